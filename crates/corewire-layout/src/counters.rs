@@ -1,0 +1,103 @@
+//! The counters that each party keeps in its own segment, on lines of their own.
+//!
+//! A counter is a u64 that only its owner writes, with a plain store on a slow path: the data path
+//! never pays for one. What the data path must count (messages, bytes) is kept privately and
+//! written out whenever a slow path runs; the number of messages sent is also exact at any time in
+//! the ring's stamps, and the number received in the cursor.
+
+/// Counters that a channel's sender writes from its data thread, by index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum SenderCounter {
+    /// Messages sent, as of the last slow path.
+    Messages = 0,
+    /// Payload bytes sent, as of the last slow path.
+    Bytes = 1,
+    /// Times the sender had to wait for room.
+    Waits = 2,
+    /// Times it slept while it waited.
+    Sleeps = 3,
+    /// Times it found room only when the cap on a sleep ran out.
+    CapFinds = 4,
+    /// Times it woke sleeping receivers.
+    Wakes = 5,
+    /// Scans of the receivers' epochs after a hint that found no sleeper.
+    EmptyScans = 6,
+}
+
+/// Counters that a channel's control thread writes, by index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum ControlCounter {
+    /// Receivers that joined.
+    Joins = 0,
+    /// Receivers that left.
+    Leaves = 1,
+    /// Receivers whose process died.
+    Deaths = 2,
+    /// Receivers dropped because their memory held an impossible value.
+    Violations = 3,
+    /// Attempts to join that were refused.
+    Refusals = 4,
+}
+
+/// Counters that a receiver writes, by index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum ReceiverCounter {
+    /// Messages received, as of the last published cursor.
+    Messages = 0,
+    /// Payload bytes received, as of the last published cursor.
+    Bytes = 1,
+    /// Times the receiver found the ring empty and waited.
+    Waits = 2,
+    /// Times it slept while it waited.
+    Sleeps = 3,
+    /// Times it found a message only when the cap on a sleep ran out. Anything but 0 means that a
+    /// wake-up was lost, or that the sender was stopped between a message and its wake-up.
+    CapFinds = 4,
+    /// Times it woke a sender that waited for room.
+    Wakes = 5,
+}
+
+/// How many counters fit each of the three tables.
+pub const COUNTERS_MAX: usize = 16;
+
+impl SenderCounter {
+    /// Every counter, in order, with the word a person reads.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::Messages, "messages"),
+        (Self::Bytes, "bytes"),
+        (Self::Waits, "waits"),
+        (Self::Sleeps, "sleeps"),
+        (Self::CapFinds, "cap_finds"),
+        (Self::Wakes, "wakes"),
+        (Self::EmptyScans, "empty_scans"),
+    ];
+}
+
+impl ControlCounter {
+    /// Every counter, in order, with the word a person reads.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Joins, "joins"),
+        (Self::Leaves, "leaves"),
+        (Self::Deaths, "deaths"),
+        (Self::Violations, "violations"),
+        (Self::Refusals, "refusals"),
+    ];
+}
+
+impl ReceiverCounter {
+    /// Every counter, in order, with the word a person reads.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Messages, "messages"),
+        (Self::Bytes, "bytes"),
+        (Self::Waits, "waits"),
+        (Self::Sleeps, "sleeps"),
+        (Self::CapFinds, "cap_finds"),
+        (Self::Wakes, "wakes"),
+    ];
+}

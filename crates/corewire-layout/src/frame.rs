@@ -1,0 +1,441 @@
+//! The messages of the attach handshake: frames of 256 bytes, one to a packet, over a SEQPACKET
+//! socket whose peer the kernel has named.
+//!
+//! | frame | from, to | descriptors | means |
+//! |---|---|---|---|
+//! | `Hello` | receiver, owner | its segment, its process | let me read channel `name` |
+//! | `Welcome` | owner, receiver | sender's segment, its process, hint segment if any | you are row `row`, and begin at `start` |
+//! | `Refused` | owner, anyone | | no, because of `reason` |
+//! | `Readiness` | receiver, owner | an eventfd | wake me through this when I say so |
+//! | `Done` | owner, receiver | | the last request is done |
+//! | `Invite` | owner, waiter | | the name you wait for is here |
+//! | `Observe` | observer, owner | | let me look at channel `name` |
+//! | `Observed` | owner, observer | sender's segment | followed by `count` rows |
+//! | `Rows` | owner, observer | receivers' segments | the rows they belong to |
+//!
+//! A frame is hostile until [`Frame::parse`] has read it; what it refuses closes the connection.
+
+use alloc::vec::Vec;
+
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::LAYOUT_VERSION;
+use crate::name::{ChannelName, NAME_BYTES_MAX};
+use crate::segment::TypeTag;
+
+/// Bytes of every frame.
+pub const FRAME_BYTES: usize = 256;
+/// The most descriptors with one frame.
+pub const DESCRIPTORS_MAX: usize = ROWS_PER_FRAME;
+/// The most rows in one [`Frame::Rows`].
+pub const ROWS_PER_FRAME: usize = 50;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"cwfr");
+
+/// Where a new receiver begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// With the next message sent.
+    #[default]
+    Now,
+    /// With the oldest message that is still whole.
+    Oldest,
+}
+
+/// A request to read a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// The channel.
+    pub name: ChannelName,
+    /// Where to begin.
+    pub start: Start,
+    /// The receiver's number as one who waited for the name; 0 if it did not.
+    pub waiter: u128,
+    /// The receiver cannot call `membarrier`, so the sender must fence.
+    pub needs_fence: bool,
+    /// The type it expects.
+    pub type_tag: TypeTag,
+}
+
+/// The answer to [`Hello`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Welcome {
+    /// The receiver's row.
+    pub row: u32,
+    /// The sequence number of its first message.
+    pub start: u64,
+    /// The (even) epoch that its sleeping word begins at.
+    pub epoch: u32,
+    /// The channel's incarnation.
+    pub incarnation: u128,
+    /// True if a hint segment comes along.
+    pub hint: bool,
+}
+
+/// Why an owner refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No such channel here.
+    #[error("no such channel")]
+    NotFound,
+    /// All rows are taken.
+    #[error("the channel has all the {max} receivers it was made for")]
+    Full {
+        /// The channel's limit.
+        max: u64,
+    },
+    /// The peer runs as somebody else.
+    #[error("it belongs to user {owner}, this process runs as user {asker}")]
+    NotPermitted {
+        /// The owner's effective user.
+        owner: u32,
+        /// The asker's effective user.
+        asker: u32,
+    },
+    /// Another version of the layout.
+    #[error("the owner speaks layout version {version}")]
+    Version {
+        /// The owner's version.
+        version: u32,
+    },
+    /// Messages of another type.
+    #[error("the channel carries type {hash:#018x} of {bytes} bytes")]
+    Type {
+        /// Hash of the channel's type.
+        hash: u64,
+        /// Size of the channel's type.
+        bytes: u64,
+    },
+    /// The receiver's segment is not what it must be: `errno` of the check, or 0.
+    #[error("the owner refused the receiver's memory (error {errno})")]
+    Segment {
+        /// An error number, 0 if seals, size or header are at fault.
+        errno: u32,
+    },
+    /// The owner has no descriptors or memory left.
+    #[error("the owner is out of descriptors or memory (error {errno})")]
+    Resources {
+        /// The owner's error number.
+        errno: u32,
+    },
+    /// The frame made no sense here.
+    #[error("the owner did not understand the request")]
+    Malformed,
+}
+
+/// A frame of the handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Frame {
+    /// A request to read a channel.
+    Hello(Hello),
+    /// The answer to it.
+    Welcome(Welcome),
+    /// A refusal of anything.
+    Refused(Reason),
+    /// The receiver's readiness descriptor.
+    Readiness,
+    /// The last request is done.
+    Done,
+    /// The channel that a waiter waits for exists.
+    Invite {
+        /// The channel.
+        name: ChannelName,
+        /// The waiter's number.
+        waiter: u128,
+    },
+    /// A request to look at a channel.
+    Observe {
+        /// The channel.
+        name: ChannelName,
+    },
+    /// The answer to it.
+    Observed {
+        /// How many rows follow.
+        count: u32,
+    },
+    /// Some of the rows.
+    Rows(Vec<u16>),
+}
+
+/// Why a packet is no frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Of the wrong size.
+    #[error("a packet of {found} bytes where a frame of {FRAME_BYTES} was due")]
+    Length {
+        /// Its size.
+        found: usize,
+    },
+    /// Not ours.
+    #[error("a packet that is no corewire frame")]
+    Magic,
+    /// Of another version.
+    #[error("a frame of layout version {found}, but this corewire speaks {LAYOUT_VERSION}")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// With a field that has no meaning.
+    #[error("frame field {field} holds {found}")]
+    Field {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        found: u64,
+    },
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct RawFrame {
+    magic: U32,
+    version: U32,
+    kind: U32,
+    tail_length: U32,
+    words: [U64; 6],
+    id: [u8; 16],
+    tail: [u8; 176],
+}
+
+const _: () = assert!(size_of::<RawFrame>() == FRAME_BYTES);
+const _: () = assert!(NAME_BYTES_MAX <= 176 && ROWS_PER_FRAME * 2 <= 176);
+
+impl Frame {
+    /// The frame as it travels.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; FRAME_BYTES] {
+        let mut raw = RawFrame::new_zeroed();
+        raw.magic = MAGIC.into();
+        raw.version = LAYOUT_VERSION.into();
+        raw.kind = self.kind().into();
+        let words: [u64; 6] = match self {
+            Self::Hello(h) => {
+                let start = u64::from(h.start == Start::Oldest);
+                [start, h.needs_fence.into(), h.type_tag.hash, h.type_tag.bytes, 0, 0]
+            }
+            Self::Welcome(w) => [w.row.into(), w.start, w.epoch.into(), w.hint.into(), 0, 0],
+            Self::Refused(reason) => {
+                let (code, a, b) = reason.to_words();
+                [code, a, b, 0, 0, 0]
+            }
+            Self::Observed { count } => [(*count).into(), 0, 0, 0, 0, 0],
+            _ => [0; 6],
+        };
+        raw.words = words.map(U64::new);
+        match self {
+            Self::Hello(h) => raw.set_name(&h.name, h.waiter),
+            Self::Welcome(w) => raw.id = w.incarnation.to_le_bytes(),
+            Self::Invite { name, waiter } => raw.set_name(name, *waiter),
+            Self::Observe { name } => raw.set_name(name, 0),
+            Self::Rows(rows) => {
+                let bytes: Vec<u8> = rows.iter().flat_map(|&row| row.to_le_bytes()).collect();
+                raw.set_tail(&bytes);
+            }
+            _ => {}
+        }
+        zerocopy::transmute!(raw)
+    }
+
+    /// Reads a packet.
+    ///
+    /// # Errors
+    /// [`FrameError`] for anything that [`Frame::to_bytes`] cannot have written.
+    pub fn parse(packet: &[u8]) -> Result<Self, FrameError> {
+        let raw = RawFrame::read_from_bytes(packet)
+            .map_err(|_| FrameError::Length { found: packet.len() })?;
+        if raw.magic.get() != MAGIC {
+            return Err(FrameError::Magic);
+        }
+        if raw.version.get() != LAYOUT_VERSION {
+            return Err(FrameError::Version { found: raw.version.get() });
+        }
+        let [a, b, c, d, ..] = raw.words.map(U64::get);
+        let id = u128::from_le_bytes(raw.id);
+        Ok(match raw.kind.get() {
+            1 => Self::Hello(Hello {
+                name: raw.name()?,
+                start: if flag("start", a)? { Start::Oldest } else { Start::Now },
+                waiter: id,
+                needs_fence: flag("needs_fence", b)?,
+                type_tag: TypeTag { hash: c, bytes: d },
+            }),
+            2 => Self::Welcome(Welcome {
+                row: small("row", a)?,
+                start: b,
+                epoch: small("epoch", c)?,
+                incarnation: id,
+                hint: flag("hint", d)?,
+            }),
+            3 => Self::Refused(Reason::of_words(a, b, c)?),
+            4 => Self::Readiness,
+            5 => Self::Done,
+            6 => Self::Invite { name: raw.name()?, waiter: id },
+            7 => Self::Observe { name: raw.name()? },
+            8 => Self::Observed { count: small("count", a)? },
+            9 => Self::Rows(raw.rows()?),
+            kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
+        })
+    }
+
+    const fn kind(&self) -> u32 {
+        match self {
+            Self::Hello(_) => 1,
+            Self::Welcome(_) => 2,
+            Self::Refused(_) => 3,
+            Self::Readiness => 4,
+            Self::Done => 5,
+            Self::Invite { .. } => 6,
+            Self::Observe { .. } => 7,
+            Self::Observed { .. } => 8,
+            Self::Rows(_) => 9,
+        }
+    }
+}
+
+impl Reason {
+    const fn to_words(self) -> (u64, u64, u64) {
+        match self {
+            Self::NotFound => (1, 0, 0),
+            Self::Full { max } => (2, max, 0),
+            Self::NotPermitted { owner, asker } => (3, owner as u64, asker as u64),
+            Self::Version { version } => (4, version as u64, 0),
+            Self::Type { hash, bytes } => (5, hash, bytes),
+            Self::Segment { errno } => (6, errno as u64, 0),
+            Self::Resources { errno } => (7, errno as u64, 0),
+            Self::Malformed => (8, 0, 0),
+        }
+    }
+
+    fn of_words(code: u64, a: u64, b: u64) -> Result<Self, FrameError> {
+        Ok(match code {
+            1 => Self::NotFound,
+            2 => Self::Full { max: a },
+            3 => Self::NotPermitted { owner: small("owner", a)?, asker: small("asker", b)? },
+            4 => Self::Version { version: small("version", a)? },
+            5 => Self::Type { hash: a, bytes: b },
+            6 => Self::Segment { errno: small("errno", a)? },
+            7 => Self::Resources { errno: small("errno", a)? },
+            8 => Self::Malformed,
+            _ => return Err(FrameError::Field { field: "reason", found: code }),
+        })
+    }
+}
+
+impl RawFrame {
+    fn set_tail(&mut self, bytes: &[u8]) {
+        let length = bytes.len().min(self.tail.len());
+        self.tail[..length].copy_from_slice(&bytes[..length]);
+        self.tail_length = u32::try_from(length).unwrap_or_default().into();
+    }
+
+    fn set_name(&mut self, name: &ChannelName, id: u128) {
+        self.set_tail(name.as_str().as_bytes());
+        self.id = id.to_le_bytes();
+    }
+
+    fn tail(&self) -> Result<&[u8], FrameError> {
+        let length = self.tail_length.get();
+        let end = usize::try_from(length).unwrap_or(usize::MAX);
+        self.tail.get(..end).ok_or(FrameError::Field { field: "tail_length", found: length.into() })
+    }
+
+    fn name(&self) -> Result<ChannelName, FrameError> {
+        let tail = self.tail()?;
+        let bad = FrameError::Field { field: "name", found: tail.len() as u64 };
+        core::str::from_utf8(tail).ok().and_then(|s| ChannelName::new(s).ok()).ok_or(bad)
+    }
+
+    fn rows(&self) -> Result<Vec<u16>, FrameError> {
+        let tail = self.tail()?;
+        let bad = FrameError::Field { field: "rows", found: tail.len() as u64 };
+        if tail.len() > 2 * ROWS_PER_FRAME {
+            return Err(bad);
+        }
+        let rows = <[U16]>::ref_from_bytes(tail).map_err(|_| bad)?;
+        Ok(rows.iter().map(|row| row.get()).collect())
+    }
+}
+
+fn flag(field: &'static str, word: u64) -> Result<bool, FrameError> {
+    match word {
+        0 => Ok(false),
+        1 => Ok(true),
+        found => Err(FrameError::Field { field, found }),
+    }
+}
+
+fn small(field: &'static str, word: u64) -> Result<u32, FrameError> {
+    u32::try_from(word).map_err(|_| FrameError::Field { field, found: word })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names() -> impl Strategy<Value = ChannelName> {
+        proptest::collection::vec(0usize..64, 1..=NAME_BYTES_MAX).prop_map(|picks| {
+            let set = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+            let text: alloc::string::String = picks.iter().map(|&i| char::from(set[i])).collect();
+            ChannelName::new(&text).unwrap()
+        })
+    }
+
+    fn reasons() -> impl Strategy<Value = Reason> {
+        (1u64..=8, any::<u32>(), any::<u32>())
+            .prop_map(|(code, a, b)| Reason::of_words(code, a.into(), b.into()).unwrap())
+    }
+
+    fn frames() -> impl Strategy<Value = Frame> {
+        let hello = (names(), any::<(bool, u128, bool, u64, u64)>()).prop_map(|(name, h)| {
+            let (oldest, waiter, needs_fence, hash, bytes) = h;
+            let start = if oldest { Start::Oldest } else { Start::Now };
+            let type_tag = TypeTag { hash, bytes };
+            Frame::Hello(Hello { name, start, waiter, needs_fence, type_tag })
+        });
+        let welcome = any::<(u32, u64, u32, u128, bool)>().prop_map(
+            |(row, start, epoch, incarnation, hint)| {
+                Frame::Welcome(Welcome { row, start, epoch, incarnation, hint })
+            },
+        );
+        prop_oneof![
+            hello,
+            welcome,
+            reasons().prop_map(Frame::Refused),
+            Just(Frame::Readiness),
+            Just(Frame::Done),
+            (names(), any::<u128>()).prop_map(|(name, waiter)| Frame::Invite { name, waiter }),
+            names().prop_map(|name| Frame::Observe { name }),
+            any::<u32>().prop_map(|count| Frame::Observed { count }),
+            proptest::collection::vec(any::<u16>(), 0..=ROWS_PER_FRAME).prop_map(Frame::Rows),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn frames_survive_the_wire(frame in frames()) {
+            prop_assert_eq!(Frame::parse(&frame.to_bytes()), Ok(frame));
+        }
+
+        #[test]
+        fn any_packet_is_parsed_without_panic(packet in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = Frame::parse(&packet);
+        }
+
+        #[test]
+        fn a_flipped_frame_is_parsed_without_panic(
+            frame in frames(),
+            flips in proptest::collection::vec((0..FRAME_BYTES, any::<u8>()), 1..8),
+        ) {
+            let mut bytes = frame.to_bytes();
+            for (at, value) in flips {
+                bytes[at] = value;
+            }
+            let _ = Frame::parse(&bytes);
+        }
+    }
+}

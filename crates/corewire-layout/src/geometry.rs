@@ -1,0 +1,238 @@
+//! How large a channel's parts are and where they lie in its sender's segment.
+
+use crate::segment::{DOOR_BYTES, DOORS};
+use crate::slot::{INLINE_BYTES_MAX, SLOT_BYTES};
+use crate::{LINE_BYTES, PAGE_BYTES, round_up};
+
+/// Fewest and most slots of a ring.
+pub const SLOTS_RANGE: (u64, u64) = (2, 1 << 24);
+/// Fewest and most bytes of a window.
+pub const WINDOW_BYTES_RANGE: (u64, u64) = (4 * LINE_BYTES as u64, 1 << 40);
+/// The longest message a channel can be made for: 1 TiB.
+pub const MESSAGE_BYTES_MAX: u64 = 1 << 40;
+/// The most receivers of one channel.
+pub const RECEIVERS_MAX: u64 = 1024;
+
+/// Why a geometry was refused. Each message names the thing, the limit and what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GeometryError {
+    /// The number of slots is not a power of two in range.
+    #[error("slots: a power of two from {min} to {max} is needed, not {asked}")]
+    Slots {
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// The window is not a power of two in range.
+    #[error("window bytes: a power of two from {min} to {max} is needed, not {asked}")]
+    Window {
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// The largest message is out of range.
+    #[error("largest message: 1 to {max} bytes are possible, not {asked}")]
+    Message {
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// The number of receivers is out of range.
+    #[error("receivers: 1 to {max} are possible, not {asked}")]
+    Receivers {
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// The parts do not fit an address space.
+    #[error("the parts of the channel add up to more than this machine can address")]
+    TooLarge,
+}
+
+/// Sizes and offsets of a channel's parts, all derived from four numbers. Only [`Geometry::new`]
+/// makes one, so whoever holds a `Geometry` may rely on it:
+///
+/// - `slots` and `window_bytes` are powers of two;
+/// - the parts lie in the order header, doors, ring, window, large area, each from a page's start,
+///   and none overlaps another or reaches beyond `segment_bytes`;
+/// - `large_bytes` is 0, or at least twice the largest message, and a multiple of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    slots: u64,
+    window_bytes: u64,
+    large_bytes: u64,
+    message_bytes_max: u64,
+    receivers_max: u64,
+    ring_offset: u64,
+    window_offset: u64,
+    large_offset: u64,
+    segment_bytes: u64,
+}
+
+impl Geometry {
+    /// Lays out a channel of `slots` slots, a window of `window_bytes`, messages of up to
+    /// `message_bytes_max` bytes and up to `receivers_max` receivers.
+    ///
+    /// # Errors
+    /// One of [`GeometryError`], naming the first number that is out of range.
+    pub fn new(
+        slots: u64,
+        window_bytes: u64,
+        message_bytes_max: u64,
+        receivers_max: u64,
+    ) -> Result<Self, GeometryError> {
+        let within = |value: u64, (min, max): (u64, u64)| (min..=max).contains(&value);
+        if !slots.is_power_of_two() || !within(slots, SLOTS_RANGE) {
+            let (min, max) = SLOTS_RANGE;
+            return Err(GeometryError::Slots { min, max, asked: slots });
+        }
+        if !window_bytes.is_power_of_two() || !within(window_bytes, WINDOW_BYTES_RANGE) {
+            let (min, max) = WINDOW_BYTES_RANGE;
+            return Err(GeometryError::Window { min, max, asked: window_bytes });
+        }
+        if !within(message_bytes_max, (1, MESSAGE_BYTES_MAX)) {
+            let max = MESSAGE_BYTES_MAX;
+            return Err(GeometryError::Message { max, asked: message_bytes_max });
+        }
+        if !within(receivers_max, (1, RECEIVERS_MAX)) {
+            return Err(GeometryError::Receivers { max: RECEIVERS_MAX, asked: receivers_max });
+        }
+        let page = PAGE_BYTES as u64;
+        let doors_end = DOORS as u64 + receivers_max * DOOR_BYTES as u64;
+        let large = if message_bytes_max > window_bytes / 4 { message_bytes_max } else { 0 };
+        let layout = || {
+            let ring_offset = round_up(doors_end, page)?;
+            let window_offset = round_up(ring_offset + slots * SLOT_BYTES as u64, page)?;
+            let large_offset = round_up(window_offset + window_bytes, page)?;
+            let large_bytes = round_up(round_up(large, LINE_BYTES as u64)?.checked_mul(2)?, page)?;
+            let segment_bytes = large_offset.checked_add(large_bytes)?;
+            isize::try_from(segment_bytes).ok()?;
+            Some(Self {
+                slots,
+                window_bytes,
+                large_bytes,
+                message_bytes_max,
+                receivers_max,
+                ring_offset,
+                window_offset,
+                large_offset,
+                segment_bytes,
+            })
+        };
+        layout().ok_or(GeometryError::TooLarge)
+    }
+
+    /// Slots of the ring, a power of two.
+    #[must_use]
+    pub const fn slots(&self) -> u64 {
+        self.slots
+    }
+    /// Bytes of the window, a power of two.
+    #[must_use]
+    pub const fn window_bytes(&self) -> u64 {
+        self.window_bytes
+    }
+    /// The longest message that goes through the window: a quarter of it.
+    #[must_use]
+    pub const fn window_message_bytes_max(&self) -> u64 {
+        self.window_bytes / 4
+    }
+    /// Bytes of the large area; 0 if every message fits the window.
+    #[must_use]
+    pub const fn large_bytes(&self) -> u64 {
+        self.large_bytes
+    }
+    /// The longest message of the channel, in bytes.
+    #[must_use]
+    pub const fn message_bytes_max(&self) -> u64 {
+        self.message_bytes_max
+    }
+    /// The most receivers at one time.
+    #[must_use]
+    pub const fn receivers_max(&self) -> u64 {
+        self.receivers_max
+    }
+    /// Where the ring begins in the segment.
+    #[must_use]
+    pub const fn ring_offset(&self) -> u64 {
+        self.ring_offset
+    }
+    /// Where the window begins in the segment.
+    #[must_use]
+    pub const fn window_offset(&self) -> u64 {
+        self.window_offset
+    }
+    /// Where the large area begins in the segment.
+    #[must_use]
+    pub const fn large_offset(&self) -> u64 {
+        self.large_offset
+    }
+    /// Bytes of the whole segment.
+    #[must_use]
+    pub const fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+    /// A receiver publishes its cursor after this many messages.
+    #[must_use]
+    pub const fn cursor_batch(&self) -> u64 {
+        let batch = self.slots / 8;
+        if batch == 0 { 1 } else { batch }
+    }
+    /// True if a payload of this many bytes travels in its slot.
+    #[must_use]
+    pub const fn is_inline(bytes: u64) -> bool {
+        bytes <= INLINE_BYTES_MAX as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_the_limit_and_what_was_asked() {
+        let text =
+            alloc::string::ToString::to_string(&Geometry::new(1000, 1 << 20, 1, 1).unwrap_err());
+        assert_eq!(text, "slots: a power of two from 2 to 16777216 is needed, not 1000");
+    }
+
+    #[test]
+    fn a_large_area_is_made_only_when_the_window_is_too_small() {
+        assert_eq!(Geometry::new(4096, 1 << 20, 1 << 18, 8).unwrap().large_bytes(), 0);
+        assert_eq!(Geometry::new(4096, 1 << 20, 1 << 28, 8).unwrap().large_bytes(), 1 << 29);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_in_order_and_do_not_overlap(
+            slots in any::<u64>(), window in any::<u64>(), message in any::<u64>(),
+            receivers in any::<u64>(), shifts in (1u32..30, 6u32..45, 0u32..42, 0u32..11), tame: bool,
+        ) {
+            let (slots, window, message, receivers) = if tame {
+                (1 << shifts.0, 1 << shifts.1, 1 << shifts.2, 1 << shifts.3)
+            } else {
+                (slots, window, message, receivers)
+            };
+            if let Ok(g) = Geometry::new(slots, window, message, receivers) {
+                let page = PAGE_BYTES as u64;
+                prop_assert!(DOORS as u64 + g.receivers_max() * DOOR_BYTES as u64 <= g.ring_offset());
+                prop_assert!(g.ring_offset() + g.slots() * 64 <= g.window_offset());
+                prop_assert!(g.window_offset() + g.window_bytes() <= g.large_offset());
+                prop_assert_eq!(g.large_offset() + g.large_bytes(), g.segment_bytes());
+                prop_assert!(g.segment_bytes().is_multiple_of(page));
+                let fits_window = g.message_bytes_max() <= g.window_message_bytes_max();
+                prop_assert!(fits_window || g.large_bytes() >= 2 * g.message_bytes_max());
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What a channel may be called, and the files of a runtime directory.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `p.<random>` | the listening socket of a process |
+//! | `n.<name>` | a name that is taken: locked by its owner for life, holding [`NameRecord`] |
+//! | `w.<name>.<random>` | somebody who waits for that name: locked, holding [`NameRecord`] |
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+/// The longest channel name, in bytes.
+pub const NAME_BYTES_MAX: usize = 100;
+/// Bytes of a name record.
+pub const RECORD_BYTES: usize = 76;
+
+/// Why a name was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The empty name.
+    #[error("a channel name needs at least one character")]
+    Empty,
+    /// Too long.
+    #[error("channel name of {asked} bytes: at most {NAME_BYTES_MAX} are possible")]
+    TooLong {
+        /// Its length in bytes.
+        asked: usize,
+    },
+    /// A character that is not allowed.
+    #[error(
+        "channel name {name:?}: character {found:?} is not allowed \
+         (letters, digits, '_', '-' and '.' are, and '.' not first)"
+    )]
+    Character {
+        /// The name as given.
+        name: String,
+        /// The first character at fault.
+        found: char,
+    },
+}
+
+/// A channel's name: 1 to 100 of the characters `A-Z a-z 0-9 _ - .`, the first not a dot.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelName(String);
+
+impl ChannelName {
+    /// Checks `name`.
+    ///
+    /// # Errors
+    /// [`NameError`] says which rule it breaks.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(NameError::TooLong { asked: name.len() });
+        }
+        let allowed = |(i, c): (usize, char)| {
+            c.is_ascii_alphanumeric() || "_-".contains(c) || (c == '.' && i > 0)
+        };
+        match name.char_indices().find(|&at| !allowed(at)) {
+            Some((_, found)) => Err(NameError::Character { name: name.into(), found }),
+            None => Ok(Self(name.into())),
+        }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The file that stands for this name while it is taken.
+    #[must_use]
+    pub fn name_file(&self) -> String {
+        format!("n.{}", self.0)
+    }
+
+    /// The file of one who waits for this name.
+    #[must_use]
+    pub fn waiter_file(&self, id: u128) -> String {
+        format!("w.{}.{id:032x}", self.0)
+    }
+
+    /// The waiter's number, if `file` is the file of one who waits for this name.
+    #[must_use]
+    pub fn waiter_of_file(&self, file: &str) -> Option<u128> {
+        let digits = file.strip_prefix("w.")?.strip_prefix(self.as_str())?.strip_prefix('.')?;
+        if digits.len() != 32 {
+            return None;
+        }
+        u128::from_str_radix(digits, 16).ok()
+    }
+
+    /// The channel's name, if `file` is a name file.
+    #[must_use]
+    pub fn of_name_file(file: &str) -> Option<Self> {
+        Self::new(file.strip_prefix("n.")?).ok()
+    }
+}
+
+impl fmt::Display for ChannelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ChannelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// The name of a process's socket: 128 random bits. Names never recur, so anybody may remove a
+/// socket that refuses a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SocketName(pub u128);
+
+impl SocketName {
+    /// The socket's file.
+    #[must_use]
+    pub fn file(&self) -> String {
+        format!("p.{:032x}", self.0)
+    }
+
+    /// The socket's name, if `file` is a process socket.
+    #[must_use]
+    pub fn of_file(file: &str) -> Option<Self> {
+        let digits = file.strip_prefix("p.")?;
+        if digits.len() != 32 {
+            return None;
+        }
+        u128::from_str_radix(digits, 16).ok().map(Self)
+    }
+}
+
+/// What stands in a name file or a waiter's file: one line of text, written with one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NameRecord {
+    /// The owner's socket.
+    pub socket: SocketName,
+    /// The channel's incarnation, or the waiter's number.
+    pub incarnation: u128,
+}
+
+impl NameRecord {
+    /// The record as it is written: `corewire1 <socket> <incarnation>` and a line end.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        format!("corewire1 {:032x} {:032x}\n", self.socket.0, self.incarnation)
+    }
+
+    /// Reads a record. `None` for anything else, an empty or half-written file among it.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = core::str::from_utf8(text).ok()?;
+        let mut words = text.lines().next()?.split_ascii_whitespace();
+        if words.next()? != "corewire1" {
+            return None;
+        }
+        let mut number = || {
+            let word = words.next()?;
+            (word.len() == 32).then(|| u128::from_str_radix(word, 16).ok()).flatten()
+        };
+        Some(Self { socket: SocketName(number()?), incarnation: number()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn refuses_names_that_reach_out_of_the_directory() {
+        for bad in ["", ".", "..", "a/b", "../x", "a\0b", "a b", "é", "-\n"] {
+            assert!(ChannelName::new(bad).is_err(), "{bad:?}");
+        }
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        assert_eq!(ChannelName::new(&long), Err(NameError::TooLong { asked: 101 }));
+        assert!(ChannelName::new(&long[1..]).is_ok());
+    }
+
+    #[test]
+    fn a_waiter_is_not_taken_for_one_of_a_longer_name() {
+        let short = ChannelName::new("a").unwrap();
+        let long = ChannelName::new("a.b").unwrap();
+        assert_eq!(short.waiter_of_file(&long.waiter_file(7)), None);
+        assert_eq!(long.waiter_of_file(&long.waiter_file(7)), Some(7));
+    }
+
+    #[test]
+    fn a_record_has_its_stated_size() {
+        let record = NameRecord { socket: SocketName(u128::MAX), incarnation: 0 };
+        assert_eq!(record.to_text().len(), RECORD_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn records_survive_the_file(socket: u128, incarnation: u128) {
+            let record = NameRecord { socket: SocketName(socket), incarnation };
+            prop_assert_eq!(NameRecord::parse(record.to_text().as_bytes()), Some(record));
+        }
+
+        #[test]
+        fn any_bytes_are_parsed_without_panic(bytes: alloc::vec::Vec<u8>) {
+            let _ = NameRecord::parse(&bytes);
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let _ = ChannelName::of_name_file(&text);
+            let _ = SocketName::of_file(&text);
+        }
+    }
+}

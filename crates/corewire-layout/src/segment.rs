@@ -1,0 +1,374 @@
+//! The two kinds of segment, and the header each begins with.
+//!
+//! A sender's segment (writable for its owner, read-only by the kernel for everyone else):
+//!
+//! ```text
+//!      0  header, 256 bytes        written before the segment is handed out, never again
+//!    256  bell u32 | cpu u32       data thread, slow path only
+//!    384  blocked u32              data thread, when it waits for room
+//!    512  closed u64               data thread, once
+//!    640  counters, 16 x u64       data thread, slow path only
+//!    768  counters, 16 x u64       control thread
+//!   4096  doors, 128 bytes each    control thread
+//!         ring, window, large      data thread; see `Geometry`
+//! ```
+//!
+//! A receiver's segment, one page:
+//!
+//! ```text
+//!      0  header, 128 bytes        written before the segment is handed out, never again
+//!    128  cursor u64               how many messages it is done with
+//!    256  sleeping u32 | mode u32  odd epoch: asleep, or about to be
+//!    384  wake u32 | cpu u32       changes when it frees room for a sender that waits
+//!    512  counters, 16 x u64
+//! ```
+
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::geometry::{Geometry, GeometryError};
+use crate::{LAYOUT_VERSION, PAGE_BYTES, ROLE_BYTES};
+
+/// First eight bytes of a sender's segment.
+pub const SENDER_MAGIC: u64 = u64::from_le_bytes(*b"cwire-tx");
+/// First eight bytes of a receiver's segment.
+pub const RECEIVER_MAGIC: u64 = u64::from_le_bytes(*b"cwire-rx");
+
+/// Sender: u32 that changes whenever sleeping receivers must look again.
+pub const BELL: usize = 256;
+/// Sender: u32, the processor that the data thread last ran on (a hint).
+pub const SENDER_CPU: usize = 260;
+/// Sender: u32 epoch, odd while the data thread sleeps for want of room.
+pub const BLOCKED: usize = 384;
+/// Sender: u64, 0 while the channel is open, else the number of messages it ever carried plus one.
+pub const CLOSED: usize = 512;
+/// Sender: counters of the data thread.
+pub const SENDER_COUNTERS: usize = 640;
+/// Sender: counters of the control thread.
+pub const CONTROL_COUNTERS: usize = 768;
+/// Sender: the first door.
+pub const DOORS: usize = PAGE_BYTES;
+/// Bytes of a door: one for each receiver, written by the control thread.
+pub const DOOR_BYTES: usize = ROLE_BYTES;
+/// Door: u32, how many receivers this row has had.
+pub const DOOR_GENERATION: usize = 0;
+/// Door: u32, one of [`DoorState`].
+pub const DOOR_STATE: usize = 4;
+/// Door: u64, the sequence number of the first message that the receiver gets.
+pub const DOOR_START: usize = 8;
+/// Door: u32, the receiver's process number, for people to read; nothing relies on it.
+pub const DOOR_PID: usize = 16;
+
+/// Receiver: u64, how many messages of the channel it is done with.
+pub const CURSOR: usize = 128;
+/// Receiver: u32 epoch, odd while it sleeps or is about to.
+pub const SLEEPING: usize = 256;
+/// Receiver: u32, how it wants to be woken: one of [`SleepMode`].
+pub const SLEEP_MODE: usize = 260;
+/// Receiver: u32 that changes when it frees room for a waiting sender.
+pub const WAKE: usize = 384;
+/// Receiver: u32, the processor that it last ran on (a hint).
+pub const RECEIVER_CPU: usize = 388;
+/// Receiver: its counters.
+pub const RECEIVER_COUNTERS: usize = 512;
+/// Bytes of a receiver's segment.
+pub const RECEIVER_SEGMENT_BYTES: usize = PAGE_BYTES;
+
+/// The hint segment (channels made for more than [`ROWS_WATCHED_MAX`] receivers): one u32 at its
+/// start that receivers set before they sleep and the sender clears. One page.
+pub const HINT: usize = 0;
+/// Bytes of the hint segment.
+pub const HINT_SEGMENT_BYTES: usize = PAGE_BYTES;
+/// Up to this many receivers, the sender reads each one's epoch after every message; beyond, it
+/// reads the one hint word.
+pub const ROWS_WATCHED_MAX: u64 = 8;
+
+/// What stands in a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DoorState {
+    /// No receiver has this row.
+    Free = 0,
+    /// A receiver is reading.
+    Joined = 1,
+}
+
+/// How a sleeping receiver is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SleepMode {
+    /// It waits on the bell.
+    Futex = 0,
+    /// Its readiness descriptor must be written to.
+    Descriptor = 1,
+}
+
+/// Whether a sender makes its stamps visible to a sleeper by the sleeper's system call alone, or
+/// with a locked instruction of its own after each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum FenceMode {
+    /// The sleeper calls `membarrier`; the sender pays nothing.
+    Asymmetric = 0,
+    /// The sender's process cannot be reached by `membarrier`: it fences after each stamp.
+    Fenced = 1,
+}
+
+/// Why a segment's header was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// Not a segment of this kind.
+    #[error("not a corewire {kind} segment: it begins with {found:#018x}")]
+    Magic {
+        /// `sender` or `receiver`.
+        kind: &'static str,
+        /// The first eight bytes.
+        found: u64,
+    },
+    /// Written by another version of corewire.
+    #[error("layout version {found}, but this corewire speaks {LAYOUT_VERSION}")]
+    Version {
+        /// The peer's version.
+        found: u32,
+    },
+    /// A field holds a value that has no meaning.
+    #[error("header field {field} holds {found}")]
+    Field {
+        /// Name of the field.
+        field: &'static str,
+        /// What it holds.
+        found: u64,
+    },
+    /// The sizes in the header are impossible.
+    #[error("the header's sizes are impossible: {0}")]
+    Geometry(#[from] GeometryError),
+    /// The segment is not as long as its header says.
+    #[error("a segment of {found} bytes, but its header asks for {expected}")]
+    Length {
+        /// From the header.
+        expected: u64,
+        /// From the kernel.
+        found: u64,
+    },
+}
+
+/// A sender's header as it lies in memory.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct RawSenderHeader {
+    magic: U64,
+    version: U32,
+    fence_mode: U32,
+    slots: U64,
+    window_bytes: U64,
+    message_bytes_max: U64,
+    receivers_max: U64,
+    type_hash: U64,
+    type_bytes: U64,
+    incarnation: [u8; 16],
+    pid: U32,
+    reserved: [u8; 172],
+}
+
+/// A receiver's header as it lies in memory.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct RawReceiverHeader {
+    magic: U64,
+    version: U32,
+    pid: U32,
+    reserved: [u8; 112],
+}
+
+const _: () = assert!(size_of::<RawSenderHeader>() == BELL);
+const _: () = assert!(size_of::<RawReceiverHeader>() == CURSOR);
+const _: () = assert!(DOOR_PID + 4 <= DOOR_BYTES);
+const _: () = assert!(CONTROL_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= DOORS);
+const _: () = assert!(RECEIVER_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= PAGE_BYTES);
+
+/// The type that a channel's messages are declared to have; all zero for plain bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TypeTag {
+    /// Hash of the type's declared name, size and alignment.
+    pub hash: u64,
+    /// Size of one value in bytes.
+    pub bytes: u64,
+}
+
+/// A sender's header, checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderHeader {
+    /// Sizes and offsets.
+    pub geometry: Geometry,
+    /// How sleepers are made visible.
+    pub fence_mode: FenceMode,
+    /// Type of the messages.
+    pub type_tag: TypeTag,
+    /// Random, new for each channel ever made: tells a successor from its predecessor.
+    pub incarnation: u128,
+    /// The sender's process number, for people to read.
+    pub pid: u32,
+}
+
+impl SenderHeader {
+    /// The header as bytes, to be written at the start of a segment.
+    #[must_use]
+    pub fn to_raw(&self) -> RawSenderHeader {
+        RawSenderHeader {
+            magic: SENDER_MAGIC.into(),
+            version: LAYOUT_VERSION.into(),
+            fence_mode: (self.fence_mode as u32).into(),
+            slots: self.geometry.slots().into(),
+            window_bytes: self.geometry.window_bytes().into(),
+            message_bytes_max: self.geometry.message_bytes_max().into(),
+            receivers_max: self.geometry.receivers_max().into(),
+            type_hash: self.type_tag.hash.into(),
+            type_bytes: self.type_tag.bytes.into(),
+            incarnation: self.incarnation.to_le_bytes(),
+            pid: self.pid.into(),
+            reserved: [0; 172],
+        }
+    }
+
+    /// Checks a copy of the first 256 bytes of a segment that the kernel says is `segment_bytes`
+    /// long. The geometry is worked out anew from the four sizes in the header, so no offset is
+    /// ever taken from a peer.
+    ///
+    /// # Errors
+    /// [`HeaderError`], with what was found.
+    pub fn parse(raw: &RawSenderHeader, segment_bytes: u64) -> Result<Self, HeaderError> {
+        check_start("sender", SENDER_MAGIC, raw.magic.get(), raw.version.get())?;
+        let fence_mode = match raw.fence_mode.get() {
+            0 => FenceMode::Asymmetric,
+            1 => FenceMode::Fenced,
+            other => {
+                return Err(HeaderError::Field { field: "fence_mode", found: other.into() });
+            }
+        };
+        let geometry = Geometry::new(
+            raw.slots.get(),
+            raw.window_bytes.get(),
+            raw.message_bytes_max.get(),
+            raw.receivers_max.get(),
+        )?;
+        let expected = geometry.segment_bytes();
+        if expected != segment_bytes {
+            return Err(HeaderError::Length { expected, found: segment_bytes });
+        }
+        Ok(Self {
+            geometry,
+            fence_mode,
+            type_tag: TypeTag { hash: raw.type_hash.get(), bytes: raw.type_bytes.get() },
+            incarnation: u128::from_le_bytes(raw.incarnation),
+            pid: raw.pid.get(),
+        })
+    }
+}
+
+/// A receiver's header, checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiverHeader {
+    /// The receiver's process number, for people to read.
+    pub pid: u32,
+}
+
+impl ReceiverHeader {
+    /// The header as bytes, to be written at the start of a segment.
+    #[must_use]
+    pub fn to_raw(&self) -> RawReceiverHeader {
+        RawReceiverHeader {
+            magic: RECEIVER_MAGIC.into(),
+            version: LAYOUT_VERSION.into(),
+            pid: self.pid.into(),
+            reserved: [0; 112],
+        }
+    }
+
+    /// Checks a copy of the first 128 bytes of a segment of `segment_bytes`.
+    ///
+    /// # Errors
+    /// [`HeaderError`], with what was found.
+    pub fn parse(raw: &RawReceiverHeader, segment_bytes: u64) -> Result<Self, HeaderError> {
+        check_start("receiver", RECEIVER_MAGIC, raw.magic.get(), raw.version.get())?;
+        let expected = RECEIVER_SEGMENT_BYTES as u64;
+        if segment_bytes != expected {
+            return Err(HeaderError::Length { expected, found: segment_bytes });
+        }
+        Ok(Self { pid: raw.pid.get() })
+    }
+}
+
+fn check_start(
+    kind: &'static str,
+    magic: u64,
+    found: u64,
+    version: u32,
+) -> Result<(), HeaderError> {
+    if found != magic {
+        return Err(HeaderError::Magic { kind, found });
+    }
+    if version != LAYOUT_VERSION {
+        return Err(HeaderError::Version { found: version });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> SenderHeader {
+        SenderHeader {
+            geometry: Geometry::new(4096, 1 << 20, 1 << 18, 8).unwrap(),
+            fence_mode: FenceMode::Asymmetric,
+            type_tag: TypeTag { hash: 3, bytes: 16 },
+            incarnation: 5,
+            pid: 7,
+        }
+    }
+
+    #[test]
+    fn a_header_survives_memory() {
+        let header = header();
+        let bytes = header.geometry.segment_bytes();
+        assert_eq!(SenderHeader::parse(&header.to_raw(), bytes), Ok(header));
+        let receiver = ReceiverHeader { pid: 9 };
+        assert_eq!(ReceiverHeader::parse(&receiver.to_raw(), 4096), Ok(receiver));
+    }
+
+    #[test]
+    fn another_version_is_refused_by_number() {
+        let mut raw = header().to_raw();
+        raw.version = (LAYOUT_VERSION + 1).into();
+        let error = SenderHeader::parse(&raw, header().geometry.segment_bytes()).unwrap_err();
+        assert_eq!(error, HeaderError::Version { found: LAYOUT_VERSION + 1 });
+    }
+
+    #[test]
+    fn a_segment_of_another_length_is_refused() {
+        let expected = header().geometry.segment_bytes();
+        for found in [0, expected - 1, expected + 1, u64::MAX] {
+            let error = SenderHeader::parse(&header().to_raw(), found).unwrap_err();
+            assert_eq!(error, HeaderError::Length { expected, found });
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_is_refused_or_has_the_length_that_was_found(
+            flips in proptest::collection::vec((0usize..256, any::<u8>()), 0..6),
+        ) {
+            let mut bytes: [u8; 256] = zerocopy::transmute!(header().to_raw());
+            for (at, value) in flips {
+                bytes[at] = value;
+            }
+            let raw: RawSenderHeader = zerocopy::transmute!(bytes);
+            let length = header().geometry.segment_bytes();
+            if let Ok(parsed) = SenderHeader::parse(&raw, length) {
+                prop_assert_eq!(parsed.geometry.segment_bytes(), length);
+            }
+        }
+    }
+}

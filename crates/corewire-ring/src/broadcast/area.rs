@@ -1,0 +1,197 @@
+//! Room for payloads above 48 bytes: the window and the large area, each a ring of bytes.
+//!
+//! Positions are virtual: they only grow, and a payload's place is the remainder by the area's
+//! size. Room is given in ring order and comes back in ring order, so the freed end follows from
+//! the slowest cursor; a private queue of (message, end) says how far. Nothing here is shared, so
+//! nothing needs recovery when its owner dies.
+
+use alloc::collections::VecDeque;
+
+use corewire_layout::{LINE_BYTES, round_up};
+
+/// The sender's private view of one area.
+#[derive(Debug)]
+pub struct Area {
+    bytes: u64,
+    /// Virtual end of what has been given out.
+    reserved: u64,
+    /// Virtual end of what has come back.
+    freed: u64,
+    /// Published messages whose payload is still here, oldest first, and where each ends.
+    in_use: VecDeque<InUse>,
+    /// The last message whose payload came back.
+    last_freed_sequence: u64,
+    /// Begin anew at the start whenever the area is empty, to touch as little memory as can be.
+    rewinds: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct InUse {
+    sequence: u64,
+    end: u64,
+}
+
+/// Room for one payload, not yet taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Virtual position of its first byte.
+    pub position: u64,
+    /// Virtual end, rounded up to a line.
+    pub end: u64,
+}
+
+impl Area {
+    /// An area of `bytes`, which never holds more than `messages_max` payloads.
+    #[must_use]
+    pub fn new(bytes: u64, messages_max: u64, rewinds: bool) -> Self {
+        let capacity = messages_max.min(bytes / LINE_BYTES as u64);
+        let in_use = VecDeque::with_capacity(usize::try_from(capacity).unwrap_or_default());
+        Self { bytes, reserved: 0, freed: 0, in_use, last_freed_sequence: 0, rewinds }
+    }
+
+    /// Virtual end of what has been given out.
+    #[must_use]
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Finds contiguous room for `bytes`, skipping the end of the area where it would not fit.
+    /// `None` while too much is in use.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, bytes: u64) -> Option<Room> {
+        let bytes = round_up(bytes, LINE_BYTES as u64)?;
+        let place = self.reserved.checked_rem(self.bytes)?;
+        let is_empty = self.freed == self.reserved;
+        let must_skip = place + bytes > self.bytes || (is_empty && self.rewinds && place > 0);
+        let position = self.reserved + if must_skip { self.bytes - place } else { 0 };
+        let end = position + bytes;
+        let oldest = if is_empty { position } else { self.freed };
+        (end - oldest <= self.bytes).then_some(Room { position, end })
+    }
+
+    /// Gives out the room that [`Area::find`] found.
+    #[inline]
+    pub fn take(&mut self, room: Room) {
+        if self.freed == self.reserved {
+            self.freed = room.position;
+        }
+        self.reserved = room.end;
+    }
+
+    /// Takes room back that was never published.
+    pub fn put_back(&mut self, room: Room) {
+        self.reserved = room.position;
+    }
+
+    /// Notes that message `sequence`, just published, holds the room last taken.
+    #[inline]
+    pub fn publish(&mut self, sequence: u64) {
+        self.in_use.push_back(InUse { sequence, end: self.reserved });
+    }
+
+    /// Takes back the room of every message before `cursor`.
+    #[inline]
+    pub fn free_before(&mut self, cursor: u64) {
+        while let Some(&oldest) = self.in_use.front() {
+            if oldest.sequence >= cursor {
+                break;
+            }
+            self.freed = oldest.end;
+            self.last_freed_sequence = oldest.sequence;
+            self.in_use.pop_front();
+        }
+    }
+
+    /// Holds everything from `position` on again, for a receiver that joins at an older message.
+    pub fn hold_from(&mut self, position: u64) {
+        if position < self.freed {
+            let held = InUse { sequence: self.last_freed_sequence, end: self.freed };
+            self.in_use.push_front(held);
+            self.freed = position;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Send(u64),
+        Abandon(u64),
+        Receive(u64),
+        JoinOldest,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            6 => (1u64..700).prop_map(Step::Send),
+            1 => (1u64..700).prop_map(Step::Abandon),
+            4 => (1u64..6).prop_map(Step::Receive),
+            1 => Just(Step::JoinOldest),
+        ];
+        proptest::collection::vec(step, 1..400)
+    }
+
+    proptest! {
+        /// The oracle: live payloads never share a byte, and an empty area always has room for
+        /// half of itself.
+        #[test]
+        fn live_payloads_never_overlap(rewinds: bool, kilobytes in 1u64..4, steps in steps()) {
+            let bytes = kilobytes * 1024;
+            let mut area = Area::new(bytes, 64, rewinds);
+            let mut sent: Vec<(u64, u64, u64)> = Vec::new();
+            let (mut head, mut cursor) = (0u64, 0u64);
+            for step in steps {
+                match step {
+                    Step::Send(length) => {
+                        let room = area.find(length);
+                        prop_assert!(cursor < head || length > bytes / 2 || room.is_some());
+                        let Some(room) = room else { continue };
+                        area.take(room);
+                        area.publish(head);
+                        let first = room.position % bytes;
+                        prop_assert!(first + length <= bytes);
+                        for &(sequence, start, end) in sent.iter().rev() {
+                            if sequence >= cursor {
+                                prop_assert!(first >= end || first + length <= start);
+                            }
+                        }
+                        sent.push((head, first, first + length));
+                        head += 1;
+                    }
+                    Step::Abandon(length) => {
+                        if let Some(room) = area.find(length) {
+                            area.take(room);
+                            area.put_back(room);
+                        }
+                    }
+                    Step::Receive(count) => {
+                        cursor = (cursor + count).min(head);
+                        area.free_before(cursor);
+                    }
+                    Step::JoinOldest => {
+                        let Some(index) = sent.iter().position(|&(sequence, ..)| sequence + 1 == cursor)
+                        else { continue };
+                        // The message just before the cursor is whole as long as nothing was
+                        // written over it since.
+                        let (_, start, end) = sent[index];
+                        let whole = sent[index + 1..].iter().all(|&(_, s, e)| s >= end || e <= start);
+                        let since = area.reserved() - area.reserved() % bytes;
+                        let position = if since + start < area.freed { since + start } else {
+                            (since + start).saturating_sub(bytes)
+                        };
+                        if whole && position + bytes >= area.reserved() && position < area.freed {
+                            cursor -= 1;
+                            area.hold_from(position);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Who reads a channel. Private memory of the sender's process, behind a lock that the control
+//! thread and the data thread's slow half share.
+//!
+//! A receiver joins while the sender runs, and no message pays for it: the control thread stores 0
+//! to the data thread's limit, has every core pass a barrier (J1, the partner of the light fence
+//! B5 in `Sender`), and reads the head off the stamps. What the data thread can still publish
+//! without taking its slow path is then at most the one message that it had claimed, and its slow
+//! path finds the new member.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use corewire_layout::counters::ControlCounter;
+use corewire_layout::frame::Start;
+use corewire_layout::geometry::Geometry;
+use corewire_layout::segment::DoorState;
+use corewire_layout::slot::{KIND_LARGE, KIND_WINDOW, stamp_of};
+
+use super::sender::SenderShared;
+use super::words::{SenderWords, add};
+use crate::region::{Rows, Slots};
+use crate::sync::Ordering::Relaxed;
+use crate::{Kernel, fence_at, order};
+
+/// Messages that the data thread can publish without passing its slow path.
+const IN_FLIGHT_MAX: u64 = 1;
+
+/// The receivers of a channel.
+#[derive(Debug)]
+pub struct Members {
+    rows: Vec<Row>,
+    joined: u32,
+    /// Receivers that were invited and have neither joined, left nor died: sending waits for them.
+    invited: u32,
+    /// Virtual end of the large area's reservations; the data thread keeps it under the lock.
+    pub(super) large_reserved: u64,
+    /// Payload that a joiner needs, to be held again by the data thread's next slow path.
+    pub(super) window_held_from: Option<u64>,
+    pub(super) large_held_from: Option<u64>,
+    /// Rows whose memory held an impossible value; the control thread drops them.
+    violators: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Row {
+    joined: bool,
+    /// The cursor as last read: it never goes back.
+    cached: u64,
+}
+
+/// What a new receiver is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joined {
+    /// The sequence number of its first message.
+    pub start: u64,
+    /// The epoch its sleeping word begins at, far from any that this row has shown before.
+    pub epoch: u32,
+}
+
+/// The member that the sender waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slowest {
+    /// Its row.
+    pub row: u32,
+    /// Its cursor.
+    pub cursor: u64,
+}
+
+impl Members {
+    /// Nobody yet, of up to `receivers_max`.
+    #[must_use]
+    pub fn new(receivers_max: u32) -> Self {
+        Self {
+            rows: vec![Row::default(); receivers_max as usize],
+            joined: 0,
+            invited: 0,
+            large_reserved: 0,
+            window_held_from: None,
+            large_held_from: None,
+            violators: Vec::new(),
+        }
+    }
+
+    /// How many have joined.
+    #[must_use]
+    pub fn joined(&self) -> u32 {
+        self.joined
+    }
+
+    /// How many may join.
+    #[must_use]
+    pub fn receivers_max(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many are invited and have not come.
+    #[must_use]
+    pub fn invited(&self) -> u32 {
+        self.invited
+    }
+
+    /// Has sending wait for one more.
+    pub fn invite(&mut self) {
+        self.invited += 1;
+    }
+
+    /// One who was invited has joined, left or died.
+    pub fn answered(&mut self) {
+        self.invited = self.invited.saturating_sub(1);
+    }
+
+    /// A row that nobody has.
+    #[must_use]
+    pub fn free_row(&self) -> Option<u32> {
+        let index = self.rows.iter().position(|row| !row.joined)?;
+        u32::try_from(index).ok()
+    }
+
+    /// The rows that somebody has, with the cursor last read from each.
+    pub fn cursors(&self) -> impl Iterator<Item = Slowest> + '_ {
+        (0u32..)
+            .zip(&self.rows)
+            .filter(|(_, row)| row.joined)
+            .map(|(row, state)| Slowest { row, cursor: state.cached })
+    }
+
+    /// Takes a receiver in at a free `row`, whose page is mapped already. Control thread only; after
+    /// it, the data thread's slow path finds the new limit.
+    ///
+    /// # Panics
+    /// If the row is taken.
+    pub fn join<K: Kernel>(
+        &mut self,
+        row: u32,
+        pid: u32,
+        start: Start,
+        channel: &Channel<'_>,
+        kernel: &K,
+    ) -> Joined {
+        let Channel { shared, slots, words, .. } = channel;
+        assert!(!self.rows[row as usize].joined, "own row");
+        shared.watched.fetch_max(row + 1, Relaxed);
+        shared.limit.store(0, Relaxed);
+        // ORDER(J1): pairs with B5; after it, the data thread either sees the limit of 0, or has
+        // published everything it claimed before but the one message in flight.
+        barrier(kernel);
+        let head = head_of(slots);
+        let first = match start {
+            Start::Now => head,
+            Start::Oldest => self.oldest_whole(head, channel),
+        };
+        self.rows[row as usize] = Row { joined: true, cached: first };
+        self.joined += 1;
+        let generation = words.door_generation(row);
+        generation.store(generation.load(Relaxed).wrapping_add(1), Relaxed);
+        words.door_start(row).store(first, Relaxed);
+        words.door_pid(row).store(pid, Relaxed);
+        words.door_state(row).store(DoorState::Joined as u32, Relaxed);
+        add(words.control_counter(ControlCounter::Joins), 1);
+        let epoch = shared.acked(row).load(Relaxed).wrapping_add(1 << 31) & !1;
+        Joined { start: first, epoch }
+    }
+
+    /// Forgets a receiver. Control thread only; the caller then wakes a data thread that waits, and
+    /// may replace the row's page.
+    pub fn leave(&mut self, row: u32, channel: &Channel<'_>, why: ControlCounter) {
+        let state = &mut self.rows[row as usize];
+        if !state.joined {
+            return;
+        }
+        state.joined = false;
+        self.joined -= 1;
+        channel.words.door_state(row).store(DoorState::Free as u32, Relaxed);
+        add(channel.words.control_counter(why), 1);
+        let watched = self.rows.iter().rposition(|row| row.joined).map_or(0, |last| last + 1);
+        channel.shared.watched.store(u32::try_from(watched).unwrap_or(u32::MAX), Relaxed);
+        channel.shared.limit.store(0, Relaxed);
+    }
+
+    /// The oldest message from which on every payload up to `head` is whole, and will stay so
+    /// beside what the data thread has in flight. Has its payload held.
+    fn oldest_whole(&mut self, head: u64, channel: &Channel<'_>) -> u64 {
+        let Channel { shared, slots, geometry, .. } = channel;
+        let window_bytes = geometry.window_bytes();
+        // One reservation of up to a quarter of the window, and as much skipped before it.
+        let window_end = shared.window_reserved.load(Relaxed) + window_bytes / 2;
+        let oldest = (head + IN_FLIGHT_MAX).saturating_sub(slots.count());
+        let (mut window_from, mut large_from) = (None, None);
+        let mut first = head;
+        for sequence in (oldest..head).rev() {
+            let slot = slots.at(sequence);
+            let position = slot.position().load(Relaxed);
+            match slot.header().load(Relaxed) {
+                KIND_WINDOW if position + window_bytes < window_end => break,
+                KIND_WINDOW => window_from = Some(position),
+                KIND_LARGE if position + geometry.large_bytes() < self.large_reserved => break,
+                KIND_LARGE => large_from = Some(position),
+                _inline => {}
+            }
+            first = sequence;
+        }
+        hold(&mut self.window_held_from, window_from);
+        hold(&mut self.large_held_from, large_from);
+        first
+    }
+
+    /// Reads the cursors that hold the sender back (those below `wanted`), and returns the slowest
+    /// member. An impossible cursor makes its row a violator. Data thread, slow path.
+    pub(super) fn slowest(&mut self, rows: &Rows, head: u64, wanted: u64) -> Option<Slowest> {
+        let mut slowest: Option<Slowest> = None;
+        for (row, state) in (0u32..).zip(&mut self.rows) {
+            if !state.joined {
+                continue;
+            }
+            if state.cached < wanted {
+                // ORDER(B4): pairs with B3; the receiver is done reading before we write again.
+                let cursor = rows.cursor(row).load(order!(B4: Acquire));
+                if cursor < state.cached || cursor > head {
+                    if !self.violators.contains(&row) {
+                        self.violators.push(row);
+                    }
+                    continue;
+                }
+                state.cached = cursor;
+            }
+            if slowest.is_none_or(|s| state.cached < s.cursor) {
+                slowest = Some(Slowest { row, cursor: state.cached });
+            }
+        }
+        slowest
+    }
+
+    /// Are there rows to be dropped for an impossible value?
+    #[must_use]
+    pub fn has_violators(&self) -> bool {
+        !self.violators.is_empty()
+    }
+
+    /// The rows to be dropped, for the control thread.
+    pub fn take_violators(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.violators)
+    }
+}
+
+/// The parts of a channel that a change of membership touches.
+#[derive(Debug, Clone, Copy)]
+pub struct Channel<'a> {
+    /// What both threads share.
+    pub shared: &'a SenderShared,
+    /// The ring.
+    pub slots: &'a Slots,
+    /// The words of the segment.
+    pub words: &'a SenderWords,
+    /// Its sizes.
+    pub geometry: &'a Geometry,
+}
+
+fn hold(held: &mut Option<u64>, from: Option<u64>) {
+    *held = match (*held, from) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+}
+
+fn barrier<K: Kernel>(kernel: &K) {
+    #[cfg(loom)]
+    if crate::sync::is_weakened("J1") {
+        return;
+    }
+    let _ = kernel.barrier_everywhere();
+}
+
+/// How many messages the ring has carried, by a search over its stamps: the slots up to the head
+/// are one lap ahead of those behind it.
+#[must_use]
+pub fn head_of(slots: &Slots) -> u64 {
+    let lap_start = match slots.at(0).stamp().load(Relaxed).checked_sub(1) {
+        None => return 0,
+        Some(sequence) => sequence,
+    };
+    let (mut low, mut high) = (1, slots.count());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let sequence = lap_start + middle;
+        if slots.at(sequence).stamp().load(Relaxed) == stamp_of(sequence) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    // The headers of these messages are read next.
+    fence_at!(J2: Acquire);
+    lap_start + low
+}

@@ -1,0 +1,546 @@
+//! The data thread's half of a channel's sender.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem::ManuallyDrop;
+
+use corewire_layout::counters::SenderCounter;
+use corewire_layout::geometry::Geometry;
+use corewire_layout::segment::{HINT, ROWS_WATCHED_MAX, SleepMode};
+use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, stamp_of};
+
+use super::area::{Area, Room};
+use super::members::{Members, Slowest};
+use super::notice;
+use super::words::{SenderWords, add};
+use super::{SLEEP_CAP_NS, WAKES_BY_SENDER_MAX};
+use crate::region::{Access, Payload, Region, Rows, Slots, Store};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, light_fence, pause};
+use crate::{Kernel, Lock, fence_at, order};
+
+/// What the data thread and the control thread share. Private memory of the sender's process.
+#[repr(align(128))]
+pub struct SenderShared {
+    /// The data thread may publish messages below this number without looking at anything else.
+    /// Whoever wants its attention stores 0.
+    pub(super) limit: AtomicU64,
+    /// Rows from this one on have no receiver.
+    pub(super) watched: AtomicU32,
+    /// Stamps must be followed by a fence.
+    fenced: AtomicU32,
+    /// Virtual end of the window's reservations.
+    pub(super) window_reserved: AtomicU64,
+    /// The epoch last served, for each row.
+    acked: Vec<AtomicU32>,
+    /// The word of its own that a waiting data thread sleeps on.
+    own: AtomicU32,
+    notices: AtomicU32,
+}
+
+impl SenderShared {
+    /// For a channel of up to `receivers_max` receivers; `fenced` if its stamps must be fenced.
+    #[must_use]
+    pub fn new(receivers_max: u32, fenced: bool) -> Self {
+        Self {
+            limit: AtomicU64::new(0),
+            watched: AtomicU32::new(0),
+            fenced: AtomicU32::new(fenced.into()),
+            window_reserved: AtomicU64::new(0),
+            acked: (0..receivers_max).map(|_| AtomicU32::new(0)).collect(),
+            own: AtomicU32::new(0),
+            notices: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn acked(&self, row: u32) -> &AtomicU32 {
+        &self.acked[row as usize]
+    }
+
+    /// Sends the data thread to its slow path at its next message.
+    pub fn revoke(&self) {
+        self.limit.store(0, Relaxed);
+    }
+
+    /// Has the data thread fence after each stamp from its next slow path on.
+    pub fn demand_fence(&self) {
+        self.fenced.store(1, Relaxed);
+        self.revoke();
+    }
+
+    /// Gives the data thread a notice (a bit of [`notice`]), and wakes it if it waits.
+    pub fn notify<K: Kernel>(&self, notice: u32, kernel: &K) {
+        self.notices.fetch_or(notice, Relaxed);
+        self.revoke();
+        self.nudge(kernel);
+    }
+
+    /// Has a data thread that waits look again.
+    pub fn nudge<K: Kernel>(&self, kernel: &K) {
+        // ORDER(W1): pairs with W2; what was changed before the nudge is seen after it.
+        self.own.fetch_add(1, order!(W1: Release));
+        kernel.wake(&self.own, 1);
+    }
+
+    /// The notices given so far.
+    #[must_use]
+    pub fn notices(&self) -> u32 {
+        self.notices.load(Relaxed)
+    }
+
+    /// Takes one notice back.
+    pub fn clear(&self, notice: u32) {
+        self.notices.fetch_and(!notice, Relaxed);
+    }
+}
+
+impl fmt::Debug for SenderShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SenderShared").finish_non_exhaustive()
+    }
+}
+
+/// Why a message cannot be claimed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// Every slot holds a message that somebody has not read, or the limit was revoked.
+    Slots,
+    /// The window or the large area is full of payloads that somebody has not read.
+    Bytes,
+}
+
+/// What a sender is made of.
+#[derive(Debug)]
+pub struct SenderParts {
+    /// Its segment, writable, header written.
+    pub segment: Region,
+    /// The segment's sizes.
+    pub geometry: Geometry,
+    /// The receivers' pages.
+    pub rows: Rows,
+    /// The hint segment, if the channel is made for more than 8 receivers.
+    pub hint: Option<Region>,
+    /// What it shares with the control thread.
+    pub shared: Arc<SenderShared>,
+}
+
+/// The data thread's half of a sender.
+#[derive(Debug)]
+pub struct Sender<K> {
+    slots: Slots,
+    /// The next message's sequence number.
+    head: u64,
+    shared: Arc<SenderShared>,
+    fenced: bool,
+    hint: Option<Region>,
+    rows: Rows,
+    /// Payload bytes sent.
+    bytes: u64,
+    geometry: Geometry,
+    window: Area,
+    window_store: Store,
+    large: Area,
+    large_store: Store,
+    words: SenderWords,
+    kernel: K,
+}
+
+impl<K: Kernel> Sender<K> {
+    /// A sender that has sent nothing yet. Its limit is 0: the first message takes the slow path.
+    #[must_use]
+    pub fn new(parts: SenderParts, kernel: K) -> Self {
+        let SenderParts { segment, geometry, rows, hint, shared } = parts;
+        let slots = geometry.slots();
+        Self {
+            slots: Slots::new(&segment, &geometry),
+            head: 0,
+            fenced: shared.fenced.load(Relaxed) != 0,
+            shared,
+            hint: hint.filter(|_| geometry.receivers_max() > ROWS_WATCHED_MAX),
+            rows,
+            bytes: 0,
+            geometry,
+            window: Area::new(geometry.window_bytes(), slots, false),
+            window_store: Store::new(&segment, geometry.window_offset(), geometry.window_bytes()),
+            large: Area::new(geometry.large_bytes(), slots, true),
+            large_store: Store::new(&segment, geometry.large_offset(), geometry.large_bytes()),
+            words: SenderWords::new(segment),
+            kernel,
+        }
+    }
+
+    /// Messages sent so far.
+    #[inline]
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The channel's sizes.
+    #[inline]
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What it shares with the control thread.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<SenderShared> {
+        &self.shared
+    }
+
+    /// What it asks of the operating system.
+    #[must_use]
+    pub fn kernel(&self) -> &K {
+        &self.kernel
+    }
+
+    /// Claims the next message, of `bytes` bytes, which must be no more than the channel's largest.
+    /// While there is no room, calls `wait`, which makes some ([`Sender::refresh`]) or gives up.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with.
+    #[inline(always)]
+    pub fn loan_with<L, W, E>(&mut self, bytes: usize, lock: &L, wait: W) -> Result<Loan<'_, K>, E>
+    where
+        L: Lock<Members>,
+        W: FnMut(&mut Self, Shortage) -> Result<(), E>,
+    {
+        let mut wait = wait;
+        while self.head >= self.shared.limit.load(Relaxed) {
+            wait(self, Shortage::Slots)?;
+        }
+        if bytes <= INLINE_BYTES_MAX {
+            let payload = self.slots.at(self.head).payload(bytes, Access::Write);
+            let claim = Claim { header: bytes as u64, payload, room: None };
+            return Ok(Loan { sender: self, claim });
+        }
+        self.loan_elsewhere(bytes, lock, wait)
+    }
+
+    /// The rest of [`Sender::loan_with`], for a payload that does not fit its slot.
+    #[inline]
+    fn loan_elsewhere<L, W, E>(
+        &mut self,
+        bytes: usize,
+        lock: &L,
+        mut wait: W,
+    ) -> Result<Loan<'_, K>, E>
+    where
+        L: Lock<Members>,
+        W: FnMut(&mut Self, Shortage) -> Result<(), E>,
+    {
+        let length = bytes as u64;
+        let in_window = length <= self.geometry.window_message_bytes_max();
+        let room = loop {
+            let area = if in_window { &self.window } else { &self.large };
+            match area.find(length) {
+                Some(room) if self.head < self.shared.limit.load(Relaxed) => break room,
+                Some(_) => wait(self, Shortage::Slots)?,
+                None => wait(self, Shortage::Bytes)?,
+            }
+        };
+        let (store, header) = if in_window {
+            self.window.take(room);
+            self.shared.window_reserved.store(room.end, Relaxed);
+            (&self.window_store, KIND_WINDOW)
+        } else {
+            self.large.take(room);
+            lock.with(|members| members.large_reserved = room.end);
+            (&self.large_store, KIND_LARGE)
+        };
+        let payload = store.payload(room.position, length, Access::Write).expect("own area");
+        let slot = self.slots.at(self.head);
+        slot.position().store(room.position, Relaxed);
+        slot.length().store(length, Relaxed);
+        Ok(Loan { sender: self, claim: Claim { header, payload, room: Some(room) } })
+    }
+
+    /// Publishes the claimed message.
+    #[inline(always)]
+    fn publish(&mut self, header: u64, length: usize) {
+        let slot = self.slots.at(self.head);
+        slot.header().store(header, Relaxed);
+        // ORDER(B1): pairs with B2; makes header and payload visible with the stamp.
+        slot.stamp().store(stamp_of(self.head), order!(B1: Release));
+        if header > INLINE_BYTES_MAX as u64 {
+            let area = if header == KIND_WINDOW { &mut self.window } else { &mut self.large };
+            area.publish(self.head);
+        }
+        self.head += 1;
+        self.bytes += length as u64;
+    }
+
+    /// Does some receiver sleep that has not been woken for it?
+    #[inline(always)]
+    #[must_use]
+    pub fn someone_sleeps(&self) -> bool {
+        // ORDER(B5): pairs with B6 and J1; the stamp is visible before the epochs are read.
+        if self.fenced {
+            fence_at!(B5: SeqCst);
+        } else {
+            light_fence();
+        }
+        match &self.hint {
+            Some(hint) => hint.word32(HINT).load(Relaxed) != 0,
+            None => {
+                let watched = self.shared.watched.load(Relaxed);
+                (0..watched).any(|row| {
+                    self.rows.sleeping(row).load(Relaxed) != self.shared.acked(row).load(Relaxed)
+                })
+            }
+        }
+    }
+
+    /// Wakes the receivers that sleep. The slow half of every send.
+    #[cold]
+    #[inline(never)]
+    pub fn ring_bell(&mut self) {
+        self.publish_counters();
+        if let Some(hint) = &self.hint {
+            hint.word32(HINT).store(0, Relaxed);
+            // ORDER(B7): pairs with B6; a sleeper whose hint was just cleared is seen below, or
+            // sees the stamp.
+            fence_at!(B7: SeqCst);
+        }
+        let mut sleepers = 0;
+        let mut descriptors = 0;
+        for row in 0..self.shared.watched.load(Relaxed) {
+            let epoch = self.rows.sleeping(row).load(Relaxed);
+            if epoch == self.shared.acked(row).load(Relaxed) {
+                continue;
+            }
+            self.shared.acked(row).store(epoch, Relaxed);
+            if epoch % 2 == 1 {
+                if self.rows.sleep_mode(row).load(Relaxed) == SleepMode::Descriptor as u32 {
+                    self.kernel.wake_descriptor(row);
+                    descriptors += 1;
+                } else {
+                    sleepers += 1;
+                }
+            }
+        }
+        if sleepers + descriptors == 0 {
+            add(self.words.counter(SenderCounter::EmptyScans), 1);
+            return;
+        }
+        add(self.words.counter(SenderCounter::Wakes), 1);
+        if sleepers > 0 {
+            self.ring(sleepers);
+        }
+    }
+
+    fn ring(&self, sleepers: u32) {
+        let bell = self.words.bell();
+        // ORDER(W1): as in `nudge`; what was stored before is seen by whom the bell wakes.
+        bell.store(bell.load(Relaxed).wrapping_add(1), order!(W1: Release));
+        self.kernel.wake(bell, sleepers.min(WAKES_BY_SENDER_MAX));
+        if sleepers > WAKES_BY_SENDER_MAX {
+            self.kernel.wake_rest();
+        }
+    }
+
+    /// Reads the cursors, takes back the room of what everybody has read, and sets a new limit.
+    /// The slow half of every claim. Returns the member that now holds the sender back most.
+    #[inline(never)]
+    pub fn refresh<L: Lock<Members>>(&mut self, lock: &L) -> Option<Slowest> {
+        self.publish_counters();
+        self.fenced = self.shared.fenced.load(Relaxed) != 0;
+        let (head, slots) = (self.head, self.slots.count());
+        let Self { rows, window, large, shared, .. } = self;
+        lock.with(|members| {
+            if let Some(position) = members.window_held_from.take() {
+                window.hold_from(position);
+            }
+            if let Some(position) = members.large_held_from.take() {
+                large.hold_from(position);
+            }
+            let slowest = members.slowest(rows, head, head);
+            let cursor = slowest.map_or(head, |slowest| slowest.cursor);
+            window.free_before(cursor);
+            large.free_before(cursor);
+            let is_open = members.invited() == 0
+                && !members.has_violators()
+                && shared.notices() & notice::FORKED == 0;
+            let limit = match slowest {
+                _ if !is_open => 0,
+                Some(slowest) => slowest.cursor + slots,
+                None => u64::MAX,
+            };
+            shared.limit.store(limit, Relaxed);
+            slowest
+        })
+    }
+
+    /// Is there a slot for the next message, and room for `bytes`?
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let length = bytes as u64;
+        let fits = if bytes <= INLINE_BYTES_MAX {
+            true
+        } else if length <= self.geometry.window_message_bytes_max() {
+            self.window.find(length).is_some()
+        } else {
+            self.large.find(length).is_some()
+        };
+        fits && self.head < self.shared.limit.load(Relaxed)
+    }
+
+    /// Sleeps until a receiver makes room, the membership changes, a notice comes, or `cap_ns` have
+    /// passed; then refreshes. `ready` says what is waited for.
+    pub fn sleep_until<L: Lock<Members>>(
+        &mut self,
+        lock: &L,
+        cap_ns: u64,
+        ready: impl Fn(&Self) -> bool,
+    ) {
+        // ORDER(W2): pairs with W1; read before looking again, so that a nudge in between ends the
+        // sleep at once.
+        let own = self.shared.own.load(order!(W2: Acquire));
+        let slowest = self.refresh(lock);
+        let rows = self.rows.clone();
+        let word = slowest.map(|slowest| rows.wake(slowest.row));
+        let seen = word.map_or(own, |word| word.load(Relaxed));
+        let blocked = self.words.blocked();
+        let epoch = blocked.load(Relaxed).wrapping_add(1) | 1;
+        blocked.store(epoch, Relaxed);
+        // ORDER(B11): pairs with B10; a cursor stored from here on is followed by a look at
+        // `blocked`, one stored before is seen by the refresh.
+        fence_at!(B11: SeqCst);
+        let still = self.refresh(lock).map(|slowest| slowest.row);
+        let unchanged = still == slowest.map(|slowest| slowest.row);
+        if unchanged && !ready(self) && self.shared.notices() == 0 {
+            add(self.words.counter(SenderCounter::Sleeps), 1);
+            let shared = word.map_or((&self.shared.own, own), |word| (word, seen));
+            let capped = self.kernel.wait(shared, (&self.shared.own, own), cap_ns);
+            if capped && cap_ns >= SLEEP_CAP_NS {
+                self.refresh(lock);
+                let rung = || word.is_some_and(|word| word.load(Relaxed) != seen);
+                if ready(self) && !settles(rung) {
+                    add(self.words.counter(SenderCounter::CapFinds), 1);
+                }
+            }
+        }
+        self.words.blocked().store(epoch.wrapping_add(1), Relaxed);
+        self.refresh(lock);
+    }
+
+    /// Ends the channel after the last message, and wakes everybody.
+    pub fn close(&mut self) {
+        self.publish_counters();
+        // ORDER(B8): pairs with B9; the last messages are visible with the end.
+        self.words.closed().store(self.head.wrapping_add(1), order!(B8: Release));
+        if self.someone_sleeps() {
+            self.ring_bell();
+        }
+    }
+
+    /// Writes out what the data path counts privately.
+    pub fn publish_counters(&self) {
+        self.words.counter(SenderCounter::Messages).store(self.head, Relaxed);
+        self.words.counter(SenderCounter::Bytes).store(self.bytes, Relaxed);
+        self.words.cpu().store(self.kernel.cpu(), Relaxed);
+    }
+
+    /// Counts one wait for room.
+    pub fn count_wait(&self) {
+        add(self.words.counter(SenderCounter::Waits), 1);
+    }
+
+    /// One of the data thread's counters, as last written out.
+    #[must_use]
+    pub fn counter(&self, counter: SenderCounter) -> u64 {
+        self.words.counter(counter).load(Relaxed)
+    }
+}
+
+/// After a sleep ended by its cap and yet found something: does the wake-up come after all? Then
+/// the two only crossed.
+pub(super) fn settles(rung: impl Fn() -> bool) -> bool {
+    for _ in 0..10_000 {
+        if rung() {
+            return true;
+        }
+        pause();
+    }
+    false
+}
+
+/// A claimed message, being written in place. Dropping it takes the claim back.
+#[derive(Debug)]
+pub struct Loan<'a, K: Kernel> {
+    sender: &'a mut Sender<K>,
+    claim: Claim,
+}
+
+#[derive(Debug)]
+struct Claim {
+    header: u64,
+    payload: Payload,
+    room: Option<Room>,
+}
+
+impl<K: Kernel> Loan<'_, K> {
+    /// The payload. What it holds before it is written is of no meaning.
+    #[inline(always)]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the message is claimed and not published, so no receiver looks at its bytes, and
+        // the sender that owns the mapping is borrowed for as long as the slice lives.
+        unsafe { self.claim.payload.as_mut_slice() }
+    }
+
+    /// Writes the whole payload.
+    ///
+    /// # Panics
+    /// If `source` is not as long as the loan.
+    #[inline(always)]
+    pub fn fill(&mut self, source: &[u8]) {
+        // SAFETY: as for `bytes_mut`.
+        unsafe { self.claim.payload.fill(source) }
+    }
+
+    /// Shortens the message to `bytes`, if it is longer.
+    pub fn truncate(&mut self, bytes: usize) {
+        if bytes < self.claim.payload.bytes() {
+            self.claim.payload.truncate(bytes);
+            match self.claim.room {
+                None => self.claim.header = bytes as u64,
+                Some(_) => {
+                    let length = self.sender.slots.at(self.sender.head).length();
+                    length.store(bytes as u64, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Publishes the message, and wakes who sleeps.
+    #[inline(always)]
+    pub fn send(self) {
+        let mut this = ManuallyDrop::new(self);
+        let (header, length) = (this.claim.header, this.claim.payload.bytes());
+        this.sender.publish(header, length);
+        if this.sender.someone_sleeps() {
+            this.sender.ring_bell();
+        }
+    }
+
+    /// Publishes the message without a look at sleepers; the caller rings once for many.
+    #[inline(always)]
+    pub fn send_quietly(self) {
+        let mut this = ManuallyDrop::new(self);
+        let (header, length) = (this.claim.header, this.claim.payload.bytes());
+        this.sender.publish(header, length);
+    }
+}
+
+impl<K: Kernel> Drop for Loan<'_, K> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(room) = self.claim.room {
+            let sender = &mut *self.sender;
+            let in_window = self.claim.header == KIND_WINDOW;
+            let area = if in_window { &mut sender.window } else { &mut sender.large };
+            area.put_back(room);
+        }
+    }
+}

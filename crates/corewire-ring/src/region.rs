@@ -1,0 +1,547 @@
+//! The only place that turns an offset into a pointer.
+//!
+//! Others may write this memory while we look at it, so no reference to its bytes is made, but for
+//! payloads that the protocol keeps still (see [`Payload`]); words are atomics. In a map that is
+//! read-only for us, an acquire is a relaxed load and a fence, since a locked or wide atomic access
+//! may fault there.
+
+use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::sync::Arc;
+use core::any::Any;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+
+use corewire_layout::PAGE_BYTES;
+use corewire_layout::geometry::Geometry;
+use corewire_layout::segment::{CURSOR, SLEEP_MODE, SLEEPING, WAKE};
+use corewire_layout::slot::{
+    HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
+};
+
+use crate::Trusted;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// A stretch of memory that stays mapped for as long as this value, or a clone of it, lives.
+#[derive(Clone)]
+pub struct Region {
+    base: NonNull<u8>,
+    bytes: usize,
+    keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: a region is an address and a length; what is done through it is atomic, or raw copies
+// that the protocols order. `keep` is Send and Sync itself.
+unsafe impl Send for Region {}
+// SAFETY: as for Send.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// A region over memory that `keep` holds.
+    ///
+    /// # Safety
+    /// `base` is aligned to a page, and `bytes` bytes from it stay mapped and readable until `keep`
+    /// is dropped; writable too, if the region is given to the role that writes it.
+    #[must_use]
+    pub unsafe fn new(base: NonNull<u8>, bytes: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { base, bytes, keep }
+    }
+
+    /// Zeroed memory of this process alone.
+    #[must_use]
+    pub fn private(bytes: usize) -> Self {
+        let owned = Private::new(bytes);
+        let base = owned.base;
+        // SAFETY: `Private` frees its memory when it is dropped, and not before.
+        unsafe { Self::new(base, bytes, Arc::new(owned)) }
+    }
+
+    /// Bytes of the region.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The part of `bytes` bytes from `offset`; `None` if it reaches beyond the region.
+    #[must_use]
+    pub fn part(&self, offset: usize, bytes: usize) -> Option<Self> {
+        let end = offset.checked_add(bytes)?;
+        (end <= self.bytes).then(|| {
+            // SAFETY: `offset` lies within the region.
+            let base = unsafe { self.base.add(offset) };
+            Self { base, bytes, keep: Arc::clone(&self.keep) }
+        })
+    }
+
+    /// The u64 at `offset`.
+    ///
+    /// # Panics
+    /// If it lies outside or is not aligned: offsets are our own, never a peer's.
+    #[must_use]
+    pub fn word64(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes, "own offset");
+        // SAFETY: inside and aligned by the assertion; mapped while `self` lives.
+        unsafe { word64_at(self.base, offset) }
+    }
+
+    /// The u32 at `offset`.
+    ///
+    /// # Panics
+    /// If it lies outside or is not aligned: offsets are our own, never a peer's.
+    #[must_use]
+    pub fn word32(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes, "own offset");
+        // SAFETY: inside and aligned by the assertion; mapped while `self` lives.
+        unsafe { word32_at(self.base, offset) }
+    }
+
+    /// Copies `target.len()` bytes from `offset` out of the region.
+    ///
+    /// # Panics
+    /// If they reach beyond the region.
+    pub fn copy_out(&self, offset: usize, target: &mut [u8]) {
+        for (i, byte) in target.iter_mut().enumerate() {
+            assert!(offset + i < self.bytes, "own offset");
+            // SAFETY: inside by the assertion.
+            let source = unsafe { self.base.add(offset + i) };
+            // SAFETY: mapped and readable; volatile, since another process may write it.
+            *byte = unsafe { source.read_volatile() };
+        }
+    }
+
+    /// Copies `source` into the region at `offset`. For headers, before anyone else sees them.
+    ///
+    /// # Panics
+    /// If it reaches beyond the region.
+    pub fn copy_in(&self, offset: usize, source: &[u8]) {
+        assert!(offset + source.len() <= self.bytes, "own offset");
+        // SAFETY: inside by the assertion.
+        let target = unsafe { self.base.add(offset) };
+        // SAFETY: mapped; the region is writable for the role that calls this.
+        unsafe { ptr::copy_nonoverlapping(source.as_ptr(), target.as_ptr(), source.len()) };
+    }
+
+    /// The bytes from `offset` on, as an address and a length, for calls to the kernel.
+    #[must_use]
+    pub fn address(&self) -> (NonNull<u8>, usize) {
+        (self.base, self.bytes)
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// # Safety
+/// A u64 at `offset` from `base` is mapped and aligned for `'a`.
+#[inline(always)]
+unsafe fn word64_at<'a>(base: NonNull<u8>, offset: usize) -> &'a AtomicU64 {
+    // SAFETY: the caller's.
+    let at = unsafe { base.add(offset) }.cast::<u64>();
+    // SAFETY: mapped and aligned; others access it only through atomics, or read-only maps.
+    unsafe { AtomicU64::from_ptr(at.as_ptr()) }
+}
+
+/// # Safety
+/// A u32 at `offset` from `base` is mapped and aligned for `'a`.
+#[inline(always)]
+unsafe fn word32_at<'a>(base: NonNull<u8>, offset: usize) -> &'a AtomicU32 {
+    // SAFETY: the caller's.
+    let at = unsafe { base.add(offset) }.cast::<u32>();
+    // SAFETY: mapped and aligned; others access it only through atomics, or read-only maps.
+    unsafe { AtomicU32::from_ptr(at.as_ptr()) }
+}
+
+/// The slots of a ring.
+#[derive(Debug, Clone)]
+pub struct Slots {
+    base: NonNull<u8>,
+    mask: u64,
+    _region: Region,
+}
+
+// SAFETY: as for Region.
+unsafe impl Send for Slots {}
+// SAFETY: as for Region.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    /// The ring of a segment of this geometry.
+    ///
+    /// # Panics
+    /// If the region is shorter than its geometry says; attach has checked that.
+    #[must_use]
+    pub fn new(segment: &Region, geometry: &Geometry) -> Self {
+        Self::at_offset(segment, own_usize(geometry.ring_offset()), geometry.slots())
+    }
+
+    /// `slots` slots (a power of two) from `offset` in `region`.
+    ///
+    /// # Panics
+    /// If they reach beyond the region or are no power of two.
+    #[must_use]
+    pub fn at_offset(region: &Region, offset: usize, slots: u64) -> Self {
+        assert!(slots.is_power_of_two() && offset.is_multiple_of(SLOT_BYTES), "own geometry");
+        let ring = region.part(offset, own_usize(slots) * SLOT_BYTES).expect("own geometry");
+        Self { base: ring.base, mask: slots - 1, _region: ring }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// The slot of message `sequence`.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, sequence: u64) -> Slot<'_> {
+        #[expect(clippy::cast_possible_truncation, reason = "masked: below the number of slots")]
+        let index = (sequence & self.mask) as usize;
+        // SAFETY: the index is below the number of slots, all of which lie in the region.
+        let base = unsafe { self.base.add(index * SLOT_BYTES) };
+        Slot { base, _slots: PhantomData }
+    }
+}
+
+/// One slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot<'a> {
+    base: NonNull<u8>,
+    _slots: PhantomData<&'a Slots>,
+}
+
+impl<'a> Slot<'a> {
+    /// The word that publishes it.
+    #[inline(always)]
+    #[must_use]
+    pub fn stamp(self) -> &'a AtomicU64 {
+        // SAFETY: within this slot, which is 64-byte aligned.
+        unsafe { word64_at(self.base, STAMP) }
+    }
+
+    /// Length, or kind.
+    #[inline(always)]
+    #[must_use]
+    pub fn header(self) -> &'a AtomicU64 {
+        // SAFETY: within this slot, which is 64-byte aligned.
+        unsafe { word64_at(self.base, HEADER) }
+    }
+
+    /// Virtual position of a payload that lies elsewhere.
+    #[inline(always)]
+    #[must_use]
+    pub fn position(self) -> &'a AtomicU64 {
+        // SAFETY: within this slot, which is 64-byte aligned.
+        unsafe { word64_at(self.base, POSITION) }
+    }
+
+    /// Length in bytes of a payload that lies elsewhere.
+    #[inline(always)]
+    #[must_use]
+    pub fn length(self) -> &'a AtomicU64 {
+        // SAFETY: within this slot, which is 64-byte aligned.
+        unsafe { word64_at(self.base, LENGTH) }
+    }
+
+    /// The inline payload's first `bytes` bytes (at most 48 are given).
+    #[inline(always)]
+    #[must_use]
+    pub fn payload(self, bytes: usize, _access: Access) -> Payload {
+        // SAFETY: within this slot.
+        let base = unsafe { self.base.add(INLINE) };
+        Payload { base, bytes: bytes.min(INLINE_BYTES_MAX) }
+    }
+}
+
+/// What a payload is taken for; loom checks that nobody else does the opposite meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To be written, before its stamp is stored.
+    Write,
+    /// To be read, before the cursor passes it.
+    Read,
+}
+
+/// The bytes of one message, wherever they lie.
+#[derive(Debug)]
+pub struct Payload {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Payload {
+    /// Its length.
+    #[inline(always)]
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes, to be read in place.
+    ///
+    /// # Safety
+    /// The payload's region stays mapped for `'a`, and nobody writes these bytes during it: they
+    /// are published, and this receiver's cursor does not pass them. [`Trusted`] says that the
+    /// sender keeps to that.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn as_slice<'a>(&self, _trusted: Trusted) -> &'a [u8] {
+        // SAFETY: the caller's.
+        unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// The bytes, to be written in place.
+    ///
+    /// # Safety
+    /// The payload's region stays mapped and writable for `'a`, and nobody else touches these bytes
+    /// during it: they are claimed, and not published.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn as_mut_slice<'a>(&mut self) -> &'a mut [u8] {
+        // SAFETY: the caller's.
+        unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// Writes `source`, as long as the payload, into it. Short ones, which go into a slot, are
+    /// written with at most three overlapping moves instead of a call.
+    ///
+    /// # Safety
+    /// As for [`Payload::as_mut_slice`].
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[inline(always)]
+    pub unsafe fn fill(&mut self, source: &[u8]) {
+        assert!(source.len() == self.bytes, "own length");
+        let (from, to) = (source.as_ptr(), self.base.as_ptr());
+        // SAFETY: both are `bytes` long, and cannot overlap: `source` is a live reference, and
+        // nobody holds one to these bytes.
+        unsafe { copy(from, to, self.bytes) };
+    }
+
+    /// Shortens it to `bytes`, if it is longer.
+    pub fn truncate(&mut self, bytes: usize) {
+        self.bytes = self.bytes.min(bytes);
+    }
+
+    /// Tells a model that the payload has been read until now; nothing on the machine.
+    #[inline(always)]
+    pub fn end_read(&self) {}
+}
+
+/// Copies `bytes` bytes, up to 48 of them without a call.
+///
+/// # Safety
+/// Both pointers are good for `bytes`, and do not overlap.
+#[inline(always)]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one of these is done")]
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's; each arm moves within its bounds.
+    unsafe {
+        match bytes {
+            0 => {}
+            1..=3 => copy_narrow(from, to, bytes),
+            4..=7 => copy_ends::<u32>(from, to, bytes),
+            8..=15 => copy_ends::<u64>(from, to, bytes),
+            16..=32 => copy_ends::<[u64; 2]>(from, to, bytes),
+            33..=48 => copy_three(from, to, bytes),
+            _ => ptr::copy_nonoverlapping(from, to, bytes),
+        }
+    }
+}
+
+/// Moves the first and the last `T` of `bytes`, which overlap.
+///
+/// # Safety
+/// Both pointers are good for `bytes`, between one and two `T`.
+#[inline(always)]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one move, twice")]
+unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
+    let last = bytes - size_of::<T>();
+    // SAFETY: the caller's.
+    unsafe {
+        let (head, tail) =
+            (from.cast::<T>().read_unaligned(), from.add(last).cast::<T>().read_unaligned());
+        to.cast::<T>().write_unaligned(head);
+        to.add(last).cast::<T>().write_unaligned(tail);
+    }
+}
+
+/// Moves 33 to 48 bytes as three of 16.
+///
+/// # Safety
+/// Both pointers are good for `bytes`.
+#[inline(always)]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one move, three times")]
+unsafe fn copy_three(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        copy_ends::<[u64; 2]>(from, to, 32);
+        copy_ends::<[u64; 2]>(from.add(bytes - 16), to.add(bytes - 16), 16);
+    }
+}
+
+/// Moves 1 to 3 bytes.
+///
+/// # Safety
+/// Both pointers are good for `bytes`.
+#[inline(always)]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one move, three times")]
+unsafe fn copy_narrow(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        *to = *from;
+        *to.add(bytes / 2) = *from.add(bytes / 2);
+        *to.add(bytes - 1) = *from.add(bytes - 1);
+    }
+}
+
+/// A stretch of a segment that holds payloads by virtual position: the window, or the large area.
+#[derive(Debug, Clone)]
+pub struct Store {
+    base: NonNull<u8>,
+    bytes: u64,
+    _region: Region,
+}
+
+// SAFETY: as for Region.
+unsafe impl Send for Store {}
+// SAFETY: as for Region.
+unsafe impl Sync for Store {}
+
+impl Store {
+    /// `bytes` bytes from `offset` of a segment.
+    ///
+    /// # Panics
+    /// If they reach beyond the segment.
+    #[must_use]
+    pub fn new(segment: &Region, offset: u64, bytes: u64) -> Self {
+        let part = segment.part(own_usize(offset), own_usize(bytes)).expect("own geometry");
+        Self { base: part.base, bytes, _region: part }
+    }
+
+    /// Bytes of the store.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The payload of `length` bytes at virtual position `position`. `None` if it would reach
+    /// beyond the store: this is the check that a peer's words go through.
+    #[inline]
+    #[must_use]
+    pub fn payload(&self, position: u64, length: u64, _access: Access) -> Option<Payload> {
+        let offset = position.checked_rem(self.bytes)?;
+        if length > self.bytes - offset {
+            return None;
+        }
+        // SAFETY: `offset` is below the size of the store, all of which lies in its region.
+        let base = unsafe { self.base.add(usize::try_from(offset).ok()?) };
+        Some(Payload { base, bytes: usize::try_from(length).ok()? })
+    }
+}
+
+/// The pages of a sender's receivers, one to a row: a receiver's segment where one has joined,
+/// zeroes where not. All stay readable for as long as the region lives.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    base: NonNull<u8>,
+    count: u32,
+    _region: Region,
+}
+
+// SAFETY: as for Region.
+unsafe impl Send for Rows {}
+// SAFETY: as for Region.
+unsafe impl Sync for Rows {}
+
+impl Rows {
+    /// `count` rows, a page each.
+    ///
+    /// # Panics
+    /// If the region is shorter.
+    #[must_use]
+    pub fn new(region: &Region, count: u32) -> Self {
+        let part = region.part(0, count as usize * PAGE_BYTES).expect("own geometry");
+        Self { base: part.base, count, _region: part }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    #[inline(always)]
+    fn page(&self, row: u32) -> NonNull<u8> {
+        assert!(row < self.count, "own row");
+        // SAFETY: below the number of rows, all of which lie in the region.
+        unsafe { self.base.add(row as usize * PAGE_BYTES) }
+    }
+
+    /// The receiver's cursor.
+    #[must_use]
+    pub fn cursor(&self, row: u32) -> &AtomicU64 {
+        // SAFETY: within a row's page.
+        unsafe { word64_at(self.page(row), CURSOR) }
+    }
+
+    /// The receiver's sleeping epoch.
+    #[inline(always)]
+    #[must_use]
+    pub fn sleeping(&self, row: u32) -> &AtomicU32 {
+        // SAFETY: within a row's page.
+        unsafe { word32_at(self.page(row), SLEEPING) }
+    }
+
+    /// How the receiver wants to be woken.
+    #[must_use]
+    pub fn sleep_mode(&self, row: u32) -> &AtomicU32 {
+        // SAFETY: within a row's page.
+        unsafe { word32_at(self.page(row), SLEEP_MODE) }
+    }
+
+    /// The word that changes when the receiver makes room.
+    #[must_use]
+    pub fn wake(&self, row: u32) -> &AtomicU32 {
+        // SAFETY: within a row's page.
+        unsafe { word32_at(self.page(row), WAKE) }
+    }
+}
+
+/// A size of our own geometry as this machine counts; attach has checked that it fits.
+fn own_usize(value: u64) -> usize {
+    usize::try_from(value).expect("a geometry fits this machine's address space")
+}
+
+struct Private {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it owns its memory and only frees it.
+unsafe impl Send for Private {}
+// SAFETY: as for Send.
+unsafe impl Sync for Private {}
+
+impl Private {
+    fn new(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).expect("own size");
+        // SAFETY: the size is not zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(base) {
+            Some(base) => Self { base, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and not freed since.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}

@@ -1,0 +1,110 @@
+//! The only place that names atomics. It has two faces: the machine's, and loom's (`--cfg loom`),
+//! under which the same rings are explored in every interleaving.
+//!
+//! Every ordering stronger than relaxed is written [`order!`](crate::order) or
+//! [`fence_at!`](crate::fence_at) with a label. `docs/ordering.md` lists the labels, what each
+//! pairs with, and the model that fails when it is weakened: under loom, [`weaken`] turns one label
+//! at a time into `Relaxed` (or drops its fence).
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// An ordering with its label: `order!(B1: Release)`.
+#[cfg(not(loom))]
+#[macro_export]
+macro_rules! order {
+    ($label:ident : $ordering:ident) => {
+        $crate::sync::Ordering::$ordering
+    };
+}
+
+/// An ordering with its label, weakened when a model asks for it.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! order {
+    ($label:ident : $ordering:ident) => {
+        if $crate::sync::is_weakened(stringify!($label)) {
+            $crate::sync::Ordering::Relaxed
+        } else {
+            $crate::sync::Ordering::$ordering
+        }
+    };
+}
+
+/// A fence with its label: `fence_at!(B2: Acquire)`.
+#[cfg(not(loom))]
+#[macro_export]
+macro_rules! fence_at {
+    ($label:ident : $ordering:ident) => {
+        $crate::sync::fence($crate::sync::Ordering::$ordering)
+    };
+}
+
+/// A fence with its label, dropped when a model asks for it.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! fence_at {
+    ($label:ident : $ordering:ident) => {
+        if !$crate::sync::is_weakened(stringify!($label)) {
+            $crate::sync::fence($crate::sync::Ordering::$ordering)
+        }
+    };
+}
+
+/// The cheap half of an asymmetric fence: keeps the compiler from moving anything across, while
+/// the other side's [`Kernel::barrier_everywhere`](crate::Kernel::barrier_everywhere) does the same
+/// to the processor. In a model both halves are full fences, which is what the pair amounts to.
+#[cfg(not(loom))]
+#[inline(always)]
+pub fn light_fence() {
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// The cheap half of an asymmetric fence; label B5.
+#[cfg(loom)]
+pub fn light_fence() {
+    crate::fence_at!(B5: SeqCst);
+}
+
+/// Tells the processor that this is a spin loop.
+#[cfg(not(loom))]
+#[inline(always)]
+pub fn pause() {
+    core::hint::spin_loop();
+}
+
+/// Tells the model that this is a spin loop.
+#[cfg(loom)]
+pub fn pause() {
+    loom::thread::yield_now();
+}
+
+#[cfg(loom)]
+pub use mutant::{is_weakened, weaken};
+
+#[cfg(loom)]
+mod mutant {
+    use std::string::String;
+    use std::sync::Mutex;
+
+    static WEAKENED: Mutex<String> = Mutex::new(String::new());
+
+    /// Weakens the ordering with this label, and no other, in every model from now on.
+    ///
+    /// # Panics
+    /// If an earlier model panicked inside this function.
+    pub fn weaken(label: &str) {
+        *WEAKENED.lock().expect("the lock is never held across a panic") = label.into();
+    }
+
+    /// Is this the label to weaken?
+    ///
+    /// # Panics
+    /// If an earlier model panicked inside this function.
+    #[must_use]
+    pub fn is_weakened(label: &str) -> bool {
+        *WEAKENED.lock().expect("the lock is never held across a panic") == label
+    }
+}
