@@ -8,6 +8,7 @@
 //! | `Refused` | owner, anyone | | no, because of `reason` |
 //! | `Readiness` | receiver, owner | an eventfd | wake me through this when I say so |
 //! | `Done` | owner, receiver | | the last request is done |
+//! | `Leave` | receiver, owner | | I am going; what follows is a hang-up, not a death |
 //! | `Invite` | owner, waiter | | the name you wait for is here |
 //! | `Observe` | observer, owner | | let me look at channel `name` |
 //! | `Observed` | owner, observer | sender's segment | followed by `count` rows |
@@ -139,6 +140,8 @@ pub enum Frame {
     Readiness,
     /// The last request is done.
     Done,
+    /// The receiver goes.
+    Leave,
     /// The channel that a waiter waits for exists.
     Invite {
         /// The channel.
@@ -277,6 +280,7 @@ impl Frame {
             7 => Self::Observe { name: raw.name()? },
             8 => Self::Observed { count: small("count", a)? },
             9 => Self::Rows(raw.rows()?),
+            10 => Self::Leave,
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -292,6 +296,7 @@ impl Frame {
             Self::Observe { .. } => 7,
             Self::Observed { .. } => 8,
             Self::Rows(_) => 9,
+            Self::Leave => 10,
         }
     }
 }
@@ -408,6 +413,7 @@ mod tests {
             reasons().prop_map(Frame::Refused),
             Just(Frame::Readiness),
             Just(Frame::Done),
+            Just(Frame::Leave),
             (names(), any::<u128>()).prop_map(|(name, waiter)| Frame::Invite { name, waiter }),
             names().prop_map(|name| Frame::Observe { name }),
             any::<u32>().prop_map(|count| Frame::Observed { count }),

@@ -14,7 +14,7 @@ use core::ptr::{self, NonNull};
 
 use corewire_layout::PAGE_BYTES;
 use corewire_layout::geometry::Geometry;
-use corewire_layout::segment::{CURSOR, SLEEP_MODE, SLEEPING, WAKE};
+use corewire_layout::segment::{CURSOR, RECEIVER_CPU, SLEEP_MODE, SLEEPING, WAKE};
 use corewire_layout::slot::{
     HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
 };
@@ -305,6 +305,17 @@ impl Payload {
         unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 
+    /// The bytes, as their writer reads them back.
+    ///
+    /// # Safety
+    /// As for [`Payload::as_mut_slice`].
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn as_own_slice<'a>(&self) -> &'a [u8] {
+        // SAFETY: the caller's.
+        unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+
     /// Writes `source`, as long as the payload, into it. Short ones, which go into a slot, are
     /// written with at most three overlapping moves instead of a call.
     ///
@@ -502,6 +513,13 @@ impl Rows {
     pub fn sleep_mode(&self, row: u32) -> &AtomicU32 {
         // SAFETY: within a row's page.
         unsafe { word32_at(self.page(row), SLEEP_MODE) }
+    }
+
+    /// The processor that the receiver last ran on.
+    #[must_use]
+    pub fn cpu(&self, row: u32) -> &AtomicU32 {
+        // SAFETY: within a row's page.
+        unsafe { word32_at(self.page(row), RECEIVER_CPU) }
     }
 
     /// The word that changes when the receiver makes room.

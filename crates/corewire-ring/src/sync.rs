@@ -91,20 +91,22 @@ mod mutant {
 
     static WEAKENED: Mutex<String> = Mutex::new(String::new());
 
-    /// Weakens the ordering with this label, and no other, in every model from now on.
+    /// Weakens the orderings with these labels (words of one text), and no other, in every model
+    /// from now on.
     ///
     /// # Panics
     /// If an earlier model panicked inside this function.
-    pub fn weaken(label: &str) {
-        *WEAKENED.lock().expect("the lock is never held across a panic") = label.into();
+    pub fn weaken(labels: &str) {
+        *WEAKENED.lock().expect("the lock is never held across a panic") = labels.into();
     }
 
-    /// Is this the label to weaken?
+    /// Is this a label to weaken?
     ///
     /// # Panics
     /// If an earlier model panicked inside this function.
     #[must_use]
     pub fn is_weakened(label: &str) -> bool {
-        *WEAKENED.lock().expect("the lock is never held across a panic") == label
+        let weakened = WEAKENED.lock().expect("the lock is never held across a panic");
+        weakened.split_ascii_whitespace().any(|other| other == label)
     }
 }

@@ -215,6 +215,8 @@ impl Members {
             if state.cached < wanted {
                 // ORDER(B4): pairs with B3; the receiver is done reading before we write again.
                 let cursor = rows.cursor(row).load(order!(B4: Acquire));
+                // A newcomer that has stored none yet has passed nothing.
+                let cursor = if cursor == 0 { state.cached } else { cursor };
                 if cursor < state.cached || cursor > head {
                     if !self.violators.contains(&row) {
                         self.violators.push(row);

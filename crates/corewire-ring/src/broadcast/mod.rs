@@ -52,6 +52,8 @@ pub const SLEEP_CAP_NS: u64 = 100_000_000;
 pub const UNSURE_SLEEP_CAP_NS: u64 = 1_000_000;
 /// The data thread wakes this many sleepers itself, and leaves the rest to the control thread.
 pub const WAKES_BY_SENDER_MAX: u32 = 4;
+/// Every sleeper: the kernel takes the count for an `i32`.
+const WAKE_ALL: u32 = i32::MAX.unsigned_abs();
 
 /// Bits of a `notices` word: why a data thread should look up.
 pub mod notice {

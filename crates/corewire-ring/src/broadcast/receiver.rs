@@ -37,6 +37,11 @@ impl ReceiverShared {
         kernel.wake(&self.own, 1);
     }
 
+    /// Tells the receiver that this is a forked child. Only stores.
+    pub fn mark_forked(&self) {
+        self.notices.fetch_or(notice::FORKED, Relaxed);
+    }
+
     /// The notices given so far.
     #[must_use]
     pub fn notices(&self) -> u32 {
@@ -417,11 +422,14 @@ impl<K: Kernel> Receiver<K> {
         self.retract();
         self.own.sleep_mode().store(mode as u32, Relaxed);
         self.epoch = self.epoch.wrapping_add(1);
-        self.own.sleeping().store(self.epoch, Relaxed);
+        // ORDER(B13): pairs with B14; whoever sees the epoch sees its mode.
+        self.own.sleeping().store(self.epoch, order!(B13: Release));
         if let Some(hint) = &self.hint {
-            hint.word32(HINT).store(1, Relaxed);
+            // ORDER(B12): pairs with B7; whoever clears the hint sees the epoch. Read-modify-write
+            // on both sides, since one clears the hints of many.
+            hint.word32(HINT).fetch_or(1, order!(B12: Release));
         }
-        // ORDER(B6): pairs with B5 and B7; a stamp stored before it is seen by the look that
+        // ORDER(B6): pairs with B5; a stamp stored before it is seen by the look that
         // follows, and the sender of one stored after it sees the epoch.
         #[cfg(loom)]
         if crate::sync::is_weakened("B6") {

@@ -14,7 +14,7 @@ use super::area::{Area, Room};
 use super::members::{Members, Slowest};
 use super::notice;
 use super::words::{SenderWords, add};
-use super::{SLEEP_CAP_NS, WAKES_BY_SENDER_MAX};
+use super::{SLEEP_CAP_NS, WAKE_ALL, WAKES_BY_SENDER_MAX};
 use crate::region::{Access, Payload, Region, Rows, Slots, Store};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, light_fence, pause};
 use crate::{Kernel, Lock, fence_at, order};
@@ -80,6 +80,12 @@ impl SenderShared {
         // ORDER(W1): pairs with W2; what was changed before the nudge is seen after it.
         self.own.fetch_add(1, order!(W1: Release));
         kernel.wake(&self.own, 1);
+    }
+
+    /// Tells the data thread that this is a forked child. Only stores.
+    pub fn mark_forked(&self) {
+        self.notices.fetch_or(notice::FORKED, Relaxed);
+        self.revoke();
     }
 
     /// The notices given so far.
@@ -183,6 +189,12 @@ impl<K: Kernel> Sender<K> {
         &self.geometry
     }
 
+    /// The processor that the receiver of `row` last ran on; a hint.
+    #[must_use]
+    pub fn receiver_cpu(&self, row: u32) -> u32 {
+        self.rows.cpu(row).load(Relaxed)
+    }
+
     /// What it shares with the control thread.
     #[must_use]
     pub fn shared(&self) -> &Arc<SenderShared> {
@@ -235,7 +247,7 @@ impl<K: Kernel> Sender<K> {
         let room = loop {
             let area = if in_window { &self.window } else { &self.large };
             match area.find(length) {
-                Some(room) if self.head < self.shared.limit.load(Relaxed) => break room,
+                Some(room) if self.claims(room, in_window, lock) => break room,
                 Some(_) => wait(self, Shortage::Slots)?,
                 None => wait(self, Shortage::Bytes)?,
             }
@@ -246,7 +258,6 @@ impl<K: Kernel> Sender<K> {
             (&self.window_store, KIND_WINDOW)
         } else {
             self.large.take(room);
-            lock.with(|members| members.large_reserved = room.end);
             (&self.large_store, KIND_LARGE)
         };
         let payload = store.payload(room.position, length, Access::Write).expect("own area");
@@ -254,6 +265,24 @@ impl<K: Kernel> Sender<K> {
         slot.position().store(room.position, Relaxed);
         slot.length().store(length, Relaxed);
         Ok(Loan { sender: self, claim: Claim { header, payload, room: Some(room) } })
+    }
+
+    /// Is the next message still ours to claim? A reservation in the large area may be of any size,
+    /// so a joiner must know of it before it chooses its first message, or revoke the limit first;
+    /// for the window it leaves room instead.
+    #[inline]
+    fn claims<L: Lock<Members>>(&self, room: Room, in_window: bool, lock: &L) -> bool {
+        let is_open = || self.head < self.shared.limit.load(Relaxed);
+        if in_window {
+            return is_open();
+        }
+        lock.with(|members| {
+            let is_open = is_open();
+            if is_open {
+                members.large_reserved = room.end;
+            }
+            is_open
+        })
     }
 
     /// Publishes the claimed message.
@@ -271,16 +300,23 @@ impl<K: Kernel> Sender<K> {
         self.bytes += length as u64;
     }
 
-    /// Does some receiver sleep that has not been woken for it?
+    /// Follows every stamp.
     #[inline(always)]
-    #[must_use]
-    pub fn someone_sleeps(&self) -> bool {
-        // ORDER(B5): pairs with B6 and J1; the stamp is visible before the epochs are read.
+    fn fence(&self) {
+        // ORDER(B5): pairs with B6 and J1; the stamp is visible before the epochs, and before the
+        // limit for the next message, are read.
         if self.fenced {
             fence_at!(B5: SeqCst);
         } else {
             light_fence();
         }
+    }
+
+    /// Does some receiver sleep that has not been woken for it?
+    #[inline(always)]
+    #[must_use]
+    pub fn someone_sleeps(&self) -> bool {
+        self.fence();
         match &self.hint {
             Some(hint) => hint.word32(HINT).load(Relaxed) != 0,
             None => {
@@ -298,15 +334,14 @@ impl<K: Kernel> Sender<K> {
     pub fn ring_bell(&mut self) {
         self.publish_counters();
         if let Some(hint) = &self.hint {
-            hint.word32(HINT).store(0, Relaxed);
-            // ORDER(B7): pairs with B6; a sleeper whose hint was just cleared is seen below, or
-            // sees the stamp.
-            fence_at!(B7: SeqCst);
+            // ORDER(B7): pairs with B12; the epochs of all whose hints this clears are seen below.
+            hint.word32(HINT).swap(0, order!(B7: Acquire));
         }
         let mut sleepers = 0;
         let mut descriptors = 0;
         for row in 0..self.shared.watched.load(Relaxed) {
-            let epoch = self.rows.sleeping(row).load(Relaxed);
+            // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
+            let epoch = self.rows.sleeping(row).load(order!(B14: Acquire));
             if epoch == self.shared.acked(row).load(Relaxed) {
                 continue;
             }
@@ -334,9 +369,12 @@ impl<K: Kernel> Sender<K> {
         let bell = self.words.bell();
         // ORDER(W1): as in `nudge`; what was stored before is seen by whom the bell wakes.
         bell.store(bell.load(Relaxed).wrapping_add(1), order!(W1: Release));
-        self.kernel.wake(bell, sleepers.min(WAKES_BY_SENDER_MAX));
         if sleepers > WAKES_BY_SENDER_MAX {
+            self.kernel.wake(bell, WAKES_BY_SENDER_MAX);
             self.kernel.wake_rest();
+        } else {
+            // Not just as many as were counted: one that fell asleep since may stand before them.
+            self.kernel.wake(bell, WAKE_ALL);
         }
     }
 
@@ -345,10 +383,11 @@ impl<K: Kernel> Sender<K> {
     #[inline(never)]
     pub fn refresh<L: Lock<Members>>(&mut self, lock: &L) -> Option<Slowest> {
         self.publish_counters();
-        self.fenced = self.shared.fenced.load(Relaxed) != 0;
         let (head, slots) = (self.head, self.slots.count());
-        let Self { rows, window, large, shared, .. } = self;
+        let Self { rows, window, large, shared, fenced, .. } = self;
         lock.with(|members| {
+            // Under the lock, so that a demand made before a join is met after it.
+            *fenced = shared.fenced.load(Relaxed) != 0;
             if let Some(position) = members.window_held_from.take() {
                 window.hold_from(position);
             }
@@ -400,7 +439,9 @@ impl<K: Kernel> Sender<K> {
         let slowest = self.refresh(lock);
         let rows = self.rows.clone();
         let word = slowest.map(|slowest| rows.wake(slowest.row));
-        let seen = word.map_or(own, |word| word.load(Relaxed));
+        // ORDER(W2): read before `blocked` is stored, or an answer to it could be taken for the
+        // value to sleep on.
+        let seen = word.map_or(own, |word| word.load(order!(W2: Acquire)));
         let blocked = self.words.blocked();
         let epoch = blocked.load(Relaxed).wrapping_add(1) | 1;
         blocked.store(epoch, Relaxed);
@@ -489,6 +530,14 @@ impl<K: Kernel> Loan<'_, K> {
         unsafe { self.claim.payload.as_mut_slice() }
     }
 
+    /// The payload, as written so far.
+    #[inline(always)]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: as for `bytes_mut`; nobody else writes it while it is claimed.
+        unsafe { self.claim.payload.as_own_slice() }
+    }
+
     /// Writes the whole payload.
     ///
     /// # Panics
@@ -530,6 +579,8 @@ impl<K: Kernel> Loan<'_, K> {
         let mut this = ManuallyDrop::new(self);
         let (header, length) = (this.claim.header, this.claim.payload.bytes());
         this.sender.publish(header, length);
+        // A joiner counts on at most one message without it.
+        this.sender.fence();
     }
 }
 

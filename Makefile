@@ -1,0 +1,54 @@
+# corewire: `make run` shows the main job, `make test` checks everything. `make help` lists all.
+
+# Absolute, so that a build started by a test finds the same place.
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+# SIGKILLs of senders, and as many of receivers, that `make torture` hands out.
+KILLS ?= 2000
+
+COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
+
+.PHONY: help setup run test bench model model-quick miri torture doc lint
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-20s %s\n", $$1, $$2 }'
+
+setup: ## check what a build needs; install what is missing where that is possible
+	@scripts/setup
+
+run: ## one file to several processes (FILE=path RECEIVERS=3)
+	@scripts/run
+
+test: ## everything that a change must pass
+	@scripts/test
+
+bench: setup ## latency, streaming, wake-up and fan-out, each beside its baseline
+	cargo build --release --locked -p corewire-cli
+	$(COREWIRE) bench latency --bytes 48
+	$(COREWIRE) bench stream --bytes 48
+	$(COREWIRE) bench stream --bytes 48 --copy
+	$(COREWIRE) bench stream --bytes 4096
+	$(COREWIRE) bench stream --bytes 1048576
+	$(COREWIRE) bench wake
+	$(COREWIRE) bench fan-out
+
+model: setup ## every loom model, and the mutant of every ordering label (long)
+	scripts/models
+
+model-quick: setup ## the loom models that `make test` runs
+	scripts/models quick_
+
+miri: setup ## layout and rings under Miri (needs a nightly toolchain)
+	scripts/miri
+
+torture: setup ## real processes, killed at random (KILLS=2000)
+	COREWIRE_TORTURE_KILLS="$(KILLS)" cargo test --release --locked -p corewire-processes --test deaths -- --nocapture
+
+doc: setup ## the API documentation, without a warning
+	RUSTDOCFLAGS="$$RUSTDOCFLAGS -D warnings" cargo doc --workspace --no-deps --locked
+
+lint: ## formatting and lints
+	@scripts/setup lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -1,0 +1,94 @@
+//! What corewire asks of Linux. Every system call of the data and control path is made here.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`memory`] | segments: memory that one process writes and others only read |
+//! | [`sleep`] | barriers, sleeping and waking: the machine's [`Kernel`](corewire_ring::Kernel) |
+//! | [`fork`] | what becomes of all this in a forked child |
+//! | [`socket`] | packets with descriptors, and who is at the other end |
+//! | [`directory`] | the runtime directory: names, their owners, those who wait |
+//! | [`event`] | waiting for many descriptors at once |
+//! | [`process`] | limits, signals, deaths |
+//! | [`processor`] | cores, caches, pinning, the cost of a pause |
+//! | [`probe`] | what this machine offers, for `corewire doctor` |
+
+pub mod directory;
+pub mod event;
+pub mod fork;
+pub mod memory;
+pub mod probe;
+pub mod process;
+pub mod processor;
+pub mod sleep;
+pub mod socket;
+
+use std::borrow::Cow;
+use std::io;
+
+use rustix::io::Errno;
+
+/// A system call that failed, and what it was for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {}", io::Error::from_raw_os_error(*.errno))]
+pub struct OsError {
+    /// What was being done, to which thing.
+    pub what: Cow<'static, str>,
+    /// The error number.
+    pub errno: i32,
+}
+
+impl OsError {
+    /// The error `errno` in doing `what`.
+    #[must_use]
+    pub fn new(what: impl Into<Cow<'static, str>>, errno: Errno) -> Self {
+        Self { what: what.into(), errno: errno.raw_os_error() }
+    }
+
+    /// Is it this error?
+    #[must_use]
+    pub fn is(&self, errno: Errno) -> bool {
+        self.errno == errno.raw_os_error()
+    }
+}
+
+impl From<OsError> for io::Error {
+    fn from(error: OsError) -> Self {
+        let kind = Self::from_raw_os_error(error.errno).kind();
+        Self::new(kind, error)
+    }
+}
+
+/// Says what a failed call was for.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl Into<Cow<'static, str>>) -> Result<T, OsError>;
+}
+
+impl<T> Doing<T> for Result<T, Errno> {
+    fn doing(self, what: impl Into<Cow<'static, str>>) -> Result<T, OsError> {
+        self.map_err(|errno| OsError::new(what, errno))
+    }
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl Into<Cow<'static, str>>) -> Result<T, OsError> {
+        self.map_err(|error| OsError {
+            what: what.into(),
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        })
+    }
+}
+
+/// 128 random bits from the kernel.
+///
+/// # Errors
+/// If the kernel has none to give.
+pub fn random_u128() -> Result<u128, OsError> {
+    let mut bytes = [0u8; 16];
+    let count = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+        .doing("random number")?;
+    if count == bytes.len() {
+        Ok(u128::from_le_bytes(bytes))
+    } else {
+        Err(OsError::new("random number", Errno::IO))
+    }
+}

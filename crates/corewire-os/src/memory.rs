@@ -1,0 +1,337 @@
+//! Segments: memory that one process writes and others only read.
+//!
+//! A segment is a memfd. Its owner maps it writable and then seals it with `FUTURE_WRITE`, so that
+//! the kernel gives nobody else a writable map of it, with `SHRINK` and `GROW`, so that nobody can
+//! pull memory from under a reader, and with `SEAL`. It is never a name in `/dev/shm`: it is gone
+//! with its last user. Its memory is there from the start (`fallocate`): a lack of memory is an
+//! error at creation, not a signal later.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use corewire_layout::PAGE_BYTES;
+use corewire_ring::region::Region;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::fork::{self, Descriptor};
+use crate::{Doing, OsError};
+
+/// How a segment's memory is to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryOptions {
+    /// Ask for huge pages, where the machine gives them to shared memory.
+    pub huge_pages: bool,
+    /// Touch every page at creation, so that no message pays for it.
+    pub prefault: bool,
+    /// Keep it from being swapped out.
+    pub lock: bool,
+    /// Take the memory from this NUMA node.
+    pub numa_node: Option<u32>,
+}
+
+/// What a segment handed over by a peer must be, and is not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// Somebody could still resize it or write to it.
+    #[error("the peer's segment is sealed with {found:#x}, but {needed:#x} is needed")]
+    Seals {
+        /// The seals needed.
+        needed: u32,
+        /// The seals found.
+        found: u32,
+    },
+    /// Not the size that was due.
+    #[error("the peer's segment has {found} bytes, but {needed} are due")]
+    Size {
+        /// Bytes due.
+        needed: u64,
+        /// Bytes found.
+        found: u64,
+    },
+    /// A call failed; a descriptor that is no memfd at all ends here.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+const SEALS: SealFlags =
+    SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
+
+/// A segment's descriptor.
+#[derive(Debug)]
+pub struct Segment {
+    descriptor: Descriptor,
+    bytes: u64,
+}
+
+impl Segment {
+    /// Makes a zeroed segment of `bytes` bytes, mapped writable here and sealed for everyone else.
+    ///
+    /// # Errors
+    /// [`OsError`] that says what was asked for: no memory, no descriptor, a limit on locked
+    /// memory, a NUMA node that is not there.
+    pub fn create(bytes: u64, options: MemoryOptions) -> Result<(Self, Region), OsError> {
+        let descriptor = new_memfd()?;
+        rustix::fs::ftruncate(&descriptor, bytes)
+            .doing(format!("size a segment of {bytes} bytes"))?;
+        let map = Map::shared(&descriptor, to_usize(bytes)?, true)?;
+        if let Some(node) = options.numa_node {
+            map.bind_to_node(node)?;
+        }
+        if options.huge_pages {
+            map.advise(Advice::LinuxHugepage, "ask for huge pages for")?;
+            map.advise(Advice::LinuxPopulateWrite, "fill")?;
+        }
+        rustix::fs::fallocate(&descriptor, FallocateFlags::empty(), 0, bytes)
+            .doing(format!("allocate {bytes} bytes of shared memory"))?;
+        rustix::fs::fcntl_add_seals(&descriptor, SEALS).doing("seal a segment")?;
+        if options.prefault {
+            map.advise(Advice::LinuxPopulateWrite, "prefault")?;
+        }
+        if options.lock {
+            map.lock()?;
+        }
+        map.advise(Advice::LinuxDontFork, "keep from children")?;
+        let region = map.into_region();
+        Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, region))
+    }
+
+    /// A small segment that every process it is handed to may write: for hints alone.
+    ///
+    /// # Errors
+    /// [`OsError`], as for [`Segment::create`].
+    pub fn create_writable_by_all(bytes: u64) -> Result<(Self, Region), OsError> {
+        let descriptor = new_memfd()?;
+        rustix::fs::fallocate(&descriptor, FallocateFlags::empty(), 0, bytes)
+            .doing(format!("allocate {bytes} bytes of shared memory"))?;
+        let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&descriptor, seals).doing("seal a segment")?;
+        let region = Map::shared(&descriptor, to_usize(bytes)?, true)?.into_region();
+        Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, region))
+    }
+
+    /// Takes over a descriptor from a peer, once the kernel confirms that nobody can write to it
+    /// beyond the map its owner has, nor resize it. Writable is a hint segment only.
+    ///
+    /// # Errors
+    /// [`SegmentError`], with what was found.
+    pub fn adopt(descriptor: OwnedFd, writable: bool) -> Result<Self, SegmentError> {
+        let found = rustix::fs::fcntl_get_seals(&descriptor).doing("read a segment's seals")?;
+        let needed = if writable { SEALS.difference(SealFlags::FUTURE_WRITE) } else { SEALS };
+        if !found.contains(needed) {
+            let (needed, found) = (needed.bits(), found.bits());
+            return Err(SegmentError::Seals { needed, found });
+        }
+        let status = rustix::fs::fstat(&descriptor).doing("read a segment's size")?;
+        let bytes = u64::try_from(status.st_size).unwrap_or(0);
+        Ok(Self { descriptor: Descriptor::new(descriptor), bytes })
+    }
+
+    /// Its size as the kernel says.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Maps the whole of it for reading.
+    ///
+    /// # Errors
+    /// [`SegmentError::Size`] if it is shorter than `needed_min`, or the failed call.
+    pub fn map(&self, needed_min: u64) -> Result<Region, SegmentError> {
+        if self.bytes < needed_min {
+            return Err(SegmentError::Size { needed: needed_min, found: self.bytes });
+        }
+        let map = Map::shared(&self.descriptor, to_usize(self.bytes)?, false)?;
+        Ok(map.into_region())
+    }
+
+    /// Maps a segment that was made to be written by all.
+    ///
+    /// # Errors
+    /// [`SegmentError::Size`] if it is not of `needed` bytes, or the failed call.
+    pub fn map_writable(&self, needed: u64) -> Result<Region, SegmentError> {
+        if self.bytes != needed {
+            return Err(SegmentError::Size { needed, found: self.bytes });
+        }
+        let map = Map::shared(&self.descriptor, to_usize(self.bytes)?, true)?;
+        Ok(map.into_region())
+    }
+}
+
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn new_memfd() -> Result<OwnedFd, OsError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Before Linux 6.3 there is no NOEXEC_SEAL.
+    rustix::fs::memfd_create("corewire", flags | MemfdFlags::NOEXEC_SEAL)
+        .or_else(|errno| match errno {
+            Errno::INVAL => rustix::fs::memfd_create("corewire", flags),
+            other => Err(other),
+        })
+        .doing("make a segment")
+}
+
+fn to_usize(bytes: u64) -> Result<usize, OsError> {
+    usize::try_from(bytes).map_err(|_| OsError::new("map a segment", Errno::OVERFLOW))
+}
+
+/// A mapping, unmapped when dropped.
+struct Map {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an address and a length; whoever uses the memory sees to the rest.
+unsafe impl Send for Map {}
+// SAFETY: as for Send.
+unsafe impl Sync for Map {}
+
+impl Map {
+    fn shared(descriptor: impl AsFd, bytes: usize, writable: bool) -> Result<Self, OsError> {
+        let protection =
+            if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let at = unsafe {
+            rustix::mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, descriptor, 0)
+        };
+        Self::new(at.doing(format!("map a segment of {bytes} bytes"))?, bytes)
+    }
+
+    fn zeroes(bytes: usize) -> Result<Self, OsError> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let at =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ, flags) };
+        Self::new(at.doing(format!("reserve {bytes} bytes of addresses"))?, bytes)
+    }
+
+    fn new(at: *mut c_void, bytes: usize) -> Result<Self, OsError> {
+        let base =
+            NonNull::new(at.cast::<u8>()).ok_or(OsError::new("map a segment", Errno::INVAL))?;
+        fork::add_pages(base.as_ptr().addr(), bytes);
+        Ok(Self { base, bytes })
+    }
+
+    fn advise(&self, advice: Advice, what: &str) -> Result<(), OsError> {
+        // SAFETY: the range is this mapping, and none of the advice used changes its contents.
+        let done = unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.bytes, advice) };
+        done.doing(format!("{what} a segment of {} bytes", self.bytes))
+    }
+
+    fn lock(&self) -> Result<(), OsError> {
+        // SAFETY: the range is this mapping.
+        let done = unsafe { rustix::mm::mlock(self.base.as_ptr().cast(), self.bytes) };
+        done.doing(format!("lock {} bytes in memory (see `ulimit -l`)", self.bytes))
+    }
+
+    fn bind_to_node(&self, node: u32) -> Result<(), OsError> {
+        const MPOL_BIND: libc::c_int = 2;
+        let what = format!("take memory from NUMA node {node}");
+        let mut mask = [0u64; 16];
+        let Some(word) = mask.get_mut(node as usize / 64) else {
+            return Err(OsError::new(what, Errno::INVAL));
+        };
+        *word = 1 << (node % 64);
+        // SAFETY: the range is this mapping; the mask is 1024 bits long, as said (the kernel
+        // counts one more than it reads).
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.base.as_ptr(),
+                self.bytes,
+                MPOL_BIND,
+                mask.as_ptr(),
+                64 * mask.len() + 1,
+                0,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()).doing(what) }
+    }
+
+    fn into_region(self) -> Region {
+        let (base, bytes) = (self.base, self.bytes);
+        // SAFETY: the mapping lives in the `Arc`, which the region keeps; it is page-aligned and
+        // readable, and writable if it was made so for the role that writes it.
+        unsafe { Region::new(base, bytes, Arc::new(self)) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        fork::remove_pages(self.base.as_ptr().addr());
+        // SAFETY: this mapping, once; regions over it keep it from being dropped.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The pages of a sender's receivers, one to a row, at addresses that never change: zeroes, or the
+/// segment of the receiver that has the row. The data thread may read any row at any time, without
+/// asking who joined or left.
+pub struct RowTable {
+    region: Region,
+    rows: u32,
+}
+
+impl RowTable {
+    /// A table of `rows` rows, all zero.
+    ///
+    /// # Errors
+    /// [`OsError`] if the addresses cannot be had.
+    pub fn new(rows: u32) -> Result<Self, OsError> {
+        let region = Map::zeroes(rows as usize * PAGE_BYTES)?.into_region();
+        Ok(Self { region, rows })
+    }
+
+    /// The table's memory.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Puts a receiver's segment, of one page, at `row`.
+    ///
+    /// # Errors
+    /// [`OsError`] if the kernel refuses; the row then holds zeroes, or what it held.
+    pub fn place(&self, row: u32, segment: &Segment) -> Result<(), OsError> {
+        let at = self.page(row)?;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: the page belongs to this table; readers of it find the old or the new page.
+        let done = unsafe { rustix::mm::mmap(at, PAGE_BYTES, ProtFlags::READ, flags, segment, 0) };
+        done.doing("map a receiver's segment").map(drop)
+    }
+
+    /// Puts zeroes at `row`.
+    ///
+    /// # Errors
+    /// [`OsError`] if the kernel refuses; the row then holds what it held.
+    pub fn clear(&self, row: u32) -> Result<(), OsError> {
+        let at = self.page(row)?;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the page belongs to this table; readers of it find the old or the new page.
+        let done = unsafe { rustix::mm::mmap_anonymous(at, PAGE_BYTES, ProtFlags::READ, flags) };
+        done.doing("unmap a receiver's segment").map(drop)
+    }
+
+    fn page(&self, row: u32) -> Result<*mut c_void, OsError> {
+        if row >= self.rows {
+            return Err(OsError::new(format!("row {row} of {}", self.rows), Errno::RANGE));
+        }
+        let (base, _) = self.region.address();
+        Ok(base.as_ptr().wrapping_add(row as usize * PAGE_BYTES).cast())
+    }
+}
+
+impl fmt::Debug for RowTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowTable").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! What this machine offers, for `corewire doctor`.
+
+use std::fs;
+use std::io::{IoSlice, IoSliceMut};
+
+use rustix::process::{Resource, getrlimit};
+
+/// The kernel's release, such as `6.12.1`.
+#[must_use]
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Bytes that this process may lock in memory; `None` if there is no limit.
+#[must_use]
+pub fn lockable_bytes() -> Option<u64> {
+    getrlimit(Resource::Memlock).current
+}
+
+/// Soft and hard limit on descriptors.
+#[must_use]
+pub fn descriptor_limits() -> (u64, u64) {
+    let limit = getrlimit(Resource::Nofile);
+    (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// The chosen word of a kernel setting that lists its choices, such as `always [madvise] never`.
+#[must_use]
+pub fn chosen(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let start = text.find('[')? + 1;
+    let end = text[start..].find(']')? + start;
+    Some(text[start..end].to_owned())
+}
+
+/// Whether shared memory gets huge pages when a program asks for them.
+#[must_use]
+pub fn shared_huge_pages() -> Option<String> {
+    chosen("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+}
+
+/// Can one process copy from another of the same user (`process_vm_readv`)? Tried on ourselves,
+/// which a security policy refuses just as well; the reason if not.
+///
+/// # Errors
+/// The reason.
+pub fn cross_process_copy() -> Result<(), String> {
+    let source = [7u8; 8];
+    let mut target = [0u8; 8];
+    let local = [IoSliceMut::new(&mut target)];
+    let remote = [IoSlice::new(&source)];
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: both vectors describe live buffers of this process, and IoSlice is an iovec.
+    let copied = unsafe {
+        libc::process_vm_readv(own, local.as_ptr().cast(), 1, remote.as_ptr().cast(), 1, 0)
+    };
+    match copied {
+        8 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().to_string()),
+    }
+}
+
+/// Who may trace or copy from whom (`kernel.yama.ptrace_scope`); `None` where there is no Yama.
+#[must_use]
+pub fn ptrace_scope() -> Option<u32> {
+    fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}

@@ -1,0 +1,254 @@
+//! Packets with descriptors, and who is at the other end.
+
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Instant;
+
+use corewire_layout::frame::{DESCRIPTORS_MAX, FRAME_BYTES, Frame, FrameError};
+use corewire_ring::Trusted;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    recvmsg, sendmsg, socket_with, sockopt,
+};
+
+use crate::event::wait_readable;
+use crate::fork::Descriptor;
+use crate::process::effective_uid;
+use crate::{Doing, OsError};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// `SO_PEERPIDFD`, Linux 6.5.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// Why a packet did not arrive, or not as a frame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The other end is closed.
+    #[error("the connection is closed")]
+    Closed,
+    /// Nothing has come yet, or not before the deadline.
+    #[error("nothing has arrived")]
+    Nothing,
+    /// What came is no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// It came with more descriptors than any frame has, or they could not be taken.
+    #[error("descriptors of a packet were lost: too many, or none free here")]
+    Descriptors,
+    /// The call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// One end of a connection. Never blocks but where it says so.
+pub struct Socket(Descriptor);
+
+/// Who is at the other end, as the kernel says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Effective user when the connection was made.
+    pub uid: u32,
+    /// Process number then, for people to read.
+    pub pid: u32,
+}
+
+impl Peer {
+    /// If the peer is of the same user as this process: it may crash at any instruction, but it
+    /// could do nothing by lying that it cannot do anyway.
+    #[must_use]
+    pub fn trusted(&self) -> Option<Trusted> {
+        // SAFETY: level 2 of docs/threats.md: a process of the same user, running corewire. It
+        // could as well attach a debugger to us.
+        (self.uid == effective_uid()).then(|| unsafe { Trusted::assume() })
+    }
+}
+
+impl Socket {
+    /// Connects to the socket at `path`, which must lie in a checked directory. May block for a
+    /// moment if the other side has more connections waiting than it can queue.
+    ///
+    /// # Errors
+    /// [`OsError`]: `ECONNREFUSED` or `ENOENT` if nobody listens there.
+    pub fn connect(path: &str) -> Result<Self, OsError> {
+        let what = "connect to a process";
+        let socket = new_socket(SocketFlags::CLOEXEC)?;
+        let limit = Some(std::time::Duration::from_secs(5));
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, limit).doing(what)?;
+        let address = SocketAddrUnix::new(path).doing(what)?;
+        rustix::net::connect(&socket, &address).doing(what)?;
+        rustix::io::ioctl_fionbio(&socket, true).doing(what)?;
+        Ok(Self(Descriptor::new(socket)))
+    }
+
+    /// Who is at the other end.
+    ///
+    /// # Errors
+    /// [`OsError`] if the kernel does not say.
+    pub fn peer(&self) -> Result<Peer, OsError> {
+        let found = sockopt::socket_peercred(&self.0).doing("ask who the peer is")?;
+        let pid = found.pid.as_raw_nonzero().get().unsigned_abs();
+        Ok(Peer { uid: found.uid.as_raw(), pid })
+    }
+
+    /// A descriptor that becomes readable when the peer's process ends. Before Linux 6.5 the
+    /// kernel does not give it; then it is the one that the peer sent along.
+    ///
+    /// # Errors
+    /// [`OsError`] if there is neither.
+    pub fn peer_life(&self, sent: Option<OwnedFd>) -> Result<Descriptor, OsError> {
+        let mut found: libc::c_int = -1;
+        let mut bytes = 4;
+        // SAFETY: the option is an int, and `bytes` says so.
+        let result = unsafe {
+            libc::getsockopt(
+                self.0.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERPIDFD,
+                (&raw mut found).cast(),
+                &raw mut bytes,
+            )
+        };
+        if result == 0 {
+            // SAFETY: a new descriptor that the kernel just gave us.
+            return Ok(Descriptor::new(unsafe { OwnedFd::from_raw_fd(found) }));
+        }
+        let error = std::io::Error::last_os_error();
+        match sent {
+            Some(sent) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                Ok(Descriptor::new(sent))
+            }
+            _ => Err(error).doing("watch the peer's process"),
+        }
+    }
+
+    /// Sends a frame with descriptors.
+    ///
+    /// # Errors
+    /// [`OsError`]: `EAGAIN` if the peer reads too slowly, `EPIPE` if it is gone.
+    pub fn send(&self, frame: &Frame, descriptors: &[BorrowedFd<'_>]) -> Result<(), OsError> {
+        let bytes = frame.to_bytes();
+        let mut space =
+            vec![MaybeUninit::uninit(); SendAncillaryMessage::ScmRights(descriptors).size().max(1)];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let io = [IoSlice::new(&bytes)];
+        retry(|| sendmsg(&self.0, &io, &mut control, flags)).doing("send a frame").map(drop)
+    }
+
+    /// Takes the next frame, if one is there.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]; after anything but `Nothing` the connection should be closed.
+    pub fn receive(&self) -> Result<(Frame, Vec<OwnedFd>), ReceiveError> {
+        let mut bytes = [0u8; FRAME_BYTES + 1];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX + 3))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received =
+            retry(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags));
+        let received = match received {
+            Err(Errno::AGAIN) => return Err(ReceiveError::Nothing),
+            Err(Errno::CONNRESET) => return Err(ReceiveError::Closed),
+            other => other.doing("receive a frame")?,
+        };
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(ReceiveError::Descriptors);
+        }
+        if received.bytes == 0 {
+            return Err(ReceiveError::Closed);
+        }
+        Ok((Frame::parse(&bytes[..received.bytes])?, descriptors))
+    }
+
+    /// Waits for the next frame until `deadline`.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]; `Nothing` if the deadline passed.
+    pub fn receive_by(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<(Frame, Vec<OwnedFd>), ReceiveError> {
+        loop {
+            let readable = wait_readable(&[self.as_fd()], deadline)?;
+            match self.receive() {
+                Err(ReceiveError::Nothing) if readable == [true] => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener(Descriptor);
+
+impl Listener {
+    /// Listens at `path`, which must not exist.
+    ///
+    /// # Errors
+    /// [`OsError`] if it does, or the directory does not.
+    pub fn bind(path: &str) -> Result<Self, OsError> {
+        let what = "listen for other processes";
+        let socket = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(path).doing(what)?).doing(what)?;
+        rustix::net::listen(&socket, BACKLOG).doing(what)?;
+        Ok(Self(Descriptor::new(socket)))
+    }
+
+    /// Takes the next connection, if one waits.
+    ///
+    /// # Errors
+    /// [`OsError`]: `EAGAIN` if none waits, `EMFILE` if no descriptor is left.
+    pub fn accept(&self) -> Result<Socket, OsError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = retry(|| rustix::net::accept_with(&self.0, flags)).doing("accept")?;
+        Ok(Socket(Descriptor::new(socket)))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn new_socket(flags: SocketFlags) -> Result<OwnedFd, OsError> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).doing("make a socket")
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

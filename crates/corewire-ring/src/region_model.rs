@@ -1,0 +1,524 @@
+//! Loom's face of `region.rs`: the same types over words that loom knows.
+//!
+//! A region here is a list of words, by offset, and of cells that stand for payload. Every access
+//! to a payload is shown to loom as an access to the cells it touches, so that a byte which is
+//! written while somebody reads it fails the model. The bytes themselves lie in plain memory:
+//! loom runs one thread at a time, and reports the race before it can be seen in them.
+//!
+//! `Region::new`, `private` and `address` have no counterpart: a model has no addresses.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell;
+use core::fmt;
+use core::ops::Range;
+
+use corewire_layout::counters::COUNTERS_MAX;
+use corewire_layout::geometry::Geometry;
+use corewire_layout::segment::{
+    BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_GENERATION, DOOR_PID,
+    DOOR_START, DOOR_STATE, DOORS, HINT, HINT_SEGMENT_BYTES, RECEIVER_COUNTERS, RECEIVER_CPU,
+    SENDER_COUNTERS, SENDER_CPU, SLEEP_MODE, SLEEPING, WAKE,
+};
+use corewire_layout::slot::{
+    HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
+};
+use corewire_layout::{LINE_BYTES, PAGE_BYTES};
+
+use crate::Trusted;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// Rows that a model has words for, however many its channel is made for.
+pub const MODEL_ROWS_MAX: u32 = 2;
+
+/// Bytes of the large area that one cell stands for.
+const LARGE_CELL_BYTES: usize = 1024;
+
+/// A stretch of model memory.
+#[derive(Clone)]
+pub struct Region {
+    model: Arc<Model>,
+    offset: usize,
+    bytes: usize,
+}
+
+struct Model {
+    words64: Words<AtomicU64>,
+    words32: Words<AtomicU32>,
+    /// By offset: how many bytes the cell stands for, and the cell.
+    cells: BTreeMap<usize, (usize, loom::cell::UnsafeCell<()>)>,
+    memory: Vec<cell::UnsafeCell<u8>>,
+}
+
+// SAFETY: loom runs one thread at a time, and checks through `cells` that the model's threads take
+// turns at the bytes.
+unsafe impl Send for Model {}
+// SAFETY: as for Send.
+unsafe impl Sync for Model {}
+
+/// Words by offset. Several offsets may share one word: the counters of a role do, since their
+/// values mean nothing to a model, and each word costs it time.
+struct Words<W> {
+    index_by_offset: BTreeMap<usize, usize>,
+    words: Vec<W>,
+}
+
+impl<W> Words<W> {
+    fn new(groups: Vec<Range<usize>>, bytes: usize, zero: impl Fn() -> W) -> Self {
+        let mut index_by_offset = BTreeMap::new();
+        let mut words = Vec::new();
+        for group in groups {
+            assert!(group.end <= bytes, "own layout");
+            for offset in group.step_by(size_of::<u32>()) {
+                index_by_offset.insert(offset, words.len());
+            }
+            words.push(zero());
+        }
+        Self { index_by_offset, words }
+    }
+
+    fn at(&self, offset: usize) -> &W {
+        match self.index_by_offset.get(&offset) {
+            Some(&index) => &self.words[index],
+            None => panic!("the model has no such word at {offset}"),
+        }
+    }
+}
+
+fn one64(offset: usize) -> Range<usize> {
+    offset..offset + 8
+}
+
+fn one32(offset: usize) -> Range<usize> {
+    offset..offset + 4
+}
+
+fn counters(offset: usize) -> Range<usize> {
+    offset..offset + 8 * COUNTERS_MAX
+}
+
+impl Region {
+    /// A region of `bytes` that holds one u64 for each range in `words64`, one u32 for each in
+    /// `words32`, and one cell of payload for each in `cells`.
+    ///
+    /// # Panics
+    /// If a range reaches beyond the region.
+    #[must_use]
+    pub fn model(
+        bytes: usize,
+        words64: Vec<Range<usize>>,
+        words32: Vec<Range<usize>>,
+        cells: Vec<Range<usize>>,
+    ) -> Self {
+        let cell = |range: Range<usize>| {
+            assert!(range.end <= bytes, "own layout");
+            (range.start, (range.len(), loom::cell::UnsafeCell::new(())))
+        };
+        let model = Model {
+            words64: Words::new(words64, bytes, || AtomicU64::new(0)),
+            words32: Words::new(words32, bytes, || AtomicU32::new(0)),
+            cells: cells.into_iter().map(cell).collect(),
+            memory: (0..bytes).map(|_| cell::UnsafeCell::new(0)).collect(),
+        };
+        Self { model: Arc::new(model), offset: 0, bytes }
+    }
+
+    /// A sender's segment of this geometry, as the control and data threads know it.
+    ///
+    /// # Panics
+    /// If the geometry does not fit this machine.
+    #[must_use]
+    pub fn model_sender(geometry: &Geometry) -> Self {
+        let mut words64 =
+            Vec::from([one64(CLOSED), counters(SENDER_COUNTERS), counters(CONTROL_COUNTERS)]);
+        let mut words32 = Vec::from([one32(BELL), one32(SENDER_CPU), one32(BLOCKED)]);
+        for row in 0..own_usize(geometry.receivers_max()).min(MODEL_ROWS_MAX as usize) {
+            let door = DOORS + row * DOOR_BYTES;
+            words64.push(one64(door + DOOR_START));
+            words32.extend([DOOR_GENERATION, DOOR_STATE, DOOR_PID].map(|at| one32(door + at)));
+        }
+        let mut cells = Vec::new();
+        for index in 0..own_usize(geometry.slots()) {
+            let slot = own_usize(geometry.ring_offset()) + index * SLOT_BYTES;
+            words64.extend([STAMP, HEADER, POSITION, LENGTH].map(|at| one64(slot + at)));
+            cells.push(slot + INLINE..slot + SLOT_BYTES);
+        }
+        let mut cover = |offset: u64, bytes: u64, unit: usize| {
+            let offset = own_usize(offset);
+            cells.extend((offset..offset + own_usize(bytes)).step_by(unit).map(|at| at..at + unit));
+        };
+        cover(geometry.window_offset(), geometry.window_bytes(), LINE_BYTES);
+        cover(geometry.large_offset(), geometry.large_bytes(), LARGE_CELL_BYTES);
+        Self::model(own_usize(geometry.segment_bytes()), words64, words32, cells)
+    }
+
+    /// The pages of a channel's receivers. A receiver's own segment is its part of them.
+    #[must_use]
+    pub fn model_rows(count: u32) -> Self {
+        let mut words64 = Vec::new();
+        let mut words32 = Vec::new();
+        for row in 0..count.min(MODEL_ROWS_MAX) as usize {
+            let page = row * PAGE_BYTES;
+            words64.push(one64(page + CURSOR));
+            let table = counters(RECEIVER_COUNTERS);
+            words64.push(page + table.start..page + table.end);
+            words32.extend([SLEEPING, SLEEP_MODE, WAKE, RECEIVER_CPU].map(|at| one32(page + at)));
+        }
+        Self::model(count as usize * PAGE_BYTES, words64, words32, Vec::new())
+    }
+
+    /// A hint segment.
+    #[must_use]
+    pub fn model_hint() -> Self {
+        Self::model(HINT_SEGMENT_BYTES, Vec::new(), Vec::from([one32(HINT)]), Vec::new())
+    }
+
+    /// Bytes of the region.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The part of `bytes` bytes from `offset`; `None` if it reaches beyond the region.
+    #[must_use]
+    pub fn part(&self, offset: usize, bytes: usize) -> Option<Self> {
+        let end = offset.checked_add(bytes)?;
+        let offset = self.offset + offset;
+        (end <= self.bytes).then(|| Self { model: Arc::clone(&self.model), offset, bytes })
+    }
+
+    /// The u64 at `offset`.
+    ///
+    /// # Panics
+    /// If the model has no such word.
+    #[must_use]
+    pub fn word64(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes, "own offset");
+        self.model.words64.at(self.offset + offset)
+    }
+
+    /// The u32 at `offset`.
+    ///
+    /// # Panics
+    /// If the model has no such word.
+    #[must_use]
+    pub fn word32(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes, "own offset");
+        self.model.words32.at(self.offset + offset)
+    }
+
+    /// Copies `target.len()` bytes from `offset` out of the region.
+    ///
+    /// # Panics
+    /// If they reach beyond the region.
+    pub fn copy_out(&self, offset: usize, target: &mut [u8]) {
+        let source = self.payload(offset, target.len(), Access::Read);
+        source.show();
+        // SAFETY: inside the memory, which `source` keeps; loom has agreed.
+        unsafe { source.address().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+    }
+
+    /// Copies `source` into the region at `offset`.
+    ///
+    /// # Panics
+    /// If it reaches beyond the region.
+    pub fn copy_in(&self, offset: usize, source: &[u8]) {
+        let mut target = self.payload(offset, source.len(), Access::Write);
+        // SAFETY: the caller writes before anyone else sees the region; loom checks it.
+        unsafe { target.fill(source) };
+    }
+
+    fn payload(&self, offset: usize, bytes: usize, access: Access) -> Payload {
+        assert!(offset + bytes <= self.bytes, "own offset");
+        Payload { region: self.clone(), offset: self.offset + offset, bytes, access }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// The slots of a ring.
+#[derive(Debug, Clone)]
+pub struct Slots {
+    ring: Region,
+    mask: u64,
+}
+
+impl Slots {
+    /// The ring of a segment of this geometry.
+    ///
+    /// # Panics
+    /// If the region is shorter than its geometry says.
+    #[must_use]
+    pub fn new(segment: &Region, geometry: &Geometry) -> Self {
+        Self::at_offset(segment, own_usize(geometry.ring_offset()), geometry.slots())
+    }
+
+    /// `slots` slots (a power of two) from `offset` in `region`.
+    ///
+    /// # Panics
+    /// If they reach beyond the region or are no power of two.
+    #[must_use]
+    pub fn at_offset(region: &Region, offset: usize, slots: u64) -> Self {
+        assert!(slots.is_power_of_two() && offset.is_multiple_of(SLOT_BYTES), "own geometry");
+        let ring = region.part(offset, own_usize(slots) * SLOT_BYTES).expect("own geometry");
+        Self { ring, mask: slots - 1 }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// The slot of message `sequence`.
+    #[must_use]
+    pub fn at(&self, sequence: u64) -> Slot<'_> {
+        Slot { ring: &self.ring, offset: own_usize(sequence & self.mask) * SLOT_BYTES }
+    }
+}
+
+/// One slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot<'a> {
+    ring: &'a Region,
+    offset: usize,
+}
+
+impl<'a> Slot<'a> {
+    /// The word that publishes it.
+    #[must_use]
+    pub fn stamp(self) -> &'a AtomicU64 {
+        self.ring.word64(self.offset + STAMP)
+    }
+
+    /// Length, or kind.
+    #[must_use]
+    pub fn header(self) -> &'a AtomicU64 {
+        self.ring.word64(self.offset + HEADER)
+    }
+
+    /// Virtual position of a payload that lies elsewhere.
+    #[must_use]
+    pub fn position(self) -> &'a AtomicU64 {
+        self.ring.word64(self.offset + POSITION)
+    }
+
+    /// Length in bytes of a payload that lies elsewhere.
+    #[must_use]
+    pub fn length(self) -> &'a AtomicU64 {
+        self.ring.word64(self.offset + LENGTH)
+    }
+
+    /// The inline payload's first `bytes` bytes (at most 48 are given).
+    #[must_use]
+    pub fn payload(self, bytes: usize, access: Access) -> Payload {
+        let payload = self.ring.payload(self.offset + INLINE, bytes.min(INLINE_BYTES_MAX), access);
+        payload.show();
+        payload
+    }
+}
+
+/// What a payload is taken for; loom checks that nobody else does the opposite meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To be written, before its stamp is stored.
+    Write,
+    /// To be read, before the cursor passes it.
+    Read,
+}
+
+/// The bytes of one message, wherever they lie.
+#[derive(Debug)]
+pub struct Payload {
+    region: Region,
+    /// From the start of the model's memory.
+    offset: usize,
+    bytes: usize,
+    access: Access,
+}
+
+impl Payload {
+    /// Its length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes, to be read in place.
+    ///
+    /// # Safety
+    /// As on the machine: the region stays for `'a`, and nobody writes these bytes during it.
+    #[must_use]
+    pub unsafe fn as_slice<'a>(&self, _trusted: Trusted) -> &'a [u8] {
+        self.show();
+        // SAFETY: the caller's.
+        unsafe { core::slice::from_raw_parts(self.address(), self.bytes) }
+    }
+
+    /// The bytes, to be looked at by the one who writes them.
+    ///
+    /// # Safety
+    /// As for [`Payload::as_mut_slice`].
+    #[must_use]
+    pub unsafe fn as_own_slice<'a>(&self) -> &'a [u8] {
+        self.show();
+        // SAFETY: the caller's.
+        unsafe { core::slice::from_raw_parts(self.address(), self.bytes) }
+    }
+
+    /// The bytes, to be written in place.
+    ///
+    /// # Safety
+    /// As on the machine: the region stays for `'a`, and nobody else touches these bytes during it.
+    #[must_use]
+    pub unsafe fn as_mut_slice<'a>(&mut self) -> &'a mut [u8] {
+        self.show();
+        // SAFETY: the caller's.
+        unsafe { core::slice::from_raw_parts_mut(self.address(), self.bytes) }
+    }
+
+    /// Writes `source`, as long as the payload, into it.
+    ///
+    /// # Safety
+    /// As for [`Payload::as_mut_slice`].
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub unsafe fn fill(&mut self, source: &[u8]) {
+        // SAFETY: the caller's.
+        unsafe { self.as_mut_slice() }.copy_from_slice(source);
+    }
+
+    /// Shortens it to `bytes`, if it is longer.
+    pub fn truncate(&mut self, bytes: usize) {
+        self.bytes = self.bytes.min(bytes);
+    }
+
+    /// Tells the model that the payload has been read until now.
+    pub fn end_read(&self) {
+        self.show();
+    }
+
+    fn address(&self) -> *mut u8 {
+        cell::UnsafeCell::raw_get(self.region.model.memory[self.offset..].as_ptr())
+    }
+
+    /// Shows loom an access to every cell that the payload touches.
+    fn show(&self) {
+        let end = self.offset + self.bytes;
+        for (&start, (bytes, cell)) in self.region.model.cells.range(..end) {
+            if start + bytes > self.offset {
+                match self.access {
+                    Access::Write => cell.with_mut(|_| ()),
+                    Access::Read => cell.with(|_| ()),
+                }
+            }
+        }
+    }
+}
+
+/// A stretch of a segment that holds payloads by virtual position: the window, or the large area.
+#[derive(Debug, Clone)]
+pub struct Store {
+    part: Region,
+}
+
+impl Store {
+    /// `bytes` bytes from `offset` of a segment.
+    ///
+    /// # Panics
+    /// If they reach beyond the segment.
+    #[must_use]
+    pub fn new(segment: &Region, offset: u64, bytes: u64) -> Self {
+        Self { part: segment.part(own_usize(offset), own_usize(bytes)).expect("own geometry") }
+    }
+
+    /// Bytes of the store.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.part.bytes() as u64
+    }
+
+    /// The payload of `length` bytes at virtual position `position`. `None` if it would reach
+    /// beyond the store.
+    #[must_use]
+    pub fn payload(&self, position: u64, length: u64, access: Access) -> Option<Payload> {
+        let offset = position.checked_rem(self.bytes())?;
+        if length > self.bytes() - offset {
+            return None;
+        }
+        let payload = self.part.payload(own_usize(offset), own_usize(length), access);
+        payload.show();
+        Some(payload)
+    }
+}
+
+/// The pages of a sender's receivers, one to a row.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    region: Region,
+    count: u32,
+}
+
+impl Rows {
+    /// `count` rows, a page each.
+    ///
+    /// # Panics
+    /// If the region is shorter.
+    #[must_use]
+    pub fn new(region: &Region, count: u32) -> Self {
+        let region = region.part(0, count as usize * PAGE_BYTES).expect("own geometry");
+        Self { region, count }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn page(&self, row: u32) -> usize {
+        assert!(row < self.count, "own row");
+        row as usize * PAGE_BYTES
+    }
+
+    /// The receiver's cursor.
+    #[must_use]
+    pub fn cursor(&self, row: u32) -> &AtomicU64 {
+        self.region.word64(self.page(row) + CURSOR)
+    }
+
+    /// The receiver's sleeping epoch.
+    #[must_use]
+    pub fn sleeping(&self, row: u32) -> &AtomicU32 {
+        self.region.word32(self.page(row) + SLEEPING)
+    }
+
+    /// How the receiver wants to be woken.
+    #[must_use]
+    pub fn sleep_mode(&self, row: u32) -> &AtomicU32 {
+        self.region.word32(self.page(row) + SLEEP_MODE)
+    }
+
+    /// The processor that the receiver last ran on.
+    #[must_use]
+    pub fn cpu(&self, row: u32) -> &AtomicU32 {
+        self.region.word32(self.page(row) + RECEIVER_CPU)
+    }
+
+    /// The word that changes when the receiver makes room.
+    #[must_use]
+    pub fn wake(&self, row: u32) -> &AtomicU32 {
+        self.region.word32(self.page(row) + WAKE)
+    }
+}
+
+/// A size of our own geometry as this machine counts.
+fn own_usize(value: u64) -> usize {
+    usize::try_from(value).expect("a geometry fits this machine's address space")
+}

@@ -1,0 +1,383 @@
+//! The receiver's side: joining a channel, and learning that its sender has died.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use corewire_layout::frame::{Frame, Hello, Reason, Start, Welcome};
+use corewire_layout::name::ChannelName;
+use corewire_layout::segment::{
+    BELL, FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES, RawSenderHeader, ReceiverHeader,
+    SenderHeader, TypeTag,
+};
+use corewire_os::event::Bell;
+use corewire_os::fork::{Descriptor, InChild};
+use corewire_os::memory::{MemoryOptions, Segment, SegmentError};
+use corewire_os::process::{self, effective_uid};
+use corewire_os::sleep::Linux;
+use corewire_os::socket::{ReceiveError, Socket};
+use corewire_os::{OsError, random_u128};
+use corewire_ring::Trusted;
+use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
+use corewire_ring::region::Region;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::control::domain::{DomainInner, take};
+use crate::control::hub::{Handler, Token, lock};
+use crate::error::JoinError;
+use crate::path::receive::Ring;
+use crate::wait::Readiness;
+
+/// How long an owner may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A receiver's link to its sender.
+pub(crate) struct Attachment {
+    name: ChannelName,
+    shared: Arc<ReceiverShared>,
+    socket: Socket,
+    life: Descriptor,
+    tokens: OnceLock<[Token; 2]>,
+    readiness: OnceLock<Arc<Bell>>,
+    /// Requests that the owner has answered, and whether it is gone.
+    answers: Mutex<Answers>,
+    answered: Condvar,
+    domain: Arc<DomainInner>,
+}
+
+#[derive(Default)]
+struct Answers {
+    count: u32,
+    is_gone: bool,
+}
+
+/// What a receiver asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wishes {
+    pub(crate) start: Start,
+    pub(crate) type_tag: TypeTag,
+    pub(crate) waiter: u128,
+}
+
+/// Joins channel `name` now.
+pub(crate) fn join(
+    domain: &Arc<DomainInner>,
+    name: &ChannelName,
+    wishes: Wishes,
+) -> Result<(Ring, Arc<Attachment>), JoinError> {
+    let (socket, trusted) = connect(domain, name)?;
+    let linux = Linux::get();
+    let memory = MemoryOptions::default();
+    let (segment, own) = Segment::create(RECEIVER_SEGMENT_BYTES as u64, memory)?;
+    own.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
+    let Wishes { start, type_tag, waiter } = wishes;
+    let needs_fence = !linux.has_membarrier();
+    let hello = Hello { name: name.clone(), start, waiter, needs_fence, type_tag };
+    let own_life = process::own_life()?;
+    socket.send(&Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
+    let (frame, descriptors) = answer(&socket, name)?;
+    let (welcome, sender) = match frame {
+        Frame::Welcome(welcome) => (welcome, descriptors),
+        Frame::Refused(reason) => return Err(refusal(name, reason, type_tag)),
+        other => return Err(protocol(name, format!("{other:?}"))),
+    };
+    let link = Link::check(name, welcome, sender)?;
+    let shared = Arc::new(ReceiverShared::default());
+    let life = socket.peer_life(Some(link.life))?;
+    let attachment = Arc::new(Attachment {
+        name: name.clone(),
+        shared: Arc::clone(&shared),
+        socket,
+        life,
+        tokens: OnceLock::new(),
+        readiness: OnceLock::new(),
+        answers: Mutex::default(),
+        answered: Condvar::new(),
+        domain: Arc::clone(domain),
+    });
+    attachment.watch()?;
+    let fence_mode = if needs_fence { FenceMode::Fenced } else { link.header.fence_mode };
+    let parts = ReceiverParts {
+        sender: link.memory,
+        geometry: link.header.geometry,
+        fence_mode,
+        own,
+        hint: link.hint,
+        welcome,
+        shared,
+        trusted,
+    };
+    Ok((Ring::new(parts, linux), attachment))
+}
+
+/// Connects to the owner of `name`, whoever that is now.
+pub(crate) fn connect(
+    domain: &DomainInner,
+    name: &ChannelName,
+) -> Result<(Socket, Trusted), JoinError> {
+    if domain.is_forked() {
+        return Err(JoinError::Forked);
+    }
+    let not_found = || JoinError::NotFound(name.clone());
+    let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
+    let socket = domain.directory.connect(record.socket)?.ok_or_else(not_found)?;
+    let peer = socket.peer()?;
+    let trusted = peer.trusted().ok_or_else(|| JoinError::NotPermitted {
+        name: name.clone(),
+        owner: peer.uid,
+        user: effective_uid(),
+    })?;
+    Ok((socket, trusted))
+}
+
+/// The owner's next frame.
+pub(crate) fn answer(
+    socket: &Socket,
+    name: &ChannelName,
+) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
+    match socket.receive_by(Instant::now().checked_add(ANSWER_TIMEOUT)) {
+        Ok(answer) => Ok(answer),
+        Err(ReceiveError::Nothing) => {
+            Err(JoinError::NoAnswer { name: name.clone(), after: ANSWER_TIMEOUT })
+        }
+        // It died, or closed the channel, between our look-up and its answer.
+        Err(ReceiveError::Closed) => Err(JoinError::NotFound(name.clone())),
+        Err(ReceiveError::Os(error)) => Err(error.into()),
+        Err(other) => Err(protocol(name, other.to_string())),
+    }
+}
+
+fn protocol(name: &ChannelName, found: String) -> JoinError {
+    JoinError::Protocol { name: name.clone(), found }
+}
+
+/// Turns a refusal into the error that says most.
+pub(crate) fn refusal(name: &ChannelName, reason: Reason, expected: TypeTag) -> JoinError {
+    let name = name.clone();
+    match reason {
+        Reason::NotFound => JoinError::NotFound(name),
+        Reason::NotPermitted { owner, asker } => {
+            JoinError::NotPermitted { name, owner, user: asker }
+        }
+        Reason::Type { hash, bytes } => JoinError::Type {
+            name,
+            expected: expected.hash,
+            expected_bytes: expected.bytes,
+            found: hash,
+            found_bytes: bytes,
+        },
+        reason => JoinError::Refused { name, reason },
+    }
+}
+
+/// What came with a welcome, checked.
+struct Link {
+    memory: Region,
+    header: SenderHeader,
+    life: OwnedFd,
+    hint: Option<Region>,
+}
+
+impl Link {
+    fn check(
+        name: &ChannelName,
+        welcome: Welcome,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<Self, JoinError> {
+        let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
+        let missing = || protocol(name, "too few descriptors".into());
+        let segment = take(&mut descriptors).ok_or_else(missing)?;
+        let (memory, header) = open_sender(name, segment)?;
+        let life = take(&mut descriptors).ok_or_else(missing)?;
+        let hint = match welcome.hint {
+            true => {
+                let hint = take(&mut descriptors).ok_or_else(missing)?;
+                let hint = Segment::adopt(hint, true).map_err(bad)?;
+                Some(hint.map_writable(HINT_SEGMENT_BYTES as u64).map_err(bad)?)
+            }
+            false => None,
+        };
+        if welcome.incarnation != header.incarnation {
+            return Err(protocol(name, "with another channel's memory".into()));
+        }
+        Ok(Self { memory, header, life, hint })
+    }
+}
+
+/// Maps and checks a sender's segment.
+pub(crate) fn open_sender(
+    name: &ChannelName,
+    descriptor: OwnedFd,
+) -> Result<(Region, SenderHeader), JoinError> {
+    let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
+    let segment = Segment::adopt(descriptor, false).map_err(bad)?;
+    let memory = segment.map(BELL as u64).map_err(bad)?;
+    let mut raw = RawSenderHeader::new_zeroed();
+    memory.copy_out(0, raw.as_mut_bytes());
+    let header = SenderHeader::parse(&raw, segment.bytes())
+        .map_err(|error| JoinError::Header { name: name.clone(), error })?;
+    Ok((memory, header))
+}
+
+/// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
+/// yet; gives up at `deadline`.
+pub(crate) fn join_when_created(
+    domain: &Arc<DomainInner>,
+    name: &ChannelName,
+    wishes: Wishes,
+    timeout: Option<Duration>,
+) -> Result<(Ring, Arc<Attachment>), JoinError> {
+    if domain.is_forked() {
+        return Err(JoinError::Forked);
+    }
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    // In this order: once the note is there, whoever creates the channel invites us; whoever
+    // created it before is found below, or changes a file after the watch began.
+    let watch = domain.directory.watch()?;
+    let waiter = Waiter::leave_note(domain, name)?;
+    loop {
+        match join(domain, name, Wishes { waiter: waiter.id, ..wishes }) {
+            Err(JoinError::NotFound(_)) => {}
+            other => return other,
+        }
+        if !watch.wait(waiter.bell.as_fd(), deadline)? {
+            let after = timeout.unwrap_or_default();
+            return Err(JoinError::NotCreated { name: name.clone(), after });
+        }
+        waiter.bell.silence();
+    }
+}
+
+/// The note of one who waits; taken back at its end.
+struct Waiter<'a> {
+    domain: &'a DomainInner,
+    id: u128,
+    bell: Arc<Bell>,
+    claim: Option<corewire_os::directory::Claim>,
+}
+
+impl<'a> Waiter<'a> {
+    fn leave_note(domain: &'a DomainInner, name: &ChannelName) -> Result<Self, JoinError> {
+        let id = random_u128()?.max(1);
+        let bell = Arc::new(Bell::new()?);
+        domain.add_waiter(id, name, &bell);
+        let mut waiter = Self { domain, id, bell, claim: None };
+        waiter.claim = Some(domain.directory.leave_waiter(name, id, domain.socket_name)?);
+        Ok(waiter)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.domain.remove_waiter(self.id);
+        if let Some(claim) = self.claim.take() {
+            claim.release(&self.domain.directory);
+        }
+    }
+}
+
+impl Attachment {
+    pub(crate) fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    fn watch(self: &Arc<Self>) -> Result<(), OsError> {
+        let in_child: Weak<dyn InChild> = Arc::downgrade(self) as Weak<dyn InChild>;
+        corewire_os::fork::tell_in_child(in_child);
+        let handler: Weak<dyn Handler> = Arc::downgrade(self) as Weak<dyn Handler>;
+        let hub = self.domain.hub();
+        let socket = hub.watch(&self.socket, Weak::clone(&handler))?;
+        let life = hub.watch(&self.life, handler)?;
+        let _ = self.tokens.set([socket, life]);
+        Ok(())
+    }
+
+    fn unwatch(&self) {
+        if let Some([socket, life]) = self.tokens.get() {
+            self.domain.hub().forget(&self.socket, *socket);
+            self.domain.hub().forget(&self.life, *life);
+        }
+    }
+
+    pub(crate) fn notify(&self, notice: u32) {
+        self.shared.notify(notice, &Linux::get());
+        if let Some(bell) = self.readiness.get() {
+            bell.ring();
+        }
+    }
+
+    /// Says good-bye, so that the owner need not take the hang-up for a death.
+    pub(crate) fn leave(&self) {
+        self.unwatch();
+        // If it does not get through, the hang-up says as much.
+        let _ = self.socket.send(&Frame::Leave, &[]);
+    }
+
+    pub(crate) fn readiness(&self) -> Result<Readiness, JoinError> {
+        if let Some(bell) = self.readiness.get() {
+            return Ok(Readiness(Arc::clone(bell)));
+        }
+        let before = lock(&self.answers).count;
+        let bell = Arc::new(Bell::new()?);
+        // A sender that is gone needs no descriptor: its end is reported by our own process.
+        if self.socket.send(&Frame::Readiness, &[bell.as_fd()]).is_ok() {
+            let waiting = |answers: &mut Answers| answers.count == before && !answers.is_gone;
+            let (answers, timeout) = self
+                .answered
+                .wait_timeout_while(lock(&self.answers), ANSWER_TIMEOUT, waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+            drop(answers);
+            if timeout.timed_out() {
+                let name = self.name.clone();
+                return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT });
+            }
+        }
+        let bell = self.readiness.get_or_init(|| bell);
+        if self.shared.notices() & notice::PEER_GONE != 0 {
+            bell.ring();
+        }
+        Ok(Readiness(Arc::clone(bell)))
+    }
+
+    /// Reads what the owner says. True if it has hung up, or talks nonsense.
+    fn is_over(&self, hung_up: bool) -> bool {
+        loop {
+            match self.socket.receive() {
+                Ok((Frame::Done, _)) => {
+                    lock(&self.answers).count += 1;
+                    self.answered.notify_all();
+                }
+                Err(ReceiveError::Nothing) => return hung_up,
+                _ => return true,
+            }
+        }
+    }
+
+    fn gone(&self) {
+        self.unwatch();
+        lock(&self.answers).is_gone = true;
+        self.answered.notify_all();
+        self.notify(notice::PEER_GONE);
+    }
+}
+
+impl Handler for Attachment {
+    fn on_event(&self, token: Token, hung_up: bool) {
+        let is_life = self.tokens.get().is_some_and(|tokens| tokens[1] == token);
+        if is_life || self.is_over(hung_up) {
+            self.gone();
+        }
+    }
+}
+
+impl InChild for Attachment {
+    fn forked(&self) {
+        self.shared.mark_forked();
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.unwatch();
+    }
+}

@@ -1,0 +1,294 @@
+//! Creating a channel, and joining one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corewire_layout::frame::Start;
+use corewire_layout::geometry::{Geometry, WINDOW_BYTES_RANGE};
+use corewire_layout::name::{ChannelName, NameRecord};
+use corewire_layout::segment::{
+    FenceMode, HINT_SEGMENT_BYTES, ROWS_WATCHED_MAX, SenderHeader, TypeTag,
+};
+use corewire_os::memory::{MemoryOptions, RowTable, Segment};
+use corewire_os::sleep::Linux;
+use corewire_os::{process, processor, random_u128};
+use corewire_ring::broadcast::{Sender as RingSender, SenderParts, SenderShared};
+use corewire_ring::region::Rows;
+use zerocopy::IntoBytes;
+
+use crate::control::attach::{self, Wishes};
+use crate::control::domain::{Domain, DomainInner};
+use crate::control::owner::{Owner, OwnerParts, SenderKernel};
+use crate::error::{CreateError, JoinError};
+use crate::path::receive::Receiver;
+use crate::path::send::Sender;
+use crate::typed::{MessageType, TypedReceiver, TypedSender, tag_of};
+use crate::wait::Wait;
+
+/// Slots of a ring, if not said otherwise: 256 KiB of them. At 1024 the sender's first-level cache
+/// still owns what receivers ask for, and streaming falls by more than half.
+const SLOTS: u64 = 4096;
+/// Bytes of the window, if not said otherwise and the second-level cache is twice as large.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// Receivers, if not said otherwise.
+const RECEIVERS: u64 = 64;
+
+/// A channel to be created; made by [`Domain::sender`].
+#[derive(Debug, Clone)]
+#[must_use = "nothing is created before `create`"]
+pub struct SenderBuilder {
+    domain: Arc<DomainInner>,
+    name: String,
+    slots: u64,
+    window_bytes: Option<u64>,
+    largest_message: Option<u64>,
+    receivers: u64,
+    wait: Wait,
+    memory: MemoryOptions,
+    type_tag: TypeTag,
+}
+
+impl SenderBuilder {
+    pub(crate) fn new(domain: &Domain, name: &str) -> Self {
+        Self {
+            domain: Arc::clone(&domain.inner),
+            name: name.to_owned(),
+            slots: SLOTS,
+            window_bytes: None,
+            largest_message: None,
+            receivers: RECEIVERS,
+            wait: Wait::default(),
+            memory: MemoryOptions::default(),
+            type_tag: TypeTag::default(),
+        }
+    }
+
+    /// How many messages may be under way: a power of two, 4096 if not said. A slot takes 64 bytes.
+    /// For N receivers, 16 N or more keep the sender's own cost constant.
+    pub fn slots(mut self, count: usize) -> Self {
+        self.slots = count as u64;
+        self
+    }
+
+    /// Bytes for messages of more than 48 bytes, up to a quarter of it each: a power of two, 1 MiB
+    /// if not said (less where half of the second-level cache is less). Larger is slower.
+    pub fn window_bytes(mut self, bytes: usize) -> Self {
+        self.window_bytes = Some(bytes as u64);
+        self
+    }
+
+    /// The longest message, in bytes: a quarter of the window if not said. Beyond that the channel
+    /// gets a second area, of twice the longest message.
+    pub fn largest_message(mut self, bytes: usize) -> Self {
+        self.largest_message = Some(bytes as u64);
+        self
+    }
+
+    /// The most receivers at one time, 1 to 1024: 64 if not said. Up to 8 are watched one by one;
+    /// beyond, sleepers set one word that all share.
+    pub fn receivers(mut self, count_max: usize) -> Self {
+        self.receivers = count_max as u64;
+        self
+    }
+
+    /// How calls of the sender wait for room.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Asks for huge pages. Where the machine gives none to shared memory (`corewire doctor` tells),
+    /// ordinary ones are used.
+    pub fn huge_pages(mut self, wanted: bool) -> Self {
+        self.memory.huge_pages = wanted;
+        self
+    }
+
+    /// Touches all memory at creation, so that no message pays for it.
+    pub fn prefault(mut self, wanted: bool) -> Self {
+        self.memory.prefault = wanted;
+        self
+    }
+
+    /// Keeps the channel's memory from being swapped out.
+    pub fn lock_memory(mut self, wanted: bool) -> Self {
+        self.memory.lock = wanted;
+        self
+    }
+
+    /// Takes the channel's memory from this NUMA node.
+    pub fn numa_node(mut self, node: u32) -> Self {
+        self.memory.numa_node = Some(node);
+        self
+    }
+
+    /// Creates the channel. Those who wait for it are invited, and get its first message.
+    ///
+    /// # Errors
+    /// [`CreateError`]: a bad name or size, a name that somebody alive has, or a failed call (no
+    /// memory, no descriptors, a limit).
+    pub fn create(self) -> Result<Sender, CreateError> {
+        let name = ChannelName::new(&self.name)?;
+        let domain = &self.domain;
+        if domain.is_forked() {
+            return Err(CreateError::Forked);
+        }
+        let geometry = self.geometry()?;
+        let claim = domain.directory.claim(&name)?;
+        let linux = Linux::get();
+        let is_fenced = !linux.has_membarrier();
+        let fence_mode = if is_fenced { FenceMode::Fenced } else { FenceMode::Asymmetric };
+        let incarnation = random_u128()?;
+        let type_tag = self.type_tag;
+        let header =
+            SenderHeader { geometry, fence_mode, type_tag, incarnation, pid: process::pid() };
+        let (segment, memory) = Segment::create(geometry.segment_bytes(), self.memory)?;
+        memory.copy_in(0, header.to_raw().as_bytes());
+        let receivers_max = u32::try_from(geometry.receivers_max()).unwrap_or(u32::MAX);
+        let rows = RowTable::new(receivers_max)?;
+        let row_pages = Rows::new(rows.region(), receivers_max);
+        let hint = if geometry.receivers_max() > ROWS_WATCHED_MAX {
+            Some(Segment::create_writable_by_all(HINT_SEGMENT_BYTES as u64)?)
+        } else {
+            None
+        };
+        let (hint_segment, hint_memory) = hint.unzip();
+        let shared = Arc::new(SenderShared::new(receivers_max, is_fenced));
+        let owner = Owner::new(OwnerParts {
+            name: name.clone(),
+            header,
+            segment,
+            memory: memory.clone(),
+            hint: hint_segment,
+            rows,
+            shared: Arc::clone(&shared),
+            claim,
+            domain: Arc::clone(domain),
+        });
+        let parts =
+            SenderParts { segment: memory, geometry, rows: row_pages, hint: hint_memory, shared };
+        let ring = RingSender::new(parts, SenderKernel::new(&owner));
+        domain.add_channel(&owner);
+        // From here on, dropping the sender lets go of everything.
+        let sender = Sender::new(ring, Arc::clone(&owner), self.wait);
+        owner.publish(NameRecord { socket: domain.socket_name, incarnation })?;
+        Ok(sender)
+    }
+
+    /// Creates the channel for values of type `T`.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
+    pub fn create_typed<T: MessageType>(mut self) -> Result<TypedSender<T>, CreateError> {
+        self.type_tag = tag_of::<T>();
+        let needed = size_of::<T>().max(1) as u64;
+        let geometry = self.geometry()?;
+        if self.largest_message.is_none() && geometry.message_bytes_max() < needed {
+            self.largest_message = Some(needed);
+        }
+        self.create().map(TypedSender::new)
+    }
+
+    fn geometry(&self) -> Result<Geometry, CreateError> {
+        let window = self.window_bytes.unwrap_or_else(default_window_bytes);
+        let largest = self.largest_message.unwrap_or(window / 4);
+        Ok(Geometry::new(self.slots, window, largest, self.receivers)?)
+    }
+}
+
+/// 1 MiB, or half of the second-level cache if that is less.
+fn default_window_bytes() -> u64 {
+    let caches = processor::caches(0);
+    let second = caches.iter().find(|cache| cache.level == 2).map_or(u64::MAX, |cache| cache.bytes);
+    let half = (second / 2).max(WINDOW_BYTES_RANGE.0);
+    WINDOW_BYTES.min(1 << half.ilog2())
+}
+
+/// A channel to be joined; made by [`Domain::receiver`].
+#[derive(Debug, Clone)]
+#[must_use = "nothing is joined before `join`"]
+pub struct ReceiverBuilder {
+    domain: Arc<DomainInner>,
+    name: String,
+    wait: Wait,
+    wishes: Wishes,
+}
+
+impl ReceiverBuilder {
+    pub(crate) fn new(domain: &Domain, name: &str) -> Self {
+        Self {
+            domain: Arc::clone(&domain.inner),
+            name: name.to_owned(),
+            wait: Wait::default(),
+            wishes: Wishes::default(),
+        }
+    }
+
+    /// Begins with the oldest message that is still whole, instead of the next one sent. How far
+    /// back that is depends on the ring and the window: at most one slot less than all, and about
+    /// half of the window.
+    pub fn from_oldest(mut self) -> Self {
+        self.wishes.start = Start::Oldest;
+        self
+    }
+
+    /// How calls of the receiver wait for messages.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Joins the channel now.
+    ///
+    /// # Errors
+    /// [`JoinError::NotFound`] if there is none; [`JoinError`] for all else.
+    pub fn join(self) -> Result<Receiver, JoinError> {
+        let name = ChannelName::new(&self.name)?;
+        let (ring, attachment) = attach::join(&self.domain, &name, self.wishes)?;
+        Ok(Receiver::new(ring, attachment, self.wait))
+    }
+
+    /// Joins the channel as soon as it exists. If it does not yet, its first message is the first
+    /// that this receiver gets.
+    ///
+    /// # Errors
+    /// [`JoinError`], but never `NotFound`.
+    pub fn join_when_created(self) -> Result<Receiver, JoinError> {
+        self.wait_and_join(None)
+    }
+
+    /// As [`join_when_created`](Self::join_when_created), waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`JoinError::NotCreated`] if it did not appear; [`JoinError`] for all else.
+    pub fn join_timeout(self, timeout: Duration) -> Result<Receiver, JoinError> {
+        self.wait_and_join(Some(timeout))
+    }
+
+    fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver, JoinError> {
+        let name = ChannelName::new(&self.name)?;
+        let (ring, attachment) =
+            attach::join_when_created(&self.domain, &name, self.wishes, timeout)?;
+        Ok(Receiver::new(ring, attachment, self.wait))
+    }
+
+    /// Joins the channel now, for values of type `T`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] if it carries another type; as for [`join`](Self::join).
+    pub fn join_typed<T: MessageType>(mut self) -> Result<TypedReceiver<T>, JoinError> {
+        self.wishes.type_tag = tag_of::<T>();
+        self.join().map(TypedReceiver::new)
+    }
+
+    /// Joins the channel as soon as it exists, for values of type `T`.
+    ///
+    /// # Errors
+    /// As for [`join_typed`](Self::join_typed).
+    pub fn join_typed_when_created<T: MessageType>(
+        mut self,
+    ) -> Result<TypedReceiver<T>, JoinError> {
+        self.wishes.type_tag = tag_of::<T>();
+        self.join_when_created().map(TypedReceiver::new)
+    }
+}

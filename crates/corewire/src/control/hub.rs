@@ -1,0 +1,179 @@
+//! The one control thread of the process: asleep in epoll, all signals blocked. It accepts, takes
+//! receivers in, learns of deaths, and wakes sleepers that a sender left to it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use corewire_os::event::{Bell, EventSet};
+use corewire_os::{OsError, fork, process};
+
+/// Whoever watches a descriptor. Called on the control thread, and must not block.
+pub(crate) trait Handler: Send + Sync {
+    /// The descriptor added under `token` is readable or hung up.
+    fn on_event(&self, token: Token, hung_up: bool);
+}
+
+/// Names one watched descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Token(u64);
+
+const BELL: u64 = 0;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The control thread, as others see it.
+pub(crate) struct Hub {
+    events: EventSet,
+    bell: Bell,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    handlers: HashMap<u64, Weak<dyn Handler>>,
+    jobs: Vec<Job>,
+    last_token: u64,
+    is_over: bool,
+}
+
+/// Keeps the control thread running; the last one to go stops it.
+pub(crate) struct HubHandle {
+    hub: Arc<Hub>,
+    generation: u32,
+}
+
+/// The process's control thread, if it has one.
+static CURRENT: Mutex<Weak<HubHandle>> = Mutex::new(Weak::new());
+
+impl HubHandle {
+    /// The process's control thread, started if need be.
+    pub(crate) fn get() -> Result<Arc<Self>, OsError> {
+        let mut current = lock(&CURRENT);
+        if let Some(handle) = current.upgrade()
+            && handle.generation == fork::generation()
+        {
+            return Ok(handle);
+        }
+        let hub = Arc::new(Hub {
+            events: EventSet::new()?,
+            bell: Bell::new()?,
+            state: Mutex::new(State::default()),
+        });
+        hub.events.add(&hub.bell, BELL)?;
+        let thread = Arc::clone(&hub);
+        std::thread::Builder::new()
+            .name("corewire".into())
+            .stack_size(256 << 10)
+            .spawn(move || thread.run())
+            .map_err(|error| OsError {
+                what: "start the control thread".into(),
+                errno: error.raw_os_error().unwrap_or_default(),
+            })?;
+        let handle = Arc::new(Self { hub, generation: fork::generation() });
+        *current = Arc::downgrade(&handle);
+        Ok(handle)
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// True in a forked child, which has no control thread.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.generation != fork::generation()
+    }
+}
+
+impl Drop for HubHandle {
+    fn drop(&mut self) {
+        if !self.is_forked() {
+            lock(&self.hub.state).is_over = true;
+            self.hub.bell.ring();
+        }
+    }
+}
+
+impl Hub {
+    /// Watches `descriptor` on behalf of `handler`, until [`Hub::forget`]. Events that come after
+    /// the handler is dropped are passed over.
+    pub(crate) fn watch(
+        &self,
+        descriptor: impl AsFd,
+        handler: Weak<dyn Handler>,
+    ) -> Result<Token, OsError> {
+        let token = {
+            let mut state = lock(&self.state);
+            state.last_token += 1;
+            let token = state.last_token;
+            state.handlers.insert(token, handler);
+            token
+        };
+        let added = self.events.add(descriptor, token);
+        if added.is_err() {
+            lock(&self.state).handlers.remove(&token);
+        }
+        added.map(|()| Token(token))
+    }
+
+    /// Stops watching.
+    pub(crate) fn forget(&self, descriptor: impl AsFd, token: Token) {
+        self.events.remove(descriptor);
+        lock(&self.state).handlers.remove(&token.0);
+    }
+
+    /// Has the control thread do `job`, which must not block.
+    pub(crate) fn run_soon(&self, job: impl FnOnce() + Send + 'static) {
+        lock(&self.state).jobs.push(Box::new(job));
+        self.bell.ring();
+    }
+
+    fn run(&self) {
+        process::block_all_signals();
+        let mut events = Vec::new();
+        loop {
+            // It fails only if the set itself is gone, and then nobody can be served.
+            if self.events.wait(&mut events).is_err() {
+                return;
+            }
+            for event in &events {
+                if event.token == BELL {
+                    self.bell.silence();
+                    let jobs = std::mem::take(&mut lock(&self.state).jobs);
+                    jobs.into_iter().for_each(|job| job());
+                    continue;
+                }
+                let handler = lock(&self.state).handlers.get(&event.token).and_then(Weak::upgrade);
+                if let Some(handler) = handler {
+                    handler.on_event(Token(event.token), event.hung_up);
+                }
+            }
+            if lock(&self.state).is_over {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hub")
+    }
+}
+
+/// Locks; what a panicking thread left behind is still consistent, since every change of these
+/// tables is one call.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A mutex as rings lock it.
+#[derive(Debug)]
+pub(crate) struct Guarded<T>(pub(crate) Mutex<T>);
+
+impl<T> corewire_ring::Lock<T> for Guarded<T> {
+    fn with<R>(&self, job: impl FnOnce(&mut T) -> R) -> R {
+        job(&mut lock(&self.0))
+    }
+}

@@ -1,0 +1,19 @@
+//! The control path: names, joining, leaving, death. None of it runs while messages flow.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`hub`] | the one control thread of the process |
+//! | [`domain`] | a runtime directory, opened; this process's socket in it |
+//! | [`builder`] | creating a channel, joining one |
+//! | [`connection`] | what a peer that connects may ask for |
+//! | [`owner`] | the sender's side: who has joined, left, died |
+//! | [`attach`] | the receiver's side: joining, and the sender's death |
+//! | [`observer`] | looking on without joining |
+
+pub(crate) mod attach;
+pub(crate) mod builder;
+pub(crate) mod connection;
+pub(crate) mod domain;
+pub(crate) mod hub;
+pub(crate) mod observer;
+pub(crate) mod owner;

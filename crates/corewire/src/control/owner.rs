@@ -1,0 +1,478 @@
+//! The sender's side of a channel, but for its data path: who has joined, left, died, and who was
+//! invited. Runs on the control thread.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, Weak};
+
+use corewire_layout::counters::ControlCounter;
+use corewire_layout::frame::{Frame, Hello, Reason, Welcome};
+use corewire_layout::name::{ChannelName, NameRecord};
+use corewire_layout::segment::{RECEIVER_SEGMENT_BYTES, ReceiverHeader, SenderHeader};
+use corewire_os::OsError;
+use corewire_os::directory::Claim;
+use corewire_os::event::Bell;
+use corewire_os::fork::{Descriptor, InChild};
+use corewire_os::memory::{RowTable, Segment, SegmentError};
+use corewire_os::process;
+use corewire_os::sleep::Linux;
+use corewire_os::socket::{ReceiveError, Socket};
+use corewire_ring::broadcast::{Channel, Members, SenderShared, SenderWords};
+use corewire_ring::region::{Region, Slots};
+use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use corewire_ring::{Kernel, Lock};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::control::domain::{DomainInner, take};
+use crate::control::hub::{Guarded, Handler, Hub, Token, lock};
+
+/// The control side of a channel's sender.
+pub(crate) struct Owner {
+    this: Weak<Self>,
+    name: ChannelName,
+    header: SenderHeader,
+    segment: Segment,
+    hint: Option<Segment>,
+    words: SenderWords,
+    slots: Slots,
+    pub(crate) shared: Arc<SenderShared>,
+    pub(crate) members: Guarded<Members>,
+    rows: RowTable,
+    linux: Linux,
+    domain: Arc<DomainInner>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    links: HashMap<u32, Link>,
+    invitations: HashMap<u128, Invitation>,
+    /// Waiters that joined before they could be invited.
+    arrived: HashSet<u128>,
+    watched: HashMap<Token, Watched>,
+    claim: Option<Claim>,
+    is_closed: bool,
+}
+
+/// A receiver that has joined.
+struct Link {
+    socket: Arc<Socket>,
+    life: Descriptor,
+    segment: Segment,
+    readiness: Option<Bell>,
+    tokens: [Token; 2],
+}
+
+/// One who was waiting for the channel when it was created.
+struct Invitation {
+    socket: Socket,
+    life: Descriptor,
+    tokens: [Token; 2],
+}
+
+#[derive(Clone, Copy)]
+enum Watched {
+    LinkSocket(u32),
+    LinkLife(u32),
+    Invitation(u128),
+}
+
+/// What an owner is made of.
+pub(crate) struct OwnerParts {
+    pub(crate) name: ChannelName,
+    pub(crate) header: SenderHeader,
+    pub(crate) segment: Segment,
+    pub(crate) memory: Region,
+    pub(crate) hint: Option<Segment>,
+    pub(crate) rows: RowTable,
+    pub(crate) shared: Arc<SenderShared>,
+    pub(crate) claim: Claim,
+    pub(crate) domain: Arc<DomainInner>,
+}
+
+impl Owner {
+    pub(crate) fn new(parts: OwnerParts) -> Arc<Self> {
+        let OwnerParts { name, header, segment, memory, hint, rows, shared, claim, domain } = parts;
+        let geometry = &header.geometry;
+        let receivers_max = u32::try_from(geometry.receivers_max()).unwrap_or(u32::MAX);
+        let state = State { claim: Some(claim), ..State::default() };
+        let owner = Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            name,
+            header,
+            segment,
+            hint,
+            slots: Slots::new(&memory, geometry),
+            words: SenderWords::new(memory),
+            shared,
+            members: Guarded(Mutex::new(Members::new(receivers_max))),
+            rows,
+            linux: Linux::get(),
+            domain,
+            state: Mutex::new(state),
+        });
+        let in_child: Weak<dyn InChild> = owner.this.clone();
+        corewire_os::fork::tell_in_child(in_child);
+        owner
+    }
+
+    pub(crate) fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    pub(crate) fn joined(&self) -> usize {
+        self.members.with(|members| members.joined()) as usize
+    }
+
+    pub(crate) fn notify(&self, notice: u32) {
+        self.shared.notify(notice, &self.linux);
+    }
+
+    pub(crate) fn count_refusal(&self) {
+        let counter = self.words.control_counter(ControlCounter::Refusals);
+        counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    fn hub(&self) -> &Arc<Hub> {
+        self.domain.hub()
+    }
+
+    fn channel(&self) -> Channel<'_> {
+        Channel {
+            shared: &self.shared,
+            slots: &self.slots,
+            words: &self.words,
+            geometry: &self.header.geometry,
+        }
+    }
+
+    /// Shows the channel to others, and invites those who wait for it. Sending waits until each of
+    /// them has joined, gone or died.
+    pub(crate) fn publish(&self, record: NameRecord) -> Result<(), OsError> {
+        if let Some(claim) = &lock(&self.state).claim {
+            claim.write(record)?;
+        }
+        for waiter in self.domain.directory.waiters(&self.name)? {
+            // One that cannot be reached is dead, or cannot be helped.
+            let _ = self.invite(waiter);
+        }
+        Ok(())
+    }
+
+    fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
+        let Some(socket) = self.domain.directory.connect(waiter.socket)? else { return Ok(()) };
+        if socket.peer()?.trusted().is_none() {
+            return Ok(());
+        }
+        let life = socket.peer_life(None)?;
+        let id = waiter.incarnation;
+        let mut state = lock(&self.state);
+        if state.arrived.contains(&id) {
+            return Ok(());
+        }
+        socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[])?;
+        let tokens = self.watch(&mut state, &socket, &life, Watched::Invitation(id), |_| {
+            Watched::Invitation(id)
+        })?;
+        state.invitations.insert(id, Invitation { socket, life, tokens });
+        self.members.with(Members::invite);
+        self.shared.revoke();
+        Ok(())
+    }
+
+    fn watch(
+        &self,
+        state: &mut State,
+        socket: &Socket,
+        life: &Descriptor,
+        what: Watched,
+        of_life: impl Fn(Watched) -> Watched,
+    ) -> Result<[Token; 2], OsError> {
+        let handler: Weak<dyn Handler> = self.this.clone();
+        let first = self.hub().watch(socket, Weak::clone(&handler))?;
+        let second = self.hub().watch(life, handler).inspect_err(|_| {
+            self.hub().forget(socket, first);
+        })?;
+        state.watched.insert(first, what);
+        state.watched.insert(second, of_life(what));
+        Ok([first, second])
+    }
+
+    fn unwatch(&self, state: &mut State, socket: &Socket, life: &Descriptor, tokens: [Token; 2]) {
+        self.hub().forget(socket, tokens[0]);
+        self.hub().forget(life, tokens[1]);
+        for token in tokens {
+            state.watched.remove(&token);
+        }
+    }
+
+    /// Takes a receiver in, or says why not.
+    pub(crate) fn admit(
+        &self,
+        hello: &Hello,
+        socket: &Arc<Socket>,
+        pid: u32,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Reason> {
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            return Err(Reason::NotFound);
+        }
+        if hello.type_tag != self.header.type_tag {
+            let tag = self.header.type_tag;
+            return Err(Reason::Type { hash: tag.hash, bytes: tag.bytes });
+        }
+        let segment = take(&mut descriptors).ok_or(Reason::Malformed)?;
+        let segment = check_receiver(segment)?;
+        let life = socket.peer_life(take(&mut descriptors)).map_err(|error| resources(&error))?;
+        let row = self.members.with(|members| members.free_row());
+        let max = self.header.geometry.receivers_max();
+        let row = row.ok_or(Reason::Full { max })?;
+        self.rows.place(row, &segment).map_err(|error| resources(&error))?;
+        if hello.needs_fence {
+            self.shared.demand_fence();
+        }
+        let channel = self.channel();
+        let joined =
+            self.members.with(|members| members.join(row, pid, hello.start, &channel, &self.linux));
+        let welcome = Welcome {
+            row,
+            start: joined.start,
+            epoch: joined.epoch,
+            incarnation: self.header.incarnation,
+            hint: self.hint.is_some(),
+        };
+        let linked = self.welcome(&mut state, socket, &life, row, welcome);
+        match linked {
+            Ok(tokens) => {
+                let link =
+                    Link { socket: Arc::clone(socket), life, segment, readiness: None, tokens };
+                state.links.insert(row, link);
+            }
+            Err(error) => {
+                self.forget_row(row, ControlCounter::Leaves);
+                return Err(resources(&error));
+            }
+        }
+        if hello.waiter != 0 {
+            state.arrived.insert(hello.waiter);
+            self.answered(&mut state, hello.waiter);
+        }
+        drop(state);
+        self.shared.nudge(&self.linux);
+        Ok(())
+    }
+
+    fn welcome(
+        &self,
+        state: &mut State,
+        socket: &Socket,
+        life: &Descriptor,
+        row: u32,
+        welcome: Welcome,
+    ) -> Result<[Token; 2], OsError> {
+        use std::os::fd::AsFd;
+        let own_life = process::own_life()?;
+        let mut descriptors = vec![self.segment.as_fd(), own_life.as_fd()];
+        descriptors.extend(self.hint.as_ref().map(AsFd::as_fd));
+        let tokens =
+            self.watch(state, socket, life, Watched::LinkSocket(row), |_| Watched::LinkLife(row))?;
+        socket.send(&Frame::Welcome(welcome), &descriptors).inspect_err(|_| {
+            self.unwatch(state, socket, life, tokens);
+        })?;
+        Ok(tokens)
+    }
+
+    /// One who was invited has joined, gone or died.
+    fn answered(&self, state: &mut State, waiter: u128) {
+        if let Some(invitation) = state.invitations.remove(&waiter) {
+            let Invitation { socket, life, tokens } = &invitation;
+            self.unwatch(state, socket, life, *tokens);
+            self.members.with(Members::answered);
+        }
+    }
+
+    /// A receiver has gone, for whatever reason.
+    fn drop_link(&self, row: u32, why: ControlCounter) {
+        let mut state = lock(&self.state);
+        let Some(link) = state.links.remove(&row) else { return };
+        self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
+        self.forget_row(row, why);
+        drop(state);
+        self.shared.nudge(&self.linux);
+    }
+
+    fn forget_row(&self, row: u32, why: ControlCounter) {
+        let channel = self.channel();
+        self.members.with(|members| members.leave(row, &channel, why));
+        // The data thread may still read the row; it finds the receiver's last words, or zeroes.
+        let _ = self.rows.clear(row);
+    }
+
+    /// Has the control thread drop the receivers whose memory holds impossible values.
+    pub(crate) fn drop_violators(&self) {
+        if self.members.with(|members| members.has_violators()) {
+            let this = self.this.clone();
+            self.hub().run_soon(move || {
+                let Some(owner) = this.upgrade() else { return };
+                for row in owner.members.with(|members| members.take_violators()) {
+                    owner.drop_link(row, ControlCounter::Violations);
+                }
+            });
+        }
+    }
+
+    /// Runs `job` with the sender's segment and the rows and segments of its receivers.
+    pub(crate) fn with_rows<R>(&self, job: impl FnOnce(&Segment, &[(u16, &Segment)]) -> R) -> R {
+        let state = lock(&self.state);
+        let mut rows: Vec<_> = state
+            .links
+            .iter()
+            .filter_map(|(&row, link)| Some((u16::try_from(row).ok()?, &link.segment)))
+            .collect();
+        rows.sort_by_key(|&(row, _)| row);
+        job(&self.segment, &rows)
+    }
+
+    /// Lets go of the name and of everybody who has joined. The channel is closed already.
+    pub(crate) fn close(&self) {
+        self.domain.remove_channel(&self.name);
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        if let Some(claim) = state.claim.take() {
+            claim.release(&self.domain.directory);
+        }
+        for (_, link) in std::mem::take(&mut state.links) {
+            self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
+        }
+        for (_, invitation) in std::mem::take(&mut state.invitations) {
+            self.unwatch(&mut state, &invitation.socket, &invitation.life, invitation.tokens);
+        }
+    }
+
+    fn on_link(&self, row: u32) {
+        loop {
+            let socket = match lock(&self.state).links.get(&row) {
+                Some(link) => Arc::clone(&link.socket),
+                None => return,
+            };
+            match socket.receive() {
+                Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
+                Ok((Frame::Readiness, mut descriptors)) => {
+                    let bell = take(&mut descriptors).map(Bell::adopt);
+                    if let Some(link) = lock(&self.state).links.get_mut(&row) {
+                        link.readiness = bell;
+                    }
+                    // If it does not get through, the hang-up says as much.
+                    let _ = socket.send(&Frame::Done, &[]);
+                }
+                Ok(_) => return self.drop_link(row, ControlCounter::Violations),
+                Err(ReceiveError::Nothing) => return,
+                // A hang-up without a word: its process has died, or is just dying.
+                Err(_) => return self.drop_link(row, ControlCounter::Deaths),
+            }
+        }
+    }
+}
+
+impl Handler for Owner {
+    fn on_event(&self, token: Token, _hung_up: bool) {
+        let watched = lock(&self.state).watched.get(&token).copied();
+        match watched {
+            Some(Watched::LinkSocket(row)) => self.on_link(row),
+            Some(Watched::LinkLife(row)) => self.drop_link(row, ControlCounter::Deaths),
+            Some(Watched::Invitation(waiter)) => {
+                self.answered(&mut lock(&self.state), waiter);
+                self.shared.nudge(&self.linux);
+            }
+            None => {}
+        }
+    }
+}
+
+impl InChild for Owner {
+    fn forked(&self) {
+        self.shared.mark_forked();
+    }
+}
+
+/// Checks a receiver's segment before it is mapped for good.
+fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
+    let bad = |error: SegmentError| match error {
+        SegmentError::Os(error) => Reason::Segment { errno: error.errno.unsigned_abs() },
+        _ => Reason::Segment { errno: 0 },
+    };
+    let segment = Segment::adopt(descriptor, false).map_err(bad)?;
+    let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(bad)?;
+    let mut raw = corewire_layout::segment::RawReceiverHeader::new_zeroed();
+    memory.copy_out(0, raw.as_mut_bytes());
+    let raw = corewire_layout::segment::RawReceiverHeader::read_from_bytes(raw.as_bytes())
+        .map_err(|_| Reason::Segment { errno: 0 })?;
+    ReceiverHeader::parse(&raw, segment.bytes()).map_err(|_| Reason::Segment { errno: 0 })?;
+    Ok(segment)
+}
+
+fn resources(error: &OsError) -> Reason {
+    Reason::Resources { errno: error.errno.unsigned_abs() }
+}
+
+/// The operating system, as a channel's sender sees it.
+pub(crate) struct SenderKernel {
+    linux: Linux,
+    owner: Arc<Owner>,
+    /// True while the control thread has been asked to wake the rest.
+    is_waking: Arc<AtomicU32>,
+}
+
+impl SenderKernel {
+    pub(crate) fn new(owner: &Arc<Owner>) -> Self {
+        let is_waking = Arc::new(AtomicU32::new(0));
+        Self { linux: Linux::get(), owner: Arc::clone(owner), is_waking }
+    }
+}
+
+impl std::fmt::Debug for SenderKernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.linux.fmt(f)
+    }
+}
+
+impl Kernel for SenderKernel {
+    fn barrier_everywhere(&self) -> bool {
+        self.linux.barrier_everywhere()
+    }
+
+    fn wake(&self, word: &AtomicU32, count_max: u32) {
+        self.linux.wake(word, count_max);
+    }
+
+    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
+        self.linux.wait(shared, own, cap_ns)
+    }
+
+    fn cpu(&self) -> u32 {
+        self.linux.cpu()
+    }
+
+    fn wake_descriptor(&self, row: u32) {
+        if let Some(link) = lock(&self.owner.state).links.get(&row)
+            && let Some(bell) = &link.readiness
+        {
+            bell.ring();
+        }
+    }
+
+    fn wake_rest(&self) {
+        if self.is_waking.fetch_or(1, Relaxed) == 1 {
+            return;
+        }
+        let is_waking = Arc::clone(&self.is_waking);
+        let owner = self.owner.this.clone();
+        self.owner.hub().run_soon(move || {
+            is_waking.store(0, Relaxed);
+            if let Some(owner) = owner.upgrade() {
+                owner.linux.wake(owner.words.bell(), u32::MAX >> 1);
+            }
+        });
+    }
+}

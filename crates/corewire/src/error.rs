@@ -1,0 +1,245 @@
+//! One error type for each stage: opening a domain, creating a channel, joining one, sending,
+//! receiving, looking on.
+
+use std::time::Duration;
+
+use corewire_layout::frame::Reason;
+use corewire_layout::geometry::GeometryError;
+use corewire_layout::name::{ChannelName, NameError};
+use corewire_layout::segment::HeaderError;
+use corewire_os::OsError;
+use corewire_os::directory::{ClaimError, DirectoryError};
+use corewire_os::memory::SegmentError;
+use corewire_ring::broadcast::Violation;
+
+/// Why a domain cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The runtime directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// A call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// Why a channel cannot be created.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A size is out of range.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// Somebody alive has a channel of this name.
+    #[error("channel {0} already exists")]
+    AlreadyExists(ChannelName),
+    /// Something that is not corewire's stands in the channel's place.
+    #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
+    ForeignFile(String),
+    /// This is a forked child: open the domain anew.
+    #[error("this process was forked from the one that opened the domain: open it anew")]
+    Forked,
+    /// A call failed: no memory, no descriptors, a limit.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+impl From<ClaimError> for CreateError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name),
+            ClaimError::Foreign(file) => Self::ForeignFile(file),
+            ClaimError::Os(error) => Self::Os(error),
+            other => Self::ForeignFile(other.to_string()),
+        }
+    }
+}
+
+/// Why a channel cannot be joined, or looked at.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// There is no such channel now.
+    #[error("channel {0} does not exist")]
+    NotFound(ChannelName),
+    /// There was no such channel for as long as was asked.
+    #[error("channel {name} did not appear within {after:?}")]
+    NotCreated {
+        /// The channel.
+        name: ChannelName,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// Something that is not corewire's stands in the channel's place.
+    #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
+    ForeignFile(String),
+    /// The channel's process runs as another user.
+    #[error("channel {name} belongs to user {owner}, this process runs as user {user}")]
+    NotPermitted {
+        /// The channel.
+        name: ChannelName,
+        /// The owner's effective user.
+        owner: u32,
+        /// This process's effective user.
+        user: u32,
+    },
+    /// The owner said no.
+    #[error("channel {name}: {reason}")]
+    Refused {
+        /// The channel.
+        name: ChannelName,
+        /// Its reason.
+        reason: Reason,
+    },
+    /// The channel carries another type than was asked for.
+    #[error(
+        "channel {name} carries messages of {found_bytes} bytes with type hash {found:#018x}, \
+         but {expected_bytes} bytes with {expected:#018x} are expected"
+    )]
+    Type {
+        /// The channel.
+        name: ChannelName,
+        /// Hash of the expected type.
+        expected: u64,
+        /// Size of the expected type.
+        expected_bytes: u64,
+        /// Hash of the channel's type; 0 for plain bytes.
+        found: u64,
+        /// Size of the channel's type.
+        found_bytes: u64,
+    },
+    /// The owner did not answer: it is stopped, or very busy.
+    #[error("the owner of channel {name} did not answer within {after:?}")]
+    NoAnswer {
+        /// The channel.
+        name: ChannelName,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The owner answered with something that makes no sense.
+    #[error("the owner of channel {name} answered {found}")]
+    Protocol {
+        /// The channel.
+        name: ChannelName,
+        /// What it answered.
+        found: String,
+    },
+    /// The header of the owner's memory is wrong.
+    #[error("the memory of channel {name}: {error}")]
+    Header {
+        /// The channel.
+        name: ChannelName,
+        /// What is wrong.
+        error: HeaderError,
+    },
+    /// The owner's memory is not what it must be.
+    #[error("the memory of channel {name}: {error}")]
+    Segment {
+        /// The channel.
+        name: ChannelName,
+        /// What is wrong.
+        error: SegmentError,
+    },
+    /// This is a forked child: open the domain anew.
+    #[error("this process was forked from the one that opened the domain: open it anew")]
+    Forked,
+    /// A call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+impl From<ClaimError> for JoinError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::AlreadyExists(name) => Self::NotFound(name),
+            ClaimError::Foreign(file) => Self::ForeignFile(file),
+            ClaimError::Os(error) => Self::Os(error),
+            other => Self::ForeignFile(other.to_string()),
+        }
+    }
+}
+
+/// Why a message was not sent. Nothing of it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// Longer than the channel was made for.
+    #[error("message of {asked} bytes: the channel was made for at most {max}")]
+    TooLarge {
+        /// The channel's largest message, in bytes.
+        max: usize,
+        /// The message's length.
+        asked: usize,
+    },
+    /// There is no room now: some receiver has not read far enough.
+    #[error("no room: a receiver is {lag} messages behind")]
+    Full {
+        /// How far the slowest receiver is behind.
+        lag: u64,
+    },
+    /// There was no room for as long as was asked.
+    #[error("no room within {after:?}: a receiver is {lag} messages behind")]
+    Timeout {
+        /// How long was waited.
+        after: Duration,
+        /// How far the slowest receiver is behind.
+        lag: u64,
+    },
+    /// Another thread asked the call to return.
+    #[error("interrupted")]
+    Interrupted,
+    /// This is a forked child: the channel is its parent's.
+    #[error("this process was forked from the one that has the channel")]
+    Forked,
+}
+
+/// Why no message was received.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The sender closed the channel, and everything it sent has been received.
+    #[error("end of stream")]
+    EndOfStream,
+    /// The sender died, and everything it committed has been received.
+    #[error("the sender died")]
+    SenderDied,
+    /// The message does not fit the buffer; it is still the next one.
+    #[error("message of {needed} bytes, but the buffer has {given}")]
+    BufferTooSmall {
+        /// The message's length.
+        needed: usize,
+        /// The buffer's.
+        given: usize,
+    },
+    /// The message is no value of the type it was to be.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// The sender's memory holds an impossible value. This receiver is of no more use.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// Another thread asked the call to return.
+    #[error("interrupted")]
+    Interrupted,
+    /// This is a forked child: the receiver is its parent's.
+    #[error("this process was forked from the one that has the receiver")]
+    Forked,
+}
+
+/// A message is not one value of the type it was read as.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("message of {found} bytes is no {name} of {expected}")]
+pub struct ValueError {
+    /// The type's declared name.
+    pub name: &'static str,
+    /// Its size.
+    pub expected: usize,
+    /// The message's length.
+    pub found: usize,
+}

@@ -1,0 +1,69 @@
+//! Message passing between the cores of one machine: written once, read in place, by any number of
+//! processes.
+//!
+//! A *channel* has one sender and up to 1024 receivers, in any processes of one user. Every receiver
+//! gets every message, in one order, and reads it where the sender wrote it: no copy, no system
+//! call, no broker. Receivers come and go while the sender runs; a process may die at any
+//! instruction, and nothing that was sent is lost or torn by it.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = std::env::temp_dir().join(format!("corewire-doc-{}", std::process::id()));
+//! use corewire::Domain;
+//!
+//! # let domain = Domain::open_at(&dir)?;
+//! # let _ = || Domain::open();
+//! // let domain = Domain::open()?;
+//! let mut sender = domain.sender("greetings").create()?;
+//! let mut receiver = domain.receiver("greetings").join()?; // any process of this user
+//!
+//! sender.send(b"hello, cores")?;
+//! let message = receiver.receive()?;
+//! assert_eq!(&message[..], b"hello, cores");
+//! # drop(message); drop(receiver); drop(sender); drop(domain); std::fs::remove_dir_all(&dir)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The data path
+//!
+//! [`Sender::loan`] lends the place where a message will lie; [`Loan::send`] publishes it with one
+//! store. [`Receiver::receive`] returns a [`Message`] that derefs to the bytes in place; dropping it
+//! gives the place back. `src/path/` holds this path, read top to bottom; `corewire-ring` holds the
+//! ring underneath.
+//!
+//! # Sleeping and waking
+//!
+//! [`Wait`] says how a call waits. By default it polls for as long as a wake-up would cost, and then
+//! sleeps; the other side pays nothing as long as nobody sleeps.
+//!
+//! # Trust
+//!
+//! All processes of a channel run as one user (levels 1 and 2 of `docs/threats.md`): any of them may
+//! crash at any instruction. A process of another user is refused.
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod error;
+mod path;
+mod typed;
+mod wait;
+
+pub use control::builder::{ReceiverBuilder, SenderBuilder};
+pub use control::domain::Domain;
+pub use control::observer::{ChannelView, Observer, ReceiverView};
+pub use corewire_layout::frame::Reason;
+pub use corewire_layout::geometry::GeometryError;
+pub use corewire_layout::name::{ChannelName, NameError};
+pub use corewire_layout::segment::HeaderError;
+pub use corewire_os::OsError;
+pub use corewire_os::directory::DirectoryError;
+pub use corewire_os::memory::SegmentError;
+pub use corewire_ring::broadcast::Violation;
+pub use error::{CreateError, JoinError, OpenError, ReceiveError, SendError, ValueError};
+pub use path::batch::{Batch, SendBatch};
+pub use path::receive::{Message, Receiver};
+pub use path::send::{Loan, Sender};
+pub use typed::{MessageType, TypedReceiver, TypedSender};
+pub use wait::{Interrupter, Readiness, Wait};

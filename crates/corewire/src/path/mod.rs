@@ -1,0 +1,8 @@
+//! The data path, read top to bottom: [`send`], then [`receive`]; [`batch`] for many at once.
+//!
+//! What is here is the waiting and the words for a user; the ring itself is
+//! `corewire_ring::broadcast`.
+
+pub(crate) mod batch;
+pub(crate) mod receive;
+pub(crate) mod send;

@@ -1,0 +1,330 @@
+//! Receiving: find the stamp, read in place, give back; wait where there is no message.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corewire_layout::counters::ReceiverCounter;
+use corewire_os::sleep::Linux;
+use corewire_ring::Kernel;
+use corewire_ring::broadcast::{self as ring, End, SLEEP_CAP_NS, notice};
+use corewire_ring::sync::pause;
+
+use crate::control::attach::Attachment;
+use crate::error::{JoinError, ReceiveError};
+use crate::path::batch::Batch;
+use crate::wait::{
+    BARE_POLLS, Interrupter, PAUSES_BEFORE_CPU_CHECK, Readiness, Wait, adaptive_pauses,
+};
+
+pub(crate) type Ring = ring::Receiver<Linux>;
+
+/// One receiver of a channel. Made by [`Domain::receiver`](crate::Domain::receiver).
+///
+/// It gets every message from where it joined, in the order they were sent, each exactly once. What
+/// the sender committed before it died is delivered first, then its death is reported.
+///
+/// Dropping the receiver leaves the channel.
+pub struct Receiver {
+    pub(crate) ring: Ring,
+    attachment: Arc<Attachment>,
+    waiting: Waiting,
+}
+
+/// How this receiver waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting {
+    wait: Wait,
+    pauses: u32,
+}
+
+/// Why a wait ended without a message: an error, or no time left.
+enum Unready {
+    NotYet,
+    Failed(ReceiveError),
+}
+
+impl From<ring::Violation> for Unready {
+    fn from(violation: ring::Violation) -> Self {
+        Self::Failed(violation.into())
+    }
+}
+
+impl Receiver {
+    pub(crate) fn new(ring: Ring, attachment: Arc<Attachment>, wait: Wait) -> Self {
+        Self { ring, attachment, waiting: Waiting { wait, pauses: adaptive_pauses() } }
+    }
+
+    /// The next message, in place, waiting for it if need be. Dropping the [`Message`] gives its
+    /// place back to the sender.
+    ///
+    /// # Errors
+    /// [`ReceiveError::EndOfStream`] or `SenderDied` when no message will come any more;
+    /// `Violation`, `Interrupted`, `Forked`.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
+        let Self { ring, waiting, .. } = self;
+        let message = ring.receive_with(|ring| waiting.for_message(ring, SLEEP_CAP_NS))?;
+        Ok(Message { ring: message })
+    }
+
+    /// The next message if it is there now. Never blocks.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
+        match self.ring.receive_with(|ring| Err(look(ring))) {
+            Ok(ring) => Ok(Some(Message { ring })),
+            Err(Unready::NotYet) => Ok(None),
+            Err(Unready::Failed(error)) => Err(error),
+        }
+    }
+
+    /// The next message, waiting for at most `timeout`; `None` if none came.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Message<'_>>, ReceiveError> {
+        let deadline = Instant::now().checked_add(timeout);
+        let Self { ring, waiting, .. } = self;
+        let message = ring.receive_with(|ring| {
+            let left =
+                deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+            if left_ns == 0 {
+                return Err(look(ring));
+            }
+            waiting.for_message(ring, left_ns.min(SLEEP_CAP_NS)).map_err(Unready::Failed)
+        });
+        match message {
+            Ok(ring) => Ok(Some(Message { ring })),
+            Err(Unready::NotYet) => Ok(None),
+            Err(Unready::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Copies the next message into `buffer`, waiting for it if need be, and returns its length.
+    ///
+    /// # Errors
+    /// [`ReceiveError::BufferTooSmall`], which leaves the message where it is; else as for
+    /// [`receive`](Self::receive).
+    pub fn receive_into(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
+        let Self { ring, waiting, .. } = self;
+        loop {
+            if let Some(message) = ring.peek(0)? {
+                let needed = message.len();
+                let given = buffer.len();
+                let Some(target) = buffer.get_mut(..needed) else {
+                    return Err(ReceiveError::BufferTooSmall { needed, given });
+                };
+                target.copy_from_slice(message);
+                ring.done(1)?;
+                return Ok(needed);
+            }
+            waiting.for_message(ring, SLEEP_CAP_NS)?;
+        }
+    }
+
+    /// Waits for at least one message, and returns up to `count_max` of those that are there, all
+    /// readable in place until the [`Batch`] is dropped.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_batch(&mut self, count_max: usize) -> Result<Batch<'_>, ReceiveError> {
+        let mut batch = Batch::new(self);
+        batch.receive(count_max)?;
+        Ok(batch)
+    }
+
+    /// Calls `job` with each message until the stream ends. Returns at end of stream; anything else
+    /// that ends it is an error.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive), but for the end of stream.
+    pub fn for_each(&mut self, mut job: impl FnMut(&[u8])) -> Result<(), ReceiveError> {
+        loop {
+            match self.receive() {
+                Ok(message) => job(&message),
+                Err(ReceiveError::EndOfStream) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// An iterator over copies of the messages, each waited for. It ends at end of stream; an error
+    /// is its last item.
+    pub fn copies(&mut self) -> impl Iterator<Item = Result<Vec<u8>, ReceiveError>> + '_ {
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            if is_over {
+                return None;
+            }
+            match self.receive() {
+                Ok(message) => Some(Ok(message.to_vec())),
+                Err(ReceiveError::EndOfStream) => None,
+                Err(error) => {
+                    is_over = true;
+                    Some(Err(error))
+                }
+            }
+        })
+    }
+
+    pub(crate) fn wait_more(&mut self, held: u64) -> Result<(), ReceiveError> {
+        let _ = held;
+        self.waiting.for_message(&mut self.ring, SLEEP_CAP_NS)
+    }
+
+    /// The number of the next message: how many the channel has carried before it.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.ring.next()
+    }
+
+    /// One of the receiver's counters; `messages` and `bytes` as of the last published cursor.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        let (counter, _) = ReceiverCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
+        Some(self.ring.counter(counter))
+    }
+
+    /// A handle by which another thread ends a call of this receiver that waits.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        let attachment = Arc::clone(&self.attachment);
+        Interrupter::new(move || attachment.notify(notice::INTERRUPTED))
+    }
+
+    /// A descriptor that becomes readable when, after [`arm`](Self::arm), there is something to
+    /// receive. It stays the same for the receiver's life. Asks the sender's process once, which
+    /// may block for as long as that is busy.
+    ///
+    /// # Errors
+    /// [`JoinError::NoAnswer`] or a failed call.
+    pub fn readiness(&self) -> Result<Readiness, JoinError> {
+        self.attachment.readiness()
+    }
+
+    /// Says that the caller is about to wait for the [`Readiness`] descriptor. Returns false if
+    /// there is something to receive already: then receive first. The order is: receive until
+    /// [`try_receive`](Self::try_receive) says `None`, `arm`, wait until readable, and again.
+    ///
+    /// # Errors
+    /// As for [`readiness`](Self::readiness).
+    pub fn arm(&mut self) -> Result<bool, JoinError> {
+        let readiness = self.attachment.readiness()?;
+        readiness.0.silence();
+        Ok(self.ring.arm())
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if self.ring.shared().notices() & notice::FORKED == 0 {
+            self.ring.retract();
+            self.ring.publish_cursor();
+            self.attachment.leave();
+        }
+    }
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("name", &self.attachment.name())
+            .field("next", &self.ring.next())
+            .finish()
+    }
+}
+
+/// A message, read where the sender wrote it; derefs to its bytes. Dropping it gives the place
+/// back: hold it no longer than needed, for the sender may come to wait for it.
+pub struct Message<'a> {
+    ring: ring::Message<'a, Linux>,
+}
+
+impl Message<'_> {
+    /// Its number in the channel, from 0.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.ring.sequence()
+    }
+}
+
+impl Deref for Message<'_> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        &self.ring
+    }
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sequence, bytes) = (self.sequence(), self.len());
+        f.debug_struct("Message").field("sequence", &sequence).field("bytes", &bytes).finish()
+    }
+}
+
+/// One look, without waiting: is there a reason why no message will come?
+#[cold]
+fn look(ring: &mut Ring) -> Unready {
+    ring.publish_cursor();
+    match check(ring) {
+        Ok(()) => Unready::NotYet,
+        Err(error) => Unready::Failed(error),
+    }
+}
+
+fn check(ring: &Ring) -> Result<(), ReceiveError> {
+    let notices = ring.shared().notices();
+    if notices & notice::FORKED != 0 {
+        return Err(ReceiveError::Forked);
+    }
+    if notices & notice::INTERRUPTED != 0 {
+        ring.shared().clear(notice::INTERRUPTED);
+        return Err(ReceiveError::Interrupted);
+    }
+    match ring.end()? {
+        None => Ok(()),
+        Some(End::Closed) => Err(ReceiveError::EndOfStream),
+        Some(End::SenderGone) => Err(ReceiveError::SenderDied),
+    }
+}
+
+impl Waiting {
+    /// The slow half of every receive: poll for a while, then sleep for at most `cap_ns`. Returns
+    /// when there may be a message.
+    #[inline(never)]
+    fn for_message(&self, ring: &mut Ring, cap_ns: u64) -> Result<(), ReceiveError> {
+        for _ in 0..BARE_POLLS {
+            if ring.is_ready() {
+                return Ok(());
+            }
+        }
+        ring.publish_cursor();
+        check(ring)?;
+        ring.count_wait();
+        let pauses = if self.wait == Wait::Park { 0 } else { self.pauses };
+        for round in 0..pauses {
+            if ring.is_ready() {
+                return Ok(());
+            }
+            pause();
+            let is_check = self.wait == Wait::Adaptive && round == PAUSES_BEFORE_CPU_CHECK;
+            if is_check && ring.sender_cpu() == ring.kernel().cpu() {
+                break;
+            }
+        }
+        if self.wait != Wait::Spin {
+            ring.sleep(cap_ns);
+        }
+        Ok(())
+    }
+}

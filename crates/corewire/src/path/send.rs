@@ -1,0 +1,407 @@
+//! Sending: loan, write in place, send; wait where there is no room.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corewire_layout::counters::SenderCounter;
+use corewire_ring::Kernel;
+use corewire_ring::broadcast::{self as ring, SLEEP_CAP_NS, Shortage, notice};
+use corewire_ring::sync::pause;
+
+use crate::control::owner::{Owner, SenderKernel};
+use crate::error::SendError;
+use crate::path::batch::SendBatch;
+use crate::wait::{BARE_POLLS, Interrupter, PAUSES_BEFORE_CPU_CHECK, Wait, adaptive_pauses};
+
+type Ring = ring::Sender<SenderKernel>;
+
+/// The one sender of a channel. Made by [`Domain::sender`](crate::Domain::sender).
+///
+/// Every receiver that has joined gets every message; none is overwritten before all have read it,
+/// so a slow receiver slows the sender (policy *Block*). With no receiver, messages go nowhere:
+/// sending succeeds, and they stay in the ring for one who joins at the oldest
+/// ([`ReceiverBuilder::from_oldest`](crate::ReceiverBuilder::from_oldest)) until others take their
+/// place. Receivers that wait for the channel when it is created get its first message: the first
+/// send waits until each has joined, gone or died.
+///
+/// Dropping the sender closes the channel: receivers get what was sent, then the end of stream.
+///
+/// After ZIMP (section III-A): a message is allocated in the channel and sent once for all.
+pub struct Sender {
+    ring: Ring,
+    owner: Arc<Owner>,
+    waiting: Waiting,
+}
+
+/// How this sender waits.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    wait: Wait,
+    pauses: u32,
+}
+
+impl Sender {
+    pub(crate) fn new(ring: Ring, owner: Arc<Owner>, wait: Wait) -> Self {
+        Self { ring, owner, waiting: Waiting { wait, pauses: adaptive_pauses() } }
+    }
+
+    /// Sends `message`, waiting for room if there is none. One copy, into the channel;
+    /// [`loan`](Self::loan) needs none, and is faster where a message is put together from parts.
+    ///
+    /// # Errors
+    /// [`SendError::TooLarge`], `Interrupted` or `Forked`; nothing was sent.
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let mut loan = self.loan(message.len())?;
+        loan.ring.fill(message);
+        loan.send();
+        Ok(())
+    }
+
+    /// Sends `message` if there is room now. Never blocks.
+    ///
+    /// # Errors
+    /// [`SendError::Full`], or as for [`send`](Self::send); nothing was sent.
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let mut loan = self.try_loan(message.len())?;
+        loan.ring.fill(message);
+        loan.send();
+        Ok(())
+    }
+
+    /// Sends `message`, waiting for room for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`SendError::Timeout`], or as for [`send`](Self::send); nothing was sent.
+    pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<(), SendError> {
+        let mut loan = self.loan_timeout(message.len(), timeout)?;
+        loan.ring.fill(message);
+        loan.send();
+        Ok(())
+    }
+
+    /// Lends the place of a message of `bytes` bytes, waiting for room if there is none. What it
+    /// holds at first is of no meaning. Up to 48 bytes are 16-byte aligned, more are 64-byte
+    /// aligned.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    #[inline]
+    pub fn loan(&mut self, bytes: usize) -> Result<Loan<'_>, SendError> {
+        self.loan_until(bytes, Patience::Forever)
+    }
+
+    /// Lends the place of a message if there is room now. Never blocks.
+    ///
+    /// # Errors
+    /// As for [`try_send`](Self::try_send).
+    #[inline]
+    pub fn try_loan(&mut self, bytes: usize) -> Result<Loan<'_>, SendError> {
+        self.loan_until(bytes, Patience::None)
+    }
+
+    /// Lends the place of a message, waiting for room for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for [`send_timeout`](Self::send_timeout).
+    pub fn loan_timeout(&mut self, bytes: usize, timeout: Duration) -> Result<Loan<'_>, SendError> {
+        self.loan_until(bytes, Patience::until(timeout))
+    }
+
+    #[inline(always)]
+    fn loan_until(&mut self, bytes: usize, patience: Patience) -> Result<Loan<'_>, SendError> {
+        let Self { ring, owner, waiting } = self;
+        if bytes as u64 > ring.geometry().message_bytes_max() {
+            return Err(too_large(ring, bytes));
+        }
+        let owner = &**owner;
+        let loan = ring.loan_with(bytes, &owner.members, |ring, shortage| {
+            waiting.for_room(ring, owner, shortage, bytes, patience)
+        })?;
+        Ok(Loan { ring: loan })
+    }
+
+    /// Begins a batch: its messages are published one by one, and sleeping receivers are woken once,
+    /// when it ends.
+    pub fn batch(&mut self) -> SendBatch<'_> {
+        SendBatch::new(self)
+    }
+
+    pub(crate) fn wake_if_asleep(&mut self) {
+        if self.ring.someone_sleeps() {
+            self.ring.ring_bell();
+        }
+    }
+
+    /// Waits until at least `count` receivers are joined, and returns how many are.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`.
+    pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
+        self.wait_for_receivers_until(count, Patience::Forever)
+    }
+
+    /// Waits until at least `count` receivers are joined, for at most `timeout`, and returns how
+    /// many are, which may be fewer.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`.
+    pub fn wait_for_receivers_timeout(
+        &mut self,
+        count: usize,
+        timeout: Duration,
+    ) -> Result<usize, SendError> {
+        self.wait_for_receivers_until(count, Patience::until(timeout))
+    }
+
+    fn wait_for_receivers_until(
+        &mut self,
+        count: usize,
+        patience: Patience,
+    ) -> Result<usize, SendError> {
+        let owner = Arc::clone(&self.owner);
+        loop {
+            check_notices(&self.ring)?;
+            let joined = owner.joined();
+            let Some(cap_ns) = patience.cap_ns() else { return Ok(joined) };
+            if joined >= count {
+                return Ok(joined);
+            }
+            self.ring.sleep_until(&owner.members, cap_ns, |_| owner.joined() >= count);
+        }
+    }
+
+    /// Waits until every receiver is done with everything sent so far, for at most `timeout`.
+    /// Returns false if the time ran out.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`.
+    pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
+        let owner = Arc::clone(&self.owner);
+        let patience = Patience::until(timeout);
+        loop {
+            check_notices(&self.ring)?;
+            let is_behind = self
+                .ring
+                .refresh(&owner.members)
+                .is_some_and(|slowest| slowest.cursor < self.ring.head());
+            let Some(cap_ns) = patience.cap_ns().filter(|_| is_behind) else {
+                return Ok(!is_behind);
+            };
+            self.ring.sleep_until(&owner.members, cap_ns, |_| false);
+        }
+    }
+
+    /// How many receivers are joined now. Another thread may change that at any time.
+    #[must_use]
+    pub fn receivers(&self) -> usize {
+        self.owner.joined()
+    }
+
+    /// Messages sent so far.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.ring.head()
+    }
+
+    /// The longest message of this channel, in bytes.
+    #[must_use]
+    pub fn largest_message(&self) -> usize {
+        usize::try_from(self.ring.geometry().message_bytes_max()).unwrap_or(usize::MAX)
+    }
+
+    /// The channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.owner.name().as_str()
+    }
+
+    /// One of the sender's counters; exact after a wait, else as of the last slow path.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        let (counter, _) = SenderCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
+        if !self.is_forked() {
+            self.ring.publish_counters();
+        }
+        Some(self.ring.counter(counter))
+    }
+
+    /// A handle by which another thread ends a call of this sender that waits.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        let owner = Arc::clone(&self.owner);
+        Interrupter::new(move || owner.notify(notice::INTERRUPTED))
+    }
+
+    /// Closes the channel: receivers get what was sent, then the end of stream. The same as dropping
+    /// the sender; does not wait for them (see [`drain`](Self::drain)).
+    pub fn close(self) {}
+
+    fn is_forked(&self) -> bool {
+        self.ring.shared().notices() & notice::FORKED != 0
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.is_forked() {
+            self.ring.close();
+            self.owner.close();
+        }
+    }
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("name", &self.name()).field("sent", &self.sent()).finish()
+    }
+}
+
+/// The place of a message, lent to be written. Dropping it sends nothing.
+pub struct Loan<'a> {
+    pub(crate) ring: ring::Loan<'a, SenderKernel>,
+}
+
+impl Loan<'_> {
+    /// Publishes the message: every receiver will get it, even if this process dies now.
+    #[inline(always)]
+    pub fn send(self) {
+        self.ring.send();
+    }
+
+    /// Shortens the message to its first `bytes` bytes, if it is longer.
+    pub fn truncate(&mut self, bytes: usize) {
+        self.ring.truncate(bytes);
+    }
+}
+
+impl Deref for Loan<'_> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        self.ring.bytes()
+    }
+}
+
+impl DerefMut for Loan<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.ring.bytes_mut()
+    }
+}
+
+impl fmt::Debug for Loan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loan").field("bytes", &self.len()).finish()
+    }
+}
+
+/// How long a call may wait.
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    None,
+    Until(Instant, Duration),
+    Forever,
+}
+
+impl Patience {
+    fn until(timeout: Duration) -> Self {
+        Instant::now().checked_add(timeout).map_or(Self::Forever, |at| Self::Until(at, timeout))
+    }
+
+    /// How long to sleep at most before looking again; `None` if there is no time left.
+    fn cap_ns(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Forever => Some(SLEEP_CAP_NS),
+            Self::Until(deadline, _) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+                (left_ns > 0).then_some(left_ns.min(SLEEP_CAP_NS))
+            }
+        }
+    }
+}
+
+#[cold]
+fn too_large(ring: &Ring, asked: usize) -> SendError {
+    let max = usize::try_from(ring.geometry().message_bytes_max()).unwrap_or(usize::MAX);
+    SendError::TooLarge { max, asked }
+}
+
+fn check_notices(ring: &Ring) -> Result<(), SendError> {
+    let notices = ring.shared().notices();
+    if notices & notice::FORKED != 0 {
+        return Err(SendError::Forked);
+    }
+    if notices & notice::INTERRUPTED != 0 {
+        ring.shared().clear(notice::INTERRUPTED);
+        return Err(SendError::Interrupted);
+    }
+    Ok(())
+}
+
+impl Waiting {
+    /// The slow half of every claim: look at the cursors; if there is still no room, poll for a
+    /// while, then sleep. Returns when there may be room.
+    #[cold]
+    #[inline(never)]
+    fn for_room(
+        &self,
+        ring: &mut Ring,
+        owner: &Owner,
+        shortage: Shortage,
+        bytes: usize,
+        patience: Patience,
+    ) -> Result<(), SendError> {
+        check_notices(ring)?;
+        let slowest = ring.refresh(&owner.members);
+        owner.drop_violators();
+        if ring.has_room(bytes) {
+            return Ok(());
+        }
+        let _ = shortage;
+        let lag = slowest.map_or(0, |slowest| ring.head() - slowest.cursor);
+        let cap_ns = match (patience.cap_ns(), patience) {
+            (Some(cap_ns), _) => cap_ns,
+            (None, Patience::Until(_, after)) => return Err(SendError::Timeout { after, lag }),
+            (None, _) => return Err(SendError::Full { lag }),
+        };
+        ring.count_wait();
+        // Whoever sleeps must know of what has been sent before we wait for it.
+        if ring.someone_sleeps() {
+            ring.ring_bell();
+        }
+        if self.poll(ring, owner, bytes) || self.wait == Wait::Spin {
+            return Ok(());
+        }
+        ring.sleep_until(&owner.members, cap_ns, |ring| ring.has_room(bytes));
+        Ok(())
+    }
+
+    /// Polls the cursors for a while; true if there is room.
+    fn poll(&self, ring: &mut Ring, owner: &Owner, bytes: usize) -> bool {
+        if self.wait == Wait::Park {
+            return false;
+        }
+        // A poll reads a line that a receiver writes: pause between two, for its sake.
+        const PAUSES: u32 = 8;
+        for round in 0..(BARE_POLLS + self.pauses) / PAUSES {
+            (0..PAUSES).for_each(|_| pause());
+            let slowest = ring.refresh(&owner.members);
+            if ring.has_room(bytes) {
+                return true;
+            }
+            let is_check = self.wait == Wait::Adaptive && round == PAUSES_BEFORE_CPU_CHECK / PAUSES;
+            if is_check && slowest.is_some_and(|s| ring.receiver_cpu(s.row) == ring.kernel().cpu())
+            {
+                return false;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,71 @@
+//! How a call waits, and how another thread ends its waiting.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use corewire_os::event::Bell;
+use corewire_os::processor::pause_ns;
+
+/// How a call waits for a message, or for room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Poll for ever. The lowest latency for a core that has nothing else to do.
+    Spin,
+    /// Poll for about as long as a wake-up costs, then sleep. Does not poll if the other side last
+    /// ran on this very core.
+    #[default]
+    Adaptive,
+    /// Sleep at once.
+    Park,
+}
+
+/// Polls without a pause before anything else is done: a message that is on its way is found so.
+pub(crate) const BARE_POLLS: u32 = 64;
+/// Pauses between two looks at which processor the other side runs on.
+pub(crate) const PAUSES_BEFORE_CPU_CHECK: u32 = 64;
+/// What a wake-up costs on the machines measured (3.6 us after 5 us idle; docs/results).
+const WAKE_COST_NS: f64 = 4_000.0;
+
+/// How many pauses an adaptive wait makes before it sleeps.
+pub(crate) fn adaptive_pauses() -> u32 {
+    let pauses = (WAKE_COST_NS / pause_ns()).clamp(16.0, 16_384.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let pauses = pauses as u32;
+    pauses
+}
+
+/// Ends another thread's waiting call: that call returns `Interrupted`, or the next one does if none
+/// is waiting now.
+#[derive(Clone)]
+pub struct Interrupter(Arc<dyn Fn() + Send + Sync>);
+
+impl Interrupter {
+    pub(crate) fn new(interrupt: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(interrupt))
+    }
+
+    /// Ends the wait. Does not block.
+    pub fn interrupt(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Interrupter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupter")
+    }
+}
+
+/// A descriptor that becomes readable when a receiver should be asked for messages: for `poll`,
+/// `epoll` and event loops. Only while [`Receiver::arm`](crate::Receiver::arm) has said so; see
+/// there.
+#[derive(Debug, Clone)]
+pub struct Readiness(pub(crate) Arc<Bell>);
+
+impl AsFd for Readiness {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

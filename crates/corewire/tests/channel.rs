@@ -1,0 +1,491 @@
+//! What a user of a channel relies on, within one process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use corewire::{
+    CreateError, Domain, JoinError, MessageType, ReceiveError, Receiver, SendError, Sender, Wait,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A domain of its own, removed at the end.
+struct Scratch {
+    domain: Option<Domain>,
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("corewire-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self { domain: Some(Domain::open_at(&path).unwrap()), path }
+    }
+
+    fn domain(&self) -> &Domain {
+        self.domain.as_ref().unwrap()
+    }
+
+    fn pair(&self, slots: usize) -> (Sender, Receiver) {
+        let sender = self.domain().sender("c").slots(slots).create().unwrap();
+        let receiver = self.domain().receiver("c").join().unwrap();
+        (sender, receiver)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(self.domain.take());
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn numbered(number: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|i| (number * 31 + i).to_le_bytes()[0]).collect()
+}
+
+#[test]
+fn messages_of_every_kind_of_length_arrive_whole_and_in_order() {
+    let scratch = Scratch::new("lengths");
+    let mut sender = scratch.domain().sender("c").largest_message(3 << 20).create().unwrap();
+    let mut receiver = scratch.domain().receiver("c").join().unwrap();
+    let lengths = [0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 4096, 100_000];
+    let large = [262_144, 262_145, 1 << 20, 3 << 20, 0, 5];
+    let all: Vec<usize> = lengths.iter().chain(&large).copied().cycle().take(300).collect();
+    let expected = all.clone();
+    let reader = thread::spawn(move || {
+        for (i, bytes) in expected.into_iter().enumerate() {
+            let message = receiver.receive().unwrap();
+            assert_eq!(message.sequence(), i as u64);
+            assert!(message[..] == numbered(i as u64, bytes)[..], "message {i} of {bytes} bytes");
+        }
+        assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
+    });
+    for (i, bytes) in all.into_iter().enumerate() {
+        if i % 2 == 0 {
+            sender.send(&numbered(i as u64, bytes)).unwrap();
+        } else {
+            let mut loan = sender.loan(bytes).unwrap();
+            loan.copy_from_slice(&numbered(i as u64, bytes));
+            loan.send();
+        }
+    }
+    drop(sender);
+    reader.join().unwrap();
+}
+
+#[test]
+fn every_receiver_gets_every_message_once() {
+    let scratch = Scratch::new("everyone");
+    let mut sender = scratch.domain().sender("c").slots(64).create().unwrap();
+    let count = 20_000u64;
+    let readers: Vec<_> = (0..5)
+        .map(|_| {
+            let mut receiver = scratch.domain().receiver("c").join().unwrap();
+            thread::spawn(move || {
+                for i in 0..count {
+                    assert_eq!(receiver.receive().unwrap()[..], i.to_le_bytes());
+                }
+            })
+        })
+        .collect();
+    assert_eq!(sender.wait_for_receivers(5).unwrap(), 5);
+    for i in 0..count {
+        sender.send(&i.to_le_bytes()).unwrap();
+    }
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+#[test]
+fn a_full_ring_says_so_and_loses_nothing() {
+    let scratch = Scratch::new("full");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    for i in 0..64u64 {
+        sender.try_send(&i.to_le_bytes()).unwrap();
+    }
+    assert_eq!(sender.try_send(b"x"), Err(SendError::Full { lag: 64 }));
+    let after = Duration::from_millis(5);
+    assert_eq!(sender.send_timeout(b"x", after), Err(SendError::Timeout { after, lag: 64 }));
+    for i in 0..64u64 {
+        assert_eq!(receiver.receive().unwrap()[..], i.to_le_bytes());
+    }
+    assert!(receiver.try_receive().unwrap().is_none());
+    sender.try_send(b"room again").unwrap();
+    assert_eq!(&receiver.receive().unwrap()[..], b"room again");
+}
+
+#[test]
+fn a_full_window_says_so() {
+    let scratch = Scratch::new("window");
+    let mut sender = scratch.domain().sender("c").window_bytes(4096).create().unwrap();
+    let mut receiver = scratch.domain().receiver("c").join().unwrap();
+    for _ in 0..4 {
+        sender.try_send(&[7; 1024]).unwrap();
+    }
+    assert!(matches!(sender.try_send(&[7; 1024]), Err(SendError::Full { lag: 4 })));
+    sender.try_send(&[7; 48]).unwrap();
+    drop(receiver.receive().unwrap());
+    sender.send(&[8; 1024]).unwrap();
+}
+
+#[test]
+fn too_large_names_the_limit_and_what_was_asked() {
+    let scratch = Scratch::new("large");
+    let (mut sender, _receiver) = scratch.pair(64);
+    let max = sender.largest_message();
+    let error = sender.send(&vec![0; max + 1]).unwrap_err();
+    assert_eq!(error, SendError::TooLarge { max, asked: max + 1 });
+}
+
+#[test]
+fn a_dropped_loan_sends_nothing() {
+    let scratch = Scratch::new("loan");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    for (bytes, filler) in [(8, 1), (1000, 2), (200_000, 3)] {
+        drop(sender.loan(bytes).unwrap());
+        let mut loan = sender.loan(bytes).unwrap();
+        loan.fill(filler);
+        loan.truncate(bytes - 1);
+        loan.send();
+        let message = receiver.receive().unwrap();
+        assert_eq!(message.len(), bytes - 1);
+        assert!(message.iter().all(|&byte| byte == filler));
+    }
+    assert!(receiver.try_receive().unwrap().is_none());
+}
+
+#[test]
+fn a_late_receiver_begins_now_or_at_the_oldest() {
+    let scratch = Scratch::new("late");
+    let mut sender = scratch.domain().sender("c").slots(64).create().unwrap();
+    for i in 0..100u64 {
+        sender.send(&i.to_le_bytes()).unwrap();
+    }
+    let mut now = scratch.domain().receiver("c").join().unwrap();
+    let mut oldest = scratch.domain().receiver("c").from_oldest().join().unwrap();
+    assert_eq!(now.next_sequence(), 100);
+    assert_eq!(oldest.next_sequence(), 37);
+    sender.send(&100u64.to_le_bytes()).unwrap();
+    assert_eq!(now.receive().unwrap()[..], 100u64.to_le_bytes());
+    for i in 37..=100u64 {
+        assert_eq!(oldest.receive().unwrap()[..], i.to_le_bytes());
+    }
+}
+
+#[test]
+fn payload_that_an_oldest_joiner_needs_is_held_for_it() {
+    let scratch = Scratch::new("held");
+    let mut sender = scratch.domain().sender("c").window_bytes(4096).create().unwrap();
+    for i in 0..50u64 {
+        sender.send(&numbered(i, 512)).unwrap();
+    }
+    let mut receiver = scratch.domain().receiver("c").from_oldest().join().unwrap();
+    let first = receiver.next_sequence();
+    assert!((45..50).contains(&first), "{first}");
+    let mut next = 50;
+    while sender.try_send(&numbered(next, 512)).is_ok() {
+        next += 1;
+    }
+    for i in first..next {
+        assert_eq!(receiver.receive().unwrap()[..], numbered(i, 512)[..]);
+    }
+}
+
+#[test]
+fn a_waiting_receiver_gets_the_first_message() {
+    let scratch = Scratch::new("waiter");
+    let domain = scratch.domain().clone();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let domain = domain.clone();
+            thread::spawn(move || {
+                let mut receiver = domain.receiver("c").join_when_created().unwrap();
+                receiver.receive().unwrap().to_vec()
+            })
+        })
+        .collect();
+    // Each leaves a note before it looks.
+    while std::fs::read_dir(domain.runtime_directory())
+        .unwrap()
+        .filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with("w."))
+        .count()
+        < 3
+    {
+        thread::yield_now();
+    }
+    let mut sender = domain.sender("c").create().unwrap();
+    sender.send(b"first").unwrap();
+    assert_eq!(sender.receivers(), 3);
+    for waiter in waiting {
+        assert_eq!(waiter.join().unwrap(), b"first");
+    }
+}
+
+#[test]
+fn a_channel_that_does_not_appear_is_reported() {
+    let scratch = Scratch::new("absent");
+    let error = scratch.domain().receiver("c").join().unwrap_err();
+    assert!(matches!(error, JoinError::NotFound(_)), "{error}");
+    let after = Duration::from_millis(5);
+    let error = scratch.domain().receiver("c").join_timeout(after).unwrap_err();
+    assert!(matches!(error, JoinError::NotCreated { .. }), "{error}");
+}
+
+#[test]
+fn a_name_has_one_owner_and_is_free_again_after_it() {
+    let scratch = Scratch::new("name");
+    let sender = scratch.domain().sender("c").create().unwrap();
+    let error = scratch.domain().sender("c").create().unwrap_err();
+    assert!(matches!(error, CreateError::AlreadyExists(_)), "{error}");
+    assert_eq!(scratch.domain().channels().unwrap().len(), 1);
+    drop(sender);
+    assert!(scratch.domain().channels().unwrap().is_empty());
+    drop(scratch.domain().sender("c").create().unwrap());
+}
+
+#[test]
+fn one_receiver_too_many_is_told_the_limit() {
+    let scratch = Scratch::new("many");
+    let _sender = scratch.domain().sender("c").receivers(2).create().unwrap();
+    let first = scratch.domain().receiver("c").join().unwrap();
+    let _second = scratch.domain().receiver("c").join().unwrap();
+    let error = scratch.domain().receiver("c").join().unwrap_err();
+    assert!(error.to_string().contains("all the 2 receivers"), "{error}");
+    drop(first);
+    // The place is free once the control thread has seen the receiver go.
+    while scratch.domain().receiver("c").join().is_err() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_receiver_that_leaves_stops_counting() {
+    let scratch = Scratch::new("leave");
+    let (mut sender, receiver) = scratch.pair(64);
+    let mut other = scratch.domain().receiver("c").join().unwrap();
+    for i in 0..64u64 {
+        sender.try_send(&i.to_le_bytes()).unwrap();
+    }
+    let sending = thread::spawn(move || {
+        sender.send(b"after").unwrap();
+        sender
+    });
+    drop(receiver);
+    for i in 0..64u64 {
+        assert_eq!(other.receive().unwrap()[..], i.to_le_bytes());
+    }
+    assert_eq!(&other.receive().unwrap()[..], b"after");
+    drop(sending.join().unwrap());
+}
+
+#[test]
+fn batches_hold_several_messages_at_once() {
+    let scratch = Scratch::new("batch");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    let mut batch = sender.batch();
+    for i in 0..10u64 {
+        batch.send(&i.to_le_bytes()).unwrap();
+    }
+    batch.send_with(100, |bytes| bytes.fill(9)).unwrap();
+    drop(batch);
+    let mut held = receiver.receive_batch(4).unwrap();
+    assert_eq!(held.len(), 4);
+    assert_eq!(held.receive(100).unwrap(), 7);
+    held.release(2).unwrap();
+    let all: Vec<_> = held.iter().map(<[u8]>::to_vec).collect();
+    assert_eq!(all.len(), 9);
+    assert_eq!(all[0], 2u64.to_le_bytes());
+    assert_eq!(all[8], [9; 100]);
+    drop(held);
+    assert_eq!(receiver.next_sequence(), 11);
+}
+
+#[test]
+fn a_buffer_that_is_too_small_leaves_the_message() {
+    let scratch = Scratch::new("into");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    sender.send(b"0123456789").unwrap();
+    let mut small = [0; 4];
+    let error = receiver.receive_into(&mut small).unwrap_err();
+    assert_eq!(error, ReceiveError::BufferTooSmall { needed: 10, given: 4 });
+    let mut large = [0; 40];
+    assert_eq!(receiver.receive_into(&mut large).unwrap(), 10);
+    assert_eq!(&large[..10], b"0123456789");
+}
+
+#[test]
+fn copies_end_with_the_stream() {
+    let scratch = Scratch::new("copies");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    for i in 0..5u8 {
+        sender.send(&[i]).unwrap();
+    }
+    sender.close();
+    let all: Result<Vec<_>, _> = receiver.copies().collect();
+    assert_eq!(all.unwrap(), [[0], [1], [2], [3], [4]]);
+    assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
+}
+
+#[derive(Debug, PartialEq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Tick {
+    price: u64,
+    volume: u64,
+}
+
+impl MessageType for Tick {
+    const NAME: &'static str = "test.Tick";
+}
+
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Tock([u8; 16]);
+
+impl MessageType for Tock {
+    const NAME: &'static str = "test.Tock";
+}
+
+#[test]
+fn a_channel_of_another_type_is_refused() {
+    let scratch = Scratch::new("typed");
+    let mut sender = scratch.domain().sender("c").create_typed::<Tick>().unwrap();
+    let mut receiver = scratch.domain().receiver("c").join_typed::<Tick>().unwrap();
+    sender.send(&Tick { price: 3, volume: 4 }).unwrap();
+    assert_eq!(*receiver.receive().unwrap(), Tick { price: 3, volume: 4 });
+    let error = scratch.domain().receiver("c").join_typed::<Tock>().unwrap_err();
+    assert!(matches!(error, JoinError::Type { found_bytes: 16, .. }), "{error}");
+    let error = scratch.domain().receiver("c").join().unwrap_err();
+    assert!(matches!(error, JoinError::Type { expected: 0, .. }), "{error}");
+}
+
+#[test]
+fn a_waiting_call_can_be_interrupted() {
+    let scratch = Scratch::new("interrupt");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    let interrupter = receiver.interrupter();
+    let waiting = thread::spawn(move || {
+        let error = receiver.receive().map(|message| message.to_vec()).unwrap_err();
+        (error, receiver)
+    });
+    interrupter.interrupt();
+    let (error, receiver) = waiting.join().unwrap();
+    assert_eq!(error, ReceiveError::Interrupted);
+    for i in 0..64u64 {
+        sender.send(&i.to_le_bytes()).unwrap();
+    }
+    let interrupter = sender.interrupter();
+    let waiting = thread::spawn(move || (sender.send(b"x").unwrap_err(), sender));
+    interrupter.interrupt();
+    let (error, mut sender) = waiting.join().unwrap();
+    assert_eq!(error, SendError::Interrupted);
+    drop(receiver);
+    sender.send(b"nobody minds").unwrap();
+}
+
+#[test]
+fn readiness_wakes_a_poll() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let scratch = Scratch::new("ready");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    let readiness = receiver.readiness().unwrap();
+    for round in 0..200u64 {
+        assert!(receiver.try_receive().unwrap().is_none());
+        if !receiver.arm().unwrap() {
+            continue;
+        }
+        sender.send(&round.to_le_bytes()).unwrap();
+        let mut polled = [PollFd::new(&readiness, PollFlags::IN)];
+        assert_eq!(poll(&mut polled, None).unwrap(), 1);
+        assert_eq!(receiver.receive().unwrap()[..], round.to_le_bytes());
+    }
+    assert!(receiver.try_receive().unwrap().is_none());
+    assert!(receiver.arm().unwrap());
+    drop(sender);
+    let mut polled = [PollFd::new(&readiness, PollFlags::IN)];
+    poll(&mut polled, None).unwrap();
+    assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
+}
+
+#[test]
+fn every_way_of_waiting_works_with_many_and_few_receivers() {
+    for (i, wait) in [Wait::Adaptive, Wait::Park, Wait::Spin].into_iter().enumerate() {
+        for receivers in [1, 8, 9] {
+            let scratch = Scratch::new(&format!("wait-{i}-{receivers}"));
+            let builder = scratch.domain().sender("c").slots(64).receivers(receivers).wait(wait);
+            let mut sender = builder.create().unwrap();
+            let mut receiver = scratch.domain().receiver("c").wait(wait).join().unwrap();
+            let reader = thread::spawn(move || {
+                let mut sum = 0;
+                receiver.for_each(|message| sum += message.len()).unwrap();
+                assert_eq!(receiver.counter("cap_finds"), Some(0));
+                sum
+            });
+            for i in 0..3_000 {
+                sender.send(&vec![1; i % 100]).unwrap();
+            }
+            assert_eq!(sender.counter("cap_finds"), Some(0));
+            drop(sender);
+            assert_eq!(reader.join().unwrap(), 3_000 / 100 * 4950);
+        }
+    }
+}
+
+#[test]
+fn an_observer_sees_without_joining() {
+    let scratch = Scratch::new("observe");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    for _ in 0..10 {
+        sender.send(b"12345678").unwrap();
+    }
+    for _ in 0..4 {
+        drop(receiver.receive().unwrap());
+    }
+    let view = scratch.domain().observe("c").unwrap().look();
+    assert_eq!((view.sent, view.receivers.len()), (10, 1));
+    assert!(view.receivers[0].cursor <= 4 && view.receivers[0].lag >= 6);
+    assert_eq!(sender.receivers(), 1);
+    assert!(matches!(scratch.domain().observe("d"), Err(JoinError::NotFound(_))));
+}
+
+#[test]
+fn foreign_files_are_named() {
+    let scratch = Scratch::new("foreign");
+    std::fs::create_dir(scratch.path.join("n.c")).unwrap();
+    let error = scratch.domain().sender("c").create().unwrap_err();
+    assert!(error.to_string().contains("\"n.c\""), "{error}");
+    std::fs::write(scratch.path.join("n.d"), "hello").unwrap();
+    let error = scratch.domain().receiver("d").join().unwrap_err();
+    assert!(error.to_string().contains("\"n.d\""), "{error}");
+    std::fs::remove_dir(scratch.path.join("n.c")).unwrap();
+}
+
+#[test]
+fn a_directory_open_to_others_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let path = std::env::temp_dir().join(format!("corewire-open-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    let error = Domain::open_at(&path).unwrap_err();
+    assert!(error.to_string().contains("mode 0755"), "{error}");
+    std::fs::remove_dir(&path).unwrap();
+}
+
+#[test]
+fn memory_options_work_or_say_why_not() {
+    let scratch = Scratch::new("memory");
+    let builder = scratch.domain().sender("c").prefault(true).huge_pages(true).numa_node(0);
+    drop(builder.create().unwrap());
+    let error = scratch.domain().sender("c").numa_node(999).create().unwrap_err();
+    assert!(error.to_string().contains("NUMA node 999"), "{error}");
+    let error = scratch.domain().sender("c").slots(1000).create().unwrap_err();
+    assert!(error.to_string().contains("not 1000"), "{error}");
+}
+
+#[test]
+fn handles_move_between_threads() {
+    fn is_send<T: Send>() {}
+    is_send::<Sender>();
+    is_send::<Receiver>();
+    is_send::<Arc<Domain>>();
+}

@@ -1,0 +1,420 @@
+//! Models of the broadcast ring. A name says what its model shows; `quick_` marks those that are
+//! run most often.
+
+#![cfg(loom)]
+
+use std::sync::Arc;
+
+use corewire_layout::frame::Start;
+use corewire_layout::segment::FenceMode::{Asymmetric, Fenced};
+use corewire_models::{
+    ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare,
+};
+use corewire_ring::broadcast::{End, notice};
+use loom::thread;
+
+/// Runs the sender in a thread of its own while this one receives everything it sends.
+fn one_to_one(channel: &ModelChannel, messages: u64, bytes: usize, send: Wait, receive: Wait) {
+    let mut receiver = channel.first_receiver(0);
+    let mut sender = channel.sender();
+    let sending = thread::spawn(move || {
+        sender.send(messages, bytes, send);
+        sender.close();
+    });
+    receiver.receive_all(messages, receive, End::Closed);
+    sending.join().unwrap();
+}
+
+#[test]
+fn quick_an_inline_message_is_whole_when_its_stamp_is_seen() {
+    check_bare(5, || one_to_one(&ModelChannel::small(), 2, 8, Wait::Spin, Wait::Spin));
+}
+
+#[test]
+fn quick_a_window_message_is_whole_when_its_stamp_is_seen() {
+    check_bare(5, || {
+        one_to_one(&ModelChannel::small(), 2, WINDOW_MESSAGE_BYTES, Wait::Spin, Wait::Spin);
+    });
+}
+
+#[test]
+fn a_large_message_is_whole_when_its_stamp_is_seen() {
+    check_bare(5, || {
+        let channel = ModelChannel::new(2, 2048, 1, Asymmetric);
+        one_to_one(&channel, 3, 2048, Wait::Spin, Wait::Spin);
+    });
+}
+
+#[test]
+fn quick_a_slot_is_written_again_only_when_it_has_been_read() {
+    check_bare(4, || one_to_one(&ModelChannel::small(), 4, 8, Wait::Spin, Wait::Spin));
+}
+
+#[test]
+fn the_window_is_written_again_only_when_it_has_been_read() {
+    check_bare(4, || {
+        let channel = ModelChannel::new(8, 1, 1, Asymmetric);
+        one_to_one(&channel, 6, WINDOW_MESSAGE_BYTES, Wait::Spin, Wait::Spin);
+    });
+}
+
+#[test]
+fn a_closed_channel_ends_after_its_last_message() {
+    check_bare(5, || one_to_one(&ModelChannel::small(), 1, 8, Wait::Spin, Wait::Spin));
+}
+
+#[test]
+fn quick_a_sleeping_receiver_is_woken() {
+    check(3, || one_to_one(&ModelChannel::small(), 2, 8, Wait::Spin, Wait::Sleep));
+}
+
+#[test]
+fn a_receiver_that_sleeps_often_is_woken_each_time() {
+    check(3, || {
+        let channel = ModelChannel::new(4, 1, 1, Asymmetric);
+        one_to_one(&channel, 3, 8, Wait::Spin, Wait::Sleep);
+    });
+}
+
+#[test]
+fn a_sleeping_receiver_of_a_fenced_channel_is_woken() {
+    check(3, || {
+        let channel = ModelChannel::new(2, 1, 1, Fenced);
+        one_to_one(&channel, 2, 8, Wait::Spin, Wait::Sleep);
+    });
+}
+
+#[test]
+fn quick_a_receiver_whose_hint_was_cleared_is_woken() {
+    check(4, || {
+        let channel = ModelChannel::new(4, 1, 9, Asymmetric);
+        one_to_one(&channel, 2, 8, Wait::Spin, Wait::Sleep);
+    });
+}
+
+#[test]
+fn two_receivers_that_share_a_hint_are_both_woken() {
+    check(3, || two_sleepers(&ModelChannel::new(4, 1, 9, Asymmetric), 1));
+}
+
+#[test]
+fn two_receivers_are_both_woken_in_whatever_order_they_fell_asleep() {
+    check(2, || two_sleepers(&ModelChannel::new(4, 1, 2, Asymmetric), 1));
+}
+
+fn two_sleepers(channel: &ModelChannel, messages: u64) {
+    let mut first = channel.first_receiver(0);
+    let mut second = channel.first_receiver(1);
+    let mut sender = channel.sender();
+    let receiving = [
+        thread::spawn(move || first.receive_all(messages, Wait::Sleep, End::Closed)),
+        thread::spawn(move || second.receive_all(messages, Wait::Sleep, End::Closed)),
+    ];
+    sender.send(messages, 8, Wait::Spin);
+    sender.close();
+    for thread in receiving {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn quick_a_receiver_that_waits_for_its_descriptor_is_woken() {
+    check(4, || {
+        let channel = ModelChannel::small();
+        let mut receiver = channel.first_receiver(0);
+        let mut sender = channel.sender();
+        let kernel = channel.kernel.clone();
+        let sending = thread::spawn(move || {
+            sender.send(2, 8, Wait::Spin);
+        });
+        for sequence in 0..2 {
+            while !receiver.0.is_ready() {
+                if receiver.0.arm() {
+                    kernel.wait_descriptor(0);
+                    receiver.0.retract();
+                }
+            }
+            assert_eq!(receiver.receive(Wait::Spin), Ok(sequence));
+        }
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_a_sender_that_waits_for_room_is_woken() {
+    check_bare(4, || one_to_one(&ModelChannel::small(), 3, 8, Wait::Sleep, Wait::Spin));
+}
+
+#[test]
+fn a_sender_that_waits_for_room_in_the_window_is_woken() {
+    check_bare(4, || {
+        let channel = ModelChannel::new(8, 1, 1, Asymmetric);
+        one_to_one(&channel, 5, WINDOW_MESSAGE_BYTES, Wait::Sleep, Wait::Spin);
+    });
+}
+
+#[test]
+fn sender_and_receiver_sleep_in_turn() {
+    check(3, || one_to_one(&ModelChannel::small(), 3, 8, Wait::Sleep, Wait::Sleep));
+}
+
+#[test]
+fn quick_a_receiver_that_leaves_holds_nobody_back() {
+    check_bare(4, || {
+        let channel = ModelChannel::small();
+        let _idle = channel.first_receiver(0);
+        let mut sender = channel.sender();
+        let control = channel.clone();
+        let leaving = thread::spawn(move || control.leave(0));
+        sender.send(3, 8, Wait::Sleep);
+        leaving.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_a_sender_that_waits_sees_a_notice() {
+    check_bare(4, || {
+        let channel = ModelChannel::small();
+        let _idle = channel.first_receiver(0);
+        let mut sender = channel.sender();
+        let (shared, kernel) = (Arc::clone(&channel.shared), channel.kernel.clone());
+        let asking = thread::spawn(move || shared.notify(notice::INTERRUPTED, &kernel));
+        let sent = (0..3).find_map(|_| sender.try_send(8, Wait::Sleep, true).err());
+        assert_eq!(sent, Some(Stop::Interrupted));
+        asking.join().unwrap();
+    });
+}
+
+/// The sender commits messages and dies; its death is known to the receiver's control thread alone.
+fn death(messages: u64, wait: Wait) {
+    let channel = ModelChannel::small();
+    let mut receiver = channel.first_receiver(0);
+    let mut sender = channel.sender();
+    let (shared, kernel) = (Arc::clone(receiver.0.shared()), channel.kernel.clone());
+    let control = thread::spawn(move || {
+        // The kernel reports a death after everything that the dead did.
+        sender.send(messages, 8, Wait::Spin);
+        drop(sender);
+        shared.notify(notice::PEER_GONE, &kernel);
+    });
+    receiver.receive_all(messages, wait, End::SenderGone);
+    control.join().unwrap();
+}
+
+#[test]
+fn quick_what_a_dead_sender_committed_is_received_before_its_death() {
+    check_bare(5, || death(2, Wait::Spin));
+}
+
+#[test]
+fn quick_a_sleeping_receiver_learns_of_its_senders_death() {
+    check(5, || death(0, Wait::Sleep));
+}
+
+#[test]
+fn quick_a_sleeping_receiver_sees_a_notice_where_the_kernel_gives_no_barrier() {
+    check(5, || {
+        let mut channel = ModelChannel::small();
+        channel.kernel = ModelKernel::new(false);
+        let mut receiver = channel.first_receiver(0);
+        let (shared, kernel) = (Arc::clone(receiver.0.shared()), channel.kernel.clone());
+        let control = thread::spawn(move || shared.notify(notice::PEER_GONE, &kernel));
+        receiver.receive_all(0, Wait::Sleep, End::SenderGone);
+        control.join().unwrap();
+    });
+}
+
+#[test]
+fn a_receiver_that_sleeps_and_reads_learns_of_its_senders_death() {
+    check(4, || death(1, Wait::Sleep));
+}
+
+/// Sends `before` messages, then `after` more while somebody joins and receives to the end.
+fn join(channel: &ModelChannel, before: &[usize], after: &[usize], start: Start, how: Joining) {
+    let mut sender = channel.sender();
+    for &bytes in before {
+        sender.send(1, bytes, Wait::Spin);
+    }
+    let sent = (before.len() + after.len()) as u64;
+    let control = channel.clone();
+    let joining = thread::spawn(move || {
+        let joined = control.join(0, start);
+        assert!(joined.start >= how.start_min && joined.start <= sent);
+        assert!(joined.start <= how.start_max);
+        let mut receiver = control.receiver(0, joined);
+        receiver.receive_all(sent, how.wait, End::Closed);
+        assert!(!control.has_violators());
+    });
+    for &bytes in after {
+        assert_eq!(sender.try_send(bytes, Wait::Spin, how.ring), Ok(()));
+    }
+    sender.close();
+    joining.join().unwrap();
+}
+
+/// How a newcomer waits, whether the sender rings after each message, and the first and last
+/// message that the newcomer may begin with.
+struct Joining {
+    wait: Wait,
+    ring: bool,
+    start_min: u64,
+    start_max: u64,
+}
+
+const SPINNING: Joining = Joining { wait: Wait::Spin, ring: true, start_min: 0, start_max: 99 };
+const SLEEPING: Joining = Joining { wait: Wait::Sleep, ..SPINNING };
+
+#[test]
+fn quick_nothing_that_a_newcomer_was_promised_is_overwritten() {
+    check(3, || join(&ModelChannel::small(), &[], &[8; 4], Start::Now, SPINNING));
+}
+
+#[test]
+fn nothing_that_a_late_newcomer_was_promised_is_overwritten() {
+    let how = || Joining { start_min: 1, ..SPINNING };
+    check(4, move || join(&ModelChannel::small(), &[8; 1], &[8; 3], Start::Now, how()));
+}
+
+#[test]
+fn quick_nothing_promised_to_a_newcomer_is_overwritten_by_a_batch() {
+    let how = || Joining { ring: false, ..SPINNING };
+    check(3, move || join(&ModelChannel::small(), &[], &[8; 4], Start::Now, how()));
+}
+
+#[test]
+fn quick_a_newcomer_that_sleeps_at_once_is_woken() {
+    check(3, || join(&ModelChannel::small(), &[], &[8; 2], Start::Now, SLEEPING));
+}
+
+#[test]
+fn a_newcomer_that_sleeps_at_once_is_woken_through_the_hint() {
+    check(4, || {
+        join(&ModelChannel::new(2, 1, 9, Asymmetric), &[], &[8; 2], Start::Now, SLEEPING);
+    });
+}
+
+#[test]
+fn quick_a_newcomer_gets_the_oldest_whole_message() {
+    check(4, || {
+        let how = Joining { start_min: 1, start_max: 3, ..SPINNING };
+        join(&ModelChannel::small(), &[8; 2], &[8; 2], Start::Oldest, how);
+    });
+}
+
+#[test]
+fn a_newcomer_gets_the_oldest_whole_messages_of_the_window() {
+    check(3, || {
+        let bytes = [WINDOW_MESSAGE_BYTES; 4];
+        let channel = ModelChannel::new(8, 1, 1, Asymmetric);
+        let how = Joining { start_min: 0, start_max: 5, ..SPINNING };
+        join(&channel, &bytes, &bytes[..3], Start::Oldest, how);
+    });
+}
+
+#[test]
+fn quick_a_newcomer_judges_each_message_by_its_own_header() {
+    // Slot 0 holds a window message, long overwritten, until the inline message 4 takes it: a
+    // newcomer that finds the new stamp beside the old header would take message 4 for lost.
+    check(4, || {
+        let channel = ModelChannel::new(4, 1, 1, Asymmetric);
+        let how = Joining { start_min: 2, start_max: 2, ..SPINNING };
+        join(&channel, &[WINDOW_MESSAGE_BYTES; 4], &[8; 1], Start::Oldest, how);
+    });
+}
+
+#[test]
+fn a_newcomer_gets_the_oldest_whole_messages_of_the_large_area() {
+    check(4, || {
+        let channel = ModelChannel::new(8, 2048, 1, Asymmetric);
+        join(&channel, &[2048; 2], &[2048; 2], Start::Oldest, SPINNING);
+    });
+}
+
+#[test]
+fn a_row_that_was_left_is_taken_again() {
+    check(3, || {
+        let channel = ModelChannel::small();
+        let mut sender = channel.sender();
+        let mut first = channel.first_receiver(0);
+        let control = channel.clone();
+        let changing = thread::spawn(move || {
+            assert_eq!(first.receive(Wait::Sleep), Ok(0));
+            drop(first);
+            control.leave(0);
+            control.renew(0);
+            let mut second = control.first_receiver(0);
+            second.receive_all(2, Wait::Sleep, End::Closed);
+            assert!(!control.has_violators());
+        });
+        sender.send(2, 8, Wait::Sleep);
+        sender.close();
+        changing.join().unwrap();
+    });
+}
+
+#[test]
+fn one_joins_while_another_sleeps() {
+    check(2, || {
+        let channel = ModelChannel::new(2, 1, 2, Asymmetric);
+        let mut first = channel.first_receiver(0);
+        let mut sender = channel.sender();
+        let first = thread::spawn(move || first.receive_all(1, Wait::Sleep, End::Closed));
+        let control = channel.clone();
+        let second = thread::spawn(move || {
+            let joined = control.join(1, Start::Now);
+            control.receiver(1, joined).receive_all(1, Wait::Sleep, End::Closed);
+        });
+        sender.send(1, 8, Wait::Sleep);
+        sender.close();
+        first.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+/// Runs `model` in a process of its own with one ordering weakened, and demands that it fails for
+/// what the ordering is there for.
+fn must_fail(label: &str, model: &str) {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", model, "--test-threads", "1"])
+        .env("COREWIRE_WEAKEN", label)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "with {label} weakened, {model} still passes:\n{said}");
+    let why = ["deadlock; ", "Causality violation", "is torn", "assertion"];
+    assert!(why.iter().any(|why| said.contains(why)), "{model} failed otherwise:\n{said}");
+}
+
+/// One test for each label: the model that fails without it. `docs/ordering.md` says why.
+macro_rules! mutants {
+    ($($name:ident: $label:ident => $model:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            let _exists: fn() = $model;
+            must_fail(stringify!($label), stringify!($model));
+        }
+    )*};
+}
+
+mutants! {
+    mutant_b1: B1 => quick_an_inline_message_is_whole_when_its_stamp_is_seen;
+    mutant_b2: B2 => quick_an_inline_message_is_whole_when_its_stamp_is_seen;
+    mutant_b3: B3 => quick_a_slot_is_written_again_only_when_it_has_been_read;
+    mutant_b4: B4 => quick_a_slot_is_written_again_only_when_it_has_been_read;
+    mutant_b5: B5 => quick_a_sleeping_receiver_is_woken;
+    mutant_b6: B6 => quick_a_sleeping_receiver_is_woken;
+    mutant_b7: B7 => quick_a_receiver_whose_hint_was_cleared_is_woken;
+    mutant_b8: B8 => a_closed_channel_ends_after_its_last_message;
+    mutant_b9: B9 => a_closed_channel_ends_after_its_last_message;
+    mutant_b10: B10 => sender_and_receiver_sleep_in_turn;
+    mutant_b11: B11 => sender_and_receiver_sleep_in_turn;
+    mutant_b12: B12 => quick_a_receiver_whose_hint_was_cleared_is_woken;
+    mutant_b13: B13 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
+    mutant_b14: B14 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
+    mutant_j1: J1 => quick_nothing_that_a_newcomer_was_promised_is_overwritten;
+    mutant_j2: J2 => quick_a_newcomer_judges_each_message_by_its_own_header;
+    mutant_w1: W1 => quick_a_sleeping_receiver_learns_of_its_senders_death;
+    mutant_w2: W2 => quick_a_sleeping_receiver_sees_a_notice_where_the_kernel_gives_no_barrier;
+    mutant_w3: W3 => quick_what_a_dead_sender_committed_is_received_before_its_death;
+    mutant_w4: W4 => quick_what_a_dead_sender_committed_is_received_before_its_death;
+}
