@@ -1,8 +1,8 @@
 //! The counters that each party keeps in its own segment, on lines of their own.
 //!
 //! A counter is a u64 that only its owner writes, with a plain store on a slow path: the data path
-//! never pays for one. What the data path must count (messages, bytes) is kept privately and
-//! written out whenever a slow path runs; the number of messages sent is also exact at any time in
+//! never pays for one. What is kept privately (messages, bytes of longer ones) is written out whenever
+//! a slow path runs; the number of messages sent is also exact at any time in
 //! the ring's stamps, and the number received in the cursor.
 
 /// Counters that a channel's sender writes from its data thread, by index.
@@ -12,7 +12,8 @@
 pub enum SenderCounter {
     /// Messages sent, as of the last slow path.
     Messages = 0,
-    /// Payload bytes sent, as of the last slow path.
+    /// Payload bytes of messages above 48 bytes, as of the last slow path. Shorter messages travel
+    /// in their slot, a line each, and counting their bytes would cost the data path a store.
     Bytes = 1,
     /// Times the sender had to wait for room.
     Waits = 2,
@@ -50,7 +51,7 @@ pub enum ControlCounter {
 pub enum ReceiverCounter {
     /// Messages received, as of the last published cursor.
     Messages = 0,
-    /// Payload bytes received, as of the last published cursor.
+    /// Payload bytes of messages above 48 bytes, as of the last published cursor.
     Bytes = 1,
     /// Times the receiver found the ring empty and waited.
     Waits = 2,

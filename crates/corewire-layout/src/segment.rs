@@ -81,7 +81,7 @@ pub const HINT: usize = 0;
 pub const HINT_SEGMENT_BYTES: usize = PAGE_BYTES;
 /// Up to this many receivers, the sender reads each one's epoch after every message; beyond, it
 /// reads the one hint word.
-pub const ROWS_WATCHED_MAX: u64 = 8;
+pub const ROWS_WATCHED_MAX: u32 = 8;
 
 /// What stands in a door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

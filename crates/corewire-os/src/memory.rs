@@ -132,6 +132,18 @@ impl Segment {
         Ok(Self { descriptor: Descriptor::new(descriptor), bytes })
     }
 
+    /// Opens a segment that was made to be written by all through a path to its descriptor, such as
+    /// `/proc/1234/fd/5`: for benchmarks, whose processes trust each other.
+    ///
+    /// # Errors
+    /// [`SegmentError`], with what was found.
+    pub fn open_writable(path: &str) -> Result<Self, SegmentError> {
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, rustix::fs::Mode::empty())
+            .doing(format!("open {path}"))?;
+        Self::adopt(descriptor, true)
+    }
+
     /// Its size as the kernel says.
     #[must_use]
     pub fn bytes(&self) -> u64 {

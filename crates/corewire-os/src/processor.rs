@@ -49,6 +49,45 @@ pub fn pause_ns() -> f64 {
     })
 }
 
+/// A counter that runs at a constant rate on all cores, cheap to read (x86: the time-stamp counter).
+#[inline(always)]
+#[must_use]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 processor has the instruction.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let count: u64;
+        // SAFETY: the virtual counter can be read by every program.
+        unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
+        count
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        static START: OnceLock<Instant> = OnceLock::new();
+        u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Nanoseconds of one of the [`ticks`]; measured once, in 20 ms.
+#[must_use]
+pub fn tick_ns() -> f64 {
+    static TICK: OnceLock<f64> = OnceLock::new();
+    *TICK.get_or_init(|| {
+        let (start, first) = (Instant::now(), ticks());
+        while start.elapsed().as_millis() < 20 {
+            pause();
+        }
+        let (elapsed, last) = (start.elapsed(), ticks());
+        #[expect(clippy::cast_precision_loss, reason = "20 ms of ticks")]
+        let ticks = (last - first).max(1) as f64;
+        elapsed.as_secs_f64() * 1e9 / ticks
+    })
+}
+
 /// One cache of one processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use core::cell;
 use core::fmt;
 use core::ops::Range;
+use core::ptr::NonNull;
 
 use corewire_layout::counters::COUNTERS_MAX;
 use corewire_layout::geometry::Geometry;
@@ -231,7 +232,8 @@ impl Region {
 
     fn payload(&self, offset: usize, bytes: usize, access: Access) -> Payload {
         assert!(offset + bytes <= self.bytes, "own offset");
-        Payload { region: self.clone(), offset: self.offset + offset, bytes, access }
+        let model = NonNull::from(&*self.model);
+        Payload { model, offset: self.offset + offset, bytes, access }
     }
 }
 
@@ -335,7 +337,8 @@ pub enum Access {
 /// The bytes of one message, wherever they lie.
 #[derive(Debug)]
 pub struct Payload {
-    region: Region,
+    /// No counted reference, since the ring sends a loan without dropping it.
+    model: NonNull<Model>,
     /// From the start of the model's memory.
     offset: usize,
     bytes: usize,
@@ -405,13 +408,18 @@ impl Payload {
     }
 
     fn address(&self) -> *mut u8 {
-        cell::UnsafeCell::raw_get(self.region.model.memory[self.offset..].as_ptr())
+        cell::UnsafeCell::raw_get(self.model().memory[self.offset..].as_ptr())
+    }
+
+    fn model(&self) -> &Model {
+        // SAFETY: as on the machine, whoever holds a payload holds its region.
+        unsafe { self.model.as_ref() }
     }
 
     /// Shows loom an access to every cell that the payload touches.
     fn show(&self) {
         let end = self.offset + self.bytes;
-        for (&start, (bytes, cell)) in self.region.model.cells.range(..end) {
+        for (&start, (bytes, cell)) in self.model().cells.range(..end) {
             if start + bytes > self.offset {
                 match self.access {
                     Access::Write => cell.with_mut(|_| ()),

@@ -94,7 +94,7 @@ fn quick_a_receiver_whose_hint_was_cleared_is_woken() {
 
 #[test]
 fn two_receivers_that_share_a_hint_are_both_woken() {
-    check(3, || two_sleepers(&ModelChannel::new(4, 1, 9, Asymmetric), 1));
+    check(2, || two_sleepers(&ModelChannel::new(4, 1, 9, Asymmetric), 1));
 }
 
 #[test]
@@ -338,15 +338,19 @@ fn a_row_that_was_left_is_taken_again() {
         let mut first = channel.first_receiver(0);
         let control = channel.clone();
         let changing = thread::spawn(move || {
-            assert_eq!(first.receive(Wait::Sleep), Ok(0));
+            // It may leave while the sender still serves its sleep: its successor must not be
+            // taken for it.
+            if first.0.arm() {
+                first.0.retract();
+            }
             drop(first);
             control.leave(0);
             control.renew(0);
             let mut second = control.first_receiver(0);
-            second.receive_all(2, Wait::Sleep, End::Closed);
+            second.receive_all(1, Wait::Sleep, End::Closed);
             assert!(!control.has_violators());
         });
-        sender.send(2, 8, Wait::Sleep);
+        sender.send(1, 8, Wait::Spin);
         sender.close();
         changing.join().unwrap();
     });

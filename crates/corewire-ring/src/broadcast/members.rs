@@ -46,6 +46,8 @@ struct Row {
     joined: bool,
     /// The cursor as last read: it never goes back.
     cached: u64,
+    /// The epoch that its last receiver began at.
+    epoch: u32,
 }
 
 /// What a new receiver is told.
@@ -149,7 +151,8 @@ impl Members {
             Start::Now => head,
             Start::Oldest => self.oldest_whole(head, channel),
         };
-        self.rows[row as usize] = Row { joined: true, cached: first };
+        let epoch = self.epoch_far_from_any_before(row, channel);
+        self.rows[row as usize] = Row { joined: true, cached: first, epoch };
         self.joined += 1;
         let generation = words.door_generation(row);
         generation.store(generation.load(Relaxed).wrapping_add(1), Relaxed);
@@ -157,8 +160,16 @@ impl Members {
         words.door_pid(row).store(pid, Relaxed);
         words.door_state(row).store(DoorState::Joined as u32, Relaxed);
         add(words.control_counter(ControlCounter::Joins), 1);
-        let epoch = shared.acked(row).load(Relaxed).wrapping_add(1 << 31) & !1;
         Joined { start: first, epoch }
+    }
+
+    /// Half the circle from what the row's last receiver showed last. The data thread may be about
+    /// to serve that one still, and has perhaps never served it: so the start counts, too.
+    fn epoch_far_from_any_before(&self, row: u32, channel: &Channel<'_>) -> u32 {
+        let began = self.rows[row as usize].epoch;
+        let served = channel.shared.acked(row).load(Relaxed);
+        let last = if served.wrapping_sub(began) < 1 << 31 { served } else { began };
+        last.wrapping_add(1 << 31) & !1
     }
 
     /// Forgets a receiver. Control thread only; the caller then wakes a data thread that waits, and
@@ -290,7 +301,7 @@ pub fn head_of(slots: &Slots) -> u64 {
             high = middle;
         }
     }
-    // The headers of these messages are read next.
+    // ORDER(J2): pairs with B1; the headers of these messages, read next, are their own.
     fence_at!(J2: Acquire);
     lap_start + low
 }

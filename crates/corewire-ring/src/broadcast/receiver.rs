@@ -14,7 +14,7 @@ use super::notice;
 use super::sender::settles;
 use super::words::{ReceiverWords, SenderWords, add};
 use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS};
-use crate::region::{Access, Payload, Region, Slots, Store};
+use crate::region::{Access, Payload, Region, Slot, Slots, Store};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
 
@@ -120,7 +120,7 @@ pub struct Receiver<K> {
     /// Payload bytes outside the slots that the published cursor still holds, by area.
     window_held_bytes: u64,
     large_held_bytes: u64,
-    /// Payload bytes received.
+    /// Payload bytes received outside the slots.
     bytes: u64,
     window: Store,
     large: Store,
@@ -214,11 +214,14 @@ impl<K: Kernel> Receiver<K> {
         &mut self,
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Message<'_, K>, E> {
-        while !self.is_ready() {
+        loop {
+            let slot = self.slots.at(self.next);
+            if slot.stamp().load(Relaxed) == stamp_of(self.next) {
+                let payload = self.payload_of(slot, self.next)?;
+                return Ok(Message { receiver: self, payload });
+            }
             wait(self)?;
         }
-        let payload = self.payload(self.next)?;
-        Ok(Message { receiver: self, payload })
     }
 
     /// How many messages from the next one on are there, up to `count_max`.
@@ -246,28 +249,35 @@ impl<K: Kernel> Receiver<K> {
 
     /// Where message `sequence`, whose stamp is there, has its payload. Each word is read once,
     /// checked, and used.
-    #[inline(always)]
     fn payload(&self, sequence: u64) -> Result<Payload, Violation> {
+        self.payload_of(self.slots.at(sequence), sequence)
+    }
+
+    #[inline(always)]
+    fn payload_of(&self, slot: Slot<'_>, sequence: u64) -> Result<Payload, Violation> {
         // ORDER(B2): pairs with B1; header and payload are read after the stamp. (A relaxed load
         // and a fence, since the map is read-only.)
         fence_at!(B2: Acquire);
-        let slot = self.slots.at(sequence);
         let header = slot.header().load(Relaxed);
         if header <= INLINE_BYTES_MAX as u64 {
             #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
             return Ok(slot.payload(header as usize, Access::Read));
         }
-        self.payload_elsewhere(sequence, header)
+        self.payload_elsewhere(slot, sequence, header)
     }
 
-    #[inline]
-    fn payload_elsewhere(&self, sequence: u64, header: u64) -> Result<Payload, Violation> {
+    #[inline(never)]
+    fn payload_elsewhere(
+        &self,
+        slot: Slot<'_>,
+        sequence: u64,
+        header: u64,
+    ) -> Result<Payload, Violation> {
         let store = match header {
             KIND_WINDOW => &self.window,
             KIND_LARGE => &self.large,
             found => return Err(Violation { word: "header", found, sequence }),
         };
-        let slot = self.slots.at(sequence);
         let length = slot.length().load(Relaxed);
         let payload = store.payload(slot.position().load(Relaxed), length, Access::Read);
         payload.ok_or(Violation { word: "length", found: length, sequence })
@@ -277,7 +287,6 @@ impl<K: Kernel> Receiver<K> {
     #[inline(always)]
     fn pass(&mut self, length: usize) {
         self.next += 1;
-        self.bytes += length as u64;
         if length > INLINE_BYTES_MAX {
             self.hold(length as u64);
         }
@@ -287,16 +296,17 @@ impl<K: Kernel> Receiver<K> {
     }
 
     /// Counts payload outside the slots: an eighth of its area brings the cursor forward.
-    #[inline]
+    #[inline(never)]
     fn hold(&mut self, length: u64) {
         let in_window = length <= self.window.bytes() / 4;
-        let (held, area) = if in_window {
+        let (held, area_bytes) = if in_window {
             (&mut self.window_held_bytes, self.window.bytes())
         } else {
             (&mut self.large_held_bytes, self.large.bytes())
         };
         *held += length;
-        if *held >= area / 8 {
+        self.bytes += length;
+        if *held >= area_bytes / 8 {
             self.publish_at = self.next;
         }
     }

@@ -31,8 +31,9 @@ pub struct SenderShared {
     fenced: AtomicU32,
     /// Virtual end of the window's reservations.
     pub(super) window_reserved: AtomicU64,
-    /// The epoch last served, for each row.
-    acked: Vec<AtomicU32>,
+    /// The epoch last served, for each row: those that are read after every message, and the rest.
+    acked_watched: [AtomicU32; ROWS_WATCHED_MAX as usize],
+    acked_rest: Vec<AtomicU32>,
     /// The word of its own that a waiting data thread sleeps on.
     own: AtomicU32,
     notices: AtomicU32,
@@ -47,14 +48,17 @@ impl SenderShared {
             watched: AtomicU32::new(0),
             fenced: AtomicU32::new(fenced.into()),
             window_reserved: AtomicU64::new(0),
-            acked: (0..receivers_max).map(|_| AtomicU32::new(0)).collect(),
+            acked_watched: core::array::from_fn(|_| AtomicU32::new(0)),
+            acked_rest: (0..receivers_max).map(|_| AtomicU32::new(0)).collect(),
             own: AtomicU32::new(0),
             notices: AtomicU32::new(0),
         }
     }
 
+    #[inline(always)]
     pub(super) fn acked(&self, row: u32) -> &AtomicU32 {
-        &self.acked[row as usize]
+        let row = row as usize;
+        self.acked_watched.get(row).unwrap_or_else(|| &self.acked_rest[row])
     }
 
     /// Sends the data thread to its slow path at its next message.
@@ -140,7 +144,7 @@ pub struct Sender<K> {
     fenced: bool,
     hint: Option<Region>,
     rows: Rows,
-    /// Payload bytes sent.
+    /// Payload bytes sent outside the slots.
     bytes: u64,
     geometry: Geometry,
     window: Area,
@@ -162,7 +166,7 @@ impl<K: Kernel> Sender<K> {
             head: 0,
             fenced: shared.fenced.load(Relaxed) != 0,
             shared,
-            hint: hint.filter(|_| geometry.receivers_max() > ROWS_WATCHED_MAX),
+            hint: hint.filter(|_| geometry.receivers_max() > u64::from(ROWS_WATCHED_MAX)),
             rows,
             bytes: 0,
             geometry,
@@ -285,6 +289,24 @@ impl<K: Kernel> Sender<K> {
         })
     }
 
+    /// Sends a message that fits a slot, if there is a slot. False if not; nothing is done then. On
+    /// this path nothing is stored but what the message needs: whatever a store has to wait for in
+    /// the store buffer, all later ones wait for too.
+    #[inline(always)]
+    pub fn try_send_inline(&mut self, message: &[u8]) -> bool {
+        if message.len() > INLINE_BYTES_MAX || self.head >= self.shared.limit.load(Relaxed) {
+            return false;
+        }
+        let mut payload = self.slots.at(self.head).payload(message.len(), Access::Write);
+        // SAFETY: the slot is below the limit: claimed, and not published.
+        unsafe { payload.fill(message) };
+        self.publish(message.len() as u64, message.len());
+        if self.someone_sleeps() {
+            self.ring_bell();
+        }
+        true
+    }
+
     /// Publishes the claimed message.
     #[inline(always)]
     fn publish(&mut self, header: u64, length: usize) {
@@ -293,11 +315,9 @@ impl<K: Kernel> Sender<K> {
         // ORDER(B1): pairs with B2; makes header and payload visible with the stamp.
         slot.stamp().store(stamp_of(self.head), order!(B1: Release));
         if header > INLINE_BYTES_MAX as u64 {
-            let area = if header == KIND_WINDOW { &mut self.window } else { &mut self.large };
-            area.publish(self.head);
+            self.keep_room(header, length);
         }
         self.head += 1;
-        self.bytes += length as u64;
     }
 
     /// Follows every stamp.
@@ -312,6 +332,13 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
+    #[inline(never)]
+    fn keep_room(&mut self, header: u64, length: usize) {
+        self.bytes += length as u64;
+        let area = if header == KIND_WINDOW { &mut self.window } else { &mut self.large };
+        area.publish(self.head);
+    }
+
     /// Does some receiver sleep that has not been woken for it?
     #[inline(always)]
     #[must_use]
@@ -320,9 +347,10 @@ impl<K: Kernel> Sender<K> {
         match &self.hint {
             Some(hint) => hint.word32(HINT).load(Relaxed) != 0,
             None => {
-                let watched = self.shared.watched.load(Relaxed);
-                (0..watched).any(|row| {
-                    self.rows.sleeping(row).load(Relaxed) != self.shared.acked(row).load(Relaxed)
+                let watched = self.shared.watched.load(Relaxed) as usize;
+                let acked = self.shared.acked_watched.iter().take(watched);
+                (0u32..).zip(acked).any(|(row, acked)| {
+                    self.rows.sleeping(row).load(Relaxed) != acked.load(Relaxed)
                 })
             }
         }

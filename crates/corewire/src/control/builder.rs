@@ -147,7 +147,7 @@ impl SenderBuilder {
         let receivers_max = u32::try_from(geometry.receivers_max()).unwrap_or(u32::MAX);
         let rows = RowTable::new(receivers_max)?;
         let row_pages = Rows::new(rows.region(), receivers_max);
-        let hint = if geometry.receivers_max() > ROWS_WATCHED_MAX {
+        let hint = if geometry.receivers_max() > u64::from(ROWS_WATCHED_MAX) {
             Some(Segment::create_writable_by_all(HINT_SEGMENT_BYTES as u64)?)
         } else {
             None

@@ -52,12 +52,26 @@ impl Sender {
     ///
     /// # Errors
     /// [`SendError::TooLarge`], `Interrupted` or `Forked`; nothing was sent.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        if self.fits(message.len()) && self.ring.try_send_inline(message) {
+            return Ok(());
+        }
+        self.send_slowly(message)
+    }
+
+    /// The rest of [`send`](Self::send): a message that does not fit a slot, or no slot.
+    #[inline(never)]
+    fn send_slowly(&mut self, message: &[u8]) -> Result<(), SendError> {
         let mut loan = self.loan(message.len())?;
         loan.ring.fill(message);
         loan.send();
         Ok(())
+    }
+
+    #[inline(always)]
+    fn fits(&self, bytes: usize) -> bool {
+        bytes as u64 <= self.ring.geometry().message_bytes_max()
     }
 
     /// Sends `message` if there is room now. Never blocks.
@@ -89,7 +103,7 @@ impl Sender {
     ///
     /// # Errors
     /// As for [`send`](Self::send).
-    #[inline]
+    #[inline(always)]
     pub fn loan(&mut self, bytes: usize) -> Result<Loan<'_>, SendError> {
         self.loan_until(bytes, Patience::Forever)
     }

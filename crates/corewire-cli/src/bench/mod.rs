@@ -1,0 +1,156 @@
+//! `corewire bench`: how fast this machine's channels are, beside what the machine allows.
+//!
+//! Every figure is a ratio to a bare loop over the same memory, taken in the same run in alternating
+//! blocks; the median ratio is reported, with the smallest and the largest.
+
+mod latency;
+mod peer;
+mod rig;
+mod statistics;
+mod stream;
+mod wake;
+mod work;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+
+pub(crate) use latency::raw_line_one_way_ns;
+
+/// Options of `corewire bench`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Time from one process to another, beside that of a bare cache line.
+    #[command(after_help = "Example:\n  corewire bench latency --bytes 48 --json")]
+    Latency(Options),
+    /// Messages and bytes per second to one receiver, beside a bare loop.
+    #[command(after_help = "Example:\n  corewire bench stream --bytes 4096")]
+    Stream(Options),
+    /// Messages and bytes per second to several receivers, beside a bare loop.
+    #[command(after_help = "Example:\n  corewire bench fan-out --receivers 3 --bytes 48")]
+    FanOut(Options),
+    /// Time to wake a sleeping receiver, beside a bare futex.
+    #[command(after_help = "Example:\n  corewire bench wake --json")]
+    Wake(Options),
+    /// The other side of a benchmark.
+    #[command(hide = true)]
+    Peer { plan: String },
+}
+
+/// What all benchmarks take.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Payload of each message, in bytes.
+    #[arg(long, default_value_t = 48, value_name = "BYTES",
+          value_parser = clap::value_parser!(u64).range(8..=1 << 28))]
+    bytes: u64,
+    /// Receiving processes (fan-out; the others have one).
+    #[arg(long, default_value_t = 3, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=255))]
+    receivers: u64,
+    /// Alternating blocks of baseline and measurement.
+    #[arg(long, default_value_t = 21, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(3..=1001))]
+    rounds: u64,
+    /// Slots of the ring, a power of two.
+    #[arg(long, default_value_t = 4096, value_name = "COUNT")]
+    slots: u64,
+    /// Send with `send(&[u8])`, which copies, instead of writing in place.
+    #[arg(long)]
+    copy: bool,
+    /// How both sides wait.
+    #[arg(long, value_enum, default_value_t = WaitName::Adaptive)]
+    wait: WaitName,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// [`corewire::Wait`] on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+pub(crate) enum WaitName {
+    /// Poll for ever.
+    Spin,
+    /// Poll as long as a wake-up costs, then sleep.
+    Adaptive,
+    /// Sleep at once.
+    Park,
+}
+
+impl From<WaitName> for corewire::Wait {
+    fn from(name: WaitName) -> Self {
+        match name {
+            WaitName::Spin => Self::Spin,
+            WaitName::Adaptive => Self::Adaptive,
+            WaitName::Park => Self::Park,
+        }
+    }
+}
+
+/// What a benchmark found: keys that programs read, and lines that people do.
+struct Report {
+    values: Map<String, Value>,
+    lines: Vec<String>,
+}
+
+/// Runs one benchmark and prints what it found.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let (options, report) = match args.what {
+        What::Latency(options) => (options.clone(), latency::run(&options)?),
+        What::Stream(options) => {
+            let options = Options { receivers: 1, ..options };
+            (options.clone(), stream::run(&options)?)
+        }
+        What::FanOut(options) => (options.clone(), stream::run(&options)?),
+        What::Wake(options) => (options.clone(), wake::run(&options)?),
+        What::Peer { plan } => return peer::run(&plan),
+    };
+    if options.json {
+        println!("{}", Value::Object(report.values));
+    } else {
+        report.lines.iter().for_each(|line| println!("{line}"));
+    }
+    Ok(())
+}
+
+impl Report {
+    fn new() -> Self {
+        Self { values: Map::new(), lines: Vec::new() }
+    }
+
+    fn value(&mut self, key: &str, value: impl Into<Value>) {
+        self.values.insert(key.to_owned(), value.into());
+    }
+
+    /// A figure with one decimal in both forms.
+    fn figure(&mut self, key: &str, words: &str, value: f64, unit: &str) {
+        self.value(key, (value * 10.0).round() / 10.0);
+        self.lines.push(format!("{words:<44} {value:>10.1} {unit}"));
+    }
+
+    /// A ratio with its spread.
+    fn ratio(&mut self, words: &str, ratios: &[f64]) {
+        let spread = statistics::Spread::of(ratios);
+        for (key, value) in
+            [("ratio", spread.median), ("ratio_min", spread.min), ("ratio_max", spread.max)]
+        {
+            self.value(key, (value * 1000.0).round() / 1000.0);
+        }
+        let rounds = ratios.len();
+        self.lines.push(format!(
+            "{words:<44} {:>10.3} (median of {rounds}; {:.3} to {:.3})",
+            spread.median, spread.min, spread.max
+        ));
+    }
+
+    fn note(&mut self, line: String) {
+        self.lines.push(line);
+    }
+}

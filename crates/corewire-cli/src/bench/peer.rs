@@ -1,0 +1,47 @@
+//! The other side of every benchmark: a process of its own that follows the plan.
+
+use corewire::Domain;
+use corewire_os::memory::Segment;
+use corewire_os::processor;
+use corewire_ring::region::Region;
+use corewire_ring::sync::Ordering;
+
+use super::rig::{Kind, Plan, RIG_BYTES, done_word, part};
+use super::{latency, stream, wake};
+use crate::failure::Failure;
+
+/// A peer's view of the rig.
+pub(super) struct Peer {
+    pub(super) plan: Plan,
+    pub(super) domain: Domain,
+    pub(super) memory: Region,
+    pub(super) work: Region,
+}
+
+impl Peer {
+    /// Tells the parent that this peer has come to `step`.
+    pub(super) fn done(&self, step: u64) {
+        self.memory.word64(done_word(self.plan.index)).store(step, Ordering::Release);
+    }
+}
+
+/// Follows a plan, as JSON.
+pub(super) fn run(plan: &str) -> Result<(), Failure> {
+    let plan: Plan = serde_json::from_str(plan)
+        .map_err(|error| Failure::usage(format!("this plan is none: {error}")))?;
+    if let Some(cpu) = plan.cpu {
+        processor::pin_to(cpu)?;
+    }
+    let segment = Segment::open_writable(&plan.memory)?;
+    let memory = segment.map_writable(plan.memory_bytes as u64)?;
+    let work = part(&memory, RIG_BYTES, plan.memory_bytes - RIG_BYTES)?;
+    let domain = Domain::open_at(&plan.directory)?;
+    let peer = Peer { plan, domain, memory, work };
+    match peer.plan.kind {
+        Kind::Latency => latency::peer(&peer),
+        Kind::RawLine => latency::raw_line_peer(&peer),
+        Kind::Stream => stream::peer(&peer),
+        Kind::Buffers => stream::buffers_peer(&peer),
+        Kind::Wake => wake::peer(&peer),
+    }
+}

@@ -1,0 +1,115 @@
+//! Time to wake a receiver that sleeps, after it has been idle for a while. Beside it, a bare futex.
+
+use std::time::{Duration, Instant};
+
+use corewire_os::processor::{tick_ns, ticks};
+use corewire_os::sleep::Linux;
+use corewire_ring::Kernel;
+use corewire_ring::sync::{Ordering, pause};
+
+use super::peer::Peer;
+use super::rig::{Kind, Plan, Rig};
+use super::statistics::percentile;
+use super::{Options, Report};
+use crate::failure::Failure;
+
+/// Wake-ups of each kind after each idle time.
+const WAKES: usize = 1000;
+/// How many follow each other before the other kind's turn.
+const BLOCK: usize = 50;
+/// The bare futex, in the work memory; the time of the last wake, beside it.
+const FUTEX: usize = 0;
+const SENT_AT: usize = 128;
+/// The peer's measured time of the last wake-up.
+const TOOK: usize = 256;
+
+pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut plan = Plan::new(Kind::Wake, options)?;
+    plan.receivers = 1;
+    plan.idle_us = vec![60, 1000];
+    let mut rig = Rig::start(plan, 4096, 1)?;
+    let plan = rig.plan.clone();
+    let mut sender = rig.domain()?.sender("wake").receivers(1).create()?;
+    sender.wait_for_receivers(1)?;
+    let work = rig.work_memory()?;
+    let linux = Linux::get();
+    let mut report = Report::new();
+    let mut step = 0;
+    for &idle_us in &plan.idle_us {
+        let (mut bare, mut ours) = (vec![], vec![]);
+        for _ in 0..WAKES / BLOCK {
+            for is_bare in [true, false] {
+                for _ in 0..BLOCK {
+                    let idle = Instant::now();
+                    while idle.elapsed() < Duration::from_micros(idle_us) {
+                        pause();
+                    }
+                    let sent_at = ticks();
+                    work.word64(SENT_AT).store(sent_at, Ordering::Relaxed);
+                    if is_bare {
+                        work.word32(FUTEX).fetch_add(1, Ordering::Release);
+                        linux.wake(work.word32(FUTEX), 1);
+                    } else {
+                        sender.send(&sent_at.to_le_bytes())?;
+                    }
+                    step += 1;
+                    rig.await_peer(0, step)?;
+                    let took = work.word64(TOOK).load(Ordering::Relaxed);
+                    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 ticks")]
+                    let took_ns = took as f64 * tick_ns();
+                    if is_bare { bare.push(took_ns) } else { ours.push(took_ns) }
+                }
+            }
+        }
+        tell(&mut report, idle_us, &bare, &ours);
+    }
+    rig.describe(&mut report);
+    drop(sender);
+    rig.finish()?;
+    Ok(report)
+}
+
+fn tell(report: &mut Report, idle_us: u64, bare: &[f64], ours: &[f64]) {
+    let (bare_p50, ours_p50) = (percentile(bare, 0.5), percentile(ours, 0.5));
+    let keys = ["bare_futex_ns_p50", "wake_ns_p50", "wake_ns_p99", "ratio"]
+        .map(|key| format!("after_{idle_us}_us_{key}"));
+    let after = format!("after {idle_us} us idle");
+    report.figure(&keys[0], &format!("a bare futex, {after}, p50"), bare_p50, "ns");
+    report.figure(&keys[1], &format!("a message, {after}, p50"), ours_p50, "ns");
+    report.figure(&keys[2], &format!("a message, {after}, p99"), percentile(ours, 0.99), "ns");
+    let ratio = ours_p50 / bare_p50;
+    report.value(&keys[3], (ratio * 1000.0).round() / 1000.0);
+    report.note(format!("{:<44} {ratio:>10.3}", format!("ratio {after}")));
+}
+
+/// The peer: sleeps, and says how long ago it was woken.
+pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
+    let mut receiver =
+        peer.domain.receiver("wake").wait(peer.plan.wait.into()).join_when_created()?;
+    let linux = Linux::get();
+    let futex = peer.work.word32(FUTEX);
+    let (mut step, mut bare_wakes) = (0, 0u32);
+    for _ in &peer.plan.idle_us {
+        for _ in 0..WAKES / BLOCK {
+            for is_bare in [true, false] {
+                for _ in 0..BLOCK {
+                    if is_bare {
+                        while futex.load(Ordering::Acquire) == bare_wakes {
+                            let asleep = (futex, bare_wakes);
+                            linux.wait(asleep, asleep, 1_000_000_000);
+                        }
+                        bare_wakes = bare_wakes.wrapping_add(1);
+                    } else {
+                        drop(receiver.receive()?);
+                    }
+                    let sent_at = peer.work.word64(SENT_AT).load(Ordering::Relaxed);
+                    let took = ticks().saturating_sub(sent_at);
+                    peer.work.word64(TOOK).store(took, Ordering::Relaxed);
+                    step += 1;
+                    peer.done(step);
+                }
+            }
+        }
+    }
+    Ok(())
+}

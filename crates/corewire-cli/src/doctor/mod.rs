@@ -1,0 +1,140 @@
+//! `corewire doctor`: what this machine offers to channels, and what to do where it is less than it
+//! could be.
+
+mod checks;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Example:
+  corewire doctor
+
+Each line says good, improvable (channels work, but could work better) or bad
+(channels do not work), what was found, and what to do about it. Ends with 1 if
+anything is bad.
+
+--json prints an array of objects with the keys check, level (good, improvable
+or bad), found and advice (null if there is nothing to do).";
+
+/// Columns of a line of text.
+const WIDTH: usize = 80;
+/// Where what was found begins.
+const INDENT: usize = 33;
+
+/// Check what this machine offers to channels, and say what to do.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Good,
+    Improvable,
+    Bad,
+}
+
+impl Level {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Improvable => "improvable",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Finding {
+    check: &'static str,
+    level: Level,
+    found: String,
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn good(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, level: Level::Good, found: found.into(), advice: None }
+    }
+
+    fn improvable(
+        check: &'static str,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        let advice = Some(advice.into());
+        Self { check, level: Level::Improvable, found: found.into(), advice }
+    }
+
+    fn bad(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        let advice = Some(advice.into());
+        Self { check, level: Level::Bad, found: found.into(), advice }
+    }
+
+    /// As lines of text.
+    fn to_text(&self) -> String {
+        let head = format!("{:<11} {:<20} ", self.level.word(), self.check);
+        let mut text = wrapped(&head, &self.found);
+        if let Some(advice) = &self.advice {
+            text.push_str(&wrapped(&format!("{:INDENT$}", ""), &format!("-> {advice}")));
+        }
+        text
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let findings = checks::all();
+    if args.json {
+        output::print_json(&findings)?;
+    } else {
+        output::print(&findings.iter().map(Finding::to_text).collect::<String>())?;
+    }
+    match findings.iter().filter(|finding| finding.level == Level::Bad).count() {
+        0 => Ok(()),
+        count => Err(Failure::other(format!("{count} of {} checks are bad", findings.len()))),
+    }
+}
+
+/// `head` and then `body`, broken between words; further lines are indented.
+fn wrapped(head: &str, body: &str) -> String {
+    let mut text = head.to_owned();
+    let mut column = head.chars().count();
+    for (i, word) in body.split(' ').enumerate() {
+        let length = word.chars().count();
+        if i > 0 && column + 1 + length > WIDTH {
+            text.push('\n');
+            text.extend(std::iter::repeat_n(' ', INDENT));
+            column = INDENT;
+        } else if i > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_stay_within_the_terminal() {
+        let finding = Finding::bad("check", "found ".repeat(30), "do this ".repeat(30));
+        let text = finding.to_text();
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.starts_with("bad         check                found found"), "{text}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Why a command failed: one line for people, one code for scripts.
+
+use std::fmt::Display;
+
+use corewire::{CreateError, JoinError, OpenError, OsError, ReceiveError, SegmentError, SendError};
+
+/// A command's failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// One line; empty if there is nothing to say.
+    pub(crate) message: String,
+    /// The exit code.
+    pub(crate) code: u8,
+}
+
+impl Failure {
+    /// The caller asked for something that cannot be.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self { message: message.to_string(), code: 2 }
+    }
+
+    /// Anything else.
+    pub(crate) fn other(message: impl Display) -> Self {
+        Self { message: message.to_string(), code: 1 }
+    }
+
+    /// The sender of a channel ended without closing it.
+    pub(crate) fn sender_died() -> Self {
+        let message = "the sender died before it closed the channel";
+        Self { message: message.into(), code: 3 }
+    }
+
+    /// An end without a word.
+    pub(crate) fn quiet(code: u8) -> Self {
+        Self { message: String::new(), code }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::Name(_) | CreateError::Geometry(_) => Self::usage(error),
+            error => Self::other(error),
+        }
+    }
+}
+
+impl From<JoinError> for Failure {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Name(_) => Self::usage(error),
+            error => Self::other(error),
+        }
+    }
+}
+
+impl From<SendError> for Failure {
+    fn from(error: SendError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<ReceiveError> for Failure {
+    fn from(error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::SenderDied => Self::sender_died(),
+            error => Self::other(error),
+        }
+    }
+}
+
+impl From<OsError> for Failure {
+    fn from(error: OsError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<SegmentError> for Failure {
+    fn from(error: SegmentError) -> Self {
+        Self::other(error)
+    }
+}

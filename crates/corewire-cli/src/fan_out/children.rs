@@ -1,0 +1,116 @@
+//! The receiver processes, as their parent sees them.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use corewire::Sender;
+
+use super::protocol::Report;
+use crate::failure::Failure;
+
+/// How often to look whether a receiver has died while waiting for all to join.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// All receiver processes of a run. Dropping it ends those that still run.
+pub(super) struct Receivers(Vec<ReceiverProcess>);
+
+/// One receiver process.
+struct ReceiverProcess {
+    /// From 1, for people.
+    number: usize,
+    child: Child,
+    reports: BufReader<ChildStdout>,
+}
+
+impl Receivers {
+    /// Starts `count` receivers; the first on processor `pins[0]`, and so on, as far as that goes.
+    pub(super) fn start(directory: &Path, count: usize, pins: &[usize]) -> Result<Self, Failure> {
+        let mut receivers = Self(Vec::with_capacity(count));
+        for index in 0..count {
+            // This very program, even if its file has been replaced meanwhile.
+            let mut command = Command::new("/proc/self/exe");
+            command.arg0("corewire").arg("fan-out-receiver").arg("--directory").arg(directory);
+            if let Some(cpu) = pins.get(index) {
+                command.arg("--cpu").arg(cpu.to_string());
+            }
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            let number = index + 1;
+            let started = command.spawn().and_then(|mut child| {
+                let output = child.stdout.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
+                Ok(ReceiverProcess { number, child, reports: BufReader::new(output) })
+            });
+            receivers.0.push(started.map_err(|error| {
+                Failure::other(format!("cannot start receiver {number} of {count}: {error}"))
+            })?);
+        }
+        Ok(receivers)
+    }
+
+    /// Waits until all have joined `sender`'s channel.
+    pub(super) fn await_joined(&mut self, sender: &mut Sender) -> Result<(), Failure> {
+        while sender.wait_for_receivers_timeout(self.0.len(), LOOK)? < self.0.len() {
+            for receiver in &mut self.0 {
+                if receiver.child.try_wait().is_ok_and(|status| status.is_some()) {
+                    return Err(receiver.next_report().err().unwrap_or_else(|| receiver.ended()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Their process numbers, in order.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(|receiver| receiver.child.id()).collect()
+    }
+
+    /// The next report of each, in order, waited for.
+    pub(super) fn next_reports(&mut self) -> Result<Vec<Report>, Failure> {
+        self.0.iter_mut().map(ReceiverProcess::next_report).collect()
+    }
+
+    /// Waits until all have ended; the channel is closed.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        for receiver in &mut self.0 {
+            let status = receiver.child.wait().map_err(Failure::other)?;
+            if !status.success() {
+                return Err(receiver.ended());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReceiverProcess {
+    fn next_report(&mut self) -> Result<Report, Failure> {
+        let number = self.number;
+        let mut line = String::new();
+        let read = self.reports.read_line(&mut line);
+        if read.map_err(|error| Failure::other(format!("receiver {number}: {error}")))? == 0 {
+            return Err(self.ended());
+        }
+        match serde_json::from_str(&line) {
+            Ok(Report::Failed { message }) => {
+                Err(Failure::other(format!("receiver {number} failed: {message}")))
+            }
+            Ok(report) => Ok(report),
+            Err(error) => Err(Failure::other(format!("receiver {number} said nonsense: {error}"))),
+        }
+    }
+
+    /// It has ended, or is just ending, without a word.
+    fn ended(&mut self) -> Failure {
+        let how = self.child.wait().map_or_else(|error| error.to_string(), |s| s.to_string());
+        Failure::other(format!("receiver {} ended too early: {how}", self.number))
+    }
+}
+
+impl Drop for ReceiverProcess {
+    fn drop(&mut self) {
+        // One that has ended and been waited for is left alone by the standard library.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,231 @@
+//! The sender's side of the passes.
+
+use std::hint::spin_loop;
+use std::time::{Duration, Instant};
+
+use corewire::{Observer, Sender};
+use indicatif::{ProgressBar, ProgressStyle};
+use sha2::{Digest, Sha256};
+
+use super::Cores;
+use super::baseline::Copies;
+use super::checksum::checksum_of_chunks;
+use super::children::Receivers;
+use super::clock::now_ns;
+use super::protocol::{LATENCY_WARM_UP, Order, Report, SMALL_BYTES, hex, small};
+use crate::failure::Failure;
+
+/// Rounds of the timed pass: an odd number, so that one is in the middle.
+const ROUNDS: usize = 5;
+/// No new round begins after this long.
+const ROUNDS_TIME: Duration = Duration::from_secs(10);
+/// Chunks between two looks at the receivers' lag.
+const LOOK_CHUNKS: usize = 64;
+/// Timed messages that count.
+const LATENCY_MESSAGES: u64 = 20_000;
+
+/// All that a pass needs.
+pub(super) struct Passes<'a> {
+    content: &'a [u8],
+    chunk_bytes: usize,
+    sender: &'a mut Sender,
+    receivers: &'a mut Receivers,
+    observer: &'a Observer,
+    pids: Vec<u32>,
+    lags_max: Vec<u64>,
+    progress: ProgressBar,
+}
+
+/// What came out of all passes.
+pub(super) struct Measured {
+    pub(super) pids: Vec<u32>,
+    pub(super) rounds: usize,
+    /// The middle one of the rounds.
+    pub(super) round: Round,
+    pub(super) copy_gb_per_s: f64,
+    pub(super) lags_max: Vec<u64>,
+    pub(super) sha256: String,
+    /// For each receiver, whether it found the same.
+    pub(super) sha256_is_right: Vec<bool>,
+    pub(super) latency_pace_ns: u64,
+    pub(super) latencies: Vec<Latency>,
+}
+
+/// One round of the timed pass.
+#[derive(Debug, Clone)]
+pub(super) struct Round {
+    /// From the first byte sent until each receiver had read the last.
+    pub(super) elapsed_ns: Vec<u64>,
+    pub(super) messages: u64,
+    /// For each receiver, whether bytes, messages and sum are what was sent.
+    pub(super) is_right: Vec<bool>,
+}
+
+impl Round {
+    /// Until the last receiver had read everything.
+    pub(super) fn whole_ns(&self) -> u64 {
+        self.elapsed_ns.iter().copied().max().unwrap_or(0).max(1)
+    }
+}
+
+/// One receiver's latency, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Latency {
+    pub(super) p50_ns: u64,
+    pub(super) p99_ns: u64,
+}
+
+impl<'a> Passes<'a> {
+    pub(super) fn new(
+        content: &'a [u8],
+        chunk_bytes: usize,
+        sender: &'a mut Sender,
+        receivers: &'a mut Receivers,
+        observer: &'a Observer,
+    ) -> Self {
+        let pids = receivers.pids();
+        let lags_max = vec![0; pids.len()];
+        // Shows itself only if standard error is a terminal.
+        let progress = ProgressBar::new(content.len() as u64);
+        let style = ProgressStyle::with_template("{msg:<16} [{bar:30}] {bytes}/{total_bytes}");
+        progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { content, chunk_bytes, sender, receivers, observer, pids, lags_max, progress }
+    }
+
+    /// Runs all passes.
+    pub(super) fn run(mut self, cores: Cores) -> Result<Measured, Failure> {
+        let expected = checksum_of_chunks(self.content, self.chunk_bytes);
+        let mut copies = Copies::new(self.chunk_bytes);
+        let (mut rounds, mut copy_gb_per_s) = (Vec::new(), Vec::new());
+        let start = Instant::now();
+        while rounds.is_empty() || rounds.len() < ROUNDS && start.elapsed() < ROUNDS_TIME {
+            copy_gb_per_s.push(copies.gb_per_s());
+            self.progress.set_message(format!("round {} of {ROUNDS}", rounds.len() + 1));
+            rounds.push(self.sum(expected)?);
+        }
+        drop(copies);
+        self.progress.set_message("SHA-256");
+        let (sha256, sha256_is_right) = self.hash()?;
+        self.progress.finish_and_clear();
+        let latency_pace_ns = pace_ns(cores);
+        let latencies = self.time(latency_pace_ns)?;
+        let rounds_count = rounds.len();
+        rounds.sort_by_key(Round::whole_ns);
+        copy_gb_per_s.sort_by(f64::total_cmp);
+        let is_right = |at: usize| rounds.iter().all(|round| round.is_right[at]);
+        let is_right: Vec<_> = (0..self.pids.len()).map(is_right).collect();
+        let mut round = rounds.swap_remove(rounds_count / 2);
+        round.is_right = is_right;
+        Ok(Measured {
+            pids: self.pids,
+            rounds: rounds_count,
+            round,
+            copy_gb_per_s: copy_gb_per_s[rounds_count / 2],
+            lags_max: self.lags_max,
+            sha256,
+            sha256_is_right,
+            latency_pace_ns,
+            latencies,
+        })
+    }
+
+    fn messages(&self) -> u64 {
+        self.content.len().div_ceil(self.chunk_bytes) as u64
+    }
+
+    /// Sends the file, chunk by chunk: one copy, into the channel.
+    fn send_content(&mut self, mut with: impl FnMut(&[u8])) -> Result<(), Failure> {
+        self.progress.set_position(0);
+        for (index, chunk) in self.content.chunks(self.chunk_bytes).enumerate() {
+            let mut loan = self.sender.loan(chunk.len())?;
+            loan.copy_from_slice(chunk);
+            loan.send();
+            with(chunk);
+            if index % LOOK_CHUNKS == LOOK_CHUNKS - 1 {
+                self.look((index + 1) * self.chunk_bytes);
+            }
+        }
+        self.look(self.content.len());
+        Ok(())
+    }
+
+    fn look(&mut self, sent_bytes: usize) {
+        self.progress.set_position(sent_bytes as u64);
+        for receiver in self.observer.look().receivers {
+            if let Some(index) = self.pids.iter().position(|pid| *pid == receiver.pid) {
+                self.lags_max[index] = self.lags_max[index].max(receiver.lag);
+            }
+        }
+    }
+
+    /// One round of the timed pass.
+    fn sum(&mut self, expected: u64) -> Result<Round, Failure> {
+        self.sender.send(&Order::Sum(self.messages()).to_bytes())?;
+        let start_ns = now_ns();
+        self.send_content(|_| ())?;
+        let sent = (self.content.len() as u64, self.messages(), expected);
+        let mut round =
+            Round { elapsed_ns: Vec::new(), messages: self.messages(), is_right: Vec::new() };
+        for report in self.receivers.next_reports()? {
+            let Report::Summed { bytes, messages, checksum, ended_ns } = report else {
+                return Err(out_of_turn(&report));
+            };
+            round.elapsed_ns.push(ended_ns.saturating_sub(start_ns).max(1));
+            round.is_right.push((bytes, messages, checksum) == sent);
+        }
+        Ok(round)
+    }
+
+    /// The verification pass: the file's SHA-256, and whether each receiver found the same.
+    fn hash(&mut self) -> Result<(String, Vec<bool>), Failure> {
+        self.sender.send(&Order::Hash(self.messages()).to_bytes())?;
+        let mut hash = Sha256::new();
+        self.send_content(|chunk| hash.update(chunk))?;
+        let own = hex(&hash.finalize());
+        let own_bytes = self.content.len() as u64;
+        let mut is_right = Vec::new();
+        for report in self.receivers.next_reports()? {
+            match report {
+                Report::Hashed { bytes, sha256 } => {
+                    is_right.push(bytes == own_bytes && sha256 == own);
+                }
+                other => return Err(out_of_turn(&other)),
+            }
+        }
+        Ok((own, is_right))
+    }
+
+    /// The latency pass.
+    fn time(&mut self, pace_ns: u64) -> Result<Vec<Latency>, Failure> {
+        let messages = LATENCY_WARM_UP + LATENCY_MESSAGES;
+        self.sender.send(&Order::Time(messages).to_bytes())?;
+        let mut due_ns = now_ns();
+        for number in 0..messages {
+            while now_ns() < due_ns {
+                spin_loop();
+            }
+            // The time before a place is had: waiting for room counts.
+            let sent_ns = now_ns();
+            let mut loan = self.sender.loan(SMALL_BYTES)?;
+            loan.copy_from_slice(&small([sent_ns, number]));
+            loan.send();
+            // Never in a burst, even after a delay.
+            due_ns = sent_ns + pace_ns;
+        }
+        let latency = |report: Report| match report {
+            Report::Timed { p50_ns, p99_ns, .. } => Ok(Latency { p50_ns, p99_ns }),
+            other => Err(out_of_turn(&other)),
+        };
+        self.receivers.next_reports()?.into_iter().map(latency).collect()
+    }
+}
+
+/// Slow enough for the receivers to take turns; without a need for that, fast enough for them to
+/// stay awake.
+const fn pace_ns(cores: Cores) -> u64 {
+    if cores.is_oversubscribed() { 20_000 } else { 2_000 }
+}
+
+fn out_of_turn(report: &Report) -> Failure {
+    Failure::other(format!("a receiver reported out of turn: {report:?}"))
+}

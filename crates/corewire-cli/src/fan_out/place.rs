@@ -1,0 +1,32 @@
+//! A runtime directory for one run.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// A directory that only this user can enter; removed with all it holds at the end.
+pub(super) struct PrivateDirectory(PathBuf);
+
+impl PrivateDirectory {
+    pub(super) fn create() -> Result<Self, Failure> {
+        let name = format!("corewire-fan-out-{:032x}", corewire_os::random_u128()?);
+        let path = std::env::temp_dir().join(name);
+        DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
+            Failure::other(format!("cannot make directory {}: {error}", path.display()))
+        })?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        // What cannot be removed is left behind: there is nobody to tell.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,89 @@
+//! What sender and receivers say to each other: orders through the channel, reports back on each
+//! receiver's standard output, one JSON object a line.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of an order and of a message that is timed.
+pub(super) const SMALL_BYTES: usize = 48;
+/// Timed messages that are not counted: caches and branch predictors are cold.
+pub(super) const LATENCY_WARM_UP: u64 = 1_000;
+
+/// What the next messages are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// So many messages to sum.
+    Sum(u64),
+    /// So many messages to compute SHA-256 of.
+    Hash(u64),
+    /// So many messages that carry the time they were sent at.
+    Time(u64),
+}
+
+impl Order {
+    pub(super) fn to_bytes(self) -> [u8; SMALL_BYTES] {
+        let (kind, messages) = match self {
+            Self::Sum(messages) => (1, messages),
+            Self::Hash(messages) => (2, messages),
+            Self::Time(messages) => (3, messages),
+        };
+        small([kind, messages])
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let [kind, messages] = words(bytes)?;
+        match kind {
+            1 => Some(Self::Sum(messages)),
+            2 => Some(Self::Hash(messages)),
+            3 => Some(Self::Time(messages)),
+            _ => None,
+        }
+    }
+}
+
+/// A small message of two words.
+pub(super) fn small(words: [u64; 2]) -> [u8; SMALL_BYTES] {
+    let mut bytes = [0; SMALL_BYTES];
+    bytes[..8].copy_from_slice(&words[0].to_le_bytes());
+    bytes[8..16].copy_from_slice(&words[1].to_le_bytes());
+    bytes
+}
+
+/// The two words of a small message.
+pub(super) fn words(bytes: &[u8]) -> Option<[u64; 2]> {
+    let bytes: &[u8; SMALL_BYTES] = bytes.try_into().ok()?;
+    let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+    Some([word(0)?, word(8)?])
+}
+
+/// What a receiver found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub(super) enum Report {
+    /// It read and summed the messages, the last at `ended_ns` of the monotonic clock.
+    Summed { bytes: u64, messages: u64, checksum: u64, ended_ns: u64 },
+    /// It computed SHA-256 over all messages.
+    Hashed { bytes: u64, sha256: String },
+    /// It timed the messages.
+    Timed { messages: u64, p50_ns: u64, p99_ns: u64 },
+    /// It had to give up.
+    Failed { message: String },
+}
+
+/// A digest, as people read it.
+pub(super) fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_survive_the_channel() {
+        for order in [Order::Sum(7), Order::Hash(0), Order::Time(u64::MAX)] {
+            assert_eq!(Order::parse(&order.to_bytes()), Some(order));
+        }
+        assert_eq!(Order::parse(&[1; 8]), None);
+        assert_eq!(Order::parse(&small([9, 9])), None);
+    }
+}

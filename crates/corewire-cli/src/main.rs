@@ -1,0 +1,125 @@
+//! `corewire`: message passing between processes of one machine, from the command line.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod doctor;
+mod failure;
+mod fan_out;
+mod ls;
+mod output;
+mod receive;
+mod send;
+mod table;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire fan-out disk.img --receivers 3
+  tail -f log | corewire send log --lines
+  corewire receive log --lines | grep error
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the sender died.";
+
+/// Message passing between processes of one machine: written once, read in place by all.
+#[derive(Debug, Parser)]
+#[command(name = "corewire", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    FanOut(fan_out::Args),
+    #[command(hide = true)]
+    FanOutReceiver(fan_out::ReceiverArgs),
+    Send(send::Args),
+    Receive(receive::Args),
+    Bench(bench::Args),
+    Ls(ls::Args),
+    Doctor(doctor::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(error) => refuse(&error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("corewire: {}", failure.message);
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::FanOut(args) => fan_out::run(&args),
+        Command::FanOutReceiver(args) => fan_out::run_receiver(&args),
+        Command::Send(args) => send::run(&args),
+        Command::Receive(args) => receive::run(&args),
+        Command::Bench(args) => bench::run(args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+    }
+}
+
+/// Help and version as clap writes them; anything else in one line.
+fn refuse(error: &clap::Error) -> Result<(), Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            output::print(&error.render().to_string())
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            eprint!("{}", error.render());
+            Err(Failure::quiet(2))
+        }
+        _ => Err(Failure::usage(one_line(&error.render().to_string()))),
+    }
+}
+
+/// The first paragraph of clap's report in one line, and where to read more.
+fn one_line(report: &str) -> String {
+    let first = report.split("\n\n").next().unwrap_or(report);
+    let words = first.split_whitespace().collect::<Vec<_>>().join(" ");
+    let what = words.strip_prefix("error: ").unwrap_or(&words);
+    let subcommand =
+        std::env::args().nth(1).filter(|word| Cli::command().find_subcommand(word).is_some());
+    match subcommand {
+        Some(subcommand) => format!("{what} (see 'corewire {subcommand} --help')"),
+        None => format!("{what} (see 'corewire --help')"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_usage_error_is_one_line_that_says_where_to_read_more() {
+        let error = Cli::try_parse_from(["corewire", "fan-out"]).unwrap_err();
+        let failure = refuse(&error).unwrap_err();
+        assert_eq!(failure.code, 2);
+        assert!(!failure.message.contains('\n'), "{}", failure.message);
+        assert!(failure.message.starts_with("the following required arguments"), "{failure:?}");
+        assert!(failure.message.contains("--help"), "{failure:?}");
+    }
+}

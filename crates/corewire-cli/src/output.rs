@@ -1,0 +1,27 @@
+//! Standard output: whoever reads it may go at any time, which is no failure of ours.
+
+use std::io::{self, ErrorKind, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Writes `text` to standard output.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| failed(&error))
+}
+
+/// Writes `value` to standard output, as JSON on lines of its own.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(Failure::other)?;
+    print(&format!("{text}\n"))
+}
+
+/// What a failed write to standard output means: a reader that has gone ends the command quietly.
+pub(crate) fn failed(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::quiet(0),
+        _ => Failure::other(format!("cannot write to standard output: {error}")),
+    }
+}

@@ -1,0 +1,121 @@
+//! `corewire receive`: the messages of a channel to standard output.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use corewire::{ChannelName, Domain, Message, ReceiveError, Receiver};
+
+use crate::failure::Failure;
+use crate::output;
+use crate::units;
+
+/// Bytes gathered before they are written, as long as more messages are there.
+const BUFFER_BYTES: usize = 64 << 10;
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire receive log --lines | grep error
+  corewire receive image > copy.img
+
+Waits for the channel if it does not exist yet, and then gets its first message.
+Messages are written as soon as they are there. Exit codes: 0 at the end of the
+stream (or after --count, or when nobody reads the output any more), 3 if the
+sender died, 1 for anything else.";
+
+/// Write the messages of a channel to standard output.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The channel to join: letters, digits, '_', '-' and '.'
+    #[arg(value_parser = units::channel_name)]
+    channel: ChannelName,
+    /// End each message with a line end
+    #[arg(long)]
+    lines: bool,
+    /// Begin with the oldest message still there, not the next one sent
+    #[arg(long)]
+    oldest: bool,
+    /// Fail if the channel does not exist, instead of waiting for it
+    #[arg(long)]
+    no_wait: bool,
+    /// End after N messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let domain = Domain::open()?;
+    let mut builder = domain.receiver(args.channel.as_str());
+    if args.oldest {
+        builder = builder.from_oldest();
+    }
+    let mut receiver = if args.no_wait { builder.join() } else { builder.join_when_created() }?;
+    let mut sink = Sink::open(args.lines)?;
+    let outcome = copy(&mut receiver, &mut sink, args.count.unwrap_or(u64::MAX));
+    sink.flush()?;
+    outcome
+}
+
+fn copy(receiver: &mut Receiver, sink: &mut Sink, count: u64) -> Result<(), Failure> {
+    for _ in 0..count {
+        match next(receiver, sink) {
+            Ok(()) => {}
+            Err(End::Receive(ReceiveError::EndOfStream)) => return Ok(()),
+            Err(End::Receive(error)) => return Err(error.into()),
+            Err(End::Output(failure)) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+enum End {
+    Receive(ReceiveError),
+    Output(Failure),
+}
+
+impl From<ReceiveError> for End {
+    fn from(error: ReceiveError) -> Self {
+        Self::Receive(error)
+    }
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        Self::Output(failure)
+    }
+}
+
+/// Writes the next message, and all before it if there is none yet.
+fn next(receiver: &mut Receiver, sink: &mut Sink) -> Result<(), End> {
+    if let Some(message) = receiver.try_receive()? {
+        return Ok(sink.write(&message)?);
+    }
+    sink.flush()?;
+    let message = receiver.receive()?;
+    Ok(sink.write(&message)?)
+}
+
+/// Standard output, with a buffer of its own: the standard library's would flush at every line.
+struct Sink {
+    output: BufWriter<File>,
+    lines: bool,
+}
+
+impl Sink {
+    fn open(lines: bool) -> Result<Self, Failure> {
+        let own = rustix::io::dup(io::stdout());
+        let own = own.map_err(|error| output::failed(&error.into()))?;
+        Ok(Self { output: BufWriter::with_capacity(BUFFER_BYTES, File::from(own)), lines })
+    }
+
+    fn write(&mut self, message: &Message<'_>) -> Result<(), Failure> {
+        let end: &[u8] = if self.lines { b"\n" } else { b"" };
+        let written = self.output.write_all(message).and_then(|()| self.output.write_all(end));
+        written.map_err(|error| output::failed(&error))
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.output.flush().map_err(|error| output::failed(&error))
+    }
+}

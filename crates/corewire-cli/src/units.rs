@@ -1,0 +1,118 @@
+//! Sizes and numbers as people write and read them.
+
+use corewire::ChannelName;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// The largest message that the commands make channels for.
+pub(crate) const MESSAGE_BYTES_MAX: u64 = 256 * MIB;
+
+/// Bytes of one message: 1 to 256 MiB, as `65536`, `64K` or `1M`.
+pub(crate) fn message_bytes(text: &str) -> Result<usize, String> {
+    let bytes = parse_bytes(text)?;
+    if !(1..=MESSAGE_BYTES_MAX).contains(&bytes) {
+        return Err(format!("1 byte to {} are possible", size(MESSAGE_BYTES_MAX)));
+    }
+    usize::try_from(bytes).map_err(|error| error.to_string())
+}
+
+/// A number of bytes, with `K`, `M` or `G` for the powers of 1024.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "K" | "k" | "KiB" => KIB,
+        "M" | "m" | "MiB" => MIB,
+        "G" | "g" | "GiB" => GIB,
+        other => return Err(format!("unknown unit {other:?}: K, M and G are known")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a number of bytes is needed".to_owned())?;
+    number.checked_mul(unit).ok_or_else(|| "that is more than 64 bits can count".to_owned())
+}
+
+/// A channel's name, checked.
+pub(crate) fn channel_name(text: &str) -> Result<ChannelName, String> {
+    ChannelName::new(text).map_err(|error| error.to_string())
+}
+
+/// A size of memory: `64 KiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        GIB.. => (GIB, "GiB"),
+        MIB.. => (MIB, "MiB"),
+        KIB.. => (KIB, "KiB"),
+        _ => return format!("{bytes} B"),
+    };
+    if bytes.is_multiple_of(unit) {
+        format!("{} {name}", bytes / unit)
+    } else {
+        format!("{:.1} {name}", bytes as f64 / unit as f64)
+    }
+}
+
+/// A number with its thousands apart: `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A positive number rounded to a whole one, with its thousands apart.
+pub(crate) fn grouped_rounded(number: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let whole = number.round() as u64;
+    grouped(whole)
+}
+
+/// `count` of something: `1 receiver`, `3 receivers`.
+pub(crate) fn counted(count: usize, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
+}
+
+/// Text from outside (a file's name), with its control characters made visible.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        assert_eq!(parse_bytes("65536"), Ok(65536));
+        assert_eq!(parse_bytes("64K"), Ok(65536));
+        assert_eq!(parse_bytes("1MiB"), Ok(1 << 20));
+        for bad in ["", "K", "-1", "1.5M", "1T", "99999999999G", "1 K"] {
+            assert!(parse_bytes(bad).is_err(), "{bad:?}");
+        }
+        assert!(message_bytes("0").is_err());
+        assert!(message_bytes("257M").is_err());
+        assert_eq!(size(65536), "64 KiB");
+        assert_eq!(size(1000), "1000 B");
+        assert_eq!(size(1_500_000), "1.4 MiB");
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped_rounded(1999.6), "2,000");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\nb\u{1b}"), "a\\nb\\u{1b}");
+    }
+}

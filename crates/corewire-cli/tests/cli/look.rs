@@ -1,0 +1,77 @@
+//! `ls` and `doctor`.
+
+use std::process::Stdio;
+
+use crate::scratch::{Running, Scratch, eventually, files_in};
+
+#[test]
+fn ls_shows_what_is_there() {
+    let scratch = Scratch::new("ls");
+    let empty = scratch.run("ls");
+    empty.expect_code(0);
+    assert!(empty.text().starts_with("No channels in "), "{}", empty.text());
+    assert_eq!(scratch.run("ls --json").json(), serde_json::json!([]));
+
+    let mut sender =
+        Running::start(scratch.command("send log --receivers 5").stdin(Stdio::piped()));
+    let input = sender.input();
+    let receiver = Running::start(&mut scratch.command("receive log"));
+    eventually(|| scratch.run("ls --json").json()[0]["receivers"] == 1);
+    let row = &scratch.run("ls --json").json()[0];
+    assert_eq!(row["name"], "log");
+    assert_eq!(row["pid"], sender.child.id());
+    assert_eq!(row["receivers_max"], 5);
+    assert_eq!(row["sent"], 0);
+    assert_eq!(row["lag_max"], 0);
+    let text = scratch.run("ls");
+    let line = text.text().lines().nth(1).unwrap();
+    assert!(line.starts_with("log ") && line.contains(" 1/5 "), "{line}");
+
+    // A dead sender's channel is not shown, and what it left is gone.
+    sender.child.kill().unwrap();
+    sender.finish();
+    receiver.finish().expect_code(3);
+    assert!(scratch.run("ls").text().starts_with("No channels"));
+    assert!(files_in(&scratch.runtime()).is_empty(), "{:?}", files_in(&scratch.runtime()));
+    drop(input);
+}
+
+#[test]
+fn doctor_looks_at_everything() {
+    let scratch = Scratch::new("doctor");
+    let done = scratch.run("doctor");
+    done.expect_code(0);
+    let text = done.text();
+    for check in [
+        "cores",
+        "caches",
+        "kernel",
+        "membarrier",
+        "FUTEX_WAITV",
+        "lockable memory",
+        "descriptors",
+        "shared huge pages",
+        "cross-process copy",
+        "runtime directory",
+        "a channel",
+    ] {
+        let is_there = |line: &str| line.get(12..).is_some_and(|rest| rest.starts_with(check));
+        assert!(text.lines().any(is_there), "{check:?} is not in {text}");
+    }
+    let findings = scratch.run("doctor --json").json();
+    for finding in findings.as_array().unwrap() {
+        let is_good = finding["level"] == "good";
+        assert_eq!(is_good, finding["advice"].is_null(), "{finding}");
+    }
+    assert!(files_in(&scratch.temporary()).is_empty());
+}
+
+#[test]
+fn doctor_says_when_the_runtime_directory_is_bad() {
+    let scratch = Scratch::new("doctor-bad");
+    std::fs::write(scratch.runtime(), "not a directory").unwrap();
+    let done = scratch.run("doctor");
+    done.expect_line(1, "1 of ");
+    assert!(done.text().contains("\nbad         runtime directory"), "{}", done.text());
+    scratch.run("ls").expect_line(1, "runtime directory");
+}

@@ -1,0 +1,7 @@
+//! The command line as its users see it: real processes, real pipes.
+
+mod fan_out;
+mod look;
+mod scratch;
+mod streams;
+mod usage;

@@ -1,0 +1,182 @@
+//! A place for one test, and processes in it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Far more than anything here takes: a test that waits longer fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A directory of a test's own: the runtime directory, the temporary one and its files.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("corewire-cli-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(path.join("tmp")).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn runtime(&self) -> PathBuf {
+        self.0.join("run")
+    }
+
+    pub(crate) fn temporary(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+
+    /// A file that holds `bytes`.
+    pub(crate) fn file(&self, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join("file");
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// `corewire` with these arguments, separated by spaces, and nothing on its input.
+    pub(crate) fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corewire"));
+        command.args(args.split_whitespace());
+        command.env("COREWIRE_RUNTIME_DIR", self.runtime()).env("TMPDIR", self.temporary());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, args: &str) -> Finished {
+        Running::start(&mut self.command(args)).finish()
+    }
+
+    /// Waits until `count` receivers wait for a channel.
+    pub(crate) fn await_waiters(&self, count: usize) {
+        eventually(|| {
+            let files = std::fs::read_dir(self.runtime()).into_iter().flatten().flatten();
+            files.filter(|file| file.file_name().to_string_lossy().starts_with("w.")).count()
+                == count
+        });
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process whose output is being read.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    output: Option<JoinHandle<Vec<u8>>>,
+    errors: JoinHandle<Vec<u8>>,
+}
+
+/// A process that has ended.
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) output: Vec<u8>,
+    pub(crate) errors: String,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut running = Self::start_unread(command);
+        let output = running.child.stdout.take().unwrap();
+        running.output = Some(read_all(output));
+        running
+    }
+
+    /// Nobody reads its output yet.
+    pub(crate) fn start_unread(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let errors = read_all(child.stderr.take().unwrap());
+        Self { child, output: None, errors }
+    }
+
+    pub(crate) fn input(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
+    /// Waits for its end; what is left of its output is read.
+    pub(crate) fn finish(mut self) -> Finished {
+        let output = self.output.take().or_else(|| self.child.stdout.take().map(read_all));
+        let mut status = None;
+        eventually(|| {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let output = output.map(|reader| reader.join().unwrap()).unwrap_or_default();
+        let errors = String::from_utf8(self.errors.join().unwrap()).unwrap();
+        Finished { status: status.unwrap(), output, errors }
+    }
+}
+
+impl Finished {
+    #[track_caller]
+    pub(crate) fn expect_code(&self, code: i32) {
+        assert_eq!(self.status.code(), Some(code), "standard error: {}", self.errors);
+    }
+
+    /// It failed with `code`, and said why in one line that holds `word`.
+    #[track_caller]
+    pub(crate) fn expect_line(&self, code: i32, word: &str) {
+        self.expect_code(code);
+        assert!(self.errors.starts_with("corewire: "), "{:?}", self.errors);
+        assert_eq!(self.errors.lines().count(), 1, "{:?}", self.errors);
+        assert!(self.errors.contains(word), "{word:?} is not in {:?}", self.errors);
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        str::from_utf8(&self.output).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.output).unwrap()
+    }
+}
+
+fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut all = Vec::new();
+        from.read_to_end(&mut all).unwrap();
+        all
+    })
+}
+
+/// The next line.
+pub(crate) fn line(from: &mut BufReader<impl Read>) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    line
+}
+
+/// Looks until `is_so`.
+#[track_caller]
+pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+        thread::yield_now();
+    }
+}
+
+/// Bytes without a pattern that a wrong order would hide in.
+pub(crate) fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut all = Vec::with_capacity(bytes + 8);
+    while all.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        all.extend_from_slice(&state.to_le_bytes());
+    }
+    all.truncate(bytes);
+    all
+}
+
+/// How many files a directory holds; none if it is not there.
+pub(crate) fn files_in(path: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+    files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
+}

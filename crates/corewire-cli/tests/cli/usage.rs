@@ -1,0 +1,62 @@
+//! Wrong usage, and help against it.
+
+use crate::scratch::{Running, Scratch};
+
+#[test]
+fn wrong_usage_is_one_line_and_code_2() {
+    let scratch = Scratch::new("usage");
+    let cases = [
+        ("frob", "frob"),
+        ("fan-out", "--receivers"),
+        ("fan-out /etc/hostname --receivers 0", "1..=1024"),
+        ("fan-out /etc/hostname --receivers 5000", "1..=1024"),
+        ("fan-out /etc/hostname --receivers three", "three"),
+        ("fan-out /etc/hostname --receivers 3 --chunk 0", "1 byte to 256 MiB"),
+        ("fan-out /etc/hostname --receivers 3 --chunk 1T", "unknown unit"),
+        ("fan-out /no/such/file --receivers 3", "/no/such/file"),
+        ("fan-out / --receivers 3", "not a regular file"),
+        ("send", "CHANNEL"),
+        ("send a/b", "'/' is not allowed"),
+        ("send .hidden", "'.' is not allowed"),
+        ("send log /no/such/file", "/no/such/file"),
+        ("send log /", "directory"),
+        ("send log --receivers 0", "1..=1024"),
+        ("send log --receivers 5000", "1..=1024"),
+        ("send log --chunk 0", "1 byte to 256 MiB"),
+        ("send log --wait-receivers 65", "--receivers 64"),
+        ("send log --lines --chunk 5", "--chunk"),
+        ("send log --largest 5", "--lines"),
+        ("receive a*b", "'*' is not allowed"),
+        ("receive log --count 0", "count"),
+        ("receive log --frob", "--frob"),
+        ("ls extra", "extra"),
+        ("doctor extra", "extra"),
+    ];
+    for (args, word) in cases {
+        let done = scratch.run(args);
+        done.expect_line(2, word);
+        assert!(done.output.is_empty(), "{args}: {}", done.text());
+    }
+    let empty = scratch.file(b"");
+    let done = Running::start(scratch.command("fan-out --receivers 1").arg(empty)).finish();
+    done.expect_line(2, "empty");
+    let name = "x".repeat(101);
+    scratch.run(&format!("receive {name}")).expect_line(2, "at most 100");
+    assert!(!scratch.runtime().exists(), "nothing was begun");
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let scratch = Scratch::new("help");
+    for command in ["", "fan-out", "send", "receive", "bench latency", "ls", "doctor"] {
+        let done = scratch.run(&format!("{command} --help"));
+        done.expect_code(0);
+        let text = done.text();
+        assert!(text.contains("Example") && text.contains("\n  corewire "), "{text}");
+        let summary = text.lines().next().unwrap();
+        assert!(!summary.is_empty() && summary.chars().count() <= 100, "{summary}");
+    }
+    let done = scratch.run("");
+    done.expect_code(2);
+    assert!(done.errors.contains("Usage: corewire"), "{}", done.errors);
+}

@@ -1,0 +1,104 @@
+//! The labels of orderings are the same in the ring's source, in `docs/ordering.md` and among the
+//! mutants, and nothing but `sync.rs` names atomics.
+
+#![cfg(not(loom))]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The labels of bare loops that are measured and never relied on: no model runs them.
+const YARDSTICK: [&str; 2] = ["Y1", "Y2"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every Rust file below `folder`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A label at the start of `text`: letters, then digits, then `end`.
+fn label(text: &str, end: &str) -> Option<String> {
+    let label: String = text.chars().take_while(char::is_ascii_alphanumeric).collect();
+    let is_label = label.starts_with(|c: char| c.is_ascii_uppercase())
+        && label.ends_with(|c: char| c.is_ascii_digit());
+    (is_label && text[label.len()..].starts_with(end)).then_some(label)
+}
+
+fn labels_of_the_source() -> BTreeSet<String> {
+    let folder = root().join("crates/corewire-ring/src");
+    let mut labels = BTreeSet::new();
+    for path in sources(&folder) {
+        let text = fs::read_to_string(path).unwrap();
+        // What documentation gives as an example is no site.
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            for (start, end) in [("order!(", ":"), ("fence_at!(", ":"), ("is_weakened(\"", "\")")] {
+                labels.extend(line.split(start).skip(1).filter_map(|rest| label(rest, end)));
+            }
+        }
+    }
+    labels
+}
+
+/// The table's rows: label and model.
+fn rows_of_the_table() -> Vec<(String, String)> {
+    let text = fs::read_to_string(root().join("docs/ordering.md")).unwrap();
+    let row = |line: &str| {
+        let label = label(line.strip_prefix("| ")?, " |")?;
+        let model = line.trim_end_matches(" |").rsplit("| ").next()?.trim_matches('`');
+        Some((label, model.to_owned()))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+#[test]
+fn every_label_has_one_row_and_its_mutant() {
+    let rows = rows_of_the_table();
+    let labels: BTreeSet<String> = rows.iter().map(|(label, _)| label.clone()).collect();
+    assert_eq!(labels.len(), rows.len(), "a label has two rows");
+    assert_eq!(labels, labels_of_the_source());
+    let models = fs::read_to_string(root().join("testing/models/tests/ring.rs")).unwrap();
+    let modelled = rows.into_iter().filter(|(label, _)| !YARDSTICK.contains(&label.as_str()));
+    for (label, model) in modelled {
+        let mutant = format!("mutant_{}: {label} => {model};", label.to_lowercase());
+        assert!(models.contains(&mutant), "there is no `{mutant}`");
+    }
+}
+
+#[test]
+fn every_label_is_explained_at_a_site() {
+    let folder = root().join("crates/corewire-ring/src");
+    let text: String =
+        sources(&folder).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    for label in labels_of_the_source() {
+        assert!(text.contains(&format!("ORDER({label})")), "no comment `ORDER({label})`");
+    }
+}
+
+#[test]
+fn only_sync_names_atomics() {
+    for krate in fs::read_dir(root().join("crates")).unwrap() {
+        let folder = krate.unwrap().path().join("src");
+        for path in sources(&folder) {
+            if path.ends_with("corewire-ring/src/sync.rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for name in ["core::sync::atomic", "std::sync::atomic", "loom::sync::atomic"] {
+                assert!(!text.contains(name), "{} names {name}", path.display());
+            }
+        }
+    }
+}
