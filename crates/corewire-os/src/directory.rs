@@ -207,15 +207,14 @@ impl RuntimeDirectory {
         socket: SocketName,
     ) -> Result<Claim, ClaimError> {
         let file = name.waiter_file(waiter);
-        match self.lock_file(&file, OFlags::CREATE)? {
-            Lock::Held(descriptor) => {
+        loop {
+            // Whoever sweeps may take a file that is not yet locked for one that the dead have left.
+            if let Lock::Held(descriptor) = self.lock_file(&file, OFlags::CREATE)? {
                 let claim = Claim { descriptor, file };
                 claim.write(NameRecord { socket, incarnation: waiter })?;
-                Ok(claim)
+                return Ok(claim);
             }
-            Lock::Busy | Lock::Replaced => {
-                Err(OsError::new("leave a waiter's note", Errno::EXIST).into())
-            }
+            rustix::thread::sched_yield();
         }
     }
 

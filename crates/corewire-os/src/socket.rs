@@ -97,7 +97,8 @@ impl Socket {
     }
 
     /// A descriptor that becomes readable when the peer's process ends. Before Linux 6.5 the
-    /// kernel does not give it; then it is the one that the peer sent along.
+    /// kernel does not give it, and later not for a process that has just been reaped; then it is
+    /// the one that the peer sent along.
     ///
     /// # Errors
     /// [`OsError`] if there is neither.
@@ -120,10 +121,8 @@ impl Socket {
         }
         let error = std::io::Error::last_os_error();
         match sent {
-            Some(sent) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
-                Ok(Descriptor::new(sent))
-            }
-            _ => Err(error).doing("watch the peer's process"),
+            Some(sent) => Ok(Descriptor::new(sent)),
+            None => Err(error).doing("watch the peer's process"),
         }
     }
 

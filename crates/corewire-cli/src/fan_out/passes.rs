@@ -1,5 +1,6 @@
 //! The sender's side of the passes.
 
+use std::collections::HashMap;
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::baseline::Copies;
 use super::checksum::checksum_of_chunks;
 use super::children::Receivers;
 use super::clock::now_ns;
-use super::protocol::{LATENCY_WARM_UP, Order, Report, SMALL_BYTES, hex, small};
+use super::protocol::{LATENCY_END, LATENCY_WARM_UP, Order, Report, SMALL_BYTES, hex, small};
 use crate::failure::Failure;
 
 /// Rounds of the timed pass: an odd number, so that one is in the middle.
@@ -23,6 +24,8 @@ const ROUNDS_TIME: Duration = Duration::from_secs(10);
 const LOOK_CHUNKS: usize = 64;
 /// Timed messages that count.
 const LATENCY_MESSAGES: u64 = 20_000;
+/// No more of them are sent after this long: with very many receivers each takes a while.
+const LATENCY_TIME: Duration = Duration::from_secs(3);
 
 /// All that a pass needs.
 pub(super) struct Passes<'a> {
@@ -32,6 +35,7 @@ pub(super) struct Passes<'a> {
     receivers: &'a mut Receivers,
     observer: &'a Observer,
     pids: Vec<u32>,
+    index_of_pid: HashMap<u32, usize>,
     lags_max: Vec<u64>,
     progress: ProgressBar,
 }
@@ -84,12 +88,23 @@ impl<'a> Passes<'a> {
         observer: &'a Observer,
     ) -> Self {
         let pids = receivers.pids();
+        let index_of_pid = pids.iter().enumerate().map(|(index, &pid)| (pid, index)).collect();
         let lags_max = vec![0; pids.len()];
         // Shows itself only if standard error is a terminal.
         let progress = ProgressBar::new(content.len() as u64);
         let style = ProgressStyle::with_template("{msg:<16} [{bar:30}] {bytes}/{total_bytes}");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { content, chunk_bytes, sender, receivers, observer, pids, lags_max, progress }
+        Self {
+            content,
+            chunk_bytes,
+            sender,
+            receivers,
+            observer,
+            pids,
+            index_of_pid,
+            lags_max,
+            progress,
+        }
     }
 
     /// Runs all passes.
@@ -152,7 +167,7 @@ impl<'a> Passes<'a> {
     fn look(&mut self, sent_bytes: usize) {
         self.progress.set_position(sent_bytes as u64);
         for receiver in self.observer.look().receivers {
-            if let Some(index) = self.pids.iter().position(|pid| *pid == receiver.pid) {
+            if let Some(&index) = self.index_of_pid.get(&receiver.pid) {
                 self.lags_max[index] = self.lags_max[index].max(receiver.lag);
             }
         }
@@ -197,10 +212,10 @@ impl<'a> Passes<'a> {
 
     /// The latency pass.
     fn time(&mut self, pace_ns: u64) -> Result<Vec<Latency>, Failure> {
-        let messages = LATENCY_WARM_UP + LATENCY_MESSAGES;
-        self.sender.send(&Order::Time(messages).to_bytes())?;
+        self.sender.send(&Order::Time.to_bytes())?;
+        let start = Instant::now();
         let mut due_ns = now_ns();
-        for number in 0..messages {
+        for number in 0..LATENCY_WARM_UP + LATENCY_MESSAGES {
             while now_ns() < due_ns {
                 spin_loop();
             }
@@ -211,7 +226,11 @@ impl<'a> Passes<'a> {
             loan.send();
             // Never in a burst, even after a delay.
             due_ns = sent_ns + pace_ns;
+            if number >= 2 * LATENCY_WARM_UP && start.elapsed() >= LATENCY_TIME {
+                break;
+            }
         }
+        self.sender.send(&small([0, LATENCY_END]))?;
         let latency = |report: Report| match report {
             Report::Timed { p50_ns, p99_ns, .. } => Ok(Latency { p50_ns, p99_ns }),
             other => Err(out_of_turn(&other)),

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub(super) const SMALL_BYTES: usize = 48;
 /// Timed messages that are not counted: caches and branch predictors are cold.
 pub(super) const LATENCY_WARM_UP: u64 = 1_000;
+/// The number of the message after the last timed one.
+pub(super) const LATENCY_END: u64 = u64::MAX;
 
 /// What the next messages are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +17,8 @@ pub(super) enum Order {
     Sum(u64),
     /// So many messages to compute SHA-256 of.
     Hash(u64),
-    /// So many messages that carry the time they were sent at.
-    Time(u64),
+    /// Messages that carry the time they were sent at, and their number, up to [`LATENCY_END`].
+    Time,
 }
 
 impl Order {
@@ -24,7 +26,7 @@ impl Order {
         let (kind, messages) = match self {
             Self::Sum(messages) => (1, messages),
             Self::Hash(messages) => (2, messages),
-            Self::Time(messages) => (3, messages),
+            Self::Time => (3, 0),
         };
         small([kind, messages])
     }
@@ -34,7 +36,7 @@ impl Order {
         match kind {
             1 => Some(Self::Sum(messages)),
             2 => Some(Self::Hash(messages)),
-            3 => Some(Self::Time(messages)),
+            3 => Some(Self::Time),
             _ => None,
         }
     }
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn orders_survive_the_channel() {
-        for order in [Order::Sum(7), Order::Hash(0), Order::Time(u64::MAX)] {
+        for order in [Order::Sum(7), Order::Hash(u64::MAX), Order::Time] {
             assert_eq!(Order::parse(&order.to_bytes()), Some(order));
         }
         assert_eq!(Order::parse(&[1; 8]), None);

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::checksum::checksum;
 use super::clock::now_ns;
-use super::protocol::{LATENCY_WARM_UP, Order, Report, hex, words};
+use super::protocol::{LATENCY_END, LATENCY_WARM_UP, Order, Report, hex, words};
 use crate::failure::Failure;
 use crate::output;
 
@@ -34,7 +34,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     if let Some(cpu) = args.cpu {
         processor::pin_to(cpu)?;
     }
-    let mut receiver = domain.receiver(super::CHANNEL).join_when_created()?;
+    let mut receiver = domain.receiver(super::CHANNEL).join()?;
     loop {
         let order = match receiver.receive() {
             Ok(message) => Order::parse(&message),
@@ -44,7 +44,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
         let report = match order {
             Some(Order::Sum(messages)) => sum(&mut receiver, messages)?,
             Some(Order::Hash(messages)) => hash(&mut receiver, messages)?,
-            Some(Order::Time(messages)) => time(&mut receiver, messages)?,
+            Some(Order::Time) => time(&mut receiver)?,
             None => return Err(Failure::other("a message is no order of this version")),
         };
         answer(&report)?;
@@ -85,17 +85,20 @@ fn hash(receiver: &mut Receiver, messages: u64) -> Result<Report, Failure> {
     Ok(Report::Hashed { bytes, sha256: hex(&hash.finalize()) })
 }
 
-fn time(receiver: &mut Receiver, messages: u64) -> Result<Report, Failure> {
+fn time(receiver: &mut Receiver) -> Result<Report, Failure> {
     let mut histogram =
         Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(Failure::other)?;
-    for number in 0..messages {
+    for due in 0u64.. {
         let message = receiver.receive()?;
         let now = now_ns();
-        let Some([sent_ns, sent_number]) = words(&message) else {
+        let Some([sent_ns, number]) = words(&message) else {
             return Err(Failure::other("a timed message has the wrong length"));
         };
-        if sent_number != number {
-            return Err(Failure::other(format!("message {sent_number} came as {number}")));
+        if number == LATENCY_END {
+            break;
+        }
+        if number != due {
+            return Err(Failure::other(format!("message {number} came as {due}")));
         }
         if number >= LATENCY_WARM_UP {
             histogram.saturating_record(now.saturating_sub(sent_ns).max(1));

@@ -135,10 +135,8 @@ impl Report {
             }
             None => line("raw line", "-".into(), "", "it takes two cores".into()),
         }
-        let pace = format!(
-            "from one {}-byte message to the next; p50 and p99 are their latency",
-            self.latency_bytes
-        );
+        let pace =
+            format!("from one {}-byte message to the next, for p50 and p99", self.latency_bytes);
         line("pace", (self.latency_pace_ns / 1000).to_string(), "us", pace);
         text.push_str(&self.notes());
         text

@@ -1,6 +1,6 @@
 //! The receiver's side: joining a channel, and learning that its sender has died.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ pub(crate) fn join(
     let needs_fence = !linux.has_membarrier();
     let hello = Hello { name: name.clone(), start, waiter, needs_fence, type_tag };
     let own_life = process::own_life()?;
-    socket.send(&Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
+    ask(&socket, name, &Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
     let (frame, descriptors) = answer(&socket, name)?;
     let (welcome, sender) = match frame {
         Frame::Welcome(welcome) => (welcome, descriptors),
@@ -128,6 +128,20 @@ pub(crate) fn connect(
         user: effective_uid(),
     })?;
     Ok((socket, trusted))
+}
+
+/// Asks the owner something. If it has died since we connected, there is no such channel.
+pub(crate) fn ask(
+    socket: &Socket,
+    name: &ChannelName,
+    frame: &Frame,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), JoinError> {
+    // EPIPE, ECONNRESET.
+    socket.send(frame, descriptors).map_err(|error| match error.errno {
+        32 | 104 => JoinError::NotFound(name.clone()),
+        _ => error.into(),
+    })
 }
 
 /// The owner's next frame.

@@ -15,7 +15,7 @@ use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::Ordering::Relaxed;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::control::attach::{answer, connect, open_sender, refusal};
+use crate::control::attach::{answer, ask, connect, open_sender, refusal};
 use crate::control::domain::DomainInner;
 use crate::error::JoinError;
 
@@ -80,7 +80,7 @@ pub struct ReceiverView {
 impl Observer {
     pub(crate) fn open(domain: &DomainInner, name: &ChannelName) -> Result<Self, JoinError> {
         let (socket, _) = connect(domain, name)?;
-        socket.send(&Frame::Observe { name: name.clone() }, &[])?;
+        ask(&socket, name, &Frame::Observe { name: name.clone() }, &[])?;
         let odd =
             |found: &Frame| JoinError::Protocol { name: name.clone(), found: format!("{found:?}") };
         let (frame, mut descriptors) = answer(&socket, name)?;

@@ -1,0 +1,61 @@
+//! Where the kernel refuses `membarrier`, and in a forked child.
+
+mod roles;
+
+use roles::{Directory, Role};
+
+/// A sender and a receiver that put each other to sleep again and again: every wake-up arrives.
+fn sleeps_are_woken(test: &str, sender_options: &[&str], receiver_options: &[&str]) {
+    let directory = Directory::new(test);
+    let common = ["count=60000", "park", "nap-one-in=3"];
+    let options = |own: &[&'static str]| [&common[..], own].concat();
+    let own: Vec<&'static str> = sender_options.iter().map(|o| leak(o)).collect();
+    let mut sender = Role::start("counted-sender", &directory, "c", &options(&own));
+    let own: Vec<&'static str> = receiver_options.iter().map(|o| leak(o)).collect();
+    let mut receiver = Role::start("counted-receiver", &directory, "c", &options(&own));
+    sender.until("ready");
+    receiver.until("ready");
+    receiver.say("go");
+    sender.say("go");
+    for role in [&mut sender, &mut receiver] {
+        let counters = role.until("counters");
+        println!("{test}: {counters}");
+        assert!(counters.contains("cap_finds=0"), "{counters}");
+        role.say("read");
+    }
+    assert!(sender.is_success() && receiver.is_success());
+}
+
+fn leak(text: &str) -> &'static str {
+    Box::leak(text.to_owned().into_boxed_str())
+}
+
+#[test]
+fn nobody_is_refused() {
+    sleeps_are_woken("nobody-refused", &[], &[]);
+    sleeps_are_woken("nobody-refused-hint", &["receivers=9"], &[]);
+}
+
+#[test]
+fn the_sender_is_refused() {
+    sleeps_are_woken("sender-refused", &["no-membarrier"], &[]);
+}
+
+#[test]
+fn the_receiver_is_refused() {
+    sleeps_are_woken("receiver-refused", &[], &["no-membarrier"]);
+    sleeps_are_woken("receiver-refused-hint", &["receivers=9"], &["no-membarrier"]);
+}
+
+#[test]
+fn both_are_refused() {
+    sleeps_are_woken("both-refused", &["no-membarrier"], &["no-membarrier"]);
+}
+
+#[test]
+fn a_forked_child_has_no_handles_and_can_start_anew() {
+    let directory = Directory::new("fork");
+    let mut role = Role::start("fork", &directory, "c", &[]);
+    role.until("forked well");
+    assert!(role.is_success());
+}

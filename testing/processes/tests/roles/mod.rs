@@ -1,0 +1,127 @@
+//! Starting roles, and waiting for what they say.
+
+#![allow(dead_code, reason = "each test uses what it needs")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// A runtime directory of its own, removed at the end.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("corewire-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The files in it.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running role; killed when dropped.
+pub(crate) struct Role {
+    pub(crate) child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Role {
+    pub(crate) fn start(
+        role: &str,
+        directory: &Directory,
+        channel: &str,
+        options: &[&str],
+    ) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_corewire-role"))
+            .arg(role)
+            .arg(directory.path())
+            .arg(channel)
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// The next line it prints; `None` at its end.
+    pub(crate) fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let bytes = self.lines.read_line(&mut line).unwrap();
+        (bytes > 0).then(|| line.trim_end().to_owned())
+    }
+
+    /// Reads lines until one begins with `word`, and returns the rest of that line.
+    pub(crate) fn until(&mut self, word: &str) -> String {
+        let mut last = None;
+        while let Some(line) = self.line() {
+            if let Some(rest) = line.strip_prefix(word) {
+                return rest.trim().to_owned();
+            }
+            last = Some(line);
+        }
+        panic!("a role ended before it said {word:?}; its last line was {last:?}");
+    }
+
+    /// A line of standard input.
+    pub(crate) fn say(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().unwrap();
+        writeln!(input, "{line}").unwrap();
+    }
+
+    /// The end of standard input.
+    pub(crate) fn hang_up(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn is_success(&mut self) -> bool {
+        self.child.wait().unwrap().success()
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Random numbers from a seed that is printed, so that a run can be repeated.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn from_environment() -> Self {
+        let time = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+        let given = std::env::var("COREWIRE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or(u64::try_from(time & 0xffff_ffff).unwrap());
+        println!("COREWIRE_SEED={seed}");
+        Self(seed | 1)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
