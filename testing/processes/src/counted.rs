@@ -14,9 +14,12 @@ fn wait_for_go() -> Outcome {
     Ok(())
 }
 
-/// Now and then, does nothing for long enough that the other side goes to sleep.
-fn nap(number: u64, one_in: u64) {
-    // A random number that both runs of a test share.
+/// Now and then, does nothing for long enough that the other side goes to sleep: for 1024 messages
+/// the sender does, which empties the ring, and for the next 1024 the receiver, which fills it.
+fn nap(number: u64, turn: u64, one_in: u64) {
+    if number / 1024 % 2 != turn {
+        return;
+    }
     let random = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     if one_in > 0 && random.is_multiple_of(one_in) {
         let idle = Duration::from_micros(random / one_in % 40);
@@ -31,6 +34,7 @@ pub(crate) fn send(domain: &Domain, options: &Options) -> Outcome {
     let mut sender = domain
         .sender(&options.channel)
         .receivers(options.receivers)
+        .slots(options.slots)
         .wait(options.wait)
         .prefault(true)
         .create()?;
@@ -40,7 +44,7 @@ pub(crate) fn send(domain: &Domain, options: &Options) -> Outcome {
         let mut loan = sender.loan(48)?;
         loan.copy_from_slice([number.to_le_bytes(); 6].as_flattened());
         loan.send();
-        nap(number, options.nap_one_in);
+        nap(number, 0, options.nap_one_in);
     }
     sender.drain(Duration::from_secs(60))?;
     report(|name| sender.counter(name))
@@ -55,8 +59,9 @@ pub(crate) fn receive(domain: &Domain, options: &Options) -> Outcome {
             return Err(format!("message {number} is not what was sent").into());
         }
         drop(message);
-        nap(!number, options.nap_one_in);
+        nap(number, 1, options.nap_one_in);
     }
+    receiver.acknowledge();
     report(|name| receiver.counter(name))
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct Options {
     pub(crate) wait: Wait,
     pub(crate) count: u64,
     pub(crate) receivers: usize,
+    pub(crate) slots: usize,
     pub(crate) nap_one_in: u64,
 }
 
@@ -44,11 +45,12 @@ fn run() -> Outcome {
     let mut word = || words.next().ok_or("corewire-role ROLE DIRECTORY CHANNEL [OPTION]...");
     let (role, directory, channel) = (word()?, word()?, word()?);
     let wait = Wait::default();
-    let mut options = Options { channel, wait, count: 0, receivers: 8, nap_one_in: 0 };
+    let mut options = Options { channel, wait, count: 0, receivers: 8, slots: 4096, nap_one_in: 0 };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
             ("count", value) => options.count = value.parse()?,
             ("receivers", value) => options.receivers = value.parse()?,
+            ("slots", value) => options.slots = value.parse()?,
             ("nap-one-in", value) => options.nap_one_in = value.parse()?,
             ("spin", _) => options.wait = Wait::Spin,
             ("park", _) => options.wait = Wait::Park,

@@ -7,7 +7,7 @@ use roles::{Directory, Role};
 /// A sender and a receiver that put each other to sleep again and again: every wake-up arrives.
 fn sleeps_are_woken(test: &str, sender_options: &[&str], receiver_options: &[&str]) {
     let directory = Directory::new(test);
-    let common = ["count=60000", "park", "nap-one-in=3"];
+    let common = ["count=60000", "park", "nap-one-in=4", "slots=64"];
     let options = |own: &[&'static str]| [&common[..], own].concat();
     let own: Vec<&'static str> = sender_options.iter().map(|o| leak(o)).collect();
     let mut sender = Role::start("counted-sender", &directory, "c", &options(&own));

@@ -217,11 +217,6 @@ pub(super) fn done_word(index: usize) -> usize {
     128 * (index + 1)
 }
 
-/// Where peer `index` leaves the `number`th figure.
-pub(super) fn figure_word(index: usize, number: usize) -> usize {
-    32_768 + 512 * (index % 64) + 8 * number
-}
-
 /// A part of a region.
 pub(super) fn part(memory: &Region, offset: usize, bytes: usize) -> Result<Region, Failure> {
     let too_short = || Failure::other(format!("{bytes} bytes of benchmark memory are missing"));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hint::spin_loop;
+use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use corewire::{Observer, Sender};
@@ -123,7 +124,7 @@ impl<'a> Passes<'a> {
         let (sha256, sha256_is_right) = self.hash()?;
         self.progress.finish_and_clear();
         let latency_pace_ns = pace_ns(cores);
-        let latencies = self.time(latency_pace_ns)?;
+        let latencies = self.time(latency_pace_ns, cores)?;
         let rounds_count = rounds.len();
         rounds.sort_by_key(Round::whole_ns);
         copy_gb_per_s.sort_by(f64::total_cmp);
@@ -211,13 +212,14 @@ impl<'a> Passes<'a> {
     }
 
     /// The latency pass.
-    fn time(&mut self, pace_ns: u64) -> Result<Vec<Latency>, Failure> {
+    fn time(&mut self, pace_ns: u64, cores: Cores) -> Result<Vec<Latency>, Failure> {
         self.sender.send(&Order::Time.to_bytes())?;
         let start = Instant::now();
         let mut due_ns = now_ns();
         for number in 0..LATENCY_WARM_UP + LATENCY_MESSAGES {
             while now_ns() < due_ns {
-                spin_loop();
+                // A sender that held its core while it has nothing to send would be what is timed.
+                if cores.is_oversubscribed() { yield_now() } else { spin_loop() }
             }
             // The time before a place is had: waiting for room counts.
             let sent_ns = now_ns();

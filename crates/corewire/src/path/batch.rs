@@ -79,7 +79,7 @@ impl<'a> Batch<'a> {
                 self.count += more;
                 return Ok(usize::try_from(more).unwrap_or(usize::MAX));
             }
-            self.receiver.wait_more(self.count)?;
+            self.receiver.wait_more()?;
         }
     }
 

@@ -175,8 +175,15 @@ impl Receiver {
         })
     }
 
-    pub(crate) fn wait_more(&mut self, held: u64) -> Result<(), ReceiveError> {
-        let _ = held;
+    /// Tells the sender at once that everything received so far is done with. Not needed for the
+    /// flow: the sender learns of it every eighth of the ring, and whenever the receiver finds no
+    /// message. A receiver that will not ask for more for a while spares a sender in
+    /// [`drain`](crate::Sender::drain) the wait.
+    pub fn acknowledge(&mut self) {
+        self.ring.publish_cursor();
+    }
+
+    pub(crate) fn wait_more(&mut self) -> Result<(), ReceiveError> {
         self.waiting.for_message(&mut self.ring, SLEEP_CAP_NS)
     }
 

@@ -189,7 +189,8 @@ impl Sender {
     }
 
     /// Waits until every receiver is done with everything sent so far, for at most `timeout`.
-    /// Returns false if the time ran out.
+    /// Returns false if the time ran out. A receiver that has read everything and does not ask for
+    /// more may not have said so yet: see [`Receiver::acknowledge`](crate::Receiver::acknowledge).
     ///
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`.

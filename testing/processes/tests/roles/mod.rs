@@ -4,7 +4,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
 /// A runtime directory of its own, removed at the end.
 pub(crate) struct Directory(PathBuf);
@@ -36,7 +38,8 @@ impl Drop for Directory {
 /// A running role; killed when dropped.
 pub(crate) struct Role {
     pub(crate) child: Child,
-    lines: BufReader<ChildStdout>,
+    /// Read as they come, so that no role ever waits for a test to read.
+    lines: Receiver<String>,
 }
 
 impl Role {
@@ -55,15 +58,18 @@ impl Role {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (told, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let lines = output.lines().map_while(Result::ok);
+            lines.take_while(|line| told.send(line.clone()).is_ok()).count()
+        });
         Self { child, lines }
     }
 
     /// The next line it prints; `None` at its end.
     pub(crate) fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        let bytes = self.lines.read_line(&mut line).unwrap();
-        (bytes > 0).then(|| line.trim_end().to_owned())
+        self.lines.recv().ok()
     }
 
     /// Reads lines until one begins with `word`, and returns the rest of that line.

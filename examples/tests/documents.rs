@@ -1,0 +1,111 @@
+//! What the documents say of the source is so: every `file:function` exists, every file that is
+//! linked exists, README shows the example that is run, and every test that PROMISES and threats
+//! name is there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const DOCUMENTS: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "PROMISES.md",
+    "CONTRIBUTING.md",
+    "docs/layout.md",
+    "docs/ordering.md",
+    "docs/threats.md",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What stands between backticks in `document`, but for blocks of code.
+fn quoted(document: &str) -> Vec<String> {
+    let text = read(document);
+    let prose: String = text.split("```").step_by(2).collect();
+    prose.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// `crates/x/src/y.rs:Type::function` as file, type and function.
+fn reference(word: &str) -> Option<(&str, Option<&str>, &str)> {
+    let (file, name) = word.split_once(".rs:")?;
+    let file = &word[..file.len() + 3];
+    let (of, function) = match name.rsplit_once("::") {
+        Some((of, function)) => (Some(of), function),
+        None => (None, name),
+    };
+    Some((file, of, function))
+}
+
+fn has_function(text: &str, name: &str) -> bool {
+    text.match_indices(&format!("fn {name}"))
+        .any(|(at, found)| text[at + found.len()..].starts_with(['(', '<']))
+}
+
+fn check_references(document: &str) -> usize {
+    let mut count = 0;
+    for word in quoted(document) {
+        let Some((file, of, function)) = reference(&word) else { continue };
+        // Sites in the table of orderings are named by their file alone.
+        if !file.contains('/') {
+            continue;
+        }
+        let text = read(file);
+        assert!(has_function(&text, function), "{document}: no `fn {function}` in {file}");
+        if let Some(of) = of {
+            let is_there = text.lines().any(|line| {
+                let declares = ["impl", "trait ", "pub trait ", "pub(crate) trait "];
+                declares.iter().any(|start| line.starts_with(start)) && line.contains(of)
+            });
+            assert!(is_there, "{document}: nothing is implemented for {of} in {file}");
+        }
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn every_function_that_is_named_exists() {
+    assert!(check_references("ARCHITECTURE.md") > 50);
+    for document in DOCUMENTS {
+        check_references(document);
+    }
+}
+
+#[test]
+fn every_file_that_is_named_or_linked_exists() {
+    for document in DOCUMENTS {
+        let text = read(document);
+        let folder = root().join(document).parent().unwrap().to_owned();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let path = folder.join(link.split('#').next().unwrap());
+            assert!(path.exists(), "{document} links {link}");
+        }
+        for word in quoted(document) {
+            let file = word.split(':').next().unwrap();
+            let starts = ["crates/", "testing/", "docs/", "examples/", "scripts/"];
+            if starts.iter().any(|start| file.starts_with(start)) && !file.contains([' ', '*']) {
+                assert!(root().join(file).exists(), "{document} names {file}");
+            }
+        }
+    }
+}
+
+#[test]
+fn readme_shows_the_example_that_is_run() {
+    let example = read("examples/hello.rs");
+    assert!(read("README.md").contains(&format!("```rust\n{example}```")));
+}
+
+#[test]
+fn layout_draws_this_version() {
+    let source = read("crates/corewire-layout/src/lib.rs");
+    let rest = source.split("LAYOUT_VERSION: u32 = ").nth(1).unwrap();
+    let version = rest.split(';').next().unwrap();
+    assert!(read("docs/layout.md").contains(&format!("layout version {version}.")));
+}

@@ -1,0 +1,86 @@
+//! What streaming costs in system calls, counted by the kernel for every thread of both processes;
+//! and that wake-ups arrive when sleeps are forced.
+//!
+//! `COREWIRE_SLEEP_MESSAGES` says how many messages the sleeps are forced in (200,000 if not said).
+
+mod roles;
+mod tracer;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use roles::{Directory, Role};
+use tracer::Tracer;
+
+/// One at a time: each keeps two cores busy.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The figures of a `counters` line.
+fn counters(line: &str) -> HashMap<String, u64> {
+    let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+}
+
+/// Streams `count` messages and returns the system calls of both processes between the word to go
+/// and the end, and the sleeps that they report.
+fn stream(test: &str, count: u64, wait: &[&str]) -> (u64, u64) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = Directory::new(test);
+    let count = format!("count={count}");
+    let options = [&[count.as_str()], wait].concat();
+    let mut sender = Role::start("counted-sender", &directory, "c", &options);
+    let mut receiver = Role::start("counted-receiver", &directory, "c", &options);
+    sender.until("ready");
+    receiver.until("ready");
+    let tracers = [&sender, &receiver].map(|role| Tracer::attach(role.child.id()));
+    receiver.say("go");
+    sender.say("go");
+    let sleeps: u64 = [&mut sender, &mut receiver]
+        .into_iter()
+        .map(|role| counters(&role.until("counters"))["sleeps"])
+        .sum();
+    let calls: u64 = tracers.into_iter().map(Tracer::detach).sum();
+    for role in [&mut sender, &mut receiver] {
+        role.say("read");
+        assert!(role.is_success());
+    }
+    println!("{test}: {calls} system calls, {sleeps} sleeps");
+    (calls, sleeps)
+}
+
+#[test]
+fn ten_million_messages_with_spinning_cost_under_100_system_calls() {
+    let (calls, _) = stream("calls-spin", 10_000_000, &["spin"]);
+    assert!(calls < 100, "{calls} system calls");
+}
+
+#[test]
+fn with_the_default_wait_a_sleep_costs_at_most_five_system_calls() {
+    let (calls, sleeps) = stream("calls-adaptive", 10_000_000, &[]);
+    assert!(calls < 100 + 5 * sleeps, "{calls} system calls for {sleeps} sleeps");
+}
+
+#[test]
+fn no_wake_up_is_lost_when_sleeps_are_forced_at_random() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let given = std::env::var("COREWIRE_SLEEP_MESSAGES").ok();
+    let count = given.and_then(|text| text.parse().ok()).unwrap_or(200_000u64);
+    let directory = Directory::new("sleeps");
+    let count = format!("count={count}");
+    let options = [count.as_str(), "park", "nap-one-in=4", "slots=64"];
+    let mut sender = Role::start("counted-sender", &directory, "c", &options);
+    let mut receiver = Role::start("counted-receiver", &directory, "c", &options);
+    sender.until("ready");
+    receiver.until("ready");
+    receiver.say("go");
+    sender.say("go");
+    let mut slept = 0;
+    for role in [&mut sender, &mut receiver] {
+        let line = role.until("counters");
+        println!("{line}");
+        assert_eq!(counters(&line)["cap_finds"], 0);
+        slept += counters(&line)["sleeps"];
+        role.say("read");
+    }
+    assert!(slept > 1000, "only {slept} sleeps were forced");
+}

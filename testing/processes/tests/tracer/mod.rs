@@ -1,0 +1,87 @@
+//! Counts the system calls of a process, all its threads, with ptrace.
+
+use std::fs;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+/// Follows one process on a thread of its own: what is traced belongs to the thread that traces.
+pub(crate) struct Tracer {
+    process: u32,
+    follower: JoinHandle<u64>,
+    over: Sender<()>,
+}
+
+impl Tracer {
+    /// Begins to count.
+    pub(crate) fn attach(process: u32) -> Self {
+        let (ready, is_ready) = channel();
+        let (over, is_over) = channel();
+        let follower = thread::spawn(move || follow(process, &ready, &is_over));
+        is_ready.recv().unwrap();
+        Self { process, follower, over }
+    }
+
+    /// Stops counting, and returns how many calls there were.
+    pub(crate) fn detach(self) -> u64 {
+        self.over.send(()).unwrap();
+        // The first thread blocks no signals, and this one is ignored: it only makes it stop.
+        // SAFETY: a signal to a live child of ours.
+        unsafe { libc::syscall(libc::SYS_tgkill, self.process, self.process, libc::SIGURG) };
+        self.follower.join().unwrap()
+    }
+}
+
+fn threads_of(process: u32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn request(what: libc::c_uint, thread: i32, data: usize) -> i64 {
+    // SAFETY: the requests used take no address, and data by value.
+    unsafe { libc::ptrace(what, thread, std::ptr::null_mut::<u8>(), data) }
+}
+
+/// Waits until a thread that this one traces stops; -1 is any.
+fn wait_for(thread: i32) -> (i32, i32) {
+    let mut status = 0;
+    // SAFETY: the status is ours.
+    let stopped =
+        unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+    assert!(stopped > 0 && libc::WIFSTOPPED(status), "a traced thread ended");
+    (stopped, status)
+}
+
+fn follow(process: u32, ready: &Sender<()>, is_over: &Receiver<()>) -> u64 {
+    let threads = threads_of(process);
+    for &thread in &threads {
+        let options = usize::try_from(libc::PTRACE_O_TRACESYSGOOD).unwrap();
+        assert_eq!(request(libc::PTRACE_SEIZE, thread, options), 0, "trace {thread}");
+        request(libc::PTRACE_INTERRUPT, thread, 0);
+    }
+    for &thread in &threads {
+        wait_for(thread);
+        request(libc::PTRACE_SYSCALL, thread, 0);
+    }
+    ready.send(()).unwrap();
+    let mut stops = 0u64;
+    loop {
+        let (thread, status) = wait_for(-1);
+        if is_over.try_recv().is_ok() {
+            request(libc::PTRACE_DETACH, thread, 0);
+            for &other in threads.iter().filter(|&&other| other != thread) {
+                request(libc::PTRACE_INTERRUPT, other, 0);
+                wait_for(other);
+                request(libc::PTRACE_DETACH, other, 0);
+            }
+            break;
+        }
+        let signal = libc::WSTOPSIG(status);
+        let is_call = signal == libc::SIGTRAP | 0x80;
+        stops += u64::from(is_call);
+        let deliver =
+            if is_call || signal == libc::SIGTRAP { 0 } else { usize::try_from(signal).unwrap() };
+        request(libc::PTRACE_SYSCALL, thread, deliver);
+    }
+    // Each call stops at its entry and at its return.
+    stops.div_ceil(2)
+}
