@@ -72,6 +72,9 @@ pub struct Welcome {
     pub incarnation: u128,
     /// True if a hint segment comes along.
     pub hint: bool,
+    /// Messages from this one on are fenced, if the receiver asked for it; the one before may be
+    /// under way already.
+    pub settled: u64,
 }
 
 /// Why an owner refused.
@@ -220,7 +223,9 @@ impl Frame {
                 let start = u64::from(h.start == Start::Oldest);
                 [start, h.needs_fence.into(), h.type_tag.hash, h.type_tag.bytes, 0, 0]
             }
-            Self::Welcome(w) => [w.row.into(), w.start, w.epoch.into(), w.hint.into(), 0, 0],
+            Self::Welcome(w) => {
+                [w.row.into(), w.start, w.epoch.into(), w.hint.into(), w.settled, 0]
+            }
             Self::Refused(reason) => {
                 let (code, a, b) = reason.to_words();
                 [code, a, b, 0, 0, 0]
@@ -256,7 +261,7 @@ impl Frame {
         if raw.version.get() != LAYOUT_VERSION {
             return Err(FrameError::Version { found: raw.version.get() });
         }
-        let [a, b, c, d, ..] = raw.words.map(U64::get);
+        let [a, b, c, d, e, _] = raw.words.map(U64::get);
         let id = u128::from_le_bytes(raw.id);
         Ok(match raw.kind.get() {
             1 => Self::Hello(Hello {
@@ -272,6 +277,7 @@ impl Frame {
                 epoch: small("epoch", c)?,
                 incarnation: id,
                 hint: flag("hint", d)?,
+                settled: e,
             }),
             3 => Self::Refused(Reason::of_words(a, b, c)?),
             4 => Self::Readiness,
@@ -402,9 +408,9 @@ mod tests {
             let type_tag = TypeTag { hash, bytes };
             Frame::Hello(Hello { name, start, waiter, needs_fence, type_tag })
         });
-        let welcome = any::<(u32, u64, u32, u128, bool)>().prop_map(
-            |(row, start, epoch, incarnation, hint)| {
-                Frame::Welcome(Welcome { row, start, epoch, incarnation, hint })
+        let welcome = any::<(u32, u64, u32, u128, bool, u64)>().prop_map(
+            |(row, start, epoch, incarnation, hint, settled)| {
+                Frame::Welcome(Welcome { row, start, epoch, incarnation, hint, settled })
             },
         );
         prop_oneof![

@@ -138,12 +138,19 @@ impl RuntimeDirectory {
     /// # Errors
     /// [`OsError`] if the directory cannot be written.
     pub fn listen(&self) -> Result<(Listener, SocketName), OsError> {
-        let name = SocketName(random_u128()?);
-        let hidden = format!(".{}", name.file());
-        let listener = Listener::bind(&self.short_path(&hidden))?;
-        renameat(&self.descriptor, &hidden, &self.descriptor, name.file())
-            .doing("show the process's socket")?;
-        Ok((listener, name))
+        loop {
+            let name = SocketName(random_u128()?);
+            let hidden = format!(".{}", name.file());
+            let listener = Listener::bind(&self.short_path(&hidden))?;
+            match renameat(&self.descriptor, &hidden, &self.descriptor, name.file()) {
+                // Somebody who swept took it for a dead process's, before it listened.
+                Err(Errno::NOENT) => {}
+                other => {
+                    other.doing("show the process's socket")?;
+                    return Ok((listener, name));
+                }
+            }
+        }
     }
 
     /// Connects to a process. `None` if it is not there any more.
@@ -169,6 +176,8 @@ impl RuntimeDirectory {
         loop {
             match self.lock_file(&file, OFlags::CREATE)? {
                 Lock::Held(descriptor) => {
+                    // What is not ours is not to be overwritten.
+                    self.read_record(&file)?;
                     rustix::fs::ftruncate(&descriptor, 0).doing(format!("clear {file}"))?;
                     return Ok(Claim { descriptor, file });
                 }
@@ -253,6 +262,14 @@ impl RuntimeDirectory {
         for socket in files.iter().filter_map(|file| SocketName::of_file(file)) {
             if !self.is_alive(socket)? {
                 removed += usize::from(self.remove(&socket.file()));
+            }
+        }
+        // Left by one who died before its socket could be shown.
+        for file in files.iter().filter(|file| file.starts_with(".p.")) {
+            if let Err(error) = Socket::connect(&self.short_path(file))
+                && error.is(Errno::CONNREFUSED)
+            {
+                removed += usize::from(self.remove(file));
             }
         }
         for file in files.iter().filter(|file| file.starts_with("n.") || file.starts_with("w.")) {

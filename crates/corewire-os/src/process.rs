@@ -2,7 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit,
+};
 
 use crate::{Doing, OsError};
 
@@ -24,6 +27,33 @@ pub fn effective_uid() -> u32 {
 /// [`OsError`] before Linux 5.3, or without a free descriptor.
 pub fn own_life() -> Result<OwnedFd, OsError> {
     pidfd_open(getpid(), PidfdFlags::empty()).doing("make a process descriptor")
+}
+
+/// A descriptor that becomes readable when process `pid`, a child of this one, ends.
+///
+/// # Errors
+/// [`OsError`] if there is no such process.
+pub fn life_of(pid: u32) -> Result<OwnedFd, OsError> {
+    let what = format!("watch process {pid}");
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pidfd_open(pid.ok_or(OsError::new(what.clone(), Errno::SRCH))?, PidfdFlags::empty()).doing(what)
+}
+
+/// Processor time that all threads of process `pid` have used, in seconds, as finely as the
+/// scheduler counts.
+///
+/// # Errors
+/// [`OsError`] if there is no such process, or the kernel does not say.
+pub fn processor_seconds(pid: u32) -> Result<f64, OsError> {
+    let what = format!("read the processor time of process {pid}");
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).doing(what.clone())?;
+    let mut nanoseconds = 0u64;
+    for thread in threads {
+        let path = thread.doing(what.clone())?.path().join("schedstat");
+        let text = std::fs::read_to_string(path).doing(what.clone())?;
+        nanoseconds += text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    }
+    Ok(std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
 /// Raises the soft limit on descriptors to the hard one, and returns it.

@@ -184,6 +184,12 @@ pub enum SendError {
         /// How far the slowest receiver is behind.
         lag: u64,
     },
+    /// Receivers that waited for the channel have been invited, and have not joined yet.
+    #[error("{count} receivers that waited for the channel are just joining it")]
+    Joining {
+        /// How many.
+        count: usize,
+    },
     /// There was no room for as long as was asked.
     #[error("no room within {after:?}: a receiver is {lag} messages behind")]
     Timeout {

@@ -483,6 +483,89 @@ fn memory_options_work_or_say_why_not() {
 }
 
 #[test]
+fn a_foreign_file_is_not_overwritten() {
+    let scratch = Scratch::new("precious");
+    std::fs::write(scratch.path.join("n.c"), "precious").unwrap();
+    let error = scratch.domain().sender("c").create().unwrap_err();
+    assert!(matches!(&error, CreateError::ForeignFile(file) if file == "n.c"), "{error}");
+    assert_eq!(std::fs::read_to_string(scratch.path.join("n.c")).unwrap(), "precious");
+}
+
+#[test]
+fn a_failed_creation_leaves_nothing() {
+    let scratch = Scratch::new("failed");
+    let before = std::fs::read_dir(&scratch.path).unwrap().count();
+    assert!(scratch.domain().sender("c").numa_node(999).create().is_err());
+    assert_eq!(std::fs::read_dir(&scratch.path).unwrap().count(), before);
+}
+
+#[test]
+fn what_a_batch_releases_is_room_for_the_sender() {
+    let scratch = Scratch::new("release");
+    let (mut sender, mut receiver) = scratch.pair(64);
+    while sender.try_send(b"x").is_ok() {}
+    let mut batch = receiver.receive_batch(64).unwrap();
+    batch.release(7).unwrap();
+    assert_eq!(batch.receive(10).unwrap(), 0);
+    for _ in 0..7 {
+        sender.try_send(b"y").unwrap();
+    }
+    assert_eq!(batch.receive(10).unwrap(), 7);
+}
+
+#[test]
+fn a_newcomer_does_not_lag() {
+    let scratch = Scratch::new("newcomer");
+    let mut sender = scratch.domain().sender("c").create().unwrap();
+    for _ in 0..1000 {
+        sender.send(b"x").unwrap();
+    }
+    let _receiver = scratch.domain().receiver("c").join().unwrap();
+    let view = scratch.domain().observe("c").unwrap().look();
+    assert_eq!((view.receivers[0].cursor, view.receivers[0].lag), (1000, 0));
+}
+
+#[test]
+fn sending_waits_for_those_who_were_invited() {
+    let scratch = Scratch::new("invited");
+    let domain = scratch.domain().clone();
+    let waiting = {
+        let domain = domain.clone();
+        thread::spawn(move || {
+            let mut receiver = domain.receiver("c").join_when_created().unwrap();
+            receiver.receive().unwrap().to_vec()
+        })
+    };
+    while !has_waiter(&domain) {
+        thread::yield_now();
+    }
+    let mut sender = domain.sender("c").create().unwrap();
+    loop {
+        match sender.try_send(b"first") {
+            Ok(()) => break,
+            Err(error) => assert_eq!(error, SendError::Joining { count: 1 }),
+        }
+    }
+    assert_eq!(waiting.join().unwrap(), b"first");
+}
+
+#[test]
+fn a_waiter_that_gives_up_holds_nobody_up() {
+    let scratch = Scratch::new("gives-up");
+    let domain = scratch.domain().clone();
+    let error = domain.receiver("c").join_timeout(Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, JoinError::NotCreated { .. }), "{error}");
+    let mut sender = domain.sender("c").create().unwrap();
+    sender.send(b"nobody waits").unwrap();
+}
+
+/// Does somebody wait for a channel?
+fn has_waiter(domain: &Domain) -> bool {
+    let mut files = std::fs::read_dir(domain.runtime_directory()).unwrap();
+    files.any(|file| file.unwrap().file_name().to_string_lossy().starts_with("w."))
+}
+
+#[test]
 fn handles_move_between_threads() {
     fn is_send<T: Send>() {}
     is_send::<Sender>();

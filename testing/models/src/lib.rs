@@ -290,14 +290,21 @@ impl ModelChannel {
     /// If there is no such row.
     #[must_use]
     pub fn receiver(&self, row: u32, joined: Joined) -> ModelReceiver {
-        let Joined { start, epoch } = joined;
+        let Joined { start, epoch, settled } = joined;
         let hint = self.hint.clone();
         let parts = ReceiverParts {
             sender: self.segment.clone(),
             geometry: self.geometry,
             fence_mode: self.fence_mode,
             own: self.rows.part(row as usize * PAGE_BYTES, PAGE_BYTES).expect("own row"),
-            welcome: Welcome { row, start, epoch, incarnation: 0, hint: hint.is_some() },
+            welcome: Welcome {
+                row,
+                start,
+                epoch,
+                incarnation: 0,
+                hint: hint.is_some(),
+                settled: 0,
+            },
             hint,
             shared: Arc::new(ReceiverShared::default()),
             // SAFETY: sender and receiver are threads of one model, which keep to the protocol.

@@ -3,6 +3,7 @@
 //! Every figure is a ratio to a bare loop over the same memory, taken in the same run in alternating
 //! blocks; the median ratio is reported, with the smallest and the largest.
 
+mod death;
 mod latency;
 mod peer;
 mod rig;
@@ -20,6 +21,7 @@ pub(crate) use latency::raw_line_one_way_ns;
 
 /// Options of `corewire bench`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  corewire bench latency --bytes 48")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -39,6 +41,15 @@ enum What {
     /// Time to wake a sleeping receiver, beside a bare futex.
     #[command(after_help = "Example:\n  corewire bench wake --json")]
     Wake(Options),
+    /// Time until a survivor learns of a death, beside a bare process descriptor.
+    #[command(after_help = "Example:\n  corewire bench death --json")]
+    Death(Options),
+    /// What three receivers that have nothing to do cost.
+    #[command(after_help = "Example:\n  corewire bench idle --json")]
+    Idle(Options),
+    /// A process that never sleeps.
+    #[command(hide = true)]
+    Spin,
     /// The other side of a benchmark.
     #[command(hide = true)]
     Peer { plan: String },
@@ -110,6 +121,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         What::FanOut(options) => (options.clone(), stream::run(&options)?),
         What::Wake(options) => (options.clone(), wake::run(&options)?),
+        What::Death(options) => (options.clone(), death::run(&options)?),
+        What::Idle(options) => (options.clone(), death::idle(&options)?),
+        What::Spin => loop {
+            corewire_ring::sync::pause();
+        },
         What::Peer { plan } => return peer::run(&plan),
     };
     if options.json {

@@ -26,6 +26,8 @@ pub(super) enum Kind {
     Stream,
     Buffers,
     Wake,
+    Mortal,
+    Idle,
 }
 
 /// All that a peer needs to know.
@@ -93,6 +95,25 @@ impl Rig {
     pub(super) fn start(plan: Plan, memory_bytes: usize, peers: usize) -> Result<Self, Failure> {
         let cpus = processor::allowed()?;
         let is_pinned = cpus.len() > peers;
+        Self::start_on(&cpus, is_pinned, plan, memory_bytes, peers)
+    }
+
+    /// The same, with every process left where the kernel puts it.
+    pub(super) fn start_unpinned(
+        plan: Plan,
+        memory_bytes: usize,
+        peers: usize,
+    ) -> Result<Self, Failure> {
+        Self::start_on(&processor::allowed()?, false, plan, memory_bytes, peers)
+    }
+
+    fn start_on(
+        cpus: &[usize],
+        is_pinned: bool,
+        plan: Plan,
+        memory_bytes: usize,
+        peers: usize,
+    ) -> Result<Self, Failure> {
         let memory_bytes = RIG_BYTES + memory_bytes;
         let (segment, memory) = Segment::create_writable_by_all(memory_bytes as u64)?;
         let directory =
@@ -165,6 +186,16 @@ impl Rig {
             }
         }
         Ok(())
+    }
+
+    /// Hands over a peer that is to end before its time.
+    pub(super) fn take_peer(&mut self) -> Option<Child> {
+        self.peers.pop()
+    }
+
+    /// Processor time that all peers have used, in seconds.
+    pub(super) fn processor_seconds(&self) -> Result<f64, Failure> {
+        self.peers.iter().map(|peer| Ok(corewire_os::process::processor_seconds(peer.id())?)).sum()
     }
 
     fn check_peers(&mut self) -> Result<(), Failure> {

@@ -57,6 +57,9 @@ pub struct Joined {
     pub start: u64,
     /// The epoch its sleeping word begins at, far from any that this row has shown before.
     pub epoch: u32,
+    /// Messages from this one on are claimed after the data thread has seen the change: the one
+    /// before may be in flight.
+    pub settled: u64,
 }
 
 /// The member that the sender waits for.
@@ -160,7 +163,7 @@ impl Members {
         words.door_pid(row).store(pid, Relaxed);
         words.door_state(row).store(DoorState::Joined as u32, Relaxed);
         add(words.control_counter(ControlCounter::Joins), 1);
-        Joined { start: first, epoch }
+        Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX }
     }
 
     /// Half the circle from what the row's last receiver showed last. The data thread may be about
@@ -294,7 +297,7 @@ pub fn head_of(slots: &Slots) -> u64 {
     let (mut low, mut high) = (1, slots.count());
     while low < high {
         let middle = low + (high - low) / 2;
-        let sequence = lap_start + middle;
+        let sequence = lap_start.wrapping_add(middle);
         if slots.at(sequence).stamp().load(Relaxed) == stamp_of(sequence) {
             low = middle + 1;
         } else {
@@ -303,5 +306,5 @@ pub fn head_of(slots: &Slots) -> u64 {
     }
     // ORDER(J2): pairs with B1; the headers of these messages, read next, are their own.
     fence_at!(J2: Acquire);
-    lap_start + low
+    lap_start.wrapping_add(low)
 }

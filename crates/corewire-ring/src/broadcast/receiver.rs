@@ -132,6 +132,8 @@ pub struct Receiver<K> {
     /// The sender's blocked epoch, as last served.
     blocked_seen: u32,
     fence_mode: FenceMode,
+    /// Where this receiver asked for fences: messages before this one may come without.
+    settled: u64,
     trusted: Trusted,
     kernel: K,
 }
@@ -161,6 +163,7 @@ impl<K: Kernel> Receiver<K> {
             epoch: welcome.epoch & !1,
             blocked_seen: 0,
             fence_mode: parts.fence_mode,
+            settled: welcome.settled,
             trusted: parts.trusted,
             kernel,
         };
@@ -365,10 +368,12 @@ impl<K: Kernel> Receiver<K> {
     /// # Errors
     /// A [`Violation`], if the sender closed after messages that are not there.
     pub fn end(&self) -> Result<Option<End>, Violation> {
+        // In this order: a sender that closes hangs up afterwards, so whoever has been told of the
+        // hang-up finds the channel closed; and whoever finds it closed finds the last stamps.
+        let notices = self.shared.notices();
         let closed = self.sender.closed().load(Relaxed);
         // ORDER(B9): pairs with B8; the last stamps are visible once the end is.
         fence_at!(B9: Acquire);
-        let notices = self.shared.notices();
         if self.is_ready() {
             return Ok(None);
         }
@@ -449,7 +454,7 @@ impl<K: Kernel> Receiver<K> {
             FenceMode::Asymmetric => self.kernel.barrier_everywhere(),
             FenceMode::Fenced => {
                 fence_at!(B6: SeqCst);
-                true
+                self.next >= self.settled
             }
         }
     }

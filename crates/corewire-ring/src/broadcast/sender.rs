@@ -426,9 +426,8 @@ impl<K: Kernel> Sender<K> {
             let cursor = slowest.map_or(head, |slowest| slowest.cursor);
             window.free_before(cursor);
             large.free_before(cursor);
-            let is_open = members.invited() == 0
-                && !members.has_violators()
-                && shared.notices() & notice::FORKED == 0;
+            let is_open =
+                members.invited() == 0 && !members.has_violators() && shared.notices() == 0;
             let limit = match slowest {
                 _ if !is_open => 0,
                 Some(slowest) => slowest.cursor + slots,

@@ -15,7 +15,7 @@ use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::{MemoryOptions, Segment, SegmentError};
 use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
-use corewire_os::socket::{ReceiveError, Socket};
+use corewire_os::socket::{ReceiveError as SocketError, Socket};
 use corewire_os::{OsError, random_u128};
 use corewire_ring::Trusted;
 use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
@@ -24,7 +24,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Token, lock};
-use crate::error::JoinError;
+use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::Ring;
 use crate::wait::Readiness;
 
@@ -151,12 +151,12 @@ pub(crate) fn answer(
 ) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
     match socket.receive_by(Instant::now().checked_add(ANSWER_TIMEOUT)) {
         Ok(answer) => Ok(answer),
-        Err(ReceiveError::Nothing) => {
+        Err(SocketError::Nothing) => {
             Err(JoinError::NoAnswer { name: name.clone(), after: ANSWER_TIMEOUT })
         }
         // It died, or closed the channel, between our look-up and its answer.
-        Err(ReceiveError::Closed) => Err(JoinError::NotFound(name.clone())),
-        Err(ReceiveError::Os(error)) => Err(error.into()),
+        Err(SocketError::Closed) => Err(JoinError::NotFound(name.clone())),
+        Err(SocketError::Os(error)) => Err(error.into()),
         Err(other) => Err(protocol(name, other.to_string())),
     }
 }
@@ -211,6 +211,9 @@ impl Link {
             }
             false => None,
         };
+        if welcome.start > u64::MAX / 2 {
+            return Err(protocol(name, format!("with a first message numbered {}", welcome.start)));
+        }
         if welcome.incarnation != header.incarnation {
             return Err(protocol(name, "with another channel's memory".into()));
         }
@@ -320,6 +323,14 @@ impl Attachment {
         }
     }
 
+    /// A sender whose memory holds impossible values is of no use: closes the link to it.
+    pub(crate) fn failed(&self, error: ReceiveError) -> ReceiveError {
+        if matches!(error, ReceiveError::Violation(_)) {
+            self.leave();
+        }
+        error
+    }
+
     /// Says good-bye, so that the owner need not take the hang-up for a death.
     pub(crate) fn leave(&self) {
         self.unwatch();
@@ -361,7 +372,7 @@ impl Attachment {
                     lock(&self.answers).count += 1;
                     self.answered.notify_all();
                 }
-                Err(ReceiveError::Nothing) => return hung_up,
+                Err(SocketError::Nothing) => return hung_up,
                 _ => return true,
             }
         }

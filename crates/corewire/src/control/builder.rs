@@ -9,6 +9,7 @@ use corewire_layout::name::{ChannelName, NameRecord};
 use corewire_layout::segment::{
     FenceMode, HINT_SEGMENT_BYTES, ROWS_WATCHED_MAX, SenderHeader, TypeTag,
 };
+use corewire_os::directory::Claim;
 use corewire_os::memory::{MemoryOptions, RowTable, Segment};
 use corewire_os::sleep::Linux;
 use corewire_os::{process, processor, random_u128};
@@ -135,6 +136,21 @@ impl SenderBuilder {
         }
         let geometry = self.geometry()?;
         let claim = domain.directory.claim(&name)?;
+        match self.build(&name, geometry) {
+            Ok((parts, owner, incarnation)) => self.finish(claim, parts, &owner, incarnation),
+            Err(error) => {
+                claim.release(&domain.directory);
+                Err(error)
+            }
+        }
+    }
+
+    /// The memory of the channel, and what stands for it on either thread.
+    fn build(
+        &self,
+        name: &ChannelName,
+        geometry: Geometry,
+    ) -> Result<(SenderParts, Arc<Owner>, u128), CreateError> {
         let linux = Linux::get();
         let is_fenced = !linux.has_membarrier();
         let fence_mode = if is_fenced { FenceMode::Fenced } else { FenceMode::Asymmetric };
@@ -162,15 +178,27 @@ impl SenderBuilder {
             hint: hint_segment,
             rows,
             shared: Arc::clone(&shared),
-            claim,
-            domain: Arc::clone(domain),
+            domain: Arc::clone(&self.domain),
         });
         let parts =
             SenderParts { segment: memory, geometry, rows: row_pages, hint: hint_memory, shared };
-        let ring = RingSender::new(parts, SenderKernel::new(&owner));
-        domain.add_channel(&owner);
+        Ok((parts, owner, incarnation))
+    }
+
+    /// Lets others find the channel.
+    fn finish(
+        &self,
+        claim: Claim,
+        parts: SenderParts,
+        owner: &Arc<Owner>,
+        incarnation: u128,
+    ) -> Result<Sender, CreateError> {
+        let domain = &self.domain;
+        owner.hold(claim);
+        let ring = RingSender::new(parts, SenderKernel::new(owner));
+        domain.add_channel(owner);
         // From here on, dropping the sender lets go of everything.
-        let sender = Sender::new(ring, Arc::clone(&owner), self.wait);
+        let sender = Sender::new(ring, Arc::clone(owner), self.wait);
         owner.publish(NameRecord { socket: domain.socket_name, incarnation })?;
         Ok(sender)
     }

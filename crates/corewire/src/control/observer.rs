@@ -98,6 +98,9 @@ impl Observer {
                 (Frame::Rows(rows), descriptors)
                     if rows.len() == descriptors.len() && !rows.is_empty() =>
                 {
+                    if rows.iter().any(|&row| u64::from(row) >= header.geometry.receivers_max()) {
+                        return Err(odd(&Frame::Rows(rows)));
+                    }
                     for (row, descriptor) in rows.into_iter().zip(descriptors) {
                         let (pid, words) = open_receiver(name, descriptor)?;
                         receivers.push((row, pid, words));
@@ -136,22 +139,24 @@ impl Observer {
             receivers_max: geometry.receivers_max(),
             segment_bytes: geometry.segment_bytes(),
             counters,
-            receivers: self.receivers.iter().map(|receiver| see(receiver, sent)).collect(),
+            receivers: self.receivers.iter().map(|receiver| self.see(receiver, sent)).collect(),
         }
     }
-}
 
-fn see((row, pid, words): &(u16, u32, ReceiverWords), sent: u64) -> ReceiverView {
-    let cursor = words.cursor().load(Relaxed);
-    ReceiverView {
-        row: *row,
-        pid: *pid,
-        cursor,
-        lag: sent.saturating_sub(cursor),
-        is_asleep: words.sleeping().load(Relaxed) % 2 == 1,
-        counters: ReceiverCounter::ALL
-            .map(|(counter, name)| (name, words.counter(counter).load(Relaxed)))
-            .into(),
+    fn see(&self, (row, pid, words): &(u16, u32, ReceiverWords), sent: u64) -> ReceiverView {
+        // Until it has published one, a receiver's cursor is where it began.
+        let start = self.sender.door_start(u32::from(*row)).load(Relaxed);
+        let cursor = words.cursor().load(Relaxed).max(start);
+        ReceiverView {
+            row: *row,
+            pid: *pid,
+            cursor,
+            lag: sent.saturating_sub(cursor),
+            is_asleep: words.sleeping().load(Relaxed) % 2 == 1,
+            counters: ReceiverCounter::ALL
+                .map(|(counter, name)| (name, words.counter(counter).load(Relaxed)))
+                .into(),
+        }
     }
 }
 

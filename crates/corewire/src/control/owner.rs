@@ -41,14 +41,17 @@ pub(crate) struct Owner {
     linux: Linux,
     domain: Arc<DomainInner>,
     state: Mutex<State>,
+    /// 1 while the control thread has been asked to drop violators.
+    is_dropping: AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
     links: HashMap<u32, Link>,
     invitations: HashMap<u128, Invitation>,
-    /// Waiters that joined before they could be invited.
+    /// Waiters that joined before they could be invited, until all have been.
     arrived: HashSet<u128>,
+    are_invited: bool,
     watched: HashMap<Token, Watched>,
     claim: Option<Claim>,
     is_closed: bool,
@@ -65,9 +68,9 @@ struct Link {
 
 /// One who was waiting for the channel when it was created.
 struct Invitation {
+    /// Its hang-up says that the waiter has died or given up.
     socket: Socket,
-    life: Descriptor,
-    tokens: [Token; 2],
+    token: Token,
 }
 
 #[derive(Clone, Copy)]
@@ -86,16 +89,14 @@ pub(crate) struct OwnerParts {
     pub(crate) hint: Option<Segment>,
     pub(crate) rows: RowTable,
     pub(crate) shared: Arc<SenderShared>,
-    pub(crate) claim: Claim,
     pub(crate) domain: Arc<DomainInner>,
 }
 
 impl Owner {
     pub(crate) fn new(parts: OwnerParts) -> Arc<Self> {
-        let OwnerParts { name, header, segment, memory, hint, rows, shared, claim, domain } = parts;
+        let OwnerParts { name, header, segment, memory, hint, rows, shared, domain } = parts;
         let geometry = &header.geometry;
         let receivers_max = u32::try_from(geometry.receivers_max()).unwrap_or(u32::MAX);
-        let state = State { claim: Some(claim), ..State::default() };
         let owner = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             name,
@@ -109,15 +110,25 @@ impl Owner {
             rows,
             linux: Linux::get(),
             domain,
-            state: Mutex::new(state),
+            state: Mutex::default(),
+            is_dropping: AtomicU32::new(0),
         });
         let in_child: Weak<dyn InChild> = owner.this.clone();
         corewire_os::fork::tell_in_child(in_child);
         owner
     }
 
+    /// Keeps the claim on the channel's name, until the channel is closed.
+    pub(crate) fn hold(&self, claim: Claim) {
+        lock(&self.state).claim = Some(claim);
+    }
+
     pub(crate) fn name(&self) -> &ChannelName {
         &self.name
+    }
+
+    pub(crate) fn invited(&self) -> usize {
+        self.members.with(|members| members.invited()) as usize
     }
 
     pub(crate) fn joined(&self) -> usize {
@@ -125,7 +136,8 @@ impl Owner {
     }
 
     pub(crate) fn notify(&self, notice: u32) {
-        self.shared.notify(notice, &self.linux);
+        // Under the lock, as every change of the limit: a refresh sees the notice, or is undone.
+        self.members.with(|_| self.shared.notify(notice, &self.linux));
     }
 
     pub(crate) fn count_refusal(&self) {
@@ -156,6 +168,9 @@ impl Owner {
             // One that cannot be reached is dead, or cannot be helped.
             let _ = self.invite(waiter);
         }
+        let mut state = lock(&self.state);
+        state.are_invited = true;
+        state.arrived = HashSet::new();
         Ok(())
     }
 
@@ -164,17 +179,16 @@ impl Owner {
         if socket.peer()?.trusted().is_none() {
             return Ok(());
         }
-        let life = socket.peer_life(None)?;
         let id = waiter.incarnation;
         let mut state = lock(&self.state);
         if state.arrived.contains(&id) {
             return Ok(());
         }
         socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[])?;
-        let tokens = self.watch(&mut state, &socket, &life, Watched::Invitation(id), |_| {
-            Watched::Invitation(id)
-        })?;
-        state.invitations.insert(id, Invitation { socket, life, tokens });
+        let handler: Weak<dyn Handler> = self.this.clone();
+        let token = self.hub().watch(&socket, handler)?;
+        state.watched.insert(token, Watched::Invitation(id));
+        state.invitations.insert(id, Invitation { socket, token });
         self.members.with(Members::invite);
         self.shared.revoke();
         Ok(())
@@ -185,16 +199,15 @@ impl Owner {
         state: &mut State,
         socket: &Socket,
         life: &Descriptor,
-        what: Watched,
-        of_life: impl Fn(Watched) -> Watched,
+        row: u32,
     ) -> Result<[Token; 2], OsError> {
         let handler: Weak<dyn Handler> = self.this.clone();
         let first = self.hub().watch(socket, Weak::clone(&handler))?;
         let second = self.hub().watch(life, handler).inspect_err(|_| {
             self.hub().forget(socket, first);
         })?;
-        state.watched.insert(first, what);
-        state.watched.insert(second, of_life(what));
+        state.watched.insert(first, Watched::LinkSocket(row));
+        state.watched.insert(second, Watched::LinkLife(row));
         Ok([first, second])
     }
 
@@ -241,6 +254,7 @@ impl Owner {
             epoch: joined.epoch,
             incarnation: self.header.incarnation,
             hint: self.hint.is_some(),
+            settled: if hello.needs_fence { joined.settled } else { 0 },
         };
         let linked = self.welcome(&mut state, socket, &life, row, welcome);
         match linked {
@@ -255,7 +269,9 @@ impl Owner {
             }
         }
         if hello.waiter != 0 {
-            state.arrived.insert(hello.waiter);
+            if !state.are_invited {
+                state.arrived.insert(hello.waiter);
+            }
             self.answered(&mut state, hello.waiter);
         }
         drop(state);
@@ -275,8 +291,7 @@ impl Owner {
         let own_life = process::own_life()?;
         let mut descriptors = vec![self.segment.as_fd(), own_life.as_fd()];
         descriptors.extend(self.hint.as_ref().map(AsFd::as_fd));
-        let tokens =
-            self.watch(state, socket, life, Watched::LinkSocket(row), |_| Watched::LinkLife(row))?;
+        let tokens = self.watch(state, socket, life, row)?;
         socket.send(&Frame::Welcome(welcome), &descriptors).inspect_err(|_| {
             self.unwatch(state, socket, life, tokens);
         })?;
@@ -286,8 +301,8 @@ impl Owner {
     /// One who was invited has joined, gone or died.
     fn answered(&self, state: &mut State, waiter: u128) {
         if let Some(invitation) = state.invitations.remove(&waiter) {
-            let Invitation { socket, life, tokens } = &invitation;
-            self.unwatch(state, socket, life, *tokens);
+            self.hub().forget(&invitation.socket, invitation.token);
+            state.watched.remove(&invitation.token);
             self.members.with(Members::answered);
         }
     }
@@ -311,10 +326,13 @@ impl Owner {
 
     /// Has the control thread drop the receivers whose memory holds impossible values.
     pub(crate) fn drop_violators(&self) {
-        if self.members.with(|members| members.has_violators()) {
+        if self.members.with(|members| members.has_violators())
+            && self.is_dropping.fetch_or(1, Relaxed) == 0
+        {
             let this = self.this.clone();
             self.hub().run_soon(move || {
                 let Some(owner) = this.upgrade() else { return };
+                owner.is_dropping.store(0, Relaxed);
                 for row in owner.members.with(|members| members.take_violators()) {
                     owner.drop_link(row, ControlCounter::Violations);
                 }
@@ -346,7 +364,7 @@ impl Owner {
             self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
         }
         for (_, invitation) in std::mem::take(&mut state.invitations) {
-            self.unwatch(&mut state, &invitation.socket, &invitation.life, invitation.tokens);
+            self.hub().forget(&invitation.socket, invitation.token);
         }
     }
 

@@ -76,6 +76,10 @@ impl<'a> Batch<'a> {
             let ready = self.receiver.ring.ready_count(wanted);
             if ready > self.count || self.count > 0 || count_max == 0 {
                 let more = ready.saturating_sub(self.count);
+                if more == 0 {
+                    // The sender may be waiting for what has been released of this batch.
+                    self.receiver.acknowledge();
+                }
                 self.count += more;
                 return Ok(usize::try_from(more).unwrap_or(usize::MAX));
             }

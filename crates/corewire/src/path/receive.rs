@@ -64,9 +64,11 @@ impl Receiver {
     /// `Violation`, `Interrupted`, `Forked`.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
-        let Self { ring, waiting, .. } = self;
-        let message = ring.receive_with(|ring| waiting.for_message(ring, SLEEP_CAP_NS))?;
-        Ok(Message { ring: message })
+        let Self { ring, waiting, attachment } = self;
+        match ring.receive_with(|ring| waiting.for_message(ring, SLEEP_CAP_NS)) {
+            Ok(ring) => Ok(Message { ring }),
+            Err(error) => Err(attachment.failed(error)),
+        }
     }
 
     /// The next message if it is there now. Never blocks.
@@ -78,7 +80,7 @@ impl Receiver {
         match self.ring.receive_with(|ring| Err(look(ring))) {
             Ok(ring) => Ok(Some(Message { ring })),
             Err(Unready::NotYet) => Ok(None),
-            Err(Unready::Failed(error)) => Err(error),
+            Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
         }
     }
 
@@ -104,7 +106,7 @@ impl Receiver {
         match message {
             Ok(ring) => Ok(Some(Message { ring })),
             Err(Unready::NotYet) => Ok(None),
-            Err(Unready::Failed(error)) => Err(error),
+            Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use corewire_layout::counters::SenderCounter;
 use corewire_ring::Kernel;
-use corewire_ring::broadcast::{self as ring, SLEEP_CAP_NS, Shortage, notice};
+use corewire_ring::broadcast::{self as ring, SLEEP_CAP_NS, notice};
 use corewire_ring::sync::pause;
 
 use crate::control::owner::{Owner, SenderKernel};
@@ -132,8 +132,8 @@ impl Sender {
             return Err(too_large(ring, bytes));
         }
         let owner = &**owner;
-        let loan = ring.loan_with(bytes, &owner.members, |ring, shortage| {
-            waiting.for_room(ring, owner, shortage, bytes, patience)
+        let loan = ring.loan_with(bytes, &owner.members, |ring, _| {
+            waiting.for_room(ring, owner, bytes, patience)
         })?;
         Ok(Loan { ring: loan })
     }
@@ -213,7 +213,8 @@ impl Sender {
     /// How many receivers are joined now. Another thread may change that at any time.
     #[must_use]
     pub fn receivers(&self) -> usize {
-        self.owner.joined()
+        // A thread that is not there in a forked child may have held the members' lock.
+        if self.is_forked() { 0 } else { self.owner.joined() }
     }
 
     /// Messages sent so far.
@@ -369,7 +370,6 @@ impl Waiting {
         &self,
         ring: &mut Ring,
         owner: &Owner,
-        shortage: Shortage,
         bytes: usize,
         patience: Patience,
     ) -> Result<(), SendError> {
@@ -379,12 +379,11 @@ impl Waiting {
         if ring.has_room(bytes) {
             return Ok(());
         }
-        let _ = shortage;
         let lag = slowest.map_or(0, |slowest| ring.head() - slowest.cursor);
         let cap_ns = match (patience.cap_ns(), patience) {
             (Some(cap_ns), _) => cap_ns,
             (None, Patience::Until(_, after)) => return Err(SendError::Timeout { after, lag }),
-            (None, _) => return Err(SendError::Full { lag }),
+            (None, _) => return self.try_once_more(ring, owner, bytes),
         };
         ring.count_wait();
         // Whoever sleeps must know of what has been sent before we wait for it.
@@ -396,6 +395,21 @@ impl Waiting {
         }
         ring.sleep_until(&owner.members, cap_ns, |ring| ring.has_room(bytes));
         Ok(())
+    }
+
+    /// Says why there is no room for one who does not wait. The last who was invited may have joined
+    /// since the cursors were read.
+    fn try_once_more(&self, ring: &mut Ring, owner: &Owner, bytes: usize) -> Result<(), SendError> {
+        let count = owner.invited();
+        if count > 0 {
+            return Err(SendError::Joining { count });
+        }
+        let slowest = ring.refresh(&owner.members);
+        if ring.has_room(bytes) {
+            return Ok(());
+        }
+        let lag = slowest.map_or(0, |slowest| ring.head() - slowest.cursor);
+        Err(SendError::Full { lag })
     }
 
     /// Polls the cursors for a while; true if there is room.
