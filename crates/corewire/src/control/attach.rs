@@ -25,8 +25,8 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Token, lock};
 use crate::error::{JoinError, ReceiveError};
-use crate::path::receive::Ring;
-use crate::wait::Readiness;
+use crate::path::receive::{ReceiverKernel, Ring};
+use crate::wait::{Readiness, Wait};
 
 /// How long an owner may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,6 +54,7 @@ struct Answers {
 /// What a receiver asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wishes {
+    pub(crate) wait: Wait,
     pub(crate) start: Start,
     pub(crate) type_tag: TypeTag,
     pub(crate) waiter: u128,
@@ -70,7 +71,7 @@ pub(crate) fn join(
     let memory = MemoryOptions::default();
     let (segment, own) = Segment::create(RECEIVER_SEGMENT_BYTES as u64, memory)?;
     own.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
-    let Wishes { start, type_tag, waiter } = wishes;
+    let Wishes { wait, start, type_tag, waiter } = wishes;
     let needs_fence = !linux.has_membarrier();
     let hello = Hello { name: name.clone(), start, waiter, needs_fence, type_tag };
     let own_life = process::own_life()?;
@@ -107,7 +108,7 @@ pub(crate) fn join(
         shared,
         trusted,
     };
-    Ok((Ring::new(parts, linux), attachment))
+    Ok((Ring::new(parts, ReceiverKernel::new(wait)), attachment))
 }
 
 /// Connects to the owner of `name`, whoever that is now.
@@ -324,6 +325,8 @@ impl Attachment {
     }
 
     /// A sender whose memory holds impossible values is of no use: closes the link to it.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn failed(&self, error: ReceiveError) -> ReceiveError {
         if matches!(error, ReceiveError::Violation(_)) {
             self.leave();

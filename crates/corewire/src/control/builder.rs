@@ -238,18 +238,12 @@ fn default_window_bytes() -> u64 {
 pub struct ReceiverBuilder {
     domain: Arc<DomainInner>,
     name: String,
-    wait: Wait,
     wishes: Wishes,
 }
 
 impl ReceiverBuilder {
     pub(crate) fn new(domain: &Domain, name: &str) -> Self {
-        Self {
-            domain: Arc::clone(&domain.inner),
-            name: name.to_owned(),
-            wait: Wait::default(),
-            wishes: Wishes::default(),
-        }
+        Self { domain: Arc::clone(&domain.inner), name: name.to_owned(), wishes: Wishes::default() }
     }
 
     /// Begins with the oldest message that is still whole, instead of the next one sent. How far
@@ -262,7 +256,7 @@ impl ReceiverBuilder {
 
     /// How calls of the receiver wait for messages.
     pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
+        self.wishes.wait = wait;
         self
     }
 
@@ -273,7 +267,7 @@ impl ReceiverBuilder {
     pub fn join(self) -> Result<Receiver, JoinError> {
         let name = ChannelName::new(&self.name)?;
         let (ring, attachment) = attach::join(&self.domain, &name, self.wishes)?;
-        Ok(Receiver::new(ring, attachment, self.wait))
+        Ok(Receiver::new(ring, attachment))
     }
 
     /// Joins the channel as soon as it exists. If it does not yet, its first message is the first
@@ -297,7 +291,7 @@ impl ReceiverBuilder {
         let name = ChannelName::new(&self.name)?;
         let (ring, attachment) =
             attach::join_when_created(&self.domain, &name, self.wishes, timeout)?;
-        Ok(Receiver::new(ring, attachment, self.wait))
+        Ok(Receiver::new(ring, attachment))
     }
 
     /// Joins the channel now, for values of type `T`.

@@ -9,7 +9,7 @@ use corewire_layout::counters::ReceiverCounter;
 use corewire_os::sleep::Linux;
 use corewire_ring::Kernel;
 use corewire_ring::broadcast::{self as ring, End, SLEEP_CAP_NS, notice};
-use corewire_ring::sync::pause;
+use corewire_ring::sync::{AtomicU32, pause};
 
 use crate::control::attach::Attachment;
 use crate::error::{JoinError, ReceiveError};
@@ -18,7 +18,7 @@ use crate::wait::{
     BARE_POLLS, Interrupter, PAUSES_BEFORE_CPU_CHECK, Readiness, Wait, adaptive_pauses,
 };
 
-pub(crate) type Ring = ring::Receiver<Linux>;
+pub(crate) type Ring = ring::Receiver<ReceiverKernel>;
 
 /// One receiver of a channel. Made by [`Domain::receiver`](crate::Domain::receiver).
 ///
@@ -29,14 +29,39 @@ pub(crate) type Ring = ring::Receiver<Linux>;
 pub struct Receiver {
     pub(crate) ring: Ring,
     attachment: Arc<Attachment>,
-    waiting: Waiting,
 }
 
-/// How this receiver waits.
+/// The operating system as a receiver sees it, and how this one waits. The two are together so that
+/// the data path carries one pointer into its slow half.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
+pub(crate) struct ReceiverKernel {
+    linux: Linux,
     wait: Wait,
     pauses: u32,
+}
+
+impl ReceiverKernel {
+    pub(crate) fn new(wait: Wait) -> Self {
+        Self { linux: Linux::get(), wait, pauses: adaptive_pauses() }
+    }
+}
+
+impl Kernel for ReceiverKernel {
+    fn barrier_everywhere(&self) -> bool {
+        self.linux.barrier_everywhere()
+    }
+
+    fn wake(&self, word: &AtomicU32, count_max: u32) {
+        self.linux.wake(word, count_max);
+    }
+
+    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
+        self.linux.wait(shared, own, cap_ns)
+    }
+
+    fn cpu(&self) -> u32 {
+        self.linux.cpu()
+    }
 }
 
 /// Why a wait ended without a message: an error, or no time left.
@@ -52,8 +77,8 @@ impl From<ring::Violation> for Unready {
 }
 
 impl Receiver {
-    pub(crate) fn new(ring: Ring, attachment: Arc<Attachment>, wait: Wait) -> Self {
-        Self { ring, attachment, waiting: Waiting { wait, pauses: adaptive_pauses() } }
+    pub(crate) fn new(ring: Ring, attachment: Arc<Attachment>) -> Self {
+        Self { ring, attachment }
     }
 
     /// The next message, in place, waiting for it if need be. Dropping the [`Message`] gives its
@@ -62,12 +87,11 @@ impl Receiver {
     /// # Errors
     /// [`ReceiveError::EndOfStream`] or `SenderDied` when no message will come any more;
     /// `Violation`, `Interrupted`, `Forked`.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
-        let Self { ring, waiting, attachment } = self;
-        match ring.receive_with(|ring| waiting.for_message(ring, SLEEP_CAP_NS)) {
+        match self.ring.receive_with(|ring| wait_for_message(ring, SLEEP_CAP_NS)) {
             Ok(ring) => Ok(Message { ring }),
-            Err(error) => Err(attachment.failed(error)),
+            Err(error) => Err(self.attachment.failed(error)),
         }
     }
 
@@ -75,7 +99,7 @@ impl Receiver {
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
-    #[inline]
+    #[inline(always)]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
         match self.ring.receive_with(|ring| Err(look(ring))) {
             Ok(ring) => Ok(Some(Message { ring })),
@@ -93,15 +117,14 @@ impl Receiver {
         timeout: Duration,
     ) -> Result<Option<Message<'_>>, ReceiveError> {
         let deadline = Instant::now().checked_add(timeout);
-        let Self { ring, waiting, .. } = self;
-        let message = ring.receive_with(|ring| {
+        let message = self.ring.receive_with(|ring| {
             let left =
                 deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
             if left_ns == 0 {
                 return Err(look(ring));
             }
-            waiting.for_message(ring, left_ns.min(SLEEP_CAP_NS)).map_err(Unready::Failed)
+            wait_for_message(ring, left_ns.min(SLEEP_CAP_NS)).map_err(Unready::Failed)
         });
         match message {
             Ok(ring) => Ok(Some(Message { ring })),
@@ -116,7 +139,7 @@ impl Receiver {
     /// [`ReceiveError::BufferTooSmall`], which leaves the message where it is; else as for
     /// [`receive`](Self::receive).
     pub fn receive_into(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        let Self { ring, waiting, .. } = self;
+        let ring = &mut self.ring;
         loop {
             if let Some(message) = ring.peek(0)? {
                 let needed = message.len();
@@ -128,7 +151,7 @@ impl Receiver {
                 ring.done(1)?;
                 return Ok(needed);
             }
-            waiting.for_message(ring, SLEEP_CAP_NS)?;
+            wait_for_message(ring, SLEEP_CAP_NS)?;
         }
     }
 
@@ -186,7 +209,7 @@ impl Receiver {
     }
 
     pub(crate) fn wait_more(&mut self) -> Result<(), ReceiveError> {
-        self.waiting.for_message(&mut self.ring, SLEEP_CAP_NS)
+        wait_for_message(&mut self.ring, SLEEP_CAP_NS)
     }
 
     /// The number of the next message: how many the channel has carried before it.
@@ -254,7 +277,7 @@ impl fmt::Debug for Receiver {
 /// A message, read where the sender wrote it; derefs to its bytes. Dropping it gives the place
 /// back: hold it no longer than needed, for the sender may come to wait for it.
 pub struct Message<'a> {
-    ring: ring::Message<'a, Linux>,
+    ring: ring::Message<'a, ReceiverKernel>,
 }
 
 impl Message<'_> {
@@ -307,33 +330,32 @@ fn check(ring: &Ring) -> Result<(), ReceiveError> {
     }
 }
 
-impl Waiting {
-    /// The slow half of every receive: poll for a while, then sleep for at most `cap_ns`. Returns
-    /// when there may be a message.
-    #[inline(never)]
-    fn for_message(&self, ring: &mut Ring, cap_ns: u64) -> Result<(), ReceiveError> {
-        for _ in 0..BARE_POLLS {
-            if ring.is_ready() {
-                return Ok(());
-            }
+/// The slow half of every receive: poll for a while, then sleep for at most `cap_ns`. Returns when
+/// there may be a message.
+#[inline(never)]
+fn wait_for_message(ring: &mut Ring, cap_ns: u64) -> Result<(), ReceiveError> {
+    for _ in 0..BARE_POLLS {
+        if ring.is_ready() {
+            return Ok(());
         }
-        ring.publish_cursor();
-        check(ring)?;
-        ring.count_wait();
-        let pauses = if self.wait == Wait::Park { 0 } else { self.pauses };
-        for round in 0..pauses {
-            if ring.is_ready() {
-                return Ok(());
-            }
-            pause();
-            let is_check = self.wait == Wait::Adaptive && round == PAUSES_BEFORE_CPU_CHECK;
-            if is_check && ring.sender_cpu() == ring.kernel().cpu() {
-                break;
-            }
-        }
-        if self.wait != Wait::Spin {
-            ring.sleep(cap_ns);
-        }
-        Ok(())
     }
+    ring.publish_cursor();
+    check(ring)?;
+    ring.count_wait();
+    let ReceiverKernel { wait, pauses, .. } = *ring.kernel();
+    let pauses = if wait == Wait::Park { 0 } else { pauses };
+    for round in 0..pauses {
+        if ring.is_ready() {
+            return Ok(());
+        }
+        pause();
+        let is_check = wait == Wait::Adaptive && round == PAUSES_BEFORE_CPU_CHECK;
+        if is_check && ring.sender_cpu() == ring.kernel().cpu() {
+            break;
+        }
+    }
+    if wait != Wait::Spin {
+        ring.sleep(cap_ns);
+    }
+    Ok(())
 }
