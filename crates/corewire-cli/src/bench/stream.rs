@@ -193,7 +193,14 @@ fn large(options: &Options) -> Result<Report, Failure> {
     let medians: Vec<f64> = bare_rates.iter().map(|rates| percentile(rates, 0.5)).collect();
     let best = (0..medians.len()).max_by(|&a, &b| medians[a].total_cmp(&medians[b])).unwrap_or(0);
     let buffers = plan.buffers[best];
-    let report = summary(&rig, &plan, options, &bare_rates[best], &rates, Some(buffers));
+    let mut report = summary(&rig, &plan, options, &bare_rates[best], &rates, Some(buffers));
+    let by_buffers = plan.buffers.iter().zip(&medians).map(|(buffers, rate)| {
+        #[expect(clippy::cast_precision_loss, reason = "a message's length")]
+        let gb_per_s = rate * plan.bytes as f64 / 1e9;
+        (buffers.to_string(), ((gb_per_s * 1000.0).round() / 1000.0).into())
+    });
+    let by_buffers: serde_json::Map<_, _> = by_buffers.collect();
+    report.value("baseline_gb_per_s_by_buffers", by_buffers);
     drop(sender);
     rig.finish()?;
     Ok(report)

@@ -79,7 +79,7 @@ impl SenderBuilder {
     }
 
     /// The longest message, in bytes: a quarter of the window if not said. Beyond that the channel
-    /// gets a second area, of twice the longest message.
+    /// gets a second area, of two to eight times the longest message.
     pub fn largest_message(mut self, bytes: usize) -> Self {
         self.largest_message = Some(bytes as u64);
         self
