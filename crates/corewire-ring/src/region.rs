@@ -356,7 +356,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
             0 => {}
             1..=3 => copy_narrow(from, to, bytes),
             4..=7 => copy_ends::<u32>(from, to, bytes),
-            8..=48 if from.addr().is_multiple_of(8) => copy_words(from, to, bytes),
+            8..=48 if from.align_offset(8) == 0 => copy_words(from, to, bytes),
             8..=15 => copy_ends::<u64>(from, to, bytes),
             16..=32 => copy_ends::<[u64; 2]>(from, to, bytes),
             33..=48 => copy_three(from, to, bytes),

@@ -483,6 +483,53 @@ fn memory_options_work_or_say_why_not() {
 }
 
 #[test]
+fn a_channel_takes_1024_receivers() {
+    let scratch = Scratch::new("1024");
+    let mut sender = scratch.domain().sender("c").receivers(1024).create().unwrap();
+    let mut receivers: Vec<_> =
+        (0..1024).map(|_| scratch.domain().receiver("c").join().unwrap()).collect();
+    assert!(scratch.domain().receiver("c").join().is_err());
+    // More than the ring holds, so that every cursor counts.
+    for number in 0..5000u64 {
+        if number % 2000 == 0 {
+            for receiver in &mut receivers {
+                while receiver.try_receive().unwrap().is_some() {}
+            }
+        }
+        sender.try_send(&number.to_le_bytes()).unwrap();
+    }
+    for receiver in &mut receivers {
+        let mut last = None;
+        while let Some(message) = receiver.try_receive().unwrap() {
+            last = Some(message.to_vec());
+        }
+        assert_eq!(last.unwrap(), 4999u64.to_le_bytes());
+    }
+    assert_eq!(sender.receivers(), 1024);
+}
+
+#[test]
+fn a_message_of_256_mib_arrives_in_place() {
+    let scratch = Scratch::new("256");
+    let bytes = 256 << 20;
+    let mut sender = scratch.domain().sender("c").largest_message(bytes).create().unwrap();
+    let mut receiver = scratch.domain().receiver("c").join().unwrap();
+    let reading = thread::spawn(move || {
+        for round in 1..=3u8 {
+            let message = receiver.receive().unwrap();
+            assert_eq!(message.len(), bytes);
+            assert!(message.chunks(4096).all(|page| page[0] == round && page[4095] == round));
+        }
+    });
+    for round in 1..=3u8 {
+        let mut loan = sender.loan(bytes).unwrap();
+        loan.fill(round);
+        loan.send();
+    }
+    reading.join().unwrap();
+}
+
+#[test]
 fn a_foreign_file_is_not_overwritten() {
     let scratch = Scratch::new("precious");
     std::fs::write(scratch.path.join("n.c"), "precious").unwrap();

@@ -206,6 +206,24 @@ fn quick_what_a_dead_sender_committed_is_received_before_its_death() {
     check_bare(5, || death(2, Wait::Spin));
 }
 
+/// A sender that closes hangs up afterwards, and the receiver's control thread takes that for a
+/// death: whoever has been told so must find the channel closed.
+#[test]
+fn quick_a_hang_up_after_the_end_is_not_taken_for_a_death() {
+    check_bare(4, || {
+        let channel = ModelChannel::small();
+        let mut receiver = channel.first_receiver(0);
+        let (shared, kernel) = (Arc::clone(receiver.0.shared()), channel.kernel.clone());
+        let closing = channel.clone();
+        let control = thread::spawn(move || {
+            closing.sender().close();
+            shared.notify(notice::PEER_GONE, &kernel);
+        });
+        receiver.receive_all(0, Wait::Spin, End::Closed);
+        control.join().unwrap();
+    });
+}
+
 #[test]
 fn quick_a_sleeping_receiver_learns_of_its_senders_death() {
     check(5, || death(0, Wait::Sleep));
@@ -420,5 +438,5 @@ mutants! {
     mutant_w1: W1 => quick_a_sleeping_receiver_learns_of_its_senders_death;
     mutant_w2: W2 => quick_a_sleeping_receiver_sees_a_notice_where_the_kernel_gives_no_barrier;
     mutant_w3: W3 => quick_what_a_dead_sender_committed_is_received_before_its_death;
-    mutant_w4: W4 => quick_what_a_dead_sender_committed_is_received_before_its_death;
+    mutant_w4: W4 => quick_a_hang_up_after_the_end_is_not_taken_for_a_death;
 }

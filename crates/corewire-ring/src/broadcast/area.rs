@@ -134,7 +134,7 @@ mod tests {
             4 => (1u64..6).prop_map(Step::Receive),
             1 => Just(Step::JoinOldest),
         ];
-        proptest::collection::vec(step, 1..400)
+        proptest::collection::vec(step, 1..if cfg!(miri) { 60 } else { 400 })
     }
 
     proptest! {

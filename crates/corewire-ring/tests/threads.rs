@@ -1,0 +1,185 @@
+//! The ring on real threads over private memory, small enough for Miri: what is sent is received,
+//! in order and whole, through every part of the channel.
+
+#![cfg(not(loom))]
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use corewire_layout::frame::{Start, Welcome};
+use corewire_layout::geometry::Geometry;
+use corewire_layout::segment::{FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES};
+use corewire_ring::broadcast::{
+    Channel, End, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts,
+    SenderShared, SenderWords, Violation,
+};
+use corewire_ring::region::{Region, Rows, Slots};
+use corewire_ring::sync::{AtomicU32, Ordering, fence};
+use corewire_ring::{Kernel, Lock, Trusted};
+
+/// Sleeps by yielding: a wake-up that is lost shows as a test that does not end.
+#[derive(Debug, Clone, Copy)]
+struct Yielding;
+
+impl Kernel for Yielding {
+    fn barrier_everywhere(&self) -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    fn wake(&self, _word: &AtomicU32, _count_max: u32) {}
+
+    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
+        let is_asleep = || {
+            shared.0.load(Ordering::Acquire) == shared.1 && own.0.load(Ordering::Acquire) == own.1
+        };
+        while is_asleep() {
+            thread::yield_now();
+        }
+        false
+    }
+
+    fn cpu(&self) -> u32 {
+        0
+    }
+}
+
+struct Locked(Mutex<Members>);
+
+impl Lock<Members> for Locked {
+    fn with<R>(&self, job: impl FnOnce(&mut Members) -> R) -> R {
+        job(&mut self.0.lock().unwrap())
+    }
+}
+
+/// A channel with all its receivers, over private memory. Fenced, since there is no `membarrier`
+/// between a test's threads under Miri.
+fn channel(receivers_max: u32) -> (Sender<Yielding>, Vec<Receiver<Yielding>>, Arc<Locked>) {
+    let geometry = Geometry::new(8, 1024, 3000, receivers_max.into()).unwrap();
+    let segment = Region::private(usize::try_from(geometry.segment_bytes()).unwrap());
+    let page = RECEIVER_SEGMENT_BYTES;
+    let row_pages = Region::private(receivers_max as usize * page);
+    let hint = (receivers_max > 8).then(|| Region::private(HINT_SEGMENT_BYTES));
+    let shared = Arc::new(SenderShared::new(receivers_max, true));
+    let slots = Slots::new(&segment, &geometry);
+    let words = SenderWords::new(segment.clone());
+    let parts = Channel { shared: &shared, slots: &slots, words: &words, geometry: &geometry };
+    let mut members = Members::new(receivers_max);
+    let receivers = (0..receivers_max)
+        .map(|row| {
+            let joined = members.join(row, 1, Start::Now, &parts, &Yielding);
+            let (start, epoch, settled) = (joined.start, joined.epoch, joined.settled);
+            let hint_is_there = hint.is_some();
+            let welcome =
+                Welcome { row, start, epoch, incarnation: 1, hint: hint_is_there, settled };
+            let own = row_pages.part(row as usize * page, page).unwrap();
+            // SAFETY: the only sender is this test's, which keeps to the protocol.
+            let trusted = unsafe { Trusted::assume() };
+            let parts = ReceiverParts {
+                sender: segment.clone(),
+                geometry,
+                fence_mode: FenceMode::Fenced,
+                own,
+                hint: hint.clone(),
+                welcome,
+                shared: Arc::new(ReceiverShared::default()),
+                trusted,
+            };
+            Receiver::new(parts, Yielding)
+        })
+        .collect();
+    let lock = Arc::new(Locked(Mutex::new(members)));
+    let rows = Rows::new(&row_pages, receivers_max);
+    let parts = SenderParts { segment, geometry, rows, hint, shared };
+    (Sender::new(parts, Yielding), receivers, lock)
+}
+
+/// Why no message came.
+#[derive(Debug, PartialEq)]
+enum Over {
+    Ended(End),
+    Violated(Violation),
+}
+
+impl From<Violation> for Over {
+    fn from(violation: Violation) -> Self {
+        Self::Violated(violation)
+    }
+}
+
+/// Inline of every length, through the window, and through the large area.
+fn length_of(number: usize) -> usize {
+    match number % 7 {
+        5 => 200,
+        6 => 2000,
+        _ => number % 49,
+    }
+}
+
+fn byte_of(number: usize) -> u8 {
+    number.to_le_bytes()[0]
+}
+
+fn stream(receivers_max: u32, count: usize) {
+    let (mut sender, receivers, lock) = channel(receivers_max);
+    let readers: Vec<_> = receivers
+        .into_iter()
+        .map(|mut receiver| {
+            thread::spawn(move || {
+                for number in 0.. {
+                    let message = receiver.receive_with(|receiver| match receiver.end()? {
+                        Some(end) => Err(Over::Ended(end)),
+                        None => {
+                            receiver.sleep(u64::MAX);
+                            Ok(())
+                        }
+                    });
+                    let message = match message {
+                        Ok(message) => message,
+                        Err(over) => {
+                            assert_eq!((over, number), (Over::Ended(End::Closed), count));
+                            return;
+                        }
+                    };
+                    assert_eq!(message.len(), length_of(number));
+                    assert!(message.iter().all(|&byte| byte == byte_of(number)));
+                }
+            })
+        })
+        .collect();
+    for number in 0..count {
+        let bytes = length_of(number);
+        let mut loan = sender
+            .loan_with::<_, _, ()>(bytes, &*lock, |sender, _| {
+                sender.sleep_until(&*lock, u64::MAX, |sender| sender.has_room(bytes));
+                Ok(())
+            })
+            .unwrap();
+        if number % 2 == 0 {
+            loan.fill(&vec![byte_of(number); bytes]);
+        } else {
+            loan.bytes_mut().fill(byte_of(number));
+        }
+        loan.send();
+    }
+    sender.close();
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+/// Messages sent: Miri is some hundred times slower than the machine.
+const COUNT: usize = if cfg!(miri) { 40 } else { 20_000 };
+
+#[test]
+fn one_receiver_gets_everything() {
+    stream(1, COUNT);
+}
+
+#[test]
+fn two_receivers_get_everything() {
+    stream(2, COUNT);
+}
+
+#[test]
+fn receivers_that_share_a_hint_get_everything() {
+    stream(9, COUNT / 10);
+}
