@@ -42,6 +42,12 @@ impl EventSet {
             .doing("watch a descriptor")
     }
 
+    /// False in a forked child.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.0.is_ours()
+    }
+
     /// Stops watching `descriptor`.
     pub fn remove(&self, descriptor: impl AsFd) {
         if self.0.is_ours() {

@@ -87,8 +87,7 @@ impl Segment {
             map.advise(Advice::LinuxHugepage, "ask for huge pages for")?;
             map.advise(Advice::LinuxPopulateWrite, "fill")?;
         }
-        rustix::fs::fallocate(&descriptor, FallocateFlags::empty(), 0, bytes)
-            .doing(format!("allocate {bytes} bytes of shared memory"))?;
+        allocate(&descriptor, bytes)?;
         rustix::fs::fcntl_add_seals(&descriptor, SEALS).doing("seal a segment")?;
         if options.prefault {
             map.advise(Advice::LinuxPopulateWrite, "prefault")?;
@@ -107,8 +106,7 @@ impl Segment {
     /// [`OsError`], as for [`Segment::create`].
     pub fn create_writable_by_all(bytes: u64) -> Result<(Self, Region), OsError> {
         let descriptor = new_memfd()?;
-        rustix::fs::fallocate(&descriptor, FallocateFlags::empty(), 0, bytes)
-            .doing(format!("allocate {bytes} bytes of shared memory"))?;
+        allocate(&descriptor, bytes)?;
         let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&descriptor, seals).doing("seal a segment")?;
         let region = Map::shared(&descriptor, to_usize(bytes)?, true)?.into_region();
@@ -190,6 +188,23 @@ fn new_memfd() -> Result<OwnedFd, OsError> {
             other => Err(other),
         })
         .doing("make a segment")
+}
+
+/// Has the memory be there. In parts, since a signal undoes what one call has done so far.
+fn allocate(descriptor: &OwnedFd, bytes: u64) -> Result<(), OsError> {
+    const PART: u64 = 16 << 20;
+    let mut start = 0;
+    while start < bytes {
+        let part = PART.min(bytes - start);
+        match rustix::fs::fallocate(descriptor, FallocateFlags::empty(), start, part) {
+            Err(Errno::INTR) => {}
+            done => {
+                done.doing(format!("allocate {bytes} bytes of shared memory"))?;
+                start += part;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn to_usize(bytes: u64) -> Result<usize, OsError> {

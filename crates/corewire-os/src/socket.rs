@@ -131,6 +131,9 @@ impl Socket {
     /// # Errors
     /// [`OsError`]: `EAGAIN` if the peer reads too slowly, `EPIPE` if it is gone.
     pub fn send(&self, frame: &Frame, descriptors: &[BorrowedFd<'_>]) -> Result<(), OsError> {
+        if !self.0.is_ours() {
+            return Err(OsError::new("send a frame in a forked child", Errno::BADF));
+        }
         let bytes = frame.to_bytes();
         let mut space =
             vec![MaybeUninit::uninit(); SendAncillaryMessage::ScmRights(descriptors).size().max(1)];
@@ -148,6 +151,9 @@ impl Socket {
     /// # Errors
     /// [`ReceiveError`]; after anything but `Nothing` the connection should be closed.
     pub fn receive(&self) -> Result<(Frame, Vec<OwnedFd>), ReceiveError> {
+        if !self.0.is_ours() {
+            return Err(OsError::new("receive a frame in a forked child", Errno::BADF).into());
+        }
         let mut bytes = [0u8; FRAME_BYTES + 1];
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX + 3))];

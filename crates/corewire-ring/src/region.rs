@@ -272,6 +272,11 @@ pub struct Payload {
     bytes: usize,
 }
 
+// SAFETY: as for Region; who may touch the bytes is the protocol's affair, not a thread's.
+unsafe impl Send for Payload {}
+// SAFETY: as for Send.
+unsafe impl Sync for Payload {}
+
 impl Payload {
     /// Its length.
     #[inline(always)]

@@ -16,6 +16,9 @@ use corewire_ring::broadcast::Violation;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
+    /// This is a forked child: open the domain anew.
+    #[error("this process was forked from the one that opened the domain: open it anew")]
+    Forked,
     /// The runtime directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),

@@ -1,7 +1,7 @@
 //! Messages of a declared type, sent and read in place.
 
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use corewire_layout::segment::TypeTag;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -78,14 +78,6 @@ impl<T: MessageType> TypedSender<T> {
     pub fn try_send(&mut self, value: &T) -> Result<(), SendError> {
         self.sender.try_send(value.as_bytes())
     }
-
-    /// Waits until at least `count` receivers are joined; see [`Sender::wait_for_receivers`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
-        self.sender.wait_for_receivers(count)
-    }
 }
 
 impl<T> Deref for TypedSender<T> {
@@ -93,6 +85,12 @@ impl<T> Deref for TypedSender<T> {
 
     fn deref(&self) -> &Sender {
         &self.sender
+    }
+}
+
+impl<T> DerefMut for TypedSender<T> {
+    fn deref_mut(&mut self) -> &mut Sender {
+        &mut self.sender
     }
 }
 
@@ -136,6 +134,12 @@ impl<T> Deref for TypedReceiver<T> {
 
     fn deref(&self) -> &Receiver {
         &self.receiver
+    }
+}
+
+impl<T> DerefMut for TypedReceiver<T> {
+    fn deref_mut(&mut self) -> &mut Receiver {
+        &mut self.receiver
     }
 }
 

@@ -216,7 +216,6 @@ fn a_waiting_receiver_gets_the_first_message() {
     }
     let mut sender = domain.sender("c").create().unwrap();
     sender.send(b"first").unwrap();
-    assert_eq!(sender.receivers(), 3);
     for waiter in waiting {
         assert_eq!(waiter.join().unwrap(), b"first");
     }

@@ -84,6 +84,15 @@ impl Area {
         self.reserved = room.position;
     }
 
+    /// Gives back the end of the room last taken, beyond `bytes` bytes.
+    pub fn shrink(&mut self, room: &mut Room, bytes: u64) {
+        let end = room.position.saturating_add(bytes.next_multiple_of(LINE_BYTES as u64));
+        if end < room.end {
+            room.end = end;
+            self.reserved = end;
+        }
+    }
+
     /// Notes that message `sequence`, just published, holds the room last taken.
     #[inline]
     pub fn publish(&mut self, sequence: u64) {

@@ -168,6 +168,8 @@ impl<K: Kernel> Receiver<K> {
             kernel,
         };
         receiver.own.sleeping().store(receiver.epoch, Relaxed);
+        // Nobody's processor, until it has slept once.
+        receiver.own.cpu().store(u32::MAX, Relaxed);
         receiver
     }
 
@@ -414,8 +416,10 @@ impl<K: Kernel> Receiver<K> {
     /// if there is something to look at already.
     pub fn arm(&mut self) -> bool {
         self.publish_cursor();
-        let sure = self.announce(SleepMode::Descriptor);
-        if !sure || self.must_look() {
+        // Where the kernel gives no barrier there is no cap to fall back on: a message that was under
+        // way during the join, or at this moment, is then noticed with the next one.
+        let _ = self.announce(SleepMode::Descriptor);
+        if self.must_look() {
             self.retract();
             return false;
         }

@@ -144,6 +144,8 @@ pub struct Sender<K> {
     fenced: bool,
     hint: Option<Region>,
     rows: Rows,
+    /// Messages that every receiver is done with, as of the last refresh.
+    read_by_all: u64,
     /// Payload bytes sent outside the slots.
     bytes: u64,
     geometry: Geometry,
@@ -168,6 +170,7 @@ impl<K: Kernel> Sender<K> {
             shared,
             hint: hint.filter(|_| geometry.receivers_max() > u64::from(ROWS_WATCHED_MAX)),
             rows,
+            read_by_all: 0,
             bytes: 0,
             geometry,
             window: Area::new(geometry.window_bytes(), slots, false),
@@ -283,7 +286,8 @@ impl<K: Kernel> Sender<K> {
         lock.with(|members| {
             let is_open = is_open();
             if is_open {
-                members.large_reserved = room.end;
+                // Never back, even if a loan is given back: what was written there was written.
+                members.large_reserved = members.large_reserved.max(room.end);
             }
             is_open
         })
@@ -412,7 +416,7 @@ impl<K: Kernel> Sender<K> {
     pub fn refresh<L: Lock<Members>>(&mut self, lock: &L) -> Option<Slowest> {
         self.publish_counters();
         let (head, slots) = (self.head, self.slots.count());
-        let Self { rows, window, large, shared, fenced, .. } = self;
+        let Self { rows, window, large, shared, fenced, read_by_all, .. } = self;
         lock.with(|members| {
             // Under the lock, so that a demand made before a join is met after it.
             *fenced = shared.fenced.load(Relaxed) != 0;
@@ -424,6 +428,7 @@ impl<K: Kernel> Sender<K> {
             }
             let slowest = members.slowest(rows, head, head);
             let cursor = slowest.map_or(head, |slowest| slowest.cursor);
+            *read_by_all = cursor;
             window.free_before(cursor);
             large.free_before(cursor);
             let is_open =
@@ -436,6 +441,12 @@ impl<K: Kernel> Sender<K> {
             shared.limit.store(limit, Relaxed);
             slowest
         })
+    }
+
+    /// Is every receiver done with everything sent, as of the last refresh?
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.read_by_all == self.head
     }
 
     /// Is there a slot for the next message, and room for `bytes`?
@@ -475,8 +486,7 @@ impl<K: Kernel> Sender<K> {
         // ORDER(B11): pairs with B10; a cursor stored from here on is followed by a look at
         // `blocked`, one stored before is seen by the refresh.
         fence_at!(B11: SeqCst);
-        let still = self.refresh(lock).map(|slowest| slowest.row);
-        let unchanged = still == slowest.map(|slowest| slowest.row);
+        let unchanged = self.refresh(lock) == slowest;
         if unchanged && !ready(self) && self.shared.notices() == 0 {
             add(self.words.counter(SenderCounter::Sleeps), 1);
             let shared = word.map_or((&self.shared.own, own), |word| (word, seen));
@@ -579,9 +589,13 @@ impl<K: Kernel> Loan<'_, K> {
     pub fn truncate(&mut self, bytes: usize) {
         if bytes < self.claim.payload.bytes() {
             self.claim.payload.truncate(bytes);
-            match self.claim.room {
+            match &mut self.claim.room {
                 None => self.claim.header = bytes as u64,
-                Some(_) => {
+                Some(room) => {
+                    let in_window = self.claim.header == KIND_WINDOW;
+                    let sender = &mut *self.sender;
+                    let area = if in_window { &mut sender.window } else { &mut sender.large };
+                    area.shrink(room, bytes as u64);
                     let length = self.sender.slots.at(self.sender.head).length();
                     length.store(bytes as u64, Relaxed);
                 }

@@ -39,6 +39,8 @@ pub(crate) struct Attachment {
     life: Descriptor,
     tokens: OnceLock<[Token; 2]>,
     readiness: OnceLock<Arc<Bell>>,
+    /// The owner has the readiness descriptor.
+    is_handed_over: Mutex<bool>,
     /// Requests that the owner has answered, and whether it is gone.
     answers: Mutex<Answers>,
     answered: Condvar,
@@ -48,6 +50,8 @@ pub(crate) struct Attachment {
 #[derive(Default)]
 struct Answers {
     count: u32,
+    /// What the last answer was, if it was a no.
+    refused: Option<Reason>,
     is_gone: bool,
 }
 
@@ -92,6 +96,7 @@ pub(crate) fn join(
         life,
         tokens: OnceLock::new(),
         readiness: OnceLock::new(),
+        is_handed_over: Mutex::new(false),
         answers: Mutex::default(),
         answered: Condvar::new(),
         domain: Arc::clone(domain),
@@ -158,6 +163,9 @@ pub(crate) fn answer(
         // It died, or closed the channel, between our look-up and its answer.
         Err(SocketError::Closed) => Err(JoinError::NotFound(name.clone())),
         Err(SocketError::Os(error)) => Err(error.into()),
+        Err(SocketError::Descriptors) => {
+            Err(OsError { what: "take the channel's descriptors".into(), errno: 24 }.into())
+        }
         Err(other) => Err(protocol(name, other.to_string())),
     }
 }
@@ -305,7 +313,9 @@ impl Attachment {
         let handler: Weak<dyn Handler> = Arc::downgrade(self) as Weak<dyn Handler>;
         let hub = self.domain.hub();
         let socket = hub.watch(&self.socket, Weak::clone(&handler))?;
-        let life = hub.watch(&self.life, handler)?;
+        let life = hub.watch(&self.life, handler).inspect_err(|_| {
+            hub.forget(&self.socket, socket);
+        })?;
         let _ = self.tokens.set([socket, life]);
         Ok(())
     }
@@ -341,44 +351,67 @@ impl Attachment {
         let _ = self.socket.send(&Frame::Leave, &[]);
     }
 
+    /// The descriptor by which the owner wakes this receiver, made and handed over once.
     pub(crate) fn readiness(&self) -> Result<Readiness, JoinError> {
-        if let Some(bell) = self.readiness.get() {
-            return Ok(Readiness(Arc::clone(bell)));
+        if self.shared.notices() & notice::FORKED != 0 {
+            return Err(JoinError::Forked);
         }
-        let before = lock(&self.answers).count;
-        let bell = Arc::new(Bell::new()?);
-        // A sender that is gone needs no descriptor: its end is reported by our own process.
-        if self.socket.send(&Frame::Readiness, &[bell.as_fd()]).is_ok() {
-            let waiting = |answers: &mut Answers| answers.count == before && !answers.is_gone;
-            let (answers, timeout) = self
-                .answered
-                .wait_timeout_while(lock(&self.answers), ANSWER_TIMEOUT, waiting)
-                .unwrap_or_else(PoisonError::into_inner);
-            drop(answers);
-            if timeout.timed_out() {
-                let name = self.name.clone();
-                return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT });
+        let mut is_handed_over = lock(&self.is_handed_over);
+        let bell = match self.readiness.get() {
+            Some(bell) => bell,
+            None => {
+                let bell = Arc::new(Bell::new()?);
+                self.readiness.get_or_init(|| bell)
             }
+        };
+        if !*is_handed_over {
+            self.hand_over(bell)?;
+            *is_handed_over = true;
         }
-        let bell = self.readiness.get_or_init(|| bell);
         if self.shared.notices() & notice::PEER_GONE != 0 {
             bell.ring();
         }
         Ok(Readiness(Arc::clone(bell)))
     }
 
+    fn hand_over(&self, bell: &Bell) -> Result<(), JoinError> {
+        let before = lock(&self.answers).count;
+        // A sender that is gone needs no descriptor: its end is reported by our own process.
+        if self.socket.send(&Frame::Readiness, &[bell.as_fd()]).is_err() {
+            return Ok(());
+        }
+        let waiting = |answers: &mut Answers| answers.count == before && !answers.is_gone;
+        let (mut answers, timeout) = self
+            .answered
+            .wait_timeout_while(lock(&self.answers), ANSWER_TIMEOUT, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        let name = self.name.clone();
+        if timeout.timed_out() {
+            return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT });
+        }
+        match answers.refused.take() {
+            Some(reason) => Err(JoinError::Refused { name, reason }),
+            None => Ok(()),
+        }
+    }
+
     /// Reads what the owner says. True if it has hung up, or talks nonsense.
     fn is_over(&self, hung_up: bool) -> bool {
         loop {
             match self.socket.receive() {
-                Ok((Frame::Done, _)) => {
-                    lock(&self.answers).count += 1;
-                    self.answered.notify_all();
-                }
+                Ok((Frame::Done, _)) => self.answer(None),
+                Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
                 Err(SocketError::Nothing) => return hung_up,
                 _ => return true,
             }
         }
+    }
+
+    fn answer(&self, refused: Option<Reason>) {
+        let mut answers = lock(&self.answers);
+        answers.count += 1;
+        answers.refused = refused;
+        self.answered.notify_all();
     }
 
     fn gone(&self) {

@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 
-use corewire_layout::frame::{Frame, Hello, ROWS_PER_FRAME, Reason};
+use corewire_layout::LAYOUT_VERSION;
+use corewire_layout::frame::{Frame, FrameError, Hello, ROWS_PER_FRAME, Reason};
 use corewire_layout::name::ChannelName;
 use corewire_os::OsError;
 use corewire_os::process::effective_uid;
@@ -11,6 +12,7 @@ use corewire_os::socket::{Peer, ReceiveError, Socket};
 
 use crate::control::domain::DomainInner;
 use crate::control::hub::{Handler, Token, lock};
+use crate::control::owner::EMFILE;
 
 /// A connection that has not become a receiver's link.
 pub(crate) struct Connection {
@@ -100,7 +102,10 @@ impl Connection {
             }
             Ok::<(), OsError>(())
         });
-        answer.is_ok()
+        match answer {
+            Ok(()) => true,
+            Err(error) => self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() }),
+        }
     }
 }
 
@@ -115,7 +120,13 @@ impl Handler for Connection {
                     }
                 }
                 Err(ReceiveError::Nothing) => break true,
+                Err(ReceiveError::Frame(FrameError::Version { .. })) => {
+                    break self.refuse(Reason::Version { version: LAYOUT_VERSION });
+                }
                 Err(ReceiveError::Frame(_)) => break self.refuse(Reason::Malformed),
+                Err(ReceiveError::Descriptors) => {
+                    break self.refuse(Reason::Resources { errno: EMFILE });
+                }
                 Err(_) => break false,
             }
         };

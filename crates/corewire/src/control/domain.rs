@@ -5,12 +5,13 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Reason};
 use corewire_layout::name::{ChannelName, SocketName};
 use corewire_os::OsError;
 use corewire_os::directory::{RuntimeDirectory, default_path};
-use corewire_os::event::Bell;
+use corewire_os::event::{Bell, wait_readable};
 use corewire_os::process;
 use corewire_os::socket::{Listener, Socket};
 
@@ -18,7 +19,7 @@ use crate::control::builder::{ReceiverBuilder, SenderBuilder};
 use crate::control::connection::Connection;
 use crate::control::hub::{Handler, Hub, HubHandle, Token, lock};
 use crate::control::observer::Observer;
-use crate::control::owner::Owner;
+use crate::control::owner::{EMFILE, Owner};
 use crate::error::{JoinError, OpenError};
 
 /// Connections that have not said yet what they want; more are closed at once.
@@ -112,6 +113,9 @@ impl Domain {
     /// # Errors
     /// [`OpenError::Os`] if the runtime directory cannot be read.
     pub fn channels(&self) -> Result<Vec<ChannelName>, OpenError> {
+        if self.inner.is_forked() {
+            return Err(OpenError::Forked);
+        }
         let directory = &self.inner.directory;
         let mut names = directory.names()?;
         names.retain(|name| {
@@ -202,12 +206,15 @@ impl DomainInner {
         loop {
             match self.listener.accept() {
                 Ok(socket) => self.take_connection(socket),
-                Err(error) if is_exhausted(&error) => {
-                    if !self.refuse_one(&error) {
-                        return;
-                    }
+                Err(error) if is_exhausted(&error) && self.refuse_one(&error) => {}
+                Err(error) if error.errno == EAGAIN => return,
+                // Somebody waits who cannot be let in now. The listener stays readable: without a
+                // pause, this thread would do nothing but ask.
+                Err(_) => {
+                    let later = Instant::now() + Duration::from_millis(10);
+                    let _ = wait_readable(&[], Some(later));
+                    return;
                 }
-                Err(_) => return,
             }
         }
     }
@@ -216,6 +223,8 @@ impl DomainInner {
         let id = {
             let mut state = lock(&self.state);
             if state.connections.len() >= CONNECTIONS_MAX {
+                let reason = Reason::Resources { errno: EMFILE };
+                let _ = socket.send(&Frame::Refused(reason), &[]);
                 return;
             }
             state.last_connection += 1;
@@ -239,6 +248,9 @@ impl DomainInner {
         answered
     }
 }
+
+/// Nobody waits to be accepted.
+const EAGAIN: i32 = 11;
 
 fn is_exhausted(error: &OsError) -> bool {
     // EMFILE, ENFILE.

@@ -119,8 +119,11 @@ impl Hub {
 
     /// Stops watching.
     pub(crate) fn forget(&self, descriptor: impl AsFd, token: Token) {
-        self.events.remove(descriptor);
-        lock(&self.state).handlers.remove(&token.0);
+        // In a forked child, a thread that it does not have may hold the lock.
+        if self.events.is_ours() {
+            self.events.remove(descriptor);
+            lock(&self.state).handlers.remove(&token.0);
+        }
     }
 
     /// Has the control thread do `job`, which must not block.

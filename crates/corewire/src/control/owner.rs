@@ -17,6 +17,7 @@ use corewire_os::memory::{RowTable, Segment, SegmentError};
 use corewire_os::process;
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
+use corewire_ring::broadcast::notice::FORKED;
 use corewire_ring::broadcast::{Channel, Members, SenderShared, SenderWords};
 use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
@@ -25,6 +26,9 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Guarded, Handler, Hub, Token, lock};
+
+/// No descriptor is left in this process.
+pub(crate) const EMFILE: u32 = 24;
 
 /// The control side of a channel's sender.
 pub(crate) struct Owner {
@@ -136,6 +140,10 @@ impl Owner {
     }
 
     pub(crate) fn notify(&self, notice: u32) {
+        // The lock may be held by a thread that a forked child does not have.
+        if self.shared.notices() & FORKED != 0 {
+            return;
+        }
         // Under the lock, as every change of the limit: a refresh sees the notice, or is undone.
         self.members.with(|_| self.shared.notify(notice, &self.linux));
     }
@@ -265,6 +273,7 @@ impl Owner {
             }
             Err(error) => {
                 self.forget_row(row, ControlCounter::Leaves);
+                self.shared.nudge(&self.linux);
                 return Err(resources(&error));
             }
         }
@@ -384,10 +393,17 @@ impl Owner {
                     // If it does not get through, the hang-up says as much.
                     let _ = socket.send(&Frame::Done, &[]);
                 }
-                Ok(_) => return self.drop_link(row, ControlCounter::Violations),
-                Err(ReceiveError::Nothing) => return,
+                Ok(_) | Err(ReceiveError::Frame(_)) => {
+                    return self.drop_link(row, ControlCounter::Violations);
+                }
                 // A hang-up without a word: its process has died, or is just dying.
-                Err(_) => return self.drop_link(row, ControlCounter::Deaths),
+                Err(ReceiveError::Closed) => return self.drop_link(row, ControlCounter::Deaths),
+                // Its descriptor found no place here. The receiver is alive, and reads on.
+                Err(ReceiveError::Descriptors) => {
+                    let reason = Reason::Resources { errno: EMFILE };
+                    let _ = socket.send(&Frame::Refused(reason), &[]);
+                }
+                Err(_) => return,
             }
         }
     }

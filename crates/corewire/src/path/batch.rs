@@ -83,7 +83,7 @@ impl<'a> Batch<'a> {
                 self.count += more;
                 return Ok(usize::try_from(more).unwrap_or(usize::MAX));
             }
-            self.receiver.wait_more()?;
+            self.receiver.wait_more().map_err(|error| self.receiver.failed(error))?;
         }
     }
 
@@ -107,7 +107,7 @@ impl<'a> Batch<'a> {
         if index >= self.len() {
             return Ok(None);
         }
-        Ok(self.receiver.ring.peek(index as u64)?)
+        self.receiver.ring.peek(index as u64).map_err(|error| self.receiver.failed(error))
     }
 
     /// The messages held, in order, in place. An impossible value in the sender's memory ends it;
@@ -123,7 +123,7 @@ impl<'a> Batch<'a> {
     pub fn release(&mut self, count: usize) -> Result<(), ReceiveError> {
         let count = self.count.min(count as u64);
         self.count -= count;
-        Ok(self.receiver.ring.done(count)?)
+        self.receiver.ring.done(count).map_err(|error| self.receiver.failed(error))
     }
 }
 

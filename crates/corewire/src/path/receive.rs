@@ -139,6 +139,10 @@ impl Receiver {
     /// [`ReceiveError::BufferTooSmall`], which leaves the message where it is; else as for
     /// [`receive`](Self::receive).
     pub fn receive_into(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
+        self.copy_next(buffer).map_err(|error| self.attachment.failed(error))
+    }
+
+    fn copy_next(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         let ring = &mut self.ring;
         loop {
             if let Some(message) = ring.peek(0)? {
@@ -206,6 +210,11 @@ impl Receiver {
     /// [`drain`](crate::Sender::drain) the wait.
     pub fn acknowledge(&mut self) {
         self.ring.publish_cursor();
+    }
+
+    /// An error of a batch's, after which the link may be of no more use.
+    pub(crate) fn failed(&self, error: impl Into<ReceiveError>) -> ReceiveError {
+        self.attachment.failed(error.into())
     }
 
     pub(crate) fn wait_more(&mut self) -> Result<(), ReceiveError> {

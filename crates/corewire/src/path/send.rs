@@ -199,14 +199,12 @@ impl Sender {
         let patience = Patience::until(timeout);
         loop {
             check_notices(&self.ring)?;
-            let is_behind = self
-                .ring
-                .refresh(&owner.members)
-                .is_some_and(|slowest| slowest.cursor < self.ring.head());
-            let Some(cap_ns) = patience.cap_ns().filter(|_| is_behind) else {
-                return Ok(!is_behind);
+            self.ring.refresh(&owner.members);
+            let is_drained = self.ring.is_drained();
+            let Some(cap_ns) = patience.cap_ns().filter(|_| !is_drained) else {
+                return Ok(is_drained);
             };
-            self.ring.sleep_until(&owner.members, cap_ns, |_| false);
+            self.ring.sleep_until(&owner.members, cap_ns, Ring::is_drained);
         }
     }
 
@@ -382,7 +380,12 @@ impl Waiting {
         let lag = slowest.map_or(0, |slowest| ring.head() - slowest.cursor);
         let cap_ns = match (patience.cap_ns(), patience) {
             (Some(cap_ns), _) => cap_ns,
-            (None, Patience::Until(_, after)) => return Err(SendError::Timeout { after, lag }),
+            (None, Patience::Until(_, after)) => {
+                return Err(match owner.invited() {
+                    0 => SendError::Timeout { after, lag },
+                    count => SendError::Joining { count },
+                });
+            }
             (None, _) => return self.try_once_more(ring, owner, bytes),
         };
         ring.count_wait();
