@@ -14,7 +14,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Once, Weak};
 
-use corewire_ring::order;
+use corewire_ring::spin::Spin;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 /// Somebody who must know that this is the child now. Called between `fork` and the child's next
@@ -33,15 +33,14 @@ enum Entry {
 
 /// The table, behind a spin lock that the fork handlers can take and leave.
 struct Table {
-    locked: AtomicU32,
+    lock: Spin,
     entries: std::cell::UnsafeCell<Vec<Entry>>,
 }
 
-// SAFETY: `entries` is only touched with `locked` held.
+// SAFETY: `entries` is only touched with `lock` held.
 unsafe impl Sync for Table {}
 
-static TABLE: Table =
-    Table { locked: AtomicU32::new(0), entries: std::cell::UnsafeCell::new(Vec::new()) };
+static TABLE: Table = Table { lock: Spin::new(), entries: std::cell::UnsafeCell::new(Vec::new()) };
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// How many forks lie between this process and the one that loaded corewire.
@@ -51,15 +50,11 @@ pub fn generation() -> u32 {
 }
 
 fn lock() {
-    // ORDER(F1): pairs with F2; the table as its last holder left it.
-    while TABLE.locked.compare_exchange(0, 1, order!(F1: Acquire), Relaxed).is_err() {
-        rustix::thread::sched_yield();
-    }
+    TABLE.lock.lock(rustix::thread::sched_yield);
 }
 
 fn unlock() {
-    // ORDER(F2): pairs with F1.
-    TABLE.locked.store(0, order!(F2: Release));
+    TABLE.lock.unlock();
 }
 
 fn with_entries<R>(job: impl FnOnce(&mut Vec<Entry>) -> R) -> R {

@@ -7,6 +7,7 @@
 //! | [`sync`] | the only place that names atomics; the machine's face and loom's |
 //! | [`region`] | the only place that turns an offset into a pointer |
 //! | [`broadcast`] | one sender, many receivers, every message in place |
+//! | [`spin`] | the lock of the fork handlers |
 //! | [`yardstick`] | what the hardware allows: bare loops that the ring is measured against |
 
 #![no_std]
@@ -18,6 +19,7 @@ extern crate std;
 pub mod broadcast;
 #[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;
+pub mod spin;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod yardstick;

@@ -11,6 +11,8 @@ use corewire_models::{
     ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare,
 };
 use corewire_ring::broadcast::{End, notice};
+use corewire_ring::spin::Spin;
+use loom::cell::UnsafeCell;
 use loom::thread;
 
 /// Runs the sender in a thread of its own while this one receives everything it sends.
@@ -225,6 +227,25 @@ fn quick_a_hang_up_after_the_end_is_not_taken_for_a_death() {
 }
 
 #[test]
+fn quick_a_spin_lock_lets_in_one_at_a_time() {
+    check(3, || {
+        let guarded = Arc::new((Spin::new(), UnsafeCell::new(0)));
+        let count = |guarded: &(Spin, UnsafeCell<u32>)| {
+            guarded.0.lock(thread::yield_now);
+            guarded.1.with_mut(|number| {
+                // SAFETY: the lock is held, which is what loom checks here.
+                unsafe { *number += 1 }
+            });
+            guarded.0.unlock();
+        };
+        let other = Arc::clone(&guarded);
+        let counting = thread::spawn(move || count(&other));
+        count(&guarded);
+        counting.join().unwrap();
+    });
+}
+
+#[test]
 fn quick_a_sleeping_receiver_learns_of_its_senders_death() {
     check(5, || death(0, Wait::Sleep));
 }
@@ -433,6 +454,8 @@ mutants! {
     mutant_b12: B12 => quick_a_receiver_whose_hint_was_cleared_is_woken;
     mutant_b13: B13 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
     mutant_b14: B14 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
+    mutant_f1: F1 => quick_a_spin_lock_lets_in_one_at_a_time;
+    mutant_f2: F2 => quick_a_spin_lock_lets_in_one_at_a_time;
     mutant_j1: J1 => quick_nothing_that_a_newcomer_was_promised_is_overwritten;
     mutant_j2: J2 => quick_a_newcomer_judges_each_message_by_its_own_header;
     mutant_w1: W1 => quick_a_sleeping_receiver_learns_of_its_senders_death;
