@@ -23,7 +23,7 @@ run: ## one file to several processes (FILE=path RECEIVERS=3)
 test: ## everything that a change must pass
 	@scripts/test
 
-bench: setup ## latency, streaming, wake-up and fan-out, each beside its baseline
+bench: setup ## latency, streaming, wake-up, idling, deaths and fan-out, each beside its baseline
 	cargo build --release --locked -p corewire-cli
 	$(COREWIRE) bench latency --bytes 48
 	$(COREWIRE) bench stream --bytes 48
@@ -31,6 +31,8 @@ bench: setup ## latency, streaming, wake-up and fan-out, each beside its baselin
 	$(COREWIRE) bench stream --bytes 4096
 	$(COREWIRE) bench stream --bytes 1048576
 	$(COREWIRE) bench wake
+	$(COREWIRE) bench idle
+	$(COREWIRE) bench death
 	$(COREWIRE) bench fan-out
 
 model: setup ## every loom model, and the mutant of every ordering label (long)
@@ -42,8 +44,9 @@ model-quick: setup ## the loom models that `make test` runs
 miri: setup ## layout and rings under Miri (needs a nightly toolchain)
 	scripts/miri
 
-torture: setup ## real processes, killed at random (KILLS=2000)
+torture: setup ## real processes, killed at random (KILLS=2000), and 4 million messages with forced sleeps
 	COREWIRE_TORTURE_KILLS="$(KILLS)" cargo test --release --locked -p corewire-processes --test deaths -- --nocapture
+	COREWIRE_SLEEP_MESSAGES=4000000 cargo test --release --locked -p corewire-processes --test costs -- --nocapture
 
 doc: setup ## the API documentation, without a warning
 	RUSTDOCFLAGS="$$RUSTDOCFLAGS -D warnings" cargo doc --workspace --no-deps --locked
