@@ -3,7 +3,7 @@
 //!
 //! Every ordering stronger than relaxed is written [`order!`](crate::order) or
 //! [`fence_at!`](crate::fence_at) with a label. `docs/ordering.md` lists the labels, what each
-//! pairs with, and the model that fails when it is weakened: under loom, [`weaken`] turns one label
+//! pairs with, and the model that fails when it is weakened: under loom, `weaken` turns one label
 //! at a time into `Relaxed` (or drops its fence).
 
 #[cfg(not(loom))]

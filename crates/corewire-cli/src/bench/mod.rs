@@ -19,7 +19,7 @@ use crate::failure::Failure;
 
 pub(crate) use latency::raw_line_one_way_ns;
 
-/// Options of `corewire bench`.
+/// Measures channels on this machine, each figure beside a bare loop of the same run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  corewire bench latency --bytes 48")]
 pub(crate) struct Args {
