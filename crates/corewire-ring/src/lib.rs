@@ -21,7 +21,6 @@ pub mod broadcast;
 pub mod region;
 pub mod spin;
 pub mod sync;
-#[cfg(not(loom))]
 pub mod yardstick;
 
 use sync::AtomicU32;

@@ -6,7 +6,7 @@
 //! process; both call it with the same numbers.
 
 use crate::region::{Access, Payload, Region, Slots, Store};
-use crate::sync::{AtomicU64, Ordering::Relaxed, fence, pause};
+use crate::sync::{AtomicU64, Ordering::Relaxed, pause};
 use crate::{fence_at, order};
 
 /// Bytes of the messages of [`BareRing`].
@@ -97,7 +97,8 @@ impl BareRing {
     fn slowest(&self) -> u64 {
         let cursors = (0..self.receivers).map(|receiver| self.cursor(receiver).load(Relaxed));
         let slowest = cursors.min().unwrap_or(u64::MAX);
-        fence(crate::sync::Ordering::Acquire);
+        // ORDER(Y2): pairs with Y1.
+        fence_at!(Y2: Acquire);
         slowest
     }
 

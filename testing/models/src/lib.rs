@@ -290,7 +290,7 @@ impl ModelChannel {
     /// If there is no such row.
     #[must_use]
     pub fn receiver(&self, row: u32, joined: Joined) -> ModelReceiver {
-        let Joined { start, epoch, settled } = joined;
+        let Joined { start, epoch, .. } = joined;
         let hint = self.hint.clone();
         let parts = ReceiverParts {
             sender: self.segment.clone(),

@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use corewire_layout::frame::Start;
 use corewire_layout::segment::FenceMode::{Asymmetric, Fenced};
+use corewire_layout::slot::SLOT_BYTES;
 use corewire_models::{
     ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare,
 };
 use corewire_ring::broadcast::{End, notice};
+use corewire_ring::region::Region;
 use corewire_ring::spin::Spin;
+use corewire_ring::yardstick::BareRing;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
@@ -223,6 +226,25 @@ fn quick_a_hang_up_after_the_end_is_not_taken_for_a_death() {
         });
         receiver.receive_all(0, Wait::Spin, End::Closed);
         control.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_the_bare_ring_of_the_benchmarks_loses_nothing() {
+    check(3, || {
+        const RING: usize = 2 * 4096;
+        let bytes = BareRing::bytes(2, 1);
+        let slot = |index: usize, from: usize, to: usize| {
+            RING + index * SLOT_BYTES + from..RING + index * SLOT_BYTES + to
+        };
+        let words = vec![4096..4104, slot(0, 0, 8), slot(1, 0, 8)];
+        let cells = vec![slot(0, 16, 64), slot(1, 16, 64)];
+        let memory = Region::model(bytes, words, vec![], cells);
+        let ring = Arc::new(BareRing::new(&memory, 2, 1));
+        let other = Arc::clone(&ring);
+        let sending = thread::spawn(move || other.send(0, 3, thread::yield_now));
+        assert_eq!(ring.receive(0, 0, 3, thread::yield_now), 1 + 2);
+        sending.join().unwrap();
     });
 }
 
@@ -454,6 +476,8 @@ mutants! {
     mutant_b12: B12 => quick_a_receiver_whose_hint_was_cleared_is_woken;
     mutant_b13: B13 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
     mutant_b14: B14 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
+    mutant_y1: Y1 => quick_the_bare_ring_of_the_benchmarks_loses_nothing;
+    mutant_y2: Y2 => quick_the_bare_ring_of_the_benchmarks_loses_nothing;
     mutant_f1: F1 => quick_a_spin_lock_lets_in_one_at_a_time;
     mutant_f2: F2 => quick_a_spin_lock_lets_in_one_at_a_time;
     mutant_j1: J1 => quick_nothing_that_a_newcomer_was_promised_is_overwritten;
