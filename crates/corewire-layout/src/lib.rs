@@ -40,6 +40,18 @@ pub const ROLE_BYTES: usize = 128;
 /// Bytes of a page; segments and their parts begin on one.
 pub const PAGE_BYTES: usize = 4096;
 
+/// Where virtual `position` lies in an area of `area_bytes`; `None` if there is no area. No division
+/// for a power of two, which every window is.
+#[inline]
+#[must_use]
+pub const fn place_of(position: u64, area_bytes: u64) -> Option<u64> {
+    if area_bytes.is_power_of_two() {
+        Some(position & (area_bytes - 1))
+    } else {
+        position.checked_rem(area_bytes)
+    }
+}
+
 /// Rounds `bytes` up to a multiple of `unit`, a power of two; `None` if that does not fit.
 #[must_use]
 pub const fn round_up(bytes: u64, unit: u64) -> Option<u64> {

@@ -12,12 +12,12 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-use corewire_layout::PAGE_BYTES;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{CURSOR, RECEIVER_CPU, SLEEP_MODE, SLEEPING, WAKE};
 use corewire_layout::slot::{
     HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
 };
+use corewire_layout::{PAGE_BYTES, place_of};
 
 use crate::Trusted;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -504,7 +504,7 @@ impl Store {
     #[inline]
     #[must_use]
     pub fn payload(&self, position: u64, length: u64, _access: Access) -> Option<Payload> {
-        let offset = position.checked_rem(self.bytes)?;
+        let offset = place_of(position, self.bytes)?;
         if length > self.bytes - offset {
             return None;
         }

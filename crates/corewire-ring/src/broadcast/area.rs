@@ -7,7 +7,7 @@
 
 use alloc::collections::VecDeque;
 
-use corewire_layout::{LINE_BYTES, round_up};
+use corewire_layout::{LINE_BYTES, place_of, round_up};
 
 /// The sender's private view of one area.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Area {
     #[must_use]
     pub fn find(&self, bytes: u64) -> Option<Room> {
         let bytes = round_up(bytes, LINE_BYTES as u64)?;
-        let place = self.reserved.checked_rem(self.bytes)?;
+        let place = place_of(self.reserved, self.bytes)?;
         let is_empty = self.freed == self.reserved;
         let must_skip = place + bytes > self.bytes || (is_empty && self.rewinds && place > 0);
         let position = self.reserved + if must_skip { self.bytes - place } else { 0 };

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, Weak};
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Frame, Hello, Reason, Welcome};
 use corewire_layout::name::{ChannelName, NameRecord};
-use corewire_layout::segment::{RECEIVER_SEGMENT_BYTES, ReceiverHeader, SenderHeader};
+use corewire_layout::segment::{
+    RECEIVER_SEGMENT_BYTES, RawReceiverHeader, ReceiverHeader, SenderHeader,
+};
 use corewire_os::OsError;
 use corewire_os::directory::Claim;
 use corewire_os::event::Bell;
@@ -22,7 +24,7 @@ use corewire_ring::broadcast::{Channel, Members, SenderShared, SenderWords};
 use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_ring::{Kernel, Lock};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Guarded, Handler, Hub, Token, lock};
@@ -438,10 +440,8 @@ fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
     };
     let segment = Segment::adopt(descriptor, false).map_err(bad)?;
     let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(bad)?;
-    let mut raw = corewire_layout::segment::RawReceiverHeader::new_zeroed();
+    let mut raw = RawReceiverHeader::new_zeroed();
     memory.copy_out(0, raw.as_mut_bytes());
-    let raw = corewire_layout::segment::RawReceiverHeader::read_from_bytes(raw.as_bytes())
-        .map_err(|_| Reason::Segment { errno: 0 })?;
     ReceiverHeader::parse(&raw, segment.bytes()).map_err(|_| Reason::Segment { errno: 0 })?;
     Ok(segment)
 }
