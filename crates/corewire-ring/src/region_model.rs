@@ -25,7 +25,7 @@ use corewire_layout::segment::{
 use corewire_layout::slot::{
     HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
 };
-use corewire_layout::{LINE_BYTES, PAGE_BYTES};
+use corewire_layout::{LINE_BYTES, PAGE_BYTES, place_of};
 
 use crate::Trusted;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -456,7 +456,7 @@ impl Store {
     /// beyond the store.
     #[must_use]
     pub fn payload(&self, position: u64, length: u64, access: Access) -> Option<Payload> {
-        let offset = position.checked_rem(self.bytes())?;
+        let offset = place_of(position, self.bytes())?;
         if length > self.bytes() - offset {
             return None;
         }

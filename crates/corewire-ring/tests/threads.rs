@@ -150,7 +150,7 @@ fn stream(receivers_max: u32, count: usize) {
     for number in 0..count {
         let bytes = length_of(number);
         let mut loan = sender
-            .loan_with::<_, _, ()>(bytes, &*lock, |sender, _| {
+            .loan_with::<_, _, ()>(bytes, &*lock, |sender| {
                 sender.sleep_until(&*lock, u64::MAX, |sender| sender.has_room(bytes));
                 Ok(())
             })

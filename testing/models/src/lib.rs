@@ -370,7 +370,7 @@ impl ModelSender {
                 return Ok(());
             }
         }
-        let mut loan = sender.loan_with(bytes, lock, |sender, _| {
+        let mut loan = sender.loan_with(bytes, lock, |sender| {
             if sender.shared().notices() & notice::INTERRUPTED != 0 {
                 return Err(Stop::Interrupted);
             }

@@ -92,12 +92,6 @@ impl Members {
         self.joined
     }
 
-    /// How many may join.
-    #[must_use]
-    pub fn receivers_max(&self) -> usize {
-        self.rows.len()
-    }
-
     /// How many are invited and have not come.
     #[must_use]
     pub fn invited(&self) -> u32 {
@@ -119,14 +113,6 @@ impl Members {
     pub fn free_row(&self) -> Option<u32> {
         let index = self.rows.iter().position(|row| !row.joined)?;
         u32::try_from(index).ok()
-    }
-
-    /// The rows that somebody has, with the cursor last read from each.
-    pub fn cursors(&self) -> impl Iterator<Item = Slowest> + '_ {
-        (0u32..)
-            .zip(&self.rows)
-            .filter(|(_, row)| row.joined)
-            .map(|(row, state)| Slowest { row, cursor: state.cached })
     }
 
     /// Takes a receiver in at a free `row`, whose page is mapped already. Control thread only; after

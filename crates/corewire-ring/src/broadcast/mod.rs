@@ -42,7 +42,7 @@ mod words;
 pub use area::{Area, Room};
 pub use members::{Channel, Joined, Members, Slowest, head_of};
 pub use receiver::{End, Message, Receiver, ReceiverParts, ReceiverShared, Violation};
-pub use sender::{Loan, Sender, SenderParts, SenderShared, Shortage};
+pub use sender::{Loan, Sender, SenderParts, SenderShared};
 pub use words::{ReceiverWords, SenderWords};
 
 /// The longest that anybody sleeps without looking again. A message found because of it is counted,

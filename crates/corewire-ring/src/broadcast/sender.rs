@@ -110,15 +110,6 @@ impl fmt::Debug for SenderShared {
     }
 }
 
-/// Why a message cannot be claimed at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shortage {
-    /// Every slot holds a message that somebody has not read, or the limit was revoked.
-    Slots,
-    /// The window or the large area is full of payloads that somebody has not read.
-    Bytes,
-}
-
 /// What a sender is made of.
 #[derive(Debug)]
 pub struct SenderParts {
@@ -223,11 +214,11 @@ impl<K: Kernel> Sender<K> {
     pub fn loan_with<L, W, E>(&mut self, bytes: usize, lock: &L, wait: W) -> Result<Loan<'_, K>, E>
     where
         L: Lock<Members>,
-        W: FnMut(&mut Self, Shortage) -> Result<(), E>,
+        W: FnMut(&mut Self) -> Result<(), E>,
     {
         let mut wait = wait;
         while self.head >= self.shared.limit.load(Relaxed) {
-            wait(self, Shortage::Slots)?;
+            wait(self)?;
         }
         if bytes <= INLINE_BYTES_MAX {
             let payload = self.slots.at(self.head).payload(bytes, Access::Write);
@@ -247,7 +238,7 @@ impl<K: Kernel> Sender<K> {
     ) -> Result<Loan<'_, K>, E>
     where
         L: Lock<Members>,
-        W: FnMut(&mut Self, Shortage) -> Result<(), E>,
+        W: FnMut(&mut Self) -> Result<(), E>,
     {
         let length = bytes as u64;
         let in_window = length <= self.geometry.window_message_bytes_max();
@@ -255,8 +246,7 @@ impl<K: Kernel> Sender<K> {
             let area = if in_window { &self.window } else { &self.large };
             match area.find(length) {
                 Some(room) if self.claims(room, in_window, lock) => break room,
-                Some(_) => wait(self, Shortage::Slots)?,
-                None => wait(self, Shortage::Bytes)?,
+                _ => wait(self)?,
             }
         };
         let (store, header) = if in_window {

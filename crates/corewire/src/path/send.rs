@@ -132,7 +132,7 @@ impl Sender {
             return Err(too_large(ring, bytes));
         }
         let owner = &**owner;
-        let loan = ring.loan_with(bytes, &owner.members, |ring, _| {
+        let loan = ring.loan_with(bytes, &owner.members, |ring| {
             waiting.for_room(ring, owner, bytes, patience)
         })?;
         Ok(Loan { ring: loan })
