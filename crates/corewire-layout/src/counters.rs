@@ -42,6 +42,8 @@ pub enum ControlCounter {
     Violations = 3,
     /// Attempts to join that were refused.
     Refusals = 4,
+    /// Receivers that held the sender back for too long.
+    Evictions = 5,
 }
 
 /// Counters that a receiver writes, by index.
@@ -62,6 +64,8 @@ pub enum ReceiverCounter {
     CapFinds = 4,
     /// Times it woke a sender that waited for room.
     Wakes = 5,
+    /// Messages that were overwritten before it had read them.
+    Missed = 6,
 }
 
 /// How many counters fit each of the three tables.
@@ -82,23 +86,25 @@ impl SenderCounter {
 
 impl ControlCounter {
     /// Every counter, in order, with the word a person reads.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub const ALL: [(Self, &'static str); 6] = [
         (Self::Joins, "joins"),
         (Self::Leaves, "leaves"),
         (Self::Deaths, "deaths"),
         (Self::Violations, "violations"),
         (Self::Refusals, "refusals"),
+        (Self::Evictions, "evictions"),
     ];
 }
 
 impl ReceiverCounter {
     /// Every counter, in order, with the word a person reads.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::Messages, "messages"),
         (Self::Bytes, "bytes"),
         (Self::Waits, "waits"),
         (Self::Sleeps, "sleeps"),
         (Self::CapFinds, "cap_finds"),
         (Self::Wakes, "wakes"),
+        (Self::Missed, "missed"),
     ];
 }

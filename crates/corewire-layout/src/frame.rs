@@ -75,6 +75,8 @@ pub struct Welcome {
     /// Messages from this one on are fenced, if the receiver asked for it; the one before may be
     /// under way already.
     pub settled: u64,
+    /// How many receivers the row has had, with this one: what its door says as long as it counts.
+    pub generation: u32,
 }
 
 /// Why an owner refused.
@@ -223,9 +225,14 @@ impl Frame {
                 let start = u64::from(h.start == Start::Oldest);
                 [start, h.needs_fence.into(), h.type_tag.hash, h.type_tag.bytes, 0, 0]
             }
-            Self::Welcome(w) => {
-                [w.row.into(), w.start, w.epoch.into(), w.hint.into(), w.settled, 0]
-            }
+            Self::Welcome(w) => [
+                w.row.into(),
+                w.start,
+                w.epoch.into(),
+                w.hint.into(),
+                w.settled,
+                w.generation.into(),
+            ],
             Self::Refused(reason) => {
                 let (code, a, b) = reason.to_words();
                 [code, a, b, 0, 0, 0]
@@ -261,7 +268,7 @@ impl Frame {
         if raw.version.get() != LAYOUT_VERSION {
             return Err(FrameError::Version { found: raw.version.get() });
         }
-        let [a, b, c, d, e, _] = raw.words.map(U64::get);
+        let [a, b, c, d, e, f] = raw.words.map(U64::get);
         let id = u128::from_le_bytes(raw.id);
         Ok(match raw.kind.get() {
             1 => Self::Hello(Hello {
@@ -278,6 +285,7 @@ impl Frame {
                 incarnation: id,
                 hint: flag("hint", d)?,
                 settled: e,
+                generation: small("generation", f)?,
             }),
             3 => Self::Refused(Reason::of_words(a, b, c)?),
             4 => Self::Readiness,
@@ -408,11 +416,11 @@ mod tests {
             let type_tag = TypeTag { hash, bytes };
             Frame::Hello(Hello { name, start, waiter, needs_fence, type_tag })
         });
-        let welcome = any::<(u32, u64, u32, u128, bool, u64)>().prop_map(
-            |(row, start, epoch, incarnation, hint, settled)| {
-                Frame::Welcome(Welcome { row, start, epoch, incarnation, hint, settled })
-            },
-        );
+        let welcome = any::<(u32, u64, u32, u128, bool, u64, u32)>().prop_map(|w| {
+            let (row, start, epoch, incarnation, hint, settled, generation) = w;
+            let welcome = Welcome { row, start, epoch, incarnation, hint, settled, generation };
+            Frame::Welcome(welcome)
+        });
         prop_oneof![
             hello,
             welcome,

@@ -1,7 +1,8 @@
-//! How large a channel's parts are and where they lie in its sender's segment.
+//! How large a channel's parts are and where they lie in its sender's segment, or in the two segments
+//! of a shared channel.
 
 use crate::segment::{DOOR_BYTES, DOORS};
-use crate::slot::{INLINE_BYTES_MAX, SLOT_BYTES};
+use crate::slot::{INLINE_BYTES_MAX, RUN_SLOTS, SENDERS_MAX, SLOT_BYTES};
 use crate::{LINE_BYTES, PAGE_BYTES, round_up};
 
 /// Fewest and most slots of a ring.
@@ -59,18 +60,39 @@ pub enum GeometryError {
         /// What was asked for.
         asked: u64,
     },
+    /// The number of senders is out of range.
+    #[error("senders: 1 to {max} are possible, not {asked}")]
+    Senders {
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// Too few slots for several senders.
+    #[error("slots: a shared channel needs at least {min}, not {asked}")]
+    SharedSlots {
+        /// Smallest allowed.
+        min: u64,
+        /// What was asked for.
+        asked: u64,
+    },
     /// The parts do not fit an address space.
     #[error("the parts of the channel add up to more than this machine can address")]
     TooLarge,
 }
 
-/// Sizes and offsets of a channel's parts, all derived from four numbers. Only [`Geometry::new`]
+/// Fewest slots of a shared channel: two blocks, so that a run and its predecessor fit.
+pub const SHARED_SLOTS_MIN: u64 = 2 * RUN_SLOTS;
+
+/// Sizes and offsets of a channel's parts, all derived from five numbers. Only [`Geometry::new`]
 /// makes one, so whoever holds a `Geometry` may rely on it:
 ///
 /// - `slots` and `window_bytes` are powers of two;
-/// - the parts lie in the order header, doors, ring, window, large area, each from a page's start,
-///   and none overlaps another or reaches beyond `segment_bytes`;
-/// - `large_bytes` is 0, or at least twice the largest message, and a multiple of a page.
+/// - the parts lie in the order header, doors, ring, windows, large areas (one of each for every
+///   sender), each part from a page's start, and none overlaps another or reaches beyond
+///   `segment_bytes`;
+/// - `large_bytes` is 0, or at least twice the largest message, and a multiple of a page;
+/// - `senders_max` is 1, or the channel is shared and has at least two blocks of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     slots: u64,
@@ -78,6 +100,7 @@ pub struct Geometry {
     large_bytes: u64,
     message_bytes_max: u64,
     receivers_max: u64,
+    senders_max: u64,
     ring_offset: u64,
     window_offset: u64,
     large_offset: u64,
@@ -96,6 +119,21 @@ impl Geometry {
         message_bytes_max: u64,
         receivers_max: u64,
     ) -> Result<Self, GeometryError> {
+        Self::with_senders(slots, window_bytes, message_bytes_max, receivers_max, 1)
+    }
+
+    /// The same for up to `senders_max` senders, each with a window and a large area of these sizes.
+    /// With more than one, the channel is shared.
+    ///
+    /// # Errors
+    /// One of [`GeometryError`], naming the first number that is out of range.
+    pub fn with_senders(
+        slots: u64,
+        window_bytes: u64,
+        message_bytes_max: u64,
+        receivers_max: u64,
+        senders_max: u64,
+    ) -> Result<Self, GeometryError> {
         let within = |value: u64, (min, max): (u64, u64)| (min..=max).contains(&value);
         if !slots.is_power_of_two() || !within(slots, SLOTS_RANGE) {
             let (min, max) = SLOTS_RANGE;
@@ -112,17 +150,26 @@ impl Geometry {
         if !within(receivers_max, (1, RECEIVERS_MAX)) {
             return Err(GeometryError::Receivers { max: RECEIVERS_MAX, asked: receivers_max });
         }
+        if !within(senders_max, (1, SENDERS_MAX)) {
+            return Err(GeometryError::Senders { max: SENDERS_MAX, asked: senders_max });
+        }
+        if senders_max > 1 && slots < SHARED_SLOTS_MIN {
+            return Err(GeometryError::SharedSlots { min: SHARED_SLOTS_MIN, asked: slots });
+        }
         let page = PAGE_BYTES as u64;
-        let doors_end = DOORS as u64 + receivers_max * DOOR_BYTES as u64;
+        // A shared channel's receivers have their doors in the table, and its senders theirs here.
+        let doors = if senders_max > 1 { senders_max } else { receivers_max };
+        let doors_end = DOORS as u64 + doors * DOOR_BYTES as u64;
         let large = if message_bytes_max > window_bytes / 4 { message_bytes_max } else { 0 };
         let layout = || {
             let ring_offset = round_up(doors_end, page)?;
             let window_offset = round_up(ring_offset + slots * SLOT_BYTES as u64, page)?;
-            let large_offset = round_up(window_offset + window_bytes, page)?;
+            let windows = window_bytes.checked_mul(senders_max)?;
+            let large_offset = round_up(window_offset.checked_add(windows)?, page)?;
             let large = round_up(large, LINE_BYTES as u64)?;
             let several = (LARGE_MESSAGES * large).min(LARGE_BYTES);
             let large_bytes = round_up(large.checked_mul(2)?.max(several), page)?;
-            let segment_bytes = large_offset.checked_add(large_bytes)?;
+            let segment_bytes = large_offset.checked_add(large_bytes.checked_mul(senders_max)?)?;
             isize::try_from(segment_bytes).ok()?;
             Some(Self {
                 slots,
@@ -130,6 +177,7 @@ impl Geometry {
                 large_bytes,
                 message_bytes_max,
                 receivers_max,
+                senders_max,
                 ring_offset,
                 window_offset,
                 large_offset,
@@ -169,20 +217,40 @@ impl Geometry {
     pub const fn receivers_max(&self) -> u64 {
         self.receivers_max
     }
+    /// The most senders at one time; 1 unless the channel is shared.
+    #[must_use]
+    pub const fn senders_max(&self) -> u64 {
+        self.senders_max
+    }
+    /// May several processes send on it?
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.senders_max > 1
+    }
+    /// Bytes of a shared channel's table: words, doors of the receivers, a page for each.
+    #[must_use]
+    pub const fn table_bytes(&self) -> u64 {
+        self.table_rows_offset() + self.receivers_max * PAGE_BYTES as u64
+    }
+    /// Where the receivers' pages begin in a shared channel's table.
+    #[must_use]
+    pub const fn table_rows_offset(&self) -> u64 {
+        (DOORS as u64 + self.receivers_max * DOOR_BYTES as u64).next_multiple_of(PAGE_BYTES as u64)
+    }
     /// Where the ring begins in the segment.
     #[must_use]
     pub const fn ring_offset(&self) -> u64 {
         self.ring_offset
     }
-    /// Where the window begins in the segment.
+    /// Where the window of sender `row` begins in the segment.
     #[must_use]
-    pub const fn window_offset(&self) -> u64 {
-        self.window_offset
+    pub const fn window_offset(&self, row: u32) -> u64 {
+        self.window_offset + row as u64 * self.window_bytes
     }
-    /// Where the large area begins in the segment.
+    /// Where the large area of sender `row` begins in the segment.
     #[must_use]
-    pub const fn large_offset(&self) -> u64 {
-        self.large_offset
+    pub const fn large_offset(&self, row: u32) -> u64 {
+        self.large_offset + row as u64 * self.large_bytes
     }
     /// Bytes of the whole segment.
     #[must_use]
@@ -226,19 +294,23 @@ mod tests {
         #[test]
         fn parts_are_in_order_and_do_not_overlap(
             slots in any::<u64>(), window in any::<u64>(), message in any::<u64>(),
-            receivers in any::<u64>(), shifts in (1u32..30, 6u32..45, 0u32..42, 0u32..11), tame: bool,
+            receivers in any::<u64>(), senders in 0u64..1100, tame: bool,
+            shifts in (1u32..30, 6u32..45, 0u32..42, 0u32..11),
         ) {
             let (slots, window, message, receivers) = if tame {
                 (1 << shifts.0, 1 << shifts.1, 1 << shifts.2, 1 << shifts.3)
             } else {
                 (slots, window, message, receivers)
             };
-            if let Ok(g) = Geometry::new(slots, window, message, receivers) {
+            if let Ok(g) = Geometry::with_senders(slots, window, message, receivers, senders) {
                 let page = PAGE_BYTES as u64;
-                prop_assert!(DOORS as u64 + g.receivers_max() * DOOR_BYTES as u64 <= g.ring_offset());
-                prop_assert!(g.ring_offset() + g.slots() * 64 <= g.window_offset());
-                prop_assert!(g.window_offset() + g.window_bytes() <= g.large_offset());
-                prop_assert_eq!(g.large_offset() + g.large_bytes(), g.segment_bytes());
+                let doors = if g.is_shared() { g.senders_max() } else { g.receivers_max() };
+                let last = u32::try_from(g.senders_max() - 1).unwrap();
+                prop_assert!(DOORS as u64 + doors * DOOR_BYTES as u64 <= g.ring_offset());
+                prop_assert!(g.ring_offset() + g.slots() * 64 <= g.window_offset(0));
+                prop_assert!(g.window_offset(last) + g.window_bytes() <= g.large_offset(0));
+                prop_assert_eq!(g.large_offset(last) + g.large_bytes(), g.segment_bytes());
+                prop_assert!(DOORS as u64 + g.receivers_max() * DOOR_BYTES as u64 <= g.table_rows_offset());
                 prop_assert!(g.segment_bytes().is_multiple_of(page));
                 let fits_window = g.message_bytes_max() <= g.window_message_bytes_max();
                 prop_assert!(fits_window || g.large_bytes() >= 2 * g.message_bytes_max());

@@ -1,4 +1,4 @@
-//! The two kinds of segment, and the header each begins with.
+//! The kinds of segment, and the header each begins with.
 //!
 //! A sender's segment (writable for its owner, read-only by the kernel for everyone else):
 //!
@@ -9,7 +9,8 @@
 //!    512  closed u64               data thread, once
 //!    640  counters, 16 x u64       data thread, slow path only
 //!    768  counters, 16 x u64       control thread
-//!   4096  doors, 128 bytes each    control thread
+//!    896  floor u64                data thread, slow path only, under `Overwrite`
+//!   4096  doors, 128 bytes each    control thread, data thread (evictions), under one lock
 //!         ring, window, large      data thread; see `Geometry`
 //! ```
 //!
@@ -46,14 +47,14 @@ pub const CLOSED: usize = 512;
 pub const SENDER_COUNTERS: usize = 640;
 /// Sender: counters of the control thread.
 pub const CONTROL_COUNTERS: usize = 768;
+/// Sender: u64, under `Overwrite`: messages below this one may be overwritten at any moment.
+pub const FLOOR: usize = 896;
 /// Sender: the first door.
 pub const DOORS: usize = PAGE_BYTES;
-/// Bytes of a door: one for each receiver, written by the control thread.
+/// Bytes of a door: one for each receiver.
 pub const DOOR_BYTES: usize = ROLE_BYTES;
-/// Door: u32, how many receivers this row has had.
-pub const DOOR_GENERATION: usize = 0;
-/// Door: u32, one of [`DoorState`].
-pub const DOOR_STATE: usize = 4;
+/// Door: u64, whose the row is; see [`tenure`].
+pub const DOOR_TENURE: usize = 0;
 /// Door: u64, the sequence number of the first message that the receiver gets.
 pub const DOOR_START: usize = 8;
 /// Door: u32, the receiver's process number, for people to read; nothing relies on it.
@@ -83,14 +84,63 @@ pub const HINT_SEGMENT_BYTES: usize = PAGE_BYTES;
 /// reads the one hint word.
 pub const ROWS_WATCHED_MAX: u32 = 8;
 
-/// What stands in a door.
+/// How a row is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DoorState {
-    /// No receiver has this row.
+    /// Nobody has this row.
     Free = 0,
-    /// A receiver is reading.
+    /// Somebody has it.
     Joined = 1,
+    /// Its receiver held the sender back for too long, and no longer counts.
+    Evicted = 2,
+}
+
+/// What a door's tenure says: who has the row, by number, and how. A row that is taken again has
+/// another tenure, so one that was evicted while it was stopped never mistakes its successor's for
+/// its own.
+#[must_use]
+pub const fn tenure(generation: u32, state: DoorState) -> u64 {
+    (generation as u64) << 32 | state as u64
+}
+
+/// How many holders the row has had, of its tenure.
+#[must_use]
+pub const fn generation_of(tenure: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
+    let generation = (tenure >> 32) as u32;
+    generation
+}
+
+/// What becomes of the sender when a receiver is slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// It waits: nothing is lost.
+    #[default]
+    Block,
+    /// It goes on: the receiver misses what was overwritten, and is told how many.
+    Overwrite,
+    /// It waits for so many nanoseconds, then goes on without that receiver, which is told.
+    Evict {
+        /// How long a receiver may hold the sender back.
+        after_ns: u64,
+    },
+}
+
+impl Policy {
+    /// May messages be read in place? Only where none is written over before it was passed.
+    #[must_use]
+    pub const fn keeps_messages(self) -> bool {
+        matches!(self, Self::Block)
+    }
+
+    const fn to_words(self) -> (u32, u64) {
+        match self {
+            Self::Block => (0, 0),
+            Self::Overwrite => (1, 0),
+            Self::Evict { after_ns } => (2, after_ns),
+        }
+    }
 }
 
 /// How a sleeping receiver is woken.
@@ -168,7 +218,10 @@ pub struct RawSenderHeader {
     type_bytes: U64,
     incarnation: [u8; 16],
     pid: U32,
-    reserved: [u8; 172],
+    policy: U32,
+    evict_after_ns: U64,
+    senders_max: U64,
+    reserved: [u8; 152],
 }
 
 /// A receiver's header as it lies in memory.
@@ -184,7 +237,8 @@ pub struct RawReceiverHeader {
 const _: () = assert!(size_of::<RawSenderHeader>() == BELL);
 const _: () = assert!(size_of::<RawReceiverHeader>() == CURSOR);
 const _: () = assert!(DOOR_PID + 4 <= DOOR_BYTES);
-const _: () = assert!(CONTROL_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= DOORS);
+const _: () = assert!(CONTROL_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= FLOOR);
+const _: () = assert!(FLOOR + 8 <= DOORS);
 const _: () = assert!(RECEIVER_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= PAGE_BYTES);
 
 /// The type that a channel's messages are declared to have; all zero for plain bytes.
@@ -203,6 +257,8 @@ pub struct SenderHeader {
     pub geometry: Geometry,
     /// How sleepers are made visible.
     pub fence_mode: FenceMode,
+    /// What becomes of slow receivers.
+    pub policy: Policy,
     /// Type of the messages.
     pub type_tag: TypeTag,
     /// Random, new for each channel ever made: tells a successor from its predecessor.
@@ -215,6 +271,7 @@ impl SenderHeader {
     /// The header as bytes, to be written at the start of a segment.
     #[must_use]
     pub fn to_raw(&self) -> RawSenderHeader {
+        let (policy, evict_after_ns) = self.policy.to_words();
         RawSenderHeader {
             magic: SENDER_MAGIC.into(),
             version: LAYOUT_VERSION.into(),
@@ -227,7 +284,10 @@ impl SenderHeader {
             type_bytes: self.type_tag.bytes.into(),
             incarnation: self.incarnation.to_le_bytes(),
             pid: self.pid.into(),
-            reserved: [0; 172],
+            policy: policy.into(),
+            evict_after_ns: evict_after_ns.into(),
+            senders_max: self.geometry.senders_max().into(),
+            reserved: [0; 152],
         }
     }
 
@@ -246,12 +306,19 @@ impl SenderHeader {
                 return Err(HeaderError::Field { field: "fence_mode", found: other.into() });
             }
         };
-        let geometry = Geometry::new(
+        let geometry = Geometry::with_senders(
             raw.slots.get(),
             raw.window_bytes.get(),
             raw.message_bytes_max.get(),
             raw.receivers_max.get(),
+            raw.senders_max.get(),
         )?;
+        let policy = match (raw.policy.get(), geometry.is_shared()) {
+            (0, _) => Policy::Block,
+            (1, false) => Policy::Overwrite,
+            (2, _) => Policy::Evict { after_ns: raw.evict_after_ns.get() },
+            (other, _) => return Err(HeaderError::Field { field: "policy", found: other.into() }),
+        };
         let expected = geometry.segment_bytes();
         if expected != segment_bytes {
             return Err(HeaderError::Length { expected, found: segment_bytes });
@@ -259,6 +326,7 @@ impl SenderHeader {
         Ok(Self {
             geometry,
             fence_mode,
+            policy,
             type_tag: TypeTag { hash: raw.type_hash.get(), bytes: raw.type_bytes.get() },
             incarnation: u128::from_le_bytes(raw.incarnation),
             pid: raw.pid.get(),
@@ -323,6 +391,7 @@ mod tests {
         SenderHeader {
             geometry: Geometry::new(4096, 1 << 20, 1 << 18, 8).unwrap(),
             fence_mode: FenceMode::Asymmetric,
+            policy: Policy::Evict { after_ns: 5 },
             type_tag: TypeTag { hash: 3, bytes: 16 },
             incarnation: 5,
             pid: 7,

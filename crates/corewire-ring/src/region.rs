@@ -5,7 +5,7 @@
 //! read-only for us, an acquire is a relaxed load and a fence, since a locked or wide atomic access
 //! may fault there.
 
-use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
@@ -17,10 +17,10 @@ use corewire_layout::segment::{CURSOR, RECEIVER_CPU, SLEEP_MODE, SLEEPING, WAKE}
 use corewire_layout::slot::{
     HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
 };
-use corewire_layout::{PAGE_BYTES, place_of};
+use corewire_layout::{LINE_BYTES, PAGE_BYTES, place_of};
 
 use crate::Trusted;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A stretch of memory that stays mapped for as long as this value, or a clone of it, lives.
 #[derive(Clone)]
@@ -47,13 +47,13 @@ impl Region {
         Self { base, bytes, keep }
     }
 
-    /// Zeroed memory of this process alone.
+    /// Zeroed memory of this process alone; `None` if there is none.
     #[must_use]
-    pub fn private(bytes: usize) -> Self {
-        let owned = Private::new(bytes);
+    pub fn private(bytes: usize) -> Option<Self> {
+        let owned = Private::new(bytes)?;
         let base = owned.base;
         // SAFETY: `Private` frees its memory when it is dropped, and not before.
-        unsafe { Self::new(base, bytes, Arc::new(owned)) }
+        Some(unsafe { Self::new(base, bytes, Arc::new(owned)) })
     }
 
     /// Bytes of the region.
@@ -263,6 +263,8 @@ pub enum Access {
     Write,
     /// To be read, before the cursor passes it.
     Read,
+    /// To be copied word by word, in or out, whatever others do meanwhile.
+    Words,
 }
 
 /// The bytes of one message, wherever they lie.
@@ -336,6 +338,71 @@ impl Payload {
         // SAFETY: both are `bytes` long, and cannot overlap: `source` is a live reference, and
         // nobody holds one to these bytes.
         unsafe { copy(from, to, self.bytes) };
+    }
+
+    /// Writes `source`, at most as long as the payload, word by word, so that who copies it out at
+    /// the same time sees words and not a race. The rest of the last word becomes zero.
+    ///
+    /// # Safety
+    /// The payload's region is writable, and nobody else writes these bytes meanwhile: they are
+    /// claimed, and not published. Room is given out in whole words, aligned.
+    ///
+    /// # Panics
+    /// If `source` is longer.
+    #[inline(always)]
+    pub unsafe fn copy_in(&mut self, source: &[u8]) {
+        assert!(source.len() <= self.bytes, "own length");
+        let (words, rest) = source.as_chunks::<8>();
+        for (index, word) in words.iter().enumerate() {
+            // SAFETY: the caller's; within the payload.
+            let target = unsafe { word64_at(self.base, 8 * index) };
+            target.store(u64::from_ne_bytes(*word), Relaxed);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            // SAFETY: the caller's; the last word is the payload's to its end.
+            let target = unsafe { word64_at(self.base, 8 * words.len()) };
+            target.store(u64::from_ne_bytes(last), Relaxed);
+        }
+    }
+
+    /// Copies the bytes from `offset` on out into `target`, word by word: whoever may write them
+    /// meanwhile, these are loads of words. What came must then be checked to be one message's.
+    ///
+    /// # Safety
+    /// The payload's region stays mapped during the call, and its last word with it: true of slots
+    /// and stores, whose payloads begin at words and whose ends are whole words.
+    ///
+    /// # Panics
+    /// If `offset` and `target` reach beyond the payload.
+    #[inline(always)]
+    pub unsafe fn copy_out(&self, offset: usize, target: &mut [u8]) {
+        let end = offset.checked_add(target.len());
+        assert!(end.is_some_and(|end| end <= self.bytes), "own length");
+        let mut at = offset / 8 * 8;
+        let mut target = target;
+        let skip = offset - at;
+        if skip > 0 && !target.is_empty() {
+            // SAFETY: the caller's; within the payload's words.
+            let word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_ne_bytes();
+            let count = target.len().min(8 - skip);
+            let (first, others) = target.split_at_mut(count);
+            first.copy_from_slice(&word[skip..skip + count]);
+            target = others;
+            at += 8;
+        }
+        let (words, rest) = target.as_chunks_mut::<8>();
+        for word in words {
+            // SAFETY: the caller's; within the payload.
+            *word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_ne_bytes();
+            at += 8;
+        }
+        if !rest.is_empty() {
+            // SAFETY: the caller's; within the payload's words.
+            let word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_ne_bytes();
+            rest.copy_from_slice(&word[..rest.len()]);
+        }
     }
 
     /// Shortens it to `bytes`, if it is longer.
@@ -500,12 +567,13 @@ impl Store {
     }
 
     /// The payload of `length` bytes at virtual position `position`. `None` if it would reach
-    /// beyond the store: this is the check that a peer's words go through.
+    /// beyond the store, or does not begin at a line: this is the check that a peer's words go
+    /// through.
     #[inline]
     #[must_use]
     pub fn payload(&self, position: u64, length: u64, _access: Access) -> Option<Payload> {
         let offset = place_of(position, self.bytes)?;
-        if length > self.bytes - offset {
+        if length > self.bytes - offset || !offset.is_multiple_of(LINE_BYTES as u64) {
             return None;
         }
         // SAFETY: `offset` is below the size of the store, all of which lies in its region.
@@ -605,14 +673,11 @@ unsafe impl Send for Private {}
 unsafe impl Sync for Private {}
 
 impl Private {
-    fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).expect("own size");
+    fn new(bytes: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).ok()?;
         // SAFETY: the size is not zero.
-        let base = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(base) {
-            Some(base) => Self { base, layout },
-            None => handle_alloc_error(layout),
-        }
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Self { base, layout })
     }
 }
 

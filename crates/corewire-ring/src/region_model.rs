@@ -18,9 +18,9 @@ use core::ptr::NonNull;
 use corewire_layout::counters::COUNTERS_MAX;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{
-    BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_GENERATION, DOOR_PID,
-    DOOR_START, DOOR_STATE, DOORS, HINT, HINT_SEGMENT_BYTES, RECEIVER_COUNTERS, RECEIVER_CPU,
-    SENDER_COUNTERS, SENDER_CPU, SLEEP_MODE, SLEEPING, WAKE,
+    BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_PID, DOOR_START, DOOR_TENURE,
+    DOORS, FLOOR, HINT, HINT_SEGMENT_BYTES, RECEIVER_COUNTERS, RECEIVER_CPU, SENDER_COUNTERS,
+    SENDER_CPU, SLEEP_MODE, SLEEPING, WAKE,
 };
 use corewire_layout::slot::{
     HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
@@ -28,7 +28,7 @@ use corewire_layout::slot::{
 use corewire_layout::{LINE_BYTES, PAGE_BYTES, place_of};
 
 use crate::Trusted;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Rows that a model has words for, however many its channel is made for.
 pub const MODEL_ROWS_MAX: u32 = 2;
@@ -79,9 +79,13 @@ impl<W> Words<W> {
         Self { index_by_offset, words }
     }
 
+    fn get(&self, offset: usize) -> Option<&W> {
+        self.index_by_offset.get(&offset).map(|&index| &self.words[index])
+    }
+
     fn at(&self, offset: usize) -> &W {
-        match self.index_by_offset.get(&offset) {
-            Some(&index) => &self.words[index],
+        match self.get(offset) {
+            Some(word) => word,
             None => panic!("the model has no such word at {offset}"),
         }
     }
@@ -131,13 +135,17 @@ impl Region {
     /// If the geometry does not fit this machine.
     #[must_use]
     pub fn model_sender(geometry: &Geometry) -> Self {
-        let mut words64 =
-            Vec::from([one64(CLOSED), counters(SENDER_COUNTERS), counters(CONTROL_COUNTERS)]);
+        let mut words64 = Vec::from([
+            one64(CLOSED),
+            one64(FLOOR),
+            counters(SENDER_COUNTERS),
+            counters(CONTROL_COUNTERS),
+        ]);
         let mut words32 = Vec::from([one32(BELL), one32(SENDER_CPU), one32(BLOCKED)]);
         for row in 0..own_usize(geometry.receivers_max()).min(MODEL_ROWS_MAX as usize) {
             let door = DOORS + row * DOOR_BYTES;
-            words64.push(one64(door + DOOR_START));
-            words32.extend([DOOR_GENERATION, DOOR_STATE, DOOR_PID].map(|at| one32(door + at)));
+            words64.extend([DOOR_TENURE, DOOR_START].map(|at| one64(door + at)));
+            words32.push(one32(door + DOOR_PID));
         }
         let mut cells = Vec::new();
         for index in 0..own_usize(geometry.slots()) {
@@ -149,8 +157,12 @@ impl Region {
             let offset = own_usize(offset);
             cells.extend((offset..offset + own_usize(bytes)).step_by(unit).map(|at| at..at + unit));
         };
-        cover(geometry.window_offset(), geometry.window_bytes(), LINE_BYTES);
-        cover(geometry.large_offset(), geometry.large_bytes(), LARGE_CELL_BYTES);
+        cover(geometry.window_offset(0), geometry.window_bytes(), LINE_BYTES);
+        cover(geometry.large_offset(0), geometry.large_bytes(), LARGE_CELL_BYTES);
+        let window = own_usize(geometry.window_offset(0));
+        let window_lines =
+            (window..window + own_usize(geometry.window_bytes())).step_by(LINE_BYTES);
+        words64.extend(window_lines.map(one64));
         Self::model(own_usize(geometry.segment_bytes()), words64, words32, cells)
     }
 
@@ -173,6 +185,12 @@ impl Region {
     #[must_use]
     pub fn model_hint() -> Self {
         Self::model(HINT_SEGMENT_BYTES, Vec::new(), Vec::from([one32(HINT)]), Vec::new())
+    }
+
+    /// Memory of one thread alone, for `bytes` bytes that a sender puts together.
+    #[must_use]
+    pub fn model_private(bytes: usize) -> Self {
+        Self::model(bytes, Vec::new(), Vec::new(), Vec::from([0..bytes]))
     }
 
     /// Bytes of the region.
@@ -332,6 +350,10 @@ pub enum Access {
     Write,
     /// To be read, before the cursor passes it.
     Read,
+    /// To be copied word by word, in or out, whatever others do meanwhile. The model knows the first
+    /// two words of an inline payload, and the first of each line of the window; the others hold what
+    /// the one before them holds.
+    Words,
 }
 
 /// The bytes of one message, wherever they lie.
@@ -397,6 +419,46 @@ impl Payload {
         unsafe { self.as_mut_slice() }.copy_from_slice(source);
     }
 
+    /// Writes `source`, at most as long as the payload, word by word.
+    ///
+    /// # Safety
+    /// As on the machine.
+    ///
+    /// # Panics
+    /// If `source` is longer.
+    pub unsafe fn copy_in(&mut self, source: &[u8]) {
+        assert!(source.len() <= self.bytes, "own length");
+        for (index, part) in source.chunks(8).enumerate() {
+            if let Some(target) = self.word(8 * index) {
+                let mut word = [0; 8];
+                word[..part.len()].copy_from_slice(part);
+                target.store(u64::from_ne_bytes(word), Relaxed);
+            }
+        }
+    }
+
+    /// Copies the bytes from `offset` on out into `target`, word by word.
+    ///
+    /// # Safety
+    /// As on the machine.
+    ///
+    /// # Panics
+    /// If `offset` and `target` reach beyond the payload.
+    pub unsafe fn copy_out(&self, offset: usize, target: &mut [u8]) {
+        assert!(offset.is_multiple_of(8) && offset + target.len() <= self.bytes, "own length");
+        let mut word = [0; 8];
+        for (index, part) in target.chunks_mut(8).enumerate() {
+            if let Some(source) = self.word(offset + 8 * index) {
+                word = source.load(Relaxed).to_ne_bytes();
+            }
+            part.copy_from_slice(&word[..part.len()]);
+        }
+    }
+
+    fn word(&self, at: usize) -> Option<&AtomicU64> {
+        self.model().words64.get(self.offset + at)
+    }
+
     /// Shortens it to `bytes`, if it is longer.
     pub fn truncate(&mut self, bytes: usize) {
         self.bytes = self.bytes.min(bytes);
@@ -424,6 +486,7 @@ impl Payload {
                 match self.access {
                     Access::Write => cell.with_mut(|_| ()),
                     Access::Read => cell.with(|_| ()),
+                    Access::Words => {}
                 }
             }
         }
@@ -457,7 +520,7 @@ impl Store {
     #[must_use]
     pub fn payload(&self, position: u64, length: u64, access: Access) -> Option<Payload> {
         let offset = place_of(position, self.bytes())?;
-        if length > self.bytes() - offset {
+        if length > self.bytes() - offset || !offset.is_multiple_of(LINE_BYTES as u64) {
             return None;
         }
         let payload = self.part.payload(own_usize(offset), own_usize(length), access);

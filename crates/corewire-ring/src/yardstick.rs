@@ -187,7 +187,7 @@ impl BareBuffers {
     /// Bytes of memory for `buffers` buffers of `bytes` bytes.
     #[must_use]
     pub const fn bytes(bytes: usize, buffers: usize) -> usize {
-        BUFFERS_OFFSET + bytes * buffers
+        BUFFERS_OFFSET + bytes.next_multiple_of(64) * buffers
     }
 
     /// In memory that both processes have mapped.
@@ -197,7 +197,8 @@ impl BareBuffers {
     #[must_use]
     pub fn new(memory: &Region, bytes: usize, buffers: usize) -> Self {
         assert!(buffers <= BUFFERS_MAX, "own number");
-        let store = Store::new(memory, BUFFERS_OFFSET as u64, (bytes * buffers) as u64);
+        let stride = bytes.next_multiple_of(64);
+        let store = Store::new(memory, BUFFERS_OFFSET as u64, (stride * buffers) as u64);
         Self { memory: memory.clone(), store, bytes, buffers: buffers as u64 }
     }
 
@@ -208,7 +209,7 @@ impl BareBuffers {
     }
 
     fn buffer(&self, number: u64, access: Access) -> Payload {
-        let position = (number % self.buffers) * self.bytes as u64;
+        let position = (number % self.buffers) * self.bytes.next_multiple_of(64) as u64;
         self.store.payload(position, self.bytes as u64, access).expect("own memory")
     }
 

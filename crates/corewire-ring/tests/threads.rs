@@ -8,9 +8,9 @@ use std::thread;
 
 use corewire_layout::frame::{Start, Welcome};
 use corewire_layout::geometry::Geometry;
-use corewire_layout::segment::{FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES};
+use corewire_layout::segment::{FenceMode, HINT_SEGMENT_BYTES, Policy, RECEIVER_SEGMENT_BYTES};
 use corewire_ring::broadcast::{
-    Channel, End, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts,
+    Channel, End, InPlace, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts,
     SenderShared, SenderWords, Violation,
 };
 use corewire_ring::region::{Region, Rows, Slots};
@@ -54,44 +54,58 @@ impl Lock<Members> for Locked {
 
 /// A channel with all its receivers, over private memory. Fenced, since there is no `membarrier`
 /// between a test's threads under Miri.
-fn channel(receivers_max: u32) -> (Sender<Yielding>, Vec<Receiver<Yielding>>, Arc<Locked>) {
+fn channel(
+    receivers_max: u32,
+    policy: Policy,
+) -> (Sender<Yielding>, Vec<Receiver<Yielding>>, Arc<Locked>) {
     let geometry = Geometry::new(8, 1024, 3000, receivers_max.into()).unwrap();
-    let segment = Region::private(usize::try_from(geometry.segment_bytes()).unwrap());
+    let segment = Region::private(usize::try_from(geometry.segment_bytes()).unwrap()).unwrap();
     let page = RECEIVER_SEGMENT_BYTES;
-    let row_pages = Region::private(receivers_max as usize * page);
-    let hint = (receivers_max > 8).then(|| Region::private(HINT_SEGMENT_BYTES));
+    let row_pages = Region::private(receivers_max as usize * page).unwrap();
+    let hint = (receivers_max > 8).then(|| Region::private(HINT_SEGMENT_BYTES).unwrap());
     let shared = Arc::new(SenderShared::new(receivers_max, true));
     let slots = Slots::new(&segment, &geometry);
     let words = SenderWords::new(segment.clone());
-    let parts = Channel { shared: &shared, slots: &slots, words: &words, geometry: &geometry };
+    let parts =
+        Channel { shared: &shared, slots: &slots, words: &words, geometry: &geometry, policy };
     let mut members = Members::new(receivers_max);
     let receivers = (0..receivers_max)
         .map(|row| {
             let joined = members.join(row, 1, Start::Now, &parts, &Yielding);
-            let (start, epoch, settled) = (joined.start, joined.epoch, joined.settled);
-            let hint_is_there = hint.is_some();
-            let welcome =
-                Welcome { row, start, epoch, incarnation: 1, hint: hint_is_there, settled };
+            let welcome = Welcome {
+                row,
+                start: joined.start,
+                epoch: joined.epoch,
+                incarnation: 1,
+                hint: hint.is_some(),
+                settled: joined.settled,
+                generation: joined.generation,
+            };
             let own = row_pages.part(row as usize * page, page).unwrap();
-            // SAFETY: the only sender is this test's, which keeps to the protocol.
-            let trusted = unsafe { Trusted::assume() };
             let parts = ReceiverParts {
                 sender: segment.clone(),
                 geometry,
                 fence_mode: FenceMode::Fenced,
+                policy,
                 own,
                 hint: hint.clone(),
                 welcome,
                 shared: Arc::new(ReceiverShared::default()),
-                trusted,
             };
             Receiver::new(parts, Yielding)
         })
         .collect();
     let lock = Arc::new(Locked(Mutex::new(members)));
     let rows = Rows::new(&row_pages, receivers_max);
-    let parts = SenderParts { segment, geometry, rows, hint, shared };
+    let staging = (!policy.keeps_messages()).then(|| Region::private(3000).unwrap());
+    let parts = SenderParts { segment, policy, staging, geometry, rows, hint, shared };
     (Sender::new(parts, Yielding), receivers, lock)
+}
+
+fn in_place(receiver: &Receiver<Yielding>) -> InPlace {
+    // SAFETY: the only sender is this test's, which keeps to the protocol.
+    let trusted = unsafe { Trusted::assume() };
+    receiver.in_place(trusted).unwrap()
 }
 
 /// Why no message came.
@@ -120,20 +134,114 @@ fn byte_of(number: usize) -> u8 {
     number.to_le_bytes()[0]
 }
 
+fn send(sender: &mut Sender<Yielding>, lock: &Locked, count: usize) {
+    for number in 0..count {
+        let bytes = length_of(number);
+        let mut waits = 0;
+        let mut loan = sender
+            .loan_with::<_, _, ()>(bytes, lock, |sender| {
+                waits += 1;
+                sender.give_up_for(bytes);
+                sender.refresh(lock);
+                // Time, to this sender, is how often it has looked.
+                if sender.evict_stalled(bytes, waits, lock) || sender.has_room(bytes) {
+                    sender.refresh(lock);
+                } else if sender.policy().keeps_messages() {
+                    sender.sleep_until(lock, u64::MAX, |sender| sender.has_room(bytes));
+                } else {
+                    thread::yield_now();
+                }
+                Ok(())
+            })
+            .unwrap();
+        if number % 2 == 0 {
+            loan.fill(&vec![byte_of(number); bytes]);
+        } else {
+            loan.bytes_mut().fill(byte_of(number));
+        }
+        loan.send();
+        sender.forget_stalls(lock);
+    }
+}
+
+/// Copies the next message out and checks it; false if it was written over meanwhile.
+fn copy_next(receiver: &mut Receiver<Yielding>) -> Result<bool, Over> {
+    let mut snapshot = receiver.snapshot_with(|receiver| match receiver.end()? {
+        Some(end) => Err(Over::Ended(end)),
+        None => {
+            receiver.sleep(u64::MAX);
+            Ok(())
+        }
+    })?;
+    let number = usize::try_from(snapshot.sequence()).unwrap();
+    let mut copy = vec![0; snapshot.bytes()];
+    if snapshot.copy_out(0, &mut copy).is_err() {
+        return Ok(false);
+    }
+    assert_eq!(copy.len(), length_of(number));
+    assert!(copy.iter().all(|&byte| byte == byte_of(number)), "{number} is torn");
+    Ok(true)
+}
+
+/// Copies messages out until the end; returns how many came, how many were missed and how it ended.
+fn copy_all(receiver: &mut Receiver<Yielding>) -> (u64, u64, End) {
+    let mut received = 0;
+    loop {
+        match copy_next(receiver) {
+            Ok(is_whole) => received += u64::from(is_whole),
+            Err(Over::Ended(end)) => return (received, receiver.missed(), end),
+            Err(Over::Violated(violation)) => panic!("{violation}"),
+        }
+    }
+}
+
+#[test]
+fn a_receiver_of_a_channel_that_overwrites_misses_what_it_counts() {
+    let (mut sender, receivers, lock) = channel(2, Policy::Overwrite);
+    let readers: Vec<_> = receivers
+        .into_iter()
+        .map(|mut receiver| thread::spawn(move || copy_all(&mut receiver)))
+        .collect();
+    send(&mut sender, &lock, COUNT);
+    sender.close();
+    for reader in readers {
+        let (received, missed, end) = reader.join().unwrap();
+        assert_eq!((received + missed, end), (COUNT as u64, End::Closed));
+    }
+}
+
+#[test]
+fn a_receiver_that_holds_the_sender_back_is_evicted_while_it_copies() {
+    let (mut sender, receivers, lock) = channel(2, Policy::Evict { after_ns: 2 });
+    let mut readers: Vec<_> = receivers
+        .into_iter()
+        .map(|mut receiver| thread::spawn(move || copy_all(&mut receiver)))
+        .collect();
+    send(&mut sender, &lock, COUNT);
+    sender.close();
+    for reader in readers.drain(..) {
+        let (received, missed, end) = reader.join().unwrap();
+        assert_eq!(missed, 0);
+        assert!(end == End::Evicted || received == COUNT as u64, "{received} and {end:?}");
+    }
+}
+
 fn stream(receivers_max: u32, count: usize) {
-    let (mut sender, receivers, lock) = channel(receivers_max);
+    let (mut sender, receivers, lock) = channel(receivers_max, Policy::Block);
     let readers: Vec<_> = receivers
         .into_iter()
         .map(|mut receiver| {
             thread::spawn(move || {
                 for number in 0.. {
-                    let message = receiver.receive_with(|receiver| match receiver.end()? {
-                        Some(end) => Err(Over::Ended(end)),
-                        None => {
-                            receiver.sleep(u64::MAX);
-                            Ok(())
-                        }
-                    });
+                    let in_place = in_place(&receiver);
+                    let message =
+                        receiver.receive_with(in_place, |receiver| match receiver.end()? {
+                            Some(end) => Err(Over::Ended(end)),
+                            None => {
+                                receiver.sleep(u64::MAX);
+                                Ok(())
+                            }
+                        });
                     let message = match message {
                         Ok(message) => message,
                         Err(over) => {
@@ -147,21 +255,7 @@ fn stream(receivers_max: u32, count: usize) {
             })
         })
         .collect();
-    for number in 0..count {
-        let bytes = length_of(number);
-        let mut loan = sender
-            .loan_with::<_, _, ()>(bytes, &*lock, |sender| {
-                sender.sleep_until(&*lock, u64::MAX, |sender| sender.has_room(bytes));
-                Ok(())
-            })
-            .unwrap();
-        if number % 2 == 0 {
-            loan.fill(&vec![byte_of(number); bytes]);
-        } else {
-            loan.bytes_mut().fill(byte_of(number));
-        }
-        loan.send();
-    }
+    send(&mut sender, &lock, count);
     sender.close();
     readers.into_iter().for_each(|reader| reader.join().unwrap());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use corewire_layout::frame::Reason;
 use corewire_layout::geometry::GeometryError;
 use corewire_layout::name::{ChannelName, NameError};
-use corewire_layout::segment::HeaderError;
+use corewire_layout::segment::{HeaderError, Policy};
 use corewire_os::OsError;
 use corewire_os::directory::{ClaimError, DirectoryError};
 use corewire_os::memory::SegmentError;
@@ -93,6 +93,17 @@ pub enum JoinError {
         /// This process's effective user.
         user: u32,
     },
+    /// The channel's messages may be written over while they are read.
+    #[error(
+        "channel {name} {} slow receivers: its messages can only be copied out; \
+         join it with `snapshots()`", word_of(*.policy)
+    )]
+    NotInPlace {
+        /// The channel.
+        name: ChannelName,
+        /// What becomes of its slow receivers.
+        policy: Policy,
+    },
     /// The owner said no.
     #[error("channel {name}: {reason}")]
     Refused {
@@ -158,6 +169,14 @@ pub enum JoinError {
     Os(#[from] OsError),
 }
 
+fn word_of(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Block => "waits for",
+        Policy::Overwrite => "overwrites",
+        Policy::Evict { .. } => "evicts",
+    }
+}
+
 impl From<ClaimError> for JoinError {
     fn from(error: ClaimError) -> Self {
         match error {
@@ -219,6 +238,12 @@ pub enum ReceiveError {
     /// The sender died, and everything it committed has been received.
     #[error("the sender died")]
     SenderDied,
+    /// This receiver held the sender back for longer than the channel allows, and gets no more.
+    #[error("evicted: this receiver held the sender back for too long")]
+    Evicted,
+    /// The message was written over while it was copied.
+    #[error(transparent)]
+    Overwritten(#[from] Overwritten),
     /// The message does not fit the buffer; it is still the next one.
     #[error("message of {needed} bytes, but the buffer has {given}")]
     BufferTooSmall {
@@ -239,6 +264,14 @@ pub enum ReceiveError {
     /// This is a forked child: the receiver is its parent's.
     #[error("this process was forked from the one that has the receiver")]
     Forked,
+}
+
+/// A message was written over while it was copied, or its receiver was evicted. It counts as missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("message {sequence} was written over before it had been copied")]
+pub struct Overwritten {
+    /// The message.
+    pub sequence: u64,
 }
 
 /// A message is not one value of the type it was read as.

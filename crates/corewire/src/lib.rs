@@ -56,14 +56,17 @@ pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use corewire_layout::frame::Reason;
 pub use corewire_layout::geometry::GeometryError;
 pub use corewire_layout::name::{ChannelName, NameError};
-pub use corewire_layout::segment::HeaderError;
+pub use corewire_layout::segment::{HeaderError, Policy};
 pub use corewire_os::OsError;
 pub use corewire_os::directory::DirectoryError;
 pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
-pub use error::{CreateError, JoinError, OpenError, ReceiveError, SendError, ValueError};
+pub use error::{
+    CreateError, JoinError, OpenError, Overwritten, ReceiveError, SendError, ValueError,
+};
 pub use path::batch::{Batch, SendBatch};
-pub use path::receive::{Message, Receiver};
+pub use path::receive::{Access, Copying, InPlace, Message, Receiver};
 pub use path::send::{Loan, Sender};
+pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use typed::{MessageType, TypedReceiver, TypedSender};
 pub use wait::{Interrupter, Readiness, Wait};

@@ -1,6 +1,7 @@
 //! What a user of a channel relies on, within one process.
 
-use std::path::PathBuf;
+mod scratch;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -8,37 +9,13 @@ use std::time::Duration;
 use corewire::{
     CreateError, Domain, JoinError, MessageType, ReceiveError, Receiver, SendError, Sender, Wait,
 };
+use scratch::Scratch;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A domain of its own, removed at the end.
-struct Scratch {
-    domain: Option<Domain>,
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("corewire-{test}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Self { domain: Some(Domain::open_at(&path).unwrap()), path }
-    }
-
-    fn domain(&self) -> &Domain {
-        self.domain.as_ref().unwrap()
-    }
-
-    fn pair(&self, slots: usize) -> (Sender, Receiver) {
-        let sender = self.domain().sender("c").slots(slots).create().unwrap();
-        let receiver = self.domain().receiver("c").join().unwrap();
-        (sender, receiver)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(self.domain.take());
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
+fn pair_in(scratch: &Scratch, slots: usize) -> (Sender, Receiver) {
+    let sender = scratch.domain().sender("c").slots(slots).create().unwrap();
+    let receiver = scratch.domain().receiver("c").join().unwrap();
+    (sender, receiver)
 }
 
 fn numbered(number: u64, bytes: usize) -> Vec<u8> {
@@ -100,7 +77,7 @@ fn every_receiver_gets_every_message_once() {
 #[test]
 fn a_full_ring_says_so_and_loses_nothing() {
     let scratch = Scratch::new("full");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     for i in 0..64u64 {
         sender.try_send(&i.to_le_bytes()).unwrap();
     }
@@ -132,7 +109,7 @@ fn a_full_window_says_so() {
 #[test]
 fn too_large_names_the_limit_and_what_was_asked() {
     let scratch = Scratch::new("large");
-    let (mut sender, _receiver) = scratch.pair(64);
+    let (mut sender, _receiver) = pair_in(&scratch, 64);
     let max = sender.largest_message();
     let error = sender.send(&vec![0; max + 1]).unwrap_err();
     assert_eq!(error, SendError::TooLarge { max, asked: max + 1 });
@@ -141,7 +118,7 @@ fn too_large_names_the_limit_and_what_was_asked() {
 #[test]
 fn a_dropped_loan_sends_nothing() {
     let scratch = Scratch::new("loan");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     for (bytes, filler) in [(8, 1), (1000, 2), (200_000, 3)] {
         drop(sender.loan(bytes).unwrap());
         let mut loan = sender.loan(bytes).unwrap();
@@ -261,7 +238,7 @@ fn one_receiver_too_many_is_told_the_limit() {
 #[test]
 fn a_receiver_that_leaves_stops_counting() {
     let scratch = Scratch::new("leave");
-    let (mut sender, receiver) = scratch.pair(64);
+    let (mut sender, receiver) = pair_in(&scratch, 64);
     let mut other = scratch.domain().receiver("c").join().unwrap();
     for i in 0..64u64 {
         sender.try_send(&i.to_le_bytes()).unwrap();
@@ -281,7 +258,7 @@ fn a_receiver_that_leaves_stops_counting() {
 #[test]
 fn batches_hold_several_messages_at_once() {
     let scratch = Scratch::new("batch");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     let mut batch = sender.batch();
     for i in 0..10u64 {
         batch.send(&i.to_le_bytes()).unwrap();
@@ -303,7 +280,7 @@ fn batches_hold_several_messages_at_once() {
 #[test]
 fn a_buffer_that_is_too_small_leaves_the_message() {
     let scratch = Scratch::new("into");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     sender.send(b"0123456789").unwrap();
     let mut small = [0; 4];
     let error = receiver.receive_into(&mut small).unwrap_err();
@@ -316,7 +293,7 @@ fn a_buffer_that_is_too_small_leaves_the_message() {
 #[test]
 fn copies_end_with_the_stream() {
     let scratch = Scratch::new("copies");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     for i in 0..5u8 {
         sender.send(&[i]).unwrap();
     }
@@ -361,7 +338,7 @@ fn a_channel_of_another_type_is_refused() {
 #[test]
 fn a_waiting_call_can_be_interrupted() {
     let scratch = Scratch::new("interrupt");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     let interrupter = receiver.interrupter();
     let waiting = thread::spawn(move || {
         let error = receiver.receive().map(|message| message.to_vec()).unwrap_err();
@@ -386,7 +363,7 @@ fn a_waiting_call_can_be_interrupted() {
 fn readiness_wakes_a_poll() {
     use rustix::event::{PollFd, PollFlags, poll};
     let scratch = Scratch::new("ready");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     let readiness = receiver.readiness().unwrap();
     for round in 0..200u64 {
         assert!(receiver.try_receive().unwrap().is_none());
@@ -433,7 +410,7 @@ fn every_way_of_waiting_works_with_many_and_few_receivers() {
 #[test]
 fn an_observer_sees_without_joining() {
     let scratch = Scratch::new("observe");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     for _ in 0..10 {
         sender.send(b"12345678").unwrap();
     }
@@ -548,7 +525,7 @@ fn a_failed_creation_leaves_nothing() {
 #[test]
 fn what_a_batch_releases_is_room_for_the_sender() {
     let scratch = Scratch::new("release");
-    let (mut sender, mut receiver) = scratch.pair(64);
+    let (mut sender, mut receiver) = pair_in(&scratch, 64);
     while sender.try_send(b"x").is_ok() {}
     let mut batch = receiver.receive_batch(64).unwrap();
     batch.release(7).unwrap();

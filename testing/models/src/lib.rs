@@ -19,10 +19,10 @@ use corewire_layout::PAGE_BYTES;
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Start, Welcome};
 use corewire_layout::geometry::Geometry;
-use corewire_layout::segment::{FenceMode, ROWS_WATCHED_MAX};
+use corewire_layout::segment::{FenceMode, Policy, ROWS_WATCHED_MAX};
 use corewire_layout::slot::INLINE_BYTES_MAX;
 use corewire_ring::broadcast::{
-    Channel, End, Joined, Members, Receiver, ReceiverParts, ReceiverShared, ReceiverWords,
+    Channel, End, InPlace, Joined, Members, Receiver, ReceiverParts, ReceiverShared, ReceiverWords,
     SLEEP_CAP_NS, Sender, SenderParts, SenderShared, SenderWords, Violation, notice,
 };
 use corewire_ring::region::{Region, Rows, Slots};
@@ -187,6 +187,7 @@ impl<T> Lock<T> for ModelLock<T> {
 pub struct ModelChannel {
     geometry: Geometry,
     fence_mode: FenceMode,
+    policy: Policy,
     segment: Region,
     rows: Region,
     hint: Option<Region>,
@@ -201,12 +202,13 @@ pub struct ModelChannel {
 
 impl ModelChannel {
     /// A channel of `slots` slots for up to `receivers_max` receivers and messages of up to
-    /// `message_bytes_max` bytes. To be made inside a model, by its first thread.
+    /// `message_bytes_max` bytes, or what goes through the window if that is more. To be made inside a model, by its first thread.
     ///
     /// # Panics
     /// If there is no such geometry.
     #[must_use]
     pub fn new(slots: u64, message_bytes_max: u64, receivers_max: u32, mode: FenceMode) -> Self {
+        let message_bytes_max = message_bytes_max.max(WINDOW_MESSAGE_BYTES as u64);
         let geometry = Geometry::new(slots, WINDOW_BYTES, message_bytes_max, receivers_max.into())
             .expect("a model's geometry");
         let segment = Region::model_sender(&geometry);
@@ -214,6 +216,7 @@ impl ModelChannel {
         Self {
             geometry,
             fence_mode: mode,
+            policy: Policy::Block,
             rows: Region::model_rows(receivers_max),
             hint: has_hint.then(Region::model_hint),
             slots: Slots::new(&segment, &geometry),
@@ -231,6 +234,12 @@ impl ModelChannel {
         Self::new(2, 1, 1, FenceMode::Asymmetric)
     }
 
+    /// The same channel under another policy.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
     /// The data thread's half. To be made once.
     ///
     /// # Panics
@@ -240,6 +249,9 @@ impl ModelChannel {
         let count = u32::try_from(self.geometry.receivers_max()).expect("few");
         let parts = SenderParts {
             segment: self.segment.clone(),
+            policy: self.policy,
+            staging: (!self.policy.keeps_messages())
+                .then(|| Region::model_private(2 * WINDOW_MESSAGE_BYTES)),
             geometry: self.geometry,
             rows: Rows::new(&self.rows, count),
             hint: self.hint.clone(),
@@ -250,8 +262,9 @@ impl ModelChannel {
     }
 
     fn with_members<R>(&self, job: impl FnOnce(&mut Members, &Channel<'_>) -> R) -> R {
-        let Self { shared, slots, words, geometry, .. } = self;
-        self.members.with(|members| job(members, &Channel { shared, slots, words, geometry }))
+        let Self { shared, slots, words, geometry, policy, .. } = self;
+        let channel = Channel { shared, slots, words, geometry, policy: *policy };
+        self.members.with(|members| job(members, &channel))
     }
 
     /// The owner's control thread takes a receiver in.
@@ -290,12 +303,13 @@ impl ModelChannel {
     /// If there is no such row.
     #[must_use]
     pub fn receiver(&self, row: u32, joined: Joined) -> ModelReceiver {
-        let Joined { start, epoch, .. } = joined;
+        let Joined { start, epoch, generation, .. } = joined;
         let hint = self.hint.clone();
         let parts = ReceiverParts {
             sender: self.segment.clone(),
             geometry: self.geometry,
             fence_mode: self.fence_mode,
+            policy: self.policy,
             own: self.rows.part(row as usize * PAGE_BYTES, PAGE_BYTES).expect("own row"),
             welcome: Welcome {
                 row,
@@ -304,13 +318,16 @@ impl ModelChannel {
                 incarnation: 0,
                 hint: hint.is_some(),
                 settled: 0,
+                generation,
             },
             hint,
             shared: Arc::new(ReceiverShared::default()),
-            // SAFETY: sender and receiver are threads of one model, which keep to the protocol.
-            trusted: unsafe { Trusted::assume() },
         };
-        ModelReceiver(Receiver::new(parts, self.kernel.clone()))
+        let receiver = Receiver::new(parts, self.kernel.clone());
+        // SAFETY: sender and receiver are threads of one model, which keep to the protocol.
+        let trusted = unsafe { Trusted::assume() };
+        let in_place = receiver.in_place(trusted);
+        ModelReceiver(receiver, in_place)
     }
 
     /// A receiver that is there before anything is sent.
@@ -319,6 +336,10 @@ impl ModelChannel {
         self.receiver(row, self.join(row, Start::Now))
     }
 }
+
+/// The time at which a model's sender judges who is stalled: long enough after the first look for
+/// a channel that evicts at once.
+const EVICTED_AT_NS: u64 = 1;
 
 /// How a party waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,6 +396,10 @@ impl ModelSender {
                 return Err(Stop::Interrupted);
             }
             sender.refresh(lock);
+            sender.give_up_for(bytes);
+            if sender.evict_stalled(bytes, EVICTED_AT_NS, lock) {
+                sender.refresh(lock);
+            }
             if !sender.has_room(bytes) {
                 match wait {
                     Wait::Spin => pause(),
@@ -415,7 +440,7 @@ fn mark(sequence: u64) -> u8 {
 
 /// A receiver with the library's wait loop.
 #[derive(Debug)]
-pub struct ModelReceiver(pub Receiver<ModelKernel>);
+pub struct ModelReceiver(pub Receiver<ModelKernel>, Option<InPlace>);
 
 impl ModelReceiver {
     /// Receives the next message, checks that it is whole, and returns its number.
@@ -426,7 +451,8 @@ impl ModelReceiver {
     /// # Panics
     /// If it is not what was sent.
     pub fn receive(&mut self, wait: Wait) -> Result<u64, Stop> {
-        let message = self.0.receive_with(|receiver| {
+        let in_place = self.1.expect("a channel that keeps its messages");
+        let message = self.0.receive_with(in_place, |receiver| {
             if let Some(end) = receiver.end()? {
                 return Err(Stop::End(end));
             }
@@ -439,6 +465,54 @@ impl ModelReceiver {
         let sequence = message.sequence();
         assert!(message.iter().all(|&byte| byte == mark(sequence)), "message {sequence} is torn");
         Ok(sequence)
+    }
+
+    /// Copies the next message out; `None` if it was written over meanwhile.
+    ///
+    /// # Errors
+    /// The end of the channel, or a violation.
+    ///
+    /// # Panics
+    /// If what was copied, and found to be whole, is not what was sent.
+    pub fn copy(&mut self, wait: Wait) -> Result<Option<u64>, Stop> {
+        let mut snapshot = self.0.snapshot_with(|receiver| {
+            if let Some(end) = receiver.end()? {
+                return Err(Stop::End(end));
+            }
+            match wait {
+                Wait::Spin => pause(),
+                Wait::Sleep => receiver.sleep(SLEEP_CAP_NS),
+            }
+            Ok(())
+        })?;
+        let sequence = snapshot.sequence();
+        let mut copy = vec![0; snapshot.bytes()];
+        if snapshot.copy_out(0, &mut copy).is_err() {
+            return Ok(None);
+        }
+        assert!(copy.iter().all(|&byte| byte == mark(sequence)), "message {sequence} is torn");
+        Ok(Some(sequence))
+    }
+
+    /// Copies messages out to the end of the channel, and returns how many were whole and how it
+    /// ended.
+    ///
+    /// # Panics
+    /// If one is not what was sent, or comes out of order, or memory held what it cannot hold.
+    pub fn copy_all(&mut self, wait: Wait) -> (u64, End) {
+        let (mut copied, mut next) = (0, self.0.next());
+        loop {
+            match self.copy(wait) {
+                Ok(None) => {}
+                Ok(Some(sequence)) => {
+                    assert!(sequence >= next, "assertion: in order");
+                    next = sequence + 1;
+                    copied += 1;
+                }
+                Err(Stop::End(end)) => return (copied, end),
+                Err(stop) => panic!("assertion: {stop:?}"),
+            }
+        }
     }
 
     /// Receives `count` messages.
@@ -459,4 +533,34 @@ impl ModelReceiver {
         self.receive_many(sent - self.0.next(), wait);
         assert_eq!(self.receive(wait), Err(Stop::End(end)));
     }
+}
+
+/// Runs `model` of this test program in a process of its own with one ordering weakened, and demands
+/// that it fails for what the ordering is there for.
+///
+/// # Panics
+/// If it does not.
+pub fn must_fail(label: &str, model: &str) {
+    let program = std::env::current_exe().expect("a test knows its program");
+    let output = std::process::Command::new(program)
+        .args(["--exact", model, "--test-threads", "1"])
+        .env("COREWIRE_WEAKEN", label)
+        .output()
+        .expect("a test can start its program");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "with {label} weakened, {model} still passes:\n{said}");
+    let why = ["deadlock; ", "Causality violation", "is torn", "assertion"];
+    assert!(why.iter().any(|why| said.contains(why)), "{model} failed otherwise:\n{said}");
+}
+
+/// One test for each label: the model that fails without it. `docs/ordering.md` says why.
+#[macro_export]
+macro_rules! mutants {
+    ($($name:ident: $label:ident => $model:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            let _exists: fn() = $model;
+            $crate::must_fail(stringify!($label), stringify!($model));
+        }
+    )*};
 }

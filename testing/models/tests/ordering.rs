@@ -66,7 +66,10 @@ fn every_label_has_one_row_and_its_mutant() {
     let labels: BTreeSet<String> = rows.iter().map(|(label, _)| label.clone()).collect();
     assert_eq!(labels.len(), rows.len(), "a label has two rows");
     assert_eq!(labels, labels_of_the_source());
-    let models = fs::read_to_string(root().join("testing/models/tests/ring.rs")).unwrap();
+    let models: String = sources(&root().join("testing/models/tests"))
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
     for (label, model) in rows {
         let mutant = format!("mutant_{}: {label} => {model};", label.to_lowercase());
         assert!(models.contains(&mutant), "there is no `{mutant}`");

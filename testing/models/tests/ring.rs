@@ -1,4 +1,4 @@
-//! Models of the broadcast ring. A name says what its model shows; `quick_` marks those that are
+//! Models of the broadcast ring under `Block`. A name says what its model shows; `quick_` marks those that are
 //! run most often.
 
 #![cfg(loom)]
@@ -9,7 +9,7 @@ use corewire_layout::frame::Start;
 use corewire_layout::segment::FenceMode::{Asymmetric, Fenced};
 use corewire_layout::slot::SLOT_BYTES;
 use corewire_models::{
-    ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare,
+    ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare, mutants,
 };
 use corewire_ring::broadcast::{End, notice};
 use corewire_ring::region::Region;
@@ -434,31 +434,6 @@ fn one_joins_while_another_sleeps() {
         first.join().unwrap();
         second.join().unwrap();
     });
-}
-
-/// Runs `model` in a process of its own with one ordering weakened, and demands that it fails for
-/// what the ordering is there for.
-fn must_fail(label: &str, model: &str) {
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", model, "--test-threads", "1"])
-        .env("COREWIRE_WEAKEN", label)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "with {label} weakened, {model} still passes:\n{said}");
-    let why = ["deadlock; ", "Causality violation", "is torn", "assertion"];
-    assert!(why.iter().any(|why| said.contains(why)), "{model} failed otherwise:\n{said}");
-}
-
-/// One test for each label: the model that fails without it. `docs/ordering.md` says why.
-macro_rules! mutants {
-    ($($name:ident: $label:ident => $model:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            let _exists: fn() = $model;
-            must_fail(stringify!($label), stringify!($model));
-        }
-    )*};
 }
 
 mutants! {

@@ -6,6 +6,7 @@
 mod death;
 mod latency;
 mod peer;
+mod policy;
 mod rig;
 mod statistics;
 mod stream;
@@ -38,6 +39,9 @@ enum What {
     /// Messages and bytes per second to several receivers, beside a bare loop.
     #[command(after_help = "Example:\n  corewire bench fan-out --receivers 3 --bytes 48")]
     FanOut(Options),
+    /// Streaming under `overwrite` and `evict`, whose messages are copied out, beside `block`.
+    #[command(after_help = "Example:\n  corewire bench policy --json")]
+    Policy(Options),
     /// Time to wake a sleeping receiver, beside a bare futex.
     #[command(after_help = "Example:\n  corewire bench wake --json")]
     Wake(Options),
@@ -120,6 +124,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             (options.clone(), stream::run(&options)?)
         }
         What::FanOut(options) => (options.clone(), stream::run(&options)?),
+        What::Policy(options) => (options.clone(), policy::run(&options)?),
         What::Wake(options) => (options.clone(), wake::run(&options)?),
         What::Death(options) => (options.clone(), death::run(&options)?),
         What::Idle(options) => (options.clone(), death::idle(&options)?),

@@ -24,6 +24,7 @@ pub(super) enum Kind {
     Latency,
     RawLine,
     Stream,
+    Policy,
     Buffers,
     Wake,
     Mortal,

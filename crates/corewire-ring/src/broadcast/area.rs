@@ -112,6 +112,19 @@ impl Area {
         }
     }
 
+    /// The message whose payload is to be given up for the next to find room; `None` if there is
+    /// nothing to give up.
+    #[must_use]
+    pub fn oldest(&self) -> Option<u64> {
+        self.in_use.front().map(|oldest| oldest.sequence)
+    }
+
+    /// Bytes that are free, or will be before the area has gone round.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.bytes - (self.reserved - self.freed)
+    }
+
     /// Holds everything from `position` on again, for a receiver that joins at an older message.
     pub fn hold_from(&mut self, position: u64) {
         if position < self.freed {

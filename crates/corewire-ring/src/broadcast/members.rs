@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::Start;
 use corewire_layout::geometry::Geometry;
-use corewire_layout::segment::DoorState;
-use corewire_layout::slot::{KIND_LARGE, KIND_WINDOW, stamp_of};
+use corewire_layout::segment::{DoorState, Policy, generation_of, tenure};
+use corewire_layout::slot::{KIND_LARGE, KIND_WINDOW, sequence_of, stamp_of};
 
 use super::sender::SenderShared;
 use super::words::{SenderWords, add};
@@ -39,15 +39,25 @@ pub struct Members {
     pub(super) large_held_from: Option<u64>,
     /// Rows whose memory held an impossible value; the control thread drops them.
     violators: Vec<u32>,
+    /// Rows whose receivers count no more; the control thread lets them go.
+    evicted: Vec<u32>,
+    /// Some row has a `stalled_since_ns`.
+    has_stalls: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Row {
     joined: bool,
+    /// Evicted, and not let go yet: nobody else may take the row.
+    evicted: bool,
     /// The cursor as last read: it never goes back.
     cached: u64,
     /// The epoch that its last receiver began at.
     epoch: u32,
+    /// The cursor when the sender began to wait, or when it last moved while the sender waited; and
+    /// since when, 0 if the sender does not wait.
+    stalled_at: u64,
+    stalled_since_ns: u64,
 }
 
 /// What a new receiver is told.
@@ -60,6 +70,8 @@ pub struct Joined {
     /// Messages from this one on are claimed after the data thread has seen the change: the one
     /// before may be in flight.
     pub settled: u64,
+    /// How many receivers the row has had, with this one.
+    pub generation: u32,
 }
 
 /// The member that the sender waits for.
@@ -83,6 +95,8 @@ impl Members {
             window_held_from: None,
             large_held_from: None,
             violators: Vec::new(),
+            evicted: Vec::new(),
+            has_stalls: false,
         }
     }
 
@@ -111,7 +125,7 @@ impl Members {
     /// A row that nobody has.
     #[must_use]
     pub fn free_row(&self) -> Option<u32> {
-        let index = self.rows.iter().position(|row| !row.joined)?;
+        let index = self.rows.iter().position(|row| !row.joined && !row.evicted)?;
         u32::try_from(index).ok()
     }
 
@@ -138,18 +152,19 @@ impl Members {
         let head = head_of(slots);
         let first = match start {
             Start::Now => head,
+            Start::Oldest if channel.policy == Policy::Overwrite => words.floor().load(Relaxed),
             Start::Oldest => self.oldest_whole(head, channel),
         };
         let epoch = self.epoch_far_from_any_before(row, channel);
-        self.rows[row as usize] = Row { joined: true, cached: first, epoch };
+        self.rows[row as usize] = Row { joined: true, cached: first, epoch, ..Row::default() };
         self.joined += 1;
-        let generation = words.door_generation(row);
-        generation.store(generation.load(Relaxed).wrapping_add(1), Relaxed);
+        let door = words.door_tenure(row);
+        let generation = generation_of(door.load(Relaxed)).wrapping_add(1);
         words.door_start(row).store(first, Relaxed);
         words.door_pid(row).store(pid, Relaxed);
-        words.door_state(row).store(DoorState::Joined as u32, Relaxed);
+        door.store(tenure(generation, DoorState::Joined), Relaxed);
         add(words.control_counter(ControlCounter::Joins), 1);
-        Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX }
+        Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX, generation }
     }
 
     /// Half the circle from what the row's last receiver showed last. The data thread may be about
@@ -165,17 +180,79 @@ impl Members {
     /// may replace the row's page.
     pub fn leave(&mut self, row: u32, channel: &Channel<'_>, why: ControlCounter) {
         let state = &mut self.rows[row as usize];
+        self.evicted.retain(|&other| other != row);
+        if core::mem::take(&mut state.evicted) {
+            set_door(channel.words, row, DoorState::Free);
+            return;
+        }
         if !state.joined {
             return;
         }
-        state.joined = false;
+        set_door(channel.words, row, DoorState::Free);
+        self.uncount(row, channel, why);
+    }
+
+    fn uncount(&mut self, row: u32, channel: &Channel<'_>, why: ControlCounter) {
+        self.rows[row as usize].joined = false;
         self.joined -= 1;
         self.violators.retain(|&violator| violator != row);
-        channel.words.door_state(row).store(DoorState::Free as u32, Relaxed);
         add(channel.words.control_counter(why), 1);
         let watched = self.rows.iter().rposition(|row| row.joined).map_or(0, |last| last + 1);
         channel.shared.watched.store(u32::try_from(watched).unwrap_or(u32::MAX), Relaxed);
         channel.shared.limit.store(0, Relaxed);
+    }
+
+    /// Takes those out of the count that have held the sender back for `after_ns` without passing
+    /// anything, as of `now_ns`: whose cursor is below `wanted`. A row is watched from the first call
+    /// on until [`Members::forget_stalls`]. Returns whether anybody was evicted; the control thread
+    /// then lets them go. Data thread, slow path.
+    pub(super) fn evict_stalled(
+        &mut self,
+        now_ns: u64,
+        after_ns: u64,
+        wanted: u64,
+        channel: &Channel<'_>,
+    ) -> bool {
+        let now_ns = now_ns.max(1);
+        self.has_stalls = true;
+        let mut stalled = Vec::new();
+        for (row, state) in (0u32..).zip(&mut self.rows).filter(|(_, state)| state.joined) {
+            if state.stalled_since_ns == 0 || state.stalled_at != state.cached {
+                state.stalled_at = state.cached;
+                state.stalled_since_ns = now_ns;
+            }
+            let stalled_ns = now_ns.saturating_sub(state.stalled_since_ns);
+            if state.cached < wanted && stalled_ns >= after_ns {
+                stalled.push(row);
+            }
+        }
+        for &row in &stalled {
+            self.rows[row as usize].evicted = true;
+            self.evicted.push(row);
+            set_door(channel.words, row, DoorState::Evicted);
+            self.uncount(row, channel, ControlCounter::Evictions);
+        }
+        // ORDER(E1): pairs with E2; whoever copies what is written from here on sees its door.
+        fence_at!(E1: Release);
+        !stalled.is_empty()
+    }
+
+    /// The sender has room again.
+    pub(super) fn forget_stalls(&mut self) {
+        if core::mem::take(&mut self.has_stalls) {
+            self.rows.iter_mut().for_each(|row| row.stalled_since_ns = 0);
+        }
+    }
+
+    /// Are there evicted rows to be let go?
+    #[must_use]
+    pub fn has_evicted(&self) -> bool {
+        !self.evicted.is_empty()
+    }
+
+    /// The evicted rows, for the control thread.
+    pub fn take_evicted(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.evicted)
     }
 
     /// The oldest message from which on every payload up to `head` is whole, and will stay so
@@ -256,6 +333,13 @@ pub struct Channel<'a> {
     pub words: &'a SenderWords,
     /// Its sizes.
     pub geometry: &'a Geometry,
+    /// What becomes of slow receivers.
+    pub policy: Policy,
+}
+
+fn set_door(words: &SenderWords, row: u32, state: DoorState) {
+    let door = words.door_tenure(row);
+    door.store(tenure(generation_of(door.load(Relaxed)), state), Relaxed);
 }
 
 fn hold(held: &mut Option<u64>, from: Option<u64>) {
@@ -278,9 +362,9 @@ fn barrier<K: Kernel>(kernel: &K) {
 /// are one lap ahead of those behind it.
 #[must_use]
 pub fn head_of(slots: &Slots) -> u64 {
-    let lap_start = match slots.at(0).stamp().load(Relaxed).checked_sub(1) {
-        None => return 0,
-        Some(sequence) => sequence,
+    let lap_start = match slots.at(0).stamp().load(Relaxed) {
+        0 => return 0,
+        stamp => sequence_of(stamp),
     };
     let (mut low, mut high) = (1, slots.count());
     while low < high {

@@ -27,6 +27,18 @@
 //!
 //! Where the kernel refuses `membarrier`, the channel is *fenced*: one locked instruction a message.
 //!
+//! # Slow receivers
+//!
+//! Under [`Policy::Block`](corewire_layout::segment::Policy) the slowest cursor bounds the limit: the
+//! sender waits, and a message may be read in place until its receiver has passed it. Under
+//! `Overwrite` the sender bounds itself by a *floor* that it raises as it needs room: messages below
+//! it may be written over at any moment. Under `Evict` it waits as long as is allowed, and then marks
+//! the receiver's *door*. In both, whoever reads must copy, word by word, and look at floor or door
+//! afterwards: a release fence (O1, E1) stands between the change and what is written over, an
+//! acquire fence (O2, E2) between the copy and the look. The floor is raised once in an eighth of the
+//! ring or of the area, so a message costs its sender no store more than under `Block`, and each of
+//! its receivers a load of a line that rarely changes.
+//!
 //! # Who may do what
 //!
 //! The *data thread* is whoever holds the [`Sender`]. The *control thread* changes [`Members`]
@@ -41,7 +53,9 @@ mod words;
 
 pub use area::{Area, Room};
 pub use members::{Channel, Joined, Members, Slowest, head_of};
-pub use receiver::{End, Message, Receiver, ReceiverParts, ReceiverShared, Violation};
+pub use receiver::{
+    End, InPlace, Lost, Message, Receiver, ReceiverParts, ReceiverShared, Snapshot, Violation,
+};
 pub use sender::{Loan, Sender, SenderParts, SenderShared};
 pub use words::{ReceiverWords, SenderWords};
 

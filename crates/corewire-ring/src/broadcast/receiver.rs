@@ -7,8 +7,8 @@ use core::ops::Deref;
 use corewire_layout::counters::ReceiverCounter;
 use corewire_layout::frame::Welcome;
 use corewire_layout::geometry::Geometry;
-use corewire_layout::segment::{FenceMode, HINT, SleepMode};
-use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, stamp_of};
+use corewire_layout::segment::{DoorState, FenceMode, HINT, Policy, SleepMode, tenure};
+use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, ahead_of, publishes};
 
 use super::notice;
 use super::sender::settles;
@@ -17,6 +17,9 @@ use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS};
 use crate::region::{Access, Payload, Region, Slot, Slots, Store};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
+
+/// After so many losses in a row, a call that receives looks up.
+const LOSSES_AT_A_TIME: u32 = 64;
 
 /// What a receiver's thread shares with the control thread of its process. Private memory.
 #[derive(Default)]
@@ -80,7 +83,14 @@ pub enum End {
     Closed,
     /// The sender died or vanished, and everything it committed has been received.
     SenderGone,
+    /// This receiver held the sender back for too long, and counts no more.
+    Evicted,
 }
+
+/// Proof that a channel's messages may be read in place: its sender is trusted, and writes none over
+/// before every receiver has passed it.
+#[derive(Debug, Clone, Copy)]
+pub struct InPlace(Trusted);
 
 /// What a receiver is made of.
 #[derive(Debug)]
@@ -91,6 +101,8 @@ pub struct ReceiverParts {
     pub geometry: Geometry,
     /// How the sender makes its stamps visible to sleepers.
     pub fence_mode: FenceMode,
+    /// What becomes of slow receivers.
+    pub policy: Policy,
     /// The receiver's own segment, writable, header written.
     pub own: Region,
     /// The hint segment, writable, if the channel has one.
@@ -99,8 +111,6 @@ pub struct ReceiverParts {
     pub welcome: Welcome,
     /// What it shares with its control thread.
     pub shared: Arc<ReceiverShared>,
-    /// The kernel's word that the sender is of the same user.
-    pub trusted: Trusted,
 }
 
 /// A receiver.
@@ -134,7 +144,15 @@ pub struct Receiver<K> {
     fence_mode: FenceMode,
     /// Where this receiver asked for fences: messages before this one may come without.
     settled: u64,
-    trusted: Trusted,
+    policy: Policy,
+    row: u32,
+    /// What its door says as long as it counts.
+    tenure: u64,
+    message_bytes_max: u64,
+    /// Messages that were written over before they were read.
+    missed: u64,
+    /// It was seen that this receiver counts no more.
+    is_out: bool,
     kernel: K,
 }
 
@@ -154,8 +172,8 @@ impl<K: Kernel> Receiver<K> {
             window_held_bytes: 0,
             large_held_bytes: 0,
             bytes: 0,
-            window: Store::new(&sender, geometry.window_offset(), geometry.window_bytes()),
-            large: Store::new(&sender, geometry.large_offset(), geometry.large_bytes()),
+            window: Store::new(&sender, geometry.window_offset(0), geometry.window_bytes()),
+            large: Store::new(&sender, geometry.large_offset(0), geometry.large_bytes()),
             sender: SenderWords::new(sender),
             own: ReceiverWords::new(own),
             hint,
@@ -164,13 +182,24 @@ impl<K: Kernel> Receiver<K> {
             blocked_seen: 0,
             fence_mode: parts.fence_mode,
             settled: welcome.settled,
-            trusted: parts.trusted,
+            policy: parts.policy,
+            row: welcome.row,
+            tenure: tenure(welcome.generation, DoorState::Joined),
+            message_bytes_max: geometry.message_bytes_max(),
+            missed: 0,
+            is_out: false,
             kernel,
         };
         receiver.own.sleeping().store(receiver.epoch, Relaxed);
         // Nobody's processor, until it has slept once.
         receiver.own.cpu().store(u32::MAX, Relaxed);
         receiver
+    }
+
+    /// Whether messages of a sender that is trusted so may be read in place.
+    #[must_use]
+    pub fn in_place(&self, trusted: Trusted) -> Option<InPlace> {
+        self.policy.keeps_messages().then_some(InPlace(trusted))
     }
 
     /// The sequence number of the next message.
@@ -207,7 +236,7 @@ impl<K: Kernel> Receiver<K> {
 
     #[inline(always)]
     fn has(&self, sequence: u64) -> bool {
-        self.slots.at(sequence).stamp().load(Relaxed) == stamp_of(sequence)
+        publishes(self.slots.at(sequence).stamp().load(Relaxed), sequence)
     }
 
     /// The next message, in place. While there is none, calls `wait`, which waits or gives up.
@@ -217,16 +246,121 @@ impl<K: Kernel> Receiver<K> {
     #[inline(always)]
     pub fn receive_with<E: From<Violation>>(
         &mut self,
+        in_place: InPlace,
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Message<'_, K>, E> {
         loop {
             let slot = self.slots.at(self.next);
-            if slot.stamp().load(Relaxed) == stamp_of(self.next) {
-                let payload = self.payload_of(slot, self.next)?;
-                return Ok(Message { receiver: self, payload });
+            if publishes(slot.stamp().load(Relaxed), self.next) {
+                let payload = self.payload_of(slot, self.next, Access::Read)?;
+                return Ok(Message { receiver: self, payload, in_place });
             }
             wait(self)?;
         }
+    }
+
+    /// The next message, to be copied out. While there is none, calls `wait`, which waits or gives
+    /// up.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with, or a [`Violation`].
+    #[inline(always)]
+    pub fn snapshot_with<E: From<Violation>>(
+        &mut self,
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<Snapshot<'_, K>, E> {
+        // A sender that keeps overtaking, or one that lies, must not keep this call for ever.
+        let mut losses = if self.is_out { LOSSES_AT_A_TIME } else { 0 };
+        loop {
+            if losses == LOSSES_AT_A_TIME {
+                losses = 0;
+                wait(self)?;
+            }
+            let slot = self.slots.at(self.next);
+            let stamp = slot.stamp().load(Relaxed);
+            if publishes(stamp, self.next) {
+                match self.payload_of(slot, self.next, Access::Words) {
+                    Ok(payload) => {
+                        return Ok(Snapshot { receiver: self, payload, is_lost: false });
+                    }
+                    // Half of it may be another message's already.
+                    Err(violation) if self.is_kept(self.next) => return Err(violation.into()),
+                    Err(_) => self.lose_next(),
+                }
+                losses = if self.is_out { LOSSES_AT_A_TIME } else { losses + 1 };
+            } else if self.policy == Policy::Overwrite && ahead_of(stamp, self.next) > 0 {
+                self.catch_up()?;
+                losses += 1;
+            } else {
+                wait(self)?;
+            }
+        }
+    }
+
+    /// Was message `sequence` what it is for as long as it has been looked at until now?
+    #[inline(always)]
+    fn is_kept(&self, sequence: u64) -> bool {
+        match self.policy {
+            Policy::Block => true,
+            Policy::Overwrite => {
+                // ORDER(O2): pairs with O1; if anything that was read is a later message's, so
+                // is the floor.
+                fence_at!(O2: Acquire);
+                self.sender.floor().load(Relaxed) <= sequence
+            }
+            Policy::Evict { .. } => !self.is_evicted(),
+        }
+    }
+
+    fn is_evicted(&self) -> bool {
+        // ORDER(E2): pairs with E1; if anything that was read is a later message's, the door
+        // says so.
+        fence_at!(E2: Acquire);
+        self.sender.door_tenure(self.row).load(Relaxed) != self.tenure
+    }
+
+    /// The next message was not kept while it was looked at.
+    #[cold]
+    fn lose_next(&mut self) {
+        match self.policy {
+            Policy::Evict { .. } => self.is_out = true,
+            _ => self.lose(1),
+        }
+    }
+
+    /// Passes messages that are lost.
+    fn lose(&mut self, count: u64) {
+        self.missed += count;
+        self.next += count;
+        add(self.own.counter(ReceiverCounter::Missed), count);
+        if self.next >= self.publish_at {
+            self.publish_cursor();
+        }
+    }
+
+    /// The sender has gone round the ring and past this receiver: goes on with a message that it
+    /// will not get to at once, a quarter of the ring above the oldest that it keeps, or with that
+    /// one if there are not so many. What lies between is missed.
+    #[cold]
+    #[inline(never)]
+    fn catch_up(&mut self) -> Result<(), Violation> {
+        // ORDER(O2): pairs with O1; the floor is that of the stamp that was seen, or a later one.
+        fence_at!(O2: Acquire);
+        let floor = self.sender.floor().load(Relaxed);
+        if floor <= self.next || floor > u64::MAX / 2 {
+            return Err(Violation { word: "floor", found: floor, sequence: self.next });
+        }
+        let later = floor + self.slots.count() / 4;
+        let stamp = self.slots.at(later).stamp().load(Relaxed);
+        let target = if ahead_of(stamp, later) >= 0 { later } else { floor };
+        self.lose(target - self.next);
+        Ok(())
+    }
+
+    /// Messages that were written over before they were read.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed
     }
 
     /// How many messages from the next one on are there, up to `count_max`.
@@ -241,7 +375,7 @@ impl<K: Kernel> Receiver<K> {
     ///
     /// # Errors
     /// A [`Violation`].
-    pub fn peek(&self, index: u64) -> Result<Option<&[u8]>, Violation> {
+    pub fn peek(&self, in_place: InPlace, index: u64) -> Result<Option<&[u8]>, Violation> {
         let sequence = self.next + index;
         if index >= self.slots.count() || !self.has(sequence) {
             return Ok(None);
@@ -249,26 +383,31 @@ impl<K: Kernel> Receiver<K> {
         let payload = self.payload(sequence)?;
         // SAFETY: published, and the cursor does not pass it while `self` is borrowed; the sender
         // is trusted to leave it alone until then. `self` keeps the mapping.
-        Ok(Some(unsafe { payload.as_slice(self.trusted) }))
+        Ok(Some(unsafe { payload.as_slice(in_place.0) }))
     }
 
     /// Where message `sequence`, whose stamp is there, has its payload. Each word is read once,
     /// checked, and used.
     fn payload(&self, sequence: u64) -> Result<Payload, Violation> {
-        self.payload_of(self.slots.at(sequence), sequence)
+        self.payload_of(self.slots.at(sequence), sequence, Access::Read)
     }
 
     #[inline(always)]
-    fn payload_of(&self, slot: Slot<'_>, sequence: u64) -> Result<Payload, Violation> {
+    fn payload_of(
+        &self,
+        slot: Slot<'_>,
+        sequence: u64,
+        access: Access,
+    ) -> Result<Payload, Violation> {
         // ORDER(B2): pairs with B1; header and payload are read after the stamp. (A relaxed load
         // and a fence, since the map is read-only.)
         fence_at!(B2: Acquire);
         let header = slot.header().load(Relaxed);
         if header <= INLINE_BYTES_MAX as u64 {
             #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
-            return Ok(slot.payload(header as usize, Access::Read));
+            return Ok(slot.payload(header as usize, access));
         }
-        self.payload_elsewhere(slot, sequence, header)
+        self.payload_elsewhere(slot, sequence, header, access)
     }
 
     #[inline(never)]
@@ -277,6 +416,7 @@ impl<K: Kernel> Receiver<K> {
         slot: Slot<'_>,
         sequence: u64,
         header: u64,
+        access: Access,
     ) -> Result<Payload, Violation> {
         let store = match header {
             KIND_WINDOW => &self.window,
@@ -284,8 +424,12 @@ impl<K: Kernel> Receiver<K> {
             found => return Err(Violation { word: "header", found, sequence }),
         };
         let length = slot.length().load(Relaxed);
-        let payload = store.payload(slot.position().load(Relaxed), length, Access::Read);
-        payload.ok_or(Violation { word: "length", found: length, sequence })
+        if length > self.message_bytes_max {
+            return Err(Violation { word: "length", found: length, sequence });
+        }
+        let position = slot.position().load(Relaxed);
+        let payload = store.payload(position, length, access);
+        payload.ok_or(Violation { word: "position", found: position, sequence })
     }
 
     /// Is done with the next message, of `length` bytes.
@@ -376,7 +520,10 @@ impl<K: Kernel> Receiver<K> {
         let closed = self.sender.closed().load(Relaxed);
         // ORDER(B9): pairs with B8; the last stamps are visible once the end is.
         fence_at!(B9: Acquire);
-        if self.is_ready() {
+        if matches!(self.policy, Policy::Evict { .. }) && self.is_evicted() {
+            return Ok(Some(End::Evicted));
+        }
+        if self.is_ready() || self.is_behind() {
             return Ok(None);
         }
         if closed != 0 {
@@ -386,7 +533,11 @@ impl<K: Kernel> Receiver<K> {
                 last => Err(Violation { word: "closed", found: last, sequence }),
             };
         }
-        Ok((notices & notice::PEER_GONE != 0).then_some(End::SenderGone))
+        if notices & notice::PEER_GONE == 0 {
+            return Ok(None);
+        }
+        // One that was dropped for an impossible value is told so, too.
+        Ok(Some(if self.is_evicted() { End::Evicted } else { End::SenderGone }))
     }
 
     /// Sleeps until the next message is there, the channel ends, a notice comes, or `cap_ns` have
@@ -463,14 +614,24 @@ impl<K: Kernel> Receiver<K> {
         }
     }
 
+    /// Has the sender gone past it? Then there is something to receive, if not the next message.
+    fn is_behind(&self) -> bool {
+        let stamp = self.slots.at(self.next).stamp().load(Relaxed);
+        self.policy == Policy::Overwrite && ahead_of(stamp, self.next) > 0
+    }
+
     /// Is there any reason not to sleep?
     fn must_look(&self) -> bool {
-        self.is_ready() || self.sender.closed().load(Relaxed) != 0 || self.shared.notices() != 0
+        self.is_ready()
+            || self.is_behind()
+            || self.sender.closed().load(Relaxed) != 0
+            || self.shared.notices() != 0
     }
 
     /// Writes out what the data path counts privately.
     pub fn publish_counters(&self) {
-        self.own.counter(ReceiverCounter::Messages).store(self.next - self.first, Relaxed);
+        let received = self.next - self.first - self.missed;
+        self.own.counter(ReceiverCounter::Messages).store(received, Relaxed);
         self.own.counter(ReceiverCounter::Bytes).store(self.bytes, Relaxed);
     }
 
@@ -491,6 +652,7 @@ impl<K: Kernel> Receiver<K> {
 pub struct Message<'a, K: Kernel> {
     receiver: &'a mut Receiver<K>,
     payload: Payload,
+    in_place: InPlace,
 }
 
 impl<K: Kernel> Message<'_, K> {
@@ -509,7 +671,7 @@ impl<K: Kernel> Deref for Message<'_, K> {
     fn deref(&self) -> &[u8] {
         // SAFETY: published, and the cursor does not pass it before this message is dropped; the
         // sender is trusted to leave it alone until then. The receiver keeps the mapping.
-        unsafe { self.payload.as_slice(self.receiver.trusted) }
+        unsafe { self.payload.as_slice(self.in_place.0) }
     }
 }
 
@@ -519,5 +681,78 @@ impl<K: Kernel> Drop for Message<'_, K> {
         self.payload.end_read();
         let length = self.payload.bytes();
         self.receiver.pass(length);
+    }
+}
+
+/// A message to be copied out. What was copied is checked to be one message's, whole; dropping the
+/// snapshot is being done with it.
+#[derive(Debug)]
+pub struct Snapshot<'a, K: Kernel> {
+    receiver: &'a mut Receiver<K>,
+    payload: Payload,
+    is_lost: bool,
+}
+
+/// The message was written over before it had been copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost;
+
+impl<K: Kernel> Snapshot<'_, K> {
+    /// Its number in the channel, from 0.
+    #[inline]
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.receiver.next
+    }
+
+    /// Its length, as its slot said when it was found; a copy that succeeds confirms it.
+    #[inline(always)]
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.payload.bytes()
+    }
+
+    /// Copies its bytes from `offset` on into `target`.
+    ///
+    /// # Errors
+    /// [`Lost`]; `target` then holds anything.
+    ///
+    /// # Panics
+    /// If that reaches beyond the message.
+    #[inline(always)]
+    pub fn copy_out(&mut self, offset: usize, target: &mut [u8]) -> Result<(), Lost> {
+        // SAFETY: the receiver keeps the mapping; slots and stores give payloads of whole words.
+        unsafe { self.payload.copy_out(offset, target) };
+        self.confirm()
+    }
+
+    /// Leaves the message where it is: the next to be received.
+    pub fn put_back(self) {
+        core::mem::forget(self);
+    }
+
+    /// Is it still what it was when it was found?
+    ///
+    /// # Errors
+    /// [`Lost`].
+    #[inline(always)]
+    pub fn confirm(&mut self) -> Result<(), Lost> {
+        if self.receiver.is_kept(self.receiver.next) {
+            return Ok(());
+        }
+        self.is_lost = true;
+        Err(Lost)
+    }
+}
+
+impl<K: Kernel> Drop for Snapshot<'_, K> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.is_lost {
+            self.receiver.lose_next();
+        } else {
+            let length = self.payload.bytes();
+            self.receiver.pass(length);
+        }
     }
 }

@@ -7,11 +7,11 @@ use core::mem::ManuallyDrop;
 
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::geometry::Geometry;
-use corewire_layout::segment::{HINT, ROWS_WATCHED_MAX, SleepMode};
+use corewire_layout::segment::{HINT, Policy, ROWS_WATCHED_MAX, SleepMode};
 use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, stamp_of};
 
 use super::area::{Area, Room};
-use super::members::{Members, Slowest};
+use super::members::{Channel, Members, Slowest};
 use super::notice;
 use super::words::{SenderWords, add};
 use super::{SLEEP_CAP_NS, WAKE_ALL, WAKES_BY_SENDER_MAX};
@@ -115,11 +115,16 @@ impl fmt::Debug for SenderShared {
 pub struct SenderParts {
     /// Its segment, writable, header written.
     pub segment: Region,
+    /// What becomes of slow receivers.
+    pub policy: Policy,
+    /// Unless that is `Block`: private memory for the largest message, which is put together there.
+    /// Who copies a message out while it is written over must see words, not a loan.
+    pub staging: Option<Region>,
     /// The segment's sizes.
     pub geometry: Geometry,
     /// The receivers' pages.
     pub rows: Rows,
-    /// The hint segment, if the channel is made for more than 8 receivers.
+    /// The hint segment, if the channel is made for more than 8 receivers, all of one user.
     pub hint: Option<Region>,
     /// What it shares with the control thread.
     pub shared: Arc<SenderShared>,
@@ -135,6 +140,10 @@ pub struct Sender<K> {
     fenced: bool,
     hint: Option<Region>,
     rows: Rows,
+    policy: Policy,
+    staging: Option<Store>,
+    /// Under `Overwrite`: messages below this one may be overwritten.
+    floor: u64,
     /// Messages that every receiver is done with, as of the last refresh.
     read_by_all: u64,
     /// Payload bytes sent outside the slots.
@@ -152,8 +161,9 @@ impl<K: Kernel> Sender<K> {
     /// A sender that has sent nothing yet. Its limit is 0: the first message takes the slow path.
     #[must_use]
     pub fn new(parts: SenderParts, kernel: K) -> Self {
-        let SenderParts { segment, geometry, rows, hint, shared } = parts;
+        let SenderParts { segment, policy, staging, geometry, rows, hint, shared } = parts;
         let slots = geometry.slots();
+        let staging = staging.map(|memory| Store::new(&memory, 0, memory.bytes() as u64));
         Self {
             slots: Slots::new(&segment, &geometry),
             head: 0,
@@ -161,13 +171,16 @@ impl<K: Kernel> Sender<K> {
             shared,
             hint: hint.filter(|_| geometry.receivers_max() > u64::from(ROWS_WATCHED_MAX)),
             rows,
+            policy,
+            staging,
+            floor: 0,
             read_by_all: 0,
             bytes: 0,
             geometry,
             window: Area::new(geometry.window_bytes(), slots, false),
-            window_store: Store::new(&segment, geometry.window_offset(), geometry.window_bytes()),
+            window_store: Store::new(&segment, geometry.window_offset(0), geometry.window_bytes()),
             large: Area::new(geometry.large_bytes(), slots, true),
-            large_store: Store::new(&segment, geometry.large_offset(), geometry.large_bytes()),
+            large_store: Store::new(&segment, geometry.large_offset(0), geometry.large_bytes()),
             words: SenderWords::new(segment),
             kernel,
         }
@@ -185,6 +198,13 @@ impl<K: Kernel> Sender<K> {
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// What becomes of slow receivers.
+    #[inline]
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// The processor that the receiver of `row` last ran on; a hint.
@@ -221,11 +241,29 @@ impl<K: Kernel> Sender<K> {
             wait(self)?;
         }
         if bytes <= INLINE_BYTES_MAX {
-            let payload = self.slots.at(self.head).payload(bytes, Access::Write);
-            let claim = Claim { header: bytes as u64, payload, room: None };
+            let place = self.slots.at(self.head).payload(bytes, self.access());
+            let claim = self.claim(bytes as u64, place, None);
             return Ok(Loan { sender: self, claim });
         }
         self.loan_elsewhere(bytes, lock, wait)
+    }
+
+    #[inline(always)]
+    fn access(&self) -> Access {
+        if self.staging.is_some() { Access::Words } else { Access::Write }
+    }
+
+    /// A claim of `place`, which is lent itself, or filled from what was put together elsewhere.
+    #[inline(always)]
+    fn claim(&self, header: u64, place: Payload, room: Option<Room>) -> Claim {
+        match &self.staging {
+            None => Claim { header, payload: place, target: None, room },
+            Some(staging) => {
+                let payload = staging.payload(0, place.bytes() as u64, Access::Write);
+                let payload = payload.expect("memory for the largest message");
+                Claim { header, payload, target: Some(place), room }
+            }
+        }
     }
 
     /// The rest of [`Sender::loan_with`], for a payload that does not fit its slot.
@@ -257,11 +295,12 @@ impl<K: Kernel> Sender<K> {
             self.large.take(room);
             (&self.large_store, KIND_LARGE)
         };
-        let payload = store.payload(room.position, length, Access::Write).expect("own area");
+        let place = store.payload(room.position, length, self.access()).expect("own area");
         let slot = self.slots.at(self.head);
         slot.position().store(room.position, Relaxed);
         slot.length().store(length, Relaxed);
-        Ok(Loan { sender: self, claim: Claim { header, payload, room: Some(room) } })
+        let claim = self.claim(header, place, Some(room));
+        Ok(Loan { sender: self, claim })
     }
 
     /// Is the next message still ours to claim? A reservation in the large area may be of any size,
@@ -291,9 +330,14 @@ impl<K: Kernel> Sender<K> {
         if message.len() > INLINE_BYTES_MAX || self.head >= self.shared.limit.load(Relaxed) {
             return false;
         }
-        let mut payload = self.slots.at(self.head).payload(message.len(), Access::Write);
-        // SAFETY: the slot is below the limit: claimed, and not published.
-        unsafe { payload.fill(message) };
+        let mut payload = self.slots.at(self.head).payload(message.len(), self.access());
+        if self.staging.is_some() {
+            // SAFETY: the slot is below the limit: claimed, and not published.
+            unsafe { payload.copy_in(message) };
+        } else {
+            // SAFETY: as above; and nobody copies from it meanwhile.
+            unsafe { payload.fill(message) };
+        }
         self.publish(message.len() as u64, message.len());
         if self.someone_sleeps() {
             self.ring_bell();
@@ -341,13 +385,21 @@ impl<K: Kernel> Sender<K> {
         match &self.hint {
             Some(hint) => hint.word32(HINT).load(Relaxed) != 0,
             None => {
-                let watched = self.shared.watched.load(Relaxed) as usize;
-                let acked = self.shared.acked_watched.iter().take(watched);
+                let watched = self.shared.watched.load(Relaxed);
+                let acked = self.shared.acked_watched.iter().take(watched as usize);
                 (0u32..).zip(acked).any(|(row, acked)| {
                     self.rows.sleeping(row).load(Relaxed) != acked.load(Relaxed)
-                })
+                }) || (watched > ROWS_WATCHED_MAX && self.someone_else_sleeps(watched))
             }
         }
+    }
+
+    /// The rest of [`Sender::someone_sleeps`] in a channel of many receivers whose processes are not
+    /// all trusted, and which therefore has no hint: every row costs a load.
+    fn someone_else_sleeps(&self, watched: u32) -> bool {
+        (ROWS_WATCHED_MAX..watched).any(|row| {
+            self.rows.sleeping(row).load(Relaxed) != self.shared.acked(row).load(Relaxed)
+        })
     }
 
     /// Wakes the receivers that sleep. The slow half of every send.
@@ -406,7 +458,11 @@ impl<K: Kernel> Sender<K> {
     pub fn refresh<L: Lock<Members>>(&mut self, lock: &L) -> Option<Slowest> {
         self.publish_counters();
         let (head, slots) = (self.head, self.slots.count());
-        let Self { rows, window, large, shared, fenced, read_by_all, .. } = self;
+        let overwrites = self.policy == Policy::Overwrite;
+        if overwrites {
+            self.raise_floor((head + self.stretch()).saturating_sub(slots));
+        }
+        let Self { rows, window, large, shared, fenced, read_by_all, floor, .. } = self;
         lock.with(|members| {
             // Under the lock, so that a demand made before a join is met after it.
             *fenced = shared.fenced.load(Relaxed) != 0;
@@ -419,18 +475,85 @@ impl<K: Kernel> Sender<K> {
             let slowest = members.slowest(rows, head, head);
             let cursor = slowest.map_or(head, |slowest| slowest.cursor);
             *read_by_all = cursor;
-            window.free_before(cursor);
-            large.free_before(cursor);
+            let given_up = if overwrites { *floor } else { cursor };
+            window.free_before(given_up);
+            large.free_before(given_up);
             let is_open =
                 members.invited() == 0 && !members.has_violators() && shared.notices() == 0;
             let limit = match slowest {
                 _ if !is_open => 0,
+                _ if overwrites => *floor + slots,
                 Some(slowest) => slowest.cursor + slots,
                 None => u64::MAX,
             };
             shared.limit.store(limit, Relaxed);
             slowest
         })
+    }
+
+    /// Messages for which one look at the slow path pays, under `Overwrite`.
+    fn stretch(&self) -> u64 {
+        (self.slots.count() / 8).max(1)
+    }
+
+    /// Gives up the messages below `floor`: from here on they may be written over.
+    fn raise_floor(&mut self, floor: u64) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.words.floor().store(floor, Relaxed);
+            // ORDER(O1): pairs with O2; whoever copies anything that is written from here on sees
+            // the floor.
+            fence_at!(O1: Release);
+        }
+    }
+
+    /// Under `Overwrite`: gives up the oldest messages until there is room for `bytes` outside the
+    /// slots, and an eighth of the area besides, so that this is rare.
+    pub fn give_up_for(&mut self, bytes: usize) {
+        if self.policy != Policy::Overwrite || bytes <= INLINE_BYTES_MAX {
+            return;
+        }
+        let in_window = bytes as u64 <= self.geometry.window_message_bytes_max();
+        let (area, area_bytes) = if in_window {
+            (&mut self.window, self.geometry.window_bytes())
+        } else {
+            (&mut self.large, self.geometry.large_bytes())
+        };
+        let mut floor = self.floor;
+        while (area.find(bytes as u64).is_none() || area.free_bytes() < area_bytes / 8)
+            && let Some(oldest) = area.oldest()
+        {
+            floor = oldest + 1;
+            area.free_before(floor);
+        }
+        self.raise_floor(floor);
+    }
+
+    /// Under `Evict`: takes those out of the count that have held this sender back from `bytes` more
+    /// bytes for as long as is allowed, at `now_ns`. To be called while the sender waits. True if
+    /// anybody was evicted: then there may be room.
+    pub fn evict_stalled<L: Lock<Members>>(&mut self, bytes: usize, now_ns: u64, lock: &L) -> bool {
+        let Policy::Evict { after_ns } = self.policy else { return false };
+        let area = if bytes as u64 <= self.geometry.window_message_bytes_max() {
+            &self.window
+        } else {
+            &self.large
+        };
+        // Whoever has passed so much holds nobody back: the slot, and the area's oldest payload.
+        let slot_wanted = (self.head + 1).saturating_sub(self.slots.count());
+        let is_inline = bytes <= INLINE_BYTES_MAX;
+        let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);
+        let wanted = slot_wanted.max(area_wanted);
+        let Self { shared, slots, words, geometry, policy, .. } = self;
+        let channel = Channel { shared, slots, words, geometry, policy: *policy };
+        lock.with(|members| members.evict_stalled(now_ns, after_ns, wanted, &channel))
+    }
+
+    /// Under `Evict`: the sender has room, and whoever is slow has all its time again.
+    pub fn forget_stalls<L: Lock<Members>>(&self, lock: &L) {
+        if matches!(self.policy, Policy::Evict { .. }) {
+            lock.with(Members::forget_stalls);
+        }
     }
 
     /// Is every receiver done with everything sent, as of the last refresh?
@@ -544,8 +667,22 @@ pub struct Loan<'a, K: Kernel> {
 #[derive(Debug)]
 struct Claim {
     header: u64,
+    /// What is lent.
     payload: Payload,
+    /// Where it is copied to, if it is not lent in place.
+    target: Option<Payload>,
     room: Option<Room>,
+}
+
+impl Claim {
+    /// Moves what was put together elsewhere to its place.
+    #[inline(always)]
+    fn settle(&mut self) {
+        if let Some(target) = &mut self.target {
+            // SAFETY: claimed and not published; whoever copies from it meanwhile sees words.
+            unsafe { target.copy_in(self.payload.as_own_slice()) };
+        }
+    }
 }
 
 impl<K: Kernel> Loan<'_, K> {
@@ -597,6 +734,7 @@ impl<K: Kernel> Loan<'_, K> {
     #[inline(always)]
     pub fn send(self) {
         let mut this = ManuallyDrop::new(self);
+        this.claim.settle();
         let (header, length) = (this.claim.header, this.claim.payload.bytes());
         this.sender.publish(header, length);
         if this.sender.someone_sleeps() {
@@ -608,6 +746,7 @@ impl<K: Kernel> Loan<'_, K> {
     #[inline(always)]
     pub fn send_quietly(self) {
         let mut this = ManuallyDrop::new(self);
+        this.claim.settle();
         let (header, length) = (this.claim.header, this.claim.payload.bytes());
         this.sender.publish(header, length);
         // A joiner counts on at most one message without it.

@@ -46,15 +46,15 @@ impl SenderWords {
     pub fn control_counter(&self, counter: ControlCounter) -> &AtomicU64 {
         self.0.word64(at::CONTROL_COUNTERS + 8 * counter as usize)
     }
-    /// How many receivers a row has had.
+    /// Under `Overwrite`: messages below this one may be overwritten.
     #[must_use]
-    pub fn door_generation(&self, row: u32) -> &AtomicU32 {
-        self.0.word32(door(row) + at::DOOR_GENERATION)
+    pub fn floor(&self) -> &AtomicU64 {
+        self.0.word64(at::FLOOR)
     }
-    /// Whether a row is taken.
+    /// Whose a row is.
     #[must_use]
-    pub fn door_state(&self, row: u32) -> &AtomicU32 {
-        self.0.word32(door(row) + at::DOOR_STATE)
+    pub fn door_tenure(&self, row: u32) -> &AtomicU64 {
+        self.0.word64(door(row) + at::DOOR_TENURE)
     }
     /// The first message that a row's receiver gets.
     #[must_use]

@@ -25,7 +25,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Token, lock};
 use crate::error::{JoinError, ReceiveError};
-use crate::path::receive::{ReceiverKernel, Ring};
+use crate::path::receive::{Access, Receiver, ReceiverKernel, Ring};
 use crate::wait::{Readiness, Wait};
 
 /// How long an owner may take to answer.
@@ -65,11 +65,11 @@ pub(crate) struct Wishes {
 }
 
 /// Joins channel `name` now.
-pub(crate) fn join(
+pub(crate) fn join<A: Access>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     wishes: Wishes,
-) -> Result<(Ring, Arc<Attachment>), JoinError> {
+) -> Result<Receiver<A>, JoinError> {
     let (socket, trusted) = connect(domain, name)?;
     let linux = Linux::get();
     let memory = MemoryOptions::default();
@@ -103,17 +103,23 @@ pub(crate) fn join(
     });
     attachment.watch()?;
     let fence_mode = if needs_fence { FenceMode::Fenced } else { link.header.fence_mode };
+    let policy = link.header.policy;
     let parts = ReceiverParts {
         sender: link.memory,
         geometry: link.header.geometry,
         fence_mode,
+        policy,
         own,
         hint: link.hint,
         welcome,
         shared,
-        trusted,
     };
-    Ok((Ring::new(parts, ReceiverKernel::new(wait)), attachment))
+    let ring = Ring::new(parts, ReceiverKernel::new(wait));
+    let Some(access) = A::grant(ring.in_place(trusted)) else {
+        attachment.leave();
+        return Err(JoinError::NotInPlace { name: name.clone(), policy });
+    };
+    Ok(Receiver::new(ring, attachment, access))
 }
 
 /// Connects to the owner of `name`, whoever that is now.
@@ -247,12 +253,12 @@ pub(crate) fn open_sender(
 
 /// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
 /// yet; gives up at `deadline`.
-pub(crate) fn join_when_created(
+pub(crate) fn join_when_created<A: Access>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     wishes: Wishes,
     timeout: Option<Duration>,
-) -> Result<(Ring, Arc<Attachment>), JoinError> {
+) -> Result<Receiver<A>, JoinError> {
     if domain.is_forked() {
         return Err(JoinError::Forked);
     }

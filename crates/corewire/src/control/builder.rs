@@ -1,5 +1,6 @@
 //! Creating a channel, and joining one.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,21 +8,23 @@ use corewire_layout::frame::Start;
 use corewire_layout::geometry::{Geometry, WINDOW_BYTES_RANGE};
 use corewire_layout::name::{ChannelName, NameRecord};
 use corewire_layout::segment::{
-    FenceMode, HINT_SEGMENT_BYTES, ROWS_WATCHED_MAX, SenderHeader, TypeTag,
+    FenceMode, HINT_SEGMENT_BYTES, Policy, ROWS_WATCHED_MAX, SenderHeader, TypeTag,
 };
+use corewire_layout::slot::INLINE_BYTES_MAX;
+use corewire_os::OsError;
 use corewire_os::directory::Claim;
 use corewire_os::memory::{MemoryOptions, RowTable, Segment};
 use corewire_os::sleep::Linux;
 use corewire_os::{process, processor, random_u128};
 use corewire_ring::broadcast::{Sender as RingSender, SenderParts, SenderShared};
-use corewire_ring::region::Rows;
+use corewire_ring::region::{Region, Rows};
 use zerocopy::IntoBytes;
 
 use crate::control::attach::{self, Wishes};
 use crate::control::domain::{Domain, DomainInner};
 use crate::control::owner::{Owner, OwnerParts, SenderKernel};
 use crate::error::{CreateError, JoinError};
-use crate::path::receive::Receiver;
+use crate::path::receive::{Access, Copying, InPlace, Receiver};
 use crate::path::send::Sender;
 use crate::typed::{MessageType, TypedReceiver, TypedSender, tag_of};
 use crate::wait::Wait;
@@ -44,6 +47,7 @@ pub struct SenderBuilder {
     window_bytes: Option<u64>,
     largest_message: Option<u64>,
     receivers: u64,
+    policy: Policy,
     wait: Wait,
     memory: MemoryOptions,
     type_tag: TypeTag,
@@ -58,6 +62,7 @@ impl SenderBuilder {
             window_bytes: None,
             largest_message: None,
             receivers: RECEIVERS,
+            policy: Policy::Block,
             wait: Wait::default(),
             memory: MemoryOptions::default(),
             type_tag: TypeTag::default(),
@@ -89,6 +94,25 @@ impl SenderBuilder {
     /// beyond, sleepers set one word that all share.
     pub fn receivers(mut self, count_max: usize) -> Self {
         self.receivers = count_max as u64;
+        self
+    }
+
+    /// Never waits for receivers: a slow one misses what is written over, and is told exactly how
+    /// many messages (policy *Overwrite*). Receivers copy messages out
+    /// ([`ReceiverBuilder::snapshots`]). A message costs its sender the same, but what is lent is
+    /// copied when it is sent.
+    pub fn overwrite(mut self) -> Self {
+        self.policy = Policy::Overwrite;
+        self
+    }
+
+    /// Waits for a slow receiver for at most `after`, then goes on without it (policy *Evict*): a
+    /// receiver that has not passed an eighth of the ring in that time, while the sender waited for
+    /// it, is told so, and gets no more. Nothing is lost to the others. Receivers copy messages out
+    /// ([`ReceiverBuilder::snapshots`]); what is lent is copied when it is sent.
+    pub fn evict(mut self, after: Duration) -> Self {
+        let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        self.policy = Policy::Evict { after_ns };
         self
     }
 
@@ -156,8 +180,10 @@ impl SenderBuilder {
         let fence_mode = if is_fenced { FenceMode::Fenced } else { FenceMode::Asymmetric };
         let incarnation = random_u128()?;
         let type_tag = self.type_tag;
-        let header =
-            SenderHeader { geometry, fence_mode, type_tag, incarnation, pid: process::pid() };
+        let policy = self.policy;
+        let pid = process::pid();
+        let header = SenderHeader { geometry, fence_mode, policy, type_tag, incarnation, pid };
+        let staging = (!policy.keeps_messages()).then(|| staging(&geometry)).transpose()?;
         let (segment, memory) = Segment::create(geometry.segment_bytes(), self.memory)?;
         memory.copy_in(0, header.to_raw().as_bytes());
         let receivers_max = u32::try_from(geometry.receivers_max()).unwrap_or(u32::MAX);
@@ -180,8 +206,15 @@ impl SenderBuilder {
             shared: Arc::clone(&shared),
             domain: Arc::clone(&self.domain),
         });
-        let parts =
-            SenderParts { segment: memory, geometry, rows: row_pages, hint: hint_memory, shared };
+        let parts = SenderParts {
+            segment: memory,
+            policy,
+            staging,
+            geometry,
+            rows: row_pages,
+            hint: hint_memory,
+            shared,
+        };
         Ok((parts, owner, incarnation))
     }
 
@@ -224,6 +257,14 @@ impl SenderBuilder {
     }
 }
 
+/// Memory where a message of a channel that may write over is put together.
+fn staging(geometry: &Geometry) -> Result<Region, OsError> {
+    let bytes = geometry.message_bytes_max().max(INLINE_BYTES_MAX as u64);
+    let region = usize::try_from(bytes).ok().and_then(Region::private);
+    // ENOMEM.
+    region.ok_or_else(|| OsError { what: format!("have {bytes} bytes").into(), errno: 12 })
+}
+
 /// 1 MiB, or half of the second-level cache if that is less.
 fn default_window_bytes() -> u64 {
     let caches = processor::caches(0);
@@ -232,20 +273,48 @@ fn default_window_bytes() -> u64 {
     WINDOW_BYTES.min(1 << half.ilog2())
 }
 
-/// A channel to be joined; made by [`Domain::receiver`].
+/// A channel to be joined; made by [`Domain::receiver`]. `A` says how messages will be read.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is joined before `join`"]
-pub struct ReceiverBuilder {
+pub struct ReceiverBuilder<A = InPlace> {
     domain: Arc<DomainInner>,
     name: String,
     wishes: Wishes,
+    access: PhantomData<fn() -> A>,
 }
 
 impl ReceiverBuilder {
     pub(crate) fn new(domain: &Domain, name: &str) -> Self {
-        Self { domain: Arc::clone(&domain.inner), name: name.to_owned(), wishes: Wishes::default() }
+        let (domain, name) = (Arc::clone(&domain.inner), name.to_owned());
+        Self { domain, name, wishes: Wishes::default(), access: PhantomData }
     }
 
+    /// Messages will be copied out instead of read in place: possible for every channel, and the
+    /// only way where messages may be written over while they are read
+    /// ([`SenderBuilder::overwrite`], [`SenderBuilder::evict`]) or the sender is not to be trusted.
+    pub fn snapshots(self) -> ReceiverBuilder<Copying> {
+        let Self { domain, name, wishes, .. } = self;
+        ReceiverBuilder { domain, name, wishes, access: PhantomData }
+    }
+
+    /// Joins the channel now, for values of type `T`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] if it carries another type; as for [`join`](Self::join).
+    pub fn join_typed<T: MessageType>(self) -> Result<TypedReceiver<T>, JoinError> {
+        self.message_type::<T>().join().map(TypedReceiver::new)
+    }
+
+    /// Joins the channel as soon as it exists, for values of type `T`.
+    ///
+    /// # Errors
+    /// As for [`join_typed`](Self::join_typed).
+    pub fn join_typed_when_created<T: MessageType>(self) -> Result<TypedReceiver<T>, JoinError> {
+        self.message_type::<T>().join_when_created().map(TypedReceiver::new)
+    }
+}
+
+impl<A: Access> ReceiverBuilder<A> {
     /// Begins with the oldest message that is still whole, instead of the next one sent. How far
     /// back that is depends on the ring and the window: at most one slot less than all, and about
     /// half of the window.
@@ -260,14 +329,19 @@ impl ReceiverBuilder {
         self
     }
 
+    /// Expects a channel of values of type `T`: another is refused when it is joined.
+    pub fn message_type<T: MessageType>(mut self) -> Self {
+        self.wishes.type_tag = tag_of::<T>();
+        self
+    }
+
     /// Joins the channel now.
     ///
     /// # Errors
-    /// [`JoinError::NotFound`] if there is none; [`JoinError`] for all else.
-    pub fn join(self) -> Result<Receiver, JoinError> {
-        let name = ChannelName::new(&self.name)?;
-        let (ring, attachment) = attach::join(&self.domain, &name, self.wishes)?;
-        Ok(Receiver::new(ring, attachment))
+    /// [`JoinError::NotFound`] if there is none; [`JoinError::NotInPlace`] if its messages can only
+    /// be copied out; [`JoinError`] for all else.
+    pub fn join(self) -> Result<Receiver<A>, JoinError> {
+        attach::join(&self.domain, &ChannelName::new(&self.name)?, self.wishes)
     }
 
     /// Joins the channel as soon as it exists. If it does not yet, its first message is the first
@@ -275,7 +349,7 @@ impl ReceiverBuilder {
     ///
     /// # Errors
     /// [`JoinError`], but never `NotFound`.
-    pub fn join_when_created(self) -> Result<Receiver, JoinError> {
+    pub fn join_when_created(self) -> Result<Receiver<A>, JoinError> {
         self.wait_and_join(None)
     }
 
@@ -283,34 +357,12 @@ impl ReceiverBuilder {
     ///
     /// # Errors
     /// [`JoinError::NotCreated`] if it did not appear; [`JoinError`] for all else.
-    pub fn join_timeout(self, timeout: Duration) -> Result<Receiver, JoinError> {
+    pub fn join_timeout(self, timeout: Duration) -> Result<Receiver<A>, JoinError> {
         self.wait_and_join(Some(timeout))
     }
 
-    fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver, JoinError> {
+    fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<A>, JoinError> {
         let name = ChannelName::new(&self.name)?;
-        let (ring, attachment) =
-            attach::join_when_created(&self.domain, &name, self.wishes, timeout)?;
-        Ok(Receiver::new(ring, attachment))
-    }
-
-    /// Joins the channel now, for values of type `T`.
-    ///
-    /// # Errors
-    /// [`JoinError::Type`] if it carries another type; as for [`join`](Self::join).
-    pub fn join_typed<T: MessageType>(mut self) -> Result<TypedReceiver<T>, JoinError> {
-        self.wishes.type_tag = tag_of::<T>();
-        self.join().map(TypedReceiver::new)
-    }
-
-    /// Joins the channel as soon as it exists, for values of type `T`.
-    ///
-    /// # Errors
-    /// As for [`join_typed`](Self::join_typed).
-    pub fn join_typed_when_created<T: MessageType>(
-        mut self,
-    ) -> Result<TypedReceiver<T>, JoinError> {
-        self.wishes.type_tag = tag_of::<T>();
-        self.join_when_created().map(TypedReceiver::new)
+        attach::join_when_created(&self.domain, &name, self.wishes, timeout)
     }
 }

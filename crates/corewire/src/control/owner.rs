@@ -47,7 +47,7 @@ pub(crate) struct Owner {
     linux: Linux,
     domain: Arc<DomainInner>,
     state: Mutex<State>,
-    /// 1 while the control thread has been asked to drop violators.
+    /// 1 while the control thread has been asked to drop receivers.
     is_dropping: AtomicU32,
 }
 
@@ -165,6 +165,7 @@ impl Owner {
             slots: &self.slots,
             words: &self.words,
             geometry: &self.header.geometry,
+            policy: self.header.policy,
         }
     }
 
@@ -265,6 +266,7 @@ impl Owner {
             incarnation: self.header.incarnation,
             hint: self.hint.is_some(),
             settled: if hello.needs_fence { joined.settled } else { 0 },
+            generation: joined.generation,
         };
         let linked = self.welcome(&mut state, socket, &life, row, welcome);
         match linked {
@@ -335,15 +337,19 @@ impl Owner {
         let _ = self.rows.clear(row);
     }
 
-    /// Has the control thread drop the receivers whose memory holds impossible values.
-    pub(crate) fn drop_violators(&self) {
-        if self.members.with(|members| members.has_violators())
+    /// Has the control thread drop the receivers whose memory holds impossible values, and those that
+    /// were evicted.
+    pub(crate) fn drop_outcasts(&self) {
+        if self.members.with(|members| members.has_violators() || members.has_evicted())
             && self.is_dropping.fetch_or(1, Relaxed) == 0
         {
             let this = self.this.clone();
             self.hub().run_soon(move || {
                 let Some(owner) = this.upgrade() else { return };
                 owner.is_dropping.store(0, Relaxed);
+                for row in owner.members.with(|members| members.take_evicted()) {
+                    owner.drop_link(row, ControlCounter::Evictions);
+                }
                 for row in owner.members.with(|members| members.take_violators()) {
                     owner.drop_link(row, ControlCounter::Violations);
                 }

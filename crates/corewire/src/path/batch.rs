@@ -107,7 +107,7 @@ impl<'a> Batch<'a> {
         if index >= self.len() {
             return Ok(None);
         }
-        self.receiver.ring.peek(index as u64).map_err(|error| self.receiver.failed(error))
+        self.receiver.peek(index as u64)
     }
 
     /// The messages held, in order, in place. An impossible value in the sender's memory ends it;

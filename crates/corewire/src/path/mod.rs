@@ -1,4 +1,5 @@
-//! The data path, read top to bottom: [`send`], then [`receive`]; [`batch`] for many at once.
+//! The data path, read top to bottom: [`send`], then [`receive`]; [`batch`] for many at once;
+//! [`snapshot`] where messages may be written over while they are read.
 //!
 //! What is here is the waiting and the words for a user; the ring itself is
 //! `corewire_ring::broadcast`.
@@ -6,3 +7,4 @@
 pub(crate) mod batch;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod snapshot;

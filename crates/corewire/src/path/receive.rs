@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use corewire_layout::counters::ReceiverCounter;
 use corewire_os::sleep::Linux;
 use corewire_ring::Kernel;
+pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End, SLEEP_CAP_NS, notice};
 use corewire_ring::sync::{AtomicU32, pause};
 
@@ -25,10 +26,45 @@ pub(crate) type Ring = ring::Receiver<ReceiverKernel>;
 /// It gets every message from where it joined, in the order they were sent, each exactly once. What
 /// the sender committed before it died is delivered first, then its death is reported.
 ///
+/// `A` says how it reads: [`InPlace`], where the sender wrote, or [`Copying`], from channels whose
+/// messages may be written over while they are read ([`SnapshotReceiver`](crate::SnapshotReceiver)).
+///
 /// Dropping the receiver leaves the channel.
-pub struct Receiver {
+pub struct Receiver<A = InPlace> {
     pub(crate) ring: Ring,
-    attachment: Arc<Attachment>,
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) access: A,
+}
+
+/// Messages are copied out, word by word, and each copy is checked to be whole. For every policy, and
+/// for senders that are not trusted.
+#[derive(Debug, Clone, Copy)]
+pub struct Copying(());
+
+/// How a receiver reads: [`InPlace`] or [`Copying`].
+pub trait Access: Sized + sealed::Sealed {
+    /// The right to read so, if there is one.
+    #[doc(hidden)]
+    fn grant(in_place: Option<InPlace>) -> Option<Self>;
+}
+
+impl Access for InPlace {
+    fn grant(in_place: Option<InPlace>) -> Option<Self> {
+        in_place
+    }
+}
+
+impl Access for Copying {
+    fn grant(_in_place: Option<InPlace>) -> Option<Self> {
+        Some(Self(()))
+    }
+}
+
+mod sealed {
+    /// Only the two ways of reading that there are.
+    pub trait Sealed {}
+    impl Sealed for super::InPlace {}
+    impl Sealed for super::Copying {}
 }
 
 /// The operating system as a receiver sees it, and how this one waits. The two are together so that
@@ -65,7 +101,7 @@ impl Kernel for ReceiverKernel {
 }
 
 /// Why a wait ended without a message: an error, or no time left.
-enum Unready {
+pub(crate) enum Unready {
     NotYet,
     Failed(ReceiveError),
 }
@@ -77,10 +113,6 @@ impl From<ring::Violation> for Unready {
 }
 
 impl Receiver {
-    pub(crate) fn new(ring: Ring, attachment: Arc<Attachment>) -> Self {
-        Self { ring, attachment }
-    }
-
     /// The next message, in place, waiting for it if need be. Dropping the [`Message`] gives its
     /// place back to the sender.
     ///
@@ -89,7 +121,7 @@ impl Receiver {
     /// `Violation`, `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
-        match self.ring.receive_with(|ring| wait_for_message(ring, SLEEP_CAP_NS)) {
+        match self.ring.receive_with(self.access, |ring| wait_for_message(ring, SLEEP_CAP_NS)) {
             Ok(ring) => Ok(Message { ring }),
             Err(error) => Err(self.attachment.failed(error)),
         }
@@ -101,7 +133,7 @@ impl Receiver {
     /// As for [`receive`](Self::receive).
     #[inline(always)]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        match self.ring.receive_with(|ring| Err(look(ring))) {
+        match self.ring.receive_with(self.access, |ring| Err(look(ring))) {
             Ok(ring) => Ok(Some(Message { ring })),
             Err(Unready::NotYet) => Ok(None),
             Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
@@ -117,7 +149,7 @@ impl Receiver {
         timeout: Duration,
     ) -> Result<Option<Message<'_>>, ReceiveError> {
         let deadline = Instant::now().checked_add(timeout);
-        let message = self.ring.receive_with(|ring| {
+        let message = self.ring.receive_with(self.access, |ring| {
             let left =
                 deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
@@ -143,9 +175,9 @@ impl Receiver {
     }
 
     fn copy_next(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        let ring = &mut self.ring;
+        let Self { ring, access, .. } = self;
         loop {
-            if let Some(message) = ring.peek(0)? {
+            if let Some(message) = ring.peek(*access, 0)? {
                 let needed = message.len();
                 let given = buffer.len();
                 let Some(target) = buffer.get_mut(..needed) else {
@@ -202,6 +234,17 @@ impl Receiver {
                 }
             }
         })
+    }
+
+    /// Message `index` from the next one on, in place, if it is there.
+    pub(crate) fn peek(&self, index: u64) -> Result<Option<&[u8]>, ReceiveError> {
+        self.ring.peek(self.access, index).map_err(|error| self.failed(error))
+    }
+}
+
+impl<A> Receiver<A> {
+    pub(crate) fn new(ring: Ring, attachment: Arc<Attachment>, access: A) -> Self {
+        Self { ring, attachment, access }
     }
 
     /// Tells the sender at once that everything received so far is done with. Not needed for the
@@ -264,7 +307,7 @@ impl Receiver {
     }
 }
 
-impl Drop for Receiver {
+impl<A> Drop for Receiver<A> {
     fn drop(&mut self) {
         if self.ring.shared().notices() & notice::FORKED == 0 {
             self.ring.retract();
@@ -274,7 +317,7 @@ impl Drop for Receiver {
     }
 }
 
-impl fmt::Debug for Receiver {
+impl<A> fmt::Debug for Receiver<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver")
             .field("name", &self.attachment.name())
@@ -315,7 +358,7 @@ impl fmt::Debug for Message<'_> {
 
 /// One look, without waiting: is there a reason why no message will come?
 #[cold]
-fn look(ring: &mut Ring) -> Unready {
+pub(crate) fn look(ring: &mut Ring) -> Unready {
     ring.publish_cursor();
     match check(ring) {
         Ok(()) => Unready::NotYet,
@@ -323,7 +366,7 @@ fn look(ring: &mut Ring) -> Unready {
     }
 }
 
-fn check(ring: &Ring) -> Result<(), ReceiveError> {
+pub(crate) fn check(ring: &Ring) -> Result<(), ReceiveError> {
     let notices = ring.shared().notices();
     if notices & notice::FORKED != 0 {
         return Err(ReceiveError::Forked);
@@ -336,13 +379,14 @@ fn check(ring: &Ring) -> Result<(), ReceiveError> {
         None => Ok(()),
         Some(End::Closed) => Err(ReceiveError::EndOfStream),
         Some(End::SenderGone) => Err(ReceiveError::SenderDied),
+        Some(End::Evicted) => Err(ReceiveError::Evicted),
     }
 }
 
 /// The slow half of every receive: poll for a while, then sleep for at most `cap_ns`. Returns when
 /// there may be a message.
 #[inline(never)]
-fn wait_for_message(ring: &mut Ring, cap_ns: u64) -> Result<(), ReceiveError> {
+pub(crate) fn wait_for_message(ring: &mut Ring, cap_ns: u64) -> Result<(), ReceiveError> {
     for _ in 0..BARE_POLLS {
         if ring.is_ready() {
             return Ok(());

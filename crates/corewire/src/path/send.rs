@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use corewire_layout::counters::SenderCounter;
+use corewire_layout::segment::Policy;
 use corewire_ring::Kernel;
 use corewire_ring::broadcast::{self as ring, SLEEP_CAP_NS, notice};
 use corewire_ring::sync::pause;
@@ -20,7 +21,8 @@ type Ring = ring::Sender<SenderKernel>;
 /// The one sender of a channel. Made by [`Domain::sender`](crate::Domain::sender).
 ///
 /// Every receiver that has joined gets every message; none is overwritten before all have read it,
-/// so a slow receiver slows the sender (policy *Block*). With no receiver, messages go nowhere:
+/// so a slow receiver slows the sender (policy *Block*, unless the builder says
+/// [`overwrite`](crate::SenderBuilder::overwrite) or [`evict`](crate::SenderBuilder::evict)). With no receiver, messages go nowhere:
 /// sending succeeds, and they stay in the ring for one who joins at the oldest
 /// ([`ReceiverBuilder::from_oldest`](crate::ReceiverBuilder::from_oldest)) until others take their
 /// place. Receivers that wait for the channel when it is created get its first message: the first
@@ -347,6 +349,12 @@ fn too_large(ring: &Ring, asked: usize) -> SendError {
     SendError::TooLarge { max, asked }
 }
 
+/// A clock that only goes on.
+fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn check_notices(ring: &Ring) -> Result<(), SendError> {
     let notices = ring.shared().notices();
     if notices & notice::FORKED != 0 {
@@ -373,7 +381,14 @@ impl Waiting {
     ) -> Result<(), SendError> {
         check_notices(ring)?;
         let slowest = ring.refresh(&owner.members);
-        owner.drop_violators();
+        ring.give_up_for(bytes);
+        if ring.has_room(bytes) {
+            owner.drop_outcasts();
+            ring.forget_stalls(&owner.members);
+            return Ok(());
+        }
+        self.evict(ring, owner, bytes);
+        owner.drop_outcasts();
         if ring.has_room(bytes) {
             return Ok(());
         }
@@ -396,8 +411,20 @@ impl Waiting {
         if self.poll(ring, owner, bytes) || self.wait == Wait::Spin {
             return Ok(());
         }
+        let cap_ns = match ring.policy() {
+            Policy::Evict { after_ns } => cap_ns.min(after_ns.max(1)),
+            _ => cap_ns,
+        };
         ring.sleep_until(&owner.members, cap_ns, |ring| ring.has_room(bytes));
         Ok(())
+    }
+
+    /// Under `Evict`: goes on without those that have held this sender back for too long.
+    fn evict(&self, ring: &mut Ring, owner: &Owner, bytes: usize) {
+        let is_evicting = matches!(ring.policy(), Policy::Evict { .. });
+        if is_evicting && ring.evict_stalled(bytes, now_ns(), &owner.members) {
+            ring.refresh(&owner.members);
+        }
     }
 
     /// Says why there is no room for one who does not wait. The last who was invited may have joined

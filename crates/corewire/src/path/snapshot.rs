@@ -1,0 +1,256 @@
+//! Receiving by copying out: where a message may be written over while it is read, or its sender is
+//! not to be trusted. Every copy is checked to be one message's, whole.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use corewire_ring::broadcast::{self as ring, SLEEP_CAP_NS};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::error::{Overwritten, ReceiveError, ValueError};
+use crate::path::receive::{
+    Copying, Receiver, ReceiverKernel, Ring, Unready, check, look, wait_for_message,
+};
+use crate::typed::MessageType;
+
+/// A receiver that copies messages out: of any channel, whatever its policy and whoever its sender.
+/// Made by [`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots).
+///
+/// - Of a channel that **overwrites**, it misses what the sender wrote over before it came to it.
+///   [`missed`](Receiver::missed) counts that exactly: every message from where it joined has either
+///   been received or is counted. When it has been overtaken it goes on a quarter of the ring above
+///   the oldest message that is left, so that it is not overtaken again at once.
+/// - Of a channel that **evicts**, it gets every message in order, until it has held the sender back
+///   for too long: then it gets [`ReceiveError::Evicted`].
+/// - Of any channel of **another user**, what it gets is whatever that user wrote, but nothing beyond
+///   the channel's memory is read, and an impossible value is a [`ReceiveError::Violation`].
+///
+/// Beside receiving in place it costs the copy and the load of a word that rarely changes.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("corewire-doc-snapshot-{}", std::process::id()));
+/// # let domain = corewire::Domain::open_at(&dir)?;
+/// let mut prices = domain.sender("prices").slots(64).overwrite().create()?;
+/// let mut reader = domain.receiver("prices").snapshots().join()?;
+/// for price in 0..1000u64 {
+///     prices.send(&price.to_le_bytes())?; // never waits for the reader
+/// }
+/// let mut buffer = [0; 8];
+/// reader.receive_into(&mut buffer)?;
+/// assert!(u64::from_le_bytes(buffer) >= 1000 - 64);
+/// assert_eq!(u64::from_le_bytes(buffer), reader.missed());
+/// # drop(reader); drop(prices); drop(domain); std::fs::remove_dir_all(&dir)?;
+/// # Ok(())
+/// # }
+/// ```
+pub type SnapshotReceiver = Receiver<Copying>;
+
+impl Receiver<Copying> {
+    /// The next message, to be copied out, waiting for it if need be. Dropping the [`Snapshot`] is
+    /// being done with it.
+    ///
+    /// # Errors
+    /// [`ReceiveError::EndOfStream`], `SenderDied` or `Evicted` when no message will come any more;
+    /// `Violation`, `Interrupted`, `Forked`.
+    #[inline(always)]
+    pub fn receive(&mut self) -> Result<Snapshot<'_>, ReceiveError> {
+        match self.ring.snapshot_with(|ring| wait_on(ring, SLEEP_CAP_NS)) {
+            Ok(ring) => Ok(Snapshot { ring }),
+            Err(error) => Err(self.attachment.failed(error)),
+        }
+    }
+
+    /// The next message if it is there now. Never blocks.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    #[inline(always)]
+    pub fn try_receive(&mut self) -> Result<Option<Snapshot<'_>>, ReceiveError> {
+        match self.ring.snapshot_with(|ring| Err(look(ring))) {
+            Ok(ring) => Ok(Some(Snapshot { ring })),
+            Err(Unready::NotYet) => Ok(None),
+            Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
+        }
+    }
+
+    /// The next message, waiting for at most `timeout`; `None` if none came.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Snapshot<'_>>, ReceiveError> {
+        let deadline = Instant::now().checked_add(timeout);
+        let snapshot = self.ring.snapshot_with(|ring| wait_until(ring, deadline));
+        match snapshot {
+            Ok(ring) => Ok(Some(Snapshot { ring })),
+            Err(Unready::NotYet) => Ok(None),
+            Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
+        }
+    }
+
+    /// Copies the next message into `buffer`, waiting for it if need be, and returns its length.
+    /// Messages that are overwritten meanwhile are missed, and the next is taken.
+    ///
+    /// # Errors
+    /// [`ReceiveError::BufferTooSmall`], which leaves the message where it is; else as for
+    /// [`receive`](Self::receive).
+    pub fn receive_into(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
+        let given = buffer.len();
+        loop {
+            let mut snapshot = self.receive()?;
+            let needed = snapshot.len();
+            let Some(target) = buffer.get_mut(..needed) else {
+                if snapshot.ring.confirm().is_err() {
+                    continue;
+                }
+                snapshot.ring.put_back();
+                return Err(ReceiveError::BufferTooSmall { needed, given });
+            };
+            if snapshot.copy_to(0, target).is_ok() {
+                return Ok(needed);
+            }
+        }
+    }
+
+    /// Calls `job` with a copy of each message until the stream ends. Returns at end of stream;
+    /// anything else that ends it is an error.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive), but for the end of stream.
+    pub fn for_each(&mut self, mut job: impl FnMut(&[u8])) -> Result<(), ReceiveError> {
+        let mut buffer = Vec::new();
+        loop {
+            match self.receive() {
+                Ok(mut snapshot) => {
+                    if snapshot.copy_into(&mut buffer).is_ok() {
+                        drop(snapshot);
+                        job(&buffer);
+                    }
+                }
+                Err(ReceiveError::EndOfStream) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// How many messages were written over before this receiver had read them. With those it has
+    /// received, that is every message from where it joined.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.ring.missed()
+    }
+}
+
+/// As for one that reads in place; but it is to notice an interruption, and its eviction, also while
+/// stamps are there whose messages are gone before it has them.
+#[cold]
+fn wait_on(ring: &mut Ring, cap_ns: u64) -> Result<(), ReceiveError> {
+    check(ring)?;
+    wait_for_message(ring, cap_ns)
+}
+
+#[cold]
+fn wait_until(ring: &mut Ring, deadline: Option<Instant>) -> Result<(), Unready> {
+    let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+    match u64::try_from(left.as_nanos()).unwrap_or(u64::MAX) {
+        0 => Err(look(ring)),
+        left_ns => wait_on(ring, left_ns.min(SLEEP_CAP_NS)).map_err(Unready::Failed),
+    }
+}
+
+/// A message to be copied out. Nothing of it is shown but through copies that were checked; a copy
+/// that fails leaves the message counted as missed.
+pub struct Snapshot<'a> {
+    ring: ring::Snapshot<'a, ReceiverKernel>,
+}
+
+impl Snapshot<'_> {
+    /// Its number in the channel, from 0.
+    #[inline]
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.ring.sequence()
+    }
+
+    /// Its length in bytes, as its slot says; a copy that succeeds confirms it.
+    #[inline(always)]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ring.bytes()
+    }
+
+    /// True if it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies its bytes from `offset` on into `target`.
+    ///
+    /// # Errors
+    /// [`Overwritten`]; `target` then holds anything.
+    ///
+    /// # Panics
+    /// If that reaches beyond the message.
+    #[inline(always)]
+    pub fn copy_to(&mut self, offset: usize, target: &mut [u8]) -> Result<(), Overwritten> {
+        self.ring.copy_out(offset, target).map_err(|_| Overwritten { sequence: self.sequence() })
+    }
+
+    /// Copies the whole message into `buffer`, in place of what that held.
+    ///
+    /// # Errors
+    /// [`Overwritten`]; `buffer` then holds anything.
+    pub fn copy_into(&mut self, buffer: &mut Vec<u8>) -> Result<(), Overwritten> {
+        buffer.resize(self.len(), 0);
+        self.copy_to(0, buffer)
+    }
+
+    /// A copy of the whole message.
+    ///
+    /// # Errors
+    /// [`Overwritten`].
+    pub fn to_vec(&mut self) -> Result<Vec<u8>, Overwritten> {
+        let mut copy = Vec::new();
+        self.copy_into(&mut copy)?;
+        Ok(copy)
+    }
+
+    /// The value that the message is.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Value`] if it is of another length, [`ReceiveError::Overwritten`].
+    #[inline]
+    pub fn read<T: MessageType>(&mut self) -> Result<T, ReceiveError> {
+        if self.len() != size_of::<T>() {
+            let (expected, found) = (size_of::<T>(), self.len());
+            self.ring.confirm().map_err(|_| Overwritten { sequence: self.sequence() })?;
+            return Err(ValueError { name: T::NAME, expected, found }.into());
+        }
+        Ok(self.read_at(0)?)
+    }
+
+    /// The plain value at `offset` in the message.
+    ///
+    /// # Errors
+    /// [`Overwritten`].
+    ///
+    /// # Panics
+    /// If that reaches beyond the message.
+    #[inline]
+    pub fn read_at<T: FromBytes + IntoBytes>(&mut self, offset: usize) -> Result<T, Overwritten> {
+        let mut value = T::new_zeroed();
+        self.copy_to(offset, value.as_mut_bytes())?;
+        Ok(value)
+    }
+}
+
+impl fmt::Debug for Snapshot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sequence, bytes) = (self.sequence(), self.len());
+        f.debug_struct("Snapshot").field("sequence", &sequence).field("bytes", &bytes).finish()
+    }
+}
