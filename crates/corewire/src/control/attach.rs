@@ -71,6 +71,7 @@ pub(crate) fn join(
     wishes: Wishes,
 ) -> Result<(Ring, Arc<Attachment>), JoinError> {
     let (socket, trusted) = connect(domain, name)?;
+    let Some(trusted) = trusted else { return Err(needs_snapshots(&socket, domain, name)) };
     let linux = Linux::get();
     let memory = MemoryOptions::default();
     let (segment, own) = Segment::create(RECEIVER_SEGMENT_BYTES as u64, memory)?;
@@ -116,11 +117,25 @@ pub(crate) fn join(
     Ok((Ring::new(parts, ReceiverKernel::new(wait)), attachment))
 }
 
-/// Connects to the owner of `name`, whoever that is now.
+/// Why a channel of another user is not joined: the owner's reason if it has one, else our own.
+fn needs_snapshots(socket: &Socket, domain: &DomainInner, name: &ChannelName) -> JoinError {
+    let look = Frame::Observe { name: name.clone() };
+    match ask(socket, name, &look, &[]).and_then(|()| answer(socket, name)) {
+        Ok((Frame::Refused(reason), _)) => refusal(name, reason, TypeTag::default()),
+        Ok(_) => {
+            let (owner, user) = (domain.directory.owner(), effective_uid());
+            JoinError::NeedsSnapshots { name: name.clone(), owner, user }
+        }
+        Err(error) => error,
+    }
+}
+
+/// Connects to the owner of `name`, whoever that is now. It runs as the user whose domain this is;
+/// if that is this process's too, it is trusted.
 pub(crate) fn connect(
     domain: &DomainInner,
     name: &ChannelName,
-) -> Result<(Socket, Trusted), JoinError> {
+) -> Result<(Socket, Option<Trusted>), JoinError> {
     if domain.is_forked() {
         return Err(JoinError::Forked);
     }
@@ -128,12 +143,11 @@ pub(crate) fn connect(
     let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
     let socket = domain.directory.connect(record.socket)?.ok_or_else(not_found)?;
     let peer = socket.peer()?;
-    let trusted = peer.trusted().ok_or_else(|| JoinError::NotPermitted {
-        name: name.clone(),
-        owner: peer.uid,
-        user: effective_uid(),
-    })?;
-    Ok((socket, trusted))
+    if peer.uid != domain.directory.owner() {
+        let (owner, user) = (peer.uid, effective_uid());
+        return Err(JoinError::NotPermitted { name: name.clone(), owner, user });
+    }
+    Ok((socket, peer.trusted()))
 }
 
 /// Asks the owner something. If it has died since we connected, there is no such channel.
@@ -143,9 +157,12 @@ pub(crate) fn ask(
     frame: &Frame,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), JoinError> {
-    // EPIPE, ECONNRESET.
     socket.send(frame, descriptors).map_err(|error| match error.errno {
-        32 | 104 => JoinError::NotFound(name.clone()),
+        // EPIPE, ECONNRESET. It may have said no before it was asked.
+        32 | 104 => match socket.receive() {
+            Ok((Frame::Refused(reason), _)) => refusal(name, reason, TypeTag::default()),
+            _ => JoinError::NotFound(name.clone()),
+        },
         _ => error.into(),
     })
 }
@@ -246,7 +263,7 @@ pub(crate) fn open_sender(
 }
 
 /// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
-/// yet; gives up at `deadline`.
+/// yet, unless this process is a guest; gives up at `deadline`.
 pub(crate) fn join_when_created(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
@@ -284,11 +301,14 @@ struct Waiter<'a> {
 
 impl<'a> Waiter<'a> {
     fn leave_note(domain: &'a DomainInner, name: &ChannelName) -> Result<Self, JoinError> {
-        let id = random_u128()?.max(1);
         let bell = Arc::new(Bell::new()?);
-        domain.add_waiter(id, name, &bell);
-        let mut waiter = Self { domain, id, bell, claim: None };
-        waiter.claim = Some(domain.directory.leave_waiter(name, id, domain.socket_name)?);
+        let mut waiter = Self { domain, id: 0, bell, claim: None };
+        // A guest leaves no note: nobody invites it, and the watch alone tells it.
+        if let Some(socket) = domain.socket_name() {
+            waiter.id = random_u128()?.max(1);
+            domain.add_waiter(waiter.id, name, &waiter.bell);
+            waiter.claim = Some(domain.directory.leave_waiter(name, waiter.id, socket)?);
+        }
         Ok(waiter)
     }
 }

@@ -186,7 +186,7 @@ impl Owner {
 
     fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
         let Some(socket) = self.domain.directory.connect(waiter.socket)? else { return Ok(()) };
-        if socket.peer()?.trusted().is_none() {
+        if !is_trusted(&socket) {
             return Ok(());
         }
         let id = waiter.incarnation;
@@ -387,6 +387,11 @@ impl Owner {
             };
             match socket.receive() {
                 Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
+                // A descriptor of another user's may be anything, and writing to it may block.
+                Ok((Frame::Readiness, _)) if !is_trusted(&socket) => {
+                    let _ = socket.send(&Frame::Refused(Reason::Malformed), &[]);
+                    return;
+                }
                 Ok((Frame::Readiness, mut descriptors)) => {
                     let bell = take(&mut descriptors).map(Bell::adopt);
                     if let Some(link) = lock(&self.state).links.get_mut(&row) {
@@ -444,6 +449,10 @@ fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
     memory.copy_out(0, raw.as_mut_bytes());
     ReceiverHeader::parse(&raw, segment.bytes()).map_err(|_| Reason::Segment { errno: 0 })?;
     Ok(segment)
+}
+
+fn is_trusted(socket: &Socket) -> bool {
+    socket.peer().is_ok_and(|peer| peer.trusted().is_some())
 }
 
 fn resources(error: &OsError) -> Reason {
