@@ -1,10 +1,10 @@
 //! `corewire ls`: the channels that exist.
 
-use corewire::{ChannelView, Domain, JoinError};
+use corewire::{ChannelView, JoinError};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::{output, table, units};
+use crate::{access, output, table, units};
 
 const EXAMPLES: &str = "\
 Example:
@@ -13,10 +13,11 @@ Example:
 Columns: the sender's process; receivers that have joined, and the most there may
 be; messages sent; how many messages the slowest receiver is behind, as last
 published; the longest message; the memory of ring and payload. Looking costs
-the channel nothing.
+the channel nothing. With --owner the receivers are not shown.
 
 --json prints an array of objects with the keys name, pid, receivers,
-receivers_max, sent, lag_max, largest_message_bytes, memory_bytes.";
+receivers_max, sent, lag_max, largest_message_bytes, memory_bytes. With --owner,
+receivers and lag_max are null.";
 
 /// List channels: who sends, how many receive, how far behind they are.
 #[derive(Debug, clap::Args)]
@@ -31,22 +32,24 @@ pub(crate) struct Args {
 struct Row {
     name: String,
     pid: u32,
-    receivers: usize,
+    receivers: Option<usize>,
     receivers_max: u64,
     sent: u64,
-    lag_max: u64,
+    lag_max: Option<u64>,
     largest_message_bytes: u64,
     memory_bytes: u64,
 }
 
-impl From<ChannelView> for Row {
-    fn from(view: ChannelView) -> Self {
+impl Row {
+    /// What is known of a channel. Guests are not shown its receivers.
+    fn new(view: ChannelView, is_guest: bool) -> Self {
+        let lag_max = view.receivers.iter().map(|receiver| receiver.lag).max().unwrap_or(0);
         Self {
             pid: view.pid,
-            receivers: view.receivers.len(),
+            receivers: (!is_guest).then_some(view.receivers.len()),
             receivers_max: view.receivers_max,
             sent: view.sent,
-            lag_max: view.receivers.iter().map(|receiver| receiver.lag).max().unwrap_or(0),
+            lag_max: (!is_guest).then_some(lag_max),
             largest_message_bytes: view.largest_message,
             memory_bytes: view.segment_bytes,
             name: view.name,
@@ -56,11 +59,11 @@ impl From<ChannelView> for Row {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let domain = Domain::open()?;
+    let domain = access::open_domain()?;
     let mut rows = Vec::new();
     for name in domain.channels()? {
         match domain.observe(name.as_str()) {
-            Ok(observer) => rows.push(Row::from(observer.look())),
+            Ok(observer) => rows.push(Row::new(observer.look(), domain.is_guest())),
             // It ended between the two looks.
             Err(JoinError::NotFound(_)) => {}
             Err(error) => eprintln!("corewire: {error}"),
@@ -86,13 +89,15 @@ fn render(rows: &[Row]) -> String {
         ("largest", true),
         ("memory", true),
     ];
+    let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), units::grouped);
     let cells = |row: &Row| {
+        let receivers = row.receivers.map_or_else(|| "-".to_owned(), |count| count.to_string());
         vec![
             row.name.clone(),
             row.pid.to_string(),
-            format!("{}/{}", row.receivers, row.receivers_max),
+            format!("{receivers}/{}", row.receivers_max),
             units::grouped(row.sent),
-            units::grouped(row.lag_max),
+            known(row.lag_max),
             units::size(row.largest_message_bytes),
             units::size(row.memory_bytes),
         ]

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod bench;
 mod doctor;
 mod failure;
@@ -33,6 +34,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the sender died.";
 #[command(name = "corewire", version, arg_required_else_help = true, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = true)]
 struct Cli {
+    /// Work in the domain of this user, as a guest; for receive, ls and doctor. COREWIRE_OWNER says
+    /// the same
+    #[arg(long, global = true, value_name = "UID", value_parser = access::uid)]
+    owner: Option<u32>,
     #[command(subcommand)]
     command: Command,
 }
@@ -51,7 +56,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
-        Ok(cli) => run(cli.command),
+        Ok(cli) => run(cli),
         Err(error) => refuse(&error),
     };
     match outcome {
@@ -65,7 +70,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
+    let is_for_guests =
+        matches!(command, Command::Receive(_) | Command::Ls(_) | Command::Doctor(_));
+    access::choose_owner(owner, is_for_guests)?;
     match command {
         Command::FanOut(args) => fan_out::run(&args),
         Command::FanOutReceiver(args) => fan_out::run_receiver(&args),

@@ -3,11 +3,10 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use corewire::{ChannelName, Domain, Message, ReceiveError, Receiver};
+use corewire::{ChannelName, Message, ReceiveError, Receiver};
 
 use crate::failure::Failure;
-use crate::output;
-use crate::units;
+use crate::{access, output, units};
 
 /// Bytes gathered before they are written, as long as more messages are there.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -17,7 +16,8 @@ Examples:
   corewire receive log --lines | grep error
   corewire receive image > copy.img
 
-Waits for the channel if it does not exist yet, and then gets its first message.
+Waits for the channel if it does not exist yet, and then gets its first message
+(with --owner it may miss what was sent before it joined).
 Messages are written as soon as they are there. Exit codes: 0 at the end of the
 stream (or after --count, or when nobody reads the output any more), 3 if the
 sender died, 1 for anything else.";
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let domain = Domain::open()?;
+    let domain = access::open_domain()?;
     let mut builder = domain.receiver(args.channel.as_str());
     if args.oldest {
         builder = builder.from_oldest();

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use corewire::{ChannelName, Domain, Sender};
+use corewire::{Access, ChannelName, Domain, Sender};
 
 use crate::failure::Failure;
-use crate::units;
+use crate::{access, units};
 
 /// Bytes asked of the input at a time when it is cut into lines.
 const LINES_READ_BYTES: usize = 64 << 10;
@@ -16,11 +16,16 @@ const EXAMPLES: &str = "\
 Examples:
   tail -f log | corewire send log --lines
   corewire send image disk.img --wait-receivers 3
+  corewire send log --lines --access group:adm
 
 The channel exists while the command runs. Every receiver gets every message
 from where it joined; those that waited for the channel get all. At the end of
 the input the channel is closed, and receivers get what is still in it. If the
-input fails, the channel is not closed, and receivers end with 3.";
+input fails, the channel is not closed, and receivers end with 3.
+
+--access lets other users receive with --owner. It sets the mode of the runtime
+directory, and for group: its group; this user's own commands then need --owner
+with its own number.";
 
 /// Send standard input, or a file, into a channel.
 #[derive(Debug, clap::Args)]
@@ -49,6 +54,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value = "1M", requires = "lines")]
     #[arg(value_parser = units::message_bytes)]
     largest: usize,
+    /// Let other users receive: group:NAME or users:UID,UID
+    #[arg(long, value_name = "RULE", value_parser = access::rule)]
+    access: Option<Access>,
 }
 
 /// Runs the command.
@@ -60,7 +68,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     let mut input = Input::open(args.file.as_deref())?;
-    let domain = Domain::open()?;
+    let builder = Domain::builder();
+    let builder = match args.access.clone() {
+        Some(rule) => builder.access(rule),
+        None => builder,
+    };
+    let domain = builder.open()?;
     let largest_message = if args.lines { args.largest } else { args.chunk };
     let mut sender = domain
         .sender(args.channel.as_str())

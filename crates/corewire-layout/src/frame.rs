@@ -6,7 +6,8 @@
 //! | `Hello` | receiver, owner | its segment, its process | let me read channel `name` |
 //! | `Welcome` | owner, receiver | sender's segment, its process, hint segment if any | you are row `row`, and begin at `start` |
 //! | `Refused` | owner, anyone | | no, because of `reason` |
-//! | `Readiness` | receiver, owner | an eventfd | wake me through this when I say so |
+//! | `Readiness` | receiver, owner | an eventfd, or none to an owner of another user | wake me through this when I say so |
+//! | `Ring` | owner, receiver of another user | | what `Readiness` asked for |
 //! | `Done` | owner, receiver | | the last request is done |
 //! | `Leave` | receiver, owner | | I am going; what follows is a hang-up, not a death |
 //! | `Invite` | owner, waiter | | the name you wait for is here |
@@ -143,6 +144,8 @@ pub enum Frame {
     Refused(Reason),
     /// The receiver's readiness descriptor.
     Readiness,
+    /// Wakes a receiver that gave no descriptor.
+    Ring,
     /// The last request is done.
     Done,
     /// The receiver goes.
@@ -295,6 +298,7 @@ impl Frame {
             8 => Self::Observed { count: small("count", a)? },
             9 => Self::Rows(raw.rows()?),
             10 => Self::Leave,
+            11 => Self::Ring,
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -311,6 +315,7 @@ impl Frame {
             Self::Observed { .. } => 8,
             Self::Rows(_) => 9,
             Self::Leave => 10,
+            Self::Ring => 11,
         }
     }
 }
@@ -394,6 +399,7 @@ fn small(field: &'static str, word: u64) -> Result<u32, FrameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use proptest::prelude::*;
 
     fn names() -> impl Strategy<Value = ChannelName> {
@@ -428,6 +434,7 @@ mod tests {
             Just(Frame::Readiness),
             Just(Frame::Done),
             Just(Frame::Leave),
+            Just(Frame::Ring),
             (names(), any::<u128>()).prop_map(|(name, waiter)| Frame::Invite { name, waiter }),
             names().prop_map(|name| Frame::Observe { name }),
             any::<u32>().prop_map(|count| Frame::Observed { count }),

@@ -3,20 +3,25 @@
 //!
 //! A name is taken by holding a lock on its file for life. The kernel lets go of the lock when the
 //! owner's process ends, however it ends; so a claim is exact, and there is nothing to time out.
+//!
+//! All processes that change anything here are of the directory's owner. It may let others in, as
+//! guests, who find names and connect; [`Access`] says whom. Whoever may read a file may also lock
+//! it, so guests read a copy of the record in a file of its own, `g.<name>`, which nobody locks.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use corewire_layout::name::{ChannelName, NameRecord, RECORD_BYTES, SocketName};
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, fstat, inotify, mkdir, open, openat, renameat, statat,
-    unlinkat,
+    AtFlags, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat, inotify, mkdir,
+    open, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use crate::access::Access;
 use crate::event::wait_readable;
 use crate::fork::Descriptor;
 use crate::process::effective_uid;
@@ -31,25 +36,59 @@ const CLEANER_WAIT: Duration = Duration::from_millis(200);
 #[non_exhaustive]
 pub enum DirectoryError {
     /// It belongs to somebody else.
-    #[error("runtime directory {path:?} belongs to user {owner}, this process runs as user {user}")]
+    #[error(
+        "runtime directory {path:?} belongs to user {owner}, {}",
+        if expected == user {
+            format!("this process runs as user {user}")
+        } else {
+            format!("not to user {expected}")
+        }
+    )]
     Owner {
         /// The directory.
         path: PathBuf,
         /// Its owner.
         owner: u32,
+        /// Whom it was to belong to.
+        expected: u32,
         /// This process's effective user.
         user: u32,
     },
-    /// Others may read or write it.
+    /// Others may read or write it, and that was not asked for.
     #[error(
         "runtime directory {path:?} has mode {mode:04o}; others must have no access \
-         (chmod 0700 it)"
+         (chmod 0700 it, or open it with an access rule)"
     )]
     Mode {
         /// The directory.
         path: PathBuf,
         /// Its mode.
         mode: u32,
+    },
+    /// Others may write it: whoever is found there may be anybody.
+    #[error("runtime directory {path:?} has mode {mode:04o}; only its owner may write it")]
+    Writable {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The kernel did not take the group or the mode of an access rule.
+    #[error(
+        "runtime directory {path:?} has group {group} and mode {mode:04o} where group \
+         {group_asked} and mode {mode_asked:04o} were asked for"
+    )]
+    Rule {
+        /// The directory.
+        path: PathBuf,
+        /// Its group.
+        group: u32,
+        /// Its mode.
+        mode: u32,
+        /// The rule's group.
+        group_asked: u32,
+        /// The rule's mode.
+        mode_asked: u32,
     },
     /// A call failed.
     #[error(transparent)]
@@ -83,41 +122,92 @@ pub fn default_path() -> PathBuf {
     }
 }
 
+/// Where a guest finds the runtime directory of user `owner`: `COREWIRE_RUNTIME_DIR`, else that
+/// user's directory in `/tmp`. Nobody enters another user's `$XDG_RUNTIME_DIR`.
+#[must_use]
+pub fn default_path_of(owner: u32) -> PathBuf {
+    let given = std::env::var_os("COREWIRE_RUNTIME_DIR").filter(|value| !value.is_empty());
+    given.map_or_else(|| format!("/tmp/corewire-{owner}").into(), PathBuf::from)
+}
+
+/// As what a process opens a runtime directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// As its owner, who makes it if it is not there. Nobody else may have access.
+    Owner,
+    /// As its owner, who takes it as it is: others may have been let in, but not to write. This
+    /// process answers none of them.
+    Resident,
+    /// As its owner, who sets this rule: mode and group of the directory become what it says.
+    Ruler(Access),
+    /// As a guest of this user, who changes nothing.
+    Guest(u32),
+}
+
 /// An open runtime directory.
 #[derive(Debug)]
 pub struct RuntimeDirectory {
     descriptor: Descriptor,
     path: PathBuf,
+    owner: u32,
+    access: Access,
+    is_guest: bool,
 }
 
 impl RuntimeDirectory {
-    /// Opens the directory at `path`, making it if it is not there. It must belong to this user,
-    /// and nobody else may have access.
+    /// Opens the directory at `path` in `role`. Does not block.
     ///
     /// # Errors
     /// [`DirectoryError`] says what is wrong with it.
-    pub fn open(path: &Path) -> Result<Self, DirectoryError> {
-        match mkdir(path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => {
-                let what = format!("make runtime directory {}", path.display());
-                return Err(OsError::new(what, errno).into());
+    pub fn open(path: &Path, role: Role) -> Result<Self, DirectoryError> {
+        let user = effective_uid();
+        let expected = if let Role::Guest(owner) = role { owner } else { user };
+        let is_guest = matches!(role, Role::Guest(_));
+        if !is_guest {
+            match mkdir(path, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => {
+                    let what = format!("make runtime directory {}", path.display());
+                    return Err(OsError::new(what, errno).into());
+                }
             }
         }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let what = format!("open runtime directory {}", path.display());
+        let what = match is_guest {
+            true => format!("open runtime directory {} of user {expected}", path.display()),
+            false => format!("open runtime directory {}", path.display()),
+        };
         let descriptor = open(path, flags, Mode::empty()).doing(what)?;
         let status = fstat(&descriptor).doing("look at the runtime directory")?;
-        let (owner, user) = (status.st_uid, effective_uid());
-        let path = path.to_owned();
-        if owner != user {
-            return Err(DirectoryError::Owner { path, owner, user });
+        let (owner, path) = (status.st_uid, path.to_owned());
+        if owner != expected {
+            return Err(DirectoryError::Owner { path, owner, expected, user });
         }
         let mode = status.st_mode & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(DirectoryError::Mode { path, mode });
-        }
-        Ok(Self { descriptor: Descriptor::new(descriptor), path })
+        let access = match role {
+            Role::Owner if mode & 0o077 != 0 => return Err(DirectoryError::Mode { path, mode }),
+            Role::Resident | Role::Guest(_) if mode & 0o022 != 0 => {
+                return Err(DirectoryError::Writable { path, mode });
+            }
+            Role::Ruler(access) => {
+                set_rule(&descriptor, &path, &access)?;
+                access
+            }
+            _ => Access::Owner,
+        };
+        Ok(Self { descriptor: Descriptor::new(descriptor), path, owner, access, is_guest })
+    }
+
+    /// Whom it belongs to.
+    #[must_use]
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Whom this process answers.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Where it is.
@@ -142,7 +232,11 @@ impl RuntimeDirectory {
             let name = SocketName(random_u128()?);
             let hidden = format!(".{}", name.file());
             let listener = Listener::bind(&self.short_path(&hidden))?;
-            match renameat(&self.descriptor, &hidden, &self.descriptor, name.file()) {
+            let mode = Mode::from_raw_mode(self.access.socket_mode());
+            let opened = chmodat(&self.descriptor, &hidden, mode, AtFlags::empty());
+            let shown = opened
+                .and_then(|()| renameat(&self.descriptor, &hidden, &self.descriptor, name.file()));
+            match shown {
                 // Somebody who swept took it for a dead process's, before it listened.
                 Err(Errno::NOENT) => {}
                 other => {
@@ -179,7 +273,8 @@ impl RuntimeDirectory {
                     // What is not ours is not to be overwritten.
                     self.read_record(&file)?;
                     rustix::fs::ftruncate(&descriptor, 0).doing(format!("clear {file}"))?;
-                    return Ok(Claim { descriptor, file });
+                    let copy = self.make_copy(name)?;
+                    return Ok(Claim { descriptor, file, copy });
                 }
                 Lock::Replaced => {}
                 // Whoever holds the lock has the name, or has seen that its owner is dead and is
@@ -202,7 +297,25 @@ impl RuntimeDirectory {
     /// # Errors
     /// [`ClaimError::Foreign`] if something else than a file is there, or the failed call.
     pub fn look_up(&self, name: &ChannelName) -> Result<Option<NameRecord>, ClaimError> {
-        self.read_record(&name.name_file())
+        self.read_record(&if self.is_guest { copy_file(name) } else { name.name_file() })
+    }
+
+    /// Makes the file that guests read, empty, for who has locked the name's; none if there are to
+    /// be no guests. A dead owner's is replaced, for it may have had another group.
+    fn make_copy(&self, name: &ChannelName) -> Result<Option<(Descriptor, String)>, ClaimError> {
+        let file = copy_file(name);
+        let is_ours = self.read_record(&file).map(|_| self.remove(&file));
+        if !self.access.is_open_to_others() {
+            return Ok(None);
+        }
+        is_ours?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let what = format!("make {file}");
+        let copy =
+            openat(&self.descriptor, &file, flags, Mode::RUSR | Mode::WUSR).doing(what.clone())?;
+        let mode = Mode::from_raw_mode(self.access.file_mode());
+        fchmod(&copy, mode).doing(what)?;
+        Ok(Some((Descriptor::new(copy), file)))
     }
 
     /// Leaves a note that this process waits for `name`.
@@ -219,7 +332,7 @@ impl RuntimeDirectory {
         loop {
             // Whoever sweeps may take a file that is not yet locked for one that the dead have left.
             if let Lock::Held(descriptor) = self.lock_file(&file, OFlags::CREATE)? {
-                let claim = Claim { descriptor, file };
+                let claim = Claim { descriptor, file, copy: None };
                 claim.write(NameRecord { socket, incarnation: waiter })?;
                 return Ok(claim);
             }
@@ -245,8 +358,11 @@ impl RuntimeDirectory {
     /// # Errors
     /// [`OsError`] if the directory cannot be read.
     pub fn names(&self) -> Result<Vec<ChannelName>, OsError> {
-        let mut names: Vec<_> =
-            self.files()?.iter().filter_map(|file| ChannelName::of_name_file(file)).collect();
+        let name_of = |file: &String| match self.is_guest {
+            true => ChannelName::new(file.strip_prefix(COPY_PREFIX)?).ok(),
+            false => ChannelName::of_name_file(file),
+        };
+        let mut names: Vec<_> = self.files()?.iter().filter_map(name_of).collect();
         names.sort();
         Ok(names)
     }
@@ -280,6 +396,10 @@ impl RuntimeDirectory {
                 None => true,
             };
             if is_dead && let Ok(Lock::Held(_lock)) = self.lock_file(file, OFlags::empty()) {
+                let copy = ChannelName::of_name_file(file).map(|name| copy_file(&name));
+                if let Some(copy) = copy.filter(|copy| self.read_record(copy).is_ok()) {
+                    removed += usize::from(self.remove(&copy));
+                }
                 removed += usize::from(self.remove(file));
             }
         }
@@ -332,6 +452,8 @@ impl RuntimeDirectory {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let descriptor = match openat(&self.descriptor, file, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
+            // Just being made.
+            Err(Errno::ACCESS) if self.is_guest => return Ok(None),
             Err(Errno::LOOP | Errno::NXIO) => return Err(ClaimError::Foreign(file.into())),
             other => other.doing(format!("open {file}"))?,
         };
@@ -378,6 +500,38 @@ impl RuntimeDirectory {
     }
 }
 
+/// Begins the names of the files that guests read.
+const COPY_PREFIX: &str = "g.";
+
+/// Where guests find what is said of `name`.
+fn copy_file(name: &ChannelName) -> String {
+    format!("{COPY_PREFIX}{name}")
+}
+
+/// Gives the directory the mode of `access`, and its group if it names one.
+fn set_rule(directory: &OwnedFd, path: &Path, access: &Access) -> Result<(), DirectoryError> {
+    let look = || fstat(directory).doing("look at the runtime directory");
+    let mode_asked = access.directory_mode();
+    let before = look()?;
+    let group_asked = if let Access::Group(gid) = *access { gid } else { before.st_gid };
+    if before.st_gid != group_asked {
+        let what = format!("give runtime directory {} to group {group_asked}", path.display());
+        fchown(directory, None, Some(Gid::from_raw(group_asked))).doing(what)?;
+    }
+    if before.st_mode & 0o7777 != mode_asked {
+        let what = format!("give runtime directory {} mode {mode_asked:04o}", path.display());
+        fchmod(directory, Mode::from_raw_mode(mode_asked)).doing(what)?;
+    }
+    // The kernel drops the set-group-id bit silently if the caller is not of that group.
+    let after = look()?;
+    let (group, mode) = (after.st_gid, after.st_mode & 0o7777);
+    if (group, mode) == (group_asked, mode_asked) {
+        return Ok(());
+    }
+    let path = path.to_owned();
+    Err(DirectoryError::Rule { path, group, mode, group_asked, mode_asked })
+}
+
 enum Lock {
     Held(Descriptor),
     Busy,
@@ -391,6 +545,8 @@ enum Lock {
 pub struct Claim {
     descriptor: Descriptor,
     file: String,
+    /// What guests read, if there may be any.
+    copy: Option<(Descriptor, String)>,
 }
 
 impl Claim {
@@ -399,19 +555,30 @@ impl Claim {
     /// # Errors
     /// [`OsError`] if the file cannot be written.
     pub fn write(&self, record: NameRecord) -> Result<(), OsError> {
-        let text = record.to_text();
-        let written = rustix::io::pwrite(&self.descriptor, text.as_bytes(), 0);
-        match written.doing(format!("write {}", self.file))? {
-            bytes if bytes == text.len() => Ok(()),
-            _ => Err(OsError::new(format!("write {}", self.file), Errno::NOSPC)),
+        write_record(&self.descriptor, &self.file, record)?;
+        match &self.copy {
+            Some((descriptor, file)) => write_record(descriptor, file, record),
+            None => Ok(()),
         }
     }
 
     /// Removes the file while it is still locked, then lets go of it.
     pub fn release(self, directory: &RuntimeDirectory) {
         if self.descriptor.is_ours() {
+            if let Some((_, file)) = &self.copy {
+                directory.remove(file);
+            }
             directory.remove(&self.file);
         }
+    }
+}
+
+fn write_record(descriptor: &Descriptor, file: &str, record: NameRecord) -> Result<(), OsError> {
+    let text = record.to_text();
+    let written = rustix::io::pwrite(descriptor, text.as_bytes(), 0);
+    match written.doing(format!("write {file}"))? {
+        bytes if bytes == text.len() => Ok(()),
+        _ => Err(OsError::new(format!("write {file}"), Errno::NOSPC)),
     }
 }
 

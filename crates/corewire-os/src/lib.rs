@@ -7,11 +7,13 @@
 //! | [`fork`] | what becomes of all this in a forked child |
 //! | [`socket`] | packets with descriptors, and who is at the other end |
 //! | [`directory`] | the runtime directory: names, their owners, those who wait |
+//! | [`access`] | which users it is open to |
 //! | [`event`] | waiting for many descriptors at once |
 //! | [`process`] | limits, signals, deaths |
 //! | [`processor`] | cores, caches, pinning, the cost of a pause |
 //! | [`probe`] | what this machine offers, for `corewire doctor` |
 
+pub mod access;
 pub mod directory;
 pub mod event;
 pub mod fork;

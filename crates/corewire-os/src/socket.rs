@@ -24,6 +24,8 @@ use crate::{Doing, OsError};
 const BACKLOG: i32 = 1024;
 /// `SO_PEERPIDFD`, Linux 6.5.
 const SO_PEERPIDFD: libc::c_int = 77;
+/// `SO_PEERGROUPS`, Linux 4.13.
+const SO_PEERGROUPS: libc::c_int = 59;
 
 /// Why a packet did not arrive, or not as a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +56,8 @@ pub struct Socket(Descriptor);
 pub struct Peer {
     /// Effective user when the connection was made.
     pub uid: u32,
+    /// Effective (primary) group then.
+    pub gid: u32,
     /// Process number then, for people to read.
     pub pid: u32,
 }
@@ -93,7 +97,40 @@ impl Socket {
     pub fn peer(&self) -> Result<Peer, OsError> {
         let found = sockopt::socket_peercred(&self.0).doing("ask who the peer is")?;
         let pid = found.pid.as_raw_nonzero().get().unsigned_abs();
-        Ok(Peer { uid: found.uid.as_raw(), pid })
+        Ok(Peer { uid: found.uid.as_raw(), gid: found.gid.as_raw(), pid })
+    }
+
+    /// The supplementary groups of the peer when the connection was made.
+    ///
+    /// # Errors
+    /// [`OsError`] if the kernel does not say: before Linux 4.13, or where a filter forbids it.
+    pub fn peer_groups(&self) -> Result<Vec<u32>, OsError> {
+        let mut groups = vec![0u32; 64];
+        loop {
+            let room = size_of_val(&groups[..]);
+            let mut bytes = libc::socklen_t::try_from(room).unwrap_or(0);
+            // SAFETY: the option is an array of numbers, and `bytes` says how much room it has.
+            let result = unsafe {
+                libc::getsockopt(
+                    self.0.as_fd().as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    SO_PEERGROUPS,
+                    groups.as_mut_ptr().cast(),
+                    &raw mut bytes,
+                )
+            };
+            let count = usize::try_from(bytes).unwrap_or(0) / size_of::<u32>();
+            if result == 0 {
+                groups.truncate(count);
+                return Ok(groups);
+            }
+            let error = std::io::Error::last_os_error();
+            // There are more of them, and the kernel has said how many.
+            if error.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() {
+                return Err(error).doing("ask for the peer's groups");
+            }
+            groups.resize(count, 0);
+        }
     }
 
     /// A descriptor that becomes readable when the peer's process ends. Before Linux 6.5 the
@@ -159,8 +196,14 @@ impl Socket {
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX + 3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received =
-            retry(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags));
+        let mut receive =
+            || retry(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags));
+        let received = match receive() {
+            // The peer closed without having read all. The kernel says so once; what the peer had
+            // said before, such as why it refuses, comes after it.
+            Err(Errno::CONNRESET) => receive(),
+            other => other,
+        };
         let received = match received {
             Err(Errno::AGAIN) => return Err(ReceiveError::Nothing),
             Err(Errno::CONNRESET) => return Err(ReceiveError::Closed),

@@ -22,6 +22,14 @@ pub enum OpenError {
     /// The runtime directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// An access rule was given for another user's domain.
+    #[error("user {owner} alone says who may enter its domain; this process runs as user {user}")]
+    Guest {
+        /// The domain's owner.
+        owner: u32,
+        /// This process's effective user.
+        user: u32,
+    },
     /// A call failed.
     #[error(transparent)]
     Os(#[from] OsError),
@@ -43,6 +51,14 @@ pub enum CreateError {
     /// Something that is not corewire's stands in the channel's place.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
+    /// The domain is another user's, and this process a guest in it.
+    #[error("user {owner} alone creates channels in its domain; this process runs as user {user}")]
+    Guest {
+        /// The domain's owner.
+        owner: u32,
+        /// This process's effective user.
+        user: u32,
+    },
     /// This is a forked child: open the domain anew.
     #[error("this process was forked from the one that opened the domain: open it anew")]
     Forked,
@@ -83,7 +99,7 @@ pub enum JoinError {
     /// Something that is not corewire's stands in the channel's place.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
-    /// The channel's process runs as another user.
+    /// The channel's process runs as another user, and this one's was not let in.
     #[error("channel {name} belongs to user {owner}, this process runs as user {user}")]
     NotPermitted {
         /// The channel.
@@ -103,6 +119,20 @@ pub enum JoinError {
         name: ChannelName,
         /// What becomes of its slow receivers.
         policy: Policy,
+    },
+    /// The channel's process runs as another user, and this one's may read what it sends, but not
+    /// in place.
+    #[error(
+        "channel {name} belongs to user {owner}: its messages can only be copied out; join it \
+         with `snapshots()`"
+    )]
+    NeedsSnapshots {
+        /// The channel.
+        name: ChannelName,
+        /// The owner's effective user.
+        owner: u32,
+        /// This process's effective user.
+        user: u32,
     },
     /// The owner said no.
     #[error("channel {name}: {reason}")]

@@ -39,8 +39,9 @@
 //!
 //! # Trust
 //!
-//! All processes of a channel run as one user (levels 1 and 2 of `docs/threats.md`): any of them may
-//! crash at any instruction. A process of another user is refused.
+//! All processes that create channels in a domain run as one user (level 2 of `docs/threats.md`): any
+//! of them may crash at any instruction. A process of another user (level 3) is refused, unless the
+//! domain's owner lets it in as a guest: see [`Access`].
 
 #![forbid(unsafe_code)]
 
@@ -51,13 +52,14 @@ mod typed;
 mod wait;
 
 pub use control::builder::{ReceiverBuilder, SenderBuilder};
-pub use control::domain::Domain;
+pub use control::domain::{Domain, DomainBuilder};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use corewire_layout::frame::Reason;
 pub use corewire_layout::geometry::GeometryError;
 pub use corewire_layout::name::{ChannelName, NameError};
 pub use corewire_layout::segment::{HeaderError, Policy};
 pub use corewire_os::OsError;
+pub use corewire_os::access::Access;
 pub use corewire_os::directory::DirectoryError;
 pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
@@ -65,7 +67,7 @@ pub use error::{
     CreateError, JoinError, OpenError, Overwritten, ReceiveError, SendError, ValueError,
 };
 pub use path::batch::{Batch, SendBatch};
-pub use path::receive::{Access, Copying, InPlace, Message, Receiver};
+pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use typed::{MessageType, TypedReceiver, TypedSender};

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use corewire::{
-    CreateError, Domain, JoinError, MessageType, ReceiveError, Receiver, SendError, Sender, Wait,
+    Access, CreateError, Domain, JoinError, MessageType, OpenError, ReceiveError, Receiver,
+    SendError, Sender, Wait,
 };
 use scratch::Scratch;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -445,6 +446,62 @@ fn a_directory_open_to_others_is_refused() {
     let error = Domain::open_at(&path).unwrap_err();
     assert!(error.to_string().contains("mode 0755"), "{error}");
     std::fs::remove_dir(&path).unwrap();
+}
+
+#[test]
+fn an_access_rule_sets_the_directorys_mode() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let path = std::env::temp_dir().join(format!("corewire-rules-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    let found = || std::fs::metadata(&path).unwrap();
+    let (user, group) = (found().uid(), found().gid());
+    let builder = || Domain::builder().path(&path);
+    let rules = [
+        (Access::Users(vec![1]), 0o755, "0755"),
+        (Access::Group(group), 0o2750, "2750"),
+        (Access::Users(vec![]), 0o755, "0755"),
+    ];
+    for (rule, mode, shown) in rules {
+        // Whatever it was, it becomes what the rule says.
+        let domain = builder().access(rule).open().unwrap();
+        assert_eq!((found().mode() & 0o7777, found().gid()), (mode, group));
+        assert!(!domain.is_guest() && domain.owner() == user);
+        let error = builder().open().unwrap_err();
+        assert!(error.to_string().contains(&format!("mode {shown}; others")), "{error}");
+        // One of this user's that says whose it is takes it as it is, and finds the channels.
+        let mut sender = domain.sender("c").create().unwrap();
+        let other = builder().owner(user).open().unwrap();
+        let mut receiver = other.receiver("c").join().unwrap();
+        sender.send(b"x").unwrap();
+        assert_eq!(&receiver.receive().unwrap()[..], b"x");
+        drop(sender);
+        let left: Vec<_> = std::fs::read_dir(&path).unwrap().flatten().collect();
+        let is_socket = |name: std::ffi::OsString| name.to_string_lossy().starts_with("p.");
+        assert!(left.iter().all(|file| is_socket(file.file_name())), "{left:?}");
+    }
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o775)).unwrap();
+    let error = builder().owner(user).open().unwrap_err();
+    assert!(error.to_string().contains("only its owner may write it"), "{error}");
+    drop(builder().access(Access::Owner).open().unwrap());
+    assert_eq!(found().mode() & 0o7777, 0o700);
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
+fn a_guest_needs_a_directory_of_the_user_it_names() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new("guest");
+    let user = std::fs::metadata(&scratch.path).unwrap().uid();
+    let other = user + 1;
+    let builder = || Domain::builder().path(&scratch.path).owner(other);
+    let error = builder().open().unwrap_err().to_string();
+    let expected = format!("belongs to user {user}, not to user {other}");
+    assert!(error.ends_with(&expected), "{error}");
+    let error = builder().access(Access::Owner).open().unwrap_err();
+    assert_eq!(error, OpenError::Guest { owner: other, user });
+    // It makes no directory.
+    let path = scratch.path.join("none");
+    assert!(Domain::builder().path(&path).owner(other).open().is_err() && !path.exists());
 }
 
 #[test]

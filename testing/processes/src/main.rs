@@ -8,15 +8,22 @@
 //! | `receiver` | waits for the channel, checks every message, says how it ended |
 //! | `counted-sender`, `counted-receiver` | exchange a given number of 48-byte messages |
 //! | `fork` | forks with live handles, and checks what child and parent can do |
+//! | `look` | says what it sees of a domain and what it may do there, a line for each |
+//! | `idle` | opens `count` connections to every process, asks nothing, says how many are kept |
+//! | `lock` | locks the files of the channel's name that it can open, says which |
+//!
+//! `groups=G,G` and then `uid=N` make it a process of another user, before it opens anything;
+//! `owner=UID` and `access=group:GID` or `access=users:UID,UID` say how it opens the domain.
 
 mod counted;
 mod forked;
+mod guest;
 mod refuse;
 mod stream;
 
 use std::process::ExitCode;
 
-use corewire::{Domain, Wait};
+use corewire::{Access, Domain, Wait};
 
 /// What a role was asked for.
 pub(crate) struct Options {
@@ -45,6 +52,7 @@ fn run() -> Outcome {
     let mut word = || words.next().ok_or("corewire-role ROLE DIRECTORY CHANNEL [OPTION]...");
     let (role, directory, channel) = (word()?, word()?, word()?);
     let wait = Wait::default();
+    let (mut groups, mut builder) = (Vec::new(), Domain::builder().path(directory.as_ref()));
     let mut options = Options { channel, wait, count: 0, receivers: 8, slots: 4096, nap_one_in: 0 };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
@@ -54,17 +62,35 @@ fn run() -> Outcome {
             ("nap-one-in", value) => options.nap_one_in = value.parse()?,
             ("spin", _) => options.wait = Wait::Spin,
             ("park", _) => options.wait = Wait::Park,
+            ("groups", list) => groups = guest::numbers(list)?,
+            ("uid", value) => guest::become_user(value.parse()?, &groups)?,
+            ("owner", value) => builder = builder.owner(value.parse()?),
+            ("access", rule) => builder = builder.access(access(rule)?),
             ("no-membarrier", _) => refuse::refuse_membarrier()?,
             _ => return Err(format!("no option {option}").into()),
         }
     }
-    let domain = Domain::open_at(directory.as_ref())?;
+    match role.as_str() {
+        "idle" => return guest::idle(directory.as_ref(), options.count),
+        "lock" => return guest::lock(directory.as_ref(), &options.channel),
+        _ => {}
+    }
+    let domain = builder.open()?;
     match role.as_str() {
         "sender" => stream::send(&domain, &options),
         "receiver" => stream::receive(&domain, &options),
         "counted-sender" => counted::send(&domain, &options),
         "counted-receiver" => counted::receive(&domain, &options),
+        "look" => guest::look(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
         other => Err(format!("no role {other}").into()),
+    }
+}
+
+fn access(rule: &str) -> Result<Access, Box<dyn std::error::Error>> {
+    match rule.split_once(':') {
+        Some(("group", gid)) => Ok(Access::Group(gid.parse()?)),
+        Some(("users", list)) => Ok(Access::Users(guest::numbers(list)?)),
+        _ => Err(format!("no access rule {rule}").into()),
     }
 }

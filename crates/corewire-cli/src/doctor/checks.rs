@@ -5,13 +5,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use corewire::Domain;
-use corewire_os::directory::default_path;
+use corewire_os::directory::{default_path, default_path_of};
 use corewire_os::probe;
+use corewire_os::process::effective_uid;
 use corewire_os::processor::{self, Cache};
 use corewire_os::sleep::Linux;
 
 use super::Finding;
-use crate::units;
+use crate::{access, units};
 
 /// Descriptors that a channel takes in the sender's process for each receiver, generously.
 const DESCRIPTORS_PER_RECEIVER: u64 = 8;
@@ -193,17 +194,30 @@ fn cross_process_copy(tried: &Result<(), String>, ptrace_scope: Option<u32>) -> 
 
 fn runtime_directory() -> Finding {
     let check = "runtime directory";
-    let path = default_path();
+    let owner = access::chosen_owner();
+    let path =
+        owner.filter(|&uid| uid != effective_uid()).map_or_else(default_path, default_path_of);
     let shown = units::printable(&path.to_string_lossy());
-    match Domain::open_at(&path).and_then(|domain| domain.channels()) {
-        Ok(channels) => {
+    let tried =
+        access::open_domain().and_then(|domain| Ok((domain.is_guest(), domain.channels()?)));
+    match tried {
+        Ok((is_guest, channels)) => {
             let count = units::counted(channels.len(), "channel", "channels");
-            Finding::good(check, format!("{shown}, {count}"))
+            let role = if is_guest { ", as a guest" } else { "" };
+            Finding::good(check, format!("{shown}, {count}{role}"))
         }
-        Err(error) => {
-            let advice = "give COREWIRE_RUNTIME_DIR a directory of this user's with mode 0700, \
-                          the same for all who are to find each other";
-            Finding::bad(check, format!("{shown}: {error}"), advice)
+        Err(failure) => {
+            let advice = match owner {
+                None => {
+                    "give COREWIRE_RUNTIME_DIR a directory of this user's with mode 0700, the \
+                     same for all who are to find each other"
+                }
+                Some(_) => {
+                    "give COREWIRE_RUNTIME_DIR the owner's directory; the owner lets others in \
+                     by an access rule (corewire send --access)"
+                }
+            };
+            Finding::bad(check, format!("{shown}: {}", failure.message), advice)
         }
     }
 }

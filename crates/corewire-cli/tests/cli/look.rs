@@ -75,3 +75,26 @@ fn doctor_says_when_the_runtime_directory_is_bad() {
     assert!(done.text().contains("\nbad         runtime directory"), "{}", done.text());
     scratch.run("ls").expect_line(1, "runtime directory");
 }
+
+#[test]
+fn a_domain_that_is_open_to_others_is_used_by_naming_its_owner() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new("access");
+    let mut sender =
+        Running::start(scratch.command("send log --access users:65534").stdin(Stdio::piped()));
+    let input = sender.input();
+    let is_open = || scratch.run("ls --json --owner 4000000000").errors.contains("not to user 40");
+    eventually(is_open);
+    let own = std::fs::metadata(scratch.runtime()).unwrap().uid();
+    scratch.run("ls").expect_line(1, "open it with an access rule");
+    eventually(|| scratch.run(&format!("ls --json --owner {own}")).json()[0]["name"] == "log");
+    let mut command = scratch.command("ls --json");
+    let found = Running::start(command.env("COREWIRE_OWNER", own.to_string())).finish().json();
+    assert_eq!(found[0]["receivers"], 0);
+    let done = scratch.run(&format!("doctor --owner {own}"));
+    assert!(done.text().contains("1 channel\n"), "{}", done.text());
+    let done = scratch.run("--owner 4000000000 doctor");
+    done.expect_line(1, "1 of ");
+    drop(input);
+    sender.finish().expect_code(0);
+}

@@ -26,6 +26,12 @@ fn wrong_usage_is_one_line_and_code_2() {
         ("send log --wait-receivers 65", "--receivers 64"),
         ("send log --lines --chunk 5", "--chunk"),
         ("send log --largest 5", "--lines"),
+        ("send log --access all", "group:NAME"),
+        ("send log --access users:me", "no user's number"),
+        ("send log --access group:no-such-group", "no-such-group"),
+        ("send log --owner 5", "--owner"),
+        ("--owner 5 fan-out /etc/hostname", "--receivers"),
+        ("ls --owner me", "no user's number"),
         ("receive a*b", "'*' is not allowed"),
         ("receive log --count 0", "count"),
         ("receive log --frob", "--frob"),
@@ -42,6 +48,10 @@ fn wrong_usage_is_one_line_and_code_2() {
     done.expect_line(2, "empty");
     let name = "x".repeat(101);
     scratch.run(&format!("receive {name}")).expect_line(2, "at most 100");
+    let mut command = scratch.command("ls");
+    Running::start(command.env("COREWIRE_OWNER", "me"))
+        .finish()
+        .expect_line(2, "COREWIRE_OWNER=me");
     assert!(!scratch.runtime().exists(), "nothing was begun");
 }
 

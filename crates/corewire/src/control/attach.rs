@@ -25,7 +25,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Token, lock};
 use crate::error::{JoinError, ReceiveError};
-use crate::path::receive::{Access, Receiver, ReceiverKernel, Ring};
+use crate::path::receive::{Reading, Receiver, ReceiverKernel, Ring};
 use crate::wait::{Readiness, Wait};
 
 /// How long an owner may take to answer.
@@ -36,6 +36,8 @@ pub(crate) struct Attachment {
     name: ChannelName,
     shared: Arc<ReceiverShared>,
     socket: Socket,
+    /// The owner is of this process's user.
+    is_trusted: bool,
     life: Descriptor,
     tokens: OnceLock<[Token; 2]>,
     readiness: OnceLock<Arc<Bell>>,
@@ -65,12 +67,15 @@ pub(crate) struct Wishes {
 }
 
 /// Joins channel `name` now.
-pub(crate) fn join<A: Access>(
+pub(crate) fn join<A: Reading>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     wishes: Wishes,
 ) -> Result<Receiver<A>, JoinError> {
     let (socket, trusted) = connect(domain, name)?;
+    if trusted.is_none() && A::IS_IN_PLACE {
+        return Err(needs_snapshots(&socket, domain, name));
+    }
     let linux = Linux::get();
     let memory = MemoryOptions::default();
     let (segment, own) = Segment::create(RECEIVER_SEGMENT_BYTES as u64, memory)?;
@@ -93,6 +98,7 @@ pub(crate) fn join<A: Access>(
         name: name.clone(),
         shared: Arc::clone(&shared),
         socket,
+        is_trusted: trusted.is_some(),
         life,
         tokens: OnceLock::new(),
         readiness: OnceLock::new(),
@@ -115,18 +121,32 @@ pub(crate) fn join<A: Access>(
         shared,
     };
     let ring = Ring::new(parts, ReceiverKernel::new(wait));
-    let Some(access) = A::grant(ring.in_place(trusted)) else {
+    let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });
     };
     Ok(Receiver::new(ring, attachment, access))
 }
 
-/// Connects to the owner of `name`, whoever that is now.
+/// Why a channel of another user is not joined: the owner's reason if it has one, else our own.
+fn needs_snapshots(socket: &Socket, domain: &DomainInner, name: &ChannelName) -> JoinError {
+    let look = Frame::Observe { name: name.clone() };
+    match ask(socket, name, &look, &[]).and_then(|()| answer(socket, name)) {
+        Ok((Frame::Refused(reason), _)) => refusal(name, reason, TypeTag::default()),
+        Ok(_) => {
+            let (owner, user) = (domain.directory.owner(), effective_uid());
+            JoinError::NeedsSnapshots { name: name.clone(), owner, user }
+        }
+        Err(error) => error,
+    }
+}
+
+/// Connects to the owner of `name`, whoever that is now. It runs as the user whose domain this is;
+/// if that is this process's too, it is trusted.
 pub(crate) fn connect(
     domain: &DomainInner,
     name: &ChannelName,
-) -> Result<(Socket, Trusted), JoinError> {
+) -> Result<(Socket, Option<Trusted>), JoinError> {
     if domain.is_forked() {
         return Err(JoinError::Forked);
     }
@@ -134,12 +154,11 @@ pub(crate) fn connect(
     let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
     let socket = domain.directory.connect(record.socket)?.ok_or_else(not_found)?;
     let peer = socket.peer()?;
-    let trusted = peer.trusted().ok_or_else(|| JoinError::NotPermitted {
-        name: name.clone(),
-        owner: peer.uid,
-        user: effective_uid(),
-    })?;
-    Ok((socket, trusted))
+    if peer.uid != domain.directory.owner() {
+        let (owner, user) = (peer.uid, effective_uid());
+        return Err(JoinError::NotPermitted { name: name.clone(), owner, user });
+    }
+    Ok((socket, peer.trusted()))
 }
 
 /// Asks the owner something. If it has died since we connected, there is no such channel.
@@ -149,9 +168,12 @@ pub(crate) fn ask(
     frame: &Frame,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), JoinError> {
-    // EPIPE, ECONNRESET.
     socket.send(frame, descriptors).map_err(|error| match error.errno {
-        32 | 104 => JoinError::NotFound(name.clone()),
+        // EPIPE, ECONNRESET. It may have said no before it was asked.
+        32 | 104 => match socket.receive() {
+            Ok((Frame::Refused(reason), _)) => refusal(name, reason, TypeTag::default()),
+            _ => JoinError::NotFound(name.clone()),
+        },
         _ => error.into(),
     })
 }
@@ -252,8 +274,8 @@ pub(crate) fn open_sender(
 }
 
 /// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
-/// yet; gives up at `deadline`.
-pub(crate) fn join_when_created<A: Access>(
+/// yet, unless this process is a guest; gives up at `deadline`.
+pub(crate) fn join_when_created<A: Reading>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     wishes: Wishes,
@@ -290,11 +312,14 @@ struct Waiter<'a> {
 
 impl<'a> Waiter<'a> {
     fn leave_note(domain: &'a DomainInner, name: &ChannelName) -> Result<Self, JoinError> {
-        let id = random_u128()?.max(1);
         let bell = Arc::new(Bell::new()?);
-        domain.add_waiter(id, name, &bell);
-        let mut waiter = Self { domain, id, bell, claim: None };
-        waiter.claim = Some(domain.directory.leave_waiter(name, id, domain.socket_name)?);
+        let mut waiter = Self { domain, id: 0, bell, claim: None };
+        // A guest leaves no note: nobody invites it, and the watch alone tells it.
+        if let Some(socket) = domain.socket_name() {
+            waiter.id = random_u128()?.max(1);
+            domain.add_waiter(waiter.id, name, &waiter.bell);
+            waiter.claim = Some(domain.directory.leave_waiter(name, waiter.id, socket)?);
+        }
         Ok(waiter)
     }
 }
@@ -382,8 +407,11 @@ impl Attachment {
 
     fn hand_over(&self, bell: &Bell) -> Result<(), JoinError> {
         let before = lock(&self.answers).count;
+        // An owner of another user is given no descriptor, and answers with frames instead.
+        let own = [bell.as_fd()];
+        let descriptors = if self.is_trusted { &own[..] } else { &[] };
         // A sender that is gone needs no descriptor: its end is reported by our own process.
-        if self.socket.send(&Frame::Readiness, &[bell.as_fd()]).is_err() {
+        if self.socket.send(&Frame::Readiness, descriptors).is_err() {
             return Ok(());
         }
         let waiting = |answers: &mut Answers| answers.count == before && !answers.is_gone;
@@ -406,6 +434,14 @@ impl Attachment {
         loop {
             match self.socket.receive() {
                 Ok((Frame::Done, _)) => self.answer(None),
+                Ok((Frame::Ring, _)) => {
+                    if let Some(bell) = self.readiness.get() {
+                        bell.ring();
+                    }
+                    if !self.is_trusted {
+                        return hung_up;
+                    }
+                }
                 Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
                 Err(SocketError::Nothing) => return hung_up,
                 _ => return true,

@@ -24,7 +24,7 @@ use crate::control::attach::{self, Wishes};
 use crate::control::domain::{Domain, DomainInner};
 use crate::control::owner::{Owner, OwnerParts, SenderKernel};
 use crate::error::{CreateError, JoinError};
-use crate::path::receive::{Access, Copying, InPlace, Receiver};
+use crate::path::receive::{Copying, InPlace, Reading, Receiver};
 use crate::path::send::Sender;
 use crate::typed::{MessageType, TypedReceiver, TypedSender, tag_of};
 use crate::wait::Wait;
@@ -150,18 +150,24 @@ impl SenderBuilder {
     /// Creates the channel. Those who wait for it are invited, and get its first message.
     ///
     /// # Errors
-    /// [`CreateError`]: a bad name or size, a name that somebody alive has, or a failed call (no
-    /// memory, no descriptors, a limit).
+    /// [`CreateError`]: a bad name or size, a name that somebody alive has, another user's domain,
+    /// or a failed call (no memory, no descriptors, a limit).
     pub fn create(self) -> Result<Sender, CreateError> {
         let name = ChannelName::new(&self.name)?;
         let domain = &self.domain;
         if domain.is_forked() {
             return Err(CreateError::Forked);
         }
+        let Some(socket) = domain.socket_name() else {
+            let (owner, user) = (domain.directory.owner(), process::effective_uid());
+            return Err(CreateError::Guest { owner, user });
+        };
         let geometry = self.geometry()?;
         let claim = domain.directory.claim(&name)?;
         match self.build(&name, geometry) {
-            Ok((parts, owner, incarnation)) => self.finish(claim, parts, &owner, incarnation),
+            Ok((parts, owner, incarnation)) => {
+                self.finish(claim, parts, &owner, NameRecord { socket, incarnation })
+            }
             Err(error) => {
                 claim.release(&domain.directory);
                 Err(error)
@@ -189,7 +195,9 @@ impl SenderBuilder {
         let receivers_max = u32::try_from(geometry.receivers_max()).unwrap_or(u32::MAX);
         let rows = RowTable::new(receivers_max)?;
         let row_pages = Rows::new(rows.region(), receivers_max);
-        let hint = if geometry.receivers_max() > u64::from(ROWS_WATCHED_MAX) {
+        let is_crowded = geometry.receivers_max() > u64::from(ROWS_WATCHED_MAX);
+        // Everybody who has the hint may clear it: that is for processes of one user alone.
+        let hint = if is_crowded && !self.domain.is_open_to_others() {
             Some(Segment::create_writable_by_all(HINT_SEGMENT_BYTES as u64)?)
         } else {
             None
@@ -224,7 +232,7 @@ impl SenderBuilder {
         claim: Claim,
         parts: SenderParts,
         owner: &Arc<Owner>,
-        incarnation: u128,
+        record: NameRecord,
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
         owner.hold(claim);
@@ -232,7 +240,7 @@ impl SenderBuilder {
         domain.add_channel(owner);
         // From here on, dropping the sender lets go of everything.
         let sender = Sender::new(ring, Arc::clone(owner), self.wait);
-        owner.publish(NameRecord { socket: domain.socket_name, incarnation })?;
+        owner.publish(record)?;
         Ok(sender)
     }
 
@@ -314,7 +322,7 @@ impl ReceiverBuilder {
     }
 }
 
-impl<A: Access> ReceiverBuilder<A> {
+impl<A: Reading> ReceiverBuilder<A> {
     /// Begins with the oldest message that is still whole, instead of the next one sent. How far
     /// back that is depends on the ring and the window: at most one slot less than all, and about
     /// half of the window.
@@ -345,7 +353,8 @@ impl<A: Access> ReceiverBuilder<A> {
     }
 
     /// Joins the channel as soon as it exists. If it does not yet, its first message is the first
-    /// that this receiver gets.
+    /// that this receiver gets. In another user's domain it is not: the sender does not wait for
+    /// guests, who may miss what it sent before they joined.
     ///
     /// # Errors
     /// [`JoinError`], but never `NotFound`.

@@ -7,12 +7,14 @@ use corewire_layout::LAYOUT_VERSION;
 use corewire_layout::frame::{Frame, FrameError, Hello, ROWS_PER_FRAME, Reason};
 use corewire_layout::name::ChannelName;
 use corewire_os::OsError;
-use corewire_os::process::effective_uid;
 use corewire_os::socket::{Peer, ReceiveError, Socket};
 
 use crate::control::domain::DomainInner;
 use crate::control::hub::{Handler, Token, lock};
 use crate::control::owner::EMFILE;
+
+/// Requests of one connection that are served in one go: the control thread has others to see to.
+const REQUESTS_PER_TURN: usize = 16;
 
 /// A connection that has not become a receiver's link.
 pub(crate) struct Connection {
@@ -25,18 +27,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Takes a new connection in, unless its other end is of another user.
+    /// Takes a new connection in, whose other end has been found to be permitted.
     pub(crate) fn start(
         id: u64,
         socket: Socket,
+        peer: Peer,
         domain: &Weak<DomainInner>,
     ) -> Result<Arc<Self>, OsError> {
-        let peer = socket.peer()?;
-        if peer.trusted().is_none() {
-            let reason = Reason::NotPermitted { owner: effective_uid(), asker: peer.uid };
-            socket.send(&Frame::Refused(reason), &[])?;
-            return Err(OsError { what: "peer of another user".into(), errno: 1 });
-        }
         let socket = Arc::new(socket);
         let domain = Weak::clone(domain);
         let connection = Arc::new(Self { id, socket, peer, domain, token: Mutex::new(None) });
@@ -48,12 +45,28 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Who is at the other end.
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.peer.trusted().is_none()
+    }
+
     /// Serves one request. True if the connection is to be kept and watched on.
     fn serve(&self, domain: &Arc<DomainInner>, frame: Frame, descriptors: Vec<OwnedFd>) -> bool {
         match frame {
-            Frame::Hello(hello) => self.admit(domain, &hello, descriptors),
+            Frame::Hello(mut hello) => {
+                if self.is_foreign() {
+                    // Guests are not invited. The numbers of those who are can be seen in the
+                    // directory, and this would count one of them off.
+                    hello.waiter = 0;
+                }
+                self.admit(domain, &hello, descriptors)
+            }
             Frame::Observe { name } => self.show(domain, &name),
-            Frame::Invite { name, waiter } => {
+            Frame::Invite { name, waiter } if !self.is_foreign() => {
                 domain.invited(&name, waiter, Arc::clone(&self.socket));
                 false
             }
@@ -93,6 +106,8 @@ impl Connection {
             return self.refuse(Reason::NotFound);
         };
         let answer = owner.with_rows(|sender, rows| {
+            // The pages of other receivers are no guest's business.
+            let rows = if self.is_foreign() { &[] } else { rows };
             let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
             self.socket.send(&Frame::Observed { count }, &[sender.as_fd()])?;
             for part in rows.chunks(ROWS_PER_FRAME) {
@@ -112,24 +127,23 @@ impl Connection {
 impl Handler for Connection {
     fn on_event(&self, _token: Token, _hung_up: bool) {
         let Some(domain) = self.domain.upgrade() else { return };
-        let is_kept = loop {
-            match self.socket.receive() {
-                Ok((frame, descriptors)) => {
-                    if !self.serve(&domain, frame, descriptors) {
-                        break false;
-                    }
-                }
-                Err(ReceiveError::Nothing) => break true,
+        let mut is_kept = true;
+        // What is left is there at the next event, which comes at once.
+        for _ in 0..REQUESTS_PER_TURN {
+            is_kept = match self.socket.receive() {
+                Ok((frame, descriptors)) => self.serve(&domain, frame, descriptors),
+                Err(ReceiveError::Nothing) => break,
                 Err(ReceiveError::Frame(FrameError::Version { .. })) => {
-                    break self.refuse(Reason::Version { version: LAYOUT_VERSION });
+                    self.refuse(Reason::Version { version: LAYOUT_VERSION })
                 }
-                Err(ReceiveError::Frame(_)) => break self.refuse(Reason::Malformed),
-                Err(ReceiveError::Descriptors) => {
-                    break self.refuse(Reason::Resources { errno: EMFILE });
-                }
-                Err(_) => break false,
+                Err(ReceiveError::Frame(_)) => self.refuse(Reason::Malformed),
+                Err(ReceiveError::Descriptors) => self.refuse(Reason::Resources { errno: EMFILE }),
+                Err(_) => false,
+            };
+            if !is_kept {
+                break;
             }
-        };
+        }
         if !is_kept {
             self.unwatch(&domain);
             domain.forget_connection(self.id);

@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Reason};
 use corewire_layout::name::{ChannelName, SocketName};
 use corewire_os::OsError;
-use corewire_os::directory::{RuntimeDirectory, default_path};
+use corewire_os::access::Access;
+use corewire_os::directory::{Role, RuntimeDirectory, default_path, default_path_of};
 use corewire_os::event::{Bell, wait_readable};
-use corewire_os::process;
-use corewire_os::socket::{Listener, Socket};
+use corewire_os::process::{self, effective_uid};
+use corewire_os::socket::{Listener, Peer, Socket};
 
 use crate::control::builder::{ReceiverBuilder, SenderBuilder};
 use crate::control::connection::Connection;
@@ -24,9 +25,14 @@ use crate::error::{JoinError, OpenError};
 
 /// Connections that have not said yet what they want; more are closed at once.
 const CONNECTIONS_MAX: usize = 4096;
+/// Of these, those of any one other user: its flood is not to shut the rest out.
+const CONNECTIONS_OF_GUEST_MAX: usize = 64;
+/// Connections that are accepted in one go: the control thread has others to see to.
+const ACCEPTS_PER_TURN: usize = 64;
 
 /// A set of processes that may find each other: all that open the same runtime directory as the
-/// same user. Cheap to clone; what is made from it keeps what it needs.
+/// same user, its owner. It may let other users in as guests ([`DomainBuilder::access`]): they find
+/// and join channels, and create none. Cheap to clone; what is made from it keeps what it needs.
 ///
 /// Opening a domain starts the process's control thread (all signals blocked, asleep unless
 /// something changes) and raises the soft limit on descriptors to the hard one.
@@ -39,9 +45,9 @@ pub struct Domain {
 pub(crate) struct DomainInner {
     this: Weak<Self>,
     pub(crate) directory: RuntimeDirectory,
-    pub(crate) socket_name: SocketName,
     pub(crate) hub: Arc<HubHandle>,
-    listener: Listener,
+    /// Where others reach this process; a guest is not reached.
+    listening: Option<(Listener, SocketName)>,
     state: Mutex<DomainState>,
 }
 
@@ -65,37 +71,43 @@ struct Waiter {
 
 impl Domain {
     /// Opens the default domain: the runtime directory `$COREWIRE_RUNTIME_DIR`, else
-    /// `$XDG_RUNTIME_DIR/corewire`, else `/tmp/corewire-UID`; made if it is not there.
+    /// `$XDG_RUNTIME_DIR/corewire`, else `/tmp/corewire-UID`; made if it is not there. For
+    /// processes of this user alone.
     ///
     /// # Errors
     /// [`OpenError`]: the directory belongs to another user or is open to others, or a call failed.
     pub fn open() -> Result<Self, OpenError> {
-        Self::open_at(&default_path())
+        Self::builder().open()
     }
 
-    /// Opens the domain of the runtime directory at `path`.
+    /// Opens the domain of the runtime directory at `path`, for processes of this user alone.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_at(path: &Path) -> Result<Self, OpenError> {
-        let _ = process::raise_descriptor_limit();
-        let directory = RuntimeDirectory::open(path)?;
-        directory.sweep()?;
-        let hub = HubHandle::get()?;
-        let (listener, socket_name) = directory.listen()?;
-        let state = DomainState { spare: Bell::new().ok(), ..DomainState::default() };
-        let state = Mutex::new(state);
-        let inner = Arc::new_cyclic(|this| DomainInner {
-            this: Weak::clone(this),
-            directory,
-            socket_name,
-            hub,
-            listener,
-            state,
-        });
-        let handler: Weak<dyn Handler> = inner.this.clone();
-        inner.hub().watch(&inner.listener, handler)?;
-        Ok(Self { inner })
+        Self::builder().path(path).open()
+    }
+
+    /// Begins to open a domain that lets other users in, or another user's.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::temp_dir().join(format!("corewire-guests-{}", std::process::id()));
+    /// use corewire::{Access, Domain};
+    ///
+    /// // The owner: users 1001 and 1002 may join its channels.
+    /// let domain = Domain::builder().path(&path).access(Access::Users(vec![1001, 1002])).open()?;
+    /// let sender = domain.sender("prices").create()?;
+    ///
+    /// // A process of one of them, where the owner is user 1000.
+    /// let open_as_guest = || Domain::builder().path(&path).owner(1000).open();
+    /// # let _ = open_as_guest;
+    /// # drop(sender); drop(domain); std::fs::remove_dir_all(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> DomainBuilder {
+        DomainBuilder::default()
     }
 
     /// Begins to make channel `name`, with this process as its sender.
@@ -108,7 +120,9 @@ impl Domain {
         ReceiverBuilder::new(self, name)
     }
 
-    /// The names of the channels that exist, in order. Those of dead processes are left out.
+    /// The names of the channels that exist, in order. Those of dead processes are left out, and
+    /// for a guest those of processes that let no guests in. May block for a moment at a process
+    /// that has more connections waiting than the kernel queues.
     ///
     /// # Errors
     /// [`OpenError::Os`] if the runtime directory cannot be read.
@@ -126,7 +140,8 @@ impl Domain {
     }
 
     /// Looks at channel `name` without becoming a receiver: counters, cursors, sizes. Costs the
-    /// channel nothing.
+    /// channel nothing. A guest is not shown the receivers. Waits for the owner's answer, for at
+    /// most 10 s.
     ///
     /// # Errors
     /// As for joining.
@@ -139,6 +154,98 @@ impl Domain {
     #[must_use]
     pub fn runtime_directory(&self) -> &Path {
         self.inner.directory.path()
+    }
+
+    /// The user whose domain this is.
+    #[must_use]
+    pub fn owner(&self) -> u32 {
+        self.inner.directory.owner()
+    }
+
+    /// True if it is another user's: this process joins channels here and creates none.
+    #[must_use]
+    pub fn is_guest(&self) -> bool {
+        self.inner.listening.is_none()
+    }
+}
+
+/// A domain to be opened; made by [`Domain::builder`].
+#[derive(Debug, Clone, Default)]
+#[must_use = "nothing is opened before `open`"]
+pub struct DomainBuilder {
+    path: Option<PathBuf>,
+    access: Option<Access>,
+    owner: Option<u32>,
+}
+
+impl DomainBuilder {
+    /// The runtime directory. If not said: `$COREWIRE_RUNTIME_DIR`, else, for a guest,
+    /// `/tmp/corewire-OWNER`, and otherwise as for [`Domain::open`].
+    pub fn path(mut self, path: &Path) -> Self {
+        self.path = Some(path.to_owned());
+        self
+    }
+
+    /// Who may join the channels that this process creates; this user's processes alone if not
+    /// said.
+    ///
+    /// Opening sets the directory's mode, and for [`Access::Group`] its group, to exactly what the
+    /// rule asks for, whatever they were: a later rule replaces an earlier one. Those who have
+    /// joined stay, and processes that run go on answering by the rule that they were opened with.
+    /// Under another rule than [`Access::Owner`] this user's own processes must all say either a
+    /// rule or the [`owner`](Self::owner), since plain [`Domain::open`] refuses a directory that
+    /// others may enter.
+    pub fn access(mut self, rule: Access) -> Self {
+        self.access = Some(rule);
+        self
+    }
+
+    /// The user that the domain belongs to; this process's if not said. With another, the process
+    /// is a guest: the directory must be that user's, and nobody else may be able to write it. It
+    /// finds, joins and looks at channels, creates none, and leaves nothing in the directory. As
+    /// nobody can invite it, it may miss messages that were sent before it joined.
+    ///
+    /// With this process's own user and no rule, the directory is taken as it is, even if it is
+    /// open to others; channels that this process creates are then for its own user alone.
+    pub fn owner(mut self, uid: u32) -> Self {
+        self.owner = Some(uid);
+        self
+    }
+
+    /// Opens the domain. Does not wait for anybody, but may block for a moment at a process that
+    /// has more connections waiting than the kernel queues.
+    ///
+    /// # Errors
+    /// [`OpenError::Directory`]: the directory belongs to another user than was said, is open to
+    /// others and no rule was given, can be written by others, or did not take the rule's group or
+    /// mode. [`OpenError::Guest`]: a rule was given for another user's domain. [`OpenError::Os`]: a
+    /// call failed, such as entering a directory that this user was not let into.
+    pub fn open(self) -> Result<Domain, OpenError> {
+        let user = effective_uid();
+        let path = || self.path.clone().unwrap_or_else(default_path);
+        let (path, role) = match (self.owner, self.access.clone()) {
+            (Some(owner), None) if owner != user => {
+                let path = self.path.unwrap_or_else(|| default_path_of(owner));
+                (path, Role::Guest(owner))
+            }
+            (Some(owner), Some(_)) if owner != user => {
+                return Err(OpenError::Guest { owner, user });
+            }
+            (_, Some(access)) => (path(), Role::Ruler(access)),
+            (Some(_), None) => (path(), Role::Resident),
+            (None, None) => (path(), Role::Owner),
+        };
+        let _ = process::raise_descriptor_limit();
+        let is_guest = matches!(role, Role::Guest(_));
+        let directory = RuntimeDirectory::open(&path, role)?;
+        let hub = HubHandle::get()?;
+        let listening = if is_guest {
+            None
+        } else {
+            directory.sweep()?;
+            Some(directory.listen()?)
+        };
+        Ok(Domain { inner: DomainInner::start(directory, hub, listening)? })
     }
 }
 
@@ -155,6 +262,37 @@ impl fmt::Debug for DomainInner {
 }
 
 impl DomainInner {
+    fn start(
+        directory: RuntimeDirectory,
+        hub: Arc<HubHandle>,
+        listening: Option<(Listener, SocketName)>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let state = DomainState { spare: Bell::new().ok(), ..DomainState::default() };
+        let state = Mutex::new(state);
+        let inner = Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            directory,
+            hub,
+            listening,
+            state,
+        });
+        if let Some((listener, _)) = &inner.listening {
+            let handler: Weak<dyn Handler> = inner.this.clone();
+            inner.hub().watch(listener, handler)?;
+        }
+        Ok(inner)
+    }
+
+    /// This process's socket; a guest has none.
+    pub(crate) fn socket_name(&self) -> Option<SocketName> {
+        self.listening.as_ref().map(|&(_, name)| name)
+    }
+
+    /// Does it let processes of other users join?
+    pub(crate) fn is_open_to_others(&self) -> bool {
+        self.directory.access().is_open_to_others()
+    }
+
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         self.hub.hub()
     }
@@ -202,11 +340,11 @@ impl DomainInner {
         }
     }
 
-    fn accept_all(&self) {
-        loop {
-            match self.listener.accept() {
+    fn accept_some(&self, listener: &Listener) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            match listener.accept() {
                 Ok(socket) => self.take_connection(socket),
-                Err(error) if is_exhausted(&error) && self.refuse_one(&error) => {}
+                Err(error) if is_exhausted(&error) && self.refuse_one(listener, &error) => {}
                 Err(error) if error.errno == EAGAIN => return,
                 // Somebody waits who cannot be let in now. The listener stays readable: without a
                 // pause, this thread would do nothing but ask.
@@ -220,27 +358,44 @@ impl DomainInner {
     }
 
     fn take_connection(&self, socket: Socket) {
-        let id = {
-            let mut state = lock(&self.state);
-            if state.connections.len() >= CONNECTIONS_MAX {
-                let reason = Reason::Resources { errno: EMFILE };
-                let _ = socket.send(&Frame::Refused(reason), &[]);
-                return;
+        let Ok(peer) = socket.peer() else { return };
+        match self.let_in(&socket, peer) {
+            Ok(id) => {
+                if let Ok(connection) = Connection::start(id, socket, peer, &self.this) {
+                    lock(&self.state).connections.insert(id, connection);
+                }
             }
-            state.last_connection += 1;
-            state.last_connection
-        };
-        if let Ok(connection) = Connection::start(id, socket, &self.this) {
-            lock(&self.state).connections.insert(id, connection);
+            Err(reason) => {
+                let _ = socket.send(&Frame::Refused(reason), &[]);
+            }
         }
+    }
+
+    /// May whoever has connected ask for something? Then this is the connection's number.
+    fn let_in(&self, socket: &Socket, peer: Peer) -> Result<u64, Reason> {
+        let is_foreign = peer.trusted().is_none();
+        if is_foreign && !self.directory.access().permits(peer, socket) {
+            return Err(Reason::NotPermitted { owner: effective_uid(), asker: peer.uid });
+        }
+        let mut state = lock(&self.state);
+        let all = state.connections.values();
+        let is_full = all.len() >= CONNECTIONS_MAX
+            || is_foreign
+                && all.filter(|connection| connection.peer().uid == peer.uid).count()
+                    >= CONNECTIONS_OF_GUEST_MAX;
+        if is_full {
+            return Err(Reason::Resources { errno: EMFILE });
+        }
+        state.last_connection += 1;
+        Ok(state.last_connection)
     }
 
     /// Without a free descriptor, the listener would stay readable for ever: gives up the spare
     /// one, to tell who has connected that there is none. False if nobody has.
-    fn refuse_one(&self, error: &OsError) -> bool {
+    fn refuse_one(&self, listener: &Listener, error: &OsError) -> bool {
         let had_spare = lock(&self.state).spare.take().is_some();
         let answered = had_spare
-            && self.listener.accept().is_ok_and(|socket| {
+            && listener.accept().is_ok_and(|socket| {
                 let errno = error.errno.unsigned_abs();
                 socket.send(&Frame::Refused(Reason::Resources { errno }), &[]).is_ok()
             });
@@ -259,14 +414,18 @@ fn is_exhausted(error: &OsError) -> bool {
 
 impl Handler for DomainInner {
     fn on_event(&self, _token: Token, _hung_up: bool) {
-        self.accept_all();
+        if let Some((listener, _)) = &self.listening {
+            self.accept_some(listener);
+        }
     }
 }
 
 impl Drop for DomainInner {
     fn drop(&mut self) {
-        if !self.is_forked() {
-            self.directory.remove(&self.socket_name.file());
+        if !self.is_forked()
+            && let Some(name) = self.socket_name()
+        {
+            self.directory.remove(&name.file());
         }
     }
 }

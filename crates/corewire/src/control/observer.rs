@@ -54,7 +54,7 @@ pub struct ChannelView {
     pub segment_bytes: u64,
     /// The sender's counters, by name.
     pub counters: Vec<(&'static str, u64)>,
-    /// Its receivers.
+    /// Its receivers; a guest ([`Domain::is_guest`](crate::Domain::is_guest)) is shown none.
     pub receivers: Vec<ReceiverView>,
 }
 

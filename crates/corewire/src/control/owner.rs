@@ -68,8 +68,21 @@ struct Link {
     socket: Arc<Socket>,
     life: Descriptor,
     segment: Segment,
-    readiness: Option<Bell>,
+    readiness: Readiness,
     tokens: [Token; 2],
+}
+
+/// How a receiver that waits for its descriptor is woken.
+#[derive(Default)]
+enum Readiness {
+    /// It has not asked for it.
+    #[default]
+    None,
+    /// Through its descriptor.
+    Bell(Bell),
+    /// By a frame, upon which its own control thread rings: a descriptor of another user's may be
+    /// anything, and writing to it may block.
+    Frames,
 }
 
 /// One who was waiting for the channel when it was created.
@@ -187,7 +200,7 @@ impl Owner {
 
     fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
         let Some(socket) = self.domain.directory.connect(waiter.socket)? else { return Ok(()) };
-        if socket.peer()?.trusted().is_none() {
+        if !is_trusted(&socket) {
             return Ok(());
         }
         let id = waiter.incarnation;
@@ -253,7 +266,10 @@ impl Owner {
         let max = self.header.geometry.receivers_max();
         let row = row.ok_or(Reason::Full { max })?;
         self.rows.place(row, &segment).map_err(|error| resources(&error))?;
-        if hello.needs_fence {
+        // A fence after each stamp costs every other receiver, too: not for a guest, who must then
+        // look up every millisecond.
+        let is_trusted = is_trusted(socket);
+        if hello.needs_fence && is_trusted {
             self.shared.demand_fence();
         }
         let channel = self.channel();
@@ -265,14 +281,23 @@ impl Owner {
             epoch: joined.epoch,
             incarnation: self.header.incarnation,
             hint: self.hint.is_some(),
-            settled: if hello.needs_fence { joined.settled } else { 0 },
+            settled: match (hello.needs_fence, is_trusted) {
+                (false, _) => 0,
+                (true, true) => joined.settled,
+                (true, false) => u64::MAX,
+            },
             generation: joined.generation,
         };
         let linked = self.welcome(&mut state, socket, &life, row, welcome);
         match linked {
             Ok(tokens) => {
-                let link =
-                    Link { socket: Arc::clone(socket), life, segment, readiness: None, tokens };
+                let link = Link {
+                    socket: Arc::clone(socket),
+                    life,
+                    segment,
+                    readiness: Readiness::None,
+                    tokens,
+                };
                 state.links.insert(row, link);
             }
             Err(error) => {
@@ -394,12 +419,19 @@ impl Owner {
             match socket.receive() {
                 Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
                 Ok((Frame::Readiness, mut descriptors)) => {
-                    let bell = take(&mut descriptors).map(Bell::adopt);
+                    let is_trusted = is_trusted(&socket);
                     if let Some(link) = lock(&self.state).links.get_mut(&row) {
-                        link.readiness = bell;
+                        link.readiness = match take(&mut descriptors).filter(|_| is_trusted) {
+                            Some(bell) => Readiness::Bell(Bell::adopt(bell)),
+                            None => Readiness::Frames,
+                        };
                     }
                     // If it does not get through, the hang-up says as much.
                     let _ = socket.send(&Frame::Done, &[]);
+                    if !is_trusted {
+                        // Others are to have their turn, however many of these it sends.
+                        return;
+                    }
                 }
                 Ok(_) | Err(ReceiveError::Frame(_)) => {
                     return self.drop_link(row, ControlCounter::Violations);
@@ -452,6 +484,10 @@ fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
     Ok(segment)
 }
 
+fn is_trusted(socket: &Socket) -> bool {
+    socket.peer().is_ok_and(|peer| peer.trusted().is_some())
+}
+
 fn resources(error: &OsError) -> Reason {
     Reason::Resources { errno: error.errno.unsigned_abs() }
 }
@@ -495,10 +531,13 @@ impl Kernel for SenderKernel {
     }
 
     fn wake_descriptor(&self, row: u32) {
-        if let Some(link) = lock(&self.owner.state).links.get(&row)
-            && let Some(bell) = &link.readiness
-        {
-            bell.ring();
+        if let Some(link) = lock(&self.owner.state).links.get(&row) {
+            match &link.readiness {
+                Readiness::None => {}
+                Readiness::Bell(bell) => bell.ring(),
+                // If its socket is full, there are enough of them.
+                Readiness::Frames => drop(link.socket.send(&Frame::Ring, &[])),
+            }
         }
     }
 

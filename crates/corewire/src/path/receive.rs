@@ -42,19 +42,27 @@ pub struct Receiver<A = InPlace> {
 pub struct Copying(());
 
 /// How a receiver reads: [`InPlace`] or [`Copying`].
-pub trait Access: Sized + sealed::Sealed {
+pub trait Reading: Sized + sealed::Sealed {
+    /// Does it need a sender that is trusted?
+    #[doc(hidden)]
+    const IS_IN_PLACE: bool;
+
     /// The right to read so, if there is one.
     #[doc(hidden)]
     fn grant(in_place: Option<InPlace>) -> Option<Self>;
 }
 
-impl Access for InPlace {
+impl Reading for InPlace {
+    const IS_IN_PLACE: bool = true;
+
     fn grant(in_place: Option<InPlace>) -> Option<Self> {
         in_place
     }
 }
 
-impl Access for Copying {
+impl Reading for Copying {
+    const IS_IN_PLACE: bool = false;
+
     fn grant(_in_place: Option<InPlace>) -> Option<Self> {
         Some(Self(()))
     }

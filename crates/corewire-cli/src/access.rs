@@ -1,0 +1,118 @@
+//! Whose domain a command works in, and whom it lets in.
+
+use std::sync::OnceLock;
+
+use corewire::{Access, Domain};
+
+use crate::failure::Failure;
+
+/// The user of `--owner` or `COREWIRE_OWNER`; set once, before the command runs.
+static OWNER: OnceLock<u32> = OnceLock::new();
+
+/// Has the command work in the domain of the user that `--owner` names, else `COREWIRE_OWNER`.
+/// `is_for_guests` is false for a command that creates channels, which guests cannot.
+pub(crate) fn choose_owner(asked: Option<u32>, is_for_guests: bool) -> Result<(), Failure> {
+    let owner = match (asked, is_for_guests) {
+        (Some(_), false) => {
+            let message = "--owner is for receive, ls and doctor: only a domain's owner creates \
+                           channels in it";
+            return Err(Failure::usage(message));
+        }
+        (None, false) => None,
+        (Some(owner), true) => Some(owner),
+        (None, true) => match std::env::var_os("COREWIRE_OWNER").filter(|text| !text.is_empty()) {
+            None => None,
+            Some(text) => {
+                let text = text.to_string_lossy();
+                let owner = uid(&text);
+                Some(owner.map_err(|error| {
+                    Failure::usage(format!("COREWIRE_OWNER={}: {error}", text.escape_debug()))
+                })?)
+            }
+        },
+    };
+    if let Some(owner) = owner {
+        OWNER.get_or_init(|| owner);
+    }
+    Ok(())
+}
+
+/// The user whose domain was chosen, if one was.
+pub(crate) fn chosen_owner() -> Option<u32> {
+    OWNER.get().copied()
+}
+
+/// Opens the domain that was chosen.
+pub(crate) fn open_domain() -> Result<Domain, Failure> {
+    let builder = Domain::builder();
+    let builder = match chosen_owner() {
+        Some(owner) => builder.owner(owner),
+        None => builder,
+    };
+    Ok(builder.open()?)
+}
+
+/// A user by number.
+pub(crate) fn uid(text: &str) -> Result<u32, String> {
+    // The last one means "none" to the kernel.
+    let number = text.parse().ok().filter(|&uid| uid != u32::MAX);
+    number.ok_or_else(|| format!("{text:?} is no user's number (`id -u` prints it)"))
+}
+
+/// Who is let in: `group:NAME` or `users:UID,UID`.
+pub(crate) fn rule(text: &str) -> Result<Access, String> {
+    match text.split_once(':') {
+        Some(("group", name)) => group(name).map(Access::Group),
+        Some(("users", list)) => {
+            list.split(',').map(uid).collect::<Result<_, _>>().map(Access::Users)
+        }
+        _ => Err("group:NAME or users:UID,UID is needed".to_owned()),
+    }
+}
+
+/// A group by name, as `/etc/group` has it, or by number.
+fn group(name: &str) -> Result<u32, String> {
+    if let Ok(gid) = name.parse() {
+        return Ok(gid);
+    }
+    let file = "/etc/group";
+    let text = std::fs::read(file).map_err(|error| format!("{file}: {error}"))?;
+    gid_in(&String::from_utf8_lossy(&text), name)
+        .ok_or_else(|| format!("there is no group {name:?} in {file}"))
+}
+
+/// The number of group `name` in the text of `/etc/group`.
+fn gid_in(text: &str, name: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let is_it = fields.next() == Some(name);
+        fields.nth(1).filter(|_| is_it && !name.is_empty())?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read() {
+        assert_eq!(rule("users:5"), Ok(Access::Users(vec![5])));
+        assert_eq!(rule("users:1000,1001"), Ok(Access::Users(vec![1000, 1001])));
+        assert_eq!(rule("group:77"), Ok(Access::Group(77)));
+        assert_eq!(rule("group:root"), Ok(Access::Group(0)));
+        for bad in ["", "all", "users:", "users:1,", "users:-1", "users:me", "users:4294967295"] {
+            assert!(rule(bad).is_err(), "{bad:?}");
+        }
+        assert!(rule("group:no such group").unwrap_err().contains("no such group"));
+        assert!(rule("group:").is_err());
+    }
+
+    #[test]
+    fn groups_are_found_by_name() {
+        let text = "root:x:0:\nstaff:x:50:anna,ben\nbad\n:x:9:\nstaffing:x:51:\n";
+        assert_eq!(gid_in(text, "staff"), Some(50));
+        assert_eq!(gid_in(text, "staffing"), Some(51));
+        assert_eq!(gid_in(text, "bad"), None);
+        assert_eq!(gid_in(text, ""), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! Processes of other users.
+
+use std::fs::File;
+use std::io;
+use std::num::ParseIntError;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use corewire::{Domain, Receiver};
+use corewire_os::socket::{ReceiveError, Socket};
+
+use crate::{Options, Outcome};
+
+/// Numbers with commas between them.
+pub(crate) fn numbers(list: &str) -> Result<Vec<u32>, ParseIntError> {
+    list.split(',').map(str::parse).collect()
+}
+
+/// Makes this process one of user `uid`, whose primary group has the same number, with these
+/// supplementary groups and no others. Only root can.
+pub(crate) fn become_user(uid: u32, groups: &[u32]) -> io::Result<()> {
+    // SAFETY: the list is as long as is said.
+    let first = unsafe { libc::setgroups(groups.len(), groups.as_ptr()) };
+    // SAFETY: plain numbers.
+    let second = unsafe { libc::setgid(uid) };
+    // SAFETY: plain numbers.
+    let third = unsafe { libc::setuid(uid) };
+    if (first, second, third) == (0, 0, 0) { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Says what can be seen and done.
+pub(crate) fn look(domain: &Domain, options: &Options) -> Outcome {
+    let names: Vec<_> = domain.channels()?.iter().map(ToString::to_string).collect();
+    println!("channels {}", names.join(" "));
+    match domain.observe(&options.channel) {
+        Ok(observer) => {
+            let view = observer.look();
+            println!("observed sent={} receivers={}", view.sent, view.receivers.len());
+        }
+        Err(error) => println!("observed {error:?}"),
+    }
+    let builder = || domain.receiver(&options.channel).wait(options.wait);
+    let said = |joined: Result<Receiver, _>| match joined {
+        Ok(receiver) => format!("from {}", receiver.next_sequence()),
+        Err(error) => format!("{error:?}"),
+    };
+    println!("joined {}", said(builder().join()));
+    println!("created {:?}", domain.sender("of-the-guest").create().map(drop));
+    println!("waiting");
+    println!("waited {}", said(builder().join_when_created()));
+    Ok(())
+}
+
+/// Connects `count` times to every process of the directory, waits for what the last connection is
+/// told, and counts those of the others that are told nothing.
+pub(crate) fn idle(directory: &Path, count: u64) -> Outcome {
+    let mut connections = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("p.")) {
+            for _ in 0..count {
+                connections.push(Socket::connect(&path.to_string_lossy())?);
+            }
+        }
+    }
+    let Some(last) = connections.pop() else { return Err("nobody listens there".into()) };
+    // They are taken in order: once the last is answered, all are.
+    let patience = Instant::now().checked_add(Duration::from_secs(60));
+    println!("last {:?}", last.receive_by(patience)?.0);
+    let is_idle = |socket: &&Socket| matches!(socket.receive(), Err(ReceiveError::Nothing));
+    println!("idle {}", connections.iter().filter(is_idle).count());
+    // Keeps them until the test has seen enough.
+    io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Locks what it can of a channel's name.
+pub(crate) fn lock(directory: &Path, channel: &str) -> Outcome {
+    let mut locked = Vec::new();
+    for prefix in ["n.", "g."] {
+        if let Ok(file) = File::open(directory.join(format!("{prefix}{channel}"))) {
+            file.lock()?;
+            locked.push((prefix, file));
+        }
+    }
+    println!("locked {:?}", locked.iter().map(|(prefix, _)| prefix).collect::<Vec<_>>());
+    // Keeps them until the test has seen enough.
+    io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}

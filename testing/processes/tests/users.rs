@@ -1,0 +1,299 @@
+//! Processes of different users: who may enter a domain, and what a guest can do there. Changing the
+//! user takes root; a run without it says so and tests nothing.
+
+mod roles;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use corewire::{Access, Domain, JoinError};
+use roles::{Directory, Role};
+
+const CHANNEL: &str = "shared";
+/// Users of the tests; nobody needs to have an account.
+const OWNER: u32 = 23_456;
+const GUEST: u32 = 65_534;
+const STRANGER: u32 = 12_345;
+const GROUP: u32 = 34_567;
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: only root can start processes of other users");
+    }
+    is_root
+}
+
+/// A process of user `uid` in a domain of user `owner`, in a role of the role program.
+fn start(role: &str, directory: &Directory, uid: u32, options: &[&str]) -> Role {
+    let uid = format!("uid={uid}");
+    let groups: Vec<&str> =
+        options.iter().copied().filter(|option| option.starts_with("groups=")).collect();
+    let others = options.iter().copied().filter(|option| !option.starts_with("groups="));
+    let all: Vec<&str> = groups.into_iter().chain([uid.as_str()]).chain(others).collect();
+    Role::start(role, directory, CHANNEL, &all)
+}
+
+/// A sender of user `OWNER`, with this rule.
+fn sender(directory: &Directory, rule: &str) -> Role {
+    let mut sender = start("sender", directory, OWNER, &[&format!("access={rule}")]);
+    sender.until("created");
+    sender
+}
+
+fn look(directory: &Directory, uid: u32, groups: &[&str]) -> Role {
+    let owner = format!("owner={OWNER}");
+    start("look", directory, uid, &[groups, &[&owner]].concat())
+}
+
+fn modes(path: &Path, prefix: &str) -> Vec<(u32, u32)> {
+    let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        .map(|entry| entry.metadata().unwrap())
+        .map(|found| (found.mode() & 0o7777, found.gid()))
+        .collect()
+}
+
+const NEEDS_SNAPSHOTS: &str = "NeedsSnapshots { name: \"shared\", owner: 23456, user: ";
+
+/// What a guest who is let in says.
+fn expect_let_in(mut guest: Role, uid: u32) {
+    assert_eq!(guest.until("channels"), CHANNEL);
+    let observed = guest.until("observed");
+    assert!(observed.starts_with("sent=") && observed.ends_with("receivers=0"), "{observed}");
+    let joined = guest.until("joined");
+    assert_eq!(joined, format!("{NEEDS_SNAPSHOTS}{uid} }}"));
+    let created = guest.until("created");
+    assert_eq!(created, format!("Err(Guest {{ owner: {OWNER}, user: {uid} }})"));
+    assert_eq!(guest.until("waited"), joined);
+    assert!(guest.is_success());
+}
+
+#[test]
+fn a_guest_on_the_list_finds_channels_and_creates_none() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-list");
+    let rule = format!("users:{GUEST},5");
+    // One of the owner's own receives meanwhile, whom the guest is not shown.
+    let mut sender = sender(&directory, &rule);
+    let mut own = start("receiver", &directory, OWNER, &[&format!("owner={OWNER}")]);
+    own.until("joined");
+    expect_let_in(look(&directory, GUEST, &[]), GUEST);
+    let files = directory.files();
+    assert!(files.iter().all(|file| !file.starts_with("w.")), "{files:?}");
+    assert_eq!(fs::metadata(directory.path()).unwrap().mode() & 0o7777, 0o755);
+    assert_eq!(modes(directory.path(), "g.")[0].0, 0o644);
+    let mut sockets: Vec<_> = modes(directory.path(), "p.").iter().map(|found| found.0).collect();
+    sockets.sort_unstable();
+    assert_eq!(sockets, [0o600, 0o666], "the receiver's is for its own user");
+    sender.hang_up();
+    assert_eq!(sender.until("closed"), own.until("ended"));
+    assert!(sender.is_success() && own.is_success());
+    // Sockets may stay for the next process to sweep.
+    assert!(directory.files().iter().all(|file| file.starts_with("p.")), "{:?}", directory.files());
+}
+
+#[test]
+fn who_is_not_on_the_list_is_refused_with_both_numbers() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-stranger");
+    let _sender = sender(&directory, &format!("users:{GUEST}"));
+    // Root is a user like any other.
+    for uid in [STRANGER, 0] {
+        let mut stranger = look(&directory, uid, &[]);
+        let refused = stranger.until("observed");
+        let expected = format!("NotPermitted {{ name: \"shared\", owner: {OWNER}, user: {uid} }}");
+        assert_eq!(refused, expected);
+        assert_eq!(stranger.until("joined"), expected);
+        assert_eq!(stranger.until("waited"), expected);
+    }
+    let domain = Domain::builder().path(directory.path()).owner(OWNER).open().unwrap();
+    let error = domain.receiver(CHANNEL).join().unwrap_err();
+    assert!(matches!(error, JoinError::NotPermitted { owner: OWNER, user: 0, .. }), "{error}");
+    assert_eq!(directory.files().iter().filter(|file| file.starts_with("p.")).count(), 1);
+}
+
+#[test]
+fn a_group_lets_in_by_primary_and_supplementary_group() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-group");
+    let rule = format!("access=group:{GROUP}");
+    let own_groups = format!("groups={GROUP}");
+    let mut sender = start("sender", &directory, OWNER, &[&own_groups, &rule]);
+    sender.until("created");
+    expect_let_in(look(&directory, GUEST, &[&format!("groups=7,{GROUP}")]), GUEST);
+    expect_let_in(look(&directory, GROUP, &[]), GROUP);
+    let found = fs::metadata(directory.path()).unwrap();
+    assert_eq!((found.mode() & 0o7777, found.gid()), (0o2750, GROUP));
+    assert_eq!(modes(directory.path(), "g."), [(0o640, GROUP)]);
+    assert_eq!(modes(directory.path(), "p."), [(0o660, GROUP)]);
+    // Others cannot even enter.
+    let options = [format!("uid={STRANGER}"), format!("owner={OWNER}")];
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_corewire-role"))
+        .arg("look")
+        .arg(directory.path())
+        .arg(CHANNEL)
+        .args(options)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let path = directory.path().display().to_string();
+    assert!(errors.contains(&path) && errors.contains("Permission denied"), "{errors}");
+    // Root enters, and is not answered.
+    let mut root = look(&directory, 0, &[]);
+    assert!(root.until("joined").starts_with("NotPermitted"));
+}
+
+#[test]
+fn more_groups_than_most_have_are_looked_through() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-groups");
+    let own_groups = format!("groups={GROUP}");
+    let rule = format!("access=group:{GROUP}");
+    let mut sender = start("sender", &directory, OWNER, &[&own_groups, &rule]);
+    sender.until("created");
+    let many: Vec<String> = (1000..1200).chain([GROUP]).map(|gid| gid.to_string()).collect();
+    expect_let_in(look(&directory, GUEST, &[&format!("groups={}", many.join(","))]), GUEST);
+}
+
+#[test]
+fn a_guest_that_waits_is_told_when_the_channel_is_made() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-wait");
+    // The domain is there, the channel is not.
+    let rule = Access::Users(vec![GUEST]);
+    let domain = Domain::builder().path(directory.path()).access(rule).open().unwrap();
+    let mut guest = start("look", &directory, GUEST, &["owner=0"]);
+    assert_eq!(guest.until("channels"), "");
+    assert!(guest.until("joined").starts_with("NotFound"));
+    guest.until("waiting");
+    let mut sender = domain.sender(CHANNEL).create().unwrap();
+    // Nobody was invited, so nobody is waited for.
+    sender.try_send(b"first").unwrap();
+    assert!(guest.until("waited").starts_with("NeedsSnapshots"));
+}
+
+#[test]
+fn idle_connections_of_a_guest_shut_nobody_out() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-idle");
+    let mut sender = sender(&directory, &format!("users:{GUEST},{STRANGER}"));
+    let mut idle = start("idle", &directory, GUEST, &["count=65"]);
+    assert_eq!(idle.until("last"), "Refused(Resources { errno: 24 })");
+    assert_eq!(idle.until("idle"), "64");
+    // The same user gets no further, others do.
+    let mut same = look(&directory, GUEST, &[]);
+    assert!(same.until("observed").contains("Resources"));
+    expect_let_in(look(&directory, STRANGER, &[]), STRANGER);
+    let mut own = start("receiver", &directory, OWNER, &[&format!("owner={OWNER}")]);
+    own.until("joined");
+    // Once they are closed there is room again.
+    idle.say("enough");
+    assert!(idle.is_success());
+    loop {
+        let mut again = look(&directory, GUEST, &[]);
+        if again.until("observed").starts_with("sent=") {
+            break;
+        }
+    }
+    sender.hang_up();
+    assert_eq!(sender.until("closed"), own.until("ended"));
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-owner");
+    let _sender = sender(&directory, &format!("users:{GUEST}"));
+    let path = format!("{:?}", directory.path());
+    let error = Domain::open_at(directory.path()).unwrap_err().to_string();
+    let expected =
+        format!("runtime directory {path} belongs to user {OWNER}, this process runs as user 0");
+    assert_eq!(error, expected);
+    // Nor does one that belongs to a third do for a guest.
+    let error = Domain::builder().path(directory.path()).owner(STRANGER).open().unwrap_err();
+    let expected =
+        format!("runtime directory {path} belongs to user {OWNER}, not to user {STRANGER}");
+    assert_eq!(error.to_string(), expected);
+    // Nor one that others may write.
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let error = Domain::builder().path(directory.path()).owner(OWNER).open().unwrap_err();
+    assert!(error.to_string().contains("mode 0777; only its owner may write it"), "{error}");
+}
+
+#[test]
+fn a_domain_that_is_not_open_stays_closed() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-closed");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let _sender = domain.sender(CHANNEL).create().unwrap();
+    assert_eq!(modes(directory.path(), "p.")[0].0, 0o600);
+    assert!(modes(directory.path(), "g.").is_empty());
+    // Somebody opens the door behind its back: it answers nobody else all the same.
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    for entry in fs::read_dir(directory.path()).unwrap() {
+        fs::set_permissions(entry.unwrap().path(), PermissionsExt::from_mode(0o666)).unwrap();
+    }
+    let record = fs::read_to_string(directory.path().join("n.shared")).unwrap();
+    fs::write(directory.path().join("g.shared"), record).unwrap();
+    let mut guest = start("look", &directory, GUEST, &["owner=0"]);
+    assert!(guest.until("observed").starts_with("NotPermitted"));
+    fs::remove_file(directory.path().join("g.shared")).unwrap();
+}
+
+#[test]
+fn a_guest_cannot_hold_a_name_by_locking_it() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-lock");
+    let rule = format!("users:{GUEST}");
+    let mut first = sender(&directory, &rule);
+    let mut locker = start("lock", &directory, GUEST, &[]);
+    assert_eq!(locker.until("locked"), "[\"g.\"]");
+    first.kill();
+    // The name of the dead is free, whatever the guest holds.
+    let _second = sender(&directory, &rule);
+    expect_let_in(look(&directory, GUEST, &[]), GUEST);
+}
+
+#[test]
+fn the_dead_owners_files_are_swept_by_the_next_of_its_user() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-sweep");
+    let mut dead = sender(&directory, &format!("users:{GUEST}"));
+    dead.kill();
+    // A guest sees that nobody is there, and removes nothing; not even root does.
+    for uid in [GUEST, 0] {
+        let mut guest = look(&directory, uid, &[]);
+        assert_eq!(guest.until("channels"), "");
+        assert!(guest.until("joined").starts_with("NotFound"));
+    }
+    let left: Vec<_> =
+        ["n.", "g.", "p."].map(|prefix| modes(directory.path(), prefix).len()).into();
+    assert_eq!(left, [1, 1, 1]);
+    let mut own = start("look", &directory, OWNER, &[&format!("owner={OWNER}")]);
+    own.until("waiting");
+    let left = ["n.", "g."].map(|prefix| modes(directory.path(), prefix).len());
+    assert_eq!(left, [0, 0]);
+}
