@@ -1,0 +1,356 @@
+//! The model: who is there, who can be killed, and who learns of it.
+
+use crate::configuration::{Configuration, Send};
+use crate::engine::{Model, Step, Steps};
+use crate::mutant::Mutant;
+use crate::state::{
+    Life, PARTIES_MAX, Receiver, ReceiverAt, ReceiverRow, SLOTS_MAX, Seat, Sender, SenderAt,
+    SenderRow, Slot, Stamp, State, receiver_bit, sender_bit,
+};
+
+/// The protocol in one configuration, with or without a mistake.
+#[derive(Debug, Clone)]
+pub struct Protocol {
+    pub(crate) configuration: Configuration,
+    mutant: Option<Mutant>,
+}
+
+/// Where steps go, and whose they are.
+#[derive(Debug)]
+pub(crate) struct Out<'a> {
+    pub(crate) steps: &'a mut Steps<State>,
+    pub(crate) actor: (&'static str, usize),
+}
+
+impl Out<'_> {
+    fn add(&mut self, name: &'static str, helps: bool, outcome: Result<State, &'static str>) {
+        self.steps.push(Step { actor: self.actor, name, helps, outcome });
+    }
+
+    /// A step that leads to `state`.
+    pub(crate) fn go(&mut self, name: &'static str, mut state: State) {
+        state.note_quiet();
+        self.add(name, true, Ok(state));
+    }
+
+    /// A step that nobody may count on.
+    pub(crate) fn suffer(&mut self, name: &'static str, mut state: State) {
+        state.note_quiet();
+        self.add(name, false, Ok(state));
+    }
+
+    /// A step that breaks a rule.
+    pub(crate) fn fail(&mut self, name: &'static str, rule: &'static str) {
+        self.add(name, true, Err(rule));
+    }
+}
+
+impl State {
+    /// Whoever looks for the end may find it if no sender was there at one moment meanwhile.
+    fn note_quiet(&mut self) {
+        if self.senders.iter().any(Sender::is_present) {
+            return;
+        }
+        for receiver in &mut self.receivers {
+            if let ReceiverAt::Scan { quiet, .. } = &mut receiver.at {
+                *quiet = true;
+            }
+        }
+    }
+}
+
+impl Protocol {
+    /// The protocol as it should be.
+    ///
+    /// # Panics
+    /// If the configuration does not fit the model's memory.
+    #[must_use]
+    pub fn new(configuration: Configuration) -> Self {
+        Self::checked(configuration, None)
+    }
+
+    /// The protocol with one mistake.
+    ///
+    /// # Panics
+    /// If the configuration does not fit the model's memory.
+    #[must_use]
+    pub fn with_mutant(configuration: Configuration, mutant: Mutant) -> Self {
+        Self::checked(configuration, Some(mutant))
+    }
+
+    fn checked(configuration: Configuration, mutant: Option<Mutant>) -> Self {
+        let Configuration { name, slots, block_slots, sender_rows, receiver_rows, .. } =
+            configuration;
+        let parties = [configuration.senders.len(), configuration.receivers.len()];
+        let rows = [sender_rows.into(), receiver_rows.into()];
+        let senders_early = configuration.senders.iter().filter(|plan| !plan.is_late).count();
+        let receivers_early = configuration.receivers.iter().filter(|plan| !plan.is_late).count();
+        assert!(
+            usize::from(slots) <= SLOTS_MAX && slots.is_multiple_of(block_slots),
+            "{name}: {slots} slots in blocks of {block_slots}: at most {SLOTS_MAX}, whole blocks"
+        );
+        assert!(
+            parties.iter().chain(&rows).all(|&count| count <= PARTIES_MAX),
+            "{name}: at most {PARTIES_MAX} senders, receivers, and rows of each"
+        );
+        assert!(
+            senders_early <= rows[0] && receivers_early <= rows[1],
+            "{name}: whoever is there at first has a row"
+        );
+        Self { configuration, mutant }
+    }
+
+    pub(crate) fn has(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// The first sequence. Older stamps are of the lap before the first.
+    pub(crate) fn first(&self) -> u8 {
+        self.configuration.slots
+    }
+
+    pub(crate) fn slot(&self, sequence: u8) -> usize {
+        usize::from(sequence % self.configuration.slots)
+    }
+
+    pub(crate) fn stamp(&self, state: &State, sequence: u8) -> Stamp {
+        state.slots[self.slot(sequence)].stamp
+    }
+
+    pub(crate) fn block_start(&self, sequence: u8) -> u8 {
+        sequence - sequence % self.configuration.block_slots
+    }
+
+    pub(crate) fn block_last(&self, sequence: u8) -> u8 {
+        self.block_start(sequence) + self.configuration.block_slots - 1
+    }
+
+    /// Where a walk goes from `sequence`, whose slot says `stamp`. `None` if it is not claimed.
+    pub(crate) fn walk(&self, sequence: u8, stamp: Stamp) -> Option<u8> {
+        if stamp.sequence < sequence {
+            None
+        } else if stamp.sequence > sequence {
+            // In the middle of the block it would miss the head of a run that it is then in.
+            let lands = stamp.sequence;
+            Some(if self.has(Mutant::LapIntoBlock) { lands } else { self.block_start(lands) })
+        } else if stamp.run {
+            Some(self.block_last(sequence) + 1)
+        } else {
+            Some(sequence + 1)
+        }
+    }
+
+    /// Is the holder of a senders' row dead, as far as somebody knows who knows these dead?
+    pub(crate) fn is_known_dead(&self, state: &State, row: u8, known: u8) -> bool {
+        if self.has(Mutant::DeathByRow) {
+            return (0..).zip(&state.senders).any(|(index, sender)| {
+                sender.row == row && sender.life == Life::Dead && known & sender_bit(index) != 0
+            });
+        }
+        let holder = state.sender_rows[usize::from(row)].holder;
+        holder.is_some_and(|holder| known & sender_bit(holder) != 0)
+    }
+
+    /// What a sender does when it has its row.
+    pub(crate) fn first_at(&self, sender: usize) -> SenderAt {
+        let is_idle = self.configuration.senders[sender].sends.is_empty();
+        if is_idle { SenderAt::Leave } else { SenderAt::Look }
+    }
+
+    pub(crate) fn is_batch(&self, sender: usize, sends: u8) -> bool {
+        matches!(
+            self.configuration.senders[sender].sends.get(usize::from(sends)),
+            Some(Send::Batch(_))
+        )
+    }
+
+    /// What the two words of a payload hold: the sequence, and who writes it, or 3 for a pad.
+    pub(crate) fn payload(&self, sender: usize, sends: u8, next: u8, at: u8) -> u8 {
+        let is_pad = match self.configuration.senders[sender].sends.get(usize::from(sends)) {
+            Some(&Send::Batch(count)) => at - next >= count,
+            _ => false,
+        };
+        let writer = if is_pad { 3 } else { u8::try_from(sender).unwrap_or(3) };
+        at << 2 | writer
+    }
+
+    fn kill(&self, state: &State, out: &mut Out<'_>) {
+        if state.kills_count == self.configuration.kills_max {
+            return;
+        }
+        for (index, sender) in state.senders.iter().enumerate() {
+            if sender.life == Life::Live {
+                let mut next = state.clone();
+                next.kills_count += 1;
+                let row = sender.row;
+                next.senders[index] = Sender { life: Life::Dead, row, ..Sender::ABSENT };
+                out.actor = ("sender", index);
+                out.suffer("is killed", next);
+            }
+        }
+        for (index, receiver) in state.receivers.iter().enumerate() {
+            if receiver.life == Life::Live {
+                let mut next = state.clone();
+                next.kills_count += 1;
+                // What its host does goes on.
+                let at = match receiver.at {
+                    ReceiverAt::Join { .. } => receiver.at,
+                    _ => ReceiverAt::Look,
+                };
+                let row = receiver.row;
+                next.receivers[index] = Receiver { life: Life::Dead, row, at, ..Receiver::ABSENT };
+                out.actor = ("receiver", index);
+                out.suffer("is killed", next);
+            }
+        }
+    }
+
+    fn learn(state: &State, out: &mut Out<'_>) {
+        let dead_senders = (0..)
+            .zip(&state.senders)
+            .filter(|(_, sender)| sender.life == Life::Dead)
+            .fold(0, |bits, (index, _)| bits | sender_bit(index));
+        let dead_receivers = (0..)
+            .zip(&state.receivers)
+            .filter(|(_, receiver)| receiver.life == Life::Dead)
+            .fold(0, |bits, (index, _)| bits | receiver_bit(index));
+        for (index, sender) in state.senders.iter().enumerate() {
+            let mut news = (dead_senders | dead_receivers) & !sender.known;
+            while sender.life == Life::Live && news != 0 {
+                let mut next = state.clone();
+                next.senders[index].known |= news & news.wrapping_neg();
+                out.actor = ("sender", index);
+                out.go("learns of a death", next);
+                news &= news - 1;
+            }
+        }
+        for (index, receiver) in state.receivers.iter().enumerate() {
+            let mut news = dead_senders & !receiver.known;
+            while receiver.life == Life::Live && news != 0 {
+                let mut next = state.clone();
+                next.receivers[index].known |= news & news.wrapping_neg();
+                out.actor = ("receiver", index);
+                out.go("learns of a death", next);
+                news &= news - 1;
+            }
+        }
+    }
+}
+
+impl Sender {
+    pub(crate) const ABSENT: Self = Self {
+        life: Life::Gone,
+        row: 0,
+        sends: 0,
+        next: 0,
+        limit: 0,
+        known: 0,
+        at: SenderAt::Enter,
+    };
+}
+
+impl Receiver {
+    pub(crate) const ABSENT: Self = Self {
+        life: Life::Gone,
+        row: 0,
+        known: 0,
+        start: 0,
+        next: 0,
+        run_end: 0,
+        at: ReceiverAt::Look,
+    };
+}
+
+impl Model for Protocol {
+    type State = State;
+
+    fn initial(&self) -> State {
+        let mut state = State {
+            slots: [Slot { stamp: Stamp::NEVER, words: [0; 2] }; SLOTS_MAX],
+            sender_rows: [SenderRow { holder: None, generation: 0 }; PARTIES_MAX],
+            receiver_rows: [ReceiverRow { seat: Seat::Free, cursor: 0 }; PARTIES_MAX],
+            epoch: 0,
+            senders: [Sender::ABSENT; PARTIES_MAX],
+            receivers: [Receiver::ABSENT; PARTIES_MAX],
+            kills_count: 0,
+        };
+        let first = self.first();
+        for (index, plan) in (0..).zip(&self.configuration.senders) {
+            let place = usize::from(index);
+            let sender = &mut state.senders[place];
+            if plan.is_late {
+                sender.life = Life::Waiting;
+            } else {
+                *sender = Sender {
+                    life: Life::Live,
+                    row: index,
+                    next: first,
+                    at: self.first_at(place),
+                    ..Sender::ABSENT
+                };
+                state.sender_rows[place] = SenderRow { holder: Some(index), generation: 1 };
+            }
+        }
+        // The first receivers have the last rows, so that a joiner's is looked at before theirs.
+        let early = self.configuration.receivers.iter().filter(|plan| !plan.is_late);
+        let rows_free = usize::from(self.configuration.receiver_rows).saturating_sub(early.count());
+        for (index, plan) in (0..).zip(&self.configuration.receivers) {
+            let place = usize::from(index);
+            let receiver = &mut state.receivers[place];
+            receiver.life = Life::Live;
+            if plan.is_late {
+                receiver.at = ReceiverAt::Absent;
+            } else {
+                let row = place + rows_free;
+                receiver.row = u8::try_from(row).unwrap_or(0);
+                (receiver.start, receiver.next) = (first, first);
+                state.receiver_rows[row] = ReceiverRow { seat: Seat::Active(index), cursor: first };
+            }
+        }
+        state
+    }
+
+    fn steps(&self, state: &State, steps: &mut Steps<State>) {
+        let mut out = Out { steps, actor: ("", 0) };
+        for index in 0..self.configuration.senders.len() {
+            out.actor = ("sender", index);
+            self.sender_steps(state, index, &mut out);
+        }
+        for index in 0..self.configuration.receivers.len() {
+            out.actor = ("receiver", index);
+            self.receiver_steps(state, index, &mut out);
+        }
+        self.kill(state, &mut out);
+        Self::learn(state, &mut out);
+    }
+
+    fn is_done(&self, state: &State) -> bool {
+        let is_over = |life| matches!(life, Life::Dead | Life::Gone);
+        state.senders.iter().all(|sender| is_over(sender.life))
+            && state.receivers.iter().all(|receiver| is_over(receiver.life))
+    }
+
+    fn show(&self, state: &State) -> String {
+        let mut text = String::new();
+        for slot in &state.slots[..self.configuration.slots.into()] {
+            let Stamp { sequence, claimed, run, void, row } = slot.stamp;
+            let void = if void { "void" } else { "" };
+            let claimed = if claimed { "claimed" } else { "" };
+            let run = if run { "run" } else { "" };
+            text += &format!("[{sequence}{claimed}{run}{void} by {row}] ");
+        }
+        let count = usize::from(self.configuration.receiver_rows);
+        for row in &state.receiver_rows[..count] {
+            text += &format!("{:?}@{} ", row.seat, row.cursor);
+        }
+        for sender in &state.senders[..self.configuration.senders.len()] {
+            let Sender { next, limit, at, life, .. } = sender;
+            text += &format!("| {life:?} {next}<{limit} {at:?} ");
+        }
+        for receiver in &state.receivers[..self.configuration.receivers.len()] {
+            let Receiver { next, at, life, .. } = receiver;
+            text += &format!("| {life:?} {next} {at:?} ");
+        }
+        text
+    }
+}
