@@ -2,7 +2,7 @@
 //! of a shared channel.
 
 use crate::segment::{DOOR_BYTES, DOORS};
-use crate::slot::{INLINE_BYTES_MAX, RUN_SLOTS, SENDERS_MAX, SLOT_BYTES};
+use crate::slot::{INLINE_BYTES_MAX, RUN_SLOTS_MAX, SENDERS_MAX, SLOT_BYTES};
 use crate::{LINE_BYTES, PAGE_BYTES, round_up};
 
 /// Fewest and most slots of a ring.
@@ -81,8 +81,8 @@ pub enum GeometryError {
     TooLarge,
 }
 
-/// Fewest slots of a shared channel: two blocks, so that a run and its predecessor fit.
-pub const SHARED_SLOTS_MIN: u64 = 2 * RUN_SLOTS;
+/// Fewest slots of a shared channel: two of the longest runs.
+pub const SHARED_SLOTS_MIN: u64 = 2 * RUN_SLOTS_MAX;
 
 /// Sizes and offsets of a channel's parts, all derived from five numbers. Only [`Geometry::new`]
 /// makes one, so whoever holds a `Geometry` may rely on it:
@@ -92,7 +92,7 @@ pub const SHARED_SLOTS_MIN: u64 = 2 * RUN_SLOTS;
 ///   sender), each part from a page's start, and none overlaps another or reaches beyond
 ///   `segment_bytes`;
 /// - `large_bytes` is 0, or at least twice the largest message, and a multiple of a page;
-/// - `senders_max` is 1, or the channel is shared and has at least two blocks of slots.
+/// - `senders_max` is 1, or the channel is shared and has room for two of the longest runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     slots: u64,

@@ -14,6 +14,29 @@
 //!         ring, window, large      data thread; see `Geometry`
 //! ```
 //!
+//! In a shared channel that segment is every sender's: they all write it, and nobody else. Its doors
+//! are the senders', there is a window and a large area for each, and beside the words above (`bell`
+//! and `blocked` are added to by whoever changes them) it has:
+//!
+//! ```text
+//!   1024  tail u64                 senders, once in a while: a hint
+//!   1152  senders_epoch u32        whoever changes a sender's door
+//!   1280  held u32                 the creator, while it waits for those it invited
+//! ```
+//!
+//! and all who take part, receivers too, write a second one, its table:
+//!
+//! ```text
+//!      0  header, 128 bytes        written before the segment is handed out, never again
+//!    128  sleepers u32             a receiver that falls asleep adds one
+//!    256  room u32                 a receiver that makes room for a sender that waits adds one
+//!    384  members_epoch u32        whoever changes a receiver's door
+//!    512  rows_high u32            the host: rows from this one on have never been taken
+//!    640  counters, 16 x u64       as the control thread's
+//!   4096  doors, 128 bytes each    of receivers
+//!         pages                    of receivers: as a receiver's segment, without its header
+//! ```
+//!
 //! A receiver's segment, one page:
 //!
 //! ```text
@@ -59,6 +82,31 @@ pub const DOOR_TENURE: usize = 0;
 pub const DOOR_START: usize = 8;
 /// Door: u32, the receiver's process number, for people to read; nothing relies on it.
 pub const DOOR_PID: usize = 16;
+
+/// Door of a shared channel: u128 in two u64, the socket of the holder's process.
+pub const DOOR_SOCKET: usize = 32;
+/// Door of a shared channel's sender: its counters.
+pub const DOOR_COUNTERS: usize = 48;
+
+/// Shared channel: u64 that lies at or below the first sequence number nobody has claimed.
+pub const TAIL: usize = 1024;
+/// Shared channel: u32 that changes with every sender's door.
+pub const SENDERS_EPOCH: usize = 1152;
+/// Shared channel: u32, the creator's row plus one while those it invited have not come.
+pub const HELD: usize = 1280;
+
+/// First eight bytes of a shared channel's table.
+pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"cwire-tb");
+/// Table: u32 to which every receiver adds one before it sleeps.
+pub const SLEEPERS: usize = 128;
+/// Table: u32 to which a receiver adds one when it makes room for a sender that waits.
+pub const ROOM: usize = 256;
+/// Table: u32 that changes with every receiver's door.
+pub const MEMBERS_EPOCH: usize = 384;
+/// Table: u32, rows from this one on have never been taken.
+pub const ROWS_HIGH: usize = 512;
+/// Table: counters, added to by whoever does what they count.
+pub const TABLE_COUNTERS: usize = 640;
 
 /// Receiver: u64, how many messages of the channel it is done with.
 pub const CURSOR: usize = 128;
@@ -171,7 +219,7 @@ pub enum HeaderError {
     /// Not a segment of this kind.
     #[error("not a corewire {kind} segment: it begins with {found:#018x}")]
     Magic {
-        /// `sender` or `receiver`.
+        /// `sender`, `receiver` or `table`.
         kind: &'static str,
         /// The first eight bytes.
         found: u64,
@@ -238,7 +286,10 @@ const _: () = assert!(size_of::<RawSenderHeader>() == BELL);
 const _: () = assert!(size_of::<RawReceiverHeader>() == CURSOR);
 const _: () = assert!(DOOR_PID + 4 <= DOOR_BYTES);
 const _: () = assert!(CONTROL_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= FLOOR);
-const _: () = assert!(FLOOR + 8 <= DOORS);
+const _: () = assert!(FLOOR + 8 <= TAIL && HELD + 4 <= DOORS);
+const _: () = assert!(DOOR_SOCKET + 16 <= DOOR_COUNTERS && DOOR_PID + 4 <= DOOR_SOCKET);
+const _: () = assert!(DOOR_COUNTERS + 8 * crate::counters::SenderCounter::ALL.len() <= DOOR_BYTES);
+const _: () = assert!(TABLE_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= DOORS);
 const _: () = assert!(RECEIVER_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= PAGE_BYTES);
 
 /// The type that a channel's messages are declared to have; all zero for plain bytes.
@@ -331,6 +382,58 @@ impl SenderHeader {
             incarnation: u128::from_le_bytes(raw.incarnation),
             pid: raw.pid.get(),
         })
+    }
+}
+
+/// The header of a shared channel's table as it lies in memory.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct RawTableHeader {
+    magic: U64,
+    version: U32,
+    zero: U32,
+    incarnation: [u8; 16],
+    reserved: [u8; 96],
+}
+
+const _: () = assert!(size_of::<RawTableHeader>() == SLEEPERS);
+
+/// The header of a shared channel's table, checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableHeader {
+    /// The channel's: it ties the two segments together.
+    pub incarnation: u128,
+}
+
+impl TableHeader {
+    /// The header as bytes, to be written at the start of a table.
+    #[must_use]
+    pub fn to_raw(&self) -> RawTableHeader {
+        RawTableHeader {
+            magic: TABLE_MAGIC.into(),
+            version: LAYOUT_VERSION.into(),
+            zero: 0.into(),
+            incarnation: self.incarnation.to_le_bytes(),
+            reserved: [0; 96],
+        }
+    }
+
+    /// Checks a copy of the first 128 bytes of a segment of `segment_bytes`, the table of a channel
+    /// of these sizes.
+    ///
+    /// # Errors
+    /// [`HeaderError`], with what was found.
+    pub fn parse(
+        raw: &RawTableHeader,
+        segment_bytes: u64,
+        geometry: &Geometry,
+    ) -> Result<Self, HeaderError> {
+        check_start("table", TABLE_MAGIC, raw.magic.get(), raw.version.get())?;
+        let expected = geometry.table_bytes();
+        if segment_bytes != expected {
+            return Err(HeaderError::Length { expected, found: segment_bytes });
+        }
+        Ok(Self { incarnation: u128::from_le_bytes(raw.incarnation) })
     }
 }
 

@@ -9,13 +9,13 @@
 //! Storing the stamp publishes the message:
 //!
 //! ```text
-//!  63                                   12  11   10     9        0
-//!  | sequence + 1, modulo 2^52            | run | claimed | owner |
+//!  63                                   12      11     10   7   6     0
+//!  | sequence + 1, modulo 2^52            | claimed | run - 1 | owner |
 //! ```
 //!
 //! In a channel of one sender the three fields on the right are 0. In a shared channel `owner` is
-//! the sender's row; a *claimed* slot is its owner's to fill, and is not published yet; a *run* head
-//! claims the rest of its block of [`RUN_SLOTS`] slots as well.
+//! the sender's row; a *claimed* slot is its owner's to fill, and is not published yet; the stamp of
+//! the first slot of a *run* claims the following ones as well, up to [`RUN_SLOTS_MAX`] in all.
 //!
 //! `header` is the length of an inline payload (0 to 48), or one of the kinds below; for a payload
 //! elsewhere `position` is a *virtual* position in its owner's area (it only grows; its place in
@@ -41,24 +41,20 @@ pub const INLINE_BYTES_MAX: usize = SLOT_BYTES - INLINE;
 pub const KIND_WINDOW: u64 = 1 << 32;
 /// Header of a message whose payload lies in the large area.
 pub const KIND_LARGE: u64 = 2 << 32;
-/// Header of a slot without a message: what a run claimed and did not need.
-pub const KIND_NONE: u64 = 3 << 32;
-
-/// Slots of a block: a run reaches from its head to the end of the head's block.
-pub const RUN_SLOTS: u64 = 16;
+/// The most slots that one stamp claims.
+pub const RUN_SLOTS_MAX: u64 = 1 << RUN_BITS;
 /// The most senders of a shared channel: what fits the owner's field.
 pub const SENDERS_MAX: u64 = 1 << OWNER_BITS;
-
-const OWNER_BITS: u32 = 10;
-const SEQUENCE_SHIFT: u32 = 12;
 /// Stamp: claimed by its owner, and not published yet.
-pub const CLAIMED: u64 = 1 << OWNER_BITS;
-/// Stamp: the head of a run.
-pub const RUN: u64 = CLAIMED << 1;
+pub const CLAIMED: u64 = 1 << (OWNER_BITS + RUN_BITS);
 
-/// What a receiver compares: sequence and claim, whoever the owner is.
-const WHOSE_EVER: u64 = !(RUN | (SENDERS_MAX - 1));
+const OWNER_BITS: u32 = 7;
+const RUN_BITS: u32 = 4;
+const SEQUENCE_SHIFT: u32 = 12;
+/// What a receiver compares: sequence and claim, whoever the owner is, however long the run.
+const WHOSE_EVER: u64 = !(CLAIMED - 1);
 
+const _: () = assert!(CLAIMED << 1 == 1 << SEQUENCE_SHIFT);
 const _: () = assert!(INLINE_BYTES_MAX == 48);
 
 /// The stamp that publishes message `sequence` of a channel's only sender, or of row 0.
@@ -79,9 +75,32 @@ pub const fn sequence_of(stamp: u64) -> u64 {
 #[inline(always)]
 #[must_use]
 pub const fn owner_of(stamp: u64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "ten bits")]
+    #[expect(clippy::cast_possible_truncation, reason = "seven bits")]
     let owner = (stamp & (SENDERS_MAX - 1)) as u32;
     owner
+}
+
+/// How many slots a stamp claims, or claimed before it was published: 1, or more for the first of a
+/// run.
+#[inline(always)]
+#[must_use]
+pub const fn run_of(stamp: u64) -> u64 {
+    ((stamp >> OWNER_BITS) & (RUN_SLOTS_MAX - 1)) + 1
+}
+
+/// Is the slot claimed, and not published?
+#[inline(always)]
+#[must_use]
+pub const fn is_claimed(stamp: u64) -> bool {
+    stamp & CLAIMED != 0
+}
+
+/// The stamp by which the sender of row `owner` publishes message `sequence`, the first of `run`
+/// slots that it claimed together; with [`CLAIMED`], the one by which it claims them.
+#[inline(always)]
+#[must_use]
+pub const fn shared_stamp(sequence: u64, owner: u32, run: u64) -> u64 {
+    stamp_of(sequence) | (run - 1) << OWNER_BITS | owner as u64
 }
 
 /// Does `stamp` publish message `sequence`, whoever sent it?
@@ -104,17 +123,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_tells_its_sequence_owner_and_state() {
+    fn a_stamp_tells_its_sequence_owner_run_and_state() {
         for sequence in [0, 1, 4096, (1 << 52) - 2] {
-            let stamp = stamp_of(sequence) | 1023;
-            assert_eq!(sequence_of(stamp), sequence);
-            assert_eq!(owner_of(stamp), 1023);
-            assert!(publishes(stamp, sequence) && publishes(stamp | RUN, sequence));
-            assert!(!publishes(stamp | CLAIMED, sequence) && !publishes(stamp, sequence + 1));
-            assert_eq!(ahead_of(stamp | RUN | CLAIMED, sequence), 0);
-            assert_eq!(ahead_of(stamp, sequence + 4096), -4096);
-            assert_eq!(ahead_of(stamp_of(sequence + 16), sequence), 16);
+            for (owner, run) in [(0, 1), (127, 16), (5, 2)] {
+                let stamp = shared_stamp(sequence, owner, run);
+                assert_eq!(sequence_of(stamp), sequence);
+                assert_eq!((owner_of(stamp), run_of(stamp)), (owner, run));
+                assert!(publishes(stamp, sequence) && !is_claimed(stamp));
+                let claim = stamp | CLAIMED;
+                assert!(!publishes(claim, sequence) && is_claimed(claim));
+                assert!(!publishes(stamp, sequence + 1));
+                assert_eq!((owner_of(claim), run_of(claim)), (owner, run));
+                assert_eq!(ahead_of(claim, sequence), 0);
+                assert_eq!(ahead_of(stamp, sequence + 4096), -4096);
+                assert_eq!(ahead_of(shared_stamp(sequence + 16, owner, run), sequence), 16);
+            }
         }
+        assert_eq!(shared_stamp(7, 0, 1), stamp_of(7));
         assert!(!publishes(0, 0), "a slot never used publishes nothing");
         assert_eq!(ahead_of(0, 7), -8);
     }
