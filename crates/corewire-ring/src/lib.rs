@@ -7,6 +7,7 @@
 //! | [`sync`] | the only place that names atomics; the machine's face and loom's |
 //! | [`region`] | the only place that turns an offset into a pointer |
 //! | [`broadcast`] | one sender, many receivers, every message in place |
+//! | [`shared`] | several senders, many receivers, one order |
 //! | [`spin`] | the lock of the fork handlers |
 //! | [`yardstick`] | what the hardware allows: bare loops that the ring is measured against |
 
@@ -19,6 +20,7 @@ extern crate std;
 pub mod broadcast;
 #[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;
+pub mod shared;
 pub mod spin;
 pub mod sync;
 pub mod yardstick;
@@ -42,6 +44,12 @@ pub trait Kernel {
 
     /// The processor that this thread runs on; a hint.
     fn cpu(&self) -> u32;
+
+    /// Has the operating system report the death of this party of a shared channel, whose process has
+    /// `socket`, to the channel's roster; or reports it at once, if that process is not there.
+    fn watch(&self, party: shared::Party, who: shared::Entrance, socket: u128) {
+        let _ = (party, who, socket);
+    }
 
     /// Wakes the receiver of `row`, which asked to be woken through its descriptor.
     fn wake_descriptor(&self, row: u32) {

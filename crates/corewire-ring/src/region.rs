@@ -356,14 +356,14 @@ impl Payload {
         for (index, word) in words.iter().enumerate() {
             // SAFETY: the caller's; within the payload.
             let target = unsafe { word64_at(self.base, 8 * index) };
-            target.store(u64::from_ne_bytes(*word), Relaxed);
+            target.store(u64::from_le_bytes(*word), Relaxed);
         }
         if !rest.is_empty() {
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
             // SAFETY: the caller's; the last word is the payload's to its end.
             let target = unsafe { word64_at(self.base, 8 * words.len()) };
-            target.store(u64::from_ne_bytes(last), Relaxed);
+            target.store(u64::from_le_bytes(last), Relaxed);
         }
     }
 
@@ -385,7 +385,7 @@ impl Payload {
         let skip = offset - at;
         if skip > 0 && !target.is_empty() {
             // SAFETY: the caller's; within the payload's words.
-            let word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_ne_bytes();
+            let word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_le_bytes();
             let count = target.len().min(8 - skip);
             let (first, others) = target.split_at_mut(count);
             first.copy_from_slice(&word[skip..skip + count]);
@@ -395,12 +395,12 @@ impl Payload {
         let (words, rest) = target.as_chunks_mut::<8>();
         for word in words {
             // SAFETY: the caller's; within the payload.
-            *word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_ne_bytes();
+            *word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_le_bytes();
             at += 8;
         }
         if !rest.is_empty() {
             // SAFETY: the caller's; within the payload's words.
-            let word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_ne_bytes();
+            let word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_le_bytes();
             rest.copy_from_slice(&word[..rest.len()]);
         }
     }

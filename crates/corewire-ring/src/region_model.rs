@@ -432,7 +432,7 @@ impl Payload {
             if let Some(target) = self.word(8 * index) {
                 let mut word = [0; 8];
                 word[..part.len()].copy_from_slice(part);
-                target.store(u64::from_ne_bytes(word), Relaxed);
+                target.store(u64::from_le_bytes(word), Relaxed);
             }
         }
     }
@@ -449,7 +449,7 @@ impl Payload {
         let mut word = [0; 8];
         for (index, part) in target.chunks_mut(8).enumerate() {
             if let Some(source) = self.word(offset + 8 * index) {
-                word = source.load(Relaxed).to_ne_bytes();
+                word = source.load(Relaxed).to_le_bytes();
             }
             part.copy_from_slice(&word[..part.len()]);
         }

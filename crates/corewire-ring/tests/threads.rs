@@ -91,6 +91,7 @@ fn channel(
                 hint: hint.clone(),
                 welcome,
                 shared: Arc::new(ReceiverShared::default()),
+                many: None,
             };
             Receiver::new(parts, Yielding)
         })

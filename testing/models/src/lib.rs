@@ -322,6 +322,7 @@ impl ModelChannel {
             },
             hint,
             shared: Arc::new(ReceiverShared::default()),
+            many: None,
         };
         let receiver = Receiver::new(parts, self.kernel.clone());
         // SAFETY: sender and receiver are threads of one model, which keep to the protocol.

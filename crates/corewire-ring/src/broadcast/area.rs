@@ -99,6 +99,12 @@ impl Area {
         self.in_use.push_back(InUse { sequence, end: self.reserved });
     }
 
+    /// Notes that message `sequence`, just published, holds `room`; for one of several that were
+    /// taken before any of them was published.
+    pub fn publish_room(&mut self, sequence: u64, room: Room) {
+        self.in_use.push_back(InUse { sequence, end: room.end });
+    }
+
     /// Takes back the room of every message before `cursor`.
     #[inline]
     pub fn free_before(&mut self, cursor: u64) {

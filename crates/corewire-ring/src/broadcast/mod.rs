@@ -56,6 +56,7 @@ pub use members::{Channel, Joined, Members, Slowest, head_of};
 pub use receiver::{
     End, InPlace, Lost, Message, Receiver, ReceiverParts, ReceiverShared, Snapshot, Violation,
 };
+pub(crate) use sender::settles;
 pub use sender::{Loan, Sender, SenderParts, SenderShared};
 pub use words::{ReceiverWords, SenderWords};
 
@@ -67,7 +68,7 @@ pub const UNSURE_SLEEP_CAP_NS: u64 = 1_000_000;
 /// The data thread wakes this many sleepers itself, and leaves the rest to the control thread.
 pub const WAKES_BY_SENDER_MAX: u32 = 4;
 /// Every sleeper: the kernel takes the count for an `i32`.
-const WAKE_ALL: u32 = i32::MAX.unsigned_abs();
+pub(crate) const WAKE_ALL: u32 = i32::MAX.unsigned_abs();
 
 /// Bits of a `notices` word: why a data thread should look up.
 pub mod notice {

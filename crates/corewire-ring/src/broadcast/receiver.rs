@@ -1,6 +1,8 @@
 //! A receiver's half of a channel.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
 
@@ -8,13 +10,16 @@ use corewire_layout::counters::ReceiverCounter;
 use corewire_layout::frame::Welcome;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{DoorState, FenceMode, HINT, Policy, SleepMode, tenure};
-use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, ahead_of, publishes};
+use corewire_layout::slot::{
+    INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, ahead_of, owner_of, publishes, stamp_of,
+};
 
 use super::notice;
 use super::sender::settles;
 use super::words::{ReceiverWords, SenderWords, add};
 use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS};
 use crate::region::{Access, Payload, Region, Slot, Slots, Store};
+use crate::shared::{Many, ManyParts};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
 
@@ -111,6 +116,8 @@ pub struct ReceiverParts {
     pub welcome: Welcome,
     /// What it shares with its control thread.
     pub shared: Arc<ReceiverShared>,
+    /// If the channel is shared: its senders.
+    pub many: Option<ManyParts>,
 }
 
 /// A receiver.
@@ -132,8 +139,10 @@ pub struct Receiver<K> {
     large_held_bytes: u64,
     /// Payload bytes received outside the slots.
     bytes: u64,
-    window: Store,
-    large: Store,
+    /// By sender.
+    windows: Vec<Store>,
+    larges: Vec<Store>,
+    many: Option<Box<Many>>,
     sender: SenderWords,
     own: ReceiverWords,
     hint: Option<Region>,
@@ -151,6 +160,8 @@ pub struct Receiver<K> {
     message_bytes_max: u64,
     /// Messages that were written over before they were read.
     missed: u64,
+    /// Messages that were claimed by senders that died before they had sent them.
+    abandoned: u64,
     /// It was seen that this receiver counts no more.
     is_out: bool,
     kernel: K,
@@ -162,6 +173,7 @@ impl<K: Kernel> Receiver<K> {
     pub fn new(parts: ReceiverParts, kernel: K) -> Self {
         let ReceiverParts { sender, geometry, own, hint, welcome, .. } = parts;
         let batch = geometry.cursor_batch();
+        let senders = || 0..u32::try_from(geometry.senders_max()).unwrap_or(u32::MAX);
         let receiver = Self {
             slots: Slots::new(&sender, &geometry),
             first: welcome.start,
@@ -172,8 +184,15 @@ impl<K: Kernel> Receiver<K> {
             window_held_bytes: 0,
             large_held_bytes: 0,
             bytes: 0,
-            window: Store::new(&sender, geometry.window_offset(0), geometry.window_bytes()),
-            large: Store::new(&sender, geometry.large_offset(0), geometry.large_bytes()),
+            windows: senders()
+                .map(|row| {
+                    Store::new(&sender, geometry.window_offset(row), geometry.window_bytes())
+                })
+                .collect(),
+            larges: senders()
+                .map(|row| Store::new(&sender, geometry.large_offset(row), geometry.large_bytes()))
+                .collect(),
+            many: parts.many.map(|many| Box::new(Many::new(many))),
             sender: SenderWords::new(sender),
             own: ReceiverWords::new(own),
             hint,
@@ -187,6 +206,7 @@ impl<K: Kernel> Receiver<K> {
             tenure: tenure(welcome.generation, DoorState::Joined),
             message_bytes_max: geometry.message_bytes_max(),
             missed: 0,
+            abandoned: 0,
             is_out: false,
             kernel,
         };
@@ -236,7 +256,38 @@ impl<K: Kernel> Receiver<K> {
 
     #[inline(always)]
     fn has(&self, sequence: u64) -> bool {
-        publishes(self.slots.at(sequence).stamp().load(Relaxed), sequence)
+        let stamp = self.slots.at(sequence).stamp().load(Relaxed);
+        stamp == stamp_of(sequence) || (self.many.is_some() && publishes(stamp, sequence))
+    }
+
+    /// Does `stamp` publish the next message? A channel's only sender has no fields beside the
+    /// sequence number.
+    #[inline(always)]
+    fn is_next(&mut self, stamp: u64) -> bool {
+        stamp == stamp_of(self.next) || (self.many.is_some() && self.is_next_of_many(stamp))
+    }
+
+    #[inline]
+    fn is_next_of_many(&mut self, stamp: u64) -> bool {
+        let is_next = publishes(stamp, self.next);
+        if let Some(many) = self.many.as_mut().filter(|_| is_next) {
+            many.note(self.next, stamp);
+        }
+        is_next
+    }
+
+    /// Passes messages that will never come, because the sender that had claimed them is dead. To be
+    /// called while the next one is not there. False if there were none.
+    fn pass_abandoned(&mut self) -> bool {
+        let mut has_passed = false;
+        while let Some(many) = &mut self.many
+            && many.is_abandoned(self.next)
+        {
+            self.next += 1;
+            self.abandoned += 1;
+            has_passed = true;
+        }
+        has_passed
     }
 
     /// The next message, in place. While there is none, calls `wait`, which waits or gives up.
@@ -250,8 +301,9 @@ impl<K: Kernel> Receiver<K> {
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Message<'_, K>, E> {
         loop {
-            let slot = self.slots.at(self.next);
-            if publishes(slot.stamp().load(Relaxed), self.next) {
+            let stamp = self.slots.at(self.next).stamp().load(Relaxed);
+            if self.is_next(stamp) {
+                let slot = self.slots.at(self.next);
                 let payload = self.payload_of(slot, self.next, Access::Read)?;
                 return Ok(Message { receiver: self, payload, in_place });
             }
@@ -276,9 +328,9 @@ impl<K: Kernel> Receiver<K> {
                 losses = 0;
                 wait(self)?;
             }
-            let slot = self.slots.at(self.next);
-            let stamp = slot.stamp().load(Relaxed);
-            if publishes(stamp, self.next) {
+            let stamp = self.slots.at(self.next).stamp().load(Relaxed);
+            if self.is_next(stamp) {
+                let slot = self.slots.at(self.next);
                 match self.payload_of(slot, self.next, Access::Words) {
                     Ok(payload) => {
                         return Ok(Snapshot { receiver: self, payload, is_lost: false });
@@ -313,6 +365,9 @@ impl<K: Kernel> Receiver<K> {
     }
 
     fn is_evicted(&self) -> bool {
+        if let Some(many) = &self.many {
+            return many.is_evicted();
+        }
         // ORDER(E2): pairs with E1; if anything that was read is a later message's, the door
         // says so.
         fence_at!(E2: Acquire);
@@ -418,10 +473,14 @@ impl<K: Kernel> Receiver<K> {
         header: u64,
         access: Access,
     ) -> Result<Payload, Violation> {
-        let store = match header {
-            KIND_WINDOW => &self.window,
-            KIND_LARGE => &self.large,
+        let stores = match header {
+            KIND_WINDOW => &self.windows,
+            KIND_LARGE => &self.larges,
             found => return Err(Violation { word: "header", found, sequence }),
+        };
+        let stamp = slot.stamp().load(Relaxed);
+        let Some(store) = stores.get(owner_of(stamp) as usize) else {
+            return Err(Violation { word: "stamp", found: stamp, sequence });
         };
         let length = slot.length().load(Relaxed);
         if length > self.message_bytes_max {
@@ -447,11 +506,13 @@ impl<K: Kernel> Receiver<K> {
     /// Counts payload outside the slots: an eighth of its area brings the cursor forward.
     #[inline(never)]
     fn hold(&mut self, length: u64) {
-        let in_window = length <= self.window.bytes() / 4;
+        let [window_bytes, large_bytes] =
+            [&self.windows, &self.larges].map(|stores| stores[0].bytes());
+        let in_window = length <= window_bytes / 4;
         let (held, area_bytes) = if in_window {
-            (&mut self.window_held_bytes, self.window.bytes())
+            (&mut self.window_held_bytes, window_bytes)
         } else {
-            (&mut self.large_held_bytes, self.large.bytes())
+            (&mut self.large_held_bytes, large_bytes)
         };
         *held += length;
         self.bytes += length;
@@ -466,7 +527,8 @@ impl<K: Kernel> Receiver<K> {
     /// A [`Violation`].
     pub fn done(&mut self, count: u64) -> Result<(), Violation> {
         for _ in 0..count {
-            if !self.is_ready() {
+            let stamp = self.slots.at(self.next).stamp().load(Relaxed);
+            if !self.is_next(stamp) {
                 break;
             }
             let length = self.payload(self.next)?.bytes();
@@ -479,17 +541,25 @@ impl<K: Kernel> Receiver<K> {
     #[inline(never)]
     pub fn publish_cursor(&mut self) {
         self.publish_at = self.next + self.batch;
-        if self.published == self.next {
+        let cursor = self.many.as_ref().map_or(self.next, |many| many.cursor_at(self.next));
+        if self.published == cursor {
             return;
         }
-        self.published = self.next;
+        self.published = cursor;
         self.window_held_bytes = 0;
         self.large_held_bytes = 0;
         // ORDER(B3): pairs with B4; our reads are done before the sender writes there again.
-        self.own.cursor().store(self.next, order!(B3: Release));
+        self.own.cursor().store(cursor, order!(B3: Release));
         // ORDER(B10): pairs with B11; a sender that waits sees the cursor, or we see it waiting.
         // A full fence, since it is paid once in a batch, and no registration is needed for it.
         fence_at!(B10: SeqCst);
+        if let Some(many) = &mut self.many {
+            if many.make_room(&self.kernel) {
+                add(self.own.counter(ReceiverCounter::Wakes), 1);
+            }
+            self.publish_counters();
+            return;
+        }
         let blocked = self.sender.blocked().load(Relaxed);
         if blocked != self.blocked_seen {
             self.blocked_seen = blocked;
@@ -513,7 +583,10 @@ impl<K: Kernel> Receiver<K> {
     ///
     /// # Errors
     /// A [`Violation`], if the sender closed after messages that are not there.
-    pub fn end(&self) -> Result<Option<End>, Violation> {
+    pub fn end(&mut self) -> Result<Option<End>, Violation> {
+        if self.many.is_some() {
+            return Ok(self.end_of_many());
+        }
         // In this order: a sender that closes hangs up afterwards, so whoever has been told of the
         // hang-up finds the channel closed; and whoever finds it closed finds the last stamps.
         let notices = self.shared.notices();
@@ -540,6 +613,34 @@ impl<K: Kernel> Receiver<K> {
         Ok(Some(if self.is_evicted() { End::Evicted } else { End::SenderGone }))
     }
 
+    /// The same for a shared channel: passes what the dead had claimed, and ends when nobody is left.
+    fn end_of_many(&mut self) -> Option<End> {
+        if matches!(self.policy, Policy::Evict { .. }) && self.is_evicted() {
+            return Some(End::Evicted);
+        }
+        let has_passed = self.pass_abandoned();
+        if let Some(many) = &mut self.many {
+            many.watch_senders(&self.kernel);
+        }
+        if has_passed || self.is_ready() {
+            return None;
+        }
+        self.many.as_ref().and_then(|many| many.end(self.next))
+    }
+
+    /// Leaves a shared channel; of another, the owner is told.
+    pub fn leave(&mut self) {
+        if let Some(many) = &self.many {
+            many.leave(&self.kernel);
+        }
+    }
+
+    /// If the channel is shared: its senders.
+    #[must_use]
+    pub fn many(&self) -> Option<&Many> {
+        self.many.as_deref()
+    }
+
     /// Sleeps until the next message is there, the channel ends, a notice comes, or `cap_ns` have
     /// passed; may return early.
     pub fn sleep(&mut self, cap_ns: u64) {
@@ -547,6 +648,9 @@ impl<K: Kernel> Receiver<K> {
         // ORDER(W2): pairs with W1; both words are read before looking again, so that whatever
         // changes them in between ends the sleep at once.
         let own = self.shared.own.load(order!(W2: Acquire));
+        if let Some(many) = &mut self.many {
+            many.watch_senders(&self.kernel);
+        }
         let bell = self.sender.bell().load(Relaxed);
         let sure = self.announce(SleepMode::Futex);
         if !self.must_look() {
@@ -594,6 +698,9 @@ impl<K: Kernel> Receiver<K> {
         self.epoch = self.epoch.wrapping_add(1);
         // ORDER(B13): pairs with B14; whoever sees the epoch sees its mode.
         self.own.sleeping().store(self.epoch, order!(B13: Release));
+        if let Some(many) = &self.many {
+            many.announce();
+        }
         if let Some(hint) = &self.hint {
             // ORDER(B12): pairs with B7; whoever clears the hint sees the epoch. Read-modify-write
             // on both sides, since one clears the hints of many.
@@ -622,6 +729,14 @@ impl<K: Kernel> Receiver<K> {
 
     /// Is there any reason not to sleep?
     fn must_look(&self) -> bool {
+        if let Some(many) = &self.many {
+            let is_out = matches!(self.policy, Policy::Evict { .. }) && many.is_evicted();
+            return is_out
+                || self.is_ready()
+                || many.has_new_senders()
+                || many.may_pass(self.next)
+                || self.shared.notices() != 0;
+        }
         self.is_ready()
             || self.is_behind()
             || self.sender.closed().load(Relaxed) != 0
@@ -630,7 +745,7 @@ impl<K: Kernel> Receiver<K> {
 
     /// Writes out what the data path counts privately.
     pub fn publish_counters(&self) {
-        let received = self.next - self.first - self.missed;
+        let received = self.next - self.first - self.missed - self.abandoned;
         self.own.counter(ReceiverCounter::Messages).store(received, Relaxed);
         self.own.counter(ReceiverCounter::Bytes).store(self.bytes, Relaxed);
     }

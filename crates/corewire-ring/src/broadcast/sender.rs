@@ -61,6 +61,19 @@ impl SenderShared {
         self.acked_watched.get(row).unwrap_or_else(|| &self.acked_rest[row])
     }
 
+    pub(crate) fn limit(&self) -> &AtomicU64 {
+        &self.limit
+    }
+
+    pub(crate) fn own(&self) -> &AtomicU32 {
+        &self.own
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced.load(Relaxed) != 0
+    }
+
     /// Sends the data thread to its slow path at its next message.
     pub fn revoke(&self) {
         self.limit.store(0, Relaxed);
@@ -647,7 +660,7 @@ impl<K: Kernel> Sender<K> {
 
 /// After a sleep ended by its cap and yet found something: does the wake-up come after all? Then
 /// the two only crossed.
-pub(super) fn settles(rung: impl Fn() -> bool) -> bool {
+pub(crate) fn settles(rung: impl Fn() -> bool) -> bool {
     for _ in 0..10_000 {
         if rung() {
             return true;

@@ -119,6 +119,7 @@ pub(crate) fn join<A: Reading>(
         hint: link.hint,
         welcome,
         shared,
+        many: None,
     };
     let ring = Ring::new(parts, ReceiverKernel::new(wait));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {

@@ -1,0 +1,199 @@
+//! What a receiver of a shared channel does beyond one of a channel with one sender, all of it on slow
+//! paths: passing what the dead had claimed, counting itself among the sleepers, waking senders that
+//! wait for room, and telling when nobody sends any more.
+
+use corewire_layout::segment::{DoorState, generation_of, tenure};
+use corewire_layout::slot::{ahead_of, is_claimed, owner_of, publishes, run_of};
+
+use super::roster::{Entrance, Party, Roster};
+use crate::broadcast::End;
+use crate::sync::Ordering::Relaxed;
+use crate::{Kernel, fence_at, order};
+
+/// What the receiver of a shared channel is made of besides.
+#[derive(Debug)]
+pub struct ManyParts {
+    /// Who takes part.
+    pub roster: Roster,
+    /// This receiver's row.
+    pub entrance: Entrance,
+}
+
+/// A receiver's view of many senders.
+#[derive(Debug)]
+pub struct Many {
+    roster: Roster,
+    entrance: Entrance,
+    /// The run that is being passed: its first message, the one after its last, its owner's row.
+    run_first: u64,
+    run_end: u64,
+    run_owner: u32,
+    /// The word *blocked*, as last served.
+    blocked_seen: u32,
+    /// The senders that are watched are those of this epoch.
+    watched_epoch: Option<u32>,
+}
+
+impl Many {
+    /// Of one who has just been let in.
+    #[must_use]
+    pub fn new(parts: ManyParts) -> Self {
+        let ManyParts { roster, entrance } = parts;
+        let blocked = roster.ring.blocked().load(Relaxed);
+        Self {
+            roster,
+            entrance,
+            run_first: 0,
+            run_end: 0,
+            run_owner: 0,
+            // One who waits already is to be woken by the first cursor.
+            blocked_seen: blocked.wrapping_sub(1),
+            watched_epoch: None,
+        }
+    }
+
+    /// Who takes part.
+    #[must_use]
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// Notes the run that message `sequence`, with this stamp, begins, if it does.
+    #[inline]
+    pub(crate) fn note(&mut self, sequence: u64, stamp: u64) {
+        if run_of(stamp) > 1 {
+            self.run_first = sequence;
+            self.run_end = sequence + run_of(stamp);
+            self.run_owner = owner_of(stamp);
+        }
+    }
+
+    /// What may be said to be done with when `next` is the next message: nothing inside a run, whose
+    /// first stamp says how far it goes.
+    pub(crate) fn cursor_at(&self, next: u64) -> u64 {
+        if next < self.run_end { self.run_first } else { next }
+    }
+
+    /// Will message `next` never come, because who claimed it is dead? To be asked when its stamp is
+    /// not there.
+    pub(crate) fn is_abandoned(&mut self, next: u64) -> bool {
+        let slot = self.roster.slots.at(next);
+        // ORDER(C4): pairs with C3; the claimer's door, loaded next, is not an earlier one's.
+        let stamp = slot.stamp().load(order!(C4: Acquire));
+        let owner = match ahead_of(stamp, next) {
+            0 if is_claimed(stamp) => owner_of(stamp),
+            ..0 if next < self.run_end => self.run_owner,
+            _ => return false,
+        };
+        if !self.roster.is_owner_dead(owner) {
+            return false;
+        }
+        // Once more: it may have been published before its owner died.
+        if slot.stamp().load(Relaxed) != stamp {
+            return false;
+        }
+        self.note(next, stamp);
+        true
+    }
+
+    /// Could it be asked again whether message `next` is abandoned, or the channel over?
+    pub(crate) fn may_pass(&self, next: u64) -> bool {
+        let stamp = self.roster.slots.at(next).stamp().load(Relaxed);
+        let owner = match ahead_of(stamp, next) {
+            0 if is_claimed(stamp) => Some(owner_of(stamp)),
+            ..0 if next < self.run_end => Some(self.run_owner),
+            _ => None,
+        };
+        match owner {
+            Some(owner) => self.roster.is_owner_dead(owner),
+            None => self.end(next).is_some(),
+        }
+    }
+
+    /// Has the kernel report the death of every sender that there is. True if there were new ones.
+    pub(crate) fn watch_senders<K: Kernel>(&mut self, kernel: &K) -> bool {
+        // ORDER(T2): pairs with T1; the doors of those who came with this epoch are seen.
+        let epoch = self.roster.ring.senders_epoch().load(order!(T2: Acquire));
+        if self.watched_epoch == Some(epoch) {
+            return false;
+        }
+        self.watched_epoch = Some(epoch);
+        for (who, _) in self.roster.held(Party::Sender) {
+            if !self.roster.is_dead(Party::Sender, who) {
+                let socket = self.roster.door(Party::Sender, who.row).socket();
+                kernel.watch(Party::Sender, who, socket);
+            }
+        }
+        true
+    }
+
+    /// Has a sender come that is not watched?
+    pub(crate) fn has_new_senders(&self) -> bool {
+        self.watched_epoch != Some(self.roster.ring.senders_epoch().load(Relaxed))
+    }
+
+    /// Counts itself among the sleepers; a barrier must follow.
+    pub(crate) fn announce(&self) {
+        self.roster.table.sleepers().fetch_add(1, Relaxed);
+    }
+
+    /// After a cursor was stored, and a full fence: wakes senders that wait for room, if any began to
+    /// since this was last asked. True if so.
+    pub(crate) fn make_room<K: Kernel>(&mut self, kernel: &K) -> bool {
+        let blocked = self.roster.ring.blocked().load(Relaxed);
+        let is_new = blocked != self.blocked_seen;
+        if is_new {
+            self.blocked_seen = blocked;
+            self.roster.make_room(kernel);
+        }
+        is_new
+    }
+
+    /// Has this receiver been evicted? Asked after a copy: if any of it is a later message's, the door
+    /// says so.
+    pub(crate) fn is_evicted(&self) -> bool {
+        // ORDER(E2): pairs with R3 and E1; the door is looked at after what was copied.
+        fence_at!(E2: Acquire);
+        let held = tenure(self.entrance.generation, DoorState::Joined);
+        self.roster.table.door(self.entrance.row).tenure().load(Relaxed) != held
+    }
+
+    /// Will no message come any more? To be asked when message `next` is not there. Two looks at every
+    /// door must agree, since between two rows of one look a sender may leave one that another enters.
+    pub(crate) fn end(&self, next: u64) -> Option<End> {
+        if next < self.run_end {
+            return None;
+        }
+        let first = self.look_at_senders()?;
+        let second = self.look_at_senders()?;
+        let stamp = self.roster.slots.at(next).stamp().load(Relaxed);
+        // Something was claimed at the last moment: it is published, or abandoned.
+        let has_more = publishes(stamp, next) || ahead_of(stamp, next) >= 0;
+        (first == second && !has_more).then_some(first.1)
+    }
+
+    /// A digest of who has which row, and how the channel ended, if nobody is alive who sends.
+    fn look_at_senders(&self) -> Option<(u64, End)> {
+        let mut end = End::Closed;
+        let mut digest = 0u64;
+        let rows = u32::try_from(self.roster.geometry.senders_max()).unwrap_or(u32::MAX);
+        for row in 0..rows {
+            let found = self.roster.tenure(Party::Sender, row);
+            digest = digest.wrapping_mul(0x100_0000_01b3).wrapping_add(found);
+            let who = Entrance { row, generation: generation_of(found) };
+            if found == tenure(who.generation, DoorState::Free) {
+                continue;
+            }
+            if !self.roster.is_dead(Party::Sender, who) {
+                return None;
+            }
+            end = End::SenderGone;
+        }
+        Some((digest, end))
+    }
+
+    /// Gives up its row, when it leaves.
+    pub(crate) fn leave<K: Kernel>(&self, kernel: &K) {
+        self.roster.vacate(Party::Receiver, self.entrance, kernel);
+    }
+}

@@ -1,0 +1,355 @@
+//! Who sends on a shared channel and who receives, and where the ring stands. One *host*, the process
+//! that holds the channel's name, lets others in; whoever goes, goes by itself, and the dead are
+//! removed by whoever they hold up.
+
+use alloc::sync::Arc;
+
+use corewire_layout::counters::ControlCounter;
+use corewire_layout::geometry::Geometry;
+use corewire_layout::segment::{DoorState, generation_of, tenure};
+use corewire_layout::slot::{RUN_SLOTS_MAX, ahead_of, is_claimed, owner_of, run_of};
+
+use super::deaths::Deaths;
+use super::words::{Door, RingWords, TableWords};
+use crate::region::{Region, Rows, Slots};
+use crate::sync::Ordering::Relaxed;
+use crate::{Kernel, fence_at, order};
+
+/// Whose row is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Party {
+    /// A sender's.
+    Sender,
+    /// A receiver's.
+    Receiver,
+}
+
+/// A row, and how many holders it has had, with this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Entrance {
+    /// The row.
+    pub row: u32,
+    /// Its holder's number.
+    pub generation: u32,
+}
+
+/// What a roster is made of.
+#[derive(Debug, Clone)]
+pub struct RosterParts {
+    /// The ring; writable for a sender.
+    pub ring: Region,
+    /// The table, writable.
+    pub table: Region,
+    /// The channel's sizes.
+    pub geometry: Geometry,
+}
+
+/// One party's view of the channel's rows.
+#[derive(Debug, Clone)]
+pub struct Roster {
+    pub(super) ring: RingWords,
+    pub(super) table: TableWords,
+    pub(super) rows: Rows,
+    pub(super) slots: Slots,
+    pub(super) geometry: Geometry,
+    senders: Arc<Deaths>,
+    receivers: Arc<Deaths>,
+}
+
+impl Roster {
+    /// A view that knows of no deaths yet.
+    ///
+    /// # Panics
+    /// If the segments are shorter than the geometry says; attach has checked that.
+    #[must_use]
+    pub fn new(parts: &RosterParts) -> Self {
+        let RosterParts { ring, table, geometry } = parts;
+        let count = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let receivers_max = count(geometry.receivers_max());
+        let offset = usize::try_from(geometry.table_rows_offset()).expect("own geometry");
+        let pages = table.part(offset, table.bytes() - offset).expect("own geometry");
+        Self {
+            rows: Rows::new(&pages, receivers_max),
+            slots: Slots::new(ring, geometry),
+            ring: RingWords::new(ring.clone()),
+            table: TableWords::new(table.clone()),
+            geometry: *geometry,
+            senders: Arc::new(Deaths::new(count(geometry.senders_max()))),
+            receivers: Arc::new(Deaths::new(receivers_max)),
+        }
+    }
+
+    /// The channel's sizes.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The words of the ring.
+    #[must_use]
+    pub fn ring_words(&self) -> &RingWords {
+        &self.ring
+    }
+
+    /// The words of the table.
+    #[must_use]
+    pub fn table_words(&self) -> &TableWords {
+        &self.table
+    }
+
+    /// The receivers' pages.
+    #[must_use]
+    pub fn pages(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn deaths(&self, party: Party) -> &Deaths {
+        match party {
+            Party::Sender => &self.senders,
+            Party::Receiver => &self.receivers,
+        }
+    }
+
+    /// The door of a row.
+    #[must_use]
+    pub fn door(&self, party: Party, row: u32) -> Door<'_> {
+        match party {
+            Party::Sender => self.ring.door(row),
+            Party::Receiver => self.table.door(row),
+        }
+    }
+
+    fn rows_max(&self, party: Party) -> u32 {
+        let max = match party {
+            Party::Sender => self.geometry.senders_max(),
+            Party::Receiver => self.geometry.receivers_max(),
+        };
+        u32::try_from(max).unwrap_or(u32::MAX)
+    }
+
+    /// The rows that are held, by the living or the dead, with their state.
+    pub fn held(&self, party: Party) -> impl Iterator<Item = (Entrance, DoorState)> + '_ {
+        let rows = match party {
+            Party::Sender => self.rows_max(party),
+            Party::Receiver => self.table.rows_high().load(Relaxed).min(self.rows_max(party)),
+        };
+        (0..rows).filter_map(move |row| {
+            let found = self.tenure(party, row);
+            let state = state_of(found)?;
+            (state != DoorState::Free)
+                .then(|| (Entrance { row, generation: generation_of(found) }, state))
+        })
+    }
+
+    /// Who has the row, and how. What is loaded afterwards is not older.
+    #[inline]
+    pub(super) fn tenure(&self, party: Party, row: u32) -> u64 {
+        // ORDER(T2): pairs with T1; a row's fields, its cursor, and a leaver's last stamps are seen
+        // with its tenure.
+        self.door(party, row).tenure().load(order!(T2: Acquire))
+    }
+
+    /// The kernel has said that this party is dead.
+    pub fn learn(&self, party: Party, who: Entrance) {
+        self.deaths(party).learn(who.row, who.generation);
+    }
+
+    /// Is this party known to be dead?
+    #[must_use]
+    pub fn is_dead(&self, party: Party, who: Entrance) -> bool {
+        self.deaths(party).knows(who.row, who.generation)
+    }
+
+    /// Is whoever has the sender's row `row` now known to be dead? To be asked after the stamp that
+    /// names the row was loaded: the row has not changed hands while that stamp was there.
+    pub(super) fn is_owner_dead(&self, row: u32) -> bool {
+        u64::from(row) < self.geometry.senders_max()
+            && self.senders.knows(row, generation_of(self.tenure(Party::Sender, row)))
+    }
+
+    /// Host: lets a sender in, whose process has `socket`. `None` if every row is taken: by the
+    /// living, by the dead whose claims are still in the ring, or by those not known to be dead.
+    pub fn enter_sender<K: Kernel>(&self, socket: u128, pid: u32, kernel: &K) -> Option<Entrance> {
+        let row = (0..self.rows_max(Party::Sender)).find(|&row| self.is_vacant_sender(row))?;
+        let entrance = self.take(Party::Sender, row, socket, pid);
+        // ORDER(T1): as in `take`; whoever sees the epoch sees the door.
+        self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
+        self.ring_bell(kernel);
+        Some(entrance)
+    }
+
+    fn is_vacant_sender(&self, row: u32) -> bool {
+        let found = self.tenure(Party::Sender, row);
+        match state_of(found) {
+            Some(DoorState::Free) => true,
+            Some(DoorState::Joined) => {
+                self.senders.knows(row, generation_of(found)) && !self.is_named(row)
+            }
+            _ => false,
+        }
+    }
+
+    /// Does any slot name sender `row` as the claimer, or as one who claimed a run?
+    fn is_named(&self, row: u32) -> bool {
+        (0..self.slots.count()).any(|index| {
+            let stamp = self.slots.at(index).stamp().load(Relaxed);
+            stamp != 0 && owner_of(stamp) == row && (is_claimed(stamp) || run_of(stamp) > 1)
+        })
+    }
+
+    /// Host: a row for a receiver. It is not taken before [`Roster::admit`].
+    #[must_use]
+    pub fn vacant_row(&self) -> Option<Entrance> {
+        let row = (0..self.rows_max(Party::Receiver)).find(|&row| {
+            let found = self.tenure(Party::Receiver, row);
+            match state_of(found) {
+                Some(DoorState::Free) => true,
+                // Nobody but itself frees an evicted receiver's row, since it may still store to it.
+                _ => self.receivers.knows(row, generation_of(found)),
+            }
+        })?;
+        let generation = generation_of(self.tenure(Party::Receiver, row)).wrapping_add(1);
+        Some(Entrance { row, generation })
+    }
+
+    /// Host: takes a receiver in at the vacant row that was chosen for it, and returns its first
+    /// message: the next one that is claimed, or one that was claimed meanwhile.
+    pub fn admit(&self, who: Entrance, socket: u128, pid: u32) -> u64 {
+        let Entrance { row, .. } = who;
+        self.table.rows_high().fetch_max(row + 1, Relaxed);
+        self.rows.cursor(row).store(self.head(), Relaxed);
+        self.take(Party::Receiver, row, socket, pid);
+        // ORDER(T1): as in `take`.
+        self.table.members_epoch().fetch_add(1, order!(T1: Release));
+        // ORDER(R4): pairs with R3; a sender that does not count this row found its limit from
+        // messages that are seen below.
+        fence_at!(R4: SeqCst);
+        let head = self.head();
+        self.rows.cursor(row).store(head, Relaxed);
+        self.door(Party::Receiver, row).start().store(head, Relaxed);
+        self.table.count(ControlCounter::Joins);
+        head
+    }
+
+    fn take(&self, party: Party, row: u32, socket: u128, pid: u32) -> Entrance {
+        let door = self.door(party, row);
+        let generation = generation_of(door.tenure().load(Relaxed)).wrapping_add(1);
+        door.set_socket(socket);
+        door.pid().store(pid, Relaxed);
+        let tenure = tenure(generation, DoorState::Joined);
+        // ORDER(T1): pairs with T2; who sees the tenure sees the row's fields.
+        door.tenure().store(tenure, order!(T1: Release));
+        Entrance { row, generation }
+    }
+
+    /// Gives a row up: its holder's, when it leaves, or that of one known to be dead. False if it was
+    /// not held so any more.
+    pub fn vacate<K: Kernel>(&self, party: Party, who: Entrance, kernel: &K) -> bool {
+        let door = self.door(party, who.row).tenure();
+        let free = tenure(who.generation, DoorState::Free);
+        let is_ours = [DoorState::Joined, DoorState::Evicted].into_iter().any(|state| {
+            let held = tenure(who.generation, state);
+            // ORDER(T1): the leaver's last stamps, or reads, are seen with the free row.
+            door.compare_exchange(held, free, order!(T1: AcqRel), Relaxed).is_ok()
+        });
+        if is_ours {
+            match party {
+                Party::Sender => {
+                    // ORDER(T1): as in `take`.
+                    self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
+                    self.ring_bell(kernel);
+                }
+                Party::Receiver => self.make_room(kernel),
+            }
+        }
+        is_ours
+    }
+
+    /// Takes a receiver out of the count that has held a sender back for too long. It is told by its
+    /// door, and gives the row up itself.
+    pub fn evict(&self, who: Entrance) -> bool {
+        let door = self.door(Party::Receiver, who.row).tenure();
+        let held = tenure(who.generation, DoorState::Joined);
+        let evicted = tenure(who.generation, DoorState::Evicted);
+        let is_done = door.compare_exchange(held, evicted, Relaxed, Relaxed).is_ok();
+        if is_done {
+            self.table.count(ControlCounter::Evictions);
+        }
+        is_done
+    }
+
+    /// Wakes everybody who waits for messages, or for senders.
+    pub fn ring_bell<K: Kernel>(&self, kernel: &K) {
+        let bell = self.ring.bell();
+        // ORDER(W1): pairs with W2; what was changed before is seen by whom the bell wakes.
+        bell.fetch_add(1, order!(W1: Release));
+        kernel.wake(bell, super::super::broadcast::WAKE_ALL);
+    }
+
+    /// Wakes every sender that waits for room.
+    pub fn make_room<K: Kernel>(&self, kernel: &K) {
+        let room = self.table.room();
+        // ORDER(W1): as above.
+        room.fetch_add(1, order!(W1: Release));
+        kernel.wake(room, super::super::broadcast::WAKE_ALL);
+    }
+
+    /// The first sequence number that nobody has claimed, or one that was so a moment ago.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        let mut at = self.ring.tail().load(Relaxed);
+        while let Some(next) = past_claim(&self.slots, at) {
+            at = next;
+        }
+        at
+    }
+}
+
+/// The state that a tenure says; `None` for a value that none of us writes.
+fn state_of(tenure: u64) -> Option<DoorState> {
+    const LOWER: u64 = u32::MAX as u64;
+    [DoorState::Free, DoorState::Joined, DoorState::Evicted]
+        .into_iter()
+        .find(|&state| tenure & LOWER == state as u64)
+}
+
+/// If `sequence`, at which a claim begins or will begin, is claimed: where the next one begins. `None`
+/// if nobody has claimed it.
+#[inline]
+pub(super) fn past_claim(slots: &Slots, sequence: u64) -> Option<u64> {
+    let stamp = slots.at(sequence).stamp().load(Relaxed);
+    match ahead_of(stamp, sequence) {
+        0 => Some(sequence + run_of(stamp)),
+        1.. => Some(past_later_claim(slots, sequence)),
+        _ => None,
+    }
+}
+
+/// The same for a sequence number whose slot has been claimed since for a later lap. In the middle of a
+/// run nothing says so: the first of a run within reach does.
+#[cold]
+fn past_later_claim(slots: &Slots, sequence: u64) -> u64 {
+    let mut at = sequence;
+    'lap: loop {
+        let stamp = slots.at(at).stamp().load(Relaxed);
+        let ahead = ahead_of(stamp, at);
+        if ahead > 0 {
+            at = at.wrapping_add_signed(ahead);
+            continue;
+        }
+        for back in 1..RUN_SLOTS_MAX.min(at + 1) {
+            let before = at - back;
+            let other = slots.at(before).stamp().load(Relaxed);
+            match ahead_of(other, before) {
+                0 if run_of(other) > back => return before + run_of(other),
+                // Lapped meanwhile: a run may have begun there, and nothing says so any more.
+                ahead @ 1.. => {
+                    at = before.wrapping_add_signed(ahead);
+                    continue 'lap;
+                }
+                _ => {}
+            }
+        }
+        return at + run_of(stamp);
+    }
+}

@@ -1,0 +1,817 @@
+//! A sender of a shared channel.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use corewire_layout::counters::SenderCounter;
+use corewire_layout::segment::{DoorState, Policy, generation_of};
+use corewire_layout::slot::{
+    CLAIMED, INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, RUN_SLOTS_MAX, ahead_of, is_claimed,
+    owner_of, publishes, run_of, sequence_of, shared_stamp,
+};
+
+use super::roster::{Entrance, Party, Roster, past_claim};
+use crate::broadcast::{Area, Room, SLEEP_CAP_NS, SenderShared, Slowest, settles};
+use crate::region::{Access, Payload, Region, Store};
+use crate::sync::Ordering::Relaxed;
+use crate::sync::light_fence;
+use crate::{Kernel, fence_at, order};
+
+/// A refresh that the membership outruns so often leaves the limit where it is.
+const REFRESHES_MAX: u32 = 8;
+
+/// What a sender is made of.
+#[derive(Debug)]
+pub struct SenderParts {
+    /// The ring, writable.
+    pub ring: Region,
+    /// Who takes part.
+    pub roster: Roster,
+    /// This sender's row.
+    pub entrance: Entrance,
+    /// What becomes of slow receivers; not `Overwrite`.
+    pub policy: Policy,
+    /// Unless that is `Block`: private memory for the largest message.
+    pub staging: Option<Region>,
+    /// What it shares with the control thread.
+    pub shared: Arc<SenderShared>,
+}
+
+/// A sender of a shared channel: the data thread's half.
+pub struct Sender<K> {
+    roster: Roster,
+    entrance: Entrance,
+    policy: Policy,
+    staging: Option<Store>,
+    shared: Arc<SenderShared>,
+    /// Where a claim begins or will begin: everything below is claimed.
+    tail: u64,
+    /// Above the last message of its own.
+    sent_end: u64,
+    sent: u64,
+    bytes: u64,
+    window: Area,
+    window_store: Store,
+    large: Area,
+    large_store: Store,
+    /// The word *sleepers*, as last served.
+    sleepers_seen: u32,
+    /// The slowest cursor, as of the last refresh.
+    slowest: Option<Slowest>,
+    /// By receiver's row, since when it holds this sender back.
+    stalls: Vec<Stall>,
+    has_stalls: bool,
+    /// Messages of a batch that have no slot yet.
+    staged: Vec<Staged>,
+    kernel: K,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Stall {
+    generation: u32,
+    cursor: u64,
+    since_ns: u64,
+}
+
+/// A message without a slot.
+#[derive(Debug, Clone, Copy)]
+struct Staged {
+    header: u64,
+    /// The payload, or its position and length.
+    inline: [u8; INLINE_BYTES_MAX],
+    room: Option<Room>,
+}
+
+impl<K: Kernel> Sender<K> {
+    /// A sender that has sent nothing yet.
+    #[must_use]
+    pub fn new(parts: SenderParts, kernel: K) -> Self {
+        let SenderParts { ring, roster, entrance, policy, staging, shared } = parts;
+        let geometry = *roster.geometry();
+        let (slots, row) = (geometry.slots(), entrance.row);
+        let staging = staging.map(|memory| Store::new(&memory, 0, memory.bytes() as u64));
+        let (window, large) = (geometry.window_bytes(), geometry.large_bytes());
+        let rows = usize::try_from(geometry.receivers_max()).unwrap_or_default();
+        let tail = roster.head();
+        Self {
+            entrance,
+            policy,
+            staging,
+            shared,
+            tail,
+            sent_end: tail,
+            sent: 0,
+            bytes: 0,
+            window: Area::new(window, slots, false),
+            window_store: Store::new(&ring, geometry.window_offset(row), window),
+            large: Area::new(large, slots, true),
+            large_store: Store::new(&ring, geometry.large_offset(row), large),
+            // One who sleeps already is to be woken by the first message.
+            sleepers_seen: roster.table.sleepers().load(Relaxed).wrapping_sub(1),
+            slowest: None,
+            stalls: alloc::vec![Stall::default(); rows],
+            has_stalls: false,
+            staged: Vec::with_capacity(usize::try_from(RUN_SLOTS_MAX).unwrap_or_default()),
+            roster,
+            kernel,
+        }
+    }
+
+    /// Who takes part.
+    #[must_use]
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// This sender's row.
+    #[must_use]
+    pub fn entrance(&self) -> Entrance {
+        self.entrance
+    }
+
+    /// What it shares with the control thread.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<SenderShared> {
+        &self.shared
+    }
+
+    /// What it asks of the operating system.
+    #[must_use]
+    pub fn kernel(&self) -> &K {
+        &self.kernel
+    }
+
+    /// What becomes of slow receivers.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Messages sent so far by this sender.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// How far the slowest receiver is behind, as of the last refresh.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        self.slowest.map_or(0, |slowest| self.tail.saturating_sub(slowest.cursor))
+    }
+
+    /// The slowest receiver, as of the last refresh.
+    #[must_use]
+    pub fn slowest(&self) -> Option<Slowest> {
+        self.slowest
+    }
+
+    fn limit(&self) -> u64 {
+        self.shared.limit().load(Relaxed)
+    }
+
+    /// Claims the next `run` slots, at most 16, for this sender, and returns the first one's sequence
+    /// number. While they cannot be claimed, calls `wait`, which waits or gives up.
+    #[inline(always)]
+    fn claim<E>(
+        &mut self,
+        run: u64,
+        wait: &mut impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        loop {
+            let first = self.tail;
+            let stamp = self.roster.slots.at(first).stamp();
+            // ORDER(C1): pairs with C2; its last sender is done writing the slot before we begin.
+            let old = stamp.load(order!(C1: Acquire));
+            if ahead_of(old, first) >= 0 {
+                self.walk();
+            } else if first + run > self.limit() || !self.is_over(first, old, run) {
+                wait(self)?;
+            } else {
+                let claim = shared_stamp(first, self.entrance.row, run) | CLAIMED;
+                // ORDER(C3): pairs with C4; who sees the claim sees the door of its claimer.
+                if stamp.compare_exchange(old, claim, order!(C3: Release), Relaxed).is_ok() {
+                    self.tail = first + run;
+                    if (first ^ self.tail) >= RUN_SLOTS_MAX {
+                        self.roster.ring.tail().store(self.tail, Relaxed);
+                    }
+                    return Ok(first);
+                }
+            }
+        }
+    }
+
+    /// Goes on to the first slot that nobody has claimed, as far as can be seen.
+    #[inline(never)]
+    fn walk(&mut self) {
+        self.tail = self.tail.max(self.roster.ring.tail().load(Relaxed));
+        while let Some(next) = past_claim(&self.roster.slots, self.tail) {
+            self.tail = next;
+        }
+    }
+
+    /// Is the life before over of each of `run` slots, the first of which has the stamp `old`? If
+    /// not, somebody may still write to one, or need its stamp.
+    #[inline(always)]
+    fn is_over(&self, first: u64, old: u64, run: u64) -> bool {
+        self.is_slot_over(old) && (run == 1 || self.are_others_over(first, run))
+    }
+
+    #[inline(never)]
+    fn are_others_over(&self, first: u64, run: u64) -> bool {
+        (first + 1..first + run).all(|sequence| {
+            // ORDER(C1): as in `claim`.
+            let old = self.roster.slots.at(sequence).stamp().load(order!(C1: Acquire));
+            self.is_slot_over(old)
+        })
+    }
+
+    #[inline(always)]
+    fn is_slot_over(&self, old: u64) -> bool {
+        let is_plain = !is_claimed(old) && run_of(old) == 1;
+        is_plain || old == 0 || self.is_claim_over(old)
+    }
+
+    #[inline(never)]
+    fn is_claim_over(&self, old: u64) -> bool {
+        if !is_claimed(old) {
+            let last = sequence_of(old) + run_of(old) - 1;
+            // ORDER(C1): as in `claim`.
+            let stamp = self.roster.slots.at(last).stamp().load(order!(C1: Acquire));
+            if publishes(stamp, last) || ahead_of(stamp, last) > 0 {
+                return true;
+            }
+        }
+        self.roster.is_owner_dead(owner_of(old))
+    }
+
+    /// Sends a message of up to 48 bytes. While there is no slot, calls `wait`, which waits or gives
+    /// up. Longer messages go through [`Sender::loan_with`].
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with; nothing was sent.
+    ///
+    /// # Panics
+    /// If the message is longer.
+    #[inline(always)]
+    pub fn send_inline<E>(
+        &mut self,
+        message: &[u8],
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        assert!(message.len() <= INLINE_BYTES_MAX, "own length");
+        let sequence = self.claim(1, &mut wait)?;
+        self.fill(sequence, message);
+        self.publish(sequence, message.len() as u64, 1);
+        self.finish(sequence + 1, 1);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn fill(&self, sequence: u64, message: &[u8]) {
+        let slot = self.roster.slots.at(sequence);
+        if self.staging.is_some() {
+            let mut payload = slot.payload(message.len(), Access::Words);
+            // SAFETY: claimed by us and not published; whoever copies from it sees words.
+            unsafe { payload.copy_in(message) };
+        } else {
+            let mut payload = slot.payload(message.len(), Access::Write);
+            // SAFETY: claimed by us and not published, and its life before is over.
+            unsafe { payload.fill(message) };
+        }
+    }
+
+    /// Publishes a slot of ours, the first of `run`.
+    #[inline(always)]
+    fn publish(&self, sequence: u64, header: u64, run: u64) {
+        let slot = self.roster.slots.at(sequence);
+        slot.header().store(header, Relaxed);
+        let stamp = shared_stamp(sequence, self.entrance.row, run);
+        // ORDER(C2): pairs with B2 and C1; makes header and payload visible with the stamp.
+        slot.stamp().store(stamp, order!(C2: Release));
+    }
+
+    /// Follows the last stamp of a call: counts, and wakes who sleeps.
+    #[inline(always)]
+    fn finish(&mut self, end: u64, count: u64) {
+        self.sent_end = end;
+        self.sent += count;
+        if self.someone_sleeps() {
+            self.ring_bell();
+        }
+    }
+
+    /// Has anybody fallen asleep since we last rang?
+    #[inline(always)]
+    #[must_use]
+    pub fn someone_sleeps(&self) -> bool {
+        // ORDER(B5): pairs with B6; the stamp is visible before the sleepers are counted.
+        if self.shared.is_fenced() {
+            fence_at!(B5: SeqCst);
+        } else {
+            light_fence();
+        }
+        self.roster.table.sleepers().load(Relaxed) != self.sleepers_seen
+    }
+
+    /// Wakes everybody who sleeps.
+    #[cold]
+    #[inline(never)]
+    pub fn ring_bell(&mut self) {
+        self.sleepers_seen = self.roster.table.sleepers().load(Relaxed);
+        self.add(SenderCounter::Wakes, 1);
+        self.roster.ring_bell(&self.kernel);
+        self.wake_descriptors();
+    }
+
+    /// Wakes the receivers that wait by their descriptors.
+    fn wake_descriptors(&self) {
+        use corewire_layout::segment::SleepMode;
+        for (who, state) in self.roster.held(Party::Receiver) {
+            let rows = &self.roster.rows;
+            // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
+            let epoch = rows.sleeping(who.row).load(order!(B14: Acquire));
+            let mode = rows.sleep_mode(who.row).load(Relaxed);
+            let is_armed = epoch % 2 == 1 && mode == SleepMode::Descriptor as u32;
+            if state == DoorState::Joined && is_armed {
+                self.kernel.wake_descriptor(who.row);
+            }
+        }
+    }
+
+    /// Lends memory for a message of `bytes` bytes, which must be no more than the channel's largest:
+    /// private memory, or room in this sender's own window. No slot is claimed before
+    /// [`Loan::send`]. While there is no room, calls `wait`, which waits or gives up.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with.
+    pub fn loan_with<E>(
+        &mut self,
+        bytes: usize,
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<Loan<'_, K>, E> {
+        if bytes <= INLINE_BYTES_MAX {
+            return Ok(Loan { sender: self, place: Place::Slot([0; INLINE_BYTES_MAX], bytes) });
+        }
+        let (room, payload) = loop {
+            match self.find_room(bytes) {
+                Some(found) => break found,
+                None => wait(self)?,
+            }
+        };
+        let place = match &self.staging {
+            None => Place::Room { room, payload, target: None },
+            Some(staging) => {
+                let own = staging.payload(0, bytes as u64, Access::Write);
+                let own = own.expect("memory for the largest message");
+                Place::Room { room, payload: own, target: Some(payload) }
+            }
+        };
+        Ok(Loan { sender: self, place })
+    }
+
+    fn is_window(&self, bytes: usize) -> bool {
+        bytes as u64 <= self.roster.geometry.window_message_bytes_max()
+    }
+
+    fn find_room(&mut self, bytes: usize) -> Option<(Room, Payload)> {
+        let access = if self.staging.is_some() { Access::Words } else { Access::Write };
+        let (area, store) = if self.is_window(bytes) {
+            (&mut self.window, &self.window_store)
+        } else {
+            (&mut self.large, &self.large_store)
+        };
+        let room = area.find(bytes as u64)?;
+        area.take(room);
+        let payload = store.payload(room.position, bytes as u64, access).expect("own area");
+        Some((room, payload))
+    }
+
+    fn area(&mut self, header: u64) -> &mut Area {
+        if header == KIND_WINDOW { &mut self.window } else { &mut self.large }
+    }
+
+    /// Adds a message to a batch: it is sent with the others by [`Sender::flush`], or when 16 have
+    /// come together.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with; the message was not added then.
+    pub fn stage<E>(
+        &mut self,
+        message: &[u8],
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.staged.len() as u64 == RUN_SLOTS_MAX {
+            self.flush(&mut wait)?;
+        }
+        let mut inline = [0; INLINE_BYTES_MAX];
+        if let Some(target) = inline.get_mut(..message.len()) {
+            target.copy_from_slice(message);
+            self.staged.push(Staged { header: message.len() as u64, inline, room: None });
+            return Ok(());
+        }
+        let (room, mut payload) = loop {
+            match self.find_room(message.len()) {
+                Some(found) => break found,
+                // What the batch holds may be what there is no room for.
+                None if !self.staged.is_empty() => self.flush(&mut wait)?,
+                None => wait(self)?,
+            }
+        };
+        if self.staging.is_some() {
+            // SAFETY: room of our own that nobody is told of yet; whoever copies sees words.
+            unsafe { payload.copy_in(message) };
+        } else {
+            // SAFETY: room of our own that nobody is told of yet.
+            unsafe { payload.fill(message) };
+        }
+        inline[..8].copy_from_slice(&room.position.to_le_bytes());
+        inline[8..16].copy_from_slice(&(message.len() as u64).to_le_bytes());
+        let header = if self.is_window(message.len()) { KIND_WINDOW } else { KIND_LARGE };
+        self.staged.push(Staged { header, inline, room: Some(room) });
+        Ok(())
+    }
+
+    /// Sends what a batch holds, in one run.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with; the batch holds it still.
+    pub fn flush<E>(&mut self, wait: &mut impl FnMut(&mut Self) -> Result<(), E>) -> Result<(), E> {
+        let count = self.staged.len() as u64;
+        if count == 0 {
+            return Ok(());
+        }
+        let first = self.claim(count, wait)?;
+        let staged = core::mem::take(&mut self.staged);
+        for (sequence, message) in (first..).zip(&staged) {
+            let run = if sequence == first { count } else { 1 };
+            self.publish_staged(sequence, message, run);
+        }
+        self.staged = staged;
+        self.staged.clear();
+        self.finish(first + count, count);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn publish_staged(&mut self, sequence: u64, message: &Staged, run: u64) {
+        match message.room {
+            None => {
+                #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
+                let bytes = (message.header as usize).min(INLINE_BYTES_MAX);
+                self.fill(sequence, &message.inline[..bytes]);
+                self.publish(sequence, message.header, run);
+            }
+            Some(room) => {
+                let word = |at: usize| {
+                    let bytes = message.inline[at..at + 8].try_into().unwrap_or_default();
+                    u64::from_le_bytes(bytes)
+                };
+                self.publish_elsewhere(sequence, message.header, room, word(8), run);
+            }
+        }
+    }
+
+    fn publish_elsewhere(&mut self, sequence: u64, header: u64, room: Room, bytes: u64, run: u64) {
+        let slot = self.roster.slots.at(sequence);
+        slot.position().store(room.position, Relaxed);
+        slot.length().store(bytes, Relaxed);
+        self.publish(sequence, header, run);
+        self.bytes += bytes;
+        self.area(header).publish_room(sequence, room);
+    }
+
+    /// Gives up what a batch holds.
+    pub fn abandon(&mut self) {
+        for message in core::mem::take(&mut self.staged).into_iter().rev() {
+            if let Some(room) = message.room {
+                self.area(message.header).put_back(room);
+            }
+        }
+    }
+
+    /// Reads the cursors, takes back the room of what everybody has read, and sets a new limit.
+    #[inline(never)]
+    pub fn refresh(&mut self) {
+        self.publish_counters();
+        let table = &self.roster.table;
+        for _ in 0..REFRESHES_MAX {
+            // ORDER(R1): pairs with T1; the rows that were counted before this epoch are seen.
+            let epoch = table.members_epoch().load(order!(R1: Acquire));
+            let slowest = self.find_slowest();
+            // ORDER(R3): pairs with R4; one who joins and is not counted here begins above what these
+            // cursors allow. Also: what is written from here on is written after every eviction that
+            // was seen.
+            fence_at!(R3: SeqCst);
+            if table.members_epoch().load(Relaxed) != epoch {
+                continue;
+            }
+            let read = slowest.map_or(self.tail, |slowest| slowest.cursor);
+            self.slowest = slowest;
+            self.window.free_before(read);
+            self.large.free_before(read);
+            let slots = self.roster.slots.count();
+            let limit = match slowest {
+                _ if self.shared.notices() != 0 || self.is_held() => 0,
+                Some(slowest) => slowest.cursor + slots,
+                // Whoever joins begins at the first message not claimed then.
+                None => self.tail + slots / 8,
+            };
+            self.shared.limit().store(limit, Relaxed);
+            return;
+        }
+    }
+
+    fn find_slowest(&self) -> Option<Slowest> {
+        let mut slowest: Option<Slowest> = None;
+        for (who, state) in self.roster.held(Party::Receiver) {
+            if state != DoorState::Joined {
+                continue;
+            }
+            // ORDER(B4): pairs with B3; the receiver is done reading before we write again.
+            let cursor = self.roster.rows.cursor(who.row).load(order!(B4: Acquire));
+            if slowest.is_none_or(|s| cursor < s.cursor) {
+                slowest = Some(Slowest { row: who.row, cursor });
+            }
+        }
+        slowest
+    }
+
+    /// Does the creator still wait for those it invited? If it died or left, nobody does.
+    fn is_held(&self) -> bool {
+        // ORDER(T2): pairs with T1; whoever was invited and has come is counted.
+        match self.roster.ring.held().load(order!(T2: Acquire)).checked_sub(1) {
+            None => false,
+            Some(row) => {
+                let tenure = self.roster.tenure(Party::Sender, row);
+                let generation = generation_of(tenure);
+                tenure == corewire_layout::segment::tenure(generation, DoorState::Joined)
+                    && !self.roster.is_dead(Party::Sender, Entrance { row, generation })
+            }
+        }
+    }
+
+    /// Could a message of `bytes` bytes go now, as far as can be seen?
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let area = if self.is_window(bytes) { &self.window } else { &self.large };
+        let fits = bytes <= INLINE_BYTES_MAX || area.find(bytes as u64).is_some();
+        fits && self.can_claim()
+    }
+
+    fn can_claim(&self) -> bool {
+        let run = (self.staged.len() as u64).max(1);
+        // ORDER(C1): as in `claim`.
+        let old = self.roster.slots.at(self.tail).stamp().load(order!(C1: Acquire));
+        let is_ours = self.is_below_limit() && self.is_over(self.tail, old, run);
+        ahead_of(old, self.tail) >= 0 || is_ours
+    }
+
+    fn is_below_limit(&self) -> bool {
+        self.tail + (self.staged.len() as u64).max(1) <= self.limit()
+    }
+
+    /// Has every receiver read everything that this sender has sent, as of the last refresh?
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.slowest.is_none_or(|slowest| slowest.cursor >= self.sent_end)
+    }
+
+    /// Has the kernel asked to be told of the death of whoever holds this sender up. To be called when
+    /// there is no room.
+    pub fn watch_whom_we_wait_for(&self) {
+        let watch = |party, row| {
+            let tenure = self.roster.tenure(party, row);
+            let who = Entrance { row, generation: generation_of(tenure) };
+            if tenure != corewire_layout::segment::tenure(who.generation, DoorState::Free)
+                && !self.roster.is_dead(party, who)
+            {
+                self.kernel.watch(party, who, self.roster.door(party, row).socket());
+            }
+        };
+        if let Some(slowest) = self.slowest {
+            watch(Party::Receiver, slowest.row);
+        }
+        if let Some(row) = self.roster.ring.held().load(Relaxed).checked_sub(1) {
+            watch(Party::Sender, row);
+        }
+        let run = (self.staged.len() as u64).max(1);
+        for sequence in self.tail..self.tail + run {
+            let old = self.roster.slots.at(sequence).stamp().load(Relaxed);
+            if old != 0 && !self.is_slot_over(old) {
+                watch(Party::Sender, owner_of(old));
+            }
+        }
+    }
+
+    /// Takes a receiver that is known to be dead out of the count. True if there was one that held
+    /// this sender back.
+    pub fn remove_dead(&self) -> bool {
+        let Some(slowest) = self.slowest else { return false };
+        let generation = generation_of(self.roster.tenure(Party::Receiver, slowest.row));
+        let who = Entrance { row: slowest.row, generation };
+        let is_dead = self.roster.is_dead(Party::Receiver, who);
+        if is_dead && self.roster.vacate(Party::Receiver, who, &self.kernel) {
+            self.roster.table.count(corewire_layout::counters::ControlCounter::Deaths);
+        }
+        is_dead
+    }
+
+    /// Under `Evict`: takes those out of the count that have held this sender back for as long as is
+    /// allowed, at `now_ns`. True if anybody was evicted.
+    pub fn evict_stalled(&mut self, bytes: usize, now_ns: u64) -> bool {
+        let Policy::Evict { after_ns } = self.policy else { return false };
+        let area = if self.is_window(bytes) { &self.window } else { &self.large };
+        let run = (self.staged.len() as u64).max(1);
+        let slot_wanted = (self.tail + run).saturating_sub(self.roster.slots.count());
+        let is_inline = bytes <= INLINE_BYTES_MAX;
+        let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);
+        let wanted = slot_wanted.max(area_wanted);
+        let now_ns = now_ns.max(1);
+        let mut has_evicted = false;
+        for (who, state) in self.roster.held(Party::Receiver) {
+            let Some(stall) = self.stalls.get_mut(who.row as usize) else { continue };
+            let cursor = self.roster.rows.cursor(who.row).load(Relaxed);
+            let is_new = stall.generation != who.generation || stall.cursor != cursor;
+            if is_new || stall.since_ns == 0 {
+                *stall = Stall { generation: who.generation, cursor, since_ns: now_ns };
+            }
+            let stalled_ns = now_ns.saturating_sub(stall.since_ns);
+            if state == DoorState::Joined && cursor < wanted && stalled_ns >= after_ns {
+                has_evicted |= self.roster.evict(who);
+            }
+        }
+        self.has_stalls = true;
+        has_evicted
+    }
+
+    /// The sender has room again, and whoever is slow has all its time again.
+    pub fn forget_stalls(&mut self) {
+        if core::mem::take(&mut self.has_stalls) {
+            self.stalls.iter_mut().for_each(|stall| stall.since_ns = 0);
+        }
+    }
+
+    /// Sleeps until there may be room, a notice comes, or `cap_ns` have passed; then refreshes.
+    /// `ready` says what is waited for.
+    pub fn sleep_until(&mut self, cap_ns: u64, ready: impl Fn(&Self) -> bool) {
+        // ORDER(W2): pairs with W1; read before looking again, so that whatever changes it in between
+        // ends the sleep at once.
+        let own = self.shared.own().load(order!(W2: Acquire));
+        let roster = self.roster.clone();
+        // What holds us back may be a slot that another sender has claimed: then its stamp is waited
+        // for, as a receiver does.
+        self.refresh();
+        let waits_for_stamp = self.is_below_limit() && !self.can_claim();
+        let word = if waits_for_stamp { roster.ring.bell() } else { roster.table.room() };
+        // ORDER(W2): as above.
+        let seen = word.load(order!(W2: Acquire));
+        if waits_for_stamp {
+            roster.table.sleepers().fetch_add(1, Relaxed);
+            // It sleeps no longer than the cap if the kernel gives no barrier.
+            let _ = self.kernel.barrier_everywhere();
+        } else {
+            roster.ring.blocked().fetch_add(1, Relaxed);
+            // ORDER(B11): pairs with B10; a cursor stored from here on is followed by a look at
+            // `blocked`, one stored before is seen by the refresh.
+            fence_at!(B11: SeqCst);
+        }
+        self.watch_whom_we_wait_for();
+        self.refresh();
+        if !ready(self) && self.shared.notices() == 0 && !self.remove_dead() {
+            self.add(SenderCounter::Sleeps, 1);
+            let capped = self.kernel.wait((word, seen), (self.shared.own(), own), cap_ns);
+            if capped && cap_ns >= SLEEP_CAP_NS {
+                self.refresh();
+                if ready(self) && !settles(|| word.load(Relaxed) != seen) {
+                    self.add(SenderCounter::CapFinds, 1);
+                }
+            }
+        }
+        self.remove_dead();
+        self.refresh();
+    }
+
+    /// Leaves the channel. What was sent will be delivered.
+    pub fn leave(&mut self) {
+        self.publish_counters();
+        self.roster.vacate(Party::Sender, self.entrance, &self.kernel);
+    }
+
+    /// Writes out what the data path counts privately.
+    pub fn publish_counters(&self) {
+        let row = self.entrance.row;
+        self.roster.ring.counter(row, SenderCounter::Messages).store(self.sent, Relaxed);
+        self.roster.ring.counter(row, SenderCounter::Bytes).store(self.bytes, Relaxed);
+    }
+
+    fn add(&self, counter: SenderCounter, count: u64) {
+        let word = self.roster.ring.counter(self.entrance.row, counter);
+        word.store(word.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    /// Counts one wait for room.
+    pub fn count_wait(&self) {
+        self.add(SenderCounter::Waits, 1);
+    }
+
+    /// One of this sender's counters, as last written out.
+    #[must_use]
+    pub fn counter(&self, counter: SenderCounter) -> u64 {
+        self.roster.ring.counter(self.entrance.row, counter).load(Relaxed)
+    }
+}
+
+impl<K> fmt::Debug for Sender<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("entrance", &self.entrance).finish_non_exhaustive()
+    }
+}
+
+/// A message being put together. Dropping it sends nothing.
+#[derive(Debug)]
+pub struct Loan<'a, K: Kernel> {
+    sender: &'a mut Sender<K>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Slot([u8; INLINE_BYTES_MAX], usize),
+    Room { room: Room, payload: Payload, target: Option<Payload> },
+    Gone,
+}
+
+impl<K: Kernel> Loan<'_, K> {
+    /// The payload, as written so far.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.place {
+            Place::Slot(inline, bytes) => &inline[..*bytes],
+            // SAFETY: room of our own that nobody is told of yet; the sender is borrowed meanwhile.
+            Place::Room { payload, .. } => unsafe { payload.as_own_slice() },
+            Place::Gone => &[],
+        }
+    }
+
+    /// The payload. What it holds before it is written is of no meaning.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.place {
+            Place::Slot(inline, bytes) => &mut inline[..*bytes],
+            // SAFETY: as for `bytes`.
+            Place::Room { payload, .. } => unsafe { payload.as_mut_slice() },
+            Place::Gone => &mut [],
+        }
+    }
+
+    /// Shortens the message to `bytes`, if it is longer.
+    pub fn truncate(&mut self, bytes: usize) {
+        match &mut self.place {
+            Place::Slot(_, length) => *length = bytes.min(*length),
+            Place::Room { payload, .. } => payload.truncate(bytes),
+            Place::Gone => {}
+        }
+    }
+
+    /// Claims a slot for the message and publishes it. While there is no slot, calls `wait`, which
+    /// waits or gives up.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with; nothing was sent.
+    pub fn send<E>(
+        mut self,
+        mut wait: impl FnMut(&mut Sender<K>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let sequence = match &self.place {
+            Place::Slot(inline, bytes) => return self.sender.send_inline(&inline[..*bytes], wait),
+            _ => self.sender.claim(1, &mut wait)?,
+        };
+        let Place::Room { room, payload, target } =
+            core::mem::replace(&mut self.place, Place::Gone)
+        else {
+            return Ok(());
+        };
+        let bytes = payload.bytes() as u64;
+        if let Some(mut target) = target {
+            // SAFETY: our own; whoever copies from the target sees words.
+            unsafe { target.copy_in(payload.as_own_slice()) };
+        }
+        let in_window =
+            room.end - room.position <= self.sender.roster.geometry.window_message_bytes_max();
+        let header = if in_window { KIND_WINDOW } else { KIND_LARGE };
+        self.sender.publish_elsewhere(sequence, header, room, bytes, 1);
+        self.sender.finish(sequence + 1, 1);
+        Ok(())
+    }
+}
+
+impl<K: Kernel> Drop for Loan<'_, K> {
+    fn drop(&mut self) {
+        if let Place::Room { room, .. } = &self.place {
+            let in_window =
+                room.end - room.position <= self.sender.roster.geometry.window_message_bytes_max();
+            let header = if in_window { KIND_WINDOW } else { KIND_LARGE };
+            self.sender.area(header).put_back(*room);
+        }
+    }
+}

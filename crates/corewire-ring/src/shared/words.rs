@@ -1,0 +1,142 @@
+//! The words of a shared channel's two segments, by name. `corewire_layout::segment` says who writes
+//! which.
+
+use corewire_layout::counters::{ControlCounter, SenderCounter};
+use corewire_layout::segment as at;
+
+use crate::region::Region;
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The ring: what senders write.
+#[derive(Debug, Clone)]
+pub struct RingWords(Region);
+
+impl RingWords {
+    /// The words of `segment`, a shared channel's ring.
+    #[must_use]
+    pub fn new(segment: Region) -> Self {
+        Self(segment)
+    }
+    /// Changes whenever sleepers must look again.
+    #[must_use]
+    pub fn bell(&self) -> &AtomicU32 {
+        self.0.word32(at::BELL)
+    }
+    /// Changes whenever a sender begins to wait for room.
+    #[must_use]
+    pub fn blocked(&self) -> &AtomicU32 {
+        self.0.word32(at::BLOCKED)
+    }
+    /// A sequence number at which a claim began or will, at or below the first one unclaimed.
+    #[must_use]
+    pub fn tail(&self) -> &AtomicU64 {
+        self.0.word64(at::TAIL)
+    }
+    /// Changes whenever a sender comes or goes.
+    #[must_use]
+    pub fn senders_epoch(&self) -> &AtomicU32 {
+        self.0.word32(at::SENDERS_EPOCH)
+    }
+    /// The creator's row plus one, while those it invited have not come.
+    #[must_use]
+    pub fn held(&self) -> &AtomicU32 {
+        self.0.word32(at::HELD)
+    }
+    /// A sender's door.
+    #[must_use]
+    pub fn door(&self, row: u32) -> Door<'_> {
+        Door { segment: &self.0, offset: door(row) }
+    }
+    /// A counter of a sender.
+    #[must_use]
+    pub fn counter(&self, row: u32, counter: SenderCounter) -> &AtomicU64 {
+        self.0.word64(door(row) + at::DOOR_COUNTERS + 8 * counter as usize)
+    }
+}
+
+/// The table: what everybody writes.
+#[derive(Debug, Clone)]
+pub struct TableWords(Region);
+
+impl TableWords {
+    /// The words of `segment`, a shared channel's table.
+    #[must_use]
+    pub fn new(segment: Region) -> Self {
+        Self(segment)
+    }
+    /// A receiver adds one before it sleeps.
+    #[must_use]
+    pub fn sleepers(&self) -> &AtomicU32 {
+        self.0.word32(at::SLEEPERS)
+    }
+    /// A receiver adds one when it makes room for a sender that waits.
+    #[must_use]
+    pub fn room(&self) -> &AtomicU32 {
+        self.0.word32(at::ROOM)
+    }
+    /// Changes whenever a receiver comes or goes.
+    #[must_use]
+    pub fn members_epoch(&self) -> &AtomicU32 {
+        self.0.word32(at::MEMBERS_EPOCH)
+    }
+    /// Rows from this one on have never been taken.
+    #[must_use]
+    pub fn rows_high(&self) -> &AtomicU32 {
+        self.0.word32(at::ROWS_HIGH)
+    }
+    /// A receiver's door.
+    #[must_use]
+    pub fn door(&self, row: u32) -> Door<'_> {
+        Door { segment: &self.0, offset: door(row) }
+    }
+    /// Counts something of the channel's.
+    pub fn count(&self, counter: ControlCounter) {
+        self.counter(counter).fetch_add(1, Relaxed);
+    }
+    /// A counter of the channel's.
+    #[must_use]
+    pub fn counter(&self, counter: ControlCounter) -> &AtomicU64 {
+        self.0.word64(at::TABLE_COUNTERS + 8 * counter as usize)
+    }
+}
+
+/// Who has a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Door<'a> {
+    segment: &'a Region,
+    offset: usize,
+}
+
+impl<'a> Door<'a> {
+    /// Generation and state.
+    #[must_use]
+    pub fn tenure(self) -> &'a AtomicU64 {
+        self.segment.word64(self.offset + at::DOOR_TENURE)
+    }
+    /// The first message that a receiver gets.
+    #[must_use]
+    pub fn start(self) -> &'a AtomicU64 {
+        self.segment.word64(self.offset + at::DOOR_START)
+    }
+    /// The holder's process, for people to read.
+    #[must_use]
+    pub fn pid(self) -> &'a AtomicU32 {
+        self.segment.word32(self.offset + at::DOOR_PID)
+    }
+    /// The socket of the holder's process.
+    #[must_use]
+    pub fn socket(self) -> u128 {
+        let half = |at| u128::from(self.segment.word64(self.offset + at).load(Relaxed));
+        half(at::DOOR_SOCKET) | half(at::DOOR_SOCKET + 8) << 64
+    }
+    /// Says which socket the holder's process has.
+    pub fn set_socket(self, socket: u128) {
+        let [low, high] = [socket, socket >> 64].map(|half| (half & u128::from(u64::MAX)) as u64);
+        self.segment.word64(self.offset + at::DOOR_SOCKET).store(low, Relaxed);
+        self.segment.word64(self.offset + at::DOOR_SOCKET + 8).store(high, Relaxed);
+    }
+}
+
+fn door(row: u32) -> usize {
+    at::DOORS + row as usize * at::DOOR_BYTES
+}
