@@ -15,7 +15,7 @@ use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, fstat, inotify, mkdir, open, openat, renameat, statat,
     unlinkat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::event::wait_readable;
 use crate::fork::Descriptor;
@@ -106,7 +106,7 @@ impl RuntimeDirectory {
         }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let what = format!("open runtime directory {}", path.display());
-        let descriptor = open(path, flags, Mode::empty()).doing(what)?;
+        let descriptor = retry_on_intr(|| open(path, flags, Mode::empty())).doing(what)?;
         let status = fstat(&descriptor).doing("look at the runtime directory")?;
         let (owner, user) = (status.st_uid, effective_uid());
         let path = path.to_owned();
@@ -178,7 +178,8 @@ impl RuntimeDirectory {
                 Lock::Held(descriptor) => {
                     // What is not ours is not to be overwritten.
                     self.read_record(&file)?;
-                    rustix::fs::ftruncate(&descriptor, 0).doing(format!("clear {file}"))?;
+                    retry_on_intr(|| rustix::fs::ftruncate(&descriptor, 0))
+                        .doing(format!("clear {file}"))?;
                     return Ok(Claim { descriptor, file });
                 }
                 Lock::Replaced => {}
@@ -316,12 +317,16 @@ impl RuntimeDirectory {
     }
 
     fn files(&self) -> Result<Vec<String>, OsError> {
-        let what = "read the runtime directory";
-        let again = openat(&self.descriptor, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .doing(what)?;
+        // All over again: what has failed once gives no more entries.
+        retry_on_intr(|| self.list()).doing("read the runtime directory")
+    }
+
+    fn list(&self) -> Result<Vec<String>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let again = openat(&self.descriptor, ".", flags, Mode::empty())?;
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(again).doing(what)? {
-            if let Ok(name) = entry.doing(what)?.file_name().to_str() {
+        for entry in rustix::fs::Dir::new(again)? {
+            if let Ok(name) = entry?.file_name().to_str() {
                 names.push(name.to_owned());
             }
         }
@@ -330,13 +335,14 @@ impl RuntimeDirectory {
 
     fn read_record(&self, file: &str) -> Result<Option<NameRecord>, ClaimError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let descriptor = match openat(&self.descriptor, file, flags, Mode::empty()) {
+        let open = || openat(&self.descriptor, file, flags, Mode::empty());
+        let descriptor = match retry_on_intr(open) {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP | Errno::NXIO) => return Err(ClaimError::Foreign(file.into())),
             other => other.doing(format!("open {file}"))?,
         };
         let mut text = [0u8; RECORD_BYTES + 1];
-        let bytes = match rustix::io::read(&descriptor, &mut text) {
+        let bytes = match retry_on_intr(|| rustix::io::read(&descriptor, &mut text)) {
             Err(Errno::ISDIR) => return Err(ClaimError::Foreign(file.into())),
             other => other.doing(format!("read {file}"))?,
         };
@@ -350,14 +356,16 @@ impl RuntimeDirectory {
     fn lock_file(&self, file: &str, extra: OFlags) -> Result<Lock, ClaimError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | extra;
         let mode = Mode::RUSR | Mode::WUSR;
-        let descriptor = match openat(&self.descriptor, file, flags, mode) {
+        let open = || openat(&self.descriptor, file, flags, mode);
+        let descriptor = match retry_on_intr(open) {
             Err(Errno::NOENT) => return Ok(Lock::Replaced),
             Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
                 return Err(ClaimError::Foreign(file.into()));
             }
             other => Descriptor::new(other.doing(format!("open {file}"))?),
         };
-        match rustix::fs::flock(&descriptor, FlockOperation::NonBlockingLockExclusive) {
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        match retry_on_intr(|| rustix::fs::flock(&descriptor, operation)) {
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy),
             other => other.doing(format!("lock {file}"))?,
         }
@@ -400,7 +408,7 @@ impl Claim {
     /// [`OsError`] if the file cannot be written.
     pub fn write(&self, record: NameRecord) -> Result<(), OsError> {
         let text = record.to_text();
-        let written = rustix::io::pwrite(&self.descriptor, text.as_bytes(), 0);
+        let written = retry_on_intr(|| rustix::io::pwrite(&self.descriptor, text.as_bytes(), 0));
         match written.doing(format!("write {}", self.file))? {
             bytes if bytes == text.len() => Ok(()),
             _ => Err(OsError::new(format!("write {}", self.file), Errno::NOSPC)),
