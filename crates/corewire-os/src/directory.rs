@@ -219,10 +219,19 @@ impl RuntimeDirectory {
         let file = name.waiter_file(waiter);
         loop {
             // Whoever sweeps may take a file that is not yet locked for one that the dead have left.
-            if let Lock::Held(descriptor) = self.lock_file(&file, OFlags::CREATE)? {
+            // The name is random: nobody else's note is removed if this one cannot be kept.
+            let lock = self.lock_file(&file, OFlags::CREATE).inspect_err(|_| {
+                self.remove(&file);
+            })?;
+            if let Lock::Held(descriptor) = lock {
                 let claim = Claim { descriptor, file };
-                claim.write(NameRecord { socket, incarnation: waiter })?;
-                return Ok(claim);
+                return match claim.write(NameRecord { socket, incarnation: waiter }) {
+                    Ok(()) => Ok(claim),
+                    Err(error) => {
+                        claim.release(self);
+                        Err(error.into())
+                    }
+                };
             }
             rustix::thread::sched_yield();
         }
