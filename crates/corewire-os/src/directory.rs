@@ -240,14 +240,19 @@ impl RuntimeDirectory {
     /// Those who wait for `name`, dead ones too: connecting tells.
     ///
     /// # Errors
-    /// [`OsError`] if the directory cannot be read.
+    /// [`OsError`] if the directory or a note cannot be read.
     pub fn waiters(&self, name: &ChannelName) -> Result<Vec<NameRecord>, OsError> {
-        let files = self.files()?;
-        let waiters = files.iter().filter_map(|file| {
-            let waiter = name.waiter_of_file(file)?;
-            self.read_record(file).ok()?.filter(|record| record.incarnation == waiter)
-        });
-        Ok(waiters.collect())
+        let mut waiters = Vec::new();
+        for file in self.files()? {
+            let Some(waiter) = name.waiter_of_file(&file) else { continue };
+            match self.read_record(&file) {
+                Ok(record) => waiters.extend(record.filter(|it| it.incarnation == waiter)),
+                Err(ClaimError::Os(error)) => return Err(error),
+                // Not a note.
+                Err(_) => {}
+            }
+        }
+        Ok(waiters)
     }
 
     /// The names that are taken, dead owners' too, in order.
