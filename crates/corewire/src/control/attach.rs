@@ -376,9 +376,11 @@ impl Attachment {
 
     fn hand_over(&self, bell: &Bell) -> Result<(), JoinError> {
         let before = lock(&self.answers).count;
-        // A sender that is gone needs no descriptor: its end is reported by our own process.
-        if self.socket.send(&Frame::Readiness, &[bell.as_fd()]).is_err() {
-            return Ok(());
+        match self.socket.send(&Frame::Readiness, &[bell.as_fd()]) {
+            // EPIPE, ECONNRESET: a sender that is gone needs no descriptor, since its end is
+            // reported by our own process.
+            Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
+            other => other?,
         }
         let waiting = |answers: &mut Answers| answers.count == before && !answers.is_gone;
         let (mut answers, timeout) = self
