@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use corewire_layout::frame::{Frame, Reason};
 use corewire_layout::name::{ChannelName, SocketName};
 use corewire_os::OsError;
-use corewire_os::directory::{RuntimeDirectory, default_path};
+use corewire_os::directory::{ClaimError, RuntimeDirectory, default_path};
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::process;
 use corewire_os::socket::{Listener, Socket};
@@ -111,17 +111,26 @@ impl Domain {
     /// The names of the channels that exist, in order. Those of dead processes are left out.
     ///
     /// # Errors
-    /// [`OpenError::Os`] if the runtime directory cannot be read.
+    /// [`OpenError::Os`] if the runtime directory or a file of it cannot be read, or if it cannot be
+    /// said whether a process is alive.
     pub fn channels(&self) -> Result<Vec<ChannelName>, OpenError> {
         if self.inner.is_forked() {
             return Err(OpenError::Forked);
         }
         let directory = &self.inner.directory;
-        let mut names = directory.names()?;
-        names.retain(|name| {
-            let record = directory.look_up(name).ok().flatten();
-            record.is_some_and(|record| directory.is_alive(record.socket).unwrap_or(false))
-        });
+        let mut names = Vec::new();
+        for name in directory.names()? {
+            let record = match directory.look_up(&name) {
+                Err(ClaimError::Os(error)) => return Err(error.into()),
+                // What is not corewire's is no channel.
+                found => found.ok().flatten(),
+            };
+            if let Some(record) = record
+                && directory.is_alive(record.socket)?
+            {
+                names.push(name);
+            }
+        }
         Ok(names)
     }
 
