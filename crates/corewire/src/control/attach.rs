@@ -403,7 +403,8 @@ impl Attachment {
             match self.socket.receive() {
                 Ok((Frame::Done, _)) => self.answer(None),
                 Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
-                Err(SocketError::Nothing) => return hung_up,
+                // A failed call is no word of the owner's: if there is one, it is still there.
+                Err(SocketError::Nothing | SocketError::Os(_)) => return hung_up,
                 _ => return true,
             }
         }
