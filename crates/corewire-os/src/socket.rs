@@ -160,9 +160,16 @@ impl Socket {
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX + 3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = retry_on_intr(|| {
-            recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
-        });
+        let mut receive = || {
+            retry_on_intr(|| {
+                recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+            })
+        };
+        // That it closed before it had read all is told once, ahead of what it had sent.
+        let received = match receive() {
+            Err(Errno::CONNRESET) => receive(),
+            other => other,
+        };
         let received = match received {
             Err(Errno::AGAIN) => return Err(ReceiveError::Nothing),
             Err(Errno::CONNRESET) => return Err(ReceiveError::Closed),

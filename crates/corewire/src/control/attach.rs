@@ -143,9 +143,12 @@ pub(crate) fn ask(
     frame: &Frame,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), JoinError> {
-    // EPIPE, ECONNRESET.
     socket.send(frame, descriptors).map_err(|error| match error.errno {
-        32 | 104 => JoinError::NotFound(name.clone()),
+        // EPIPE, ECONNRESET: it may have said why.
+        32 | 104 => match socket.receive() {
+            Ok((Frame::Refused(reason), _)) => refusal(name, reason, TypeTag::default()),
+            _ => JoinError::NotFound(name.clone()),
+        },
         _ => error.into(),
     })
 }

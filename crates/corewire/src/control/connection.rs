@@ -31,7 +31,12 @@ impl Connection {
         socket: Socket,
         domain: &Weak<DomainInner>,
     ) -> Result<Arc<Self>, OsError> {
-        let peer = socket.peer()?;
+        let tell = |socket: &Socket, error: &OsError| {
+            let reason = Reason::Resources { errno: error.errno.unsigned_abs() };
+            // If it does not get through, the hang-up says that it failed.
+            let _ = socket.send(&Frame::Refused(reason), &[]);
+        };
+        let peer = socket.peer().inspect_err(|error| tell(&socket, error))?;
         if peer.trusted().is_none() {
             let reason = Reason::NotPermitted { owner: effective_uid(), asker: peer.uid };
             socket.send(&Frame::Refused(reason), &[])?;
@@ -42,7 +47,10 @@ impl Connection {
         let connection = Arc::new(Self { id, socket, peer, domain, token: Mutex::new(None) });
         if let Some(domain) = connection.domain.upgrade() {
             let handler: Weak<dyn Handler> = Arc::downgrade(&connection) as Weak<dyn Handler>;
-            let token = domain.hub().watch(&*connection.socket, handler)?;
+            let token = domain
+                .hub()
+                .watch(&*connection.socket, handler)
+                .inspect_err(|error| tell(&connection.socket, error))?;
             *lock(&connection.token) = Some(token);
         }
         Ok(connection)
@@ -126,6 +134,9 @@ impl Handler for Connection {
                 Err(ReceiveError::Frame(_)) => break self.refuse(Reason::Malformed),
                 Err(ReceiveError::Descriptors) => {
                     break self.refuse(Reason::Resources { errno: EMFILE });
+                }
+                Err(ReceiveError::Os(error)) => {
+                    break self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() });
                 }
                 Err(_) => break false,
             }
