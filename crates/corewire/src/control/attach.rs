@@ -265,7 +265,12 @@ pub(crate) fn join_when_created(
     let watch = domain.directory.watch()?;
     let waiter = Waiter::leave_note(domain, name)?;
     loop {
-        match join(domain, name, Wishes { waiter: waiter.id, ..wishes }) {
+        let joined = join(domain, name, Wishes { waiter: waiter.id, ..wishes });
+        let has_all = joined.as_ref().is_ok_and(|(ring, _)| ring.next() == 0);
+        if !has_all && let Some(error) = domain.failure_of(waiter.id) {
+            return Err(error.into());
+        }
+        match joined {
             Err(JoinError::NotFound(_)) => {}
             other => return other,
         }

@@ -35,6 +35,9 @@ impl Connection {
             let reason = Reason::Resources { errno: error.errno.unsigned_abs() };
             // If it does not get through, the hang-up says that it failed.
             let _ = socket.send(&Frame::Refused(reason), &[]);
+            if let Some(domain) = domain.upgrade() {
+                domain.lost_connection(error);
+            }
         };
         let peer = socket.peer().inspect_err(|error| tell(&socket, error))?;
         if peer.trusted().is_none() {
@@ -136,6 +139,7 @@ impl Handler for Connection {
                     break self.refuse(Reason::Resources { errno: EMFILE });
                 }
                 Err(ReceiveError::Os(error)) => {
+                    domain.lost_connection(&error);
                     break self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() });
                 }
                 Err(_) => break false,

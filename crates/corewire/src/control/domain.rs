@@ -61,6 +61,8 @@ struct Waiter {
     bell: Arc<Bell>,
     /// The owners that have invited it; they learn of its end when these close.
     invitations: Vec<Arc<Socket>>,
+    /// A connection could not be served meanwhile, which may have been an invitation.
+    failure: Option<OsError>,
 }
 
 impl Domain {
@@ -192,13 +194,27 @@ impl DomainInner {
 
     pub(crate) fn add_waiter(&self, id: u128, name: &ChannelName, bell: &Arc<Bell>) {
         let bell = Arc::clone(bell);
-        let waiter = Waiter { name: name.clone(), bell, invitations: Vec::new() };
+        let waiter = Waiter { name: name.clone(), bell, invitations: Vec::new(), failure: None };
         lock(&self.state).waiters.insert(id, waiter);
     }
 
     pub(crate) fn remove_waiter(&self, id: u128) {
         let gone = lock(&self.state).waiters.remove(&id);
         drop(gone);
+    }
+
+    /// A connection could not be served. Whoever waits here may have been invited by it, and could
+    /// miss the first messages.
+    pub(crate) fn lost_connection(&self, error: &OsError) {
+        for waiter in lock(&self.state).waiters.values_mut() {
+            waiter.failure = Some(error.clone());
+            waiter.bell.ring();
+        }
+    }
+
+    /// Why an invitation of waiter `id` may be lost.
+    pub(crate) fn failure_of(&self, id: u128) -> Option<OsError> {
+        lock(&self.state).waiters.get(&id).and_then(|waiter| waiter.failure.clone())
     }
 
     /// A new owner invites one who waits here. If nobody does any more, the owner learns it from
@@ -250,6 +266,7 @@ impl DomainInner {
         let had_spare = lock(&self.state).spare.take().is_some();
         let answered = had_spare
             && self.listener.accept().is_ok_and(|socket| {
+                self.lost_connection(error);
                 let errno = error.errno.unsigned_abs();
                 socket.send(&Frame::Refused(Reason::Resources { errno }), &[]).is_ok()
             });
