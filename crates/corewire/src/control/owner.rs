@@ -449,7 +449,11 @@ fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
         _ => Reason::Segment { errno: 0 },
     };
     let segment = Segment::adopt(descriptor, false).map_err(bad)?;
-    let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(bad)?;
+    let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(|error| match error {
+        // Nothing is wrong with it: this process cannot map it.
+        SegmentError::Os(error) => resources(&error),
+        other => bad(other),
+    })?;
     let mut raw = RawReceiverHeader::new_zeroed();
     memory.copy_out(0, raw.as_mut_bytes());
     ReceiverHeader::parse(&raw, segment.bytes()).map_err(|_| Reason::Segment { errno: 0 })?;
