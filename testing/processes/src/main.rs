@@ -8,11 +8,14 @@
 //! | `receiver` | waits for the channel, checks every message, says how it ended |
 //! | `counted-sender`, `counted-receiver` | exchange a given number of 48-byte messages |
 //! | `fork` | forks with live handles, and checks what child and parent can do |
+//! | `faults` | goes through a scenario under a supervisor, who has a system call fail |
 
 mod counted;
+mod faults;
 mod forked;
 mod refuse;
 mod stream;
+mod supervised;
 
 use std::process::ExitCode;
 
@@ -44,6 +47,9 @@ fn run() -> Outcome {
     let mut words = std::env::args().skip(1);
     let mut word = || words.next().ok_or("corewire-role ROLE DIRECTORY CHANNEL [OPTION]...");
     let (role, directory, channel) = (word()?, word()?, word()?);
+    if role == "faults" {
+        return faults::run(&channel, directory.as_ref(), &word()?);
+    }
     let wait = Wait::default();
     let mut options = Options { channel, wait, count: 0, receivers: 8, slots: 4096, nap_one_in: 0 };
     for option in words {
