@@ -19,7 +19,7 @@ use rustix::fs::{
     AtFlags, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat, inotify, mkdir,
     open, openat, renameat, statat, unlinkat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::access::Access;
 use crate::event::wait_readable;
@@ -177,7 +177,7 @@ impl RuntimeDirectory {
             true => format!("open runtime directory {} of user {expected}", path.display()),
             false => format!("open runtime directory {}", path.display()),
         };
-        let descriptor = open(path, flags, Mode::empty()).doing(what)?;
+        let descriptor = retry_on_intr(|| open(path, flags, Mode::empty())).doing(what)?;
         let status = fstat(&descriptor).doing("look at the runtime directory")?;
         let (owner, path) = (status.st_uid, path.to_owned());
         if owner != expected {
@@ -272,7 +272,8 @@ impl RuntimeDirectory {
                 Lock::Held(descriptor) => {
                     // What is not ours is not to be overwritten.
                     self.read_record(&file)?;
-                    rustix::fs::ftruncate(&descriptor, 0).doing(format!("clear {file}"))?;
+                    retry_on_intr(|| rustix::fs::ftruncate(&descriptor, 0))
+                        .doing(format!("clear {file}"))?;
                     let copy = self.make_copy(name)?;
                     return Ok(Claim { descriptor, file, copy });
                 }
@@ -331,10 +332,19 @@ impl RuntimeDirectory {
         let file = name.waiter_file(waiter);
         loop {
             // Whoever sweeps may take a file that is not yet locked for one that the dead have left.
-            if let Lock::Held(descriptor) = self.lock_file(&file, OFlags::CREATE)? {
+            // The name is random: nobody else's note is removed if this one cannot be kept.
+            let lock = self.lock_file(&file, OFlags::CREATE).inspect_err(|_| {
+                self.remove(&file);
+            })?;
+            if let Lock::Held(descriptor) = lock {
                 let claim = Claim { descriptor, file, copy: None };
-                claim.write(NameRecord { socket, incarnation: waiter })?;
-                return Ok(claim);
+                return match claim.write(NameRecord { socket, incarnation: waiter }) {
+                    Ok(()) => Ok(claim),
+                    Err(error) => {
+                        claim.release(self);
+                        Err(error.into())
+                    }
+                };
             }
             rustix::thread::sched_yield();
         }
@@ -343,14 +353,19 @@ impl RuntimeDirectory {
     /// Those who wait for `name`, dead ones too: connecting tells.
     ///
     /// # Errors
-    /// [`OsError`] if the directory cannot be read.
+    /// [`OsError`] if the directory or a note cannot be read.
     pub fn waiters(&self, name: &ChannelName) -> Result<Vec<NameRecord>, OsError> {
-        let files = self.files()?;
-        let waiters = files.iter().filter_map(|file| {
-            let waiter = name.waiter_of_file(file)?;
-            self.read_record(file).ok()?.filter(|record| record.incarnation == waiter)
-        });
-        Ok(waiters.collect())
+        let mut waiters = Vec::new();
+        for file in self.files()? {
+            let Some(waiter) = name.waiter_of_file(&file) else { continue };
+            match self.read_record(&file) {
+                Ok(record) => waiters.extend(record.filter(|it| it.incarnation == waiter)),
+                Err(ClaimError::Os(error)) => return Err(error),
+                // Not a note.
+                Err(_) => {}
+            }
+        }
+        Ok(waiters)
     }
 
     /// The names that are taken, dead owners' too, in order.
@@ -422,7 +437,7 @@ impl RuntimeDirectory {
         Ok(Watch(Descriptor::new(descriptor)))
     }
 
-    /// Is there a process that listens at `socket`?
+    /// Is there a process that listens at `socket`? For a guest, one that lets guests in.
     ///
     /// # Errors
     /// [`OsError`] if that cannot be said.
@@ -431,17 +446,22 @@ impl RuntimeDirectory {
             Ok(found) => Ok(found.is_some()),
             // More connections wait than it can queue: it is alive, if not well.
             Err(error) if error.is(Errno::AGAIN) => Ok(true),
+            Err(error) if error.is(Errno::ACCESS) && self.is_guest => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     fn files(&self) -> Result<Vec<String>, OsError> {
-        let what = "read the runtime directory";
-        let again = openat(&self.descriptor, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .doing(what)?;
+        // All over again: what has failed once gives no more entries.
+        retry_on_intr(|| self.list()).doing("read the runtime directory")
+    }
+
+    fn list(&self) -> Result<Vec<String>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let again = openat(&self.descriptor, ".", flags, Mode::empty())?;
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(again).doing(what)? {
-            if let Ok(name) = entry.doing(what)?.file_name().to_str() {
+        for entry in rustix::fs::Dir::new(again)? {
+            if let Ok(name) = entry?.file_name().to_str() {
                 names.push(name.to_owned());
             }
         }
@@ -450,7 +470,8 @@ impl RuntimeDirectory {
 
     fn read_record(&self, file: &str) -> Result<Option<NameRecord>, ClaimError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let descriptor = match openat(&self.descriptor, file, flags, Mode::empty()) {
+        let open = || openat(&self.descriptor, file, flags, Mode::empty());
+        let descriptor = match retry_on_intr(open) {
             Err(Errno::NOENT) => return Ok(None),
             // Just being made.
             Err(Errno::ACCESS) if self.is_guest => return Ok(None),
@@ -458,7 +479,7 @@ impl RuntimeDirectory {
             other => other.doing(format!("open {file}"))?,
         };
         let mut text = [0u8; RECORD_BYTES + 1];
-        let bytes = match rustix::io::read(&descriptor, &mut text) {
+        let bytes = match retry_on_intr(|| rustix::io::read(&descriptor, &mut text)) {
             Err(Errno::ISDIR) => return Err(ClaimError::Foreign(file.into())),
             other => other.doing(format!("read {file}"))?,
         };
@@ -472,14 +493,16 @@ impl RuntimeDirectory {
     fn lock_file(&self, file: &str, extra: OFlags) -> Result<Lock, ClaimError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | extra;
         let mode = Mode::RUSR | Mode::WUSR;
-        let descriptor = match openat(&self.descriptor, file, flags, mode) {
+        let open = || openat(&self.descriptor, file, flags, mode);
+        let descriptor = match retry_on_intr(open) {
             Err(Errno::NOENT) => return Ok(Lock::Replaced),
             Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
                 return Err(ClaimError::Foreign(file.into()));
             }
             other => Descriptor::new(other.doing(format!("open {file}"))?),
         };
-        match rustix::fs::flock(&descriptor, FlockOperation::NonBlockingLockExclusive) {
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        match retry_on_intr(|| rustix::fs::flock(&descriptor, operation)) {
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy),
             other => other.doing(format!("lock {file}"))?,
         }
@@ -575,7 +598,7 @@ impl Claim {
 
 fn write_record(descriptor: &Descriptor, file: &str, record: NameRecord) -> Result<(), OsError> {
     let text = record.to_text();
-    let written = rustix::io::pwrite(descriptor, text.as_bytes(), 0);
+    let written = retry_on_intr(|| rustix::io::pwrite(descriptor, text.as_bytes(), 0));
     match written.doing(format!("write {file}"))? {
         bytes if bytes == text.len() => Ok(()),
         _ => Err(OsError::new(format!("write {file}"), Errno::NOSPC)),

@@ -290,7 +290,12 @@ pub(crate) fn join_when_created<A: Reading>(
     let watch = domain.directory.watch()?;
     let waiter = Waiter::leave_note(domain, name)?;
     loop {
-        match join(domain, name, Wishes { waiter: waiter.id, ..wishes }) {
+        let joined = join::<A>(domain, name, Wishes { waiter: waiter.id, ..wishes });
+        let has_all = joined.as_ref().is_ok_and(|receiver| receiver.next_sequence() == 0);
+        if !has_all && let Some(error) = domain.failure_of(waiter.id) {
+            return Err(error.into());
+        }
+        match joined {
             Err(JoinError::NotFound(_)) => {}
             other => return other,
         }
@@ -410,9 +415,11 @@ impl Attachment {
         // An owner of another user is given no descriptor, and answers with frames instead.
         let own = [bell.as_fd()];
         let descriptors = if self.is_trusted { &own[..] } else { &[] };
-        // A sender that is gone needs no descriptor: its end is reported by our own process.
-        if self.socket.send(&Frame::Readiness, descriptors).is_err() {
-            return Ok(());
+        match self.socket.send(&Frame::Readiness, descriptors) {
+            // EPIPE, ECONNRESET: a sender that is gone needs no descriptor, since its end is
+            // reported by our own process.
+            Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
+            other => other?,
         }
         let waiting = |answers: &mut Answers| answers.count == before && !answers.is_gone;
         let (mut answers, timeout) = self
@@ -443,7 +450,8 @@ impl Attachment {
                     }
                 }
                 Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
-                Err(SocketError::Nothing) => return hung_up,
+                // A failed call is no word of the owner's: if there is one, it is still there.
+                Err(SocketError::Nothing | SocketError::Os(_)) => return hung_up,
                 _ => return true,
             }
         }

@@ -189,8 +189,7 @@ impl Owner {
             claim.write(record)?;
         }
         for waiter in self.domain.directory.waiters(&self.name)? {
-            // One that cannot be reached is dead, or cannot be helped.
-            let _ = self.invite(waiter);
+            self.invite(waiter)?;
         }
         let mut state = lock(&self.state);
         state.are_invited = true;
@@ -198,9 +197,16 @@ impl Owner {
         Ok(())
     }
 
+    /// One that is dead, or stopped and has no room for a connection, cannot be helped.
     fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
-        let Some(socket) = self.domain.directory.connect(waiter.socket)? else { return Ok(()) };
-        if !is_trusted(&socket) {
+        const EAGAIN: i32 = 11;
+        let socket = match self.domain.directory.connect(waiter.socket) {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return Ok(()),
+            Err(error) if error.errno == EAGAIN => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if socket.peer()?.trusted().is_none() {
             return Ok(());
         }
         let id = waiter.incarnation;
@@ -208,7 +214,11 @@ impl Owner {
         if state.arrived.contains(&id) {
             return Ok(());
         }
-        socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[])?;
+        match socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[]) {
+            // EPIPE, ECONNRESET: it has just died.
+            Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
+            other => other?,
+        }
         let handler: Weak<dyn Handler> = self.this.clone();
         let token = self.hub().watch(&socket, handler)?;
         state.watched.insert(token, Watched::Invitation(id));
@@ -477,7 +487,11 @@ fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
         _ => Reason::Segment { errno: 0 },
     };
     let segment = Segment::adopt(descriptor, false).map_err(bad)?;
-    let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(bad)?;
+    let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(|error| match error {
+        // Nothing is wrong with it: this process cannot map it.
+        SegmentError::Os(error) => resources(&error),
+        other => bad(other),
+    })?;
     let mut raw = RawReceiverHeader::new_zeroed();
     memory.copy_out(0, raw.as_mut_bytes());
     ReceiverHeader::parse(&raw, segment.bytes()).map_err(|_| Reason::Segment { errno: 0 })?;
