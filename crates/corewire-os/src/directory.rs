@@ -233,14 +233,17 @@ impl RuntimeDirectory {
             let hidden = format!(".{}", name.file());
             let listener = Listener::bind(&self.short_path(&hidden))?;
             let mode = Mode::from_raw_mode(self.access.socket_mode());
-            let opened = chmodat(&self.descriptor, &hidden, mode, AtFlags::empty());
+            let opened =
+                retry_on_intr(|| chmodat(&self.descriptor, &hidden, mode, AtFlags::empty()));
             let shown = opened
                 .and_then(|()| renameat(&self.descriptor, &hidden, &self.descriptor, name.file()));
             match shown {
                 // Somebody who swept took it for a dead process's, before it listened.
                 Err(Errno::NOENT) => {}
                 other => {
-                    other.doing("show the process's socket")?;
+                    other.doing("show the process's socket").inspect_err(|_| {
+                        self.remove(&hidden);
+                    })?;
                     return Ok((listener, name));
                 }
             }
@@ -274,7 +277,10 @@ impl RuntimeDirectory {
                     self.read_record(&file)?;
                     retry_on_intr(|| rustix::fs::ftruncate(&descriptor, 0))
                         .doing(format!("clear {file}"))?;
-                    let copy = self.make_copy(name)?;
+                    let copy = self.make_copy(name).inspect_err(|_| {
+                        // Its record is cleared.
+                        self.remove(&file);
+                    })?;
                     return Ok(Claim { descriptor, file, copy });
                 }
                 Lock::Replaced => {}
@@ -312,10 +318,12 @@ impl RuntimeDirectory {
         is_ours?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let what = format!("make {file}");
-        let copy =
-            openat(&self.descriptor, &file, flags, Mode::RUSR | Mode::WUSR).doing(what.clone())?;
+        let open = || openat(&self.descriptor, &file, flags, Mode::RUSR | Mode::WUSR);
+        let copy = retry_on_intr(open).doing(what.clone())?;
         let mode = Mode::from_raw_mode(self.access.file_mode());
-        fchmod(&copy, mode).doing(what)?;
+        retry_on_intr(|| fchmod(&copy, mode)).doing(what).inspect_err(|_| {
+            self.remove(&file);
+        })?;
         Ok(Some((Descriptor::new(copy), file)))
     }
 
@@ -374,7 +382,7 @@ impl RuntimeDirectory {
     /// [`OsError`] if the directory cannot be read.
     pub fn names(&self) -> Result<Vec<ChannelName>, OsError> {
         let name_of = |file: &String| match self.is_guest {
-            true => ChannelName::new(file.strip_prefix(COPY_PREFIX)?).ok(),
+            true => name_of_copy(file),
             false => ChannelName::of_name_file(file),
         };
         let mut names: Vec<_> = self.files()?.iter().filter_map(name_of).collect();
@@ -416,6 +424,18 @@ impl RuntimeDirectory {
                     removed += usize::from(self.remove(&copy));
                 }
                 removed += usize::from(self.remove(file));
+            }
+        }
+        // Copies that could not be removed with their names. Who has the lock makes or removes them.
+        for (name, copy) in files.iter().filter_map(|file| Some((name_of_copy(file)?, file))) {
+            let file = name.name_file();
+            if !files.contains(&file)
+                && let Ok(Lock::Held(_lock)) = self.lock_file(&file, OFlags::CREATE)
+            {
+                if self.read_record(copy).is_ok() {
+                    removed += usize::from(self.remove(copy));
+                }
+                self.remove(&file);
             }
         }
         Ok(removed)
@@ -531,6 +551,11 @@ fn copy_file(name: &ChannelName) -> String {
     format!("{COPY_PREFIX}{name}")
 }
 
+/// The name that `file` is said of, if guests find it there.
+fn name_of_copy(file: &str) -> Option<ChannelName> {
+    ChannelName::new(file.strip_prefix(COPY_PREFIX)?).ok()
+}
+
 /// Gives the directory the mode of `access`, and its group if it names one.
 fn set_rule(directory: &OwnedFd, path: &Path, access: &Access) -> Result<(), DirectoryError> {
     let look = || fstat(directory).doing("look at the runtime directory");
@@ -539,11 +564,12 @@ fn set_rule(directory: &OwnedFd, path: &Path, access: &Access) -> Result<(), Dir
     let group_asked = if let Access::Group(gid) = *access { gid } else { before.st_gid };
     if before.st_gid != group_asked {
         let what = format!("give runtime directory {} to group {group_asked}", path.display());
-        fchown(directory, None, Some(Gid::from_raw(group_asked))).doing(what)?;
+        let group = Some(Gid::from_raw(group_asked));
+        retry_on_intr(|| fchown(directory, None, group)).doing(what)?;
     }
     if before.st_mode & 0o7777 != mode_asked {
         let what = format!("give runtime directory {} mode {mode_asked:04o}", path.display());
-        fchmod(directory, Mode::from_raw_mode(mode_asked)).doing(what)?;
+        retry_on_intr(|| fchmod(directory, Mode::from_raw_mode(mode_asked))).doing(what)?;
     }
     // The kernel drops the set-group-id bit silently if the caller is not of that group.
     let after = look()?;

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use corewire::{Domain, Observer, ReceiveError, Receiver, Sender, Wait};
+use corewire::{Access, Domain, Observer, ReceiveError, Receiver, Sender, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{getegid, geteuid};
 
 use crate::Outcome;
 use crate::supervised::{hand_over, mark, put_before_supervisor};
@@ -54,6 +55,7 @@ pub(crate) fn run(scenario: &str, directory: &Path, numbers: &str) -> Outcome {
         "waiter" => waiter,
         "inviter" => inviter,
         "sweeper" => sweeper,
+        "host" => host,
         other => return Err(format!("no scenario {other}").into()),
     };
     let numbers: std::result::Result<Vec<u32>, _> = numbers.split(',').map(str::parse).collect();
@@ -260,7 +262,21 @@ fn inviter(directory: &Path) -> Outcome {
 
 /// One who comes into a directory that the dead have left, and takes a dead owner's name.
 fn sweeper(directory: &Path) -> Outcome {
-    let domain = attempt("open", || Domain::open_at(directory))?;
+    take_over(&attempt("open", || Domain::open_at(directory))?)
+}
+
+/// The same, where the dead had guests, and so has this one, by one rule and then by another. Root
+/// may give the directory to any group.
+fn host(directory: &Path) -> Outcome {
+    let open = |rule: Access| Domain::builder().path(directory).access(rule).open();
+    let group = if geteuid().is_root() { 1 } else { getegid().as_raw() };
+    drop(attempt("open to a group", || open(Access::Group(group)))?);
+    take_over(&attempt("open to users", || open(Access::Users(vec![1])))?)?;
+    drop(attempt("open to nobody", || open(Access::Owner))?);
+    Ok(())
+}
+
+fn take_over(domain: &Domain) -> Outcome {
     let mut sender = attempt("create", || domain.sender("dead").create())?;
     attempt("send", || sender.send(b"alive"))?;
     match domain.receiver("dead-too").join().map(|_| ()) {

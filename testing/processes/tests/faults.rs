@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use corewire::Domain;
+use corewire::{Access, Domain};
 
 use calls::CALLS;
 use peers::{Part, Peer};
@@ -33,10 +33,11 @@ struct Graveyard(Directory);
 impl Graveyard {
     fn dig() -> Self {
         let directory = Directory::new("faults-graveyard");
-        let mut senders: Vec<Role> =
-            ["dead", "dead-too"].map(|name| Role::start("sender", &directory, name, &[])).into();
+        let mut senders: Vec<Role> = ["dead", "dead-too"]
+            .map(|name| Role::start("sender", &directory, name, &["access=users:1"]))
+            .into();
         senders.iter_mut().for_each(|sender| drop(sender.until("created")));
-        let mut waiter = Role::start("receiver", &directory, "never", &[]);
+        let mut waiter = Role::start("receiver", &directory, "never", &["access=users:1"]);
         while !directory.files().iter().any(|file| file.starts_with("w.")) {
             thread::yield_now();
         }
@@ -65,12 +66,13 @@ struct Scenario {
     peer: Part,
 }
 
-static SCENARIOS: [Scenario; 5] = [
+static SCENARIOS: [Scenario; 6] = [
     Scenario { name: "alone", peer: Part::Nothing },
     Scenario { name: "owner", peer: Part::Receives },
     Scenario { name: "waiter", peer: Part::Sends },
     Scenario { name: "inviter", peer: Part::Waits },
     Scenario { name: "sweeper", peer: Part::Nothing },
+    Scenario { name: "host", peer: Part::Nothing },
 ];
 
 /// One run in a directory of its own, and what was wrong with it.
@@ -81,7 +83,7 @@ fn run(
     fault: Option<Fault>,
 ) -> Option<(Run, Vec<String>)> {
     let directory = Directory::new(&format!("faults-{}-{number}", scenario.name));
-    if scenario.name == "sweeper" {
+    if matches!(scenario.name, "sweeper" | "host") {
         drop(Domain::open_at(directory.path()).unwrap());
         graveyard.copy_to(&directory);
     }
@@ -95,7 +97,7 @@ fn run(
     }
     drop(peer);
     // Whatever is still there, the next process removes.
-    drop(Domain::open_at(directory.path()).unwrap());
+    drop(Domain::builder().path(directory.path()).access(Access::Owner).open().unwrap());
     wrong.extend(directory.files().iter().map(|file| format!("{file} stays")));
     Some((run, wrong))
 }
