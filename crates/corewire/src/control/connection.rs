@@ -94,7 +94,7 @@ impl Connection {
         };
         // From here on the owner watches it.
         self.unwatch(domain);
-        match owner.admit(hello, &self.socket, self.peer.pid, descriptors) {
+        match owner.admit(hello, &self.socket, self.peer, descriptors) {
             Ok(()) => false,
             Err(reason) => {
                 owner.count_refusal();

@@ -18,7 +18,7 @@ use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::{RowTable, Segment, SegmentError};
 use corewire_os::process;
 use corewire_os::sleep::Linux;
-use corewire_os::socket::{ReceiveError, Socket};
+use corewire_os::socket::{Peer, ReceiveError, Socket};
 use corewire_ring::broadcast::notice::FORKED;
 use corewire_ring::broadcast::{Channel, Members, SenderShared, SenderWords};
 use corewire_ring::region::{Region, Slots};
@@ -66,6 +66,8 @@ struct State {
 /// A receiver that has joined.
 struct Link {
     socket: Arc<Socket>,
+    /// It is of this process's user.
+    is_trusted: bool,
     life: Descriptor,
     segment: Segment,
     readiness: Readiness,
@@ -258,7 +260,7 @@ impl Owner {
         &self,
         hello: &Hello,
         socket: &Arc<Socket>,
-        pid: u32,
+        peer: Peer,
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<(), Reason> {
         let mut state = lock(&self.state);
@@ -278,13 +280,14 @@ impl Owner {
         self.rows.place(row, &segment).map_err(|error| resources(&error))?;
         // A fence after each stamp costs every other receiver, too: not for a guest, who must then
         // look up every millisecond.
-        let is_trusted = is_trusted(socket);
+        let is_trusted = peer.trusted().is_some();
         if hello.needs_fence && is_trusted {
             self.shared.demand_fence();
         }
         let channel = self.channel();
-        let joined =
-            self.members.with(|members| members.join(row, pid, hello.start, &channel, &self.linux));
+        let joined = self
+            .members
+            .with(|members| members.join(row, peer.pid, hello.start, &channel, &self.linux));
         let welcome = Welcome {
             row,
             start: joined.start,
@@ -303,6 +306,7 @@ impl Owner {
             Ok(tokens) => {
                 let link = Link {
                     socket: Arc::clone(socket),
+                    is_trusted,
                     life,
                     segment,
                     readiness: Readiness::None,
@@ -422,14 +426,13 @@ impl Owner {
 
     fn on_link(&self, row: u32) {
         loop {
-            let socket = match lock(&self.state).links.get(&row) {
-                Some(link) => Arc::clone(&link.socket),
+            let (socket, is_trusted) = match lock(&self.state).links.get(&row) {
+                Some(link) => (Arc::clone(&link.socket), link.is_trusted),
                 None => return,
             };
             match socket.receive() {
                 Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
                 Ok((Frame::Readiness, mut descriptors)) => {
-                    let is_trusted = is_trusted(&socket);
                     if let Some(link) = lock(&self.state).links.get_mut(&row) {
                         link.readiness = match take(&mut descriptors).filter(|_| is_trusted) {
                             Some(bell) => Readiness::Bell(Bell::adopt(bell)),
@@ -496,10 +499,6 @@ fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
     memory.copy_out(0, raw.as_mut_bytes());
     ReceiverHeader::parse(&raw, segment.bytes()).map_err(|_| Reason::Segment { errno: 0 })?;
     Ok(segment)
-}
-
-fn is_trusted(socket: &Socket) -> bool {
-    socket.peer().is_ok_and(|peer| peer.trusted().is_some())
 }
 
 fn resources(error: &OsError) -> Reason {
