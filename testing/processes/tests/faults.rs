@@ -131,9 +131,7 @@ fn is_clear(line: &str, fault: Fault) -> bool {
     line.starts_with("error: ")
         && (line.ends_with(&format!("error {})", fault.errno))
             // The C library says EAGAIN whatever a thread lacks.
-            || line.contains("start the control thread: ")
-            // An answer that could not be sent.
-            || line.contains("did not answer within"))
+            || line.contains("start the control thread: "))
 }
 
 /// The faults of `sites`: all, or one for each site.

@@ -27,7 +27,7 @@ use corewire_ring::{Kernel, Lock};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
-use crate::control::hub::{Guarded, Handler, Hub, Token, lock};
+use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
 
 /// No descriptor is left in this process.
 pub(crate) const EMFILE: u32 = 24;
@@ -66,6 +66,10 @@ struct State {
 /// A receiver that has joined.
 struct Link {
     socket: Arc<Socket>,
+    /// Calls that took nothing from the socket.
+    unread: Arc<Failures>,
+    /// Requests in a row that could not be answered.
+    unanswered: Arc<Failures>,
     /// It is of this process's user.
     is_trusted: bool,
     life: Descriptor,
@@ -306,6 +310,8 @@ impl Owner {
             Ok(tokens) => {
                 let link = Link {
                     socket: Arc::clone(socket),
+                    unread: Arc::default(),
+                    unanswered: Arc::default(),
                     is_trusted,
                     life,
                     segment,
@@ -426,11 +432,15 @@ impl Owner {
 
     fn on_link(&self, row: u32) {
         loop {
-            let (socket, is_trusted) = match lock(&self.state).links.get(&row) {
-                Some(link) => (Arc::clone(&link.socket), link.is_trusted),
+            let (socket, is_trusted, unread) = match lock(&self.state).links.get(&row) {
+                Some(link) => (Arc::clone(&link.socket), link.is_trusted, Arc::clone(&link.unread)),
                 None => return,
             };
-            match socket.receive() {
+            let received = socket.receive();
+            if !matches!(received, Err(ReceiveError::Os(_))) {
+                unread.end();
+            }
+            match received {
                 Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
                 Ok((Frame::Readiness, mut descriptors)) => {
                     if let Some(link) = lock(&self.state).links.get_mut(&row) {
@@ -439,8 +449,7 @@ impl Owner {
                             None => Readiness::Frames,
                         };
                     }
-                    // If it does not get through, the hang-up says as much.
-                    let _ = socket.send(&Frame::Done, &[]);
+                    self.answer(row, &socket, &Frame::Done);
                     if !is_trusted {
                         // Others are to have their turn, however many of these it sends.
                         return;
@@ -454,10 +463,29 @@ impl Owner {
                 // Its descriptor found no place here. The receiver is alive, and reads on.
                 Err(ReceiveError::Descriptors) => {
                     let reason = Reason::Resources { errno: EMFILE };
-                    let _ = socket.send(&Frame::Refused(reason), &[]);
+                    self.answer(row, &socket, &Frame::Refused(reason));
+                }
+                Err(ReceiveError::Os(_)) if unread.add() => {
+                    return self.drop_link(row, ControlCounter::Deaths);
                 }
                 Err(_) => return,
             }
+        }
+    }
+
+    /// Answers a receiver. What does not get through it asks for again; a receiver whom nothing
+    /// gets through to is given up.
+    fn answer(&self, row: u32, socket: &Socket, answer: &Frame) {
+        let unanswered = match lock(&self.state).links.get(&row) {
+            Some(link) => Arc::clone(&link.unanswered),
+            None => return,
+        };
+        match socket.send(answer, &[]) {
+            Ok(()) => unanswered.end(),
+            // EPIPE, ECONNRESET: its hang-up says more.
+            Err(error) if matches!(error.errno, 32 | 104) => {}
+            Err(_) if unanswered.add() => self.drop_link(row, ControlCounter::Deaths),
+            Err(_) => {}
         }
     }
 }
