@@ -7,6 +7,7 @@
 //! | `sender` | sends numbered messages of mixed lengths until its standard input ends |
 //! | `receiver` | waits for the channel, checks every message, says how it ended |
 //! | `counted-sender`, `counted-receiver` | exchange a given number of 48-byte messages |
+//! | `deaf-sender`, `deaf-receiver` | cannot read from their sockets once they are joined |
 //! | `fork` | forks with live handles, and checks what child and parent can do |
 //! | `faults` | goes through a scenario under a supervisor, who has a system call fail |
 //! | `look` | says what it sees of a domain and what it may do there, a line for each |
@@ -87,6 +88,8 @@ fn run() -> Outcome {
         "receiver" => stream::receive(&domain, &options),
         "counted-sender" => counted::send(&domain, &options),
         "counted-receiver" => counted::receive(&domain, &options),
+        "deaf-sender" => refuse::deaf_sender(&domain, &options),
+        "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
         other => Err(format!("no role {other}").into()),
