@@ -36,7 +36,7 @@ pub enum ControlCounter {
     Joins = 0,
     /// Receivers that left.
     Leaves = 1,
-    /// Receivers whose process died.
+    /// Receivers whose process died, or to whose process no call gets through any more.
     Deaths = 2,
     /// Receivers dropped because their memory held an impossible value.
     Violations = 3,

@@ -155,9 +155,7 @@ pub const fn tenure(generation: u32, state: DoorState) -> u64 {
 /// How many holders the row has had, of its tenure.
 #[must_use]
 pub const fn generation_of(tenure: u64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
-    let generation = (tenure >> 32) as u32;
-    generation
+    (tenure >> 32) as u32
 }
 
 /// What becomes of the sender when a receiver is slow.

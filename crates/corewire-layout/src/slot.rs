@@ -75,9 +75,7 @@ pub const fn sequence_of(stamp: u64) -> u64 {
 #[inline(always)]
 #[must_use]
 pub const fn owner_of(stamp: u64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "seven bits")]
-    let owner = (stamp & (SENDERS_MAX - 1)) as u32;
-    owner
+    (stamp & (SENDERS_MAX - 1)) as u32
 }
 
 /// How many slots a stamp claims, or claimed before it was published: 1, or more for the first of a

@@ -19,7 +19,7 @@ use rustix::fs::{
     AtFlags, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat, inotify, mkdir,
     open, openat, renameat, statat, unlinkat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::access::Access;
 use crate::event::wait_readable;
@@ -177,7 +177,7 @@ impl RuntimeDirectory {
             true => format!("open runtime directory {} of user {expected}", path.display()),
             false => format!("open runtime directory {}", path.display()),
         };
-        let descriptor = open(path, flags, Mode::empty()).doing(what)?;
+        let descriptor = retry_on_intr(|| open(path, flags, Mode::empty())).doing(what)?;
         let status = fstat(&descriptor).doing("look at the runtime directory")?;
         let (owner, path) = (status.st_uid, path.to_owned());
         if owner != expected {
@@ -233,14 +233,17 @@ impl RuntimeDirectory {
             let hidden = format!(".{}", name.file());
             let listener = Listener::bind(&self.short_path(&hidden))?;
             let mode = Mode::from_raw_mode(self.access.socket_mode());
-            let opened = chmodat(&self.descriptor, &hidden, mode, AtFlags::empty());
+            let opened =
+                retry_on_intr(|| chmodat(&self.descriptor, &hidden, mode, AtFlags::empty()));
             let shown = opened
                 .and_then(|()| renameat(&self.descriptor, &hidden, &self.descriptor, name.file()));
             match shown {
                 // Somebody who swept took it for a dead process's, before it listened.
                 Err(Errno::NOENT) => {}
                 other => {
-                    other.doing("show the process's socket")?;
+                    other.doing("show the process's socket").inspect_err(|_| {
+                        self.remove(&hidden);
+                    })?;
                     return Ok((listener, name));
                 }
             }
@@ -272,8 +275,12 @@ impl RuntimeDirectory {
                 Lock::Held(descriptor) => {
                     // What is not ours is not to be overwritten.
                     self.read_record(&file)?;
-                    rustix::fs::ftruncate(&descriptor, 0).doing(format!("clear {file}"))?;
-                    let copy = self.make_copy(name)?;
+                    retry_on_intr(|| rustix::fs::ftruncate(&descriptor, 0))
+                        .doing(format!("clear {file}"))?;
+                    let copy = self.make_copy(name).inspect_err(|_| {
+                        // Its record is cleared.
+                        self.remove(&file);
+                    })?;
                     return Ok(Claim { descriptor, file, copy });
                 }
                 Lock::Replaced => {}
@@ -311,10 +318,12 @@ impl RuntimeDirectory {
         is_ours?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let what = format!("make {file}");
-        let copy =
-            openat(&self.descriptor, &file, flags, Mode::RUSR | Mode::WUSR).doing(what.clone())?;
+        let open = || openat(&self.descriptor, &file, flags, Mode::RUSR | Mode::WUSR);
+        let copy = retry_on_intr(open).doing(what.clone())?;
         let mode = Mode::from_raw_mode(self.access.file_mode());
-        fchmod(&copy, mode).doing(what)?;
+        retry_on_intr(|| fchmod(&copy, mode)).doing(what).inspect_err(|_| {
+            self.remove(&file);
+        })?;
         Ok(Some((Descriptor::new(copy), file)))
     }
 
@@ -331,10 +340,19 @@ impl RuntimeDirectory {
         let file = name.waiter_file(waiter);
         loop {
             // Whoever sweeps may take a file that is not yet locked for one that the dead have left.
-            if let Lock::Held(descriptor) = self.lock_file(&file, OFlags::CREATE)? {
+            // The name is random: nobody else's note is removed if this one cannot be kept.
+            let lock = self.lock_file(&file, OFlags::CREATE).inspect_err(|_| {
+                self.remove(&file);
+            })?;
+            if let Lock::Held(descriptor) = lock {
                 let claim = Claim { descriptor, file, copy: None };
-                claim.write(NameRecord { socket, incarnation: waiter })?;
-                return Ok(claim);
+                return match claim.write(NameRecord { socket, incarnation: waiter }) {
+                    Ok(()) => Ok(claim),
+                    Err(error) => {
+                        claim.release(self);
+                        Err(error.into())
+                    }
+                };
             }
             rustix::thread::sched_yield();
         }
@@ -343,14 +361,19 @@ impl RuntimeDirectory {
     /// Those who wait for `name`, dead ones too: connecting tells.
     ///
     /// # Errors
-    /// [`OsError`] if the directory cannot be read.
+    /// [`OsError`] if the directory or a note cannot be read.
     pub fn waiters(&self, name: &ChannelName) -> Result<Vec<NameRecord>, OsError> {
-        let files = self.files()?;
-        let waiters = files.iter().filter_map(|file| {
-            let waiter = name.waiter_of_file(file)?;
-            self.read_record(file).ok()?.filter(|record| record.incarnation == waiter)
-        });
-        Ok(waiters.collect())
+        let mut waiters = Vec::new();
+        for file in self.files()? {
+            let Some(waiter) = name.waiter_of_file(&file) else { continue };
+            match self.read_record(&file) {
+                Ok(record) => waiters.extend(record.filter(|it| it.incarnation == waiter)),
+                Err(ClaimError::Os(error)) => return Err(error),
+                // Not a note.
+                Err(_) => {}
+            }
+        }
+        Ok(waiters)
     }
 
     /// The names that are taken, dead owners' too, in order.
@@ -359,7 +382,7 @@ impl RuntimeDirectory {
     /// [`OsError`] if the directory cannot be read.
     pub fn names(&self) -> Result<Vec<ChannelName>, OsError> {
         let name_of = |file: &String| match self.is_guest {
-            true => ChannelName::new(file.strip_prefix(COPY_PREFIX)?).ok(),
+            true => name_of_copy(file),
             false => ChannelName::of_name_file(file),
         };
         let mut names: Vec<_> = self.files()?.iter().filter_map(name_of).collect();
@@ -403,6 +426,18 @@ impl RuntimeDirectory {
                 removed += usize::from(self.remove(file));
             }
         }
+        // Copies that could not be removed with their names. Who has the lock makes or removes them.
+        for (name, copy) in files.iter().filter_map(|file| Some((name_of_copy(file)?, file))) {
+            let file = name.name_file();
+            if !files.contains(&file)
+                && let Ok(Lock::Held(_lock)) = self.lock_file(&file, OFlags::CREATE)
+            {
+                if self.read_record(copy).is_ok() {
+                    removed += usize::from(self.remove(copy));
+                }
+                self.remove(&file);
+            }
+        }
         Ok(removed)
     }
 
@@ -422,7 +457,7 @@ impl RuntimeDirectory {
         Ok(Watch(Descriptor::new(descriptor)))
     }
 
-    /// Is there a process that listens at `socket`?
+    /// Is there a process that listens at `socket`? For a guest, one that lets guests in.
     ///
     /// # Errors
     /// [`OsError`] if that cannot be said.
@@ -431,17 +466,22 @@ impl RuntimeDirectory {
             Ok(found) => Ok(found.is_some()),
             // More connections wait than it can queue: it is alive, if not well.
             Err(error) if error.is(Errno::AGAIN) => Ok(true),
+            Err(error) if error.is(Errno::ACCESS) && self.is_guest => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     fn files(&self) -> Result<Vec<String>, OsError> {
-        let what = "read the runtime directory";
-        let again = openat(&self.descriptor, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .doing(what)?;
+        // All over again: what has failed once gives no more entries.
+        retry_on_intr(|| self.list()).doing("read the runtime directory")
+    }
+
+    fn list(&self) -> Result<Vec<String>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let again = openat(&self.descriptor, ".", flags, Mode::empty())?;
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(again).doing(what)? {
-            if let Ok(name) = entry.doing(what)?.file_name().to_str() {
+        for entry in rustix::fs::Dir::new(again)? {
+            if let Ok(name) = entry?.file_name().to_str() {
                 names.push(name.to_owned());
             }
         }
@@ -450,7 +490,8 @@ impl RuntimeDirectory {
 
     fn read_record(&self, file: &str) -> Result<Option<NameRecord>, ClaimError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let descriptor = match openat(&self.descriptor, file, flags, Mode::empty()) {
+        let open = || openat(&self.descriptor, file, flags, Mode::empty());
+        let descriptor = match retry_on_intr(open) {
             Err(Errno::NOENT) => return Ok(None),
             // Just being made.
             Err(Errno::ACCESS) if self.is_guest => return Ok(None),
@@ -458,7 +499,7 @@ impl RuntimeDirectory {
             other => other.doing(format!("open {file}"))?,
         };
         let mut text = [0u8; RECORD_BYTES + 1];
-        let bytes = match rustix::io::read(&descriptor, &mut text) {
+        let bytes = match retry_on_intr(|| rustix::io::read(&descriptor, &mut text)) {
             Err(Errno::ISDIR) => return Err(ClaimError::Foreign(file.into())),
             other => other.doing(format!("read {file}"))?,
         };
@@ -472,14 +513,16 @@ impl RuntimeDirectory {
     fn lock_file(&self, file: &str, extra: OFlags) -> Result<Lock, ClaimError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | extra;
         let mode = Mode::RUSR | Mode::WUSR;
-        let descriptor = match openat(&self.descriptor, file, flags, mode) {
+        let open = || openat(&self.descriptor, file, flags, mode);
+        let descriptor = match retry_on_intr(open) {
             Err(Errno::NOENT) => return Ok(Lock::Replaced),
             Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
                 return Err(ClaimError::Foreign(file.into()));
             }
             other => Descriptor::new(other.doing(format!("open {file}"))?),
         };
-        match rustix::fs::flock(&descriptor, FlockOperation::NonBlockingLockExclusive) {
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        match retry_on_intr(|| rustix::fs::flock(&descriptor, operation)) {
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy),
             other => other.doing(format!("lock {file}"))?,
         }
@@ -508,6 +551,11 @@ fn copy_file(name: &ChannelName) -> String {
     format!("{COPY_PREFIX}{name}")
 }
 
+/// The name that `file` is said of, if guests find it there.
+fn name_of_copy(file: &str) -> Option<ChannelName> {
+    ChannelName::new(file.strip_prefix(COPY_PREFIX)?).ok()
+}
+
 /// Gives the directory the mode of `access`, and its group if it names one.
 fn set_rule(directory: &OwnedFd, path: &Path, access: &Access) -> Result<(), DirectoryError> {
     let look = || fstat(directory).doing("look at the runtime directory");
@@ -516,11 +564,12 @@ fn set_rule(directory: &OwnedFd, path: &Path, access: &Access) -> Result<(), Dir
     let group_asked = if let Access::Group(gid) = *access { gid } else { before.st_gid };
     if before.st_gid != group_asked {
         let what = format!("give runtime directory {} to group {group_asked}", path.display());
-        fchown(directory, None, Some(Gid::from_raw(group_asked))).doing(what)?;
+        let group = Some(Gid::from_raw(group_asked));
+        retry_on_intr(|| fchown(directory, None, group)).doing(what)?;
     }
     if before.st_mode & 0o7777 != mode_asked {
         let what = format!("give runtime directory {} mode {mode_asked:04o}", path.display());
-        fchmod(directory, Mode::from_raw_mode(mode_asked)).doing(what)?;
+        retry_on_intr(|| fchmod(directory, Mode::from_raw_mode(mode_asked))).doing(what)?;
     }
     // The kernel drops the set-group-id bit silently if the caller is not of that group.
     let after = look()?;
@@ -575,7 +624,7 @@ impl Claim {
 
 fn write_record(descriptor: &Descriptor, file: &str, record: NameRecord) -> Result<(), OsError> {
     let text = record.to_text();
-    let written = rustix::io::pwrite(descriptor, text.as_bytes(), 0);
+    let written = retry_on_intr(|| rustix::io::pwrite(descriptor, text.as_bytes(), 0));
     match written.doing(format!("write {file}"))? {
         bytes if bytes == text.len() => Ok(()),
         _ => Err(OsError::new(format!("write {file}"), Errno::NOSPC)),

@@ -86,7 +86,8 @@ impl<T> Doing<T> for io::Result<T> {
 /// If the kernel has none to give.
 pub fn random_u128() -> Result<u128, OsError> {
     let mut bytes = [0u8; 16];
-    let count = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+    let flags = rustix::rand::GetRandomFlags::empty();
+    let count = rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes[..], flags))
         .doing("random number")?;
     if count == bytes.len() {
         Ok(u128::from_le_bytes(bytes))

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use corewire_layout::PAGE_BYTES;
 use corewire_ring::region::Region;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::fork::{self, Descriptor};
@@ -77,7 +77,7 @@ impl Segment {
     /// memory, a NUMA node that is not there.
     pub fn create(bytes: u64, options: MemoryOptions) -> Result<(Self, Region), OsError> {
         let descriptor = new_memfd()?;
-        rustix::fs::ftruncate(&descriptor, bytes)
+        retry_on_intr(|| rustix::fs::ftruncate(&descriptor, bytes))
             .doing(format!("size a segment of {bytes} bytes"))?;
         let map = Map::shared(&descriptor, to_usize(bytes)?, true)?;
         if let Some(node) = options.numa_node {
@@ -137,8 +137,8 @@ impl Segment {
     /// [`SegmentError`], with what was found.
     pub fn open_writable(path: &str) -> Result<Self, SegmentError> {
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(path, flags, rustix::fs::Mode::empty())
-            .doing(format!("open {path}"))?;
+        let open = || rustix::fs::open(path, flags, rustix::fs::Mode::empty());
+        let descriptor = retry_on_intr(open).doing(format!("open {path}"))?;
         Self::adopt(descriptor, true)
     }
 
@@ -196,13 +196,10 @@ fn allocate(descriptor: &OwnedFd, bytes: u64) -> Result<(), OsError> {
     let mut start = 0;
     while start < bytes {
         let part = PART.min(bytes - start);
-        match rustix::fs::fallocate(descriptor, FallocateFlags::empty(), start, part) {
-            Err(Errno::INTR) => {}
-            done => {
-                done.doing(format!("allocate {bytes} bytes of shared memory"))?;
-                start += part;
-            }
-        }
+        let flags = FallocateFlags::empty();
+        retry_on_intr(|| rustix::fs::fallocate(descriptor, flags, start, part))
+            .doing(format!("allocate {bytes} bytes of shared memory"))?;
+        start += part;
     }
     Ok(())
 }

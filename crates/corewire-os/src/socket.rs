@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use corewire_layout::frame::{DESCRIPTORS_MAX, FRAME_BYTES, Frame, FrameError};
 use corewire_ring::Trusted;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -85,7 +85,8 @@ impl Socket {
         let limit = Some(std::time::Duration::from_secs(5));
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, limit).doing(what)?;
         let address = SocketAddrUnix::new(path).doing(what)?;
-        rustix::net::connect(&socket, &address).doing(what)?;
+        // Interrupted, it is not under way: that is so for other kinds of sockets.
+        retry_on_intr(|| rustix::net::connect(&socket, &address)).doing(what)?;
         rustix::io::ioctl_fionbio(&socket, true).doing(what)?;
         Ok(Self(Descriptor::new(socket)))
     }
@@ -180,7 +181,7 @@ impl Socket {
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let io = [IoSlice::new(&bytes)];
-        retry(|| sendmsg(&self.0, &io, &mut control, flags)).doing("send a frame").map(drop)
+        retry_on_intr(|| sendmsg(&self.0, &io, &mut control, flags)).doing("send a frame").map(drop)
     }
 
     /// Takes the next frame, if one is there.
@@ -196,8 +197,11 @@ impl Socket {
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX + 3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let mut receive =
-            || retry(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags));
+        let mut receive = || {
+            retry_on_intr(|| {
+                recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+            })
+        };
         let received = match receive() {
             // The peer closed without having read all. The kernel says so once; what the peer had
             // said before, such as why it refuses, comes after it.
@@ -277,7 +281,7 @@ impl Listener {
     /// [`OsError`]: `EAGAIN` if none waits, `EMFILE` if no descriptor is left.
     pub fn accept(&self) -> Result<Socket, OsError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = retry(|| rustix::net::accept_with(&self.0, flags)).doing("accept")?;
+        let socket = retry_on_intr(|| rustix::net::accept_with(&self.0, flags)).doing("accept")?;
         Ok(Socket(Descriptor::new(socket)))
     }
 }
@@ -290,13 +294,4 @@ impl AsFd for Listener {
 
 fn new_socket(flags: SocketFlags) -> Result<OwnedFd, OsError> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).doing("make a socket")
-}
-
-fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
 }

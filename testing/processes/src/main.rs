@@ -7,7 +7,9 @@
 //! | `sender` | sends numbered messages of mixed lengths until its standard input ends |
 //! | `receiver` | waits for the channel, checks every message, says how it ended |
 //! | `counted-sender`, `counted-receiver` | exchange a given number of 48-byte messages |
+//! | `deaf-sender`, `deaf-receiver` | cannot read from their sockets once they are joined |
 //! | `fork` | forks with live handles, and checks what child and parent can do |
+//! | `faults` | goes through a scenario under a supervisor, who has a system call fail |
 //! | `look` | says what it sees of a domain and what it may do there, a line for each |
 //! | `idle` | opens `count` connections to every process, asks nothing, says how many are kept |
 //! | `lock` | locks the files of the channel's name that it can open, says which |
@@ -16,10 +18,12 @@
 //! `owner=UID` and `access=group:GID` or `access=users:UID,UID` say how it opens the domain.
 
 mod counted;
+mod faults;
 mod forked;
 mod guest;
 mod refuse;
 mod stream;
+mod supervised;
 
 use std::process::ExitCode;
 
@@ -51,6 +55,9 @@ fn run() -> Outcome {
     let mut words = std::env::args().skip(1);
     let mut word = || words.next().ok_or("corewire-role ROLE DIRECTORY CHANNEL [OPTION]...");
     let (role, directory, channel) = (word()?, word()?, word()?);
+    if role == "faults" {
+        return faults::run(&channel, directory.as_ref(), &word()?);
+    }
     let wait = Wait::default();
     let (mut groups, mut builder) = (Vec::new(), Domain::builder().path(directory.as_ref()));
     let mut options = Options { channel, wait, count: 0, receivers: 8, slots: 4096, nap_one_in: 0 };
@@ -81,6 +88,8 @@ fn run() -> Outcome {
         "receiver" => stream::receive(&domain, &options),
         "counted-sender" => counted::send(&domain, &options),
         "counted-receiver" => counted::receive(&domain, &options),
+        "deaf-sender" => refuse::deaf_sender(&domain, &options),
+        "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
         other => Err(format!("no role {other}").into()),

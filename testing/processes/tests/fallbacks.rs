@@ -1,7 +1,10 @@
-//! Where the kernel refuses `membarrier`, and in a forked child.
+//! Where the kernel refuses `membarrier`, or every read from a socket, and in a forked child.
 
 mod roles;
 
+use std::time::{Duration, Instant};
+
+use corewire::{Domain, ReceiveError};
 use roles::{Directory, Role};
 
 /// A sender and a receiver that put each other to sleep again and again: every wake-up arrives.
@@ -58,4 +61,37 @@ fn a_forked_child_has_no_handles_and_can_start_anew() {
     let mut role = Role::start("fork", &directory, "c", &[]);
     role.until("forked well");
     assert!(role.is_success());
+}
+
+#[test]
+fn a_receiver_that_cannot_be_read_from_is_given_up() {
+    let directory = Directory::new("deaf-sender");
+    let mut sender = Role::start("deaf-sender", &directory, "a", &[]);
+    sender.until("created");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut receiver = domain.receiver("a").join().unwrap();
+    sender.until("deaf");
+    // Its request cannot be read.
+    let start = Instant::now();
+    drop(receiver.readiness().unwrap());
+    sender.until("alone");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let end = receiver.receive().map(drop);
+    assert!(matches!(end, Err(ReceiveError::Evicted | ReceiveError::SenderDied)), "{end:?}");
+    assert!(sender.is_success());
+}
+
+#[test]
+fn a_sender_that_cannot_be_read_from_is_given_up() {
+    let directory = Directory::new("deaf-receiver");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut sender = domain.sender("a").create().unwrap();
+    let mut receiver = Role::start("deaf-receiver", &directory, "a", &[]);
+    sender.wait_for_receivers(1).unwrap();
+    // Its answer cannot be read.
+    let start = Instant::now();
+    assert_eq!(receiver.until("readiness"), "Ok(())");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(receiver.until("ended"), "Err(SenderDied)");
+    assert!(receiver.is_success());
 }

@@ -692,8 +692,10 @@ impl Claim {
     #[inline(always)]
     fn settle(&mut self) {
         if let Some(target) = &mut self.target {
+            // SAFETY: put together by this sender alone, and lent to nobody else.
+            let source = unsafe { self.payload.as_own_slice() };
             // SAFETY: claimed and not published; whoever copies from it meanwhile sees words.
-            unsafe { target.copy_in(self.payload.as_own_slice()) };
+            unsafe { target.copy_in(source) };
         }
     }
 }

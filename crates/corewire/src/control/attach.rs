@@ -23,13 +23,16 @@ use corewire_ring::region::Region;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
-use crate::control::hub::{Handler, Token, lock};
+use crate::control::hub::{Failures, Handler, Token, lock};
 use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::{Reading, Receiver, ReceiverKernel, Ring};
 use crate::wait::{Readiness, Wait};
 
 /// How long an owner may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// An owner that has not answered a receiver for so long, or twice as long after that, and so on,
+/// is asked again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A receiver's link to its sender.
 pub(crate) struct Attachment {
@@ -46,6 +49,8 @@ pub(crate) struct Attachment {
     /// Requests that the owner has answered, and whether it is gone.
     answers: Mutex<Answers>,
     answered: Condvar,
+    /// Calls that took nothing from the socket.
+    unread: Failures,
     domain: Arc<DomainInner>,
 }
 
@@ -105,6 +110,7 @@ pub(crate) fn join<A: Reading>(
         is_handed_over: Mutex::new(false),
         answers: Mutex::default(),
         answered: Condvar::new(),
+        unread: Failures::default(),
         domain: Arc::clone(domain),
     });
     attachment.watch()?;
@@ -291,7 +297,12 @@ pub(crate) fn join_when_created<A: Reading>(
     let watch = domain.directory.watch()?;
     let waiter = Waiter::leave_note(domain, name)?;
     loop {
-        match join(domain, name, Wishes { waiter: waiter.id, ..wishes }) {
+        let joined = join::<A>(domain, name, Wishes { waiter: waiter.id, ..wishes });
+        let has_all = joined.as_ref().is_ok_and(|receiver| receiver.next_sequence() == 0);
+        if !has_all && let Some(error) = domain.failure_of(waiter.id) {
+            return Err(error.into());
+        }
+        match joined {
             Err(JoinError::NotFound(_)) => {}
             other => return other,
         }
@@ -411,19 +422,31 @@ impl Attachment {
         // An owner of another user is given no descriptor, and answers with frames instead.
         let own = [bell.as_fd()];
         let descriptors = if self.is_trusted { &own[..] } else { &[] };
-        // A sender that is gone needs no descriptor: its end is reported by our own process.
-        if self.socket.send(&Frame::Readiness, descriptors).is_err() {
-            return Ok(());
-        }
         let waiting = |answers: &mut Answers| answers.count == before && !answers.is_gone;
-        let (mut answers, timeout) = self
-            .answered
-            .wait_timeout_while(lock(&self.answers), ANSWER_TIMEOUT, waiting)
-            .unwrap_or_else(PoisonError::into_inner);
         let name = self.name.clone();
-        if timeout.timed_out() {
-            return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT });
-        }
+        let mut left = ANSWER_TIMEOUT;
+        let mut patience = ASK_AGAIN_AFTER;
+        let mut answers = loop {
+            match self.socket.send(&Frame::Readiness, descriptors) {
+                // EPIPE, ECONNRESET: a sender that is gone needs no descriptor, since its end is
+                // reported by our own process.
+                Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
+                other => other?,
+            }
+            let (answers, timeout) = self
+                .answered
+                .wait_timeout_while(lock(&self.answers), patience.min(left), waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+            if !timeout.timed_out() {
+                break answers;
+            }
+            left = left.saturating_sub(patience);
+            if left.is_zero() {
+                return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT });
+            }
+            // It may have had no memory for its answer. To be asked twice is nothing to it.
+            patience *= 2;
+        };
         match answers.refused.take() {
             Some(reason) => Err(JoinError::Refused { name, reason }),
             None => Ok(()),
@@ -433,7 +456,11 @@ impl Attachment {
     /// Reads what the owner says. True if it has hung up, or talks nonsense.
     fn is_over(&self, hung_up: bool) -> bool {
         loop {
-            match self.socket.receive() {
+            let received = self.socket.receive();
+            if !matches!(received, Err(SocketError::Os(_))) {
+                self.unread.end();
+            }
+            match received {
                 Ok((Frame::Done, _)) => self.answer(None),
                 Ok((Frame::Ring, _)) => {
                     if let Some(bell) = self.readiness.get() {
@@ -445,6 +472,8 @@ impl Attachment {
                 }
                 Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
                 Err(SocketError::Nothing) => return hung_up,
+                // A failed call is no word of the owner's: if there is one, it is still there.
+                Err(SocketError::Os(_)) => return self.unread.add() || hung_up,
                 _ => return true,
             }
         }

@@ -39,7 +39,9 @@ impl Connection {
         let connection = Arc::new(Self { id, socket, peer, domain, token: Mutex::new(None) });
         if let Some(domain) = connection.domain.upgrade() {
             let handler: Weak<dyn Handler> = Arc::downgrade(&connection) as Weak<dyn Handler>;
-            let token = domain.hub().watch(&*connection.socket, handler)?;
+            let token = domain.hub().watch(&*connection.socket, handler).inspect_err(|error| {
+                domain.failed(&connection.socket, Some(peer), error);
+            })?;
             *lock(&connection.token) = Some(token);
         }
         Ok(connection)
@@ -92,7 +94,7 @@ impl Connection {
         };
         // From here on the owner watches it.
         self.unwatch(domain);
-        match owner.admit(hello, &self.socket, self.peer.pid, descriptors) {
+        match owner.admit(hello, &self.socket, self.peer, descriptors) {
             Ok(()) => false,
             Err(reason) => {
                 owner.count_refusal();
@@ -138,6 +140,10 @@ impl Handler for Connection {
                 }
                 Err(ReceiveError::Frame(_)) => self.refuse(Reason::Malformed),
                 Err(ReceiveError::Descriptors) => self.refuse(Reason::Resources { errno: EMFILE }),
+                Err(ReceiveError::Os(error)) => {
+                    domain.failed(&self.socket, Some(self.peer), &error);
+                    false
+                }
                 Err(_) => false,
             };
             if !is_kept {

@@ -11,7 +11,7 @@ use corewire_layout::frame::{Frame, Reason};
 use corewire_layout::name::{ChannelName, SocketName};
 use corewire_os::OsError;
 use corewire_os::access::Access;
-use corewire_os::directory::{Role, RuntimeDirectory, default_path, default_path_of};
+use corewire_os::directory::{ClaimError, Role, RuntimeDirectory, default_path, default_path_of};
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::process::{self, effective_uid};
 use corewire_os::socket::{Listener, Peer, Socket};
@@ -67,6 +67,8 @@ struct Waiter {
     bell: Arc<Bell>,
     /// The owners that have invited it; they learn of its end when these close.
     invitations: Vec<Arc<Socket>>,
+    /// A connection could not be served meanwhile, which may have been an invitation.
+    failure: Option<OsError>,
 }
 
 impl Domain {
@@ -125,17 +127,26 @@ impl Domain {
     /// that has more connections waiting than the kernel queues.
     ///
     /// # Errors
-    /// [`OpenError::Os`] if the runtime directory cannot be read.
+    /// [`OpenError::Os`] if the runtime directory or a file of it cannot be read, or if it cannot be
+    /// said whether a process is alive.
     pub fn channels(&self) -> Result<Vec<ChannelName>, OpenError> {
         if self.inner.is_forked() {
             return Err(OpenError::Forked);
         }
         let directory = &self.inner.directory;
-        let mut names = directory.names()?;
-        names.retain(|name| {
-            let record = directory.look_up(name).ok().flatten();
-            record.is_some_and(|record| directory.is_alive(record.socket).unwrap_or(false))
-        });
+        let mut names = Vec::new();
+        for name in directory.names()? {
+            let record = match directory.look_up(&name) {
+                Err(ClaimError::Os(error)) => return Err(error.into()),
+                // What is not corewire's is no channel.
+                found => found.ok().flatten(),
+            };
+            if let Some(record) = record
+                && directory.is_alive(record.socket)?
+            {
+                names.push(name);
+            }
+        }
         Ok(names)
     }
 
@@ -321,13 +332,37 @@ impl DomainInner {
 
     pub(crate) fn add_waiter(&self, id: u128, name: &ChannelName, bell: &Arc<Bell>) {
         let bell = Arc::clone(bell);
-        let waiter = Waiter { name: name.clone(), bell, invitations: Vec::new() };
+        let waiter = Waiter { name: name.clone(), bell, invitations: Vec::new(), failure: None };
         lock(&self.state).waiters.insert(id, waiter);
     }
 
     pub(crate) fn remove_waiter(&self, id: u128) {
         let gone = lock(&self.state).waiters.remove(&id);
         drop(gone);
+    }
+
+    /// A connection could not be served: tells whoever is at its other end, true if that was
+    /// possible. Whoever waits here may have been invited by it, and could miss the first messages;
+    /// unless it is a guest's, who invites nobody.
+    pub(crate) fn failed(&self, socket: &Socket, peer: Option<Peer>, error: &OsError) -> bool {
+        if peer.is_none_or(|peer| peer.trusted().is_some()) {
+            self.lost_connection(error);
+        }
+        // If it does not get through, the hang-up says that it failed.
+        let reason = Reason::Resources { errno: error.errno.unsigned_abs() };
+        socket.send(&Frame::Refused(reason), &[]).is_ok()
+    }
+
+    fn lost_connection(&self, error: &OsError) {
+        for waiter in lock(&self.state).waiters.values_mut() {
+            waiter.failure = Some(error.clone());
+            waiter.bell.ring();
+        }
+    }
+
+    /// Why an invitation of waiter `id` may be lost.
+    pub(crate) fn failure_of(&self, id: u128) -> Option<OsError> {
+        lock(&self.state).waiters.get(&id).and_then(|waiter| waiter.failure.clone())
     }
 
     /// A new owner invites one who waits here. If nobody does any more, the owner learns it from
@@ -358,7 +393,13 @@ impl DomainInner {
     }
 
     fn take_connection(&self, socket: Socket) {
-        let Ok(peer) = socket.peer() else { return };
+        let peer = match socket.peer() {
+            Ok(peer) => peer,
+            Err(error) => {
+                self.failed(&socket, None, &error);
+                return;
+            }
+        };
         match self.let_in(&socket, peer) {
             Ok(id) => {
                 if let Ok(connection) = Connection::start(id, socket, peer, &self.this) {
@@ -366,6 +407,11 @@ impl DomainInner {
                 }
             }
             Err(reason) => {
+                if peer.trusted().is_some() {
+                    // There are too many connections, and this may be an invitation.
+                    let what = "take in one more connection".into();
+                    self.lost_connection(&OsError { what, errno: EMFILE.cast_signed() });
+                }
                 let _ = socket.send(&Frame::Refused(reason), &[]);
             }
         }
@@ -396,8 +442,8 @@ impl DomainInner {
         let had_spare = lock(&self.state).spare.take().is_some();
         let answered = had_spare
             && listener.accept().is_ok_and(|socket| {
-                let errno = error.errno.unsigned_abs();
-                socket.send(&Frame::Refused(Reason::Resources { errno }), &[]).is_ok()
+                let peer = socket.peer().ok();
+                self.failed(&socket, peer, error)
             });
         lock(&self.state).spare = Bell::new().ok();
         answered

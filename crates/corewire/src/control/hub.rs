@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use corewire_os::event::{Bell, EventSet};
+use corewire_os::event::{Bell, EventSet, wait_readable};
 use corewire_os::{OsError, fork, process};
+use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 /// Whoever watches a descriptor. Called on the control thread, and must not block.
 pub(crate) trait Handler: Send + Sync {
@@ -162,6 +164,31 @@ impl Hub {
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hub")
+    }
+}
+
+/// Failed calls on a link in a row, which say nothing of its other end.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(AtomicU32);
+
+impl Failures {
+    /// So many may be for want of memory, which comes back. Then the link is of no use.
+    const MAX: u32 = 16;
+
+    /// One more. True if the link is to be given up; otherwise waits for a moment, since what could
+    /// not be read is there at once again, and this thread would do nothing but ask.
+    pub(crate) fn add(&self) -> bool {
+        let count = self.0.load(Relaxed) + 1;
+        self.0.store(count, Relaxed);
+        if count < Self::MAX {
+            let _ = wait_readable(&[], Some(Instant::now() + Duration::from_millis(1)));
+        }
+        count >= Self::MAX
+    }
+
+    /// A call went well.
+    pub(crate) fn end(&self) {
+        self.0.store(0, Relaxed);
     }
 }
 

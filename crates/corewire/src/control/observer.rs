@@ -106,6 +106,10 @@ impl Observer {
                         receivers.push((row, pid, words));
                     }
                 }
+                // It has run out of something half way.
+                (Frame::Refused(reason), _) => {
+                    return Err(refusal(name, reason, TypeTag::default()));
+                }
                 (other, _) => return Err(odd(&other)),
             }
         }

@@ -18,7 +18,7 @@ use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::{RowTable, Segment, SegmentError};
 use corewire_os::process;
 use corewire_os::sleep::Linux;
-use corewire_os::socket::{ReceiveError, Socket};
+use corewire_os::socket::{Peer, ReceiveError, Socket};
 use corewire_ring::broadcast::notice::FORKED;
 use corewire_ring::broadcast::{Channel, Members, SenderShared, SenderWords};
 use corewire_ring::region::{Region, Slots};
@@ -27,7 +27,7 @@ use corewire_ring::{Kernel, Lock};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
-use crate::control::hub::{Guarded, Handler, Hub, Token, lock};
+use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
 
 /// No descriptor is left in this process.
 pub(crate) const EMFILE: u32 = 24;
@@ -66,6 +66,12 @@ struct State {
 /// A receiver that has joined.
 struct Link {
     socket: Arc<Socket>,
+    /// Calls that took nothing from the socket.
+    unread: Arc<Failures>,
+    /// Requests in a row that could not be answered.
+    unanswered: Arc<Failures>,
+    /// It is of this process's user.
+    is_trusted: bool,
     life: Descriptor,
     segment: Segment,
     readiness: Readiness,
@@ -189,8 +195,7 @@ impl Owner {
             claim.write(record)?;
         }
         for waiter in self.domain.directory.waiters(&self.name)? {
-            // One that cannot be reached is dead, or cannot be helped.
-            let _ = self.invite(waiter);
+            self.invite(waiter)?;
         }
         let mut state = lock(&self.state);
         state.are_invited = true;
@@ -198,9 +203,16 @@ impl Owner {
         Ok(())
     }
 
+    /// One that is dead, or stopped and has no room for a connection, cannot be helped.
     fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
-        let Some(socket) = self.domain.directory.connect(waiter.socket)? else { return Ok(()) };
-        if !is_trusted(&socket) {
+        const EAGAIN: i32 = 11;
+        let socket = match self.domain.directory.connect(waiter.socket) {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return Ok(()),
+            Err(error) if error.errno == EAGAIN => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if socket.peer()?.trusted().is_none() {
             return Ok(());
         }
         let id = waiter.incarnation;
@@ -208,7 +220,11 @@ impl Owner {
         if state.arrived.contains(&id) {
             return Ok(());
         }
-        socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[])?;
+        match socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[]) {
+            // EPIPE, ECONNRESET: it has just died.
+            Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
+            other => other?,
+        }
         let handler: Weak<dyn Handler> = self.this.clone();
         let token = self.hub().watch(&socket, handler)?;
         state.watched.insert(token, Watched::Invitation(id));
@@ -248,7 +264,7 @@ impl Owner {
         &self,
         hello: &Hello,
         socket: &Arc<Socket>,
-        pid: u32,
+        peer: Peer,
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<(), Reason> {
         let mut state = lock(&self.state);
@@ -268,13 +284,14 @@ impl Owner {
         self.rows.place(row, &segment).map_err(|error| resources(&error))?;
         // A fence after each stamp costs every other receiver, too: not for a guest, who must then
         // look up every millisecond.
-        let is_trusted = is_trusted(socket);
+        let is_trusted = peer.trusted().is_some();
         if hello.needs_fence && is_trusted {
             self.shared.demand_fence();
         }
         let channel = self.channel();
-        let joined =
-            self.members.with(|members| members.join(row, pid, hello.start, &channel, &self.linux));
+        let joined = self
+            .members
+            .with(|members| members.join(row, peer.pid, hello.start, &channel, &self.linux));
         let welcome = Welcome {
             row,
             start: joined.start,
@@ -293,6 +310,9 @@ impl Owner {
             Ok(tokens) => {
                 let link = Link {
                     socket: Arc::clone(socket),
+                    unread: Arc::default(),
+                    unanswered: Arc::default(),
+                    is_trusted,
                     life,
                     segment,
                     readiness: Readiness::None,
@@ -412,22 +432,24 @@ impl Owner {
 
     fn on_link(&self, row: u32) {
         loop {
-            let socket = match lock(&self.state).links.get(&row) {
-                Some(link) => Arc::clone(&link.socket),
+            let (socket, is_trusted, unread) = match lock(&self.state).links.get(&row) {
+                Some(link) => (Arc::clone(&link.socket), link.is_trusted, Arc::clone(&link.unread)),
                 None => return,
             };
-            match socket.receive() {
+            let received = socket.receive();
+            if !matches!(received, Err(ReceiveError::Os(_))) {
+                unread.end();
+            }
+            match received {
                 Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
                 Ok((Frame::Readiness, mut descriptors)) => {
-                    let is_trusted = is_trusted(&socket);
                     if let Some(link) = lock(&self.state).links.get_mut(&row) {
                         link.readiness = match take(&mut descriptors).filter(|_| is_trusted) {
                             Some(bell) => Readiness::Bell(Bell::adopt(bell)),
                             None => Readiness::Frames,
                         };
                     }
-                    // If it does not get through, the hang-up says as much.
-                    let _ = socket.send(&Frame::Done, &[]);
+                    self.answer(row, &socket, &Frame::Done);
                     if !is_trusted {
                         // Others are to have their turn, however many of these it sends.
                         return;
@@ -441,10 +463,29 @@ impl Owner {
                 // Its descriptor found no place here. The receiver is alive, and reads on.
                 Err(ReceiveError::Descriptors) => {
                     let reason = Reason::Resources { errno: EMFILE };
-                    let _ = socket.send(&Frame::Refused(reason), &[]);
+                    self.answer(row, &socket, &Frame::Refused(reason));
+                }
+                Err(ReceiveError::Os(_)) if unread.add() => {
+                    return self.drop_link(row, ControlCounter::Deaths);
                 }
                 Err(_) => return,
             }
+        }
+    }
+
+    /// Answers a receiver. What does not get through it asks for again; a receiver whom nothing
+    /// gets through to is given up.
+    fn answer(&self, row: u32, socket: &Socket, answer: &Frame) {
+        let unanswered = match lock(&self.state).links.get(&row) {
+            Some(link) => Arc::clone(&link.unanswered),
+            None => return,
+        };
+        match socket.send(answer, &[]) {
+            Ok(()) => unanswered.end(),
+            // EPIPE, ECONNRESET: its hang-up says more.
+            Err(error) if matches!(error.errno, 32 | 104) => {}
+            Err(_) if unanswered.add() => self.drop_link(row, ControlCounter::Deaths),
+            Err(_) => {}
         }
     }
 }
@@ -477,15 +518,15 @@ fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
         _ => Reason::Segment { errno: 0 },
     };
     let segment = Segment::adopt(descriptor, false).map_err(bad)?;
-    let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(bad)?;
+    let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(|error| match error {
+        // Nothing is wrong with it: this process cannot map it.
+        SegmentError::Os(error) => resources(&error),
+        other => bad(other),
+    })?;
     let mut raw = RawReceiverHeader::new_zeroed();
     memory.copy_out(0, raw.as_mut_bytes());
     ReceiverHeader::parse(&raw, segment.bytes()).map_err(|_| Reason::Segment { errno: 0 })?;
     Ok(segment)
-}
-
-fn is_trusted(socket: &Socket) -> bool {
-    socket.peer().is_ok_and(|peer| peer.trusted().is_some())
 }
 
 fn resources(error: &OsError) -> Reason {
