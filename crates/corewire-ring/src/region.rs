@@ -349,7 +349,6 @@ impl Payload {
     ///
     /// # Panics
     /// If `source` is longer.
-    #[expect(clippy::host_endian_bytes, reason = "bytes as they lie in memory")]
     #[inline(always)]
     pub unsafe fn copy_in(&mut self, source: &[u8]) {
         assert!(source.len() <= self.bytes, "own length");
@@ -377,7 +376,6 @@ impl Payload {
     ///
     /// # Panics
     /// If `offset` and `target` reach beyond the payload.
-    #[expect(clippy::host_endian_bytes, reason = "bytes as they lie in memory")]
     #[inline(always)]
     pub unsafe fn copy_out(&self, offset: usize, target: &mut [u8]) {
         let end = offset.checked_add(target.len());

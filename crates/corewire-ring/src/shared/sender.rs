@@ -345,6 +345,9 @@ impl<K: Kernel> Sender<K> {
     ///
     /// # Errors
     /// Whatever `wait` gives up with.
+    ///
+    /// # Panics
+    /// If `bytes` is more than the channel's largest message.
     pub fn loan_with<E>(
         &mut self,
         bytes: usize,
@@ -392,7 +395,7 @@ impl<K: Kernel> Sender<K> {
     }
 
     /// Adds a message to a batch: it is sent with the others by [`Sender::flush`], or when 16 have
-    /// come together.
+    /// come together. It must be no longer than the channel's largest.
     ///
     /// # Errors
     /// Whatever `wait` gives up with; the message was not added then.
@@ -793,8 +796,10 @@ impl<K: Kernel> Loan<'_, K> {
         };
         let bytes = payload.bytes() as u64;
         if let Some(mut target) = target {
-            // SAFETY: our own; whoever copies from the target sees words.
-            unsafe { target.copy_in(payload.as_own_slice()) };
+            // SAFETY: private memory, and the sender is borrowed meanwhile.
+            let own = unsafe { payload.as_own_slice() };
+            // SAFETY: room of our own that nobody is told of yet; whoever copies sees words.
+            unsafe { target.copy_in(own) };
         }
         let in_window =
             room.end - room.position <= self.sender.roster.geometry.window_message_bytes_max();

@@ -131,9 +131,12 @@ impl<'a> Door<'a> {
     }
     /// Says which socket the holder's process has.
     pub fn set_socket(self, socket: u128) {
-        let [low, high] = [socket, socket >> 64].map(|half| (half & u128::from(u64::MAX)) as u64);
-        self.segment.word64(self.offset + at::DOOR_SOCKET).store(low, Relaxed);
-        self.segment.word64(self.offset + at::DOOR_SOCKET + 8).store(high, Relaxed);
+        let halves = socket.to_le_bytes();
+        for (at, half) in
+            [at::DOOR_SOCKET, at::DOOR_SOCKET + 8].into_iter().zip(halves.as_chunks().0)
+        {
+            self.segment.word64(self.offset + at).store(u64::from_le_bytes(*half), Relaxed);
+        }
     }
 }
 
