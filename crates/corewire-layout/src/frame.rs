@@ -4,12 +4,17 @@
 //! | frame | from, to | descriptors | means |
 //! |---|---|---|---|
 //! | `Hello` | receiver, owner | its segment, its process | let me read channel `name` |
-//! | `Welcome` | owner, receiver | sender's segment, its process, hint segment if any | you are row `row`, and begin at `start` |
+//! | `Welcome` | owner, receiver | sender's segment, its process, hint segment or table if any | you are row `row`, and begin at `start` |
 //! | `Refused` | owner, anyone | | no, because of `reason` |
 //! | `Readiness` | receiver, owner | an eventfd, or none to an owner of another user | wake me through this when I say so |
 //! | `Ring` | owner, receiver of another user | | what `Readiness` asked for |
 //! | `Done` | owner, receiver | | the last request is done |
 //! | `Leave` | receiver, owner | | I am going; what follows is a hang-up, not a death |
+//! | `Enter` | sender, host | | let me send on the shared channel `name` |
+//! | `Entered` | host, sender | ring, table | you are sender `row` |
+//! | `Start` | host, receiver | | after `Welcome`, in a shared channel: you begin at `start` |
+//! | `Follow` | sender, host | | I send on `name`, too, and want to know when you go |
+//! | `Wake` | sender, receiver | | ring your descriptor for row `row` |
 //! | `Invite` | owner, waiter | | the name you wait for is here |
 //! | `Observe` | observer, owner | | let me look at channel `name` |
 //! | `Observed` | owner, observer | sender's segment | followed by `count` rows |
@@ -58,6 +63,8 @@ pub struct Hello {
     pub needs_fence: bool,
     /// The type it expects.
     pub type_tag: TypeTag,
+    /// The socket of its process; 0 if it has none.
+    pub socket: u128,
 }
 
 /// The answer to [`Hello`].
@@ -73,6 +80,8 @@ pub struct Welcome {
     pub incarnation: u128,
     /// True if a hint segment comes along.
     pub hint: bool,
+    /// True if the channel is shared, and its table comes along; `Start` follows.
+    pub table: bool,
     /// Messages from this one on are fenced, if the receiver asked for it; the one before may be
     /// under way already.
     pub settled: u64,
@@ -130,6 +139,15 @@ pub enum Reason {
     /// The frame made no sense here.
     #[error("the owner did not understand the request")]
     Malformed,
+    /// The channel has one sender.
+    #[error("the channel is not shared: it has one sender")]
+    NotShared,
+    /// All senders' rows are taken.
+    #[error("the channel has all the {max} senders it was made for")]
+    SendersFull {
+        /// The channel's limit.
+        max: u64,
+    },
 }
 
 /// A frame of the handshake.
@@ -169,6 +187,41 @@ pub enum Frame {
     },
     /// Some of the rows.
     Rows(Vec<u16>),
+    /// A request to send on a shared channel.
+    Enter {
+        /// The channel.
+        name: ChannelName,
+        /// The type of its messages.
+        type_tag: TypeTag,
+        /// The socket of the sender's process.
+        socket: u128,
+    },
+    /// The answer to it.
+    Entered {
+        /// The sender's row.
+        row: u32,
+        /// How many senders the row has had, with this one.
+        generation: u32,
+        /// The channel's incarnation.
+        incarnation: u128,
+    },
+    /// Where a receiver of a shared channel begins.
+    Start {
+        /// The sequence number of its first message.
+        start: u64,
+    },
+    /// A sender's wish to be told when the host goes.
+    Follow {
+        /// The channel.
+        name: ChannelName,
+    },
+    /// Rings the descriptor of a receiver of a shared channel.
+    Wake {
+        /// The receiver's row.
+        row: u32,
+        /// The channel's incarnation.
+        incarnation: u128,
+    },
 }
 
 /// Why a packet is no frame.
@@ -226,13 +279,14 @@ impl Frame {
         let words: [u64; 6] = match self {
             Self::Hello(h) => {
                 let start = u64::from(h.start == Start::Oldest);
-                [start, h.needs_fence.into(), h.type_tag.hash, h.type_tag.bytes, 0, 0]
+                let [low, high] = halves(h.socket);
+                [start, h.needs_fence.into(), h.type_tag.hash, h.type_tag.bytes, low, high]
             }
             Self::Welcome(w) => [
                 w.row.into(),
                 w.start,
                 w.epoch.into(),
-                w.hint.into(),
+                u64::from(w.hint) | u64::from(w.table) << 1,
                 w.settled,
                 w.generation.into(),
             ],
@@ -241,6 +295,15 @@ impl Frame {
                 [code, a, b, 0, 0, 0]
             }
             Self::Observed { count } => [(*count).into(), 0, 0, 0, 0, 0],
+            Self::Enter { type_tag, socket, .. } => {
+                let [low, high] = halves(*socket);
+                [0, 0, type_tag.hash, type_tag.bytes, low, high]
+            }
+            Self::Entered { row, generation, .. } => {
+                [(*row).into(), (*generation).into(), 0, 0, 0, 0]
+            }
+            Self::Start { start } => [*start, 0, 0, 0, 0, 0],
+            Self::Wake { row, .. } => [(*row).into(), 0, 0, 0, 0, 0],
             _ => [0; 6],
         };
         raw.words = words.map(U64::new);
@@ -248,7 +311,12 @@ impl Frame {
             Self::Hello(h) => raw.set_name(&h.name, h.waiter),
             Self::Welcome(w) => raw.id = w.incarnation.to_le_bytes(),
             Self::Invite { name, waiter } => raw.set_name(name, *waiter),
-            Self::Observe { name } => raw.set_name(name, 0),
+            Self::Observe { name } | Self::Enter { name, .. } | Self::Follow { name } => {
+                raw.set_name(name, 0);
+            }
+            Self::Entered { incarnation, .. } | Self::Wake { incarnation, .. } => {
+                raw.id = incarnation.to_le_bytes();
+            }
             Self::Rows(rows) => {
                 let bytes: Vec<u8> = rows.iter().flat_map(|&row| row.to_le_bytes()).collect();
                 raw.set_tail(&bytes);
@@ -280,13 +348,15 @@ impl Frame {
                 waiter: id,
                 needs_fence: flag("needs_fence", b)?,
                 type_tag: TypeTag { hash: c, bytes: d },
+                socket: whole(e, f),
             }),
             2 => Self::Welcome(Welcome {
                 row: small("row", a)?,
                 start: b,
                 epoch: small("epoch", c)?,
                 incarnation: id,
-                hint: flag("hint", d)?,
+                hint: flag("hint", d & !2)?,
+                table: d & 2 != 0,
                 settled: e,
                 generation: small("generation", f)?,
             }),
@@ -299,6 +369,19 @@ impl Frame {
             9 => Self::Rows(raw.rows()?),
             10 => Self::Leave,
             11 => Self::Ring,
+            12 => Self::Enter {
+                name: raw.name()?,
+                type_tag: TypeTag { hash: c, bytes: d },
+                socket: whole(e, f),
+            },
+            13 => Self::Entered {
+                row: small("row", a)?,
+                generation: small("generation", b)?,
+                incarnation: id,
+            },
+            14 => Self::Start { start: a },
+            15 => Self::Follow { name: raw.name()? },
+            16 => Self::Wake { row: small("row", a)?, incarnation: id },
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -316,6 +399,11 @@ impl Frame {
             Self::Rows(_) => 9,
             Self::Leave => 10,
             Self::Ring => 11,
+            Self::Enter { .. } => 12,
+            Self::Entered { .. } => 13,
+            Self::Start { .. } => 14,
+            Self::Follow { .. } => 15,
+            Self::Wake { .. } => 16,
         }
     }
 }
@@ -331,6 +419,8 @@ impl Reason {
             Self::Segment { errno } => (6, errno as u64, 0),
             Self::Resources { errno } => (7, errno as u64, 0),
             Self::Malformed => (8, 0, 0),
+            Self::NotShared => (9, 0, 0),
+            Self::SendersFull { max } => (10, max, 0),
         }
     }
 
@@ -344,6 +434,8 @@ impl Reason {
             6 => Self::Segment { errno: small("errno", a)? },
             7 => Self::Resources { errno: small("errno", a)? },
             8 => Self::Malformed,
+            9 => Self::NotShared,
+            10 => Self::SendersFull { max: a },
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }
@@ -384,6 +476,18 @@ impl RawFrame {
     }
 }
 
+/// A number of 128 bits as two words.
+const fn halves(number: u128) -> [u64; 2] {
+    let bytes = number.to_le_bytes();
+    let (halves, _) = bytes.as_chunks::<8>();
+    [u64::from_le_bytes(halves[0]), u64::from_le_bytes(halves[1])]
+}
+
+/// The number that [`halves`] has cut.
+const fn whole(low: u64, high: u64) -> u128 {
+    low as u128 | (high as u128) << 64
+}
+
 fn flag(field: &'static str, word: u64) -> Result<bool, FrameError> {
     match word {
         0 => Ok(false),
@@ -411,20 +515,21 @@ mod tests {
     }
 
     fn reasons() -> impl Strategy<Value = Reason> {
-        (1u64..=8, any::<u32>(), any::<u32>())
+        (1u64..=10, any::<u32>(), any::<u32>())
             .prop_map(|(code, a, b)| Reason::of_words(code, a.into(), b.into()).unwrap())
     }
 
     fn frames() -> impl Strategy<Value = Frame> {
-        let hello = (names(), any::<(bool, u128, bool, u64, u64)>()).prop_map(|(name, h)| {
-            let (oldest, waiter, needs_fence, hash, bytes) = h;
+        let hello = (names(), any::<(bool, u128, bool, u64, u64, u128)>()).prop_map(|(name, h)| {
+            let (oldest, waiter, needs_fence, hash, bytes, socket) = h;
             let start = if oldest { Start::Oldest } else { Start::Now };
             let type_tag = TypeTag { hash, bytes };
-            Frame::Hello(Hello { name, start, waiter, needs_fence, type_tag })
+            Frame::Hello(Hello { name, start, waiter, needs_fence, type_tag, socket })
         });
-        let welcome = any::<(u32, u64, u32, u128, bool, u64, u32)>().prop_map(|w| {
-            let (row, start, epoch, incarnation, hint, settled, generation) = w;
-            let welcome = Welcome { row, start, epoch, incarnation, hint, settled, generation };
+        let welcome = any::<(u32, u64, u32, u128, bool, bool, u64, u32)>().prop_map(|w| {
+            let (row, start, epoch, incarnation, hint, table, settled, generation) = w;
+            let welcome =
+                Welcome { row, start, epoch, incarnation, hint, table, settled, generation };
             Frame::Welcome(welcome)
         });
         prop_oneof![
@@ -437,6 +542,15 @@ mod tests {
             Just(Frame::Ring),
             (names(), any::<u128>()).prop_map(|(name, waiter)| Frame::Invite { name, waiter }),
             names().prop_map(|name| Frame::Observe { name }),
+            names().prop_map(|name| Frame::Follow { name }),
+            (names(), any::<(u64, u64, u128)>()).prop_map(|(name, (hash, bytes, socket))| {
+                Frame::Enter { name, type_tag: TypeTag { hash, bytes }, socket }
+            }),
+            any::<(u32, u32, u128)>().prop_map(|(row, generation, incarnation)| {
+                Frame::Entered { row, generation, incarnation }
+            }),
+            any::<u64>().prop_map(|start| Frame::Start { start }),
+            any::<(u32, u128)>().prop_map(|(row, incarnation)| Frame::Wake { row, incarnation }),
             any::<u32>().prop_map(|count| Frame::Observed { count }),
             proptest::collection::vec(any::<u16>(), 0..=ROWS_PER_FRAME).prop_map(Frame::Rows),
         ]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `p.<random>` | the listening socket of a process |
 //! | `n.<name>` | a name that is taken: locked by its owner for life, holding [`NameRecord`] |
+//! | `m.<name>` | the senders of a shared channel: each has a shared lock on it for life |
 //! | `w.<name>.<random>` | somebody who waits for that name: locked, holding [`NameRecord`] |
 
 use alloc::format;
@@ -76,6 +77,12 @@ impl ChannelName {
     #[must_use]
     pub fn name_file(&self) -> String {
         format!("n.{}", self.0)
+    }
+
+    /// The file on which the senders of a shared channel of this name have shared locks.
+    #[must_use]
+    pub fn members_file(&self) -> String {
+        format!("m.{}", self.0)
     }
 
     /// The file of one who waits for this name.

@@ -298,6 +298,32 @@ impl RuntimeDirectory {
         }
     }
 
+    /// Counts this process among the members of the shared channel `name`, for as long as the
+    /// membership lives; or, if `alone`, only if there is no other: then nobody else can become one
+    /// before [`Membership::admit_others`]. `None` if others are, or are not, as asked.
+    ///
+    /// # Errors
+    /// The failed call.
+    pub fn join_members(
+        &self,
+        name: &ChannelName,
+        alone: bool,
+    ) -> Result<Option<Membership>, ClaimError> {
+        let file = name.members_file();
+        let operation = if alone {
+            FlockOperation::NonBlockingLockExclusive
+        } else {
+            FlockOperation::NonBlockingLockShared
+        };
+        loop {
+            match self.lock_file_as(&file, OFlags::CREATE, operation)? {
+                Lock::Held(descriptor) => return Ok(Some(Membership(descriptor))),
+                Lock::Busy => return Ok(None),
+                Lock::Replaced => {}
+            }
+        }
+    }
+
     /// Who has `name`, as far as its file says; `None` if nobody. The file may be a dead owner's:
     /// connecting tells.
     ///
@@ -411,6 +437,11 @@ impl RuntimeDirectory {
                 removed += usize::from(self.remove(file));
             }
         }
+        for file in files.iter().filter(|file| file.starts_with("m.")) {
+            if let Ok(Lock::Held(_lock)) = self.lock_file(file, OFlags::empty()) {
+                removed += usize::from(self.remove(file));
+            }
+        }
         for file in files.iter().filter(|file| file.starts_with("n.") || file.starts_with("w.")) {
             let Ok(record) = self.read_record(file) else { continue };
             let is_dead = match record {
@@ -511,6 +542,15 @@ impl RuntimeDirectory {
     }
 
     fn lock_file(&self, file: &str, extra: OFlags) -> Result<Lock, ClaimError> {
+        self.lock_file_as(file, extra, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_file_as(
+        &self,
+        file: &str,
+        extra: OFlags,
+        operation: FlockOperation,
+    ) -> Result<Lock, ClaimError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | extra;
         let mode = Mode::RUSR | Mode::WUSR;
         let open = || openat(&self.descriptor, file, flags, mode);
@@ -521,7 +561,6 @@ impl RuntimeDirectory {
             }
             other => Descriptor::new(other.doing(format!("open {file}"))?),
         };
-        let operation = FlockOperation::NonBlockingLockExclusive;
         match retry_on_intr(|| rustix::fs::flock(&descriptor, operation)) {
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy),
             other => other.doing(format!("lock {file}"))?,
@@ -628,6 +667,22 @@ fn write_record(descriptor: &Descriptor, file: &str, record: NameRecord) -> Resu
     match written.doing(format!("write {file}"))? {
         bytes if bytes == text.len() => Ok(()),
         _ => Err(OsError::new(format!("write {file}"), Errno::NOSPC)),
+    }
+}
+
+/// A share in a channel of several senders: as long as one process has one, the channel lives. The
+/// next sweep after the last removes the file.
+#[derive(Debug)]
+pub struct Membership(Descriptor);
+
+impl Membership {
+    /// Lets others be members, too.
+    ///
+    /// # Errors
+    /// [`OsError`] if the kernel refuses.
+    pub fn admit_others(&self) -> Result<(), OsError> {
+        let operation = FlockOperation::NonBlockingLockShared;
+        retry_on_intr(|| rustix::fs::flock(&self.0, operation)).doing("share a channel")
     }
 }
 

@@ -87,7 +87,7 @@ impl Segment {
             map.advise(Advice::LinuxHugepage, "ask for huge pages for")?;
             map.advise(Advice::LinuxPopulateWrite, "fill")?;
         }
-        allocate(&descriptor, bytes)?;
+        allocate(&descriptor, 0, bytes)?;
         rustix::fs::fcntl_add_seals(&descriptor, SEALS).doing("seal a segment")?;
         if options.prefault {
             map.advise(Advice::LinuxPopulateWrite, "prefault")?;
@@ -106,11 +106,47 @@ impl Segment {
     /// [`OsError`], as for [`Segment::create`].
     pub fn create_writable_by_all(bytes: u64) -> Result<(Self, Region), OsError> {
         let descriptor = new_memfd()?;
-        allocate(&descriptor, bytes)?;
+        allocate(&descriptor, 0, bytes)?;
         let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&descriptor, seals).doing("seal a segment")?;
         let region = Map::shared(&descriptor, to_usize(bytes)?, true)?.into_region();
         Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, region))
+    }
+
+    /// A segment of `bytes` bytes that several processes write: nobody can resize it, and whoever has
+    /// its descriptor can write. Its memory is there once [`Segment::allocate`] has said so.
+    ///
+    /// # Errors
+    /// [`OsError`], as for [`Segment::create`].
+    pub fn create_shared(bytes: u64) -> Result<(Self, Region), OsError> {
+        let descriptor = new_memfd()?;
+        retry_on_intr(|| rustix::fs::ftruncate(&descriptor, bytes))
+            .doing(format!("size a segment of {bytes} bytes"))?;
+        let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&descriptor, seals).doing("seal a segment")?;
+        let map = Map::shared(&descriptor, to_usize(bytes)?, true)?;
+        map.advise(Advice::LinuxDontFork, "keep from children")?;
+        Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, map.into_region()))
+    }
+
+    /// Has the memory of `bytes` bytes from `start` be there.
+    ///
+    /// # Errors
+    /// [`OsError`] if there is not so much.
+    pub fn allocate(&self, start: u64, bytes: u64) -> Result<(), OsError> {
+        allocate(&self.descriptor, start, bytes)
+    }
+
+    /// Another descriptor of the same memory, by which it cannot be mapped for writing.
+    ///
+    /// # Errors
+    /// [`OsError`] if there is no descriptor left.
+    pub fn reopen_read_only(&self) -> Result<OwnedFd, OsError> {
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", self.descriptor.as_fd().as_raw_fd());
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+        retry_on_intr(|| rustix::fs::open(&path, flags, rustix::fs::Mode::empty()))
+            .doing("open a segment for reading")
     }
 
     /// Takes over a descriptor from a peer, once the kernel confirms that nobody can write to it
@@ -191,13 +227,13 @@ fn new_memfd() -> Result<OwnedFd, OsError> {
 }
 
 /// Has the memory be there. In parts, since a signal undoes what one call has done so far.
-fn allocate(descriptor: &OwnedFd, bytes: u64) -> Result<(), OsError> {
+fn allocate(descriptor: impl AsFd, start: u64, bytes: u64) -> Result<(), OsError> {
     const PART: u64 = 16 << 20;
-    let mut start = 0;
-    while start < bytes {
-        let part = PART.min(bytes - start);
+    let (mut start, end) = (start, start.saturating_add(bytes));
+    while start < end {
+        let part = PART.min(end - start);
         let flags = FallocateFlags::empty();
-        retry_on_intr(|| rustix::fs::fallocate(descriptor, flags, start, part))
+        retry_on_intr(|| rustix::fs::fallocate(&descriptor, flags, start, part))
             .doing(format!("allocate {bytes} bytes of shared memory"))?;
         start += part;
     }

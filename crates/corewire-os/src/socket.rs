@@ -228,6 +228,14 @@ impl Socket {
         Ok((Frame::parse(&bytes[..received.bytes])?, descriptors))
     }
 
+    /// Ends the connection for both sides, whoever else holds this end.
+    pub fn hang_up(&self) {
+        if self.0.is_ours() {
+            // It fails only if the other side has done so.
+            let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
+        }
+    }
+
     /// Waits for the next frame until `deadline`.
     ///
     /// # Errors

@@ -104,6 +104,7 @@ impl Channel {
                 epoch: 0,
                 incarnation: 1,
                 hint: false,
+                table: true,
                 settled: 0,
                 generation,
             },

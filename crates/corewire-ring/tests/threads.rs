@@ -78,6 +78,7 @@ fn channel(
                 epoch: joined.epoch,
                 incarnation: 1,
                 hint: hint.is_some(),
+                table: false,
                 settled: joined.settled,
                 generation: joined.generation,
             };

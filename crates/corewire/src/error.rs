@@ -62,6 +62,25 @@ pub enum CreateError {
     /// This is a forked child: open the domain anew.
     #[error("this process was forked from the one that opened the domain: open it anew")]
     Forked,
+    /// A channel that several processes send on cannot overwrite.
+    #[error(
+        "a shared channel cannot overwrite: a sender that is stopped between claiming a slot and \
+         filling it could be overtaken by the others, and would then tear a later message"
+    )]
+    OverwriteShared,
+    /// The channel's senders are alive, but none of them lets this one in.
+    #[error(
+        "the senders of channel {name} let nobody in within {after:?}: they are stopped, or busy"
+    )]
+    NoHost {
+        /// The channel.
+        name: ChannelName,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The shared channel exists, and did not let this sender in.
+    #[error(transparent)]
+    Enter(Box<JoinError>),
     /// A call failed: no memory, no descriptors, a limit.
     #[error(transparent)]
     Os(#[from] OsError),

@@ -69,6 +69,7 @@ pub use error::{
 pub use path::batch::{Batch, SendBatch};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
+pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use typed::{MessageType, TypedReceiver, TypedSender};
 pub use wait::{Interrupter, Readiness, Wait};

@@ -317,6 +317,7 @@ impl ModelChannel {
                 epoch,
                 incarnation: 0,
                 hint: hint.is_some(),
+                table: false,
                 settled: 0,
                 generation,
             },

@@ -24,6 +24,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Failures, Handler, Token, lock};
+use crate::control::shared::attachment;
 use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::{Reading, Receiver, ReceiverKernel, Ring};
 use crate::wait::{Readiness, Wait};
@@ -33,6 +34,28 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// An owner that has not answered a receiver for so long, or twice as long after that, and so on,
 /// is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// What stands behind a receiver, whichever kind of channel it reads.
+pub(crate) trait Attached: Send + Sync {
+    /// The channel.
+    fn name(&self) -> &ChannelName;
+    /// Gives the receiver a notice, and wakes it.
+    fn notify(&self, notice: u32);
+    /// Says good-bye.
+    fn leave(&self);
+    /// The descriptor by which it is woken.
+    fn readiness(&self) -> Result<Readiness, JoinError>;
+
+    /// A sender whose memory holds impossible values is of no use: closes the link to it.
+    #[cold]
+    #[inline(never)]
+    fn failed(&self, error: ReceiveError) -> ReceiveError {
+        if matches!(error, ReceiveError::Violation(_)) {
+            self.leave();
+        }
+        error
+    }
+}
 
 /// A receiver's link to its sender.
 pub(crate) struct Attachment {
@@ -87,7 +110,8 @@ pub(crate) fn join<A: Reading>(
     own.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
     let Wishes { wait, start, type_tag, waiter } = wishes;
     let needs_fence = !linux.has_membarrier();
-    let hello = Hello { name: name.clone(), start, waiter, needs_fence, type_tag };
+    let process = domain.socket_name().map_or(0, |name| name.0);
+    let hello = Hello { name: name.clone(), start, waiter, needs_fence, type_tag, socket: process };
     let own_life = process::own_life()?;
     ask(&socket, name, &Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
     let (frame, descriptors) = answer(&socket, name)?;
@@ -96,6 +120,9 @@ pub(crate) fn join<A: Reading>(
         Frame::Refused(reason) => return Err(refusal(name, reason, type_tag)),
         other => return Err(protocol(name, format!("{other:?}"))),
     };
+    if welcome.table {
+        return attachment::join(domain, name, &socket, trusted, welcome, sender, wait);
+    }
     let link = Link::check(name, welcome, sender)?;
     let shared = Arc::new(ReceiverShared::default());
     let life = socket.peer_life(Some(link.life))?;
@@ -205,7 +232,7 @@ pub(crate) fn answer(
     }
 }
 
-fn protocol(name: &ChannelName, found: String) -> JoinError {
+pub(crate) fn protocol(name: &ChannelName, found: String) -> JoinError {
     JoinError::Protocol { name: name.clone(), found }
 }
 
@@ -346,10 +373,6 @@ impl Drop for Waiter<'_> {
 }
 
 impl Attachment {
-    pub(crate) fn name(&self) -> &ChannelName {
-        &self.name
-    }
-
     fn watch(self: &Arc<Self>) -> Result<(), OsError> {
         let in_child: Weak<dyn InChild> = Arc::downgrade(self) as Weak<dyn InChild>;
         corewire_os::fork::tell_in_child(in_child);
@@ -368,53 +391,6 @@ impl Attachment {
             self.domain.hub().forget(&self.socket, *socket);
             self.domain.hub().forget(&self.life, *life);
         }
-    }
-
-    pub(crate) fn notify(&self, notice: u32) {
-        self.shared.notify(notice, &Linux::get());
-        if let Some(bell) = self.readiness.get() {
-            bell.ring();
-        }
-    }
-
-    /// A sender whose memory holds impossible values is of no use: closes the link to it.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn failed(&self, error: ReceiveError) -> ReceiveError {
-        if matches!(error, ReceiveError::Violation(_)) {
-            self.leave();
-        }
-        error
-    }
-
-    /// Says good-bye, so that the owner need not take the hang-up for a death.
-    pub(crate) fn leave(&self) {
-        self.unwatch();
-        // If it does not get through, the hang-up says as much.
-        let _ = self.socket.send(&Frame::Leave, &[]);
-    }
-
-    /// The descriptor by which the owner wakes this receiver, made and handed over once.
-    pub(crate) fn readiness(&self) -> Result<Readiness, JoinError> {
-        if self.shared.notices() & notice::FORKED != 0 {
-            return Err(JoinError::Forked);
-        }
-        let mut is_handed_over = lock(&self.is_handed_over);
-        let bell = match self.readiness.get() {
-            Some(bell) => bell,
-            None => {
-                let bell = Arc::new(Bell::new()?);
-                self.readiness.get_or_init(|| bell)
-            }
-        };
-        if !*is_handed_over {
-            self.hand_over(bell)?;
-            *is_handed_over = true;
-        }
-        if self.shared.notices() & notice::PEER_GONE != 0 {
-            bell.ring();
-        }
-        Ok(Readiness(Arc::clone(bell)))
     }
 
     fn hand_over(&self, bell: &Bell) -> Result<(), JoinError> {
@@ -491,6 +467,49 @@ impl Attachment {
         lock(&self.answers).is_gone = true;
         self.answered.notify_all();
         self.notify(notice::PEER_GONE);
+    }
+}
+
+impl Attached for Attachment {
+    fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    fn notify(&self, notice: u32) {
+        self.shared.notify(notice, &Linux::get());
+        if let Some(bell) = self.readiness.get() {
+            bell.ring();
+        }
+    }
+
+    /// Says good-bye, so that the owner need not take the hang-up for a death.
+    fn leave(&self) {
+        self.unwatch();
+        // If it does not get through, the hang-up says as much.
+        let _ = self.socket.send(&Frame::Leave, &[]);
+    }
+
+    /// The descriptor by which the owner wakes this receiver, made and handed over once.
+    fn readiness(&self) -> Result<Readiness, JoinError> {
+        if self.shared.notices() & notice::FORKED != 0 {
+            return Err(JoinError::Forked);
+        }
+        let mut is_handed_over = lock(&self.is_handed_over);
+        let bell = match self.readiness.get() {
+            Some(bell) => bell,
+            None => {
+                let bell = Arc::new(Bell::new()?);
+                self.readiness.get_or_init(|| bell)
+            }
+        };
+        if !*is_handed_over {
+            self.hand_over(bell)?;
+            *is_handed_over = true;
+        }
+        if self.shared.notices() & notice::PEER_GONE != 0 {
+            bell.ring();
+        }
+        Ok(Readiness(Arc::clone(bell)))
     }
 }
 

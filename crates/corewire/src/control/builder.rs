@@ -23,9 +23,11 @@ use zerocopy::IntoBytes;
 use crate::control::attach::{self, Wishes};
 use crate::control::domain::{Domain, DomainInner};
 use crate::control::owner::{Owner, OwnerParts, SenderKernel};
+use crate::control::shared::member::{self, Plan};
 use crate::error::{CreateError, JoinError};
 use crate::path::receive::{Copying, InPlace, Reading, Receiver};
 use crate::path::send::Sender;
+use crate::path::shared::SharedSender;
 use crate::typed::{MessageType, TypedReceiver, TypedSender, tag_of};
 use crate::wait::Wait;
 
@@ -258,6 +260,37 @@ impl SenderBuilder {
         self.create().map(TypedSender::new)
     }
 
+    /// Creates the channel as one that up to `senders_max` processes send on (at most 128), or
+    /// becomes one of its senders if it is there. Then its sizes and policy are what its creator
+    /// said, and only the type must be the same. Needs a policy that keeps the order:
+    /// [`overwrite`](Self::overwrite) is refused. Options for its memory are not used.
+    ///
+    /// May wait for the process that lets newcomers in, up to 10 seconds if that is stopped.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create); [`CreateError::OverwriteShared`],
+    /// [`CreateError::NoHost`], [`CreateError::Enter`], and `AlreadyExists` if the channel has one
+    /// sender.
+    pub fn open_shared(self, senders_max: usize) -> Result<SharedSender, CreateError> {
+        let name = ChannelName::new(&self.name)?;
+        if self.policy == Policy::Overwrite {
+            return Err(CreateError::OverwriteShared);
+        }
+        let one = self.geometry()?;
+        // A channel that has room for one sender is not shared.
+        let senders_max = (senders_max as u64).max(2);
+        let geometry = Geometry::with_senders(
+            one.slots(),
+            one.window_bytes(),
+            one.message_bytes_max(),
+            one.receivers_max(),
+            senders_max,
+        )?;
+        let plan = Plan { name, geometry, policy: self.policy, type_tag: self.type_tag };
+        let (ring, member) = member::open(&self.domain, &plan)?;
+        Ok(SharedSender::new(ring, member, self.wait))
+    }
+
     fn geometry(&self) -> Result<Geometry, CreateError> {
         let window = self.window_bytes.unwrap_or_else(default_window_bytes);
         let largest = self.largest_message.unwrap_or(window / 4);
@@ -266,7 +299,7 @@ impl SenderBuilder {
 }
 
 /// Memory where a message of a channel that may write over is put together.
-fn staging(geometry: &Geometry) -> Result<Region, OsError> {
+pub(crate) fn staging(geometry: &Geometry) -> Result<Region, OsError> {
     let bytes = geometry.message_bytes_max().max(INLINE_BYTES_MAX as u64);
     let region = usize::try_from(bytes).ok().and_then(Region::private);
     // ENOMEM.

@@ -12,6 +12,7 @@ use corewire_os::socket::{Peer, ReceiveError, Socket};
 use crate::control::domain::DomainInner;
 use crate::control::hub::{Handler, Token, lock};
 use crate::control::owner::EMFILE;
+use crate::control::shared::member::Member;
 
 /// Requests of one connection that are served in one go: the control thread has others to see to.
 const REQUESTS_PER_TURN: usize = 16;
@@ -68,6 +69,20 @@ impl Connection {
                 self.admit(domain, &hello, descriptors)
             }
             Frame::Observe { name } => self.show(domain, &name),
+            Frame::Enter { name, type_tag, socket } if !self.is_foreign() => {
+                self.let_send(domain, &name, |member| {
+                    member.admit_sender(type_tag, socket, &self.socket, self.peer)
+                })
+            }
+            Frame::Follow { name } if !self.is_foreign() => {
+                self.let_send(domain, &name, |member| member.be_followed(&self.socket))
+            }
+            Frame::Wake { row, incarnation } if !self.is_foreign() => {
+                if let Some(reader) = domain.reader(incarnation, row) {
+                    reader.ring();
+                }
+                true
+            }
             Frame::Invite { name, waiter } if !self.is_foreign() => {
                 domain.invited(&name, waiter, Arc::clone(&self.socket));
                 false
@@ -88,7 +103,31 @@ impl Connection {
         false
     }
 
+    /// Has the host of a shared channel, if it is here, serve another sender. The connection stays: its
+    /// end tells the other that this host is gone.
+    fn let_send(
+        &self,
+        domain: &DomainInner,
+        name: &ChannelName,
+        serve: impl FnOnce(&Member) -> Result<(), Reason>,
+    ) -> bool {
+        match (domain.member(name), domain.channel(name)) {
+            (Some(member), _) => match serve(&member) {
+                Ok(()) => true,
+                Err(reason) => self.refuse(reason),
+            },
+            (None, Some(_)) => self.refuse(Reason::NotShared),
+            (None, None) => self.refuse(Reason::NotFound),
+        }
+    }
+
     fn admit(&self, domain: &DomainInner, hello: &Hello, descriptors: Vec<OwnedFd>) -> bool {
+        if let Some(member) = domain.member(&hello.name) {
+            return match member.admit(hello, &self.socket, self.peer) {
+                Ok(()) => true,
+                Err(reason) => self.refuse(reason),
+            };
+        }
         let Some(owner) = domain.channel(&hello.name) else {
             return self.refuse(Reason::NotFound);
         };
@@ -104,6 +143,16 @@ impl Connection {
     }
 
     fn show(&self, domain: &DomainInner, name: &ChannelName) -> bool {
+        if let Some(member) = domain.member(name).filter(|_| !self.is_foreign()) {
+            let answer = member.segments().and_then(|(ring, table)| {
+                let descriptors = [ring.as_fd(), table.as_fd()];
+                self.socket.send(&Frame::Observed { count: 0 }, &descriptors)
+            });
+            return match answer {
+                Ok(()) => true,
+                Err(error) => self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() }),
+            };
+        }
         let Some(owner) = domain.channel(name) else {
             return self.refuse(Reason::NotFound);
         };

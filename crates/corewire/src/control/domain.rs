@@ -21,6 +21,8 @@ use crate::control::connection::Connection;
 use crate::control::hub::{Handler, Hub, HubHandle, Token, lock};
 use crate::control::observer::Observer;
 use crate::control::owner::{EMFILE, Owner};
+use crate::control::shared::attachment::SharedAttachment;
+use crate::control::shared::member::Member;
 use crate::error::{JoinError, OpenError};
 
 /// Connections that have not said yet what they want; more are closed at once.
@@ -54,6 +56,10 @@ pub(crate) struct DomainInner {
 #[derive(Default)]
 struct DomainState {
     channels: HashMap<ChannelName, Weak<Owner>>,
+    /// The shared channels whose names this process has.
+    members: HashMap<ChannelName, Weak<Member>>,
+    /// Receivers of shared channels, by incarnation and row.
+    readers: HashMap<(u128, u32), Weak<SharedAttachment>>,
     waiters: HashMap<u128, Waiter>,
     connections: HashMap<u64, Arc<Connection>>,
     last_connection: u64,
@@ -322,6 +328,34 @@ impl DomainInner {
 
     pub(crate) fn channel(&self, name: &ChannelName) -> Option<Arc<Owner>> {
         lock(&self.state).channels.get(name).and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn add_member(&self, member: &Arc<Member>) {
+        lock(&self.state).members.insert(member.name().clone(), Arc::downgrade(member));
+    }
+
+    pub(crate) fn remove_member(&self, name: &ChannelName, member: &Weak<Member>) {
+        let mut state = lock(&self.state);
+        if state.members.get(name).is_some_and(|other| other.ptr_eq(member)) {
+            state.members.remove(name);
+        }
+    }
+
+    /// The host of shared channel `name`, if that is here.
+    pub(crate) fn member(&self, name: &ChannelName) -> Option<Arc<Member>> {
+        lock(&self.state).members.get(name).and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn add_reader(&self, channel: u128, row: u32, reader: &Arc<SharedAttachment>) {
+        lock(&self.state).readers.insert((channel, row), Arc::downgrade(reader));
+    }
+
+    pub(crate) fn remove_reader(&self, channel: u128, row: u32) {
+        lock(&self.state).readers.remove(&(channel, row));
+    }
+
+    pub(crate) fn reader(&self, channel: u128, row: u32) -> Option<Arc<SharedAttachment>> {
+        lock(&self.state).readers.get(&(channel, row)).and_then(Weak::upgrade)
     }
 
     /// Forgets a connection that is closed, or has become somebody's link.

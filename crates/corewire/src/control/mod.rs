@@ -17,3 +17,4 @@ pub(crate) mod domain;
 pub(crate) mod hub;
 pub(crate) mod observer;
 pub(crate) mod owner;
+pub(crate) mod shared;

@@ -298,6 +298,7 @@ impl Owner {
             epoch: joined.epoch,
             incarnation: self.header.incarnation,
             hint: self.hint.is_some(),
+            table: false,
             settled: match (hello.needs_fence, is_trusted) {
                 (false, _) => 0,
                 (true, true) => joined.settled,

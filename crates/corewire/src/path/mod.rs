@@ -1,5 +1,6 @@
 //! The data path, read top to bottom: [`send`], then [`receive`]; [`batch`] for many at once;
-//! [`snapshot`] where messages may be written over while they are read.
+//! [`snapshot`] where messages may be written over while they are read; [`shared`] where several
+//! processes send.
 //!
 //! What is here is the waiting and the words for a user; the ring itself is
 //! `corewire_ring::broadcast`.
@@ -7,4 +8,5 @@
 pub(crate) mod batch;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod shared;
 pub(crate) mod snapshot;

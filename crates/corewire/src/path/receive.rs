@@ -10,9 +10,11 @@ use corewire_os::sleep::Linux;
 use corewire_ring::Kernel;
 pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End, SLEEP_CAP_NS, notice};
+use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::{AtomicU32, pause};
 
-use crate::control::attach::Attachment;
+use crate::control::attach::Attached;
+use crate::control::shared::SharedLink;
 use crate::error::{JoinError, ReceiveError};
 use crate::path::batch::Batch;
 use crate::wait::{
@@ -32,7 +34,7 @@ pub(crate) type Ring = ring::Receiver<ReceiverKernel>;
 /// Dropping the receiver leaves the channel.
 pub struct Receiver<A = InPlace> {
     pub(crate) ring: Ring,
-    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) attachment: Arc<dyn Attached>,
     pub(crate) access: A,
 }
 
@@ -77,16 +79,29 @@ mod sealed {
 
 /// The operating system as a receiver sees it, and how this one waits. The two are together so that
 /// the data path carries one pointer into its slow half.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct ReceiverKernel {
     linux: Linux,
     wait: Wait,
     pauses: u32,
+    /// In a shared channel: how it learns of deaths.
+    link: Option<Arc<SharedLink>>,
+}
+
+impl fmt::Debug for ReceiverKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.linux.fmt(f)
+    }
 }
 
 impl ReceiverKernel {
     pub(crate) fn new(wait: Wait) -> Self {
-        Self { linux: Linux::get(), wait, pauses: adaptive_pauses() }
+        Self { linux: Linux::get(), wait, pauses: adaptive_pauses(), link: None }
+    }
+
+    /// For a receiver of a shared channel.
+    pub(crate) fn of_many(wait: Wait, link: Arc<SharedLink>) -> Self {
+        Self { link: Some(link), ..Self::new(wait) }
     }
 }
 
@@ -105,6 +120,12 @@ impl Kernel for ReceiverKernel {
 
     fn cpu(&self) -> u32 {
         self.linux.cpu()
+    }
+
+    fn watch(&self, party: Party, who: Entrance, socket: u128) {
+        if let Some(link) = &self.link {
+            link.watch(party, who, socket);
+        }
     }
 }
 
@@ -251,7 +272,7 @@ impl Receiver {
 }
 
 impl<A> Receiver<A> {
-    pub(crate) fn new(ring: Ring, attachment: Arc<Attachment>, access: A) -> Self {
+    pub(crate) fn new(ring: Ring, attachment: Arc<dyn Attached>, access: A) -> Self {
         Self { ring, attachment, access }
     }
 
@@ -288,7 +309,7 @@ impl<A> Receiver<A> {
     /// A handle by which another thread ends a call of this receiver that waits.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
-        let attachment = Arc::clone(&self.attachment);
+        let attachment: Arc<dyn Attached> = Arc::clone(&self.attachment);
         Interrupter::new(move || attachment.notify(notice::INTERRUPTED))
     }
 
@@ -320,6 +341,7 @@ impl<A> Drop for Receiver<A> {
         if self.ring.shared().notices() & notice::FORKED == 0 {
             self.ring.retract();
             self.ring.publish_cursor();
+            self.ring.leave();
             self.attachment.leave();
         }
     }
@@ -374,7 +396,7 @@ pub(crate) fn look(ring: &mut Ring) -> Unready {
     }
 }
 
-pub(crate) fn check(ring: &Ring) -> Result<(), ReceiveError> {
+pub(crate) fn check(ring: &mut Ring) -> Result<(), ReceiveError> {
     let notices = ring.shared().notices();
     if notices & notice::FORKED != 0 {
         return Err(ReceiveError::Forked);
@@ -403,7 +425,7 @@ pub(crate) fn wait_for_message(ring: &mut Ring, cap_ns: u64) -> Result<(), Recei
     ring.publish_cursor();
     check(ring)?;
     ring.count_wait();
-    let ReceiverKernel { wait, pauses, .. } = *ring.kernel();
+    let &ReceiverKernel { wait, pauses, .. } = ring.kernel();
     let pauses = if wait == Wait::Park { 0 } else { pauses };
     for round in 0..pauses {
         if ring.is_ready() {

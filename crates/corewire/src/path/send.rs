@@ -318,19 +318,19 @@ impl fmt::Debug for Loan<'_> {
 
 /// How long a call may wait.
 #[derive(Debug, Clone, Copy)]
-enum Patience {
+pub(crate) enum Patience {
     None,
     Until(Instant, Duration),
     Forever,
 }
 
 impl Patience {
-    fn until(timeout: Duration) -> Self {
+    pub(crate) fn until(timeout: Duration) -> Self {
         Instant::now().checked_add(timeout).map_or(Self::Forever, |at| Self::Until(at, timeout))
     }
 
     /// How long to sleep at most before looking again; `None` if there is no time left.
-    fn cap_ns(self) -> Option<u64> {
+    pub(crate) fn cap_ns(self) -> Option<u64> {
         match self {
             Self::None => None,
             Self::Forever => Some(SLEEP_CAP_NS),
@@ -350,7 +350,7 @@ fn too_large(ring: &Ring, asked: usize) -> SendError {
 }
 
 /// A clock that only goes on.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

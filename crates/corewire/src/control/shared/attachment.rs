@@ -1,0 +1,150 @@
+//! A receiver of a shared channel, but for its data path.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock, Weak};
+
+use corewire_layout::frame::{Frame, Welcome};
+use corewire_layout::name::ChannelName;
+use corewire_layout::segment::{FenceMode, RECEIVER_SEGMENT_BYTES};
+use corewire_os::event::Bell;
+use corewire_os::fork::InChild;
+use corewire_os::sleep::Linux;
+use corewire_os::socket::Socket;
+use corewire_ring::Trusted;
+use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
+use corewire_ring::shared::{Entrance, ManyParts, Party};
+
+use super::{SharedLink, SharedMemory};
+use crate::control::attach::{Attached, answer, protocol};
+use crate::control::domain::{DomainInner, take};
+use crate::error::JoinError;
+use crate::path::receive::{Reading, Receiver, ReceiverKernel, Ring};
+use crate::wait::{Readiness, Wait};
+
+/// What a receiver of a shared channel shares with the control thread.
+pub(crate) struct SharedAttachment {
+    name: ChannelName,
+    shared: Arc<ReceiverShared>,
+    domain: Arc<DomainInner>,
+    incarnation: u128,
+    row: u32,
+    readiness: OnceLock<Arc<Bell>>,
+}
+
+/// Goes on where a welcome to a shared channel has come.
+pub(crate) fn join<A: Reading>(
+    domain: &Arc<DomainInner>,
+    name: &ChannelName,
+    socket: &Socket,
+    trusted: Option<Trusted>,
+    welcome: Welcome,
+    mut descriptors: Vec<OwnedFd>,
+    wait: Wait,
+) -> Result<Receiver<A>, JoinError> {
+    let missing = || protocol(name, "too few descriptors".into());
+    let ring = take(&mut descriptors).ok_or_else(missing)?;
+    let _life = take(&mut descriptors).ok_or_else(missing)?;
+    let table = take(&mut descriptors).ok_or_else(missing)?;
+    if trusted.is_none() {
+        return Err(protocol(name, "with memory that everybody may write".into()));
+    }
+    let memory = SharedMemory::open(name, ring, table, false)?;
+    let Welcome { row, generation, .. } = welcome;
+    let geometry = memory.header.geometry;
+    if u64::from(row) >= geometry.receivers_max() {
+        return Err(protocol(name, format!("with row {row}")));
+    }
+    let entrance = Entrance { row, generation };
+    let shared = Arc::new(ReceiverShared::default());
+    let attachment = Arc::new(SharedAttachment {
+        name: name.clone(),
+        shared: Arc::clone(&shared),
+        domain: Arc::clone(domain),
+        incarnation: memory.header.incarnation,
+        row,
+        readiness: OnceLock::new(),
+    });
+    let in_child: Weak<dyn InChild> = Arc::downgrade(&attachment) as Weak<dyn InChild>;
+    corewire_os::fork::tell_in_child(in_child);
+    let woken = Arc::downgrade(&attachment);
+    let link = SharedLink::new(domain, memory.roster(), move || {
+        if let Some(attachment) = woken.upgrade() {
+            attachment.notify(0);
+        }
+    });
+    // From here on the row may be ours, whether the host lives to say so or not.
+    let started = match answer(socket, name) {
+        Ok((Frame::Start { start }, _)) if start <= u64::MAX / 2 => Ok(start),
+        Ok((other, _)) => Err(protocol(name, format!("{other:?}"))),
+        Err(error) => Err(error),
+    };
+    let start = started.inspect_err(|_| {
+        link.roster.vacate(Party::Receiver, entrance, &Linux::get());
+    })?;
+    domain.add_reader(attachment.incarnation, row, &attachment);
+    let linux = Linux::get();
+    let offset = usize::try_from(geometry.table_rows_offset()).unwrap_or(usize::MAX);
+    let page = offset.saturating_add(row as usize * RECEIVER_SEGMENT_BYTES);
+    let own = memory.table.part(page, RECEIVER_SEGMENT_BYTES);
+    let policy = memory.header.policy;
+    let parts = ReceiverParts {
+        sender: memory.ring,
+        geometry,
+        // A sleeper that can have no barrier looks up every millisecond: nobody could tell all
+        // senders to fence.
+        fence_mode: if linux.has_membarrier() { FenceMode::Asymmetric } else { FenceMode::Fenced },
+        policy,
+        own: own.ok_or_else(|| protocol(name, format!("with row {row}")))?,
+        hint: None,
+        welcome: Welcome { start, epoch: 0, settled: u64::MAX, ..welcome },
+        shared,
+        many: Some(ManyParts { roster: link.roster.clone(), entrance }),
+    };
+    let mut ring = Ring::new(parts, ReceiverKernel::of_many(wait, link));
+    let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
+        ring.leave();
+        return Err(JoinError::NotInPlace { name: name.clone(), policy });
+    };
+    Ok(Receiver::new(ring, attachment, access))
+}
+
+impl SharedAttachment {
+    /// A sender asks for this receiver's descriptor to be rung.
+    pub(crate) fn ring(&self) {
+        if let Some(bell) = self.readiness.get() {
+            bell.ring();
+        }
+    }
+}
+
+impl Attached for SharedAttachment {
+    fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    fn notify(&self, notice: u32) {
+        self.shared.notify(notice, &Linux::get());
+        self.ring();
+    }
+
+    fn leave(&self) {
+        self.domain.remove_reader(self.incarnation, self.row);
+    }
+
+    fn readiness(&self) -> Result<Readiness, JoinError> {
+        if self.shared.notices() & notice::FORKED != 0 {
+            return Err(JoinError::Forked);
+        }
+        if let Some(bell) = self.readiness.get() {
+            return Ok(Readiness(Arc::clone(bell)));
+        }
+        let bell = Arc::new(Bell::new()?);
+        Ok(Readiness(Arc::clone(self.readiness.get_or_init(|| bell))))
+    }
+}
+
+impl InChild for SharedAttachment {
+    fn forked(&self) {
+        self.shared.mark_forked();
+    }
+}

@@ -1,0 +1,567 @@
+//! A sender of a shared channel, but for its data path: entering, hosting, and taking over from a host
+//! that has gone.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use corewire_layout::frame::{Frame, Hello, Reason, Welcome};
+use corewire_layout::geometry::Geometry;
+use corewire_layout::name::{ChannelName, NameRecord};
+use corewire_layout::segment::{FenceMode, Policy, SenderHeader, TableHeader, TypeTag};
+use corewire_os::directory::{Claim, ClaimError, Membership};
+use corewire_os::fork::InChild;
+use corewire_os::memory::Segment;
+use corewire_os::process::{self, effective_uid};
+use corewire_os::sleep::Linux;
+use corewire_os::socket::{Peer, Socket};
+use corewire_os::{OsError, random_u128};
+use corewire_ring::Kernel;
+use corewire_ring::broadcast::SenderShared;
+use corewire_ring::shared::{Entrance, Party, Sender as RingSender, SenderParts};
+use corewire_ring::sync::{AtomicU32, Ordering};
+use zerocopy::IntoBytes;
+
+use super::{SharedLink, SharedMemory};
+use crate::control::attach::{answer, ask, protocol};
+use crate::control::builder::staging;
+use crate::control::domain::{DomainInner, take};
+use crate::control::hub::{Handler, Hub, Token, lock};
+use crate::error::{CreateError, JoinError};
+
+/// How long senders that are alive may leave a newcomer without a host.
+const HOST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a shared channel is to be, if it has to be made.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) name: ChannelName,
+    pub(crate) geometry: Geometry,
+    pub(crate) policy: Policy,
+    pub(crate) type_tag: TypeTag,
+}
+
+/// The control side of one sender.
+pub(crate) struct Member {
+    this: Weak<Self>,
+    name: ChannelName,
+    memory: SharedMemory,
+    entrance: Entrance,
+    pub(crate) shared: Arc<SenderShared>,
+    pub(crate) link: Arc<SharedLink>,
+    domain: Arc<DomainInner>,
+    linux: Linux,
+    state: Mutex<State>,
+    _membership: Membership,
+}
+
+#[derive(Default)]
+struct State {
+    /// The name, while this is the host.
+    claim: Option<Claim>,
+    /// The host, while this is not.
+    host: Option<(Arc<Socket>, Token)>,
+    /// Senders that want to know when this host goes.
+    followers: Vec<Arc<Socket>>,
+    /// Those who waited for the channel when it was made, and have not come.
+    invitations: HashMap<u128, (Socket, Token)>,
+    is_closed: bool,
+}
+
+/// Makes the shared channel, or becomes one of its senders.
+pub(crate) fn open(
+    domain: &Arc<DomainInner>,
+    plan: &Plan,
+) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+    if domain.is_forked() {
+        return Err(CreateError::Forked);
+    }
+    let (owner, user) = (domain.directory.owner(), effective_uid());
+    let socket = domain.socket_name().ok_or(CreateError::Guest { owner, user })?;
+    let deadline = Instant::now() + HOST_TIMEOUT;
+    loop {
+        match domain.directory.claim(&plan.name) {
+            Ok(claim) => match domain.directory.join_members(&plan.name, true)? {
+                Some(membership) => {
+                    return found(domain, plan, claim, membership, socket.0);
+                }
+                // There are senders, between two hosts: one of them is to have the name.
+                None => claim.release(&domain.directory),
+            },
+            Err(ClaimError::AlreadyExists(_)) => match enter(domain, plan, socket.0) {
+                Err(CreateError::NoHost { .. }) => {}
+                other => return other,
+            },
+            Err(error) => return Err(error.into()),
+        }
+        if Instant::now() >= deadline {
+            return Err(CreateError::NoHost { name: plan.name.clone(), after: HOST_TIMEOUT });
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Makes the channel anew.
+fn found(
+    domain: &Arc<DomainInner>,
+    plan: &Plan,
+    claim: Claim,
+    membership: Membership,
+    socket: u128,
+) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+    let incarnation = random_u128()?;
+    let made = make_memory(plan, incarnation).and_then(|memory| {
+        let roster = memory.roster();
+        let entrance = roster.enter_sender(socket, process::pid(), &Linux::get());
+        let what = "enter a new channel".into();
+        // EIO: nobody else has this memory.
+        Ok((memory, entrance.ok_or(OsError { what, errno: 5 })?))
+    });
+    let (memory, entrance) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            claim.release(&domain.directory);
+            return Err(error);
+        }
+    };
+    let (ring, member) = start(domain, plan, memory, entrance, membership)?;
+    lock(&member.state).claim = Some(claim);
+    // Nobody sends before those who wait have been invited.
+    let held = member.link.roster.ring_words().held();
+    held.store(entrance.row + 1, Ordering::Release);
+    member._membership.admit_others()?;
+    domain.add_member(&member);
+    let published = member.publish(incarnation);
+    if published.is_err() {
+        member.close();
+    }
+    published?;
+    Ok((ring, member))
+}
+
+fn make_memory(plan: &Plan, incarnation: u128) -> Result<SharedMemory, CreateError> {
+    let Plan { geometry, policy, type_tag, .. } = plan;
+    let header = SenderHeader {
+        geometry: *geometry,
+        fence_mode: FenceMode::Asymmetric,
+        policy: *policy,
+        type_tag: *type_tag,
+        incarnation,
+        pid: process::pid(),
+    };
+    let (ring_segment, ring) = Segment::create_shared(geometry.segment_bytes())?;
+    let (table_segment, table) = Segment::create_shared(geometry.table_bytes())?;
+    ring_segment.allocate(0, geometry.window_offset(0))?;
+    table_segment.allocate(0, geometry.table_bytes())?;
+    allocate_row(&ring_segment, geometry, 0)?;
+    ring.copy_in(0, header.to_raw().as_bytes());
+    table.copy_in(0, TableHeader { incarnation }.to_raw().as_bytes());
+    Ok(SharedMemory { header, ring, table, ring_segment, table_segment })
+}
+
+/// Has the memory for one sender's payload be there.
+fn allocate_row(segment: &Segment, geometry: &Geometry, row: u32) -> Result<(), OsError> {
+    segment.allocate(geometry.window_offset(row), geometry.window_bytes())?;
+    segment.allocate(geometry.large_offset(row), geometry.large_bytes())
+}
+
+/// Asks the host to be let in. `NoHost` if there is none at the moment.
+fn enter(
+    domain: &Arc<DomainInner>,
+    plan: &Plan,
+    socket: u128,
+) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+    let name = &plan.name;
+    let no_host = || CreateError::NoHost { name: name.clone(), after: Duration::ZERO };
+    let gone = |error: JoinError| match error {
+        JoinError::NotFound(_) => no_host(),
+        error => CreateError::Enter(Box::new(error)),
+    };
+    let record = domain.directory.look_up(name)?.ok_or_else(no_host)?;
+    let host = domain.directory.connect(record.socket)?.ok_or_else(no_host)?;
+    if host.peer()?.trusted().is_none() {
+        return Err(CreateError::AlreadyExists(name.clone()));
+    }
+    // Before it is let in: a sender that died without one could be taken for one that never was.
+    let Some(membership) = domain.directory.join_members(name, false)? else {
+        return Err(no_host());
+    };
+    let type_tag = plan.type_tag;
+    let request = Frame::Enter { name: name.clone(), type_tag, socket };
+    ask(&host, name, &request, &[]).map_err(gone)?;
+    let (frame, mut descriptors) = answer(&host, name).map_err(gone)?;
+    let entrance = match frame {
+        Frame::Entered { row, generation, .. } => Entrance { row, generation },
+        Frame::Refused(Reason::NotFound) => return Err(no_host()),
+        Frame::Refused(Reason::NotShared) => return Err(CreateError::AlreadyExists(name.clone())),
+        Frame::Refused(reason) => {
+            return Err(CreateError::Enter(Box::new(JoinError::Refused {
+                name: name.clone(),
+                reason,
+            })));
+        }
+        other => return Err(gone(protocol(name, format!("{other:?}")))),
+    };
+    let missing = || gone(protocol(name, "too few descriptors".into()));
+    let ring = take(&mut descriptors).ok_or_else(missing)?;
+    let table = take(&mut descriptors).ok_or_else(missing)?;
+    let memory = SharedMemory::open(name, ring, table, true).map_err(gone)?;
+    let row = entrance.row;
+    if u64::from(row) >= memory.header.geometry.senders_max() {
+        return Err(gone(protocol(name, format!("with row {row}"))));
+    }
+    let roster = memory.roster();
+    if let Err(error) = allocate_row(&memory.ring_segment, &memory.header.geometry, row) {
+        roster.vacate(Party::Sender, entrance, &Linux::get());
+        return Err(error.into());
+    }
+    let (ring, member) = start(domain, plan, memory, entrance, membership)?;
+    member.follow(host);
+    Ok((ring, member))
+}
+
+fn start(
+    domain: &Arc<DomainInner>,
+    plan: &Plan,
+    memory: SharedMemory,
+    entrance: Entrance,
+    membership: Membership,
+) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+    let linux = Linux::get();
+    let policy = memory.header.policy;
+    let staging =
+        (!policy.keeps_messages()).then(|| staging(&memory.header.geometry)).transpose()?;
+    let shared = Arc::new(SenderShared::new(0, !linux.has_membarrier()));
+    let nudged = Arc::clone(&shared);
+    let link = SharedLink::new(domain, memory.roster(), move || nudged.nudge(&linux));
+    let member = Arc::new_cyclic(|this| Member {
+        this: Weak::clone(this),
+        name: plan.name.clone(),
+        memory,
+        entrance,
+        shared: Arc::clone(&shared),
+        link: Arc::clone(&link),
+        domain: Arc::clone(domain),
+        linux,
+        state: Mutex::default(),
+        _membership: membership,
+    });
+    let in_child: Weak<dyn InChild> = member.this.clone();
+    corewire_os::fork::tell_in_child(in_child);
+    let parts = SenderParts {
+        ring: member.memory.ring.clone(),
+        roster: link.roster.clone(),
+        entrance,
+        policy,
+        staging,
+        shared,
+    };
+    let incarnation = member.memory.header.incarnation;
+    let kernel = MemberKernel { linux, link, incarnation };
+    Ok((RingSender::new(parts, kernel), member))
+}
+
+impl Member {
+    pub(crate) fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.memory.header.geometry
+    }
+
+    fn hub(&self) -> &Arc<Hub> {
+        self.domain.hub()
+    }
+
+    pub(crate) fn joined(&self) -> usize {
+        self.link.roster.held(Party::Receiver).count()
+    }
+
+    pub(crate) fn notify(&self, notice: u32) {
+        self.shared.notify(notice, &self.linux);
+    }
+
+    fn record(&self) -> Option<NameRecord> {
+        let socket = self.domain.socket_name()?;
+        Some(NameRecord { socket, incarnation: self.memory.header.incarnation })
+    }
+
+    /// Shows the channel to others, and invites those who wait for it.
+    fn publish(&self, incarnation: u128) -> Result<(), OsError> {
+        if let (Some(claim), Some(socket)) = (&lock(&self.state).claim, self.domain.socket_name()) {
+            claim.write(NameRecord { socket, incarnation })?;
+        }
+        for waiter in self.domain.directory.waiters(&self.name)? {
+            let Ok(Some(socket)) = self.domain.directory.connect(waiter.socket) else { continue };
+            let invite = Frame::Invite { name: self.name.clone(), waiter: waiter.incarnation };
+            let is_ours = socket.peer().is_ok_and(|peer| peer.trusted().is_some());
+            if is_ours && socket.send(&invite, &[]).is_ok() {
+                let handler: Weak<dyn Handler> = self.this.clone();
+                let token = self.hub().watch(&socket, handler)?;
+                lock(&self.state).invitations.insert(waiter.incarnation, (socket, token));
+            }
+        }
+        self.release_if_all_have_come();
+        Ok(())
+    }
+
+    fn release_if_all_have_come(&self) {
+        let roster = &self.link.roster;
+        let held = roster.ring_words().held();
+        let is_over = lock(&self.state).invitations.is_empty();
+        if is_over && held.load(Ordering::Relaxed) == self.entrance.row + 1 {
+            held.store(0, Ordering::Release);
+            roster.make_room(&self.linux);
+            self.shared.nudge(&self.linux);
+        }
+    }
+
+    fn answered(&self, waiter: u128) {
+        let gone = lock(&self.state).invitations.remove(&waiter);
+        if let Some((socket, token)) = gone {
+            self.hub().forget(&socket, token);
+            self.release_if_all_have_come();
+        }
+    }
+
+    /// Host: takes a receiver in, or says why not.
+    pub(crate) fn admit(&self, hello: &Hello, socket: &Socket, peer: Peer) -> Result<(), Reason> {
+        let header = &self.memory.header;
+        if peer.trusted().is_none() || hello.socket == 0 {
+            return Err(Reason::NotPermitted { owner: effective_uid(), asker: peer.uid });
+        }
+        if hello.type_tag != header.type_tag {
+            let TypeTag { hash, bytes } = header.type_tag;
+            return Err(Reason::Type { hash, bytes });
+        }
+        let max = header.geometry.receivers_max();
+        let state = lock(&self.state);
+        if state.is_closed || state.claim.is_none() {
+            return Err(Reason::NotFound);
+        }
+        let roster = &self.link.roster;
+        let vacant = roster.vacant_row().or_else(|| {
+            // Some may be of the dead, which nobody has had reason to ask for.
+            self.link.watch_all(Party::Receiver);
+            roster.vacant_row()
+        });
+        let entrance = vacant.ok_or(Reason::Full { max })?;
+        let resources = |error: OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
+        let ring = self.memory.ring_segment.reopen_read_only().map_err(resources)?;
+        let life = process::own_life().map_err(resources)?;
+        let welcome = Welcome {
+            row: entrance.row,
+            start: 0,
+            epoch: 0,
+            incarnation: header.incarnation,
+            hint: false,
+            table: true,
+            settled: 0,
+            generation: entrance.generation,
+        };
+        let descriptors = [ring.as_fd(), life.as_fd(), self.memory.table_segment.as_fd()];
+        socket.send(&Frame::Welcome(welcome), &descriptors).map_err(resources)?;
+        // The receiver knows its row from here on, and gives it up if we die before the next word.
+        let start = roster.admit(entrance, hello.socket, peer.pid);
+        if let Err(error) = socket.send(&Frame::Start { start }, &[]) {
+            roster.vacate(Party::Receiver, entrance, &self.linux);
+            return Err(resources(error));
+        }
+        drop(state);
+        self.shared.nudge(&self.linux);
+        self.answered(hello.waiter);
+        Ok(())
+    }
+
+    /// Host: lets a sender in, or says why not.
+    pub(crate) fn admit_sender(
+        &self,
+        type_tag: TypeTag,
+        process: u128,
+        socket: &Arc<Socket>,
+        peer: Peer,
+    ) -> Result<(), Reason> {
+        let header = &self.memory.header;
+        if peer.trusted().is_none() || process == 0 {
+            return Err(Reason::NotPermitted { owner: effective_uid(), asker: peer.uid });
+        }
+        if type_tag != header.type_tag {
+            let TypeTag { hash, bytes } = header.type_tag;
+            return Err(Reason::Type { hash, bytes });
+        }
+        let mut state = lock(&self.state);
+        if state.is_closed || state.claim.is_none() {
+            return Err(Reason::NotFound);
+        }
+        let roster = &self.link.roster;
+        let entrance = roster.enter_sender(process, peer.pid, &self.linux).or_else(|| {
+            self.link.watch_all(Party::Sender);
+            roster.enter_sender(process, peer.pid, &self.linux)
+        });
+        let max = header.geometry.senders_max();
+        let Entrance { row, generation } = entrance.ok_or(Reason::SendersFull { max })?;
+        let entered = Frame::Entered { row, generation, incarnation: header.incarnation };
+        let descriptors = [self.memory.ring_segment.as_fd(), self.memory.table_segment.as_fd()];
+        if let Err(error) = socket.send(&entered, &descriptors) {
+            roster.vacate(Party::Sender, Entrance { row, generation }, &self.linux);
+            return Err(Reason::Resources { errno: error.errno.unsigned_abs() });
+        }
+        state.followers.push(Arc::clone(socket));
+        Ok(())
+    }
+
+    /// Host: a sender wants to know when this one goes.
+    pub(crate) fn be_followed(&self, socket: &Arc<Socket>) -> Result<(), Reason> {
+        let mut state = lock(&self.state);
+        if state.is_closed || state.claim.is_none() {
+            return Err(Reason::NotFound);
+        }
+        state.followers.push(Arc::clone(socket));
+        Ok(())
+    }
+
+    /// Watches the host, to take over when it goes.
+    fn follow(&self, host: Socket) {
+        let host = Arc::new(host);
+        let handler: Weak<dyn Handler> = self.this.clone();
+        match self.hub().watch(&*host, handler) {
+            Ok(token) => lock(&self.state).host = Some((host, token)),
+            // It is taken for gone, and asked for again.
+            Err(_) => self.look_for_host_soon(),
+        }
+    }
+
+    fn look_for_host_soon(&self) {
+        let this = self.this.clone();
+        self.hub().run_soon(move || {
+            if let Some(member) = this.upgrade() {
+                member.look_for_host();
+            }
+        });
+    }
+
+    /// The host is gone: has the name, or follows whoever has it. Control thread.
+    fn look_for_host(&self) {
+        let mut state = lock(&self.state);
+        if state.is_closed || state.claim.is_some() || self.domain.is_forked() {
+            return;
+        }
+        if let Some((socket, token)) = state.host.take() {
+            self.hub().forget(&*socket, token);
+        }
+        let claimed = self.domain.directory.claim(&self.name);
+        match (claimed, self.record()) {
+            (Ok(claim), Some(record)) if claim.write(record).is_ok() => {
+                state.claim = Some(claim);
+                drop(state);
+                if let Some(this) = self.this.upgrade() {
+                    self.domain.add_member(&this);
+                }
+                return;
+            }
+            _ => drop(state),
+        }
+        let found = self.domain.directory.look_up(&self.name).ok().flatten();
+        let host = found
+            .and_then(|record| self.domain.directory.connect(record.socket).ok().flatten())
+            .filter(|host| host.send(&Frame::Follow { name: self.name.clone() }, &[]).is_ok());
+        match host {
+            Some(host) => self.follow(host),
+            None => {
+                std::thread::yield_now();
+                self.look_for_host_soon();
+            }
+        }
+    }
+
+    /// Lets go of the name and of those who follow. The sender has left already.
+    pub(crate) fn close(&self) {
+        self.domain.remove_member(&self.name, &self.this);
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        if let Some(claim) = state.claim.take() {
+            claim.release(&self.domain.directory);
+        }
+        for follower in std::mem::take(&mut state.followers) {
+            follower.hang_up();
+        }
+        if let Some((socket, token)) = state.host.take() {
+            self.hub().forget(&*socket, token);
+        }
+        for (_, (socket, token)) in std::mem::take(&mut state.invitations) {
+            self.hub().forget(&socket, token);
+        }
+    }
+
+    /// The ring, for one who looks on.
+    pub(crate) fn segments(&self) -> Result<(OwnedFd, &Segment), OsError> {
+        Ok((self.memory.ring_segment.reopen_read_only()?, &self.memory.table_segment))
+    }
+}
+
+impl Handler for Member {
+    fn on_event(&self, token: Token, hung_up: bool) {
+        let state = lock(&self.state);
+        let host = state.host.as_ref().filter(|(_, other)| *other == token);
+        let waiter = state.invitations.iter().find(|(_, (_, other))| *other == token);
+        match (host, waiter) {
+            (Some((socket, _)), _) => {
+                let socket = Arc::clone(socket);
+                drop(state);
+                let refused = matches!(socket.receive(), Ok((Frame::Refused(_), _)));
+                if hung_up || refused {
+                    self.look_for_host();
+                }
+            }
+            (None, Some((&waiter, _))) => {
+                drop(state);
+                self.answered(waiter);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl InChild for Member {
+    fn forked(&self) {
+        self.shared.mark_forked();
+    }
+}
+
+/// The operating system, as a sender of a shared channel sees it.
+#[derive(Clone)]
+pub(crate) struct MemberKernel {
+    linux: Linux,
+    link: Arc<SharedLink>,
+    incarnation: u128,
+}
+
+impl Kernel for MemberKernel {
+    fn barrier_everywhere(&self) -> bool {
+        self.linux.barrier_everywhere()
+    }
+
+    fn wake(&self, word: &AtomicU32, count_max: u32) {
+        self.linux.wake(word, count_max);
+    }
+
+    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
+        self.linux.wait(shared, own, cap_ns)
+    }
+
+    fn cpu(&self) -> u32 {
+        self.linux.cpu()
+    }
+
+    fn wake_descriptor(&self, row: u32) {
+        let roster = &self.link.roster;
+        let socket = roster.door(Party::Receiver, row).socket();
+        self.link.wake(row, self.incarnation, socket);
+    }
+
+    fn watch(&self, party: Party, who: Entrance, socket: u128) {
+        self.link.watch(party, who, socket);
+    }
+}

@@ -1,0 +1,221 @@
+//! Channels of several senders, but for their data path. Nobody owns one: the process that holds the
+//! name, the *host*, lets others in, and when it goes, the senders that are left race for the name.
+//! Whoever takes part learns of deaths by itself, from the kernel, through a [`SharedLink`].
+
+pub(crate) mod attachment;
+pub(crate) mod member;
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use corewire_layout::counters::ControlCounter;
+use corewire_layout::frame::Frame;
+use corewire_layout::name::{ChannelName, SocketName};
+use corewire_layout::segment::{BELL, RawSenderHeader, RawTableHeader, SenderHeader, TableHeader};
+use corewire_os::OsError;
+use corewire_os::fork::Descriptor;
+use corewire_os::memory::{Segment, SegmentError};
+use corewire_os::sleep::Linux;
+use corewire_os::socket::Socket;
+use corewire_ring::region::Region;
+use corewire_ring::shared::{Entrance, Party, Roster, RosterParts};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::control::domain::DomainInner;
+use crate::control::hub::{Handler, Token, lock};
+use crate::error::JoinError;
+
+/// One handle's watch over the others of its channel.
+pub(crate) struct SharedLink {
+    this: Weak<Self>,
+    pub(crate) roster: Roster,
+    domain: Arc<DomainInner>,
+    watches: Mutex<HashMap<(Party, u32), Arc<Watch>>>,
+    /// Has the data thread look again.
+    nudge: Box<dyn Fn() + Send + Sync>,
+}
+
+/// One process that is watched, on behalf of one of its rows.
+struct Watch {
+    link: Weak<SharedLink>,
+    party: Party,
+    who: Entrance,
+    socket: Socket,
+    life: Option<Descriptor>,
+    tokens: OnceLock<(Token, Option<Token>)>,
+}
+
+impl SharedLink {
+    pub(crate) fn new(
+        domain: &Arc<DomainInner>,
+        roster: Roster,
+        nudge: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            roster,
+            domain: Arc::clone(domain),
+            watches: Mutex::default(),
+            nudge: Box::new(nudge),
+        })
+    }
+
+    /// Has the kernel report the death of `who`, or finds that it is dead already.
+    pub(crate) fn watch(&self, party: Party, who: Entrance, socket: u128) {
+        if self.domain.is_forked() {
+            return;
+        }
+        let mut watches = lock(&self.watches);
+        if watches.get(&(party, who.row)).is_some_and(|watch| watch.who == who) {
+            return;
+        }
+        match self.domain.directory.connect(SocketName(socket)) {
+            // Nobody listens there: a process's socket is closed by its end alone.
+            Ok(None) => self.learn(party, who),
+            Ok(Some(socket)) => {
+                let life = socket.peer_life(None).ok();
+                let watch = Arc::new(Watch {
+                    link: Weak::clone(&self.this),
+                    party,
+                    who,
+                    socket,
+                    life,
+                    tokens: OnceLock::new(),
+                });
+                if watch.start(&self.domain).is_ok() {
+                    watches.insert((party, who.row), watch);
+                }
+            }
+            // It is asked again with the next look.
+            Err(_) => {}
+        }
+    }
+
+    fn learn(&self, party: Party, who: Entrance) {
+        self.roster.learn(party, who);
+        if party == Party::Receiver && self.roster.vacate(party, who, &Linux::get()) {
+            self.roster.table_words().count(ControlCounter::Deaths);
+        }
+    }
+
+    /// Has the receiver of `row`, whose process has `socket`, ring its descriptor.
+    pub(crate) fn wake(&self, row: u32, incarnation: u128, socket: u128) {
+        // One that cannot be reached is dead, or looks up by itself.
+        if let Ok(Some(socket)) = self.domain.directory.connect(SocketName(socket)) {
+            let _ = socket.send(&Frame::Wake { row, incarnation }, &[]);
+        }
+    }
+
+    /// Watches everybody who has a row of this kind.
+    pub(crate) fn watch_all(&self, party: Party) {
+        for (who, _) in self.roster.held(party) {
+            if !self.roster.is_dead(party, who) {
+                self.watch(party, who, self.roster.door(party, who.row).socket());
+            }
+        }
+    }
+}
+
+impl Watch {
+    fn start(self: &Arc<Self>, domain: &DomainInner) -> Result<(), OsError> {
+        let handler: Weak<dyn Handler> = Arc::downgrade(self) as Weak<dyn Handler>;
+        let first = domain.hub().watch(&self.socket, Weak::clone(&handler))?;
+        let second = match &self.life {
+            None => None,
+            Some(life) => Some(domain.hub().watch(life, handler).inspect_err(|_| {
+                domain.hub().forget(&self.socket, first);
+            })?),
+        };
+        let _ = self.tokens.set((first, second));
+        Ok(())
+    }
+
+    fn stop(&self, domain: &DomainInner) {
+        if let Some(&(first, second)) = self.tokens.get() {
+            domain.hub().forget(&self.socket, first);
+            if let (Some(life), Some(second)) = (&self.life, second) {
+                domain.hub().forget(life, second);
+            }
+        }
+    }
+}
+
+impl Handler for Watch {
+    fn on_event(&self, token: Token, hung_up: bool) {
+        let Some(link) = self.link.upgrade() else { return };
+        let is_life = self.tokens.get().is_some_and(|&(_, second)| second == Some(token));
+        if !is_life && !hung_up {
+            // It has no word for us; what it says is passed over.
+            let _ = self.socket.receive();
+            return;
+        }
+        self.stop(&link.domain);
+        let mut watches = lock(&link.watches);
+        if watches.get(&(self.party, self.who.row)).is_some_and(|watch| watch.who == self.who) {
+            watches.remove(&(self.party, self.who.row));
+        }
+        drop(watches);
+        link.learn(self.party, self.who);
+        (link.nudge)();
+    }
+}
+
+impl Drop for SharedLink {
+    fn drop(&mut self) {
+        for (_, watch) in std::mem::take(&mut *lock(&self.watches)) {
+            watch.stop(&self.domain);
+        }
+    }
+}
+
+/// The two segments of a shared channel, checked.
+pub(crate) struct SharedMemory {
+    pub(crate) header: SenderHeader,
+    pub(crate) ring: Region,
+    pub(crate) table: Region,
+    pub(crate) ring_segment: Segment,
+    pub(crate) table_segment: Segment,
+}
+
+impl SharedMemory {
+    /// Maps and checks what came from the host; the ring for writing if this is to be a sender.
+    pub(crate) fn open(
+        name: &ChannelName,
+        ring: OwnedFd,
+        table: OwnedFd,
+        is_sender: bool,
+    ) -> Result<Self, JoinError> {
+        let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
+        let ring_segment = Segment::adopt(ring, true).map_err(bad)?;
+        let table_segment = Segment::adopt(table, true).map_err(bad)?;
+        let ring = if is_sender {
+            ring_segment.map_writable(ring_segment.bytes()).map_err(bad)?
+        } else {
+            ring_segment.map(BELL as u64).map_err(bad)?
+        };
+        let wrong = |error| JoinError::Header { name: name.clone(), error };
+        let mut raw = RawSenderHeader::new_zeroed();
+        if ring_segment.bytes() < size_of::<RawSenderHeader>() as u64 {
+            let (needed, found) = (BELL as u64, ring_segment.bytes());
+            return Err(bad(SegmentError::Size { needed, found }));
+        }
+        ring.copy_out(0, raw.as_mut_bytes());
+        let header = SenderHeader::parse(&raw, ring_segment.bytes()).map_err(wrong)?;
+        let table = table_segment.map_writable(header.geometry.table_bytes()).map_err(bad)?;
+        let mut raw = RawTableHeader::new_zeroed();
+        table.copy_out(0, raw.as_mut_bytes());
+        let found =
+            TableHeader::parse(&raw, table_segment.bytes(), &header.geometry).map_err(wrong)?;
+        if !header.geometry.is_shared() || found.incarnation != header.incarnation {
+            let found = "with the memory of two channels".into();
+            return Err(JoinError::Protocol { name: name.clone(), found });
+        }
+        Ok(Self { header, ring, table, ring_segment, table_segment })
+    }
+
+    pub(crate) fn roster(&self) -> Roster {
+        let (ring, table) = (self.ring.clone(), self.table.clone());
+        Roster::new(&RosterParts { ring, table, geometry: self.header.geometry })
+    }
+}

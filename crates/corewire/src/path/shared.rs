@@ -1,0 +1,424 @@
+//! Sending on a channel that several processes send on.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corewire_layout::counters::SenderCounter;
+use corewire_layout::segment::Policy;
+use corewire_layout::slot::INLINE_BYTES_MAX;
+use corewire_ring::broadcast::notice;
+use corewire_ring::shared as ring;
+use corewire_ring::sync::pause;
+
+use crate::control::shared::member::{Member, MemberKernel};
+use crate::error::SendError;
+use crate::path::send::{Patience, now_ns};
+use crate::wait::{BARE_POLLS, Interrupter, Wait, adaptive_pauses};
+
+type Ring = ring::Sender<MemberKernel>;
+
+/// One of the senders of a shared channel. Made by
+/// [`SenderBuilder::open_shared`](crate::SenderBuilder::open_shared).
+///
+/// Every receiver gets every message of every sender, and all get them in one order: that in which the
+/// messages were sent, where one was sent after another had returned. A message that was sent is
+/// delivered even if its sender dies at once. One that was not, is passed by every receiver alike.
+/// Senders come and go while others send; the channel lives as long as one of them does.
+///
+/// A sender that is stopped in the few instructions between claiming a slot and publishing it holds up
+/// the order for all, since it is not dead. Nothing is claimed while a message is being written:
+/// [`loan`](Self::loan) lends private memory, or room in this sender's own window.
+///
+/// A message costs one locked instruction; [`batch`](Self::batch) pays for 16 with one.
+///
+/// Dropping the last sender closes the channel. All senders run as one user.
+///
+/// After ZIMP (section III-A): one total order over several senders.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("corewire-doc-shared-{}", std::process::id()));
+/// # let domain = corewire::Domain::open_at(&dir)?;
+/// let mut one = domain.sender("events").open_shared(8)?; // any process may do this
+/// let mut other = domain.sender("events").open_shared(8)?;
+/// let mut receiver = domain.receiver("events").join()?;
+/// one.send(b"first")?;
+/// other.send(b"second")?;
+/// assert_eq!(&receiver.receive()?[..], b"first");
+/// assert_eq!(&receiver.receive()?[..], b"second");
+/// # drop((receiver, one, other, domain)); std::fs::remove_dir_all(&dir)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct SharedSender {
+    ring: Ring,
+    member: Arc<Member>,
+    waiting: Waiting,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    wait: Wait,
+    pauses: u32,
+}
+
+impl SharedSender {
+    pub(crate) fn new(ring: Ring, member: Arc<Member>, wait: Wait) -> Self {
+        Self { ring, member, waiting: Waiting { wait, pauses: adaptive_pauses() } }
+    }
+
+    /// Sends `message`, waiting for room if there is none.
+    ///
+    /// # Errors
+    /// [`SendError::TooLarge`], `Interrupted` or `Forked`; nothing was sent.
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        self.send_within(message, Patience::Forever)
+    }
+
+    /// Sends `message` if there is room now. Never blocks.
+    ///
+    /// # Errors
+    /// [`SendError::Full`], or as for [`send`](Self::send); nothing was sent.
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        self.send_within(message, Patience::None)
+    }
+
+    /// Sends `message`, waiting for room for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`SendError::Timeout`], or as for [`send`](Self::send); nothing was sent.
+    pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<(), SendError> {
+        self.send_within(message, Patience::until(timeout))
+    }
+
+    #[inline(always)]
+    fn send_within(&mut self, message: &[u8], patience: Patience) -> Result<(), SendError> {
+        let waiting = self.waiting;
+        if message.len() > INLINE_BYTES_MAX {
+            let mut loan = self.loan_within(message.len(), patience)?;
+            loan.copy_from_slice(message);
+            return loan.send_within(patience);
+        }
+        self.fits(message.len())?;
+        self.ring.send_inline(message, |ring| waiting.for_room(ring, message.len(), patience))
+    }
+
+    fn fits(&self, asked: usize) -> Result<(), SendError> {
+        let max = self.largest_message();
+        if asked <= max { Ok(()) } else { Err(SendError::TooLarge { max, asked }) }
+    }
+
+    /// Lends memory for a message of `bytes` bytes, waiting for room if there is none. What it holds
+    /// at first is of no meaning.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn loan(&mut self, bytes: usize) -> Result<SharedLoan<'_>, SendError> {
+        self.loan_within(bytes, Patience::Forever)
+    }
+
+    /// Lends memory for a message if there is room now. Never blocks.
+    ///
+    /// # Errors
+    /// As for [`try_send`](Self::try_send).
+    pub fn try_loan(&mut self, bytes: usize) -> Result<SharedLoan<'_>, SendError> {
+        self.loan_within(bytes, Patience::None)
+    }
+
+    fn loan_within(
+        &mut self,
+        bytes: usize,
+        patience: Patience,
+    ) -> Result<SharedLoan<'_>, SendError> {
+        self.fits(bytes)?;
+        let waiting = self.waiting;
+        let ring = self.ring.loan_with(bytes, |ring| waiting.for_room(ring, bytes, patience))?;
+        Ok(SharedLoan { ring, waiting })
+    }
+
+    /// Begins a batch: its messages are sent together, up to 16 at a time, with one locked instruction
+    /// and one look at sleepers for all of them.
+    pub fn batch(&mut self) -> SharedBatch<'_> {
+        SharedBatch { sender: self }
+    }
+
+    /// Waits until at least `count` receivers are joined, and returns how many are.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`.
+    pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
+        let member = Arc::clone(&self.member);
+        loop {
+            check_notices(&self.ring)?;
+            let joined = member.joined();
+            if joined >= count {
+                return Ok(joined);
+            }
+            // Whoever lets a receiver in may be another process, which does not tell.
+            self.ring.sleep_until(JOIN_LOOK_NS, |_| member.joined() >= count);
+        }
+    }
+
+    /// Waits until every receiver is done with everything that this sender has sent, for at most
+    /// `timeout`. Returns false if the time ran out.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`.
+    pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
+        let patience = Patience::until(timeout);
+        loop {
+            check_notices(&self.ring)?;
+            self.ring.refresh();
+            let is_drained = self.ring.is_drained();
+            let Some(cap_ns) = patience.cap_ns().filter(|_| !is_drained) else {
+                return Ok(is_drained);
+            };
+            self.ring.sleep_until(cap_ns, Ring::is_drained);
+        }
+    }
+
+    /// How many receivers are joined now.
+    #[must_use]
+    pub fn receivers(&self) -> usize {
+        if self.is_forked() { 0 } else { self.member.joined() }
+    }
+
+    /// Messages that this sender has sent so far.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.ring.sent()
+    }
+
+    /// The longest message of this channel, in bytes.
+    #[must_use]
+    pub fn largest_message(&self) -> usize {
+        let bytes = self.member.geometry().message_bytes_max();
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// The channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.member.name().as_str()
+    }
+
+    /// One of this sender's counters; exact after a wait, else as of the last slow path.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        let (counter, _) = SenderCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
+        if !self.is_forked() {
+            self.ring.publish_counters();
+        }
+        Some(self.ring.counter(counter))
+    }
+
+    /// A handle by which another thread ends a call of this sender that waits.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        let member = Arc::clone(&self.member);
+        Interrupter::new(move || member.notify(notice::INTERRUPTED))
+    }
+
+    fn is_forked(&self) -> bool {
+        self.ring.shared().notices() & notice::FORKED != 0
+    }
+}
+
+/// How often one who waits for receivers looks whether some have come.
+const JOIN_LOOK_NS: u64 = 1_000_000;
+
+impl Drop for SharedSender {
+    fn drop(&mut self) {
+        if !self.is_forked() {
+            self.ring.leave();
+            self.member.close();
+        }
+    }
+}
+
+impl fmt::Debug for SharedSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedSender")
+            .field("name", &self.name())
+            .field("sent", &self.sent())
+            .finish()
+    }
+}
+
+/// Memory for a message, lent to be written. Dropping it sends nothing.
+pub struct SharedLoan<'a> {
+    ring: ring::Loan<'a, MemberKernel>,
+    waiting: Waiting,
+}
+
+impl SharedLoan<'_> {
+    /// Sends the message, waiting for a slot if there is none.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`; nothing was sent.
+    pub fn send(self) -> Result<(), SendError> {
+        self.send_within(Patience::Forever)
+    }
+
+    /// Sends the message if there is a slot now. Never blocks.
+    ///
+    /// # Errors
+    /// [`SendError::Full`], or as for [`send`](Self::send); nothing was sent.
+    pub fn try_send(self) -> Result<(), SendError> {
+        self.send_within(Patience::None)
+    }
+
+    fn send_within(self, patience: Patience) -> Result<(), SendError> {
+        let Self { ring, waiting } = self;
+        ring.send(|ring| waiting.for_room(ring, 0, patience))
+    }
+
+    /// Shortens the message to its first `bytes` bytes, if it is longer.
+    pub fn truncate(&mut self, bytes: usize) {
+        self.ring.truncate(bytes);
+    }
+}
+
+impl Deref for SharedLoan<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.ring.bytes()
+    }
+}
+
+impl DerefMut for SharedLoan<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.ring.bytes_mut()
+    }
+}
+
+impl fmt::Debug for SharedLoan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedLoan").field("bytes", &self.len()).finish()
+    }
+}
+
+/// Messages being sent together. They are held back until 16 have come together, or until
+/// [`finish`](Self::finish) or the drop of the batch.
+#[derive(Debug)]
+pub struct SharedBatch<'a> {
+    sender: &'a mut SharedSender,
+}
+
+impl SharedBatch<'_> {
+    /// Adds a message to the batch, waiting for room if there is none.
+    ///
+    /// # Errors
+    /// As for [`SharedSender::send`]; this message was not added, and those before it are still in the
+    /// batch.
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let SharedSender { ring, member, waiting } = &mut *self.sender;
+        let max = usize::try_from(member.geometry().message_bytes_max()).unwrap_or(usize::MAX);
+        if message.len() > max {
+            return Err(SendError::TooLarge { max, asked: message.len() });
+        }
+        let waiting = *waiting;
+        ring.stage(message, |ring| waiting.for_room(ring, message.len(), Patience::Forever))
+    }
+
+    /// Sends what the batch holds, waiting for slots if there are none.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`; what the batch held is given up.
+    pub fn finish(mut self) -> Result<(), SendError> {
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        let SharedSender { ring, waiting, .. } = &mut *self.sender;
+        let waiting = *waiting;
+        let flushed = ring.flush(&mut |ring| waiting.for_room(ring, 0, Patience::Forever));
+        if flushed.is_err() {
+            ring.abandon();
+        }
+        flushed
+    }
+}
+
+impl Drop for SharedBatch<'_> {
+    fn drop(&mut self) {
+        // Who wants to know calls `finish`.
+        let _ = self.flush();
+    }
+}
+
+fn check_notices(ring: &Ring) -> Result<(), SendError> {
+    let notices = ring.shared().notices();
+    if notices & notice::FORKED != 0 {
+        return Err(SendError::Forked);
+    }
+    if notices & notice::INTERRUPTED != 0 {
+        ring.shared().clear(notice::INTERRUPTED);
+        return Err(SendError::Interrupted);
+    }
+    Ok(())
+}
+
+impl Waiting {
+    /// The slow half of every claim: look at the cursors; if there is still no room, poll for a while,
+    /// then sleep. Returns when there may be room.
+    #[cold]
+    #[inline(never)]
+    fn for_room(&self, ring: &mut Ring, bytes: usize, patience: Patience) -> Result<(), SendError> {
+        check_notices(ring)?;
+        ring.refresh();
+        if !ring.has_room(bytes) {
+            ring.watch_whom_we_wait_for();
+            if ring.remove_dead() || ring.evict_stalled(bytes, now_ns()) {
+                ring.refresh();
+            }
+        }
+        if ring.has_room(bytes) {
+            ring.forget_stalls();
+            return Ok(());
+        }
+        let lag = ring.lag();
+        let cap_ns = match (patience.cap_ns(), patience) {
+            (Some(cap_ns), _) => cap_ns,
+            (None, Patience::Until(_, after)) => return Err(SendError::Timeout { after, lag }),
+            (None, _) => return Err(SendError::Full { lag }),
+        };
+        ring.count_wait();
+        // Whoever sleeps must know of what has been sent before we wait for it.
+        if ring.someone_sleeps() {
+            ring.ring_bell();
+        }
+        if self.poll(ring, bytes) || self.wait == Wait::Spin {
+            return Ok(());
+        }
+        let cap_ns = match ring.policy() {
+            Policy::Evict { after_ns } => cap_ns.min(after_ns.max(1)),
+            _ => cap_ns,
+        };
+        ring.sleep_until(cap_ns, |ring| ring.has_room(bytes));
+        Ok(())
+    }
+
+    /// Polls the cursors for a while; true if there is room.
+    fn poll(&self, ring: &mut Ring, bytes: usize) -> bool {
+        if self.wait == Wait::Park {
+            return false;
+        }
+        // A poll reads lines that receivers write: pause between two, for their sake.
+        const PAUSES: u32 = 8;
+        for _ in 0..(BARE_POLLS + self.pauses) / PAUSES {
+            (0..PAUSES).for_each(|_| pause());
+            ring.refresh();
+            if ring.has_room(bytes) {
+                return true;
+            }
+        }
+        false
+    }
+}

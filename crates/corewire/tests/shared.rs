@@ -1,0 +1,245 @@
+//! Channels that several senders share: one order, and a life beyond any of them.
+
+mod scratch;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use corewire::{CreateError, JoinError, ReceiveError, SendError, SharedSender};
+use scratch::Scratch;
+
+fn open(scratch: &Scratch) -> SharedSender {
+    scratch.domain().sender("c").slots(64).window_bytes(4096).open_shared(4).unwrap()
+}
+
+fn length_of(number: u64) -> usize {
+    match number % 11 {
+        3 => 500,
+        7 => 1000,
+        _ => 16 + usize::try_from(number % 33).unwrap(),
+    }
+}
+
+fn message(sender: u64, number: u64) -> Vec<u8> {
+    let mut bytes = vec![(sender * 31 + number).to_le_bytes()[0]; length_of(number)];
+    bytes[..8].copy_from_slice(&sender.to_le_bytes());
+    bytes[8..16].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn check(bytes: &[u8]) -> (u64, u64) {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let (sender, number) = (word(0), word(8));
+    assert_eq!(bytes, message(sender, number));
+    (sender, number)
+}
+
+#[test]
+fn all_receivers_get_all_senders_messages_in_one_order() {
+    const COUNT: u64 = 30_000;
+    let scratch = Scratch::new("shared-order");
+    let senders: Vec<_> = (0..3).map(|_| open(&scratch)).collect();
+    let receivers: Vec<_> =
+        (0..2).map(|_| scratch.domain().receiver("c").join().unwrap()).collect();
+    let readers: Vec<_> = receivers
+        .into_iter()
+        .map(|mut receiver| {
+            thread::spawn(move || {
+                let mut order = Vec::new();
+                receiver.for_each(|message| order.push(check(message))).unwrap();
+                assert_eq!(receiver.counter("cap_finds"), Some(0));
+                order
+            })
+        })
+        .collect();
+    let sending: Vec<_> = senders
+        .into_iter()
+        .enumerate()
+        .map(|(name, mut sender)| {
+            thread::spawn(move || {
+                let name = name as u64;
+                for start in (0..COUNT).step_by(100) {
+                    for number in start..start + 50 {
+                        sender.send(&message(name, number)).unwrap();
+                    }
+                    let mut batch = sender.batch();
+                    for number in start + 50..start + 90 {
+                        batch.send(&message(name, number)).unwrap();
+                    }
+                    batch.finish().unwrap();
+                    for number in start + 90..start + 100 {
+                        let bytes = message(name, number);
+                        let mut loan = sender.loan(bytes.len() + 5).unwrap();
+                        loan[..bytes.len()].copy_from_slice(&bytes);
+                        loan.truncate(bytes.len());
+                        loan.send().unwrap();
+                    }
+                }
+                assert_eq!(sender.sent(), COUNT);
+                assert_eq!(sender.counter("cap_finds"), Some(0));
+            })
+        })
+        .collect();
+    sending.into_iter().for_each(|thread| thread.join().unwrap());
+    let orders: Vec<_> = readers.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert!(orders[0] == orders[1], "two orders");
+    for name in 0..3 {
+        let own = orders[0].iter().filter(|(sender, _)| *sender == name);
+        assert!(own.map(|(_, number)| *number).eq(0..COUNT), "sender {name}");
+    }
+}
+
+#[test]
+fn the_channel_lives_on_when_its_creator_leaves() {
+    let scratch = Scratch::new("shared-host");
+    let mut first = open(&scratch);
+    let mut second = open(&scratch);
+    let mut receiver = scratch.domain().receiver("c").join().unwrap();
+    first.send(&message(0, 0)).unwrap();
+    drop(first);
+    second.send(&message(1, 1)).unwrap();
+    // Whoever comes now is let in by the second.
+    let mut third = open(&scratch);
+    let mut late = loop {
+        match scratch.domain().receiver("c").join() {
+            Err(JoinError::NotFound(_)) => thread::yield_now(),
+            other => break other.unwrap(),
+        }
+    };
+    third.send(&message(2, 2)).unwrap();
+    for expected in [(0, 0), (1, 1), (2, 2)] {
+        assert_eq!(check(&receiver.receive().unwrap()), expected);
+    }
+    assert_eq!(check(&late.receive().unwrap()), (2, 2));
+    drop(second);
+    assert_eq!(receiver.receive_timeout(Duration::from_millis(1)).map(|m| m.is_none()), Ok(true));
+    drop(third);
+    assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
+    assert_eq!(late.receive().unwrap_err(), ReceiveError::EndOfStream);
+    // Everybody is gone: the next is another channel.
+    let mut anew = open(&scratch);
+    assert_eq!(anew.receivers(), 0);
+    anew.send(b"of nobody's business").unwrap();
+}
+
+#[test]
+fn receivers_that_wait_get_the_first_message() {
+    let scratch = Scratch::new("shared-waiting");
+    let (ready, is_ready) = mpsc::channel();
+    let domain = scratch.domain().clone();
+    let waiting = thread::spawn(move || {
+        ready.send(()).unwrap();
+        let mut receiver = domain.receiver("c").join_when_created().unwrap();
+        check(&receiver.receive().unwrap())
+    });
+    is_ready.recv().unwrap();
+    let files = || std::fs::read_dir(scratch.domain().runtime_directory()).unwrap();
+    while !files().any(|file| file.unwrap().file_name().to_str().unwrap().starts_with("w.")) {
+        thread::yield_now();
+    }
+    let mut sender = open(&scratch);
+    sender.send(&message(0, 0)).unwrap();
+    assert_eq!(waiting.join().unwrap(), (0, 0));
+}
+
+#[test]
+fn a_shared_channel_cannot_overwrite_and_a_channel_of_one_sender_is_not_shared() {
+    let scratch = Scratch::new("shared-refusals");
+    let domain = scratch.domain();
+    let error = domain.sender("c").overwrite().open_shared(2).unwrap_err();
+    assert_eq!(error, CreateError::OverwriteShared);
+    assert!(error.to_string().starts_with("a shared channel cannot overwrite: "));
+    let one = domain.sender("c").create().unwrap();
+    assert!(matches!(open_error(&scratch), CreateError::AlreadyExists(_)));
+    drop(one);
+    let _shared = open(&scratch);
+    assert!(matches!(domain.sender("c").create().unwrap_err(), CreateError::AlreadyExists(_)));
+    let _others = [open(&scratch), open(&scratch), open(&scratch)];
+    let full = open_error(&scratch).to_string();
+    assert_eq!(full, "channel c: the channel has all the 4 senders it was made for");
+    let error = domain.sender("x").open_shared(1000).unwrap_err();
+    assert_eq!(error.to_string(), "senders: 1 to 128 are possible, not 1000");
+}
+
+fn open_error(scratch: &Scratch) -> CreateError {
+    scratch.domain().sender("c").open_shared(4).unwrap_err()
+}
+
+#[test]
+fn a_full_channel_says_so_and_loses_nothing() {
+    let scratch = Scratch::new("shared-full");
+    let mut sender = open(&scratch);
+    let mut receiver = scratch.domain().receiver("c").join().unwrap();
+    for number in 0..64u64 {
+        sender.try_send(&number.to_le_bytes()).unwrap();
+    }
+    assert_eq!(sender.try_send(b"x"), Err(SendError::Full { lag: 64 }));
+    let after = Duration::from_millis(2);
+    assert_eq!(sender.send_timeout(b"x", after), Err(SendError::Timeout { after, lag: 64 }));
+    for number in 0..64u64 {
+        assert_eq!(receiver.receive().unwrap()[..], number.to_le_bytes());
+    }
+    receiver.acknowledge();
+    assert!(sender.drain(Duration::from_secs(10)).unwrap());
+    sender.try_send(b"y").unwrap();
+    let too_large = sender.try_send(&[0; 1025]);
+    assert_eq!(too_large, Err(SendError::TooLarge { max: 1024, asked: 1025 }));
+}
+
+#[test]
+fn a_slow_receiver_of_a_shared_channel_is_evicted() {
+    let scratch = Scratch::new("shared-evict");
+    let builder = scratch.domain().sender("c").slots(64);
+    let mut sender = builder.evict(Duration::from_millis(1)).open_shared(2).unwrap();
+    assert!(matches!(
+        scratch.domain().receiver("c").join().unwrap_err(),
+        JoinError::NotInPlace { .. }
+    ));
+    let mut slow = scratch.domain().receiver("c").snapshots().join().unwrap();
+    let mut fast = scratch.domain().receiver("c").snapshots().join().unwrap();
+    for number in 0..300u64 {
+        sender.send(&message(0, number)).unwrap();
+        let copy = fast.receive().unwrap().to_vec().unwrap();
+        assert_eq!(check(&copy), (0, number));
+        fast.acknowledge();
+    }
+    assert_eq!(slow.receive().unwrap_err(), ReceiveError::Evicted);
+    drop(slow);
+    assert_eq!(sender.receivers(), 1);
+}
+
+#[test]
+fn readiness_wakes_a_poll() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let scratch = Scratch::new("shared-readiness");
+    let mut sender = open(&scratch);
+    let mut receiver = scratch.domain().receiver("c").join().unwrap();
+    let readiness = receiver.readiness().unwrap();
+    for number in 0..20 {
+        assert!(receiver.try_receive().unwrap().is_none());
+        if !receiver.arm().unwrap() {
+            continue;
+        }
+        sender.send(&message(0, number)).unwrap();
+        poll(&mut [PollFd::new(&readiness, PollFlags::IN)], None).unwrap();
+        assert_eq!(check(&receiver.receive().unwrap()), (0, number));
+    }
+}
+
+#[test]
+fn a_waiting_call_can_be_interrupted() {
+    let scratch = Scratch::new("shared-interrupt");
+    let mut sender = open(&scratch);
+    let receiver = scratch.domain().receiver("c").join().unwrap();
+    let interrupter = sender.interrupter();
+    let sending = thread::spawn(move || {
+        let sent = (0..).find_map(|number| sender.send(&message(0, number)).err());
+        (sent, sender)
+    });
+    while receiver.next_sequence() > 0 || scratch.domain().channels().unwrap().is_empty() {
+        thread::yield_now();
+    }
+    interrupter.interrupt();
+    assert_eq!(sending.join().unwrap().0, Some(SendError::Interrupted));
+}
