@@ -340,8 +340,11 @@ impl Payload {
         unsafe { copy(from, to, self.bytes) };
     }
 
-    /// Writes `source`, at most as long as the payload, word by word, so that who copies it out at
-    /// the same time sees words and not a race. The rest of the last word becomes zero.
+    /// Writes `source`, at most as long as the payload, where others may be copying it out. They do
+    /// so through maps of their own, in other processes or not, word by word, and check what they got;
+    /// what orders these stores for them is the fence before and the stamp after. So plain stores do,
+    /// as few as can be. Only where the other side has the very same memory, as in tests under Miri,
+    /// are they stores of words.
     ///
     /// # Safety
     /// The payload's region is writable, and nobody else writes these bytes meanwhile: they are
@@ -352,18 +355,18 @@ impl Payload {
     #[inline(always)]
     pub unsafe fn copy_in(&mut self, source: &[u8]) {
         assert!(source.len() <= self.bytes, "own length");
-        let (words, rest) = source.as_chunks::<8>();
-        for (index, word) in words.iter().enumerate() {
-            // SAFETY: the caller's; within the payload.
-            let target = unsafe { word64_at(self.base, 8 * index) };
-            target.store(u64::from_le_bytes(*word), Relaxed);
-        }
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
+        #[cfg(not(miri))]
+        // SAFETY: both are as long; `source` is a live reference, and nobody holds one to these bytes.
+        unsafe {
+            copy(source.as_ptr(), self.base.as_ptr(), source.len());
+        };
+        #[cfg(miri)]
+        for (index, part) in source.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
             // SAFETY: the caller's; the last word is the payload's to its end.
-            let target = unsafe { word64_at(self.base, 8 * words.len()) };
-            target.store(u64::from_le_bytes(last), Relaxed);
+            let target = unsafe { word64_at(self.base, 8 * index) };
+            target.store(u64::from_le_bytes(word), Relaxed);
         }
     }
 
@@ -413,6 +416,18 @@ impl Payload {
     /// Tells a model that the payload has been read until now; nothing on the machine.
     #[inline(always)]
     pub fn end_read(&self) {}
+}
+
+/// Copies a message that fits a slot aside, loading it word by word: it may just have been put together
+/// from words, and see [`copy_words`].
+///
+/// # Panics
+/// If it does not fit.
+#[inline(always)]
+pub fn set_aside(source: &[u8], target: &mut [u8; INLINE_BYTES_MAX]) {
+    assert!(source.len() <= INLINE_BYTES_MAX, "own length");
+    // SAFETY: both are live references, and `target` is at least as long.
+    unsafe { copy(source.as_ptr(), target.as_mut_ptr(), source.len()) };
 }
 
 /// Copies `bytes` bytes, up to 48 of them without a call.

@@ -493,6 +493,14 @@ impl Payload {
     }
 }
 
+/// Copies a message that fits a slot aside.
+///
+/// # Panics
+/// If it does not fit.
+pub fn set_aside(source: &[u8], target: &mut [u8; INLINE_BYTES_MAX]) {
+    target[..source.len()].copy_from_slice(source);
+}
+
 /// A stretch of a segment that holds payloads by virtual position: the window, or the large area.
 #[derive(Debug, Clone)]
 pub struct Store {

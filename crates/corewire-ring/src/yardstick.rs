@@ -123,6 +123,33 @@ impl BareRing {
         }
     }
 
+    /// The same, as one of several senders must: each slot is claimed by a compare-and-swap in its
+    /// stamp before it is written. There is no other sender, and nothing is checked.
+    pub fn send_by_claims(&self, first: u64, end: u64, yields: impl Fn()) {
+        let mut limit = first;
+        for number in first..end {
+            while number >= limit {
+                limit = self.slowest().saturating_add(self.slots.count());
+                if number >= limit {
+                    yields();
+                }
+            }
+            let slot = self.slots.at(number);
+            let stamp = slot.stamp();
+            let mut old = stamp.load(Relaxed);
+            while let Err(found) = stamp.compare_exchange(old, u64::MAX - number, Relaxed, Relaxed)
+            {
+                old = found;
+            }
+            fill_words(&mut slot.payload(BARE_BYTES, Access::Write), number);
+            // ORDER(Y1): pairs with Y2.
+            stamp.store(number + 1, order!(Y1: Release));
+        }
+        while self.slowest() != end {
+            yields();
+        }
+    }
+
     /// Receives messages `first` up to `end` as one of the receivers, and returns a sum over them.
     ///
     /// # Panics

@@ -8,6 +8,7 @@ mod latency;
 mod peer;
 mod policy;
 mod rig;
+mod shared;
 mod statistics;
 mod stream;
 mod wake;
@@ -42,6 +43,9 @@ enum What {
     /// Streaming under `overwrite` and `evict`, whose messages are copied out, beside `block`.
     #[command(after_help = "Example:\n  corewire bench policy --json")]
     Policy(Options),
+    /// Streaming as one of several senders, beside a bare loop of compare-and-swaps.
+    #[command(after_help = "Example:\n  corewire bench shared --json")]
+    Shared(Options),
     /// Time to wake a sleeping receiver, beside a bare futex.
     #[command(after_help = "Example:\n  corewire bench wake --json")]
     Wake(Options),
@@ -125,6 +129,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         What::FanOut(options) => (options.clone(), stream::run(&options)?),
         What::Policy(options) => (options.clone(), policy::run(&options)?),
+        What::Shared(options) => (options.clone(), shared::run(&options)?),
         What::Wake(options) => (options.clone(), wake::run(&options)?),
         What::Death(options) => (options.clone(), death::run(&options)?),
         What::Idle(options) => (options.clone(), death::idle(&options)?),

@@ -7,7 +7,7 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering;
 
 use super::rig::{Kind, Plan, RIG_BYTES, done_word, part};
-use super::{death, latency, policy, stream, wake};
+use super::{death, latency, policy, shared, stream, wake};
 use crate::failure::Failure;
 
 /// A peer's view of the rig.
@@ -42,6 +42,7 @@ pub(super) fn run(plan: &str) -> Result<(), Failure> {
         Kind::RawLine => latency::raw_line_peer(&peer),
         Kind::Stream => stream::peer(&peer),
         Kind::Policy => policy::peer(&peer),
+        Kind::Shared => shared::peer(&peer),
         Kind::Buffers => stream::buffers_peer(&peer),
         Kind::Wake => wake::peer(&peer),
         Kind::Mortal => death::peer(&peer),

@@ -25,6 +25,7 @@ pub(super) enum Kind {
     RawLine,
     Stream,
     Policy,
+    Shared,
     Buffers,
     Wake,
     Mortal,

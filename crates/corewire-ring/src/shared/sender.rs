@@ -13,7 +13,7 @@ use corewire_layout::slot::{
 
 use super::roster::{Entrance, Party, Roster, past_claim};
 use crate::broadcast::{Area, Room, SLEEP_CAP_NS, SenderShared, Slowest, settles};
-use crate::region::{Access, Payload, Region, Store};
+use crate::region::{Access, Payload, Region, Store, set_aside};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::light_fence;
 use crate::{Kernel, fence_at, order};
@@ -62,8 +62,11 @@ pub struct Sender<K> {
     /// By receiver's row, since when it holds this sender back.
     stalls: Vec<Stall>,
     has_stalls: bool,
-    /// Messages of a batch that have no slot yet.
+    /// Messages of a batch that have no slot yet: places for a whole run, of which so many are taken.
+    /// They are written in place, field by field: to move one would be to load it wider than it was
+    /// stored, and to wait until it has left the store buffer.
     staged: Vec<Staged>,
+    staged_count: usize,
     kernel: K,
 }
 
@@ -76,11 +79,23 @@ struct Stall {
 
 /// A message without a slot.
 #[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
 struct Staged {
-    header: u64,
-    /// The payload, or its position and length.
     inline: [u8; INLINE_BYTES_MAX],
-    room: Option<Room>,
+    /// Length, or kind.
+    header: u64,
+    /// Of a payload elsewhere.
+    bytes: u64,
+    room: Room,
+}
+
+impl Staged {
+    const NOTHING: Self = Self {
+        inline: [0; INLINE_BYTES_MAX],
+        header: 0,
+        bytes: 0,
+        room: Room { position: 0, end: 0 },
+    };
 }
 
 impl<K: Kernel> Sender<K> {
@@ -112,7 +127,8 @@ impl<K: Kernel> Sender<K> {
             slowest: None,
             stalls: alloc::vec![Stall::default(); rows],
             has_stalls: false,
-            staged: Vec::with_capacity(usize::try_from(RUN_SLOTS_MAX).unwrap_or_default()),
+            staged: (0..RUN_SLOTS_MAX).map(|_| Staged::NOTHING).collect(),
+            staged_count: 0,
             roster,
             kernel,
         }
@@ -404,20 +420,30 @@ impl<K: Kernel> Sender<K> {
         message: &[u8],
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.staged.len() as u64 == RUN_SLOTS_MAX {
+        if self.staged_count == self.staged.len() {
             self.flush(&mut wait)?;
         }
-        let mut inline = [0; INLINE_BYTES_MAX];
-        if let Some(target) = inline.get_mut(..message.len()) {
-            target.copy_from_slice(message);
-            self.staged.push(Staged { header: message.len() as u64, inline, room: None });
+        if message.len() <= INLINE_BYTES_MAX {
+            let place = &mut self.staged[self.staged_count];
+            set_aside(message, &mut place.inline);
+            place.header = message.len() as u64;
+            self.staged_count += 1;
             return Ok(());
         }
+        self.stage_elsewhere(message, wait)
+    }
+
+    #[inline(never)]
+    fn stage_elsewhere<E>(
+        &mut self,
+        message: &[u8],
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (room, mut payload) = loop {
             match self.find_room(message.len()) {
                 Some(found) => break found,
                 // What the batch holds may be what there is no room for.
-                None if !self.staged.is_empty() => self.flush(&mut wait)?,
+                None if self.staged_count > 0 => self.flush(&mut wait)?,
                 None => wait(self)?,
             }
         };
@@ -428,10 +454,10 @@ impl<K: Kernel> Sender<K> {
             // SAFETY: room of our own that nobody is told of yet.
             unsafe { payload.fill(message) };
         }
-        inline[..8].copy_from_slice(&room.position.to_le_bytes());
-        inline[8..16].copy_from_slice(&(message.len() as u64).to_le_bytes());
         let header = if self.is_window(message.len()) { KIND_WINDOW } else { KIND_LARGE };
-        self.staged.push(Staged { header, inline, room: Some(room) });
+        let place = &mut self.staged[self.staged_count];
+        (place.header, place.bytes, place.room) = (header, message.len() as u64, room);
+        self.staged_count += 1;
         Ok(())
     }
 
@@ -440,39 +466,37 @@ impl<K: Kernel> Sender<K> {
     /// # Errors
     /// Whatever `wait` gives up with; the batch holds it still.
     pub fn flush<E>(&mut self, wait: &mut impl FnMut(&mut Self) -> Result<(), E>) -> Result<(), E> {
-        let count = self.staged.len() as u64;
+        let count = self.staged_count as u64;
         if count == 0 {
             return Ok(());
         }
         let first = self.claim(count, wait)?;
         let staged = core::mem::take(&mut self.staged);
-        for (sequence, message) in (first..).zip(&staged) {
+        for (sequence, message) in (first..).zip(&staged[..self.staged_count]) {
             let run = if sequence == first { count } else { 1 };
             self.publish_staged(sequence, message, run);
         }
         self.staged = staged;
-        self.staged.clear();
+        self.staged_count = 0;
         self.finish(first + count, count);
         Ok(())
     }
 
     #[inline(always)]
     fn publish_staged(&mut self, sequence: u64, message: &Staged, run: u64) {
-        match message.room {
-            None => {
-                #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
-                let bytes = (message.header as usize).min(INLINE_BYTES_MAX);
-                self.fill(sequence, &message.inline[..bytes]);
-                self.publish(sequence, message.header, run);
-            }
-            Some(room) => {
-                let word = |at: usize| {
-                    let bytes = message.inline[at..at + 8].try_into().unwrap_or_default();
-                    u64::from_le_bytes(bytes)
-                };
-                self.publish_elsewhere(sequence, message.header, room, word(8), run);
-            }
+        if message.header > INLINE_BYTES_MAX as u64 {
+            return self.publish_elsewhere(
+                sequence,
+                message.header,
+                message.room,
+                message.bytes,
+                run,
+            );
         }
+        #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
+        let bytes = message.header as usize;
+        self.fill(sequence, &message.inline[..bytes]);
+        self.publish(sequence, message.header, run);
     }
 
     fn publish_elsewhere(&mut self, sequence: u64, header: u64, room: Room, bytes: u64, run: u64) {
@@ -486,9 +510,10 @@ impl<K: Kernel> Sender<K> {
 
     /// Gives up what a batch holds.
     pub fn abandon(&mut self) {
-        for message in core::mem::take(&mut self.staged).into_iter().rev() {
-            if let Some(room) = message.room {
-                self.area(message.header).put_back(room);
+        for index in (0..core::mem::take(&mut self.staged_count)).rev() {
+            let Staged { header, room, .. } = self.staged[index];
+            if header > INLINE_BYTES_MAX as u64 {
+                self.area(header).put_back(room);
             }
         }
     }
@@ -563,7 +588,7 @@ impl<K: Kernel> Sender<K> {
     }
 
     fn can_claim(&self) -> bool {
-        let run = (self.staged.len() as u64).max(1);
+        let run = (self.staged_count as u64).max(1);
         // ORDER(C1): as in `claim`.
         let old = self.roster.slots.at(self.tail).stamp().load(order!(C1: Acquire));
         let is_ours = self.is_below_limit() && self.is_over(self.tail, old, run);
@@ -571,7 +596,7 @@ impl<K: Kernel> Sender<K> {
     }
 
     fn is_below_limit(&self) -> bool {
-        self.tail + (self.staged.len() as u64).max(1) <= self.limit()
+        self.tail + (self.staged_count as u64).max(1) <= self.limit()
     }
 
     /// Has every receiver read everything that this sender has sent, as of the last refresh?
@@ -598,7 +623,7 @@ impl<K: Kernel> Sender<K> {
         if let Some(row) = self.roster.ring.held().load(Relaxed).checked_sub(1) {
             watch(Party::Sender, row);
         }
-        let run = (self.staged.len() as u64).max(1);
+        let run = (self.staged_count as u64).max(1);
         for sequence in self.tail..self.tail + run {
             let old = self.roster.slots.at(sequence).stamp().load(Relaxed);
             if old != 0 && !self.is_slot_over(old) {
@@ -625,7 +650,7 @@ impl<K: Kernel> Sender<K> {
     pub fn evict_stalled(&mut self, bytes: usize, now_ns: u64) -> bool {
         let Policy::Evict { after_ns } = self.policy else { return false };
         let area = if self.is_window(bytes) { &self.window } else { &self.large };
-        let run = (self.staged.len() as u64).max(1);
+        let run = (self.staged_count as u64).max(1);
         let slot_wanted = (self.tail + run).saturating_sub(self.roster.slots.count());
         let is_inline = bytes <= INLINE_BYTES_MAX;
         let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);
