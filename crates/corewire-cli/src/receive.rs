@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use corewire::{ChannelName, Message, ReceiveError, Receiver};
+use corewire::{ChannelName, ReceiveError, SnapshotReceiver};
 
 use crate::failure::Failure;
 use crate::{access, output, units};
@@ -20,7 +20,8 @@ Waits for the channel if it does not exist yet, and then gets its first message
 (with --owner it may miss what was sent before it joined).
 Messages are written as soon as they are there. Exit codes: 0 at the end of the
 stream (or after --count, or when nobody reads the output any more), 3 if the
-sender died, 1 for anything else.";
+sender died, 1 for anything else. If the channel overwrites, standard error says at
+the end how many messages were missed.";
 
 /// Write the messages of a channel to standard output.
 #[derive(Debug, clap::Args)]
@@ -46,7 +47,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
-    let mut builder = domain.receiver(args.channel.as_str());
+    // What is written is copied anyway, and so this reads channels of every policy.
+    let mut builder = domain.receiver(args.channel.as_str()).snapshots();
     if args.oldest {
         builder = builder.from_oldest();
     }
@@ -54,10 +56,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut sink = Sink::open(args.lines)?;
     let outcome = copy(&mut receiver, &mut sink, args.count.unwrap_or(u64::MAX));
     sink.flush()?;
+    if receiver.missed() > 0 {
+        eprintln!(
+            "corewire: {} messages were overwritten before they could be read",
+            receiver.missed()
+        );
+    }
     outcome
 }
 
-fn copy(receiver: &mut Receiver, sink: &mut Sink, count: u64) -> Result<(), Failure> {
+fn copy(receiver: &mut SnapshotReceiver, sink: &mut Sink, count: u64) -> Result<(), Failure> {
     for _ in 0..count {
         match next(receiver, sink) {
             Ok(()) => {}
@@ -87,31 +95,41 @@ impl From<Failure> for End {
 }
 
 /// Writes the next message, and all before it if there is none yet.
-fn next(receiver: &mut Receiver, sink: &mut Sink) -> Result<(), End> {
-    if let Some(message) = receiver.try_receive()? {
-        return Ok(sink.write(&message)?);
+fn next(receiver: &mut SnapshotReceiver, sink: &mut Sink) -> Result<(), End> {
+    loop {
+        if let Some(mut snapshot) = receiver.try_receive()? {
+            if snapshot.copy_into(&mut sink.message).is_ok() {
+                return Ok(sink.write()?);
+            }
+            continue;
+        }
+        sink.flush()?;
+        if receiver.receive()?.copy_into(&mut sink.message).is_ok() {
+            return Ok(sink.write()?);
+        }
     }
-    sink.flush()?;
-    let message = receiver.receive()?;
-    Ok(sink.write(&message)?)
 }
 
 /// Standard output, with a buffer of its own: the standard library's would flush at every line.
 struct Sink {
     output: BufWriter<File>,
     lines: bool,
+    /// The message to be written.
+    message: Vec<u8>,
 }
 
 impl Sink {
     fn open(lines: bool) -> Result<Self, Failure> {
         let own = rustix::io::dup(io::stdout());
         let own = own.map_err(|error| output::failed(&error.into()))?;
-        Ok(Self { output: BufWriter::with_capacity(BUFFER_BYTES, File::from(own)), lines })
+        let output = BufWriter::with_capacity(BUFFER_BYTES, File::from(own));
+        Ok(Self { output, lines, message: Vec::new() })
     }
 
-    fn write(&mut self, message: &Message<'_>) -> Result<(), Failure> {
+    fn write(&mut self) -> Result<(), Failure> {
         let end: &[u8] = if self.lines { b"\n" } else { b"" };
-        let written = self.output.write_all(message).and_then(|()| self.output.write_all(end));
+        let Self { output, message, .. } = self;
+        let written = output.write_all(message).and_then(|()| output.write_all(end));
         written.map_err(|error| output::failed(&error))
     }
 

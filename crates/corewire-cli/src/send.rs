@@ -3,8 +3,11 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use corewire::{Access, ChannelName, Domain, Sender};
+use corewire::{
+    Access, ChannelName, Domain, SendBatch, SendError, Sender, SharedBatch, SharedSender,
+};
 
 use crate::failure::Failure;
 use crate::{access, units};
@@ -54,6 +57,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value = "1M", requires = "lines")]
     #[arg(value_parser = units::message_bytes)]
     largest: usize,
+    /// Do not wait for slow receivers: they miss what is overwritten
+    #[arg(long, conflicts_with_all = ["evict", "shared"])]
+    overwrite: bool,
+    /// Go on without a receiver that holds up the sender for so many milliseconds
+    #[arg(long, value_name = "MS")]
+    evict: Option<u64>,
+    /// Let up to N processes send on the channel, all of which say so: it ends with the last
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=128))]
+    shared: Option<u16>,
     /// Let other users receive: group:NAME or users:UID,UID
     #[arg(long, value_name = "RULE", value_parser = access::rule)]
     access: Option<Access>,
@@ -75,14 +87,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let domain = builder.open()?;
     let largest_message = if args.lines { args.largest } else { args.chunk };
-    let mut sender = domain
+    let mut builder = domain
         .sender(args.channel.as_str())
         .receivers(args.receivers.into())
-        .largest_message(largest_message)
-        .create()?;
+        .largest_message(largest_message);
+    if args.overwrite {
+        builder = builder.overwrite();
+    }
+    if let Some(after_ms) = args.evict {
+        builder = builder.evict(Duration::from_millis(after_ms));
+    }
+    let mut sender = match args.shared {
+        None => Output::One(builder.create()?),
+        Some(senders_max) => Output::Shared(builder.open_shared(senders_max.into())?),
+    };
     match send_all(args, &mut sender, &mut input) {
         Ok(()) => {
-            sender.close();
+            drop(sender);
             Ok(())
         }
         Err(failure) => {
@@ -94,17 +115,77 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn send_all(args: &Args, sender: &mut Sender, input: &mut Input) -> Result<(), Failure> {
+/// Where messages go.
+enum Output {
+    One(Sender),
+    Shared(SharedSender),
+}
+
+impl Output {
+    fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
+        match self {
+            Self::One(sender) => sender.wait_for_receivers(count),
+            Self::Shared(sender) => sender.wait_for_receivers(count),
+        }
+    }
+
+    fn largest_message(&self) -> usize {
+        match self {
+            Self::One(sender) => sender.largest_message(),
+            Self::Shared(sender) => sender.largest_message(),
+        }
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        match self {
+            Self::One(sender) => sender.send(message),
+            Self::Shared(sender) => sender.send(message),
+        }
+    }
+
+    fn batch(&mut self) -> Batch<'_> {
+        match self {
+            Self::One(sender) => Batch::One(sender.batch()),
+            Self::Shared(sender) => Batch::Shared(sender.batch()),
+        }
+    }
+}
+
+/// Messages that go together.
+enum Batch<'a> {
+    One(SendBatch<'a>),
+    Shared(SharedBatch<'a>),
+}
+
+impl Batch<'_> {
+    fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        match self {
+            Self::One(batch) => batch.send(message),
+            Self::Shared(batch) => batch.send(message),
+        }
+    }
+
+    fn finish(self) -> Result<(), SendError> {
+        match self {
+            Self::One(_) => Ok(()),
+            Self::Shared(batch) => batch.finish(),
+        }
+    }
+}
+
+fn send_all(args: &Args, sender: &mut Output, input: &mut Input) -> Result<(), Failure> {
     sender.wait_for_receivers(args.wait_receivers.into())?;
     if args.lines { send_lines(sender, input) } else { send_chunks(sender, input, args.chunk) }?;
     // Those who waited for the channel are to see its end even if it carried nothing: a place for
     // a message is not lent before they have joined.
-    drop(sender.loan(0)?);
+    if let Output::One(sender) = sender {
+        drop(sender.loan(0)?);
+    }
     Ok(())
 }
 
 /// Whatever each read gives is a message, at once.
-fn send_chunks(sender: &mut Sender, input: &mut Input, chunk_bytes: usize) -> Result<(), Failure> {
+fn send_chunks(sender: &mut Output, input: &mut Input, chunk_bytes: usize) -> Result<(), Failure> {
     let mut buffer = vec![0; chunk_bytes];
     loop {
         match input.read(&mut buffer)? {
@@ -115,7 +196,7 @@ fn send_chunks(sender: &mut Sender, input: &mut Input, chunk_bytes: usize) -> Re
 }
 
 /// Each line is a message; what each read completes is sent at once.
-fn send_lines(sender: &mut Sender, input: &mut Input) -> Result<(), Failure> {
+fn send_lines(sender: &mut Output, input: &mut Input) -> Result<(), Failure> {
     let mut buffer = vec![0; LINES_READ_BYTES];
     // The beginning of a line whose end has not been read yet.
     let mut pending: Vec<u8> = Vec::new();
@@ -147,7 +228,7 @@ fn send_lines(sender: &mut Sender, input: &mut Input) -> Result<(), Failure> {
             number += 1;
             rest = &after[1..];
         }
-        drop(batch);
+        batch.finish()?;
         check(number, pending.len() + rest.len())?;
         pending.extend_from_slice(rest);
     }

@@ -243,3 +243,21 @@ fn a_waiting_call_can_be_interrupted() {
     interrupter.interrupt();
     assert_eq!(sending.join().unwrap().0, Some(SendError::Interrupted));
 }
+
+#[test]
+fn an_observer_sees_everybody() {
+    let scratch = Scratch::new("shared-observe");
+    let mut first = open(&scratch);
+    let mut second = open(&scratch);
+    let receiver = scratch.domain().receiver("c").join().unwrap();
+    first.send(&message(0, 0)).unwrap();
+    second.send(&message(1, 0)).unwrap();
+    let observer = scratch.domain().observe("c").unwrap();
+    let view = observer.look();
+    assert_eq!((view.senders, view.sent, view.pid), (2, 2, std::process::id()));
+    assert_eq!(view.receivers.len(), 1);
+    assert_eq!((view.receivers[0].lag, view.receivers[0].pid), (2, std::process::id()));
+    drop((receiver, first));
+    let view = observer.look();
+    assert_eq!((view.senders, view.receivers.len()), (1, 0));
+}

@@ -156,3 +156,51 @@ fn a_name_belongs_to_one_sender_at_a_time() {
     scratch.run("receive log --no-wait").expect_line(1, "does not exist");
     scratch.run("send log").expect_code(0);
 }
+
+#[test]
+fn a_channel_that_overwrites_says_what_was_missed() {
+    let scratch = Scratch::new("overwrites");
+    let lines: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
+    let path = scratch.file(lines.as_bytes());
+    let receiver = Running::start(&mut scratch.command("receive log --lines"));
+    scratch.await_waiters(1);
+    let mut sender = scratch.command("send log --lines --overwrite");
+    Running::start(sender.arg(path)).finish().expect_code(0);
+    let receiver = receiver.finish();
+    receiver.expect_code(0);
+    let received = String::from_utf8(receiver.output).unwrap();
+    let mut numbers = received.lines().map(|line| line[5..].parse::<u64>().unwrap());
+    let last = numbers.by_ref().last();
+    assert_eq!(last, Some(19_999));
+    let missed = 20_000 - received.lines().count();
+    let said = format!("{missed} messages were overwritten");
+    assert!(missed == 0 || receiver.errors.contains(&said), "{}", receiver.errors);
+}
+
+#[test]
+fn several_commands_send_on_one_channel_and_it_ends_with_the_last() {
+    let scratch = Scratch::new("shared");
+    let receiver = Running::start(&mut scratch.command("receive log --lines"));
+    scratch.await_waiters(1);
+    let start = || {
+        let mut command = scratch.command("send log --lines --shared 4");
+        let mut running = Running::start(command.stdin(Stdio::piped()));
+        let input = running.input();
+        (running, input)
+    };
+    let (first, mut first_input) = start();
+    writeln!(first_input, "from the first").unwrap();
+    let (second, mut second_input) = start();
+    writeln!(second_input, "from the second").unwrap();
+    drop(first_input);
+    first.finish().expect_code(0);
+    writeln!(second_input, "and more").unwrap();
+    drop(second_input);
+    second.finish().expect_code(0);
+    let receiver = receiver.finish();
+    receiver.expect_code(0);
+    let mut lines: Vec<_> = std::str::from_utf8(&receiver.output).unwrap().lines().collect();
+    assert_eq!(lines.last(), Some(&"and more"));
+    lines.sort_unstable();
+    assert_eq!(lines, ["and more", "from the first", "from the second"]);
+}

@@ -12,11 +12,13 @@ use corewire_layout::segment::{
 use corewire_os::memory::{Segment, SegmentError};
 use corewire_ring::broadcast::{ReceiverWords, SenderWords, head_of};
 use corewire_ring::region::{Region, Slots};
+use corewire_ring::shared::{Party, Roster};
 use corewire_ring::sync::Ordering::Relaxed;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::attach::{answer, ask, connect, open_sender, refusal};
 use crate::control::domain::DomainInner;
+use crate::control::shared::SharedMemory;
 use crate::error::JoinError;
 
 /// A look at a channel, from read-only maps of the memory of those who take part. It shows the
@@ -24,9 +26,15 @@ use crate::error::JoinError;
 pub struct Observer {
     name: ChannelName,
     header: SenderHeader,
-    slots: Slots,
-    sender: SenderWords,
-    receivers: Vec<(u16, u32, ReceiverWords)>,
+    parties: Parties,
+}
+
+/// Who takes part, and where they can be seen.
+enum Parties {
+    /// One sender, and the receivers that had joined.
+    One { slots: Slots, sender: SenderWords, receivers: Vec<(u16, u32, ReceiverWords)> },
+    /// All senders and receivers of a shared channel, as they come and go.
+    Many { roster: Roster, table: Region },
 }
 
 /// A channel, as seen at one moment. The numbers are read one after the other while the channel
@@ -36,9 +44,11 @@ pub struct Observer {
 pub struct ChannelView {
     /// Its name.
     pub name: String,
-    /// The sender's process.
+    /// The sender's process; of a shared channel, its first sender's.
     pub pid: u32,
-    /// Messages sent.
+    /// How many send on it.
+    pub senders: usize,
+    /// Messages sent; of a shared channel, slots claimed.
     pub sent: u64,
     /// True once the sender has closed it.
     pub is_closed: bool,
@@ -52,7 +62,7 @@ pub struct ChannelView {
     pub receivers_max: u64,
     /// Bytes of the sender's segment.
     pub segment_bytes: u64,
-    /// The sender's counters, by name.
+    /// The sender's counters, by name; of a shared channel, the sums of those that have a row now.
     pub counters: Vec<(&'static str, u64)>,
     /// Its receivers; a guest ([`Domain::is_guest`](crate::Domain::is_guest)) is shown none.
     pub receivers: Vec<ReceiverView>,
@@ -84,6 +94,12 @@ impl Observer {
         let odd =
             |found: &Frame| JoinError::Protocol { name: name.clone(), found: format!("{found:?}") };
         let (frame, mut descriptors) = answer(&socket, name)?;
+        if let (Frame::Observed { .. }, 2) = (&frame, descriptors.len()) {
+            let [ring, table] = [descriptors.remove(0), descriptors.remove(0)];
+            let memory = SharedMemory::open(name, ring, table, None)?;
+            let parties = Parties::Many { roster: memory.roster(), table: memory.table };
+            return Ok(Self { name: name.clone(), header: memory.header, parties });
+        }
         let (count, sender) = match (frame, descriptors.pop()) {
             (Frame::Observed { count }, Some(sender)) => (count as usize, sender),
             (Frame::Refused(reason), _) => {
@@ -115,52 +131,107 @@ impl Observer {
         }
         let slots = Slots::new(&memory, &header.geometry);
         let sender = SenderWords::new(memory);
-        Ok(Self { name: name.clone(), header, slots, sender, receivers })
+        let parties = Parties::One { slots, sender, receivers };
+        Ok(Self { name: name.clone(), header, parties })
     }
 
     /// The channel now.
     #[must_use]
     pub fn look(&self) -> ChannelView {
-        let geometry = &self.header.geometry;
-        let sent = head_of(&self.slots);
+        match &self.parties {
+            Parties::One { slots, sender, receivers } => self.look_at_one(slots, sender, receivers),
+            Parties::Many { roster, table } => self.look_at_many(roster, table),
+        }
+    }
+
+    fn look_at_one(
+        &self,
+        slots: &Slots,
+        sender: &SenderWords,
+        receivers: &[(u16, u32, ReceiverWords)],
+    ) -> ChannelView {
+        let sent = head_of(slots);
         let mut counters: Vec<_> = SenderCounter::ALL
-            .map(|(counter, name)| (name, self.sender.counter(counter).load(Relaxed)))
+            .map(|(counter, name)| (name, sender.counter(counter).load(Relaxed)))
             .into();
         counters.extend(
             ControlCounter::ALL
-                .map(|(counter, name)| (name, self.sender.control_counter(counter).load(Relaxed))),
+                .map(|(counter, name)| (name, sender.control_counter(counter).load(Relaxed))),
         );
         // Exact at any time, where the counter is as of the last slow path.
         counters[SenderCounter::Messages as usize].1 = sent;
+        let is_closed = sender.closed().load(Relaxed) != 0;
+        let receivers = receivers.iter().map(|(row, pid, words)| {
+            // Until it has published one, a receiver's cursor is where it began.
+            let start = sender.door_start(u32::from(*row)).load(Relaxed);
+            see(*row, *pid, words, start, sent)
+        });
+        let receivers = receivers.collect();
+        self.view(self.header.pid, usize::from(!is_closed), sent, counters, receivers)
+    }
+
+    fn look_at_many(&self, roster: &Roster, table: &Region) -> ChannelView {
+        let sent = roster.head();
+        let senders: Vec<_> = roster.held(Party::Sender).map(|(who, _)| who.row).collect();
+        let mut counters: Vec<_> = SenderCounter::ALL
+            .map(|(counter, name)| {
+                let of = |row: &u32| roster.ring_words().counter(*row, counter).load(Relaxed);
+                (name, senders.iter().map(of).fold(0, u64::wrapping_add))
+            })
+            .into();
+        counters
+            .extend(ControlCounter::ALL.map(|(counter, name)| {
+                (name, roster.table_words().counter(counter).load(Relaxed))
+            }));
+        let pid = |party, row| roster.door(party, row).pid().load(Relaxed);
+        let first = senders.first().map_or(self.header.pid, |&row| pid(Party::Sender, row));
+        let rows = usize::try_from(self.header.geometry.table_rows_offset()).unwrap_or(usize::MAX);
+        let receivers = roster.held(Party::Receiver).filter_map(|(who, _)| {
+            let page = rows + who.row as usize * RECEIVER_SEGMENT_BYTES;
+            let words = ReceiverWords::new(table.part(page, RECEIVER_SEGMENT_BYTES)?);
+            let row = u16::try_from(who.row).ok()?;
+            Some(see(row, pid(Party::Receiver, who.row), &words, 0, sent))
+        });
+        self.view(first, senders.len(), sent, counters, receivers.collect())
+    }
+
+    fn view(
+        &self,
+        pid: u32,
+        senders: usize,
+        sent: u64,
+        counters: Vec<(&'static str, u64)>,
+        receivers: Vec<ReceiverView>,
+    ) -> ChannelView {
+        let geometry = &self.header.geometry;
         ChannelView {
             name: self.name.as_str().to_owned(),
-            pid: self.header.pid,
+            pid,
+            senders,
             sent,
-            is_closed: self.sender.closed().load(Relaxed) != 0,
+            is_closed: senders == 0,
             slots: geometry.slots(),
             window_bytes: geometry.window_bytes(),
             largest_message: geometry.message_bytes_max(),
             receivers_max: geometry.receivers_max(),
             segment_bytes: geometry.segment_bytes(),
             counters,
-            receivers: self.receivers.iter().map(|receiver| self.see(receiver, sent)).collect(),
+            receivers,
         }
     }
+}
 
-    fn see(&self, (row, pid, words): &(u16, u32, ReceiverWords), sent: u64) -> ReceiverView {
-        // Until it has published one, a receiver's cursor is where it began.
-        let start = self.sender.door_start(u32::from(*row)).load(Relaxed);
-        let cursor = words.cursor().load(Relaxed).max(start);
-        ReceiverView {
-            row: *row,
-            pid: *pid,
-            cursor,
-            lag: sent.saturating_sub(cursor),
-            is_asleep: words.sleeping().load(Relaxed) % 2 == 1,
-            counters: ReceiverCounter::ALL
-                .map(|(counter, name)| (name, words.counter(counter).load(Relaxed)))
-                .into(),
-        }
+fn see(row: u16, pid: u32, words: &ReceiverWords, start: u64, sent: u64) -> ReceiverView {
+    let cursor = words.cursor().load(Relaxed).max(start);
+    ReceiverView {
+        row,
+        pid,
+        cursor,
+        lag: sent.saturating_sub(cursor),
+        is_asleep: words.sleeping().load(Relaxed) % 2 == 1,
+        counters: ReceiverCounter::ALL
+            .map(|(counter, name)| (name, words.counter(counter).load(Relaxed)))
+            .into(),
     }
 }
 

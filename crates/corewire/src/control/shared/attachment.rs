@@ -48,7 +48,7 @@ pub(crate) fn join<A: Reading>(
     if trusted.is_none() {
         return Err(protocol(name, "with memory that everybody may write".into()));
     }
-    let memory = SharedMemory::open(name, ring, table, false)?;
+    let memory = SharedMemory::open(name, ring, table, Some(Party::Receiver))?;
     let Welcome { row, generation, .. } = welcome;
     let geometry = memory.header.geometry;
     if u64::from(row) >= geometry.receivers_max() {

@@ -206,7 +206,7 @@ fn enter(
     let missing = || gone(protocol(name, "too few descriptors".into()));
     let ring = take(&mut descriptors).ok_or_else(missing)?;
     let table = take(&mut descriptors).ok_or_else(missing)?;
-    let memory = SharedMemory::open(name, ring, table, true).map_err(gone)?;
+    let memory = SharedMemory::open(name, ring, table, Some(Party::Sender)).map_err(gone)?;
     let row = entrance.row;
     if u64::from(row) >= memory.header.geometry.senders_max() {
         return Err(gone(protocol(name, format!("with row {row}"))));

@@ -169,7 +169,7 @@ impl Drop for SharedLink {
     }
 }
 
-/// The two segments of a shared channel, checked.
+/// The two segments of a shared channel, checked. One who only looks on is no party.
 pub(crate) struct SharedMemory {
     pub(crate) header: SenderHeader,
     pub(crate) ring: Region,
@@ -179,17 +179,17 @@ pub(crate) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Maps and checks what came from the host; the ring for writing if this is to be a sender.
+    /// Maps and checks what came from the host, for writing what such a party writes.
     pub(crate) fn open(
         name: &ChannelName,
         ring: OwnedFd,
         table: OwnedFd,
-        is_sender: bool,
+        party: Option<Party>,
     ) -> Result<Self, JoinError> {
         let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
         let ring_segment = Segment::adopt(ring, true).map_err(bad)?;
         let table_segment = Segment::adopt(table, true).map_err(bad)?;
-        let ring = if is_sender {
+        let ring = if party == Some(Party::Sender) {
             ring_segment.map_writable(ring_segment.bytes()).map_err(bad)?
         } else {
             ring_segment.map(BELL as u64).map_err(bad)?
@@ -202,7 +202,12 @@ impl SharedMemory {
         }
         ring.copy_out(0, raw.as_mut_bytes());
         let header = SenderHeader::parse(&raw, ring_segment.bytes()).map_err(wrong)?;
-        let table = table_segment.map_writable(header.geometry.table_bytes()).map_err(bad)?;
+        let table_bytes = header.geometry.table_bytes();
+        let table = match party {
+            Some(_) => table_segment.map_writable(table_bytes),
+            None => table_segment.map(table_bytes),
+        };
+        let table = table.map_err(bad)?;
         let mut raw = RawTableHeader::new_zeroed();
         table.copy_out(0, raw.as_mut_bytes());
         let found =
