@@ -420,18 +420,17 @@ impl Owner {
                 Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
                 Ok((Frame::Readiness, mut descriptors)) => {
                     let is_trusted = is_trusted(&socket);
+                    let given = take(&mut descriptors).filter(|_| is_trusted);
+                    let readiness = match given.map(Bell::adopt) {
+                        Some(Ok(bell)) => Readiness::Bell(bell),
+                        Some(Err(_)) => return self.drop_link(row, ControlCounter::Violations),
+                        None => Readiness::Frames,
+                    };
                     if let Some(link) = lock(&self.state).links.get_mut(&row) {
-                        link.readiness = match take(&mut descriptors).filter(|_| is_trusted) {
-                            Some(bell) => Readiness::Bell(Bell::adopt(bell)),
-                            None => Readiness::Frames,
-                        };
+                        link.readiness = readiness;
                     }
                     // If it does not get through, the hang-up says as much.
                     let _ = socket.send(&Frame::Done, &[]);
-                    if !is_trusted {
-                        // Others are to have their turn, however many of these it sends.
-                        return;
-                    }
                 }
                 Ok(_) | Err(ReceiveError::Frame(_)) => {
                     return self.drop_link(row, ControlCounter::Violations);
