@@ -22,6 +22,7 @@ use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
 use corewire_ring::region::Region;
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Token, lock};
 use crate::error::{JoinError, ReceiveError};
@@ -431,15 +432,12 @@ impl Attachment {
 
     /// Reads what the owner says. True if it has hung up, or talks nonsense.
     fn is_over(&self, hung_up: bool) -> bool {
-        loop {
+        for _ in 0..REQUESTS_PER_TURN {
             match self.socket.receive() {
                 Ok((Frame::Done, _)) => self.answer(None),
                 Ok((Frame::Ring, _)) => {
                     if let Some(bell) = self.readiness.get() {
                         bell.ring();
-                    }
-                    if !self.is_trusted {
-                        return hung_up;
                     }
                 }
                 Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
@@ -447,11 +445,13 @@ impl Attachment {
                 _ => return true,
             }
         }
+        // What is left, a hang-up too, is there at the next event, which comes at once.
+        false
     }
 
     fn answer(&self, refused: Option<Reason>) {
         let mut answers = lock(&self.answers);
-        answers.count += 1;
+        answers.count = answers.count.wrapping_add(1);
         answers.refused = refused;
         self.answered.notify_all();
     }

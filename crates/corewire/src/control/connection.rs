@@ -14,7 +14,7 @@ use crate::control::hub::{Handler, Token, lock};
 use crate::control::owner::EMFILE;
 
 /// Requests of one connection that are served in one go: the control thread has others to see to.
-const REQUESTS_PER_TURN: usize = 16;
+pub(crate) const REQUESTS_PER_TURN: usize = 16;
 
 /// A connection that has not become a receiver's link.
 pub(crate) struct Connection {

@@ -26,6 +26,7 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_ring::{Kernel, Lock};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Guarded, Handler, Hub, Token, lock};
 
@@ -411,7 +412,8 @@ impl Owner {
     }
 
     fn on_link(&self, row: u32) {
-        loop {
+        // What is left is there at the next event, which comes at once.
+        for _ in 0..REQUESTS_PER_TURN {
             let socket = match lock(&self.state).links.get(&row) {
                 Some(link) => Arc::clone(&link.socket),
                 None => return,
