@@ -249,6 +249,9 @@ impl Link {
             }
             false => None,
         };
+        if u64::from(welcome.row) >= header.geometry.receivers_max() {
+            return Err(protocol(name, format!("with row {}", welcome.row)));
+        }
         if welcome.start > u64::MAX / 2 {
             return Err(protocol(name, format!("with a first message numbered {}", welcome.start)));
         }
