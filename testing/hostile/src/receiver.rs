@@ -145,6 +145,11 @@ impl Victim {
         self.receiver.next()
     }
 
+    /// The next step begins with whole memory and another receiver, as the first does.
+    pub fn begin_anew(&mut self) {
+        self.steps = 0;
+    }
+
     /// Writes one word, and makes every call.
     pub fn step(&mut self, step: &Step) {
         if self.steps.is_multiple_of(STEPS_PER_SCENE) {

@@ -187,6 +187,11 @@ impl Victim {
         self.running.as_ref().map_or(0, |running| running.sender.head())
     }
 
+    /// The next step begins with another channel, as the first does.
+    pub fn begin_anew(&mut self) {
+        self.steps = 0;
+    }
+
     /// Writes one word, and makes every call.
     pub fn step(&mut self, step: &Step) {
         if self.steps.is_multiple_of(STEPS_PER_CHANNEL) {

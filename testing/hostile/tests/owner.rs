@@ -370,6 +370,38 @@ fn a_flood_on_a_link_leaves_time_for_the_others() {
     live.finish();
 }
 
+#[test]
+fn an_end_that_is_not_after_the_last_message_is_noticed() {
+    let _alone = alone();
+    let (_directory, live, owner, before) = scene("end");
+    let domain = live.domain.clone();
+    let life = process::own_life().unwrap();
+    let honest = header(Policy::Block).to_raw();
+    let (segment, region) = segment(honest.as_bytes());
+    // One message is there.
+    Slots::new(&region, &geometry()).at(0).stamp().store(stamp_of(0), Relaxed);
+    let words = SenderWords::new(region.clone());
+    for sent in [0, 1, 2, 3, 1 << 52, u64::MAX - 1] {
+        words.closed().store(sent + 1, Relaxed);
+        let say = |raw: &Raw| {
+            raw.say(&Frame::Welcome(welcome()), &[segment.as_fd(), life.as_fd()]);
+        };
+        let error = owner.answer(say, || {
+            let mut receiver = domain.receiver(NAME).join().unwrap();
+            assert!(receiver.receive().unwrap().is_empty());
+            receiver.receive().map(|message| message.len()).unwrap_err()
+        });
+        let is_right = match sent {
+            1 => error == ReceiveError::EndOfStream,
+            _ => matches!(error, ReceiveError::Violation(_)),
+        };
+        assert!(is_right, "{sent} messages, it says: {error}");
+    }
+    drop((words, segment, region, life));
+    before.is_back();
+    live.finish();
+}
+
 /// Nonsense on a link ends it as a hang-up does.
 #[test]
 fn nonsense_on_a_link_ends_it() {
