@@ -4,10 +4,12 @@
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # SIGKILLs of senders, and as many of receivers, that `make torture` hands out.
 KILLS ?= 2000
+# How long `make fuzz` spends on each target.
+SECONDS ?= 300
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test bench model model-quick miri torture doc lint
+.PHONY: help setup run test bench model model-quick miri torture hostile fuzz doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -47,6 +49,12 @@ miri: setup ## layout and rings under Miri (needs a nightly toolchain)
 torture: setup ## real processes, killed at random (KILLS=2000), and 4 million messages with forced sleeps
 	COREWIRE_TORTURE_KILLS="$(KILLS)" cargo test --release --locked -p corewire-processes --test deaths -- --nocapture
 	COREWIRE_SLEEP_MESSAGES=4000000 cargo test --release --locked -p corewire-processes --test costs -- --nocapture
+
+hostile: setup ## 100 million hostile words and 10 million hostile frames, and the work of each call counted
+	scripts/hostile
+
+fuzz: setup ## coverage-guided fuzzing of what peers write and send (SECONDS=300 each; needs cargo-fuzz)
+	scripts/fuzz $(SECONDS)
 
 doc: setup ## the API documentation, without a warning
 	RUSTDOCFLAGS="$$RUSTDOCFLAGS -D warnings" cargo doc --workspace --no-deps --locked

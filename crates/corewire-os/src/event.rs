@@ -92,9 +92,21 @@ impl Bell {
     }
 
     /// One that a peer handed over.
-    #[must_use]
-    pub fn adopt(descriptor: OwnedFd) -> Self {
-        Self(Descriptor::new(descriptor))
+    ///
+    /// # Errors
+    /// [`OsError`] if it is no eventfd but a file, a pipe or a socket.
+    pub fn adopt(descriptor: OwnedFd) -> Result<Self, OsError> {
+        const TYPE_OF_FILE: u32 = 0o170_000;
+        let what = "take a peer's eventfd";
+        // An eventfd is none of the kinds that have a number. To write to a pipe or a socket whose
+        // other end is closed could end this process.
+        let mode = rustix::fs::fstat(&descriptor).doing(what)?.st_mode;
+        if mode & TYPE_OF_FILE != 0 {
+            return Err(OsError::new(what, Errno::INVAL));
+        }
+        // Whoever made it may have forgotten, and ringing must not wait.
+        rustix::io::ioctl_fionbio(&descriptor, true).doing(what)?;
+        Ok(Self(Descriptor::new(descriptor)))
     }
 
     /// Makes it readable. Never blocks: a full counter is readable already.

@@ -1,13 +1,21 @@
 //! The only place that names atomics. It has two faces: the machine's, and loom's (`--cfg loom`),
-//! under which the same rings are explored in every interleaving.
+//! under which the same rings are explored in every interleaving. With `--cfg corewire_steps` the
+//! machine's counts its accesses (`sync_steps.rs`).
 //!
 //! Every ordering stronger than relaxed is written [`order!`](crate::order) or
 //! [`fence_at!`](crate::fence_at) with a label. `docs/ordering.md` lists the labels, what each
 //! pairs with, and the model that fails when it is weakened: under loom, `weaken` turns one label
 //! at a time into `Relaxed` (or drops its fence).
 
+#[cfg(not(any(loom, corewire_steps)))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use core::sync::atomic::{Ordering, fence};
+#[cfg(corewire_steps)]
+#[path = "sync_steps.rs"]
+mod counted;
+#[cfg(corewire_steps)]
+pub use counted::{AtomicU32, AtomicU64, steps};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

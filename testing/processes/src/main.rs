@@ -12,20 +12,27 @@
 //! | `faults` | goes through a scenario under a supervisor, who has a system call fail |
 //! | `look` | says what it sees of a domain and what it may do there, a line for each |
 //! | `idle` | opens `count` connections to every process, asks nothing, says how many are kept |
+//! | `copier` | copies messages out until the end, checks each, says how many it missed |
+//! | `holder` | joins to copy messages out, and never does |
+//! | `intruder` | joins by hand, and tries to write the sender's memory; says what was refused |
 //! | `lock` | locks the files of the channel's name that it can open, says which |
 //!
 //! `groups=G,G` and then `uid=N` make it a process of another user, before it opens anything;
+//! `overwrite` and `evict-ms=N` say what becomes of a sender's slow receivers;
 //! `owner=UID` and `access=group:GID` or `access=users:UID,UID` say how it opens the domain.
 
+mod copying;
 mod counted;
 mod faults;
 mod forked;
 mod guest;
+mod intruder;
 mod refuse;
 mod stream;
 mod supervised;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use corewire::{Access, Domain, Wait};
 
@@ -37,6 +44,15 @@ pub(crate) struct Options {
     pub(crate) receivers: usize,
     pub(crate) slots: usize,
     pub(crate) nap_one_in: u64,
+    pub(crate) slow: Slow,
+}
+
+/// What becomes of slow receivers.
+#[derive(Clone, Copy)]
+pub(crate) enum Slow {
+    Block,
+    Overwrite,
+    Evict(Duration),
 }
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -60,13 +76,25 @@ fn run() -> Outcome {
     }
     let wait = Wait::default();
     let (mut groups, mut builder) = (Vec::new(), Domain::builder().path(directory.as_ref()));
-    let mut options = Options { channel, wait, count: 0, receivers: 8, slots: 4096, nap_one_in: 0 };
+    let mut options = Options {
+        channel,
+        wait,
+        count: 0,
+        receivers: 8,
+        slots: 4096,
+        nap_one_in: 0,
+        slow: Slow::Block,
+    };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
             ("count", value) => options.count = value.parse()?,
             ("receivers", value) => options.receivers = value.parse()?,
             ("slots", value) => options.slots = value.parse()?,
             ("nap-one-in", value) => options.nap_one_in = value.parse()?,
+            ("overwrite", _) => options.slow = Slow::Overwrite,
+            ("evict-ms", value) => {
+                options.slow = Slow::Evict(Duration::from_millis(value.parse()?));
+            }
             ("spin", _) => options.wait = Wait::Spin,
             ("park", _) => options.wait = Wait::Park,
             ("groups", list) => groups = guest::numbers(list)?,
@@ -79,6 +107,7 @@ fn run() -> Outcome {
     }
     match role.as_str() {
         "idle" => return guest::idle(directory.as_ref(), options.count),
+        "intruder" => return intruder::run(directory.as_ref(), &options.channel),
         "lock" => return guest::lock(directory.as_ref(), &options.channel),
         _ => {}
     }
@@ -86,6 +115,8 @@ fn run() -> Outcome {
     match role.as_str() {
         "sender" => stream::send(&domain, &options),
         "receiver" => stream::receive(&domain, &options),
+        "copier" => copying::copy(&domain, &options),
+        "holder" => copying::hold(&domain, &options),
         "counted-sender" => counted::send(&domain, &options),
         "counted-receiver" => counted::receive(&domain, &options),
         "deaf-sender" => refuse::deaf_sender(&domain, &options),

@@ -23,6 +23,8 @@ pub(crate) fn deaf_sender(domain: &Domain, options: &Options) -> Outcome {
         std::thread::yield_now();
     }
     println!("alone");
+    // Not closed before the receiver has found out.
+    io::stdin().read_line(&mut String::new())?;
     Ok(())
 }
 

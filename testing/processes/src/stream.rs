@@ -7,10 +7,10 @@ use std::thread;
 
 use corewire::{Domain, ReceiveError};
 
-use crate::{Options, Outcome};
+use crate::{Options, Outcome, Slow};
 
 /// Messages between two lines that say how far a role is.
-const PROGRESS: u64 = 500;
+pub(crate) const PROGRESS: u64 = 500;
 
 /// The length of message `number`: most fit a slot, some the window, few neither.
 fn length_of(number: u64) -> usize {
@@ -26,20 +26,25 @@ fn byte_of(number: u64, index: usize) -> u8 {
     (number.wrapping_mul(31).wrapping_add(index as u64 / 8)).to_le_bytes()[0]
 }
 
-fn is_whole(message: &[u8], number: u64) -> bool {
+pub(crate) fn is_whole(message: &[u8], number: u64) -> bool {
     message.len() == length_of(number)
         && message.iter().enumerate().all(|(index, &byte)| byte == byte_of(number, index))
 }
 
 pub(crate) fn send(domain: &Domain, options: &Options) -> Outcome {
-    let mut sender = domain
+    let builder = domain
         .sender(&options.channel)
         .slots(256)
         .window_bytes(64 << 10)
         .largest_message(80_000)
         .receivers(options.receivers)
-        .wait(options.wait)
-        .create()?;
+        .wait(options.wait);
+    let builder = match options.slow {
+        Slow::Block => builder,
+        Slow::Overwrite => builder.overwrite(),
+        Slow::Evict(after) => builder.evict(after),
+    };
+    let mut sender = builder.create()?;
     println!("created");
     // The end of standard input ends the stream.
     let (stop, stopped) = channel();

@@ -297,3 +297,109 @@ fn the_dead_owners_files_are_swept_by_the_next_of_its_user() {
     let left = ["n.", "g."].map(|prefix| modes(directory.path(), prefix).len());
     assert_eq!(left, [0, 0]);
 }
+
+/// A sender of user `OWNER` that lets the guest in, and a reader of its own that copies.
+fn sender_and_copier(directory: &Directory, slow: &str) -> (Role, Role) {
+    let access = format!("access=users:{GUEST}");
+    let mut sender = start("sender", directory, OWNER, &[&access, slow]);
+    sender.until("created");
+    let mut own = start("copier", directory, OWNER, &[&format!("owner={OWNER}")]);
+    own.until("joined");
+    (sender, own)
+}
+
+#[test]
+fn a_guest_copies_messages_out() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-copy");
+    let mut sender = sender(&directory, &format!("users:{GUEST}"));
+    let mut guest = start("copier", &directory, GUEST, &[&format!("owner={OWNER}")]);
+    guest.until("joined");
+    (0..4).for_each(|_| drop(guest.until("at ")));
+    sender.hang_up();
+    let sent = sender.until("closed");
+    assert_eq!(guest.until("ended"), format!("{sent} missed=0"));
+    assert!(sender.is_success() && guest.is_success());
+}
+
+#[test]
+fn a_guest_cannot_write_the_senders_memory_by_any_means() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-intruder");
+    let mut sender = sender(&directory, &format!("users:{GUEST}"));
+    let mut own = start("receiver", &directory, OWNER, &[&format!("owner={OWNER}")]);
+    own.until("joined");
+    let mut intruder = start("intruder", &directory, GUEST, &[]);
+    intruder.until("joined");
+    let mut refusals = 0;
+    loop {
+        let line = intruder.line().expect("it says that it has tried everything");
+        if line == "tried" {
+            break;
+        }
+        println!("{line}");
+        assert!(line.starts_with("refused "), "{line}");
+        refusals += 1;
+    }
+    assert!(intruder.is_success());
+    // Fewer only where the kernel does not let it open the memory again.
+    assert!(refusals >= 27, "{refusals} attempts");
+    // The stream went on, and is whole.
+    own.until("at ");
+    sender.hang_up();
+    assert_eq!(sender.until("closed"), own.until("ended"));
+    assert!(sender.is_success() && own.is_success());
+}
+
+/// Stops a process, and waits until the kernel says that it is.
+fn stop(role: &Role) {
+    let pid = rustix::process::Pid::from_child(&role.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let path = format!("/proc/{}/stat", role.child.id());
+    while !fs::read_to_string(&path).unwrap().contains(") T ") {
+        std::thread::yield_now();
+    }
+}
+
+/// A guest joins and is stopped; the sender goes on for many times as many messages as its ring has
+/// slots.
+fn goes_on_beside_a_stopped_guest(directory: &Directory, sender: &mut Role) {
+    let mut guest = start("holder", directory, GUEST, &[&format!("owner={OWNER}")]);
+    let first: u64 = guest.until("joined").parse().unwrap();
+    stop(&guest);
+    while sender.until("at ").parse::<u64>().unwrap() < first + 20 * 256 {}
+}
+
+#[test]
+fn a_stopped_guest_does_not_hold_up_a_channel_that_overwrites() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-overwrite");
+    let (mut sender, mut own) = sender_and_copier(&directory, "overwrite");
+    goes_on_beside_a_stopped_guest(&directory, &mut sender);
+    sender.hang_up();
+    let sent = sender.until("closed");
+    // Every message came, or is counted as missed.
+    let ended = own.until("ended");
+    assert_eq!(ended.split(' ').next(), Some(sent.as_str()), "{ended}");
+    assert!(sender.is_success() && own.is_success());
+}
+
+#[test]
+fn a_stopped_guest_does_not_hold_up_a_channel_that_evicts() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-evict");
+    let (mut sender, mut own) = sender_and_copier(&directory, "evict-ms=1000");
+    goes_on_beside_a_stopped_guest(&directory, &mut sender);
+    sender.hang_up();
+    let sent = sender.until("closed");
+    assert_eq!(own.until("ended"), format!("{sent} missed=0"));
+    assert!(sender.is_success() && own.is_success());
+}

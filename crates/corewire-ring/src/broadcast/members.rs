@@ -203,21 +203,22 @@ impl Members {
     }
 
     /// Takes those out of the count that have held the sender back for `after_ns` without passing
-    /// anything, as of `now_ns`: whose cursor is below `wanted`. A row is watched from the first call
-    /// on until [`Members::forget_stalls`]. Returns whether anybody was evicted; the control thread
+    /// anything, as of `now_ns`: whose cursor is below `wanted`. A row that has anything to read, up to
+    /// `head`, is watched from the first call on until [`Members::forget_stalls`]. Returns whether anybody was evicted; the control thread
     /// then lets them go. Data thread, slow path.
     pub(super) fn evict_stalled(
         &mut self,
         now_ns: u64,
         after_ns: u64,
-        wanted: u64,
+        (wanted, head): (u64, u64),
         channel: &Channel<'_>,
     ) -> bool {
         let now_ns = now_ns.max(1);
         self.has_stalls = true;
         let mut stalled = Vec::new();
         for (row, state) in (0u32..).zip(&mut self.rows).filter(|(_, state)| state.joined) {
-            if state.stalled_since_ns == 0 || state.stalled_at != state.cached {
+            let is_idle = state.cached >= head;
+            if state.stalled_since_ns == 0 || state.stalled_at != state.cached || is_idle {
                 state.stalled_at = state.cached;
                 state.stalled_since_ns = now_ns;
             }

@@ -515,7 +515,8 @@ impl<K: Kernel> Receiver<K> {
             (&mut self.large_held_bytes, large_bytes)
         };
         *held += length;
-        self.bytes += length;
+        // A sender may claim any length, and as many as it likes.
+        self.bytes = self.bytes.wrapping_add(length);
         if *held >= area_bytes / 8 {
             self.publish_at = self.next;
         }

@@ -556,10 +556,10 @@ impl<K: Kernel> Sender<K> {
         let slot_wanted = (self.head + 1).saturating_sub(self.slots.count());
         let is_inline = bytes <= INLINE_BYTES_MAX;
         let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);
-        let wanted = slot_wanted.max(area_wanted);
+        let (wanted, head) = (slot_wanted.max(area_wanted), self.head);
         let Self { shared, slots, words, geometry, policy, .. } = self;
         let channel = Channel { shared, slots, words, geometry, policy: *policy };
-        lock.with(|members| members.evict_stalled(now_ns, after_ns, wanted, &channel))
+        lock.with(|members| members.evict_stalled(now_ns, after_ns, (wanted, head), &channel))
     }
 
     /// Under `Evict`: the sender has room, and whoever is slow has all its time again.

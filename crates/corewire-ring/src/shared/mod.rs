@@ -24,8 +24,8 @@
 //!    everybody else where the next claim begins. The others of the run are stored as they are filled,
 //!    in order.
 //! 4. A receiver finds the stamp, and reads as in [`crate::broadcast`]. It notes a run when it passes its
-//!    first slot, and publishes no cursor inside one: else that stamp could be written over while
-//!    somebody still needs to know how far the run goes.
+//!    first slot, and publishes no cursor inside one: else that stamp could be written over, and its
+//!    dead owner's row taken again, while the receiver still has to know that the owner is dead.
 //!
 //! # Rules that a model found necessary
 //!

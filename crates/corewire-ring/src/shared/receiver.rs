@@ -92,7 +92,10 @@ impl Many {
         if slot.stamp().load(Relaxed) != stamp {
             return false;
         }
-        self.note(next, stamp);
+        if ahead_of(stamp, next) == 0 {
+            // An older stamp may be the first of a run, of a lap ago.
+            self.note(next, stamp);
+        }
         true
     }
 

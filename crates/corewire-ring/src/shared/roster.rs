@@ -171,7 +171,10 @@ impl Roster {
     /// living, by the dead whose claims are still in the ring, or by those not known to be dead.
     pub fn enter_sender<K: Kernel>(&self, socket: u128, pid: u32, kernel: &K) -> Option<Entrance> {
         let row = (0..self.rows_max(Party::Sender)).find(|&row| self.is_vacant_sender(row))?;
-        let entrance = self.take(Party::Sender, row, socket, pid);
+        let door = self.door(Party::Sender, row).tenure();
+        let generation = generation_of(door.load(Relaxed)).wrapping_add(1);
+        let entrance = Entrance { row, generation };
+        self.take(Party::Sender, entrance, socket, pid);
         // ORDER(T1): as in `take`; whoever sees the epoch sees the door.
         self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
         self.ring_bell(kernel);
@@ -197,7 +200,9 @@ impl Roster {
         })
     }
 
-    /// Host: a row for a receiver. It is not taken before [`Roster::admit`].
+    /// Host: a row for a receiver. It is not taken before [`Roster::admit`], but nobody else will ever
+    /// be told of this generation: a receiver that gives its row up because this host died can give up
+    /// no other's.
     #[must_use]
     pub fn vacant_row(&self) -> Option<Entrance> {
         let row = (0..self.rows_max(Party::Receiver)).find(|&row| {
@@ -209,6 +214,9 @@ impl Roster {
             }
         })?;
         let generation = generation_of(self.tenure(Party::Receiver, row)).wrapping_add(1);
+        let free = tenure(generation, DoorState::Free);
+        // ORDER(T1): as in `take`.
+        self.door(Party::Receiver, row).tenure().store(free, order!(T1: Release));
         Some(Entrance { row, generation })
     }
 
@@ -218,7 +226,7 @@ impl Roster {
         let Entrance { row, .. } = who;
         self.table.rows_high().fetch_max(row + 1, Relaxed);
         self.rows.cursor(row).store(self.head(), Relaxed);
-        self.take(Party::Receiver, row, socket, pid);
+        self.take(Party::Receiver, who, socket, pid);
         // ORDER(T1): as in `take`.
         self.table.members_epoch().fetch_add(1, order!(T1: Release));
         // ORDER(R4): pairs with R3; a sender that does not count this row found its limit from
@@ -231,15 +239,13 @@ impl Roster {
         head
     }
 
-    fn take(&self, party: Party, row: u32, socket: u128, pid: u32) -> Entrance {
-        let door = self.door(party, row);
-        let generation = generation_of(door.tenure().load(Relaxed)).wrapping_add(1);
+    fn take(&self, party: Party, who: Entrance, socket: u128, pid: u32) {
+        let door = self.door(party, who.row);
         door.set_socket(socket);
         door.pid().store(pid, Relaxed);
-        let tenure = tenure(generation, DoorState::Joined);
+        let tenure = tenure(who.generation, DoorState::Joined);
         // ORDER(T1): pairs with T2; who sees the tenure sees the row's fields.
         door.tenure().store(tenure, order!(T1: Release));
-        Entrance { row, generation }
     }
 
     /// Gives a row up: its holder's, when it leaves, or that of one known to be dead. False if it was

@@ -661,7 +661,8 @@ impl<K: Kernel> Sender<K> {
             let Some(stall) = self.stalls.get_mut(who.row as usize) else { continue };
             let cursor = self.roster.rows.cursor(who.row).load(Relaxed);
             let is_new = stall.generation != who.generation || stall.cursor != cursor;
-            if is_new || stall.since_ns == 0 {
+            // Who has nothing to read is not slow.
+            if is_new || stall.since_ns == 0 || cursor >= self.tail {
                 *stall = Stall { generation: who.generation, cursor, since_ns: now_ns };
             }
             let stalled_ns = now_ns.saturating_sub(stall.since_ns);

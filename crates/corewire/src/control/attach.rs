@@ -22,6 +22,7 @@ use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
 use corewire_ring::region::Region;
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Failures, Handler, Token, lock};
 use crate::control::shared::attachment;
@@ -282,6 +283,9 @@ impl Link {
             }
             false => None,
         };
+        if u64::from(welcome.row) >= header.geometry.receivers_max() {
+            return Err(protocol(name, format!("with row {}", welcome.row)));
+        }
         if welcome.start > u64::MAX / 2 {
             return Err(protocol(name, format!("with a first message numbered {}", welcome.start)));
         }
@@ -431,7 +435,7 @@ impl Attachment {
 
     /// Reads what the owner says. True if it has hung up, or talks nonsense.
     fn is_over(&self, hung_up: bool) -> bool {
-        loop {
+        for _ in 0..REQUESTS_PER_TURN {
             let received = self.socket.receive();
             if !matches!(received, Err(SocketError::Os(_))) {
                 self.unread.end();
@@ -442,9 +446,6 @@ impl Attachment {
                     if let Some(bell) = self.readiness.get() {
                         bell.ring();
                     }
-                    if !self.is_trusted {
-                        return hung_up;
-                    }
                 }
                 Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
                 Err(SocketError::Nothing) => return hung_up,
@@ -453,11 +454,13 @@ impl Attachment {
                 _ => return true,
             }
         }
+        // What is left, a hang-up too, is there at the next event, which comes at once.
+        false
     }
 
     fn answer(&self, refused: Option<Reason>) {
         let mut answers = lock(&self.answers);
-        answers.count += 1;
+        answers.count = answers.count.wrapping_add(1);
         answers.refused = refused;
         self.answered.notify_all();
     }

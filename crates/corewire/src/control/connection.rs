@@ -15,7 +15,7 @@ use crate::control::owner::EMFILE;
 use crate::control::shared::member::Member;
 
 /// Requests of one connection that are served in one go: the control thread has others to see to.
-const REQUESTS_PER_TURN: usize = 16;
+pub(crate) const REQUESTS_PER_TURN: usize = 16;
 
 /// A connection that has not become a receiver's link.
 pub(crate) struct Connection {

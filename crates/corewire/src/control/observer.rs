@@ -108,6 +108,9 @@ impl Observer {
             (other, _) => return Err(odd(&other)),
         };
         let (memory, header) = open_sender(name, sender)?;
+        if count as u64 > header.geometry.receivers_max() {
+            return Err(odd(&Frame::Observed { count: u32::try_from(count).unwrap_or(u32::MAX) }));
+        }
         let mut receivers = Vec::new();
         while receivers.len() < count {
             match answer(&socket, name)? {

@@ -26,6 +26,7 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_ring::{Kernel, Lock};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
 
@@ -432,7 +433,8 @@ impl Owner {
     }
 
     fn on_link(&self, row: u32) {
-        loop {
+        // What is left is there at the next event, which comes at once.
+        for _ in 0..REQUESTS_PER_TURN {
             let (socket, is_trusted, unread) = match lock(&self.state).links.get(&row) {
                 Some(link) => (Arc::clone(&link.socket), link.is_trusted, Arc::clone(&link.unread)),
                 None => return,
@@ -444,17 +446,23 @@ impl Owner {
             match received {
                 Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
                 Ok((Frame::Readiness, mut descriptors)) => {
+                    let given = take(&mut descriptors).filter(|_| is_trusted);
+                    let readiness = match given.map(Bell::adopt) {
+                        Some(Ok(bell)) => Readiness::Bell(bell),
+                        // EINVAL: it is none.
+                        Some(Err(error)) if error.errno == 22 => {
+                            return self.drop_link(row, ControlCounter::Violations);
+                        }
+                        Some(Err(error)) => {
+                            self.answer(row, &socket, &Frame::Refused(resources(&error)));
+                            continue;
+                        }
+                        None => Readiness::Frames,
+                    };
                     if let Some(link) = lock(&self.state).links.get_mut(&row) {
-                        link.readiness = match take(&mut descriptors).filter(|_| is_trusted) {
-                            Some(bell) => Readiness::Bell(Bell::adopt(bell)),
-                            None => Readiness::Frames,
-                        };
+                        link.readiness = readiness;
                     }
                     self.answer(row, &socket, &Frame::Done);
-                    if !is_trusted {
-                        // Others are to have their turn, however many of these it sends.
-                        return;
-                    }
                 }
                 Ok(_) | Err(ReceiveError::Frame(_)) => {
                     return self.drop_link(row, ControlCounter::Violations);

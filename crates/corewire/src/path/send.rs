@@ -390,6 +390,7 @@ impl Waiting {
         self.evict(ring, owner, bytes);
         owner.drop_outcasts();
         if ring.has_room(bytes) {
+            ring.forget_stalls(&owner.members);
             return Ok(());
         }
         let lag = slowest.map_or(0, |slowest| ring.head() - slowest.cursor);

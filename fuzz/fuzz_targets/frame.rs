@@ -1,0 +1,12 @@
+//! Any packet is refused or is a frame, which comes back as it was from its own bytes.
+
+#![no_main]
+
+use corewire_layout::frame::Frame;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|packet: &[u8]| {
+    if let Ok(frame) = Frame::parse(packet) {
+        assert_eq!(Frame::parse(&frame.to_bytes()), Ok(frame));
+    }
+});

@@ -1,0 +1,53 @@
+//! How much work a call may do, whatever its neighbour wrote: a number that follows from the
+//! channel's sizes. Built with `--cfg corewire_steps`, the ring counts its accesses to atomics, and
+//! every call of the harness is held to that number. Otherwise only calls of the kernel are counted.
+
+use corewire_layout::geometry::Geometry;
+
+use crate::kernel::Idle;
+
+/// Looks that a call may take at messages that are lost while it looks, before it looks up.
+const LOSSES_AT_A_TIME: u64 = 64;
+/// Looks for a bell that comes late, after a sleep that its cap ended.
+const SETTLING_LOOKS: u64 = 10_000;
+
+/// The bound of a channel.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    accesses_max: u64,
+    calls_max: u64,
+}
+
+impl Effort {
+    /// Of a channel of this geometry: a constant, and each slot, receiver and word of the longest
+    /// message a few times.
+    #[must_use]
+    pub fn of(geometry: &Geometry) -> Self {
+        let words = geometry.message_bytes_max().max(48).div_ceil(8) + 2;
+        let losses = 8 * LOSSES_AT_A_TIME;
+        let accesses_max =
+            64 + losses + 4 * geometry.slots() + 12 * geometry.receivers_max() + words;
+        Self { accesses_max, calls_max: 8 + geometry.receivers_max() }
+    }
+
+    /// Runs `call` and asserts that it did no more than is allowed `times` times over.
+    #[inline]
+    pub fn bound<R>(&self, kernel: &Idle, times: u64, call: impl FnOnce() -> R) -> R {
+        let _ = (kernel.take_calls(), kernel.take_capped());
+        #[cfg(corewire_steps)]
+        let before = corewire_ring::sync::steps();
+        let result = call();
+        let calls = kernel.take_calls();
+        assert!(calls <= times * self.calls_max, "{calls} calls of the kernel");
+        #[cfg(corewire_steps)]
+        {
+            let settling = if kernel.take_capped() { SETTLING_LOOKS } else { 0 };
+            let accesses = corewire_ring::sync::steps() - before;
+            let accesses_max = times * (self.accesses_max + settling);
+            assert!(accesses <= accesses_max, "{accesses} accesses, where {accesses_max} suffice");
+        }
+        #[cfg(not(corewire_steps))]
+        let _ = (self.accesses_max, SETTLING_LOOKS);
+        result
+    }
+}

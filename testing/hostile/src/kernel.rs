@@ -1,0 +1,87 @@
+//! An operating system on which nobody ever sleeps, and a lock that nobody else takes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use corewire_ring::broadcast::Members;
+use corewire_ring::sync::{AtomicU32, Ordering, fence};
+use corewire_ring::{Kernel, Lock};
+
+/// Counts what it is asked for. Cheap to clone; clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Idle(Rc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    calls: Cell<u64>,
+    capped: Cell<bool>,
+    refuses: Cell<bool>,
+    was_capped: Cell<bool>,
+}
+
+impl Idle {
+    /// Calls made since the last look.
+    #[must_use]
+    pub fn take_calls(&self) -> u64 {
+        self.0.calls.take()
+    }
+
+    /// Was a sleep since the last look ended by its cap?
+    #[must_use]
+    pub fn take_capped(&self) -> bool {
+        self.0.was_capped.take()
+    }
+
+    /// How the next sleep ends, and whether the next barrier is refused.
+    pub fn set(&self, is_capped: bool, is_refused: bool) {
+        self.0.capped.set(is_capped);
+        self.0.refuses.set(is_refused);
+    }
+
+    fn count(&self) {
+        self.0.calls.set(self.0.calls.get() + 1);
+    }
+}
+
+impl Kernel for Idle {
+    fn barrier_everywhere(&self) -> bool {
+        self.count();
+        fence(Ordering::SeqCst);
+        !self.0.refuses.get()
+    }
+
+    fn wake(&self, _word: &AtomicU32, _count_max: u32) {
+        self.count();
+    }
+
+    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
+        self.count();
+        // As the kernel does: it looks at both words.
+        let _ = (shared.0.load(Ordering::Relaxed), own.0.load(Ordering::Relaxed));
+        let capped = self.0.capped.take();
+        self.0.was_capped.set(self.0.was_capped.get() || capped);
+        capped
+    }
+
+    fn cpu(&self) -> u32 {
+        0
+    }
+
+    fn wake_descriptor(&self, _row: u32) {
+        self.count();
+    }
+
+    fn wake_rest(&self) {
+        self.count();
+    }
+}
+
+/// The members of a channel whose control thread is the test.
+#[derive(Debug)]
+pub struct Locked(pub RefCell<Members>);
+
+impl Lock<Members> for Locked {
+    fn with<R>(&self, job: impl FnOnce(&mut Members) -> R) -> R {
+        job(&mut self.0.borrow_mut())
+    }
+}

@@ -1,0 +1,403 @@
+//! Somebody who connects to a process's socket and sends anything. A channel of that process has a
+//! reader that must get every message meanwhile, and at the end nothing of the attack is left there.
+//! `COREWIRE_HOSTILE_FRAMES` says how many frames, 100 thousand if not said.
+
+mod wire;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use corewire_hostile::Random;
+use corewire_layout::frame::{FRAME_BYTES, Frame, Hello, Reason, Start, Welcome};
+use corewire_layout::name::ChannelName;
+use corewire_layout::segment::{SLEEP_MODE, SLEEPING, TypeTag};
+use corewire_os::process;
+use corewire_ring::sync::Ordering::Relaxed;
+use rustix::event::{EventfdFlags, eventfd};
+use wire::{CHANNEL, Census, Directory, Live, Raw, alone, borrow, odd_descriptors, page, until};
+
+fn frames() -> u64 {
+    let given = std::env::var("COREWIRE_HOSTILE_FRAMES").ok();
+    given.map_or(100_000, |frames| frames.parse().expect("COREWIRE_HOSTILE_FRAMES is a number"))
+}
+
+fn hello(waiter: u128) -> Frame {
+    let name = ChannelName::new(CHANNEL).unwrap();
+    let type_tag = TypeTag::default();
+    Frame::Hello(Hello { name, start: Start::Now, waiter, needs_fence: false, type_tag, socket: 0 })
+}
+
+/// One of every kind.
+fn every_kind() -> Vec<Frame> {
+    let name = || ChannelName::new(CHANNEL).unwrap();
+    let welcome = Welcome {
+        row: 0,
+        start: 0,
+        epoch: 0,
+        incarnation: 5,
+        hint: true,
+        table: false,
+        settled: 0,
+        generation: 1,
+    };
+    vec![
+        hello(0),
+        hello(7),
+        Frame::Welcome(welcome),
+        Frame::Refused(Reason::Malformed),
+        Frame::Readiness,
+        Frame::Done,
+        Frame::Invite { name: name(), waiter: 9 },
+        Frame::Observe { name: name() },
+        Frame::Observe { name: ChannelName::new("nobody").unwrap() },
+        Frame::Observed { count: 3 },
+        Frame::Rows(vec![0, 1, 2]),
+        Frame::Leave,
+        Frame::Ring,
+    ]
+}
+
+/// What an attacker has to hand.
+struct Attacker<'a> {
+    path: &'a Path,
+    random: Random,
+    page: OwnedFd,
+    life: OwnedFd,
+    kinds: Vec<Frame>,
+    /// Packets sent while the other end was open.
+    sent: u64,
+    connections: u64,
+    /// Which byte of a frame is changed next.
+    at: usize,
+}
+
+impl<'a> Attacker<'a> {
+    fn new(path: &'a Path) -> Self {
+        let page = page().0.as_fd().try_clone_to_owned().unwrap();
+        let (life, kinds) = (process::own_life().unwrap(), every_kind());
+        let random = Random::from_environment();
+        Self { path, random, page, life, kinds, sent: 0, connections: 0, at: 0 }
+    }
+
+    fn connect(&mut self) -> Raw {
+        self.connections += 1;
+        Raw::connect(self.path)
+    }
+
+    fn send(&mut self, raw: &Raw, packet: &[u8]) -> bool {
+        let is_open = raw.send(packet, &[]);
+        self.sent += u64::from(is_open);
+        is_open
+    }
+
+    /// Becomes a receiver; whether the answer is read is another matter.
+    fn join(&mut self) -> Raw {
+        let raw = self.connect();
+        let descriptors = [self.page.as_fd(), self.life.as_fd()];
+        assert!(raw.say(&hello(0), &descriptors));
+        self.sent += 1;
+        raw
+    }
+
+    /// A packet that is no frame, or not the one that it was.
+    fn odd_packet(&mut self) -> Vec<u8> {
+        let kind = usize::try_from(self.random.below(self.kinds.len() as u64)).unwrap();
+        let mut packet = self.kinds[kind].to_bytes().to_vec();
+        match self.random.below(8) {
+            0 => packet.truncate(usize::try_from(self.random.below(256)).unwrap()),
+            1 => packet.resize(257 + usize::try_from(self.random.below(4000)).unwrap(), 7),
+            2 => packet.iter_mut().for_each(|byte| *byte = self.random.number().to_le_bytes()[3]),
+            3 => {}
+            _ => {
+                // Each byte in turn, with every value that is near.
+                self.at = (self.at + 1) % FRAME_BYTES;
+                let bit = 1 << self.random.below(8);
+                packet[self.at] = match self.random.below(4) {
+                    0 => 0xff,
+                    1 => self.random.number().to_le_bytes()[3],
+                    _ => packet[self.at] ^ bit,
+                };
+            }
+        }
+        packet
+    }
+
+    /// One connection and what is said on it.
+    fn attack(&mut self) {
+        let count = self.random.below(48);
+        match self.random.below(8) {
+            // What cannot be understood.
+            0 => {
+                let raw = self.connect();
+                let packet = self.odd_packet();
+                self.send(&raw, &packet);
+                // Nobody listens to more.
+                self.send(&raw, &packet);
+            }
+            // Everything out of order.
+            1 => {
+                let raw = self.connect();
+                for _ in 0..count {
+                    let kind = usize::try_from(self.random.below(self.kinds.len() as u64)).unwrap();
+                    let packet = self.kinds[kind].to_bytes();
+                    if !self.send(&raw, &packet) {
+                        break;
+                    }
+                }
+            }
+            // Looks that are answered, and not read.
+            2 => {
+                let raw = self.connect();
+                let look = Frame::Observe { name: ChannelName::new(CHANNEL).unwrap() }.to_bytes();
+                let _ = (0..count).all(|_| self.send(&raw, &look));
+            }
+            // A receiver that goes at once, or twice, or says nothing.
+            3 => {
+                let raw = self.join();
+                let leave = Frame::Leave.to_bytes();
+                let _ = (0..self.random.below(4)).all(|_| self.send(&raw, &leave));
+            }
+            // A receiver that asks again and again, and then says something odd.
+            _ => {
+                let raw = self.join();
+                let ask = Frame::Readiness.to_bytes();
+                let _ = (0..count).all(|_| self.send(&raw, &ask));
+                if count.is_multiple_of(2) {
+                    assert!(
+                        raw.hear().is_some_and(|(frame, _)| matches!(frame, Frame::Welcome(_)))
+                    );
+                }
+                let packet = self.odd_packet();
+                self.send(&raw, &packet);
+            }
+        }
+    }
+}
+
+/// Nobody but the reader is left on the channel.
+fn settle(live: &Live) {
+    until("no receiver but the reader", || live.receivers() == 1);
+}
+
+#[test]
+fn any_frames_in_any_order_disturb_nobody() {
+    let _alone = alone();
+    let directory = Directory::new("frames");
+    let mut live = Live::new(&directory);
+    let path = directory.socket();
+    let mut attacker = Attacker::new(&path);
+    let before = Census::at_rest();
+    let (began, wanted) = (Instant::now(), frames());
+    while attacker.sent < wanted {
+        // Its rows run out now and then: this is refused, or it waits for those that hang up.
+        if live.receivers() == 8 {
+            settle(&live);
+        }
+        attacker.attack();
+        live.send();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let rate = attacker.sent as f64 / began.elapsed().as_secs_f64();
+    println!("{} frames, {} connections, {rate:.0} frames/s", attacker.sent, attacker.connections);
+    settle(&live);
+    before.is_back();
+    let _ = live.domain.observe(CHANNEL).unwrap().look();
+    live.finish();
+}
+
+#[test]
+fn wrong_descriptors_are_refused_and_given_back() {
+    let _alone = alone();
+    let directory = Directory::new("descriptors");
+    let mut live = Live::new(&directory);
+    let path = directory.socket();
+    let before = Census::at_rest();
+    let life = process::own_life().unwrap();
+    for (what, odd) in odd_descriptors() {
+        let raw = Raw::connect(&path);
+        assert!(raw.say(&hello(0), &[odd.as_fd(), life.as_fd()]));
+        let (answer, _) = raw.hear().unwrap();
+        let is_refused = matches!(answer, Frame::Refused(Reason::Segment { .. }));
+        assert!(is_refused, "{what}: {answer:?}");
+        // In place of the process's. The kernel knows who has connected.
+        let raw = Raw::connect(&path);
+        assert!(raw.say(&hello(0), &[page().0.as_fd(), odd.as_fd()]));
+        assert!(matches!(raw.hear(), Some((Frame::Welcome(_), _))), "{what}");
+        live.send();
+    }
+    // None at all, and too many for any frame.
+    let raw = Raw::connect(&path);
+    assert!(raw.say(&hello(0), &[]));
+    assert!(matches!(raw.hear(), Some((Frame::Refused(Reason::Malformed), _))));
+    drop(raw);
+    for count in [3, 50, 53, 54, 100, 253] {
+        for frame in every_kind() {
+            let many: Vec<OwnedFd> = (0..count).map(|_| life.try_clone().unwrap()).collect();
+            let raw = Raw::connect(&path);
+            assert!(raw.say(&frame, &borrow(&many)));
+            drop(raw);
+            live.send();
+        }
+    }
+    drop(life);
+    settle(&live);
+    before.is_back();
+    live.finish();
+}
+
+#[test]
+fn a_header_that_lies_is_refused() {
+    let _alone = alone();
+    let directory = Directory::new("headers");
+    let live = Live::new(&directory);
+    let path = directory.socket();
+    let before = Census::at_rest();
+    for at in 0..16 {
+        let (segment, region) = page();
+        let mut byte = [0];
+        region.copy_out(at, &mut byte);
+        region.copy_in(at, &[byte[0] ^ 0x10]);
+        let raw = Raw::connect(&path);
+        assert!(raw.say(&hello(0), &[segment.as_fd(), segment.as_fd()]));
+        let (answer, _) = raw.hear().unwrap();
+        // The number of its process is for people.
+        let expected = at >= 12;
+        assert_eq!(matches!(answer, Frame::Welcome(_)), expected, "byte {at}: {answer:?}");
+    }
+    settle(&live);
+    before.is_back();
+    live.finish();
+}
+
+/// Asleep on its descriptor, as a receiver's words say it.
+fn pretend_to_sleep(region: &corewire_ring::region::Region) {
+    region.word32(SLEEP_MODE).store(1, Relaxed);
+    region.word32(SLEEPING).fetch_add(1, Relaxed);
+}
+
+#[test]
+fn a_readiness_descriptor_holds_nobody_up() {
+    let _alone = alone();
+    let directory = Directory::new("readiness");
+    let mut live = Live::new(&directory);
+    let path = directory.socket();
+    let before = Census::at_rest();
+    let life = process::own_life().unwrap();
+    let eventfd = |flags| eventfd(0, EventfdFlags::CLOEXEC | flags).unwrap();
+    let fill = |bell: &OwnedFd| {
+        rustix::io::write(bell, &(u64::MAX - 1).to_le_bytes()).unwrap();
+    };
+    let mut bells = odd_descriptors();
+    let (full, blocking) = (eventfd(EventfdFlags::NONBLOCK), eventfd(EventfdFlags::empty()));
+    fill(&full);
+    fill(&blocking);
+    bells.push(("a full eventfd", full));
+    bells.push(("a full eventfd that blocks", blocking));
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while rustix::io::write(&writer, &[0; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    bells.push(("a full pipe that blocks", writer));
+    for (what, bell) in bells {
+        let (segment, region) = page();
+        let raw = Raw::connect(&path);
+        assert!(raw.say(&hello(0), &[segment.as_fd(), life.as_fd()]));
+        assert!(matches!(raw.hear(), Some((Frame::Welcome(_), _))), "{what}");
+        assert!(raw.say(&Frame::Readiness, &[bell.as_fd()]));
+        // It is taken, or the link ends.
+        let answer = raw.hear();
+        assert!(matches!(answer, Some((Frame::Done, _)) | None), "{what}: {answer:?}");
+        for _ in 0..3 {
+            pretend_to_sleep(&region);
+            live.send();
+        }
+        // And in turns with none.
+        let _ = raw.say(&Frame::Readiness, &[]) && raw.say(&Frame::Readiness, &[bell.as_fd()]);
+        live.send();
+    }
+    drop((reader, life));
+    settle(&live);
+    before.is_back();
+    live.finish();
+}
+
+#[test]
+fn a_hang_up_at_any_step_leaves_nothing() {
+    let _alone = alone();
+    let directory = Directory::new("hang-up");
+    let mut live = Live::new(&directory);
+    let path = directory.socket();
+    let before = Census::at_rest();
+    let (page, life) = (page(), process::own_life().unwrap());
+    let descriptors = [page.0.as_fd(), life.as_fd()];
+    for round in 0..1000 {
+        let raw = Raw::connect(&path);
+        if round % 7 > 0 {
+            assert!(raw.say(&hello(0), &descriptors));
+        }
+        if round % 7 > 1 {
+            let welcomed = matches!(raw.hear(), Some((Frame::Welcome(_), _)));
+            assert!(welcomed || live.receivers() > 1);
+        }
+        if round % 7 > 2 {
+            let _ = raw.say(&Frame::Readiness, &[]);
+        }
+        if round % 7 > 3 {
+            let _ = raw.hear();
+        }
+        if round % 7 > 4 {
+            let _ = raw.say(&Frame::Leave, &[]);
+        }
+        if round % 7 > 5 {
+            let _ = raw.say(&Frame::Leave, &[]);
+        }
+        live.send();
+    }
+    drop((page, life));
+    settle(&live);
+    before.is_back();
+    live.finish();
+}
+
+#[test]
+fn a_flood_of_connections_ends_with_them() {
+    let _alone = alone();
+    let directory = Directory::new("flood");
+    let mut live = Live::new(&directory);
+    let path = directory.socket();
+    let before = Census::at_rest();
+    for _ in 0..3 {
+        let idle: Vec<Raw> = (0..1500).map(|_| Raw::connect(&path)).collect();
+        // One that does as it should is served among them.
+        let view = live.domain.observe(CHANNEL).unwrap().look();
+        assert_eq!(view.receivers.len(), 1);
+        live.send();
+        drop(idle);
+    }
+    settle(&live);
+    before.is_back();
+    live.finish();
+}
+
+#[test]
+fn whoever_comes_and_goes_thousands_of_times_leaves_nothing() {
+    let _alone = alone();
+    let directory = Directory::new("comers");
+    let mut live = Live::new(&directory);
+    let path = directory.socket();
+    let before = Census::at_rest();
+    let mut attacker = Attacker::new(&path);
+    for _ in 0..3000 {
+        let raw = attacker.join();
+        let leave = Frame::Leave.to_bytes();
+        assert!(attacker.send(&raw, &leave));
+        live.send();
+        // There are rows for eight.
+        until("a free row", || live.receivers() < 8);
+    }
+    drop(attacker);
+    settle(&live);
+    before.is_back();
+    live.finish();
+}
