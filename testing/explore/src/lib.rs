@@ -119,6 +119,7 @@ mod protocol;
 mod receiver;
 mod sender;
 mod state;
+mod walk;
 
 pub use join::ROW_LOST;
 pub use protocol::Protocol;
