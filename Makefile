@@ -7,7 +7,7 @@ KILLS ?= 2000
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test bench model model-quick miri torture doc lint
+.PHONY: help setup run test bench model model-quick explore miri torture doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -40,6 +40,9 @@ model: setup ## every loom model, and the mutant of every ordering label (long)
 
 model-quick: setup ## the loom models that `make test` runs
 	scripts/models quick_
+
+explore: setup ## every state of small worlds of several senders, a death at every step (long)
+	COREWIRE_EXPLORE=full cargo test --locked -p corewire-explore -- --nocapture
 
 miri: setup ## layout and rings under Miri (needs a nightly toolchain)
 	scripts/miri

@@ -1,5 +1,6 @@
 //! Hosts, and how one of them lets a sender in.
 
+use crate::join::ROW_TAKEN;
 use crate::mutant::Mutant;
 use crate::protocol::{Out, Protocol};
 use crate::state::{Life, ReceiverAt, Sender, SenderAt, SenderRow, State};
@@ -80,6 +81,10 @@ impl Protocol {
                 out.go("loses its host", state.with_sender(index, Sender { at, ..sender }));
             }
             return;
+        }
+        let lives = |holder: u8| state.senders[usize::from(holder)].life == Life::Live;
+        if state.sender_rows[usize::from(row)].holder.is_some_and(lives) {
+            return out.fail("lets a sender in", ROW_TAKEN);
         }
         let at = if sender.life == Life::Live { self.first_at(index) } else { SenderAt::Leave };
         let next = if sender.life == Life::Live { state.tail } else { sender.next };

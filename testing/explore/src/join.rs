@@ -8,6 +8,9 @@ use crate::walk::Walk;
 /// The rule that no row stays with the dead.
 pub const ROW_LOST: &str = "a join is refused for a row that nobody holds";
 
+/// The rule that nobody gets the row of one who lives.
+pub const ROW_TAKEN: &str = "a row is taken that somebody holds who lives";
+
 impl Protocol {
     /// The steps of a receiver that is not there yet, and those of its host, which go on when the
     /// receiver is dead.
@@ -78,6 +81,11 @@ impl Protocol {
                 "stores a first cursor"
             }
             Stage::Take => {
+                if let Seat::Joined(holder) = state.receiver_rows[row].seat
+                    && state.receivers[usize::from(holder)].life == Life::Live
+                {
+                    return out.fail("lets the row count", ROW_TAKEN);
+                }
                 next.receiver_rows[row].generation = receiver.generation;
                 if let Ok(holder) = u8::try_from(index) {
                     next.receiver_rows[row].seat = Seat::Joined(holder);
@@ -105,7 +113,9 @@ impl Protocol {
             Stage::Welcome { at } => {
                 next.receivers[index].at = ReceiverAt::Look;
                 if receiver.life == Life::Live {
-                    (next.receivers[index].start, next.receivers[index].next) = (at, at);
+                    let receiver = &mut next.receivers[index];
+                    (receiver.start, receiver.next) = (at, at);
+                    receiver.stored = if self.configuration.has_lazy_cursors { at } else { 0 };
                 }
                 "welcomes the receiver"
             }

@@ -187,8 +187,8 @@ impl Protocol {
             is_over && sender.at == SenderAt::Leave
         };
         let is_held = |index: u8| {
-            let by = |row: &ReceiverRow| matches!(row.seat, Seat::Joined(of) | Seat::Evicted(of) if of == index);
-            state.receiver_rows.iter().any(by)
+            let seats = [Seat::Joined(index), Seat::Evicted(index)];
+            state.receiver_rows.iter().any(|row| seats.contains(&row.seat))
         };
         let senders = (0..)
             .zip(&state.senders)
@@ -251,6 +251,7 @@ impl Receiver {
         known: Known::NONE,
         start: 0,
         next: 0,
+        stored: 0,
         run: None,
         at: ReceiverAt::Look,
     };
@@ -263,9 +264,11 @@ impl Model for Protocol {
         let mut state = State {
             slots: [Slot { stamp: Stamp::NEVER, words: [0; 2] }; SLOTS_MAX],
             tail: self.first(),
+            head: self.first(),
             host: 0,
             sender_rows: [SenderRow { holder: None, generation: 0 }; PARTIES_MAX],
-            receiver_rows: [ReceiverRow { seat: Seat::Free, generation: 0, cursor: 0 }; PARTIES_MAX],
+            receiver_rows: [ReceiverRow { seat: Seat::Free, generation: 0, cursor: 0 };
+                PARTIES_MAX],
             epoch: 0,
             senders: [Sender::ABSENT; PARTIES_MAX],
             receivers: [Receiver::ABSENT; PARTIES_MAX],
@@ -301,6 +304,7 @@ impl Model for Protocol {
                 let row = place + rows_free;
                 receiver.row = u8::try_from(row).unwrap_or(0);
                 (receiver.start, receiver.next) = (first, first);
+                receiver.stored = if self.configuration.has_lazy_cursors { first } else { 0 };
                 receiver.generation = 1;
                 let seat = Seat::Joined(index);
                 state.receiver_rows[row] = ReceiverRow { seat, generation: 1, cursor: first };

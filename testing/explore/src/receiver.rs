@@ -50,7 +50,8 @@ impl Protocol {
                 let is_dead = self.is_known_dead(state, owner, receiver.known);
                 let is_claim = stamp.sequence == receiver.next;
                 let is_hasty = if is_claim {
-                    self.has(Mutant::SkipLiveClaim) || is_dead && self.has(Mutant::SkipWithoutReread)
+                    self.has(Mutant::SkipLiveClaim)
+                        || is_dead && self.has(Mutant::SkipWithoutReread)
                 } else {
                     is_dead && self.has(Mutant::SkipRunWithoutReread)
                 };
@@ -180,9 +181,8 @@ impl Protocol {
             out.go("copies the first word", state.with_receiver(index, receiver));
         }
         let cursor = self.cursor(&receiver);
-        let stored = state.receiver_rows[usize::from(row)].cursor;
-        if self.configuration.has_lazy_cursors && cursor != stored {
-            let mut next = state.clone();
+        if self.configuration.has_lazy_cursors && cursor != receiver.stored {
+            let mut next = state.with_receiver(index, Receiver { stored: cursor, ..receiver });
             next.receiver_rows[usize::from(row)].cursor = cursor;
             out.go("stores its cursor", next);
         }
@@ -219,8 +219,7 @@ impl Protocol {
         let receiver = state.receivers[index];
         let place = usize::from(row);
         let sender_row = state.sender_rows[place];
-        let lives =
-            sender_row.holder.is_some() && !self.is_known_dead(state, row, receiver.known);
+        let lives = sender_row.holder.is_some() && !self.is_known_dead(state, row, receiver.known);
         let at = if lives || again && generations[place] != sender_row.generation {
             ReceiverAt::Idle
         } else {

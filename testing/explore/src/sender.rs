@@ -7,6 +7,8 @@ use crate::walk::Walk;
 
 /// The rule that a claim takes no slot of one that still lives.
 pub const LIVE_CLAIM_TAKEN: &str = "a slot of a live claim is claimed by another";
+/// The rule that claims follow each other without a gap, and that none lies in another.
+pub const CLAIM_MISPLACED: &str = "a claim begins where the one before does not end";
 /// The rule that nobody but its owner touches a claim.
 pub const CLAIM_LOST: &str = "a sender writes where its claim is no more";
 /// The rule that what a receiver has passed stays empty.
@@ -47,8 +49,7 @@ impl Protocol {
             SenderAt::Finish { at, expected, head } => {
                 let last = head.sequence + head.run - 1;
                 let stamp = self.stamp(state, last);
-                let is_finished =
-                    stamp.sequence > last || stamp.sequence == last && !stamp.claimed;
+                let is_finished = stamp.sequence > last || stamp.sequence == last && !stamp.claimed;
                 let next = if is_finished {
                     self.surveyed(&sender, index, at, expected)
                 } else {
@@ -68,11 +69,8 @@ impl Protocol {
             SenderAt::Hint => {
                 let at = SenderAt::Write { at: sender.next };
                 let mut next = state.with_sender(index, Sender { at, ..sender });
-                let by = if self.has(Mutant::HintInsideRun) {
-                    1
-                } else {
-                    self.run(index, sender.sends)
-                };
+                let by =
+                    if self.has(Mutant::HintInsideRun) { 1 } else { self.run(index, sender.sends) };
                 next.tail = sender.next + by;
                 out.go("stores the shared tail", next);
                 go(out, "leaves the shared tail", at);
@@ -187,10 +185,14 @@ impl Protocol {
                 return out.fail("claims", LIVE_CLAIM_TAKEN);
             }
         }
+        if at != state.head {
+            return out.fail("claims", CLAIM_MISPLACED);
+        }
         let has_hint = self.configuration.has_hint;
         let then = if has_hint { SenderAt::Hint } else { SenderAt::Write { at } };
         let mut next = state.with_sender(index, Sender { at: then, ..sender });
         let run = self.run(index, sender.sends);
+        next.head = at + run;
         next.slots[self.slot(at)].stamp =
             Stamp { sequence: at, claimed: true, run, row: sender.row };
         out.go("claims", next);

@@ -229,6 +229,8 @@ pub(crate) struct Receiver {
     pub(crate) known: Known,
     pub(crate) start: u8,
     pub(crate) next: u8,
+    /// The cursor that it has stored, if it puts that off.
+    pub(crate) stored: u8,
     /// Forgotten when it is passed.
     pub(crate) run: Option<Run>,
     pub(crate) at: ReceiverAt,
@@ -240,6 +242,8 @@ pub struct State {
     pub(crate) slots: [Slot; SLOTS_MAX],
     /// The shared tail.
     pub(crate) tail: u8,
+    /// Where the next claim begins. Nobody knows it; rules are judged by it.
+    pub(crate) head: u8,
     /// Who has the channel's name.
     pub(crate) host: u8,
     pub(crate) sender_rows: [SenderRow; PARTIES_MAX],

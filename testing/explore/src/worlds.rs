@@ -15,9 +15,10 @@ pub fn quick() -> Vec<Configuration> {
         world("runs of both", 4, &[0, 0], 1)
             .plan(0, &[Batch(2), Message])
             .plan(1, &[Batch(2), Batch(2)]),
-        world("run over the first of a run", 3, &[0, 0], 1)
-            .plan(0, &[Message, Batch(2), Batch(2)])
-            .plan(1, &[Message]),
+        world("run over a run of one that left", 3, &[0, 0], 1)
+            .plan(0, &[Message, Batch(2)])
+            .plan(1, &[Batch(2)]),
+        world("run over the first of a run", 3, &[0, 1], 1).plan(0, &[Message, Batch(2), Batch(2)]),
         world("run of 3 in a lap", 3, &[0, 1], 1).runs(3).plan(0, &[Message, Message, Batch(3)]),
         world("run over messages", 3, &[2, 0], 1).plan(1, &[Message, Batch(2), Message]).kills(2),
         world("late cursors, runs", 3, &[0, 1], 1).lazy().plan(0, &[Batch(2), Batch(2)]),
@@ -32,6 +33,9 @@ pub fn quick() -> Vec<Configuration> {
         world("no receiver, runs that cross", 3, &[0, 0], 0)
             .plan(0, &[Batch(2), Batch(2), Batch(2), Batch(2)])
             .plan(1, &[Message, Message]),
+        world("no receiver, runs of 3, 3 senders", 3, &[0, 1, 1], 0)
+            .runs(3)
+            .plan(0, &[Batch(2), Batch(3)]),
         world("shared tail", 3, &[0, 0], 0)
             .hint()
             .plan(0, &[Batch(2), Batch(2)])
@@ -53,6 +57,12 @@ pub fn quick() -> Vec<Configuration> {
         world("evict", 2, &[2, 2], 1).evict(),
         world("evict, runs", 4, &[0, 2], 1).evict().plan(0, &[Batch(2), Message, Message]),
         world("evict and join", 2, &[3], 1).joiner().rows(1, 1).evict().kills(2),
+        world("evict and join, late cursors", 2, &[5], 1)
+            .runs(1)
+            .joiner()
+            .rows(1, 1)
+            .evict()
+            .lazy(),
         world("late sender", 2, &[1, 1, 1], 1).late_sender(2).rows(2, 1),
         world("late sender, runs", 2, &[0, 2, 1], 1).plan(0, &[Batch(2)]).late_sender(2).rows(2, 1),
         world("late senders", 2, &[1, 1, 1], 1).late_sender(1).late_sender(2).rows(2, 1).kills(2),

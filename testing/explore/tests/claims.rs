@@ -9,8 +9,8 @@ use corewire_explore::engine::{STUCK, explore};
 use corewire_explore::mutant::Mutant::{self, *};
 use corewire_explore::worlds::{full, quick};
 use corewire_explore::{
-    CLAIM_LOST, ENDED_EARLY, ENDED_WITHOUT, EVICTED_SILENTLY, LAPPED, LIVE_CLAIM_TAKEN,
-    PASSED_COMMITTED, PASSED_MESSAGE, Protocol, ROW_LOST, WRONG_PAYLOAD,
+    CLAIM_MISPLACED, ENDED_EARLY, ENDED_WITHOUT, EVICTED_SILENTLY, LAPPED, LIVE_CLAIM_TAKEN,
+    PASSED_COMMITTED, PASSED_MESSAGE, Protocol, ROW_LOST, ROW_TAKEN, WRONG_PAYLOAD,
 };
 
 fn check_all(worlds: Vec<Configuration>) {
@@ -77,7 +77,10 @@ mutants! {
     passing_without_another_look: SkipWithoutReread in "messages, 2 slots" breaks PASSED_MESSAGE,
     passing_in_a_run_without_another_look:
         SkipRunWithoutReread in "runs of both" breaks PASSED_MESSAGE,
-    noting_an_older_stamp: NoteOlderStamp in "run over the first of a run" breaks STUCK,
+    noting_an_older_stamp:
+        NoteOlderStamp in "run over the first of a run" breaks PASSED_COMMITTED,
+    noting_an_older_stamp_of_one_that_left:
+        NoteOlderStamp in "run over a run of one that left" breaks STUCK,
     claiming_over_a_live_claim: ClaimOverLiveClaim in "no receiver" breaks LIVE_CLAIM_TAKEN,
     claiming_over_a_live_run: ClaimOverLiveRun in "no receiver, runs" breaks LIVE_CLAIM_TAKEN,
     surveying_the_first_slot_alone:
@@ -95,17 +98,17 @@ mutants! {
     walking_into_a_run: WalkIntoRun in "runs of both" breaks LIVE_CLAIM_TAKEN,
     landing_inside_a_run: LapIntoRun in "no receiver, runs of 3" breaks LIVE_CLAIM_TAKEN,
     looking_back_without_a_restart:
-        LapWithoutRestart in "no receiver, runs that cross" breaks LIVE_CLAIM_TAKEN,
+        LapWithoutRestart in "no receiver, runs of 3, 3 senders" breaks CLAIM_MISPLACED,
     hinting_inside_a_run: HintInsideRun in "shared tail" breaks LIVE_CLAIM_TAKEN,
     storing_a_cursor_inside_a_run: CursorInsideRun in "late sender, runs" breaks STUCK,
     ending_after_one_scan: EndAfterOneScan in "late sender" breaks ENDED_EARLY,
     ending_without_a_last_look: EndWithoutLastLook in "messages, 2 slots" breaks ENDED_WITHOUT,
     ending_inside_a_run: EndInsideRun in "run, 1 receiver" breaks ENDED_WITHOUT,
-    two_hosts: TwoHosts in "late senders" breaks CLAIM_LOST,
+    two_hosts: TwoHosts in "two joins, one row" breaks ROW_TAKEN,
     leaving_a_join_behind: JoinLeftBehind in "late receiver" breaks STUCK,
-    telling_a_generation_twice: GenerationToldTwice in "two joins, one row" breaks LAPPED,
+    telling_a_generation_twice: GenerationToldTwice in "two joins, one row" breaks WRONG_PAYLOAD,
     leaving_a_row_evicted: EvictedForEver in "evict and join" breaks ROW_LOST,
-    taking_the_row_of_one_evicted: EvictedRowTaken in "evict and join" breaks LAPPED,
+    taking_the_row_of_one_evicted: EvictedRowTaken in "evict and join, late cursors" breaks STUCK,
     waiting_for_a_dead_receiver: DeadReceiverCounts in "messages, 2 slots" breaks STUCK,
     waiting_after_an_eviction: WaitWithoutRecheck in "evict" breaks EVICTED_SILENTLY,
 }
