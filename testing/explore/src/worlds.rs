@@ -72,7 +72,7 @@ pub fn quick() -> Vec<Configuration> {
     ]
 }
 
-/// Larger ones: some minutes, and some gigabytes.
+/// Larger ones: 40 million states, two or three minutes, and a gigabyte.
 #[must_use]
 pub fn full() -> Vec<Configuration> {
     let world = Configuration::new;
@@ -112,6 +112,17 @@ pub fn full() -> Vec<Configuration> {
         world("full: two joins", 2, &[2, 2], 0).joiner().joiner().rows(2, 1),
         world("full: evict and join", 2, &[2, 1], 1).joiner().rows(2, 2).evict().kills(0),
         world("full: evict, 2 receivers", 2, &[2, 1], 2).evict(),
+        world("full: evict, runs, late sender", 2, &[0, 2, 1], 1)
+            .plan(0, &[Batch(2)])
+            .late_sender(2)
+            .rows(2, 1)
+            .evict()
+            .kills(2),
+        world("full: evict and join, runs", 2, &[0, 1], 1)
+            .plan(0, &[Batch(2), Batch(2)])
+            .joiner()
+            .rows(2, 1)
+            .evict(),
         world("full: late senders, runs of 3", 3, &[0, 0, 1], 1)
             .runs(3)
             .plan(0, &[Batch(3), Message])

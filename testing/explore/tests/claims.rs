@@ -1,6 +1,6 @@
 //! The protocol holds in every small world, and not without any one of its rules.
 //!
-//! `COREWIRE_EXPLORE=full` adds larger worlds: a minute or two, and some gigabytes.
+//! `COREWIRE_EXPLORE=full` adds larger worlds: two or three minutes, and a gigabyte.
 
 use std::time::Instant;
 
