@@ -9,7 +9,7 @@ SECONDS ?= 300
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test bench model model-quick miri torture hostile fuzz doc lint
+.PHONY: help setup run test bench model model-quick explore kill miri torture torture-long hostile fuzz doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -42,6 +42,9 @@ model: setup ## every loom model, and the mutant of every ordering label (long)
 
 model-quick: setup ## the loom models that `make test` runs
 	scripts/models quick_
+
+explore: setup ## every state of small worlds of several senders, a death at every step (long)
+	COREWIRE_EXPLORE=full cargo test --locked -p corewire-explore -- --nocapture
 
 miri: setup ## layout and rings under Miri (needs a nightly toolchain)
 	scripts/miri

@@ -5,8 +5,19 @@
 pub enum Send {
     /// One message in a slot of its own.
     Message,
-    /// So many messages in a run, as far as they fit into the rest of the block.
+    /// So many messages in a run.
     Batch(u8),
+}
+
+impl Send {
+    /// The slots that it claims.
+    #[must_use]
+    pub fn slots(&self) -> u8 {
+        match *self {
+            Self::Message => 1,
+            Self::Batch(count) => count,
+        }
+    }
 }
 
 /// A sender's plan. It leaves at the end.
@@ -32,10 +43,10 @@ pub struct ReceiverPlan {
 pub struct Configuration {
     /// What it shows.
     pub name: &'static str,
-    /// Slots of the ring: a multiple of `block_slots`, six at most.
+    /// Slots of the ring, six at most.
     pub slots: u8,
-    /// Slots of a block.
-    pub block_slots: u8,
+    /// The longest run.
+    pub run_max: u8,
     /// Rows of the senders' table, three at most.
     pub sender_rows: u8,
     /// Rows of the receivers' table, three at most.
@@ -50,6 +61,8 @@ pub struct Configuration {
     pub kills_max: u8,
     /// May a receiver put off storing its cursor?
     pub has_lazy_cursors: bool,
+    /// Do senders store the shared tail? If not, it stays at the first sequence.
+    pub has_hint: bool,
 }
 
 impl Configuration {
@@ -63,7 +76,7 @@ impl Configuration {
         Self {
             name,
             slots,
-            block_slots: slots.min(2),
+            run_max: slots.min(2),
             sender_rows: (0..).zip(&senders).fold(0, |_, (index, _): (u8, _)| index + 1),
             receiver_rows: receivers,
             senders,
@@ -71,13 +84,21 @@ impl Configuration {
             can_evict: false,
             kills_max: 1,
             has_lazy_cursors: false,
+            has_hint: false,
         }
     }
 
-    /// With blocks of so many slots.
+    /// With runs of up to so many slots.
     #[must_use]
-    pub fn blocks(mut self, block_slots: u8) -> Self {
-        self.block_slots = block_slots;
+    pub fn runs(mut self, run_max: u8) -> Self {
+        self.run_max = run_max;
+        self
+    }
+
+    /// With a shared tail.
+    #[must_use]
+    pub fn hint(mut self) -> Self {
+        self.has_hint = true;
         self
     }
 

@@ -1,34 +1,30 @@
-//! A join: the process of a sender, the host, prepares a row on a receiver's behalf.
+//! A join: the host prepares a row on a receiver's behalf.
 
 use crate::mutant::Mutant;
 use crate::protocol::{Out, Protocol};
-use crate::state::{Life, Receiver, ReceiverAt, Seat, Stage, State, receiver_bit, sender_bit};
+use crate::state::{Life, Receiver, ReceiverAt, Seat, Stage, State};
+use crate::walk::Walk;
 
 /// The rule that no row stays with the dead.
 pub const ROW_LOST: &str = "a join is refused for a row that nobody holds";
 
+/// The rule that nobody gets the row of one who lives.
+pub const ROW_TAKEN: &str = "a row is taken that somebody holds who lives";
+
 impl Protocol {
-    /// The steps of a receiver that is not there yet, and those of its host.
+    /// The steps of a receiver that is not there yet, and those of its host, which go on when the
+    /// receiver is dead.
     pub(crate) fn join_steps(&self, state: &State, index: usize, out: &mut Out<'_>) {
         let receiver = state.receivers[index];
         match receiver.at {
             ReceiverAt::Absent if receiver.life == Life::Live => self.find_host(state, index, out),
-            ReceiverAt::Join { host, stage, position } => {
-                let host_index = usize::from(host);
-                let host_lives = state.senders[host_index].life == Life::Live;
-                if receiver.life == Life::Live && receiver.known & sender_bit(host) != 0 {
-                    self.lose_host(state, index, out);
-                }
-                if !host_lives {
-                    return;
-                }
-                if receiver.life == Life::Live {
-                    self.host_step(state, index, (host, stage, position), out);
-                } else {
-                    let mut next = self.freed(state, index, ReceiverAt::Look);
-                    next.epoch += 1;
-                    out.actor = ("host", host_index);
-                    out.go("undoes a dead receiver's join", next);
+            ReceiverAt::Join { host, stage } => {
+                let host_lives = state.senders[usize::from(host)].life == Life::Live;
+                if host_lives {
+                    out.actor = ("host", host.into());
+                    self.host_step(state, index, (host, stage), out);
+                } else if receiver.life == Life::Live {
+                    self.lose_host(state, index, stage, out);
                 }
             }
             _ => {}
@@ -37,129 +33,133 @@ impl Protocol {
 
     fn find_host(&self, state: &State, index: usize, out: &mut Out<'_>) {
         let receiver = state.receivers[index];
-        for (host, sender) in (0..).zip(&state.senders) {
-            if sender.is_present() {
-                let at = ReceiverAt::Join { host, stage: Stage::Reserve, position: 0 };
-                out.go("asks to join", state.with_receiver(index, Receiver { at, ..receiver }));
-            }
+        let hosts = self.hosts(state);
+        if hosts.is_empty() {
+            return out.go("finds no host", state.with_receiver(index, Receiver::ABSENT));
         }
-        let may_come = |life| matches!(life, Life::Live | Life::Waiting);
-        if !state.senders.iter().any(|sender| may_come(sender.life)) {
-            out.go("finds nobody to ask", state.with_receiver(index, Receiver::ABSENT));
+        for host in hosts.into_iter().filter(|&host| !Self::is_busy(state, host)) {
+            let at = ReceiverAt::Join { host, stage: Stage::Choose };
+            let mut next = state.with_receiver(index, Receiver { at, ..receiver });
+            next.host = host;
+            out.go("asks to join", next);
         }
     }
 
     /// The receiver alone knows that it is not there: to everybody else its row is that of a live
     /// one.
-    fn lose_host(&self, state: &State, index: usize, out: &mut Out<'_>) {
-        let mut next = if self.has(Mutant::JoinLeftBehind) {
+    fn lose_host(&self, state: &State, index: usize, stage: Stage, out: &mut Out<'_>) {
+        let mut next = if stage == Stage::Choose || self.has(Mutant::JoinLeftBehind) {
             let at = ReceiverAt::Absent;
             state.with_receiver(index, Receiver { at, ..state.receivers[index] })
         } else {
-            self.freed(state, index, ReceiverAt::Absent)
+            Self::vacated(state, index, ReceiverAt::Absent)
         };
-        next.epoch += 1;
-        next.receivers[index].row = 0;
+        (next.receivers[index].row, next.receivers[index].generation) = (0, 0);
         out.go("gives a dead host's join up", next);
     }
 
-    fn host_step(&self, state: &State, index: usize, place: (u8, Stage, u8), out: &mut Out<'_>) {
-        let (host, stage, position) = place;
+    fn host_step(&self, state: &State, index: usize, place: (u8, Stage), out: &mut Out<'_>) {
+        let (host, stage) = place;
         let receiver = state.receivers[index];
         let row = usize::from(receiver.row);
-        let early = self.has(Mutant::HeadBeforeActive);
         let mut next = state.clone();
-        let to = |next: &mut State, stage, position| {
-            next.receivers[index].at = ReceiverAt::Join { host, stage, position };
+        let to = |next: &mut State, stage| {
+            next.receivers[index].at = ReceiverAt::Join { host, stage };
         };
-        out.actor = ("host", host.into());
         let name = match stage {
-            Stage::Reserve => return self.reserve(state, index, host, out),
-            Stage::Place => {
-                // Anything up to the head will do: it holds everybody.
-                let first = state.senders[usize::from(host)].next;
-                if !self.has(Mutant::ActiveWithoutCursor) {
-                    next.receiver_rows[row].cursor = first;
+            Stage::Choose => return self.choose(state, index, host, out),
+            Stage::First(walk) => {
+                let found = self.walk(state, walk);
+                to(&mut next, found.map_or_else(|(at, _)| Stage::Place { at }, Stage::First));
+                "walks to the first cursor"
+            }
+            Stage::Place { at } => {
+                if !self.has(Mutant::JoinedWithoutCursor) {
+                    next.receiver_rows[row].cursor = at;
                 }
-                to(&mut next, if early { Stage::Walk } else { Stage::Activate }, first);
+                to(&mut next, Stage::Take);
                 "stores a first cursor"
             }
-            Stage::Activate => {
-                if let Ok(holder) = u8::try_from(index) {
-                    next.receiver_rows[row].seat = Seat::Active(holder);
+            Stage::Take => {
+                if let Seat::Joined(holder) = state.receiver_rows[row].seat
+                    && state.receivers[usize::from(holder)].life == Life::Live
+                {
+                    return out.fail("lets the row count", ROW_TAKEN);
                 }
-                to(&mut next, Stage::Announce, position);
+                next.receiver_rows[row].generation = receiver.generation;
+                if let Ok(holder) = u8::try_from(index) {
+                    next.receiver_rows[row].seat = Seat::Joined(holder);
+                }
+                to(&mut next, Stage::Announce);
                 "lets the row count"
             }
             Stage::Announce => {
                 next.epoch += 1;
-                to(&mut next, if early { Stage::Settle } else { Stage::Walk }, position);
+                let (at, tail) = (state.receiver_rows[row].cursor, Walk::Pace { at: state.tail });
+                let is_early = self.has(Mutant::HeadBeforeJoined);
+                to(&mut next, if is_early { Stage::Settle { at } } else { Stage::Head(tail) });
                 "counts the change"
             }
-            Stage::Walk => {
-                let stamp = self.stamp(state, position);
-                let found = if early { Stage::Activate } else { Stage::Settle };
-                match self.walk(position, stamp) {
-                    Some(further) => to(&mut next, Stage::Walk, further),
-                    None => to(&mut next, found, position),
-                }
+            Stage::Head(walk) => {
+                let found = self.walk(state, walk);
+                to(&mut next, found.map_or_else(|(at, _)| Stage::Settle { at }, Stage::Head));
                 "walks to the head"
             }
-            Stage::Settle => {
-                next.receiver_rows[row].cursor = position;
-                to(&mut next, Stage::Welcome, position);
+            Stage::Settle { at } => {
+                next.receiver_rows[row].cursor = at;
+                to(&mut next, Stage::Welcome { at });
                 "stores the cursor"
             }
-            Stage::Welcome => {
-                let at = ReceiverAt::Look;
-                next.receivers[index] =
-                    Receiver { start: position, next: position, at, ..receiver };
+            Stage::Welcome { at } => {
+                next.receivers[index].at = ReceiverAt::Look;
+                if receiver.life == Life::Live {
+                    let receiver = &mut next.receivers[index];
+                    (receiver.start, receiver.next) = (at, at);
+                    receiver.stored = if self.configuration.has_lazy_cursors { at } else { 0 };
+                }
                 "welcomes the receiver"
             }
         };
         out.go(name, next);
     }
 
-    /// Reserves a free row, or frees one that a death has left behind.
-    fn reserve(&self, state: &State, index: usize, host: u8, out: &mut Out<'_>) {
+    /// Chooses the first row that is free or of a dead receiver, gives it its next generation, and
+    /// tells the receiver. In one step: nobody else takes rows.
+    fn choose(&self, state: &State, index: usize, host: u8, out: &mut Out<'_>) {
         let known = state.senders[usize::from(host)].known;
-        let mut is_full = true;
+        let mut next = state.clone();
         for row in 0..self.configuration.receiver_rows {
-            let seat = state.receiver_rows[usize::from(row)].seat;
-            let mut next = state.clone();
-            if let (Seat::Free, Ok(receiver)) = (seat, u8::try_from(index)) {
-                next.receiver_rows[usize::from(row)].seat = Seat::Reserved { host, receiver };
-                next.receivers[index].row = row;
-                let stage = Stage::Place;
-                next.receivers[index].at = ReceiverAt::Join { host, stage, position: 0 };
-                out.go("reserves a row", next);
-                is_full = false;
-                continue;
-            }
-            let is_left = match seat {
-                Seat::Free => false,
-                Seat::Reserved { host, .. } => known & sender_bit(host) != 0,
-                Seat::Active(holder) | Seat::Evicted(holder) => known & receiver_bit(holder) != 0,
+            let place = usize::from(row);
+            let (is_vacant, is_forgotten) = match state.receiver_rows[place].seat {
+                Seat::Free => (true, false),
+                Seat::Joined(holder) => (known.has_receiver(holder), false),
+                Seat::Evicted(holder) => {
+                    let is_ours = self.has(Mutant::EvictedRowTaken);
+                    let is_dead = known.has_receiver(holder);
+                    (is_dead || is_ours, is_dead && self.has(Mutant::EvictedForEver))
+                }
             };
-            let is_forgotten = match seat {
-                Seat::Reserved { .. } => self.has(Mutant::ReservedForEver),
-                Seat::Evicted(_) => self.has(Mutant::EvictedForEver),
-                _ => false,
-            };
-            if is_left && is_forgotten {
+            if is_forgotten {
                 return out.fail("refuses", ROW_LOST);
             }
-            if is_left {
-                next.receiver_rows[usize::from(row)].seat = Seat::Free;
-                next.epoch += 1;
-                out.go("frees a row that the dead left", next);
-                is_full = false;
+            if !is_vacant {
+                continue;
             }
+            let generation = state.receiver_rows[place].generation + 1;
+            if !self.has(Mutant::GenerationToldTwice) {
+                next.receiver_rows[place].generation = generation;
+                next.receiver_rows[place].seat = Seat::Free;
+            }
+            (next.receivers[index].row, next.receivers[index].generation) = (row, generation);
+            let stage = Stage::First(Walk::Pace { at: state.tail });
+            next.receivers[index].at = ReceiverAt::Join { host, stage };
+            return out.go("chooses a row", next);
         }
-        if is_full {
-            let mut next = state.clone();
-            next.receivers[index].at = ReceiverAt::Absent;
-            out.go("refuses: no row is free", next);
-        }
+        next.receivers[index].at = if state.receivers[index].life == Life::Live {
+            ReceiverAt::Absent
+        } else {
+            ReceiverAt::Look
+        };
+        out.go("refuses: no row is free", next);
     }
 }

@@ -4,7 +4,7 @@ use crate::configuration::{Configuration, Send};
 use crate::engine::{Model, Step, Steps};
 use crate::mutant::Mutant;
 use crate::state::{
-    Life, PARTIES_MAX, Receiver, ReceiverAt, ReceiverRow, SLOTS_MAX, Seat, Sender, SenderAt,
+    Known, Life, PARTIES_MAX, Receiver, ReceiverAt, ReceiverRow, SLOTS_MAX, Seat, Sender, SenderAt,
     SenderRow, Slot, Stamp, State, receiver_bit, sender_bit,
 };
 
@@ -79,15 +79,19 @@ impl Protocol {
     }
 
     fn checked(configuration: Configuration, mutant: Option<Mutant>) -> Self {
-        let Configuration { name, slots, block_slots, sender_rows, receiver_rows, .. } =
-            configuration;
+        let Configuration { name, slots, run_max, sender_rows, receiver_rows, .. } = configuration;
         let parties = [configuration.senders.len(), configuration.receivers.len()];
         let rows = [sender_rows.into(), receiver_rows.into()];
         let senders_early = configuration.senders.iter().filter(|plan| !plan.is_late).count();
         let receivers_early = configuration.receivers.iter().filter(|plan| !plan.is_late).count();
+        let is_run = |send: &Send| (1..=run_max).contains(&send.slots());
         assert!(
-            usize::from(slots) <= SLOTS_MAX && slots.is_multiple_of(block_slots),
-            "{name}: {slots} slots in blocks of {block_slots}: at most {SLOTS_MAX}, whole blocks"
+            usize::from(slots) <= SLOTS_MAX && (1..=slots).contains(&run_max),
+            "{name}: {slots} slots, runs of {run_max}: at most {SLOTS_MAX}, and no longer than that"
+        );
+        assert!(
+            configuration.senders.iter().flat_map(|plan| &plan.sends).all(is_run),
+            "{name}: a run has from one to {run_max} slots"
         );
         assert!(
             parties.iter().chain(&rows).all(|&count| count <= PARTIES_MAX),
@@ -117,38 +121,17 @@ impl Protocol {
         state.slots[self.slot(sequence)].stamp
     }
 
-    pub(crate) fn block_start(&self, sequence: u8) -> u8 {
-        sequence - sequence % self.configuration.block_slots
-    }
-
-    pub(crate) fn block_last(&self, sequence: u8) -> u8 {
-        self.block_start(sequence) + self.configuration.block_slots - 1
-    }
-
-    /// Where a walk goes from `sequence`, whose slot says `stamp`. `None` if it is not claimed.
-    pub(crate) fn walk(&self, sequence: u8, stamp: Stamp) -> Option<u8> {
-        if stamp.sequence < sequence {
-            None
-        } else if stamp.sequence > sequence {
-            // In the middle of the block it would miss the head of a run that it is then in.
-            let lands = stamp.sequence;
-            Some(if self.has(Mutant::LapIntoBlock) { lands } else { self.block_start(lands) })
-        } else if stamp.run {
-            Some(self.block_last(sequence) + 1)
-        } else {
-            Some(sequence + 1)
-        }
-    }
-
     /// Is the holder of a senders' row dead, as far as somebody knows who knows these dead?
-    pub(crate) fn is_known_dead(&self, state: &State, row: u8, known: u8) -> bool {
+    pub(crate) fn is_known_dead(&self, state: &State, row: u8, known: Known) -> bool {
         if self.has(Mutant::DeathByRow) {
             return (0..).zip(&state.senders).any(|(index, sender)| {
-                sender.row == row && sender.life == Life::Dead && known & sender_bit(index) != 0
+                sender.row == row && sender.life == Life::Dead && known.has_sender(index)
             });
         }
-        let holder = state.sender_rows[usize::from(row)].holder;
-        holder.is_some_and(|holder| known & sender_bit(holder) != 0)
+        let is_last = |holder| known.last[usize::from(row)] == holder + 1;
+        state.sender_rows[usize::from(row)].holder.is_some_and(|holder| {
+            known.has_sender(holder) && (!self.has(Mutant::ForgetLaterDeath) || is_last(holder))
+        })
     }
 
     /// What a sender does when it has its row.
@@ -157,21 +140,9 @@ impl Protocol {
         if is_idle { SenderAt::Leave } else { SenderAt::Look }
     }
 
-    pub(crate) fn is_batch(&self, sender: usize, sends: u8) -> bool {
-        matches!(
-            self.configuration.senders[sender].sends.get(usize::from(sends)),
-            Some(Send::Batch(_))
-        )
-    }
-
-    /// What the two words of a payload hold: the sequence, and who writes it, or 3 for a pad.
-    pub(crate) fn payload(&self, sender: usize, sends: u8, next: u8, at: u8) -> u8 {
-        let is_pad = match self.configuration.senders[sender].sends.get(usize::from(sends)) {
-            Some(&Send::Batch(count)) => at - next >= count,
-            _ => false,
-        };
-        let writer = if is_pad { 3 } else { u8::try_from(sender).unwrap_or(3) };
-        at << 2 | writer
+    /// How many slots a sender wants.
+    pub(crate) fn run(&self, sender: usize, sends: u8) -> u8 {
+        self.configuration.senders[sender].sends.get(usize::from(sends)).map_or(1, Send::slots)
     }
 
     fn kill(&self, state: &State, out: &mut Out<'_>) {
@@ -182,8 +153,10 @@ impl Protocol {
             if sender.life == Life::Live {
                 let mut next = state.clone();
                 next.kills_count += 1;
+                // What its host does goes on.
+                let at = if sender.is_present() { SenderAt::Leave } else { sender.at };
                 let row = sender.row;
-                next.senders[index] = Sender { life: Life::Dead, row, ..Sender::ABSENT };
+                next.senders[index] = Sender { life: Life::Dead, row, at, ..Sender::ABSENT };
                 out.actor = ("sender", index);
                 out.suffer("is killed", next);
             }
@@ -192,43 +165,64 @@ impl Protocol {
             if receiver.life == Life::Live {
                 let mut next = state.clone();
                 next.kills_count += 1;
-                // What its host does goes on.
+                // The same.
                 let at = match receiver.at {
                     ReceiverAt::Join { .. } => receiver.at,
                     _ => ReceiverAt::Look,
                 };
-                let row = receiver.row;
-                next.receivers[index] = Receiver { life: Life::Dead, row, at, ..Receiver::ABSENT };
+                let Receiver { row, generation, .. } = *receiver;
+                next.receivers[index] =
+                    Receiver { life: Life::Dead, row, generation, at, ..Receiver::ABSENT };
                 out.actor = ("receiver", index);
                 out.suffer("is killed", next);
             }
         }
     }
 
-    fn learn(state: &State, out: &mut Out<'_>) {
-        let dead_senders = (0..)
+    /// The kernel reports the deaths of those whose rows say who they are.
+    fn learn(&self, state: &State, out: &mut Out<'_>) {
+        let forgets = self.has(Mutant::ForgetLaterDeath);
+        let is_reported = |sender: &Sender| {
+            let is_over = sender.life == Life::Dead || forgets && sender.life == Life::Gone;
+            is_over && sender.at == SenderAt::Leave
+        };
+        let is_held = |index: u8| {
+            let seats = [Seat::Joined(index), Seat::Evicted(index)];
+            state.receiver_rows.iter().any(|row| seats.contains(&row.seat))
+        };
+        let senders = (0..)
             .zip(&state.senders)
-            .filter(|(_, sender)| sender.life == Life::Dead)
+            .filter(|(_, sender)| is_reported(sender))
             .fold(0, |bits, (index, _)| bits | sender_bit(index));
-        let dead_receivers = (0..)
+        let receivers = (0..)
             .zip(&state.receivers)
-            .filter(|(_, receiver)| receiver.life == Life::Dead)
+            .filter(|&(index, receiver)| receiver.life == Life::Dead && is_held(index))
             .fold(0, |bits, (index, _)| bits | receiver_bit(index));
+        let told = |known: Known, bit: u8| {
+            let mut known = Known { bits: known.bits | bit, ..known };
+            if let Some(sender) = state.senders.get(bit.trailing_zeros() as usize)
+                && forgets
+            {
+                let place = usize::from(sender.row);
+                known.last[place] = u8::try_from(bit.trailing_zeros()).unwrap_or(0) + 1;
+            }
+            known
+        };
         for (index, sender) in state.senders.iter().enumerate() {
-            let mut news = (dead_senders | dead_receivers) & !sender.known;
+            let mut news = (senders | receivers) & !sender.known.bits;
             while sender.life == Life::Live && news != 0 {
                 let mut next = state.clone();
-                next.senders[index].known |= news & news.wrapping_neg();
+                next.senders[index].known = told(sender.known, news & news.wrapping_neg());
                 out.actor = ("sender", index);
                 out.go("learns of a death", next);
                 news &= news - 1;
             }
         }
         for (index, receiver) in state.receivers.iter().enumerate() {
-            let mut news = dead_senders & !receiver.known;
+            let mut news = senders & !receiver.known.bits;
             while receiver.life == Life::Live && news != 0 {
                 let mut next = state.clone();
-                next.receivers[index].known |= news & news.wrapping_neg();
+                next.receivers[index].known = told(receiver.known, news & news.wrapping_neg());
                 out.actor = ("receiver", index);
                 out.go("learns of a death", next);
                 news &= news - 1;
@@ -244,7 +238,7 @@ impl Sender {
         sends: 0,
         next: 0,
         limit: 0,
-        known: 0,
+        known: Known::NONE,
         at: SenderAt::Enter,
     };
 }
@@ -253,10 +247,12 @@ impl Receiver {
     pub(crate) const ABSENT: Self = Self {
         life: Life::Gone,
         row: 0,
-        known: 0,
+        generation: 0,
+        known: Known::NONE,
         start: 0,
         next: 0,
-        run_end: 0,
+        stored: 0,
+        run: None,
         at: ReceiverAt::Look,
     };
 }
@@ -267,8 +263,12 @@ impl Model for Protocol {
     fn initial(&self) -> State {
         let mut state = State {
             slots: [Slot { stamp: Stamp::NEVER, words: [0; 2] }; SLOTS_MAX],
+            tail: self.first(),
+            head: self.first(),
+            host: 0,
             sender_rows: [SenderRow { holder: None, generation: 0 }; PARTIES_MAX],
-            receiver_rows: [ReceiverRow { seat: Seat::Free, cursor: 0 }; PARTIES_MAX],
+            receiver_rows: [ReceiverRow { seat: Seat::Free, generation: 0, cursor: 0 };
+                PARTIES_MAX],
             epoch: 0,
             senders: [Sender::ABSENT; PARTIES_MAX],
             receivers: [Receiver::ABSENT; PARTIES_MAX],
@@ -304,7 +304,10 @@ impl Model for Protocol {
                 let row = place + rows_free;
                 receiver.row = u8::try_from(row).unwrap_or(0);
                 (receiver.start, receiver.next) = (first, first);
-                state.receiver_rows[row] = ReceiverRow { seat: Seat::Active(index), cursor: first };
+                receiver.stored = if self.configuration.has_lazy_cursors { first } else { 0 };
+                receiver.generation = 1;
+                let seat = Seat::Joined(index);
+                state.receiver_rows[row] = ReceiverRow { seat, generation: 1, cursor: first };
             }
         }
         state
@@ -321,7 +324,7 @@ impl Model for Protocol {
             self.receiver_steps(state, index, &mut out);
         }
         self.kill(state, &mut out);
-        Self::learn(state, &mut out);
+        self.learn(state, &mut out);
     }
 
     fn is_done(&self, state: &State) -> bool {
@@ -333,23 +336,28 @@ impl Model for Protocol {
     fn show(&self, state: &State) -> String {
         let mut text = String::new();
         for slot in &state.slots[..self.configuration.slots.into()] {
-            let Stamp { sequence, claimed, run, void, row } = slot.stamp;
-            let void = if void { "void" } else { "" };
-            let claimed = if claimed { "claimed" } else { "" };
-            let run = if run { "run" } else { "" };
-            text += &format!("[{sequence}{claimed}{run}{void} by {row}] ");
+            let Stamp { sequence, claimed, run, row } = slot.stamp;
+            let claimed = if claimed { " claimed" } else { "" };
+            let run = if run > 1 { format!(" run of {run}") } else { String::new() };
+            text += &format!("[{sequence}{claimed}{run} by {row}] ");
+        }
+        if self.configuration.has_hint {
+            text += &format!("tail {} ", state.tail);
         }
         let count = usize::from(self.configuration.receiver_rows);
         for row in &state.receiver_rows[..count] {
-            text += &format!("{:?}@{} ", row.seat, row.cursor);
+            text += &format!("{:?}#{}@{} ", row.seat, row.generation, row.cursor);
         }
         for sender in &state.senders[..self.configuration.senders.len()] {
             let Sender { next, limit, at, life, .. } = sender;
             text += &format!("| {life:?} {next}<{limit} {at:?} ");
         }
         for receiver in &state.receivers[..self.configuration.receivers.len()] {
-            let Receiver { next, at, life, .. } = receiver;
+            let Receiver { next, at, life, run, .. } = receiver;
             text += &format!("| {life:?} {next} {at:?} ");
+            if let Some(run) = run {
+                text += &format!("{run:?} ");
+            }
         }
         text
     }

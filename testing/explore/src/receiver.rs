@@ -2,7 +2,7 @@
 
 use crate::mutant::Mutant;
 use crate::protocol::{Out, Protocol};
-use crate::state::{Life, PARTIES_MAX, Receiver, ReceiverAt, Seat, Stamp, State, sender_bit};
+use crate::state::{Life, PARTIES_MAX, Receiver, ReceiverAt, Run, Seat, Stamp, State};
 
 /// The rule that a payload is whole and belongs to its sequence.
 pub const WRONG_PAYLOAD: &str = "a receiver delivers what was not sent there";
@@ -40,43 +40,31 @@ impl Protocol {
                 }
             }
             ReceiverAt::Confirm { words } => {
-                if self.is_evicted(state, index) {
+                if Self::is_evicted(state, index) {
                     go(out, "drops the copy: it was evicted", ReceiverAt::Leave);
                 } else {
                     self.deliver(state, index, words, out);
                 }
             }
-            ReceiverAt::Judge { row } => {
-                let is_dead = self.is_known_dead(state, row, receiver.known);
-                if self.has(Mutant::SkipLiveClaim) || is_dead && self.has(Mutant::SkipWithoutReread)
-                {
-                    self.pass(state, index, "passes a claim", out);
+            ReceiverAt::Judge { stamp, owner } => {
+                let is_dead = self.is_known_dead(state, owner, receiver.known);
+                let is_claim = stamp.sequence == receiver.next;
+                let is_hasty = if is_claim {
+                    self.has(Mutant::SkipLiveClaim)
+                        || is_dead && self.has(Mutant::SkipWithoutReread)
                 } else {
-                    let at = if is_dead { ReceiverAt::Reread } else { ReceiverAt::Idle };
+                    is_dead && self.has(Mutant::SkipRunWithoutReread)
+                };
+                if is_hasty {
+                    self.pass(state, index, stamp, out);
+                } else {
+                    let at = if is_dead { ReceiverAt::Reread { stamp } } else { ReceiverAt::Idle };
                     go(out, "loads the row of the claim", at);
                 }
             }
-            ReceiverAt::Reread => {
-                let stamp = self.stamp(state, receiver.next);
-                if stamp.sequence == receiver.next && stamp.claimed {
-                    self.pass(state, index, "passes a claim", out);
-                } else {
-                    go(out, "finds the stamp changed", ReceiverAt::Look);
-                }
-            }
-            ReceiverAt::Back { at } => self.look_back(state, index, at, out),
-            ReceiverAt::JudgeRun { row } => {
-                let is_dead = self.is_known_dead(state, row, receiver.known);
-                if is_dead && self.has(Mutant::SkipRunWithoutReread) {
-                    self.pass(state, index, "passes an empty slot", out);
-                } else {
-                    let at = if is_dead { ReceiverAt::RereadOld } else { ReceiverAt::Idle };
-                    go(out, "loads the row of the run", at);
-                }
-            }
-            ReceiverAt::RereadOld => {
-                if self.stamp(state, receiver.next).sequence < receiver.next {
-                    self.pass(state, index, "passes an empty slot", out);
+            ReceiverAt::Reread { stamp } => {
+                if self.stamp(state, receiver.next) == stamp {
+                    self.pass(state, index, stamp, out);
                 } else {
                     go(out, "finds the stamp changed", ReceiverAt::Look);
                 }
@@ -84,91 +72,86 @@ impl Protocol {
             ReceiverAt::Scan { .. } => self.scan(state, index, out),
             ReceiverAt::LastLook { quiet } => self.last_look(state, index, quiet, out),
             ReceiverAt::Lapped => {
-                if self.is_evicted(state, index) {
+                if Self::is_evicted(state, index) {
                     go(out, "finds itself evicted", ReceiverAt::Leave);
                 } else {
                     out.fail("loads its own row", LAPPED);
                 }
             }
             ReceiverAt::Leave => {
-                let mut next = self.freed(state, index, ReceiverAt::Announce);
-                if self.has(Mutant::EpochOfJoinsAlone) {
-                    next.receivers[index] = Receiver::ABSENT;
-                }
+                let mut next = Self::vacated(state, index, ReceiverAt::Look);
+                next.receivers[index] = Receiver::ABSENT;
                 out.go("frees its row", next);
-            }
-            ReceiverAt::Announce => {
-                let mut next = state.with_receiver(index, Receiver::ABSENT);
-                next.epoch += 1;
-                out.go("counts the change", next);
             }
             ReceiverAt::Absent | ReceiverAt::Join { .. } => {}
         }
     }
 
-    /// Its own row given back, unless somebody has done so.
-    pub(crate) fn freed(&self, state: &State, index: usize, at: ReceiverAt) -> State {
+    /// Its own row given back: a swap, so that nothing happens if somebody has done so.
+    pub(crate) fn vacated(state: &State, index: usize, at: ReceiverAt) -> State {
         let receiver = state.receivers[index];
         let mut next = state.with_receiver(index, Receiver { at, ..receiver });
-        let seat = &mut next.receiver_rows[usize::from(receiver.row)].seat;
-        let is_own = match *seat {
-            Seat::Free => false,
-            Seat::Active(holder) | Seat::Evicted(holder) => usize::from(holder) == index,
-            Seat::Reserved { receiver, .. } => usize::from(receiver) == index,
-        };
-        if is_own {
-            *seat = Seat::Free;
+        let row = &mut next.receiver_rows[usize::from(receiver.row)];
+        if row.generation == receiver.generation {
+            row.seat = Seat::Free;
         }
         next
     }
 
-    fn is_evicted(&self, state: &State, index: usize) -> bool {
-        let row = usize::from(state.receivers[index].row);
-        !matches!(state.receiver_rows[row].seat, Seat::Active(holder) if usize::from(holder) == index)
+    fn is_evicted(state: &State, index: usize) -> bool {
+        let Receiver { row, generation, .. } = state.receivers[index];
+        let row = state.receiver_rows[usize::from(row)];
+        row.generation != generation || !matches!(row.seat, Seat::Joined(_))
     }
 
-    /// The receiver one slot further. The cursor stays at the head of a run until all of it is
-    /// passed: who looks back for that head must still find it.
-    fn passed(&self, state: &State, index: usize) -> State {
-        let mut receiver = state.receivers[index];
-        if self.stamp(state, receiver.next).run
-            && self.stamp(state, receiver.next).sequence == receiver.next
-        {
-            receiver.run_end = self.block_last(receiver.next) + 1;
+    /// Notes the run that begins at the position of a receiver, if one does.
+    fn note(receiver: &mut Receiver, stamp: Stamp) {
+        if stamp.run > 1 {
+            let first = receiver.next;
+            receiver.run = Some(Run { first, end: first + stamp.run, owner: stamp.row });
         }
+    }
+
+    /// What a receiver is done with: nothing inside a run, whose first stamp must stay.
+    fn cursor(&self, receiver: &Receiver) -> u8 {
+        match receiver.run {
+            Some(run) if !self.has(Mutant::CursorInsideRun) => run.first,
+            _ => receiver.next,
+        }
+    }
+
+    /// The receiver one slot further.
+    fn passed(&self, state: &State, mut receiver: Receiver, index: usize) -> State {
         receiver.next += 1;
-        if receiver.next >= receiver.run_end {
-            receiver.run_end = 0;
-        }
+        receiver.run = receiver.run.filter(|run| receiver.next < run.end);
         receiver.at = ReceiverAt::Look;
         let mut next = state.with_receiver(index, receiver);
-        if self.may_store_cursor(&receiver) && !self.configuration.has_lazy_cursors {
-            next.receiver_rows[usize::from(receiver.row)].cursor = receiver.next;
+        if !self.configuration.has_lazy_cursors {
+            next.receiver_rows[usize::from(receiver.row)].cursor = self.cursor(&receiver);
         }
         next
     }
 
-    fn may_store_cursor(&self, receiver: &Receiver) -> bool {
-        receiver.run_end == 0 || self.has(Mutant::CursorInsideRun)
-    }
-
-    /// Goes on without a message.
-    fn pass(&self, state: &State, index: usize, name: &'static str, out: &mut Out<'_>) {
-        let next = state.receivers[index].next;
-        let stamp = self.stamp(state, next);
-        if stamp.sequence == next && !stamp.claimed && !stamp.void {
-            out.fail(name, PASSED_MESSAGE);
-        } else {
-            out.go(name, self.passed(state, index));
+    /// Goes on without a message, `stamp` being all that there is.
+    fn pass(&self, state: &State, index: usize, stamp: Stamp, out: &mut Out<'_>) {
+        const NAME: &str = "passes what a dead sender had claimed";
+        let mut receiver = state.receivers[index];
+        let found = self.stamp(state, receiver.next);
+        if found.sequence == receiver.next && !found.claimed {
+            return out.fail(NAME, PASSED_MESSAGE);
         }
+        if stamp.sequence == receiver.next || self.has(Mutant::NoteOlderStamp) {
+            Self::note(&mut receiver, stamp);
+        }
+        out.go(NAME, self.passed(state, receiver, index));
     }
 
     fn deliver(&self, state: &State, index: usize, words: [u8; 2], out: &mut Out<'_>) {
         let next = state.receivers[index].next;
-        if words.iter().any(|word| word >> 2 != next) || words[0] != words[1] {
+        if words != [next; 2] {
             out.fail("delivers", WRONG_PAYLOAD);
         } else {
-            out.go("delivers", self.passed(state, index));
+            out.go("delivers", self.passed(state, state.receivers[index], index));
         }
     }
 
@@ -182,50 +165,39 @@ impl Protocol {
         if stamp.sequence > next {
             go(out, "finds itself lapped", ReceiverAt::Lapped);
         } else if stamp.sequence < next {
-            // In the middle of a block the slot may belong to a run.
-            let is_start = self.block_start(next) == next;
-            let at = if is_start { ReceiverAt::Idle } else { ReceiverAt::Back { at: next - 1 } };
-            go(out, "finds nothing", at);
-        } else if stamp.void {
-            out.go("passes a void", self.passed(state, index));
+            match receiver.run {
+                Some(run) => {
+                    let at = ReceiverAt::Judge { stamp, owner: run.owner };
+                    go(out, "finds nothing in a run", at);
+                }
+                None => go(out, "finds nothing", ReceiverAt::Idle),
+            }
         } else if stamp.claimed {
-            go(out, "finds a claim", ReceiverAt::Judge { row: stamp.row });
+            go(out, "finds a claim", ReceiverAt::Judge { stamp, owner: stamp.row });
         } else {
             let word = state.slots[self.slot(next)].words[0];
-            go(out, "copies the first word", ReceiverAt::Copy { word });
+            let mut receiver = Receiver { at: ReceiverAt::Copy { word }, ..receiver };
+            Self::note(&mut receiver, stamp);
+            out.go("copies the first word", state.with_receiver(index, receiver));
         }
-        let cursor = state.receiver_rows[usize::from(row)].cursor;
-        if self.configuration.has_lazy_cursors && self.may_store_cursor(&receiver) && cursor != next
-        {
-            let mut stored = state.clone();
-            if !self.is_evicted(state, index) {
-                stored.receiver_rows[usize::from(row)].cursor = next;
-                out.go("stores its cursor", stored);
-            }
+        let cursor = self.cursor(&receiver);
+        if self.configuration.has_lazy_cursors && cursor != receiver.stored {
+            let mut next = state.with_receiver(index, Receiver { stored: cursor, ..receiver });
+            next.receiver_rows[usize::from(row)].cursor = cursor;
+            out.go("stores its cursor", next);
         }
         if self.configuration.receivers[index].may_leave {
             go(out, "wants to leave", ReceiverAt::Leave);
         }
         if receiver.at == ReceiverAt::Idle {
-            if self.is_evicted(state, index) && !self.has(Mutant::WaitWithoutRecheck) {
+            if Self::is_evicted(state, index) && !self.has(Mutant::WaitWithoutRecheck) {
                 go(out, "finds itself evicted", ReceiverAt::Leave);
             }
-            self.scan_row(state, index, (false, 0, [0; PARTIES_MAX], false), out);
+            // A slot in a run is claimed, whatever its own stamp says.
+            if receiver.run.is_none() || self.has(Mutant::EndInsideRun) {
+                self.scan_row(state, index, (false, 0, [0; PARTIES_MAX], false), out);
+            }
         }
-    }
-
-    /// Looks for the head of a run in front of an empty slot.
-    fn look_back(&self, state: &State, index: usize, at: u8, out: &mut Out<'_>) {
-        let receiver = state.receivers[index];
-        let stamp: Stamp = self.stamp(state, at);
-        let to = if stamp.sequence == at && stamp.run {
-            ReceiverAt::JudgeRun { row: stamp.row }
-        } else if at == self.block_start(at) {
-            ReceiverAt::Idle
-        } else {
-            ReceiverAt::Back { at: at - 1 }
-        };
-        out.go("looks back for a run", state.with_receiver(index, Receiver { at: to, ..receiver }));
     }
 
     fn scan(&self, state: &State, index: usize, out: &mut Out<'_>) {
@@ -247,8 +219,7 @@ impl Protocol {
         let receiver = state.receivers[index];
         let place = usize::from(row);
         let sender_row = state.sender_rows[place];
-        let lives =
-            sender_row.holder.is_some_and(|holder| receiver.known & sender_bit(holder) == 0);
+        let lives = sender_row.holder.is_some() && !self.is_known_dead(state, row, receiver.known);
         let at = if lives || again && generations[place] != sender_row.generation {
             ReceiverAt::Idle
         } else {
@@ -266,16 +237,13 @@ impl Protocol {
     fn last_look(&self, state: &State, index: usize, quiet: bool, out: &mut Out<'_>) {
         const NAME: &str = "looks for the last time";
         let receiver = state.receivers[index];
-        // A slot in a run is claimed, whatever its own stamp says.
-        let is_in_run = receiver.run_end != 0 && !self.has(Mutant::EndInsideRun);
-        let is_empty = self.stamp(state, receiver.next).sequence < receiver.next && !is_in_run;
+        let is_empty = self.stamp(state, receiver.next).sequence < receiver.next;
         if !is_empty && !self.has(Mutant::EndWithoutLastLook) {
             let at = ReceiverAt::Look;
             return out.go(NAME, state.with_receiver(index, Receiver { at, ..receiver }));
         }
-        let is_missed =
-            |stamp: Stamp| !stamp.claimed && !stamp.void && stamp.sequence >= receiver.next;
-        if self.is_evicted(state, index) {
+        let is_missed = |stamp: Stamp| !stamp.claimed && stamp.sequence >= receiver.next;
+        if Self::is_evicted(state, index) {
             if self.has(Mutant::WaitWithoutRecheck) {
                 return out.fail(NAME, EVICTED_SILENTLY);
             }

@@ -2,10 +2,13 @@
 
 use crate::mutant::Mutant;
 use crate::protocol::{Out, Protocol};
-use crate::state::{Life, ReceiverAt, Seat, Sender, SenderAt, Stamp, State, receiver_bit};
+use crate::state::{Life, Seat, Sender, SenderAt, Stamp, State};
+use crate::walk::Walk;
 
 /// The rule that a claim takes no slot of one that still lives.
 pub const LIVE_CLAIM_TAKEN: &str = "a slot of a live claim is claimed by another";
+/// The rule that claims follow each other without a gap, and that none lies in another.
+pub const CLAIM_MISPLACED: &str = "a claim begins where the one before does not end";
 /// The rule that nobody but its owner touches a claim.
 pub const CLAIM_LOST: &str = "a sender writes where its claim is no more";
 /// The rule that what a receiver has passed stays empty.
@@ -19,33 +22,22 @@ impl Protocol {
                 let enter = Sender { life: Life::Live, ..sender };
                 return out.go("starts", state.with_sender(index, enter));
             }
-            Life::Dead | Life::Gone => return,
-            Life::Live => {}
+            Life::Dead | Life::Gone if !matches!(sender.at, SenderAt::Let { .. }) => return,
+            _ => {}
         }
         let go = |out: &mut Out<'_>, name, at| {
             out.go(name, state.with_sender(index, Sender { at, ..sender }));
         };
         match sender.at {
             SenderAt::Enter => self.enter(state, index, out),
-            SenderAt::Sweep { row, holder, slot } => {
-                self.sweep(state, index, (row, holder, slot), out);
-            }
-            SenderAt::Doubt { row, holder, slot, stamp } => {
-                self.settle(state, index, (row, holder, slot), Some(stamp), out);
-            }
-            SenderAt::Settle { row, holder, slot, stamp } => {
-                let mut next = state.clone();
-                let found = &mut next.slots[usize::from(slot)].stamp;
-                if *found == stamp {
-                    *found = Stamp { claimed: false, void: true, ..stamp };
-                }
-                next.senders[index].at = SenderAt::Sweep { row, holder, slot };
-                out.go("voids a dead sender's claim", next);
-            }
-            SenderAt::Fill { row, holder, slot, at } => {
-                self.fill(state, index, (row, holder, slot), at, out);
-            }
+            SenderAt::Let { host, row } => self.let_in(state, index, (host, row), out),
             SenderAt::Look => self.look(state, index, out),
+            SenderAt::Tail => {
+                let at = sender.next.max(state.tail);
+                let next = Sender { next: at, at: SenderAt::Walk(Walk::Pace { at }), ..sender };
+                out.go("loads the shared tail", state.with_sender(index, next));
+            }
+            SenderAt::Walk(walk) => self.walk_on(state, index, walk, out),
             SenderAt::Survey { at, expected } => {
                 let stamp = self.stamp(state, at);
                 go(
@@ -55,9 +47,9 @@ impl Protocol {
                 );
             }
             SenderAt::Finish { at, expected, head } => {
-                let last = self.block_last(head.sequence);
+                let last = head.sequence + head.run - 1;
                 let stamp = self.stamp(state, last);
-                let is_finished = stamp.sequence >= last && !stamp.claimed;
+                let is_finished = stamp.sequence > last || stamp.sequence == last && !stamp.claimed;
                 let next = if is_finished {
                     self.surveyed(&sender, index, at, expected)
                 } else {
@@ -74,6 +66,15 @@ impl Protocol {
                 go(out, "loads the row of the old claim", next);
             }
             SenderAt::Swap { expected } => self.swap(state, index, expected, out),
+            SenderAt::Hint => {
+                let at = SenderAt::Write { at: sender.next };
+                let mut next = state.with_sender(index, Sender { at, ..sender });
+                let by =
+                    if self.has(Mutant::HintInsideRun) { 1 } else { self.run(index, sender.sends) };
+                next.tail = sender.next + by;
+                out.go("stores the shared tail", next);
+                go(out, "leaves the shared tail", at);
+            }
             SenderAt::Write { at } => self.write(state, index, at, 0, out),
             SenderAt::Publish { at } => self.write(state, index, at, 1, out),
             SenderAt::Refresh
@@ -81,46 +82,58 @@ impl Protocol {
             | SenderAt::Cursor { .. }
             | SenderAt::Recheck { .. } => self.refresh(state, index, out),
             SenderAt::Held => self.held(state, index, out),
-            SenderAt::Announce => {
-                let mut next = state.with_sender(index, Sender { at: SenderAt::Look, ..sender });
-                next.epoch += 1;
-                out.go("counts the change", next);
-            }
             SenderAt::Leave => {
-                let is_host = state.receivers.iter().any(|receiver| {
-                    matches!(receiver.at, ReceiverAt::Join { host, .. } if usize::from(host) == index)
-                        && receiver.life != Life::Gone
-                });
-                if !is_host {
-                    let mut next =
-                        state.with_sender(index, Sender { row: sender.row, ..Sender::ABSENT });
-                    next.sender_rows[usize::from(sender.row)].holder = None;
+                if u8::try_from(index).is_ok_and(|host| !Self::is_busy(state, host)) {
+                    let Sender { row, at, .. } = sender;
+                    let mut next = state.with_sender(index, Sender { row, at, ..Sender::ABSENT });
+                    next.sender_rows[usize::from(row)].holder = None;
                     out.go("leaves", next);
                 }
             }
         }
     }
 
-    /// The last slot of the claim that `sender` wants.
+    /// The last slot of the claim that `sender` wants, or has.
     fn claim_last(&self, sender: &Sender, index: usize) -> u8 {
-        if self.is_batch(index, sender.sends) { self.block_last(sender.next) } else { sender.next }
+        sender.next + self.run(index, sender.sends) - 1
     }
 
     fn look(&self, state: &State, index: usize, out: &mut Out<'_>) {
         let sender = state.senders[index];
-        let stamp = self.stamp(state, sender.next);
-        if let Some(next) = self.walk(sender.next, stamp) {
-            return out.go("walks on", state.with_sender(index, Sender { next, ..sender }));
+        let at = sender.next;
+        if self.configuration.has_hint && self.stamp(state, at).sequence >= at {
+            let next = state.with_sender(index, Sender { at: SenderAt::Tail, ..sender });
+            return out.go("finds its guess claimed", next);
         }
+        self.walk_on(state, index, Walk::Pace { at }, out);
+    }
+
+    /// Goes on to the first slot that nobody has claimed, and asks whether it can be had.
+    fn walk_on(&self, state: &State, index: usize, walk: Walk, out: &mut Out<'_>) {
+        let sender = state.senders[index];
+        let (guess, stamp) = match self.walk(state, walk) {
+            Ok(Walk::Pace { at }) => {
+                let walks = SenderAt::Walk(Walk::Pace { at });
+                let then = if self.configuration.has_hint { walks } else { SenderAt::Look };
+                let next = Sender { next: at, at: then, ..sender };
+                return out.go("walks on", state.with_sender(index, next));
+            }
+            Ok(walk) => {
+                let next = Sender { at: SenderAt::Walk(walk), ..sender };
+                return out.go("was lapped, and looks back", state.with_sender(index, next));
+            }
+            Err(found) => found,
+        };
+        let sender = Sender { next: guess, ..sender };
         let below = if self.has(Mutant::LimitFirstSlotAlone) {
-            sender.next
+            guess
         } else {
             self.claim_last(&sender, index)
         };
         let at = if below >= sender.limit {
             SenderAt::Refresh
         } else {
-            self.judge(&sender, index, sender.next, stamp, stamp)
+            self.judge(&sender, index, guess, stamp, stamp)
         };
         out.go("finds its guess free", state.with_sender(index, Sender { at, ..sender }));
     }
@@ -134,11 +147,10 @@ impl Protocol {
         stamp: Stamp,
         expected: Stamp,
     ) -> SenderAt {
-        let is_last = self.block_last(stamp.sequence) == stamp.sequence;
-        if stamp.run && !is_last && !self.has(Mutant::ClaimOverLiveRun) {
-            SenderAt::Finish { at, expected, head: stamp }
-        } else if stamp.claimed && !self.has(Mutant::ClaimOverLiveClaim) {
+        if stamp.claimed && !self.has(Mutant::ClaimOverLiveClaim) {
             SenderAt::Judge { at, expected, row: stamp.row }
+        } else if stamp.run > 1 && !self.has(Mutant::ClaimOverLiveRun) {
+            SenderAt::Finish { at, expected, head: stamp }
         } else {
             self.surveyed(sender, index, at, expected)
         }
@@ -162,8 +174,10 @@ impl Protocol {
         }
         let last = self.claim_last(&sender, index);
         for (other_index, other) in state.senders.iter().enumerate() {
-            let (SenderAt::Write { at: first } | SenderAt::Publish { at: first }) = other.at else {
-                continue;
+            let first = match other.at {
+                SenderAt::Hint => other.next,
+                SenderAt::Write { at } | SenderAt::Publish { at } => at,
+                _ => continue,
             };
             let mut theirs = first..=self.claim_last(other, other_index);
             let is_mine = |theirs| (at..=last).any(|mine| self.slot(mine) == self.slot(theirs));
@@ -171,32 +185,38 @@ impl Protocol {
                 return out.fail("claims", LIVE_CLAIM_TAKEN);
             }
         }
-        let mut next = state.with_sender(index, Sender { at: SenderAt::Write { at }, ..sender });
-        let run = self.is_batch(index, sender.sends);
+        if at != state.head {
+            return out.fail("claims", CLAIM_MISPLACED);
+        }
+        let has_hint = self.configuration.has_hint;
+        let then = if has_hint { SenderAt::Hint } else { SenderAt::Write { at } };
+        let mut next = state.with_sender(index, Sender { at: then, ..sender });
+        let run = self.run(index, sender.sends);
+        next.head = at + run;
         next.slots[self.slot(at)].stamp =
-            Stamp { sequence: at, claimed: true, run, void: false, row: sender.row };
+            Stamp { sequence: at, claimed: true, run, row: sender.row };
         out.go("claims", next);
     }
 
     /// Writes one of the two words of `at`, and the stamp with the second.
     fn write(&self, state: &State, index: usize, at: u8, word: usize, out: &mut Out<'_>) {
         let sender = state.senders[index];
-        let run = self.is_batch(index, sender.sends);
-        let is_head = at == sender.next;
+        let run = self.run(index, sender.sends);
+        let is_first = at == sender.next;
         let stamp = self.stamp(state, at);
-        let own = Stamp { sequence: at, claimed: true, run, void: false, row: sender.row };
+        let own = Stamp { sequence: at, claimed: true, run, row: sender.row };
         // The later slots of a run carry no claim of their own.
-        if if is_head { stamp != own } else { stamp.sequence >= at } {
+        if if is_first { stamp != own } else { stamp.sequence >= at } {
             return out.fail("writes", CLAIM_LOST);
         }
         let mut next = state.clone();
         let slot = &mut next.slots[self.slot(at)];
-        slot.words[word] = self.payload(index, sender.sends, sender.next, at);
+        slot.words[word] = at;
         if word == 0 {
             next.senders[index].at = SenderAt::Publish { at };
             return out.go("writes", next);
         }
-        slot.stamp = Stamp { claimed: false, run: run && is_head, ..own };
+        slot.stamp = Stamp { claimed: false, run: if is_first { run } else { 1 }, ..own };
         let is_passed = state.receivers.iter().any(|r| r.start <= at && at < r.next);
         if is_passed {
             return out.fail("publishes", PASSED_COMMITTED);
@@ -229,13 +249,11 @@ impl Protocol {
         };
         let (name, at) = match sender.at {
             SenderAt::Seats { epoch, row, least } => {
-                let is_active =
-                    matches!(state.receiver_rows[usize::from(row)].seat, Seat::Active(_));
+                let seat = state.receiver_rows[usize::from(row)].seat;
+                let counts = matches!(seat, Seat::Joined(_));
                 let cursor = SenderAt::Cursor { epoch, row, least };
-                (
-                    "loads a receiver's row",
-                    if is_active { cursor } else { seats(epoch, row + 1, least) },
-                )
+                let at = if counts { cursor } else { seats(epoch, row + 1, least) };
+                ("loads a receiver's row", at)
             }
             SenderAt::Cursor { epoch, row, least } => {
                 let cursor = state.receiver_rows[usize::from(row)].cursor;
@@ -250,7 +268,8 @@ impl Protocol {
                     );
                 }
                 let ahead = if least == NONE {
-                    sender.next + self.configuration.block_slots
+                    let is_low = self.has(Mutant::LimitBelowOneRun);
+                    sender.next + if is_low { 1 } else { self.configuration.run_max }
                 } else {
                     least + self.configuration.slots
                 };
@@ -269,14 +288,9 @@ impl Protocol {
         let sender = state.senders[index];
         out.go("tries again", state.with_sender(index, Sender { at: SenderAt::Look, ..sender }));
         for row in 0..usize::from(self.configuration.receiver_rows) {
-            let Seat::Active(receiver) = state.receiver_rows[row].seat else { continue };
-            let at = if self.has(Mutant::EpochOfJoinsAlone) {
-                SenderAt::Look
-            } else {
-                SenderAt::Announce
-            };
-            let mut next = state.with_sender(index, Sender { at, ..sender });
-            let is_dead = sender.known & receiver_bit(receiver) != 0;
+            let Seat::Joined(receiver) = state.receiver_rows[row].seat else { continue };
+            let mut next = state.with_sender(index, Sender { at: SenderAt::Look, ..sender });
+            let is_dead = sender.known.has_receiver(receiver);
             if is_dead && !self.has(Mutant::DeadReceiverCounts) {
                 next.receiver_rows[row].seat = Seat::Free;
                 out.go("frees a dead receiver's row", next);

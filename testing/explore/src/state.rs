@@ -1,5 +1,7 @@
 //! What memory holds: the ring and the two tables, which are shared, and each party's own.
 
+use crate::walk::Walk;
+
 /// The most slots of a ring.
 pub(crate) const SLOTS_MAX: usize = 6;
 /// The most senders, rows of senders, receivers, or rows of receivers.
@@ -11,18 +13,15 @@ pub(crate) struct Stamp {
     pub(crate) sequence: u8,
     /// Claimed and not published.
     pub(crate) claimed: bool,
-    /// The rest of the block belongs to this claim.
-    pub(crate) run: bool,
-    /// Settled for a dead sender: over, and no message.
-    pub(crate) void: bool,
+    /// How many slots belong to the claim that begins here; one if none begins here.
+    pub(crate) run: u8,
     /// The row of the sender that claimed it.
     pub(crate) row: u8,
 }
 
 impl Stamp {
     /// Sequences begin with the number of slots, so that this is older than all of them.
-    pub(crate) const NEVER: Self =
-        Self { sequence: 0, claimed: false, run: false, void: false, row: 0 };
+    pub(crate) const NEVER: Self = Self { sequence: 0, claimed: false, run: 1, row: 0 };
 }
 
 /// A slot. Its payload is two words, so that a torn one shows.
@@ -40,17 +39,12 @@ pub(crate) struct SenderRow {
     pub(crate) generation: u8,
 }
 
-/// The state word of a row of the receivers' table.
+/// The state word of a row of the receivers' table, beside its generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Seat {
     Free,
-    /// A sender's process prepares it for a receiver. Does not count.
-    Reserved {
-        host: u8,
-        receiver: u8,
-    },
     /// Holds senders back.
-    Active(u8),
+    Joined(u8),
     Evicted(u8),
 }
 
@@ -58,6 +52,7 @@ pub(crate) enum Seat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ReceiverRow {
     pub(crate) seat: Seat,
+    pub(crate) generation: u8,
     pub(crate) cursor: u8,
 }
 
@@ -68,25 +63,23 @@ pub(crate) enum Life {
     Waiting,
     Live,
     Dead,
-    /// Left in order, ended, or evicted.
+    /// Left in order, ended, evicted, or never let in.
     Gone,
 }
 
 /// Where a sender is. Sequences are named `at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum SenderAt {
-    /// Looks for a row.
+    /// Looks for a host that lets it in.
     Enter,
-    /// Looks for what the dead holder of a row has left in the ring.
-    Sweep { row: u8, holder: u8, slot: u8 },
-    /// Has found a claim there, and is about to load the row again.
-    Doubt { row: u8, holder: u8, slot: u8, stamp: Stamp },
-    /// About to swap that claim for a void.
-    Settle { row: u8, holder: u8, slot: u8, stamp: Stamp },
-    /// About to void what is not published of a run.
-    Fill { row: u8, holder: u8, slot: u8, at: u8 },
+    /// Its host is about to take that row for it.
+    Let { host: u8, row: u8 },
     /// About to load the stamp at its guess.
     Look,
+    /// Has found its guess claimed, and is about to load the shared tail.
+    Tail,
+    /// Looks for the first slot that nobody has claimed.
+    Walk(Walk),
     /// About to load the stamp of a later slot of the run that it wants.
     Survey { at: u8, expected: Stamp },
     /// About to load the last stamp of an earlier run.
@@ -95,6 +88,8 @@ pub(crate) enum SenderAt {
     Judge { at: u8, expected: Stamp, row: u8 },
     /// About to compare and swap.
     Swap { expected: Stamp },
+    /// Has claimed, and is about to store the shared tail.
+    Hint,
     /// About to write the first word.
     Write { at: u8 },
     /// About to write the second word and the stamp.
@@ -109,8 +104,6 @@ pub(crate) enum SenderAt {
     Recheck { epoch: u8, least: u8 },
     /// Some receiver is too far behind.
     Held,
-    /// Has changed a receiver's row, and is about to say so.
-    Announce,
     /// Has sent all.
     Leave,
 }
@@ -122,42 +115,65 @@ pub(crate) struct Sender {
     pub(crate) row: u8,
     /// How much of its plan is done.
     pub(crate) sends: u8,
-    /// Its guess: everything below has been claimed.
+    /// Its guess: a claim begins there or will, and everything below has been claimed.
     pub(crate) next: u8,
     /// It may claim below this.
     pub(crate) limit: u8,
-    /// The dead that it knows: senders from bit 0, receivers from bit 4.
-    pub(crate) known: u8,
+    pub(crate) known: Known,
     pub(crate) at: SenderAt,
+}
+
+/// The deaths that somebody has been told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Known {
+    /// Senders from bit 0, receivers from bit 4.
+    pub(crate) bits: u8,
+    /// By sender's row, the last one told of, from 1; used by one mutant alone.
+    pub(crate) last: [u8; PARTIES_MAX],
+}
+
+impl Known {
+    pub(crate) const NONE: Self = Self { bits: 0, last: [0; PARTIES_MAX] };
+
+    pub(crate) fn has_sender(self, index: u8) -> bool {
+        self.bits & sender_bit(index) != 0
+    }
+
+    pub(crate) fn has_receiver(self, index: u8) -> bool {
+        self.bits & receiver_bit(index) != 0
+    }
 }
 
 /// How far a host has come with a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// Looks for a row.
-    Reserve,
-    /// About to store the first cursor.
-    Place,
-    Activate,
+    /// Looks for a row, and tells the receiver.
+    Choose,
+    /// Looks for a head, for the first cursor.
+    First(Walk),
+    /// About to store it.
+    Place { at: u8 },
+    /// About to let the row count.
+    Take,
+    /// About to raise the epoch.
     Announce,
     /// Looks for the head.
-    Walk,
+    Head(Walk),
     /// About to store the cursor.
-    Settle,
-    /// About to tell the receiver.
-    Welcome,
+    Settle { at: u8 },
+    /// About to tell the receiver where it starts.
+    Welcome { at: u8 },
 }
 
 /// Where a receiver is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ReceiverAt {
-    /// Looks for a host.
+    /// Looks for the host.
     Absent,
     /// Waits for its host, whose steps these are.
     Join {
         host: u8,
         stage: Stage,
-        position: u8,
     },
     /// About to load the stamp at its position.
     Look,
@@ -171,22 +187,15 @@ pub(crate) enum ReceiverAt {
     Confirm {
         words: [u8; 2],
     },
-    /// About to load the row that a claim names.
+    /// Has found `stamp`, and is about to load the row of whoever has claimed that slot.
     Judge {
-        row: u8,
+        stamp: Stamp,
+        owner: u8,
     },
     /// Knows that its owner is dead: about to load the stamp again.
-    Reread,
-    /// Looks for the head of a run.
-    Back {
-        at: u8,
+    Reread {
+        stamp: Stamp,
     },
-    /// About to load the row that an unfinished run names.
-    JudgeRun {
-        row: u8,
-    },
-    /// Knows that its owner is dead: about to load the stamp again.
-    RereadOld,
     /// Looks for a sender that may live: the rows twice, so that they agree.
     Scan {
         again: bool,
@@ -201,8 +210,14 @@ pub(crate) enum ReceiverAt {
     /// Has found a later sequence.
     Lapped,
     Leave,
-    /// Has freed its row, and is about to say so.
-    Announce,
+}
+
+/// A run that a receiver is in: its first slot, the one after its last, and its owner's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Run {
+    pub(crate) first: u8,
+    pub(crate) end: u8,
+    pub(crate) owner: u8,
 }
 
 /// A receiver's own memory.
@@ -210,12 +225,14 @@ pub(crate) enum ReceiverAt {
 pub(crate) struct Receiver {
     pub(crate) life: Life,
     pub(crate) row: u8,
-    /// The dead senders that it knows.
-    pub(crate) known: u8,
+    pub(crate) generation: u8,
+    pub(crate) known: Known,
     pub(crate) start: u8,
     pub(crate) next: u8,
-    /// Where the run that it is in ends; zero outside.
-    pub(crate) run_end: u8,
+    /// The cursor that it has stored, if it puts that off.
+    pub(crate) stored: u8,
+    /// Forgotten when it is passed.
+    pub(crate) run: Option<Run>,
     pub(crate) at: ReceiverAt,
 }
 
@@ -223,6 +240,12 @@ pub(crate) struct Receiver {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub(crate) slots: [Slot; SLOTS_MAX],
+    /// The shared tail.
+    pub(crate) tail: u8,
+    /// Where the next claim begins. Nobody knows it; rules are judged by it.
+    pub(crate) head: u8,
+    /// Who has the channel's name.
+    pub(crate) host: u8,
     pub(crate) sender_rows: [SenderRow; PARTIES_MAX],
     pub(crate) receiver_rows: [ReceiverRow; PARTIES_MAX],
     pub(crate) epoch: u8,
@@ -244,14 +267,7 @@ pub(crate) fn receiver_bit(index: u8) -> u8 {
 impl Sender {
     /// Does it live and hold a row?
     pub(crate) fn is_present(&self) -> bool {
-        let is_entering = matches!(
-            self.at,
-            SenderAt::Enter
-                | SenderAt::Sweep { .. }
-                | SenderAt::Doubt { .. }
-                | SenderAt::Settle { .. }
-                | SenderAt::Fill { .. }
-        );
+        let is_entering = matches!(self.at, SenderAt::Enter | SenderAt::Let { .. });
         self.life == Life::Live && !is_entering
     }
 }

@@ -1,0 +1,61 @@
+//! The way to the first slot that nobody has claimed, which senders and hosts walk.
+
+use crate::mutant::Mutant;
+use crate::protocol::Protocol;
+use crate::state::{Stamp, State};
+
+/// Where somebody stands on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Walk {
+    /// About to load the stamp at `at`, where a claim begins or will begin.
+    Pace { at: u8 },
+    /// Was lapped: about to load the stamp at `at`, which somebody has claimed.
+    Land { at: u8 },
+    /// `at` has a stamp with this `run`; about to look whether a run covers it that begins `back`
+    /// slots before.
+    Back { at: u8, run: u8, back: u8 },
+}
+
+impl Protocol {
+    /// Takes a step. If nobody has claimed the slot that was looked at: its sequence and its stamp.
+    pub(crate) fn walk(&self, state: &State, walk: Walk) -> Result<Walk, (u8, Stamp)> {
+        match walk {
+            Walk::Pace { at } => {
+                let stamp = self.stamp(state, at);
+                if stamp.sequence < at {
+                    return Err((at, stamp));
+                }
+                let by = if self.has(Mutant::WalkIntoRun) { 1 } else { stamp.run };
+                Ok(if stamp.sequence == at {
+                    Walk::Pace { at: at + by }
+                } else {
+                    Walk::Land { at: stamp.sequence }
+                })
+            }
+            Walk::Land { at } => {
+                let stamp = self.stamp(state, at);
+                let is_alone = self.configuration.run_max == 1 || self.has(Mutant::LapIntoRun);
+                Ok(if stamp.sequence > at {
+                    Walk::Land { at: stamp.sequence }
+                } else if is_alone {
+                    Walk::Pace { at: at + stamp.run }
+                } else {
+                    Walk::Back { at, run: stamp.run, back: 1 }
+                })
+            }
+            Walk::Back { at, run, back } => {
+                let before = at - back;
+                let stamp = self.stamp(state, before);
+                Ok(if stamp.sequence == before && stamp.run > back {
+                    Walk::Pace { at: before + stamp.run }
+                } else if stamp.sequence > before && !self.has(Mutant::LapWithoutRestart) {
+                    Walk::Land { at: stamp.sequence }
+                } else if back + 1 == self.configuration.run_max {
+                    Walk::Pace { at: at + run }
+                } else {
+                    Walk::Back { at, run, back: back + 1 }
+                })
+            }
+        }
+    }
+}
