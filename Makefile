@@ -7,7 +7,7 @@ KILLS ?= 2000
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test bench model model-quick miri torture doc lint
+.PHONY: help setup run test bench model model-quick kill miri torture doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -40,6 +40,9 @@ model: setup ## every loom model, and the mutant of every ordering label (long)
 
 model-quick: setup ## the loom models that `make test` runs
 	scripts/models quick_
+
+kill: setup ## a role killed after each of its stores, alone and in pairs, in every state of a channel
+	scripts/kill
 
 miri: setup ## layout and rings under Miri (needs a nightly toolchain)
 	scripts/miri
