@@ -46,6 +46,9 @@ model-quick: setup ## the loom models that `make test` runs
 explore: setup ## every state of small worlds of several senders, a death at every step (long)
 	COREWIRE_EXPLORE=full cargo test --locked -p corewire-explore -- --nocapture
 
+kill: setup ## a role killed after each of its stores, alone and in pairs, in every state of a channel
+	scripts/kill
+
 miri: setup ## layout and rings under Miri (needs a nightly toolchain)
 	scripts/miri
 

@@ -4,7 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`sync`] | the only place that names atomics; the machine's face and loom's |
+//! | [`sync`] | the only place that names atomics; the machine's face, and those of tests |
 //! | [`region`] | the only place that turns an offset into a pointer |
 //! | [`broadcast`] | one sender, many receivers, every message in place |
 //! | [`shared`] | several senders, many receivers, one order |
@@ -14,7 +14,7 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(any(test, loom))]
+#[cfg(any(test, loom, corewire_kill))]
 extern crate std;
 
 pub mod broadcast;

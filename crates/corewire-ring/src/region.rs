@@ -335,6 +335,8 @@ impl Payload {
     pub unsafe fn fill(&mut self, source: &[u8]) {
         assert!(source.len() == self.bytes, "own length");
         let (from, to) = (source.as_ptr(), self.base.as_ptr());
+        #[cfg(corewire_kill)]
+        use self::copy_in_halves as copy;
         // SAFETY: both are `bytes` long, and cannot overlap: `source` is a live reference, and
         // nobody holds one to these bytes.
         unsafe { copy(from, to, self.bytes) };
@@ -355,6 +357,8 @@ impl Payload {
     #[inline(always)]
     pub unsafe fn copy_in(&mut self, source: &[u8]) {
         assert!(source.len() <= self.bytes, "own length");
+        #[cfg(corewire_kill)]
+        use self::copy_in_halves as copy;
         #[cfg(not(miri))]
         // SAFETY: both are as long; `source` is a live reference, and nobody holds one to these bytes.
         unsafe {
@@ -428,6 +432,24 @@ pub fn set_aside(source: &[u8], target: &mut [u8; INLINE_BYTES_MAX]) {
     assert!(source.len() <= INLINE_BYTES_MAX, "own length");
     // SAFETY: both are live references, and `target` is at least as long.
     unsafe { copy(source.as_ptr(), target.as_mut_ptr(), source.len()) };
+}
+
+/// As [`copy`], by a writer that may die before the first half, or the second.
+///
+/// # Safety
+/// As for [`copy`].
+#[cfg(corewire_kill)]
+unsafe fn copy_in_halves(from: *const u8, to: *mut u8, bytes: usize) {
+    for half in [0..bytes / 2, bytes / 2..bytes] {
+        if crate::sync::kill::writes(to.addr() + half.start, half.len()) {
+            // SAFETY: the caller's; within the bytes.
+            let from = unsafe { from.add(half.start) };
+            // SAFETY: as above.
+            let to = unsafe { to.add(half.start) };
+            // SAFETY: the caller's; within the bytes.
+            unsafe { copy(from, to, half.len()) };
+        }
+    }
 }
 
 /// Copies `bytes` bytes, up to 48 of them without a call.

@@ -1,13 +1,14 @@
-//! The only place that names atomics. It has two faces: the machine's, and loom's (`--cfg loom`),
-//! under which the same rings are explored in every interleaving. With `--cfg corewire_steps` the
-//! machine's counts its accesses (`sync_steps.rs`).
+//! The only place that names atomics. It has several faces: the machine's; loom's (`--cfg loom`), under
+//! which the same rings are explored in every interleaving; one under which a role can be made to die
+//! after any of its stores (`--cfg corewire_kill`, `sync_kill.rs`); and one that counts accesses
+//! (`--cfg corewire_steps`, `sync_steps.rs`).
 //!
 //! Every ordering stronger than relaxed is written [`order!`](crate::order) or
 //! [`fence_at!`](crate::fence_at) with a label. `docs/ordering.md` lists the labels, what each
 //! pairs with, and the model that fails when it is weakened: under loom, `weaken` turns one label
 //! at a time into `Relaxed` (or drops its fence).
 
-#[cfg(not(any(loom, corewire_steps)))]
+#[cfg(not(any(loom, corewire_kill, corewire_steps)))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(not(loom))]
 pub use core::sync::atomic::{Ordering, fence};
@@ -18,6 +19,12 @@ mod counted;
 pub use counted::{AtomicU32, AtomicU64, steps};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(corewire_kill)]
+#[path = "sync_kill.rs"]
+pub mod kill;
+#[cfg(corewire_kill)]
+pub use kill::{AtomicU32, AtomicU64};
 
 /// An ordering with its label: `order!(B1: Release)`.
 #[cfg(not(loom))]
@@ -80,6 +87,8 @@ pub fn light_fence() {
 #[cfg(not(loom))]
 #[inline(always)]
 pub fn pause() {
+    #[cfg(corewire_kill)]
+    kill::step();
     core::hint::spin_loop();
 }
 

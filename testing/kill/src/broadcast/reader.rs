@@ -1,0 +1,189 @@
+//! A receiver that checks what it gets.
+
+use corewire_layout::segment::SleepMode;
+use corewire_ring::Trusted;
+use corewire_ring::broadcast::{End, InPlace, Receiver, Violation};
+
+use super::TurnKernel;
+use crate::engine::fail;
+use crate::ensure;
+
+/// Why a call that waits gave up.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// There is nothing now.
+    Empty,
+    /// There will be nothing any more.
+    End(End),
+    /// The sender's memory holds what it cannot hold.
+    Violation(Violation),
+}
+
+impl From<Violation> for Stop {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+/// A receiver that lives.
+#[derive(Debug)]
+pub struct Reader {
+    /// The ring's own.
+    pub ring: Receiver<TurnKernel>,
+    in_place: Option<InPlace>,
+    pub(super) row: u32,
+    pub(super) kernel: TurnKernel,
+    /// The first message it is to get.
+    pub(super) first: u64,
+    /// What its door says as long as it counts.
+    pub(super) tenure: u64,
+    /// Messages that it got.
+    delivered: u64,
+    /// The next message is this one, or under `Overwrite` a later one.
+    expected: u64,
+    pub(super) asleep: Option<Asleep>,
+}
+
+/// A receiver that sleeps: which way, and what the bell was before it said so.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asleep {
+    pub(super) mode: SleepMode,
+    pub(super) bell: u32,
+}
+
+impl Reader {
+    pub(super) fn new(
+        ring: Receiver<TurnKernel>,
+        trusted: Trusted,
+        (row, tenure): (u32, u64),
+        kernel: TurnKernel,
+    ) -> Self {
+        let (first, in_place) = (ring.next(), ring.in_place(trusted));
+        Self {
+            ring,
+            in_place,
+            row,
+            kernel,
+            first,
+            tenure,
+            delivered: 0,
+            expected: first,
+            asleep: None,
+        }
+    }
+
+    /// Receives the next message, if it is there: in place or by copying, as the policy has it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn take(&mut self, ledger: &[Vec<u8>]) -> Result<(), Stop> {
+        match self.in_place {
+            Some(in_place) => {
+                let message = self.ring.receive_with(in_place, give_up)?;
+                let sequence = message.sequence();
+                let bytes = message.to_vec();
+                // What it got, it got, though it may die of being done with it.
+                check(ledger, (&mut self.expected, &mut self.delivered), sequence, &bytes, false);
+                drop(message);
+                Ok(())
+            }
+            None => self.copy(ledger),
+        }
+    }
+
+    /// Copies the next message out, if it is there.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn copy(&mut self, ledger: &[Vec<u8>]) -> Result<(), Stop> {
+        let mut snapshot = self.ring.snapshot_with(give_up)?;
+        let sequence = snapshot.sequence();
+        let mut bytes = vec![0; snapshot.bytes()];
+        if snapshot.copy_out(0, &mut bytes).is_ok() {
+            let progress = (&mut self.expected, &mut self.delivered);
+            check(ledger, progress, sequence, &bytes, self.in_place.is_none());
+        }
+        Ok(())
+    }
+
+    /// Reads up to `count` messages where they lie, and is then done with all of them.
+    pub fn batch(&mut self, ledger: &[Vec<u8>], count: u64) {
+        let Some(in_place) = self.in_place else { return };
+        let count = self.ring.ready_count(count);
+        for index in 0..count {
+            let sequence = self.ring.next() + index;
+            match self.ring.peek(in_place, index) {
+                Ok(Some(bytes)) => {
+                    let bytes = bytes.to_vec();
+                    let progress = (&mut self.expected, &mut self.delivered);
+                    check(ledger, progress, sequence, &bytes, false);
+                }
+                other => ensure!(false, "peek at message {sequence}: {other:?}"),
+            }
+        }
+        ensure!(self.ring.done(count).is_ok(), "a violation in a batch");
+    }
+
+    /// It sleeps no more.
+    pub fn wake_up(&mut self) {
+        self.asleep = None;
+        self.ring.retract();
+    }
+
+    /// Receives all there is.
+    pub(super) fn drain(&mut self, ledger: &[Vec<u8>]) -> Option<End> {
+        self.wake_up();
+        loop {
+            match self.take(ledger) {
+                Ok(()) => {}
+                Err(Stop::Empty) => {
+                    self.ring.publish_cursor();
+                    return None;
+                }
+                Err(Stop::End(end)) => return Some(end),
+                Err(Stop::Violation(violation)) => ensure!(false, "violation: {violation}"),
+            }
+        }
+    }
+
+    /// Messages that it got, or knows to have missed.
+    pub(super) fn accounted(&self) -> u64 {
+        self.delivered + self.ring.missed()
+    }
+}
+
+fn give_up(ring: &mut Receiver<TurnKernel>) -> Result<(), Stop> {
+    match ring.end()? {
+        Some(end) => Err(Stop::End(end)),
+        None => Err(Stop::Empty),
+    }
+}
+
+/// Is this message what was sent, and the next?
+fn check(
+    ledger: &[Vec<u8>],
+    (expected, delivered): (&mut u64, &mut u64),
+    sequence: u64,
+    bytes: &[u8],
+    may_miss: bool,
+) {
+    ensure!(*expected <= sequence, "message {sequence} after message {}", *expected - 1);
+    ensure!(may_miss || *expected == sequence, "message {sequence}, not message {expected}");
+    let sent = usize::try_from(sequence).ok().and_then(|index| ledger.get(index));
+    let Some(sent) = sent else { fail(format!("message {sequence} is invented")) };
+    ensure!(sent == bytes, "message {sequence} is torn: {bytes:?}, not {sent:?}");
+    *expected = sequence + 1;
+    *delivered += 1;
+}
+
+/// What the message of a number and a length holds.
+#[must_use]
+pub fn content(sequence: u64, bytes: usize) -> Vec<u8> {
+    let mut next = sequence.wrapping_mul(37).wrapping_add(bytes as u64).to_le_bytes()[0];
+    let mut content = vec![0; bytes];
+    for byte in &mut content {
+        *byte = next | 1;
+        next = next.wrapping_add(3);
+    }
+    content
+}
