@@ -36,6 +36,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         sender.wait_for_receivers(1)?;
     }
     let mut rates = [vec![], vec![], vec![]];
+    let mut sent_rates = [vec![], vec![], vec![]];
     let mut missed = 0;
     for round in 0..=plan.rounds {
         let (first, end) = (round * plan.count, (round + 1) * plan.count);
@@ -48,6 +49,8 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
             if round > 0 {
                 #[expect(clippy::cast_precision_loss, reason = "a few million")]
                 rates[index].push(delivered as f64 / seconds);
+                #[expect(clippy::cast_precision_loss, reason = "a few million")]
+                sent_rates[index].push(plan.count as f64 / seconds);
                 missed += plan.count - delivered;
             }
         }
@@ -69,13 +72,19 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         "missed under overwrite",
         share * 100.0
     ));
-    let ratios = |which: usize| -> Vec<f64> {
-        rates[which].iter().zip(&rates[0]).map(|(rate, block)| rate / block).collect()
+    let ratios = |of: &[f64]| -> Vec<f64> {
+        of.iter().zip(&rates[0]).map(|(rate, block)| rate / block).collect()
     };
-    let evict = Spread::of(&ratios(2));
+    let delivered = Spread::of(&ratios(&rates[1]));
+    report.value("overwrite_delivered_ratio", (delivered.median * 1000.0).round() / 1000.0);
+    report.note(format!(
+        "{:<44} {:>10.3} ({:.3} to {:.3})",
+        "overwrite, delivered, ratio to block", delivered.median, delivered.min, delivered.max
+    ));
+    let evict = Spread::of(&ratios(&rates[2]));
     report.value("evict_ratio", (evict.median * 1000.0).round() / 1000.0);
     report.note(format!("{:<44} {:>10.3}", "evict, ratio to block", evict.median));
-    report.ratio("overwrite, ratio to block", &ratios(1));
+    report.ratio("overwrite, sent and accounted for, to block", &ratios(&sent_rates[1]));
     rig.describe(&mut report);
     drop(senders);
     rig.finish()?;
@@ -148,7 +157,7 @@ fn done(peer: &Peer, step: u64, delivered: u64) {
 #[inline(never)]
 fn copy_until(receiver: &mut SnapshotReceiver, end: u64) -> Result<(u64, u64), Failure> {
     let (first, missed_before) = (receiver.next_sequence(), receiver.missed());
-    let mut sum = 0u64;
+    let (mut sum, mut delivered) = (0u64, 0u64);
     let mut copy = [0; BYTES];
     while receiver.next_sequence() < end {
         let mut snapshot = receiver.receive()?;
@@ -157,9 +166,15 @@ fn copy_until(receiver: &mut SnapshotReceiver, end: u64) -> Result<(u64, u64), F
             let _ = snapshot.to_vec();
         } else if snapshot.copy_to(0, &mut copy).is_ok() {
             sum = sum.wrapping_add(check(&copy, snapshot.sequence())?);
+            delivered += 1;
         }
     }
-    Ok((end - first - (receiver.missed() - missed_before), sum))
+    let missed = receiver.missed() - missed_before;
+    if delivered + missed != end - first {
+        let sent = end - first;
+        return Err(Failure::other(format!("{delivered} came and {missed} were missed of {sent}")));
+    }
+    Ok((delivered, sum))
 }
 
 /// All words of a message are its number.
