@@ -142,6 +142,9 @@ pub enum Reason {
     /// The channel has one sender.
     #[error("the channel is not shared: it has one sender")]
     NotShared,
+    /// A shared channel does not keep what was sent before.
+    #[error("a shared channel can be joined from now on only, not at its oldest message")]
+    FromNow,
     /// All senders' rows are taken.
     #[error("the channel has all the {max} senders it was made for")]
     SendersFull {
@@ -421,6 +424,7 @@ impl Reason {
             Self::Malformed => (8, 0, 0),
             Self::NotShared => (9, 0, 0),
             Self::SendersFull { max } => (10, max, 0),
+            Self::FromNow => (11, 0, 0),
         }
     }
 
@@ -436,6 +440,7 @@ impl Reason {
             8 => Self::Malformed,
             9 => Self::NotShared,
             10 => Self::SendersFull { max: a },
+            11 => Self::FromNow,
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }
@@ -515,7 +520,7 @@ mod tests {
     }
 
     fn reasons() -> impl Strategy<Value = Reason> {
-        (1u64..=10, any::<u32>(), any::<u32>())
+        (1u64..=11, any::<u32>(), any::<u32>())
             .prop_map(|(code, a, b)| Reason::of_words(code, a.into(), b.into()).unwrap())
     }
 

@@ -165,6 +165,11 @@ fn a_shared_channel_cannot_overwrite_and_a_channel_of_one_sender_is_not_shared()
     let _others = [open(&scratch), open(&scratch), open(&scratch)];
     let full = open_error(&scratch).to_string();
     assert_eq!(full, "channel c: the channel has all the 4 senders it was made for");
+    let error = domain.receiver("c").from_oldest().join().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "channel c: a shared channel can be joined from now on only, not at its oldest message"
+    );
     let error = domain.sender("x").open_shared(1000).unwrap_err();
     assert_eq!(error.to_string(), "senders: 1 to 128 are possible, not 1000");
 }
@@ -267,4 +272,29 @@ fn an_observer_sees_everybody() {
     drop((receiver, first));
     let view = observer.look();
     assert_eq!((view.senders, view.receivers.len()), (1, 0));
+}
+
+#[test]
+fn senders_that_come_and_go_leave_nothing_behind() {
+    let scratch = Scratch::new("shared-churn");
+    let mut host = open(&scratch);
+    let mut receiver = scratch.domain().receiver("c").join().unwrap();
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let churn = |host: &mut SharedSender, receiver: &mut corewire::Receiver| {
+        for number in 0..50 {
+            let mut guest = open(&scratch);
+            let mut reader = scratch.domain().receiver("c").join().unwrap();
+            guest.send(&message(1, number)).unwrap();
+            host.send(&message(0, number)).unwrap();
+            for reader in [&mut reader, &mut *receiver] {
+                assert_eq!(check(&reader.receive().unwrap()), (1, number));
+                assert_eq!(check(&reader.receive().unwrap()), (0, number));
+            }
+        }
+    };
+    churn(&mut host, &mut receiver);
+    let before = descriptors();
+    churn(&mut host, &mut receiver);
+    // The control thread may not have seen the last hang-ups yet; other tests run beside.
+    assert!(descriptors() < before + 40, "{before} descriptors have become {}", descriptors());
 }

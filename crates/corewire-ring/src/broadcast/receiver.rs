@@ -629,13 +629,6 @@ impl<K: Kernel> Receiver<K> {
         self.many.as_ref().and_then(|many| many.end(self.next))
     }
 
-    /// Leaves a shared channel; of another, the owner is told.
-    pub fn leave(&mut self) {
-        if let Some(many) = &self.many {
-            many.leave(&self.kernel);
-        }
-    }
-
     /// If the channel is shared: its senders.
     #[must_use]
     pub fn many(&self) -> Option<&Many> {

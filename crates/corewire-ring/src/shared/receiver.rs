@@ -194,9 +194,4 @@ impl Many {
         }
         Some((digest, end))
     }
-
-    /// Gives up its row, when it leaves.
-    pub(crate) fn leave<K: Kernel>(&self, kernel: &K) {
-        self.roster.vacate(Party::Receiver, self.entrance, kernel);
-    }
 }

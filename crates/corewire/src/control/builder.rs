@@ -250,14 +250,21 @@ impl SenderBuilder {
     ///
     /// # Errors
     /// As for [`create`](Self::create).
-    pub fn create_typed<T: MessageType>(mut self) -> Result<TypedSender<T>, CreateError> {
-        self.type_tag = tag_of::<T>();
+    pub fn create_typed<T: MessageType>(self) -> Result<TypedSender<T>, CreateError> {
+        let mut builder = self.message_type::<T>();
         let needed = size_of::<T>().max(1) as u64;
-        let geometry = self.geometry()?;
-        if self.largest_message.is_none() && geometry.message_bytes_max() < needed {
-            self.largest_message = Some(needed);
+        let geometry = builder.geometry()?;
+        if builder.largest_message.is_none() && geometry.message_bytes_max() < needed {
+            builder.largest_message = Some(needed);
         }
-        self.create().map(TypedSender::new)
+        builder.create().map(TypedSender::new)
+    }
+
+    /// Says that the channel carries values of type `T`: whoever expects another is refused.
+    /// [`create_typed`](Self::create_typed) says so by itself.
+    pub fn message_type<T: MessageType>(mut self) -> Self {
+        self.type_tag = tag_of::<T>();
+        self
     }
 
     /// Creates the channel as one that up to `senders_max` processes send on (at most 128), or

@@ -12,7 +12,7 @@ use corewire_os::sleep::Linux;
 use corewire_os::socket::Socket;
 use corewire_ring::Trusted;
 use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
-use corewire_ring::shared::{Entrance, ManyParts, Party};
+use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
 
 use super::{SharedLink, SharedMemory};
 use crate::control::attach::{Attached, answer, protocol};
@@ -27,7 +27,8 @@ pub(crate) struct SharedAttachment {
     shared: Arc<ReceiverShared>,
     domain: Arc<DomainInner>,
     incarnation: u128,
-    row: u32,
+    roster: Roster,
+    entrance: Entrance,
     readiness: OnceLock<Arc<Bell>>,
 }
 
@@ -61,7 +62,8 @@ pub(crate) fn join<A: Reading>(
         shared: Arc::clone(&shared),
         domain: Arc::clone(domain),
         incarnation: memory.header.incarnation,
-        row,
+        roster: memory.roster(),
+        entrance,
         readiness: OnceLock::new(),
     });
     let in_child: Weak<dyn InChild> = Arc::downgrade(&attachment) as Weak<dyn InChild>;
@@ -100,9 +102,9 @@ pub(crate) fn join<A: Reading>(
         shared,
         many: Some(ManyParts { roster: link.roster.clone(), entrance }),
     };
-    let mut ring = Ring::new(parts, ReceiverKernel::of_many(wait, link));
+    let ring = Ring::new(parts, ReceiverKernel::of_many(wait, link));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
-        ring.leave();
+        attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });
     };
     Ok(Receiver::new(ring, attachment, access))
@@ -128,7 +130,8 @@ impl Attached for SharedAttachment {
     }
 
     fn leave(&self) {
-        self.domain.remove_reader(self.incarnation, self.row);
+        self.domain.remove_reader(self.incarnation, self.entrance.row);
+        self.roster.vacate(Party::Receiver, self.entrance, &Linux::get());
     }
 
     fn readiness(&self) -> Result<Readiness, JoinError> {

@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use corewire_layout::frame::{Frame, Hello, Reason, Welcome};
+use corewire_layout::frame::{Frame, Hello, Reason, Start, Welcome};
 use corewire_layout::geometry::Geometry;
 use corewire_layout::name::{ChannelName, NameRecord};
 use corewire_layout::segment::{FenceMode, Policy, SenderHeader, TableHeader, TypeTag};
 use corewire_os::directory::{Claim, ClaimError, Membership};
+use corewire_os::event::wait_readable;
 use corewire_os::fork::InChild;
 use corewire_os::memory::Segment;
 use corewire_os::process::{self, effective_uid};
@@ -32,6 +33,9 @@ use crate::error::{CreateError, JoinError};
 
 /// How long senders that are alive may leave a newcomer without a host.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a sender without a host waits before it looks again.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// What a shared channel is to be, if it has to be made.
 #[derive(Debug, Clone)]
@@ -62,11 +66,18 @@ struct State {
     claim: Option<Claim>,
     /// The host, while this is not.
     host: Option<(Arc<Socket>, Token)>,
-    /// Senders that want to know when this host goes.
-    followers: Vec<Arc<Socket>>,
+    /// Senders that want to know when this host goes; their connections are kept by the domain.
+    followers: Vec<Weak<Socket>>,
     /// Those who waited for the channel when it was made, and have not come.
     invitations: HashMap<u128, (Socket, Token)>,
     is_closed: bool,
+}
+
+impl State {
+    fn add_follower(&mut self, socket: &Arc<Socket>) {
+        self.followers.retain(|follower| follower.strong_count() > 0);
+        self.followers.push(Arc::downgrade(socket));
+    }
 }
 
 /// Makes the shared channel, or becomes one of its senders.
@@ -336,6 +347,9 @@ impl Member {
             let TypeTag { hash, bytes } = header.type_tag;
             return Err(Reason::Type { hash, bytes });
         }
+        if hello.start == Start::Oldest {
+            return Err(Reason::FromNow);
+        }
         let max = header.geometry.receivers_max();
         let state = lock(&self.state);
         if state.is_closed || state.claim.is_none() {
@@ -408,7 +422,7 @@ impl Member {
             roster.vacate(Party::Sender, Entrance { row, generation }, &self.linux);
             return Err(Reason::Resources { errno: error.errno.unsigned_abs() });
         }
-        state.followers.push(Arc::clone(socket));
+        state.add_follower(socket);
         Ok(())
     }
 
@@ -418,7 +432,7 @@ impl Member {
         if state.is_closed || state.claim.is_none() {
             return Err(Reason::NotFound);
         }
-        state.followers.push(Arc::clone(socket));
+        state.add_follower(socket);
         Ok(())
     }
 
@@ -470,7 +484,9 @@ impl Member {
         match host {
             Some(host) => self.follow(host),
             None => {
-                std::thread::yield_now();
+                // Somebody has the name and has not said so yet, or is just letting go of it.
+                let later = Instant::now() + LOOK_AGAIN_AFTER;
+                let _ = wait_readable(&[], Some(later));
                 self.look_for_host_soon();
             }
         }
@@ -485,7 +501,9 @@ impl Member {
             claim.release(&self.domain.directory);
         }
         for follower in std::mem::take(&mut state.followers) {
-            follower.hang_up();
+            if let Some(follower) = follower.upgrade() {
+                follower.hang_up();
+            }
         }
         if let Some((socket, token)) = state.host.take() {
             self.hub().forget(&*socket, token);
