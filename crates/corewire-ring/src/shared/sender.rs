@@ -517,8 +517,9 @@ impl<K: Kernel> Sender<K> {
             let limit = match slowest {
                 _ if self.shared.notices() != 0 || self.is_held() => 0,
                 Some(slowest) => slowest.cursor + slots,
-                // Whoever joins begins at the first message not claimed then.
-                None => self.tail + slots / 8,
+                // Whoever joins begins at the first message not claimed then. The longest run must
+                // go, however small the ring is.
+                None => self.tail + (slots / 8).max(RUN_SLOTS_MAX),
             };
             self.shared.limit().store(limit, Relaxed);
             return;
