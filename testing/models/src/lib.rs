@@ -11,6 +11,8 @@
 
 #![cfg(loom)]
 
+pub mod shared;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use corewire_ring::broadcast::{
     SLEEP_CAP_NS, Sender, SenderParts, SenderShared, SenderWords, Violation, notice,
 };
 use corewire_ring::region::{Region, Rows, Slots};
+use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::{AtomicU32, Ordering, fence, pause, weaken};
 use corewire_ring::{Kernel, Lock, Trusted};
 use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -70,6 +73,8 @@ fn check_weakened(labels: &str, preemptions_max: usize, model: impl Fn() + Sync 
 pub struct ModelKernel {
     queue: Arc<Mutex<Queue>>,
     gives_barriers: bool,
+    /// Whose deaths this process has asked to be told of. No model's word: only one thread looks.
+    watched: Arc<std::sync::Mutex<Vec<(Party, Entrance)>>>,
 }
 
 #[derive(Default)]
@@ -96,7 +101,24 @@ impl ModelKernel {
     /// A kernel that gives barriers, or one that refuses them.
     #[must_use]
     pub fn new(gives_barriers: bool) -> Self {
-        Self { queue: Arc::new(Mutex::new(Queue::default())), gives_barriers }
+        let queue = Arc::new(Mutex::new(Queue::default()));
+        Self { queue, gives_barriers, watched: Arc::default() }
+    }
+
+    /// The same kernel as another process knows it.
+    #[must_use]
+    pub fn process(&self) -> Self {
+        Self { watched: Arc::default(), ..self.clone() }
+    }
+
+    /// Has this process asked to be told of this party's death? To be asked by the thread that does
+    /// ask that.
+    ///
+    /// # Panics
+    /// If the model has failed.
+    #[must_use]
+    pub fn is_watched(&self, party: Party, who: Entrance) -> bool {
+        self.watched.lock().expect("no model goes on after a panic").contains(&(party, who))
     }
 
     /// Waits until the descriptor of `row` is written to, as epoll does, and clears it.
@@ -161,6 +183,10 @@ impl Kernel for ModelKernel {
 
     fn cpu(&self) -> u32 {
         0
+    }
+
+    fn watch(&self, party: Party, who: Entrance, _socket: u128) {
+        self.watched.lock().expect("no model goes on after a panic").push((party, who));
     }
 
     fn wake_descriptor(&self, row: u32) {

@@ -291,6 +291,30 @@ impl<K: Kernel> Sender<K> {
         slot.stamp().store(stamp, order!(C2: Release));
     }
 
+    /// For models of deaths: claims `run` slots, publishes `message` in the first `published` of them,
+    /// writes it to the next one's payload, and stops there.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with; nothing was claimed.
+    #[cfg(loom)]
+    pub fn die_in_run<E>(
+        &mut self,
+        run: u64,
+        published: u64,
+        message: &[u8],
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let first = self.claim(run, &mut wait)?;
+        for index in 0..published {
+            self.fill(first + index, message);
+            self.publish(first + index, message.len() as u64, if index == 0 { run } else { 1 });
+        }
+        if published < run {
+            self.fill(first + published, message);
+        }
+        Ok(())
+    }
+
     /// Follows the last stamp of a call: counts, and wakes who sleeps.
     #[inline(always)]
     fn finish(&mut self, end: u64, count: u64) {
