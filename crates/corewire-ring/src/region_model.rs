@@ -146,8 +146,7 @@ impl Plan {
     fn page(&mut self, page: usize) {
         self.words64.push(one64(page + CURSOR));
         self.words64.push(counters(page + RECEIVER_COUNTERS));
-        self.words32
-            .extend([SLEEPING, SLEEP_MODE, WAKE, RECEIVER_CPU].map(|at| one32(page + at)));
+        self.words32.extend([SLEEPING, SLEEP_MODE, WAKE, RECEIVER_CPU].map(|at| one32(page + at)));
     }
 
     fn region(self, bytes: u64) -> Region {

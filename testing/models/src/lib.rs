@@ -73,9 +73,11 @@ fn check_weakened(labels: &str, preemptions_max: usize, model: impl Fn() + Sync 
 pub struct ModelKernel {
     queue: Arc<Mutex<Queue>>,
     gives_barriers: bool,
-    /// Whose deaths this process has asked to be told of. No model's word: only one thread looks.
-    watched: Arc<std::sync::Mutex<Vec<(Party, Entrance)>>>,
+    /// Told of everybody whose death this process wants to be told of.
+    on_watch: Option<OnWatch>,
 }
+
+type OnWatch = Arc<dyn Fn(Party, Entrance) + Send + Sync>;
 
 #[derive(Default)]
 struct Queue {
@@ -102,23 +104,13 @@ impl ModelKernel {
     #[must_use]
     pub fn new(gives_barriers: bool) -> Self {
         let queue = Arc::new(Mutex::new(Queue::default()));
-        Self { queue, gives_barriers, watched: Arc::default() }
+        Self { queue, gives_barriers, on_watch: None }
     }
 
-    /// The same kernel as another process knows it.
+    /// The same kernel, for a process that wants to be told of deaths.
     #[must_use]
-    pub fn process(&self) -> Self {
-        Self { watched: Arc::default(), ..self.clone() }
-    }
-
-    /// Has this process asked to be told of this party's death? To be asked by the thread that does
-    /// ask that.
-    ///
-    /// # Panics
-    /// If the model has failed.
-    #[must_use]
-    pub fn is_watched(&self, party: Party, who: Entrance) -> bool {
-        self.watched.lock().expect("no model goes on after a panic").contains(&(party, who))
+    pub fn watching(&self, on_watch: impl Fn(Party, Entrance) + Send + Sync + 'static) -> Self {
+        Self { on_watch: Some(Arc::new(on_watch)), ..self.clone() }
     }
 
     /// Waits until the descriptor of `row` is written to, as epoll does, and clears it.
@@ -186,7 +178,9 @@ impl Kernel for ModelKernel {
     }
 
     fn watch(&self, party: Party, who: Entrance, _socket: u128) {
-        self.watched.lock().expect("no model goes on after a panic").push((party, who));
+        if let Some(on_watch) = &self.on_watch {
+            on_watch(party, who);
+        }
     }
 
     fn wake_descriptor(&self, row: u32) {

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use corewire_layout::frame::Welcome;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, Policy, RECEIVER_SEGMENT_BYTES};
+use corewire_ring::Trusted;
 use corewire_ring::broadcast::{
     End, InPlace, Receiver, ReceiverParts, ReceiverShared, SLEEP_CAP_NS, SenderShared,
 };
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sender, SenderParts};
 use corewire_ring::sync::pause;
-use corewire_ring::Trusted;
 
 use crate::{EVICTED_AT_NS, ModelKernel, Stop, WINDOW_BYTES, WINDOW_MESSAGE_BYTES, Wait};
 
@@ -94,7 +94,12 @@ impl ModelShared {
                 .then(|| Region::model_private(WINDOW_MESSAGE_BYTES)),
             shared: Arc::new(SenderShared::new(0, self.fence_mode == FenceMode::Fenced)),
         };
-        SharedSender { sender: Sender::new(parts, self.kernel.process()), name, number: 0, evicts: true }
+        SharedSender {
+            sender: Sender::new(parts, self.kernel.clone()),
+            name,
+            number: 0,
+            evicts: true,
+        }
     }
 
     /// A sender of this name.
@@ -103,17 +108,28 @@ impl ModelShared {
         self.sender_by(&self.roster(), name)
     }
 
-    /// A receiver that `host` has just let in, in a process of its own.
+    /// A receiver, in a process of its own.
     ///
     /// # Panics
     /// If every row is taken.
     #[must_use]
-    pub fn receiver_by(&self, host: &Roster) -> SharedReceiver {
+    pub fn receiver(&self) -> SharedReceiver {
+        self.receiver_that_finds_dead(None)
+    }
+
+    /// A receiver that is told at once, when it asks for that, of the death of `dead`.
+    ///
+    /// # Panics
+    /// If every row is taken.
+    #[must_use]
+    pub fn receiver_that_finds_dead(&self, dead: Option<Entrance>) -> SharedReceiver {
+        let host = self.roster();
         let entrance = host.vacant_row().expect("a free row");
         let start = host.admit(entrance, 1, 1);
         let Entrance { row, generation } = entrance;
         let offset = usize::try_from(self.geometry.table_rows_offset()).expect("few");
         let page = offset + row as usize * RECEIVER_SEGMENT_BYTES;
+        let (roster, shared) = (self.roster(), Arc::new(ReceiverShared::default()));
         let parts = ReceiverParts {
             sender: self.ring.clone(),
             geometry: self.geometry,
@@ -130,20 +146,20 @@ impl ModelShared {
                 settled: 0,
                 generation,
             },
-            shared: Arc::new(ReceiverShared::default()),
-            many: Some(ManyParts { roster: self.roster(), entrance }),
+            shared: Arc::clone(&shared),
+            many: Some(ManyParts { roster: roster.clone(), entrance }),
         };
-        let receiver = Receiver::new(parts, self.kernel.process());
+        let obituary = Obituary { roster, shared, kernel: self.kernel.clone() };
+        let kernel = self.kernel.watching(move |party, who| {
+            if party == Party::Sender && dead == Some(who) {
+                obituary.tell(who);
+            }
+        });
+        let receiver = Receiver::new(parts, kernel);
         // SAFETY: senders and receivers are threads of one model, which keep to the protocol.
         let trusted = unsafe { Trusted::assume() };
         let in_place = receiver.in_place(trusted);
         SharedReceiver(receiver, in_place)
-    }
-
-    /// A receiver.
-    #[must_use]
-    pub fn receiver(&self) -> SharedReceiver {
-        self.receiver_by(&self.roster())
     }
 }
 

@@ -94,6 +94,8 @@ impl<K: Kernel> Sender<K> {
         let (window, large) = (geometry.window_bytes(), geometry.large_bytes());
         let rows = usize::try_from(geometry.receivers_max()).unwrap_or_default();
         let tail = roster.head();
+        // Nothing is claimed before a refresh.
+        shared.revoke();
         Self {
             entrance,
             policy,
@@ -189,8 +191,9 @@ impl<K: Kernel> Sender<K> {
                 wait(self)?;
             } else {
                 let claim = shared_stamp(first, self.entrance.row, run) | CLAIMED;
-                // ORDER(C3): pairs with C4; who sees the claim sees the door of its claimer.
-                if stamp.compare_exchange(old, claim, order!(C3: Release), Relaxed).is_ok() {
+                // Whoever sees the claim must see the door of its claimer (C4): the limit was 0 when that
+                // one came, so the fence R3 lies between its door and its first claim.
+                if stamp.compare_exchange(old, claim, Relaxed, Relaxed).is_ok() {
                     self.tail = first + run;
                     if (first ^ self.tail) >= RUN_SLOTS_MAX {
                         self.roster.ring.tail().store(self.tail, Relaxed);
