@@ -12,6 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell;
 use core::fmt;
+use core::iter;
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -212,7 +213,7 @@ impl Region {
     #[must_use]
     pub fn model_ring(geometry: &Geometry) -> Self {
         let mut plan = Plan {
-            words64: Vec::from([one64(TAIL)]),
+            words64: iter::once(one64(TAIL)).collect(),
             words32: [BELL, BLOCKED, SENDERS_EPOCH, HELD].map(one32).into(),
             cells: Vec::new(),
         };
@@ -238,7 +239,7 @@ impl Region {
     #[must_use]
     pub fn model_table(geometry: &Geometry) -> Self {
         let mut plan = Plan {
-            words64: Vec::from([counters(TABLE_COUNTERS)]),
+            words64: iter::once(counters(TABLE_COUNTERS)).collect(),
             words32: [SLEEPERS, ROOM, MEMBERS_EPOCH, ROWS_HIGH].map(one32).into(),
             cells: Vec::new(),
         };
@@ -264,13 +265,14 @@ impl Region {
     /// A hint segment.
     #[must_use]
     pub fn model_hint() -> Self {
-        Self::model(HINT_SEGMENT_BYTES, Vec::new(), Vec::from([one32(HINT)]), Vec::new())
+        let words32 = iter::once(one32(HINT)).collect();
+        Self::model(HINT_SEGMENT_BYTES, Vec::new(), words32, Vec::new())
     }
 
     /// Memory of one thread alone, for `bytes` bytes that a sender puts together.
     #[must_use]
     pub fn model_private(bytes: usize) -> Self {
-        Self::model(bytes, Vec::new(), Vec::new(), Vec::from([0..bytes]))
+        Self::model(bytes, Vec::new(), Vec::new(), iter::once(0..bytes).collect())
     }
 
     /// Bytes of the region.

@@ -296,7 +296,7 @@ fn a_dead_senders_messages_are_received_and_its_row_is_taken_again() {
 fn the_longest_run_goes_where_nobody_receives() {
     let channel = Channel::new(Policy::Block);
     let mut sender = channel.sender();
-    for number in 0..5 * 16 {
+    for _ in 0..5 * 16 {
         let mut tries = 0;
         let give_up = |sender: &mut Sender<Yielding>| {
             tries += 1;

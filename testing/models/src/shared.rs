@@ -381,6 +381,9 @@ impl SharedReceiver {
 
     /// The kernel tells this receiver's process that a sender is dead. To be had before the receiver
     /// moves to its thread.
+    ///
+    /// # Panics
+    /// Never: the channel is shared.
     #[must_use]
     pub fn obituary(&self) -> Obituary {
         let roster = self.0.many().expect("a shared channel").roster().clone();
