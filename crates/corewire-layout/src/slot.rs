@@ -41,8 +41,10 @@ pub const INLINE_BYTES_MAX: usize = SLOT_BYTES - INLINE;
 pub const KIND_WINDOW: u64 = 1 << 32;
 /// Header of a message whose payload lies in the large area.
 pub const KIND_LARGE: u64 = 2 << 32;
-/// The most slots that one stamp claims.
-pub const RUN_SLOTS_MAX: u64 = 1 << RUN_BITS;
+/// The most slots that one stamp claims. In a model it is 2, and the stamp's other bits stay unused:
+/// the smallest ring has two of the longest runs, whose code relies on that, and a model of the same
+/// code must get round its ring in a few messages. Nothing else is laid out differently.
+pub const RUN_SLOTS_MAX: u64 = if cfg!(loom) { 2 } else { 1 << RUN_BITS };
 /// The most senders of a shared channel: what fits the owner's field.
 pub const SENDERS_MAX: u64 = 1 << OWNER_BITS;
 /// Stamp: claimed by its owner, and not published yet.
@@ -55,6 +57,7 @@ const SEQUENCE_SHIFT: u32 = 12;
 const WHOSE_EVER: u64 = !(CLAIMED - 1);
 
 const _: () = assert!(CLAIMED << 1 == 1 << SEQUENCE_SHIFT);
+const _: () = assert!(RUN_SLOTS_MAX <= 1 << RUN_BITS && RUN_SLOTS_MAX.is_power_of_two());
 const _: () = assert!(INLINE_BYTES_MAX == 48);
 
 /// The stamp that publishes message `sequence` of a channel's only sender, or of row 0.

@@ -12,15 +12,17 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell;
 use core::fmt;
+use core::iter;
 use core::ops::Range;
 use core::ptr::NonNull;
 
 use corewire_layout::counters::COUNTERS_MAX;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{
-    BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_PID, DOOR_START, DOOR_TENURE,
-    DOORS, FLOOR, HINT, HINT_SEGMENT_BYTES, RECEIVER_COUNTERS, RECEIVER_CPU, SENDER_COUNTERS,
-    SENDER_CPU, SLEEP_MODE, SLEEPING, WAKE,
+    BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_COUNTERS, DOOR_PID,
+    DOOR_SOCKET, DOOR_START, DOOR_TENURE, DOORS, FLOOR, HELD, HINT, HINT_SEGMENT_BYTES,
+    MEMBERS_EPOCH, RECEIVER_COUNTERS, RECEIVER_CPU, ROOM, ROWS_HIGH, SENDER_COUNTERS, SENDER_CPU,
+    SENDERS_EPOCH, SLEEP_MODE, SLEEPERS, SLEEPING, TABLE_COUNTERS, TAIL, WAKE,
 };
 use corewire_layout::slot::{
     HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
@@ -103,6 +105,56 @@ fn counters(offset: usize) -> Range<usize> {
     offset..offset + 8 * COUNTERS_MAX
 }
 
+/// The doors of a shared channel that a model has words for. The two halves of a socket share one:
+/// no model looks at it.
+fn doors(rows: u64) -> impl Iterator<Item = usize> {
+    let rows = own_usize(rows).min(MODEL_ROWS_MAX as usize);
+    (0..rows).map(|row| DOORS + row * DOOR_BYTES)
+}
+
+/// The words and cells of a region that is being put together.
+#[derive(Default)]
+struct Plan {
+    words64: Vec<Range<usize>>,
+    words32: Vec<Range<usize>>,
+    cells: Vec<Range<usize>>,
+}
+
+impl Plan {
+    fn slots(&mut self, geometry: &Geometry) {
+        for index in 0..own_usize(geometry.slots()) {
+            let slot = own_usize(geometry.ring_offset()) + index * SLOT_BYTES;
+            self.words64.extend([STAMP, HEADER, POSITION, LENGTH].map(|at| one64(slot + at)));
+            self.cells.push(slot + INLINE..slot + SLOT_BYTES);
+        }
+    }
+
+    /// The window and the large area of sender `row`.
+    fn areas(&mut self, geometry: &Geometry, row: u32) {
+        let mut cover = |offset: u64, bytes: u64, unit: usize| {
+            let offset = own_usize(offset);
+            let starts = (offset..offset + own_usize(bytes)).step_by(unit);
+            self.cells.extend(starts.map(|at| at..at + unit));
+        };
+        cover(geometry.window_offset(row), geometry.window_bytes(), LINE_BYTES);
+        cover(geometry.large_offset(row), geometry.large_bytes(), LARGE_CELL_BYTES);
+        let window = own_usize(geometry.window_offset(row));
+        let lines = (window..window + own_usize(geometry.window_bytes())).step_by(LINE_BYTES);
+        self.words64.extend(lines.map(one64));
+    }
+
+    /// A receiver's page.
+    fn page(&mut self, page: usize) {
+        self.words64.push(one64(page + CURSOR));
+        self.words64.push(counters(page + RECEIVER_COUNTERS));
+        self.words32.extend([SLEEPING, SLEEP_MODE, WAKE, RECEIVER_CPU].map(|at| one32(page + at)));
+    }
+
+    fn region(self, bytes: u64) -> Region {
+        Region::model(own_usize(bytes), self.words64, self.words32, self.cells)
+    }
+}
+
 impl Region {
     /// A region of `bytes` that holds one u64 for each range in `words64`, one u32 for each in
     /// `words32`, and one cell of payload for each in `cells`.
@@ -135,62 +187,92 @@ impl Region {
     /// If the geometry does not fit this machine.
     #[must_use]
     pub fn model_sender(geometry: &Geometry) -> Self {
-        let mut words64 = Vec::from([
-            one64(CLOSED),
-            one64(FLOOR),
-            counters(SENDER_COUNTERS),
-            counters(CONTROL_COUNTERS),
-        ]);
-        let mut words32 = Vec::from([one32(BELL), one32(SENDER_CPU), one32(BLOCKED)]);
-        for row in 0..own_usize(geometry.receivers_max()).min(MODEL_ROWS_MAX as usize) {
-            let door = DOORS + row * DOOR_BYTES;
-            words64.extend([DOOR_TENURE, DOOR_START].map(|at| one64(door + at)));
-            words32.push(one32(door + DOOR_PID));
-        }
-        let mut cells = Vec::new();
-        for index in 0..own_usize(geometry.slots()) {
-            let slot = own_usize(geometry.ring_offset()) + index * SLOT_BYTES;
-            words64.extend([STAMP, HEADER, POSITION, LENGTH].map(|at| one64(slot + at)));
-            cells.push(slot + INLINE..slot + SLOT_BYTES);
-        }
-        let mut cover = |offset: u64, bytes: u64, unit: usize| {
-            let offset = own_usize(offset);
-            cells.extend((offset..offset + own_usize(bytes)).step_by(unit).map(|at| at..at + unit));
+        let mut plan = Plan {
+            words64: Vec::from([
+                one64(CLOSED),
+                one64(FLOOR),
+                counters(SENDER_COUNTERS),
+                counters(CONTROL_COUNTERS),
+            ]),
+            words32: Vec::from([one32(BELL), one32(SENDER_CPU), one32(BLOCKED)]),
+            cells: Vec::new(),
         };
-        cover(geometry.window_offset(0), geometry.window_bytes(), LINE_BYTES);
-        cover(geometry.large_offset(0), geometry.large_bytes(), LARGE_CELL_BYTES);
-        let window = own_usize(geometry.window_offset(0));
-        let window_lines =
-            (window..window + own_usize(geometry.window_bytes())).step_by(LINE_BYTES);
-        words64.extend(window_lines.map(one64));
-        Self::model(own_usize(geometry.segment_bytes()), words64, words32, cells)
+        for door in doors(geometry.receivers_max()) {
+            plan.words64.extend([DOOR_TENURE, DOOR_START].map(|at| one64(door + at)));
+            plan.words32.push(one32(door + DOOR_PID));
+        }
+        plan.slots(geometry);
+        plan.areas(geometry, 0);
+        plan.region(geometry.segment_bytes())
+    }
+
+    /// The ring of a shared channel of this geometry: what its senders write.
+    ///
+    /// # Panics
+    /// If the geometry does not fit this machine.
+    #[must_use]
+    pub fn model_ring(geometry: &Geometry) -> Self {
+        let mut plan = Plan {
+            words64: iter::once(one64(TAIL)).collect(),
+            words32: [BELL, BLOCKED, SENDERS_EPOCH, HELD].map(one32).into(),
+            cells: Vec::new(),
+        };
+        for door in doors(geometry.senders_max()) {
+            plan.words64.extend([
+                one64(door + DOOR_TENURE),
+                door + DOOR_SOCKET..door + DOOR_COUNTERS,
+                door + DOOR_COUNTERS..door + DOOR_BYTES,
+            ]);
+            plan.words32.push(one32(door + DOOR_PID));
+        }
+        plan.slots(geometry);
+        for row in (0..MODEL_ROWS_MAX).take(own_usize(geometry.senders_max())) {
+            plan.areas(geometry, row);
+        }
+        plan.region(geometry.segment_bytes())
+    }
+
+    /// The table of a shared channel of this geometry: what everybody writes.
+    ///
+    /// # Panics
+    /// If the geometry does not fit this machine.
+    #[must_use]
+    pub fn model_table(geometry: &Geometry) -> Self {
+        let mut plan = Plan {
+            words64: iter::once(counters(TABLE_COUNTERS)).collect(),
+            words32: [SLEEPERS, ROOM, MEMBERS_EPOCH, ROWS_HIGH].map(one32).into(),
+            cells: Vec::new(),
+        };
+        for (row, door) in doors(geometry.receivers_max()).enumerate() {
+            plan.words64.extend([DOOR_TENURE, DOOR_START].map(|at| one64(door + at)));
+            plan.words64.push(door + DOOR_SOCKET..door + DOOR_COUNTERS);
+            plan.words32.push(one32(door + DOOR_PID));
+            plan.page(own_usize(geometry.table_rows_offset()) + row * PAGE_BYTES);
+        }
+        plan.region(geometry.table_bytes())
     }
 
     /// The pages of a channel's receivers. A receiver's own segment is its part of them.
     #[must_use]
     pub fn model_rows(count: u32) -> Self {
-        let mut words64 = Vec::new();
-        let mut words32 = Vec::new();
+        let mut plan = Plan::default();
         for row in 0..count.min(MODEL_ROWS_MAX) as usize {
-            let page = row * PAGE_BYTES;
-            words64.push(one64(page + CURSOR));
-            let table = counters(RECEIVER_COUNTERS);
-            words64.push(page + table.start..page + table.end);
-            words32.extend([SLEEPING, SLEEP_MODE, WAKE, RECEIVER_CPU].map(|at| one32(page + at)));
+            plan.page(row * PAGE_BYTES);
         }
-        Self::model(count as usize * PAGE_BYTES, words64, words32, Vec::new())
+        plan.region(u64::from(count) * PAGE_BYTES as u64)
     }
 
     /// A hint segment.
     #[must_use]
     pub fn model_hint() -> Self {
-        Self::model(HINT_SEGMENT_BYTES, Vec::new(), Vec::from([one32(HINT)]), Vec::new())
+        let words32 = iter::once(one32(HINT)).collect();
+        Self::model(HINT_SEGMENT_BYTES, Vec::new(), words32, Vec::new())
     }
 
     /// Memory of one thread alone, for `bytes` bytes that a sender puts together.
     #[must_use]
     pub fn model_private(bytes: usize) -> Self {
-        Self::model(bytes, Vec::new(), Vec::new(), Vec::from([0..bytes]))
+        Self::model(bytes, Vec::new(), Vec::new(), iter::once(0..bytes).collect())
     }
 
     /// Bytes of the region.

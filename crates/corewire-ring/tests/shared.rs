@@ -292,3 +292,19 @@ fn a_dead_senders_messages_are_received_and_its_row_is_taken_again() {
         assert_eq!(receiver.end(), Ok(Some(End::SenderGone)));
     }
 }
+
+#[test]
+fn the_longest_run_goes_where_nobody_receives() {
+    let channel = Channel::new(Policy::Block);
+    let mut sender = channel.sender();
+    for _ in 0..5 * 16 {
+        let mut tries = 0;
+        let give_up = |sender: &mut Sender<Yielding>| {
+            tries += 1;
+            sender.refresh();
+            if tries < 9 { Ok(()) } else { Err("no room") }
+        };
+        sender.stage(&message(0, 0), give_up).unwrap();
+    }
+    assert_eq!(sender.sent(), 4 * 16);
+}

@@ -11,6 +11,8 @@
 
 #![cfg(loom)]
 
+pub mod shared;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use corewire_ring::broadcast::{
     SLEEP_CAP_NS, Sender, SenderParts, SenderShared, SenderWords, Violation, notice,
 };
 use corewire_ring::region::{Region, Rows, Slots};
+use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::{AtomicU32, Ordering, fence, pause, weaken};
 use corewire_ring::{Kernel, Lock, Trusted};
 use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -70,7 +73,11 @@ fn check_weakened(labels: &str, preemptions_max: usize, model: impl Fn() + Sync 
 pub struct ModelKernel {
     queue: Arc<Mutex<Queue>>,
     gives_barriers: bool,
+    /// Told of everybody whose death this process wants to be told of.
+    on_watch: Option<OnWatch>,
 }
+
+type OnWatch = Arc<dyn Fn(Party, Entrance) + Send + Sync>;
 
 #[derive(Default)]
 struct Queue {
@@ -96,7 +103,14 @@ impl ModelKernel {
     /// A kernel that gives barriers, or one that refuses them.
     #[must_use]
     pub fn new(gives_barriers: bool) -> Self {
-        Self { queue: Arc::new(Mutex::new(Queue::default())), gives_barriers }
+        let queue = Arc::new(Mutex::new(Queue::default()));
+        Self { queue, gives_barriers, on_watch: None }
+    }
+
+    /// The same kernel, for a process that wants to be told of deaths.
+    #[must_use]
+    pub fn watching(&self, on_watch: impl Fn(Party, Entrance) + Send + Sync + 'static) -> Self {
+        Self { on_watch: Some(Arc::new(on_watch)), ..self.clone() }
     }
 
     /// Waits until the descriptor of `row` is written to, as epoll does, and clears it.
@@ -161,6 +175,12 @@ impl Kernel for ModelKernel {
 
     fn cpu(&self) -> u32 {
         0
+    }
+
+    fn watch(&self, party: Party, who: Entrance, _socket: u128) {
+        if let Some(on_watch) = &self.on_watch {
+            on_watch(party, who);
+        }
     }
 
     fn wake_descriptor(&self, row: u32) {

@@ -251,6 +251,7 @@ fn quick_the_bare_ring_of_the_benchmarks_loses_nothing() {
 #[test]
 fn quick_a_spin_lock_lets_in_one_at_a_time() {
     check(3, || {
+        #[expect(clippy::arc_with_non_send_sync, reason = "loom runs one thread at a time")]
         let guarded = Arc::new((Spin::new(), UnsafeCell::new(0)));
         let count = |guarded: &(Spin, UnsafeCell<u32>)| {
             guarded.0.lock(thread::yield_now);

@@ -17,7 +17,7 @@
 //!
 //! 1. [`Sender::send_inline`] walks from its own tail to the first slot that nobody has claimed,
 //!    compares that with its limit, and makes sure that the slot's life before is over (see below).
-//! 2. It swaps the stamp for a claim (C1), writes header and payload, and stores the stamp (C2):
+//! 2. It swaps the stamp for a claim (once C1 has let it), writes header and payload, and stores the stamp (C2):
 //!    the message is committed. Nothing is claimed while user code runs: what is lent lies in private
 //!    memory, or in the sender's own window.
 //! 3. A batch claims a *run* of up to 16 slots by one swap of the first stamp, whose run field tells

@@ -78,7 +78,7 @@ impl Many {
     /// not there.
     pub(crate) fn is_abandoned(&mut self, next: u64) -> bool {
         let slot = self.roster.slots.at(next);
-        // ORDER(C4): pairs with C3; the claimer's door, loaded next, is not an earlier one's.
+        // ORDER(C4): pairs with R3; the claimer's door, loaded next, is not an earlier one's.
         let stamp = slot.stamp().load(order!(C4: Acquire));
         let owner = match ahead_of(stamp, next) {
             0 if is_claimed(stamp) => owner_of(stamp),

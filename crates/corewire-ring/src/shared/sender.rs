@@ -109,6 +109,8 @@ impl<K: Kernel> Sender<K> {
         let (window, large) = (geometry.window_bytes(), geometry.large_bytes());
         let rows = usize::try_from(geometry.receivers_max()).unwrap_or_default();
         let tail = roster.head();
+        // Nothing is claimed before a refresh.
+        shared.revoke();
         Self {
             entrance,
             policy,
@@ -205,8 +207,9 @@ impl<K: Kernel> Sender<K> {
                 wait(self)?;
             } else {
                 let claim = shared_stamp(first, self.entrance.row, run) | CLAIMED;
-                // ORDER(C3): pairs with C4; who sees the claim sees the door of its claimer.
-                if stamp.compare_exchange(old, claim, order!(C3: Release), Relaxed).is_ok() {
+                // Whoever sees the claim must see the door of its claimer (C4): the limit was 0 when that
+                // one came, so the fence R3 lies between its door and its first claim.
+                if stamp.compare_exchange(old, claim, Relaxed, Relaxed).is_ok() {
                     self.tail = first + run;
                     if (first ^ self.tail) >= RUN_SLOTS_MAX {
                         self.roster.ring.tail().store(self.tail, Relaxed);
@@ -305,6 +308,30 @@ impl<K: Kernel> Sender<K> {
         let stamp = shared_stamp(sequence, self.entrance.row, run);
         // ORDER(C2): pairs with B2 and C1; makes header and payload visible with the stamp.
         slot.stamp().store(stamp, order!(C2: Release));
+    }
+
+    /// For models of deaths: claims `run` slots, publishes `message` in the first `published` of them,
+    /// writes it to the next one's payload, and stops there.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with; nothing was claimed.
+    #[cfg(loom)]
+    pub fn die_in_run<E>(
+        &mut self,
+        run: u64,
+        published: u64,
+        message: &[u8],
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let first = self.claim(run, &mut wait)?;
+        for index in 0..published {
+            self.fill(first + index, message);
+            self.publish(first + index, message.len() as u64, if index == 0 { run } else { 1 });
+        }
+        if published < run {
+            self.fill(first + published, message);
+        }
+        Ok(())
     }
 
     /// Follows the last stamp of a call: counts, and wakes who sleeps.
@@ -542,8 +569,9 @@ impl<K: Kernel> Sender<K> {
             let limit = match slowest {
                 _ if self.shared.notices() != 0 || self.is_held() => 0,
                 Some(slowest) => slowest.cursor + slots,
-                // Whoever joins begins at the first message not claimed then.
-                None => self.tail + slots / 8,
+                // Whoever joins begins at the first message not claimed then. The longest run must
+                // go, however small the ring is.
+                None => self.tail + (slots / 8).max(RUN_SLOTS_MAX),
             };
             self.shared.limit().store(limit, Relaxed);
             return;
