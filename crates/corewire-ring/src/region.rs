@@ -399,7 +399,19 @@ impl Payload {
             target = others;
             at += 8;
         }
-        let (words, rest) = target.as_chunks_mut::<8>();
+        // Two words at a time, since whoever reads the copy next may load it so, and a load wider than
+        // the store before it has to wait for the store buffer.
+        let (pairs, rest) = target.as_chunks_mut::<16>();
+        for pair in pairs {
+            // SAFETY: the caller's; within the payload.
+            let low = unsafe { word64_at(self.base, at) }.load(Relaxed);
+            // SAFETY: as above.
+            let high = unsafe { word64_at(self.base, at + 8) }.load(Relaxed);
+            // SAFETY: `pair` is 16 bytes.
+            unsafe { store_pair(pair.as_mut_ptr(), low, high) };
+            at += 16;
+        }
+        let (words, rest) = rest.as_chunks_mut::<8>();
         for word in words {
             // SAFETY: the caller's; within the payload.
             *word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_le_bytes();

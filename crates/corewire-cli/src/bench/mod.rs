@@ -79,7 +79,7 @@ pub(crate) struct Options {
           value_parser = clap::value_parser!(u64).range(3..=1001))]
     rounds: u64,
     /// Slots of the ring, a power of two.
-    #[arg(long, default_value_t = 4096, value_name = "COUNT")]
+    #[arg(long, default_value_t = 16384, value_name = "COUNT")]
     slots: u64,
     /// Send with `send(&[u8])`, which copies, instead of writing in place.
     #[arg(long)]

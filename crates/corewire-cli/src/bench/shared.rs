@@ -118,12 +118,10 @@ fn send_each(sender: &mut SharedSender, first: u64, end: u64) -> Result<(), Fail
 #[inline(never)]
 fn send_batches(sender: &mut SharedSender, first: u64, end: u64) -> Result<(), Failure> {
     for start in (first..end).step_by(BATCH) {
-        let mut batch = sender.batch();
-        for number in start..start + BATCH as u64 {
-            let words = black_box([number; BARE_BYTES / 8]);
-            batch.send(words.as_bytes())?;
-        }
-        batch.finish()?;
+        let messages: [_; BATCH] =
+            std::array::from_fn(|index| [start + index as u64; BARE_BYTES / 8]);
+        let messages = black_box(&messages);
+        sender.send_all(&messages.each_ref().map(IntoBytes::as_bytes))?;
     }
     Ok(())
 }

@@ -55,6 +55,8 @@ pub struct Sender<K> {
     window_store: Store,
     large: Area,
     large_store: Store,
+    /// How many slots it waits for together.
+    wanted: u64,
     /// The word *sleepers*, as last served.
     sleepers_seen: u32,
     /// The slowest cursor, as of the last refresh.
@@ -124,6 +126,7 @@ impl<K: Kernel> Sender<K> {
             window_store: Store::new(&ring, geometry.window_offset(row), window),
             large: Area::new(large, slots, true),
             large_store: Store::new(&ring, geometry.large_offset(row), large),
+            wanted: 1,
             // One who sleeps already is to be woken by the first message.
             sleepers_seen: roster.table.sleepers().load(Relaxed).wrapping_sub(1),
             slowest: None,
@@ -204,7 +207,10 @@ impl<K: Kernel> Sender<K> {
             if ahead_of(old, first) >= 0 {
                 self.walk();
             } else if first + run > self.limit() || !self.is_over(first, old, run) {
-                wait(self)?;
+                self.wanted = run;
+                let waited = wait(self);
+                self.wanted = 1;
+                waited?;
             } else {
                 let claim = shared_stamp(first, self.entrance.row, run) | CLAIMED;
                 // Whoever sees the claim must see the door of its claimer (C4): the limit was 0 when that
@@ -437,6 +443,35 @@ impl<K: Kernel> Sender<K> {
         if header == KIND_WINDOW { &mut self.window } else { &mut self.large }
     }
 
+    /// Sends up to 16 messages of up to 48 bytes each in one run, straight into their slots. While there
+    /// are no slots, calls `wait`, which waits or gives up.
+    ///
+    /// # Errors
+    /// Whatever `wait` gives up with; nothing was sent.
+    ///
+    /// # Panics
+    /// If there are more, or one is longer.
+    pub fn send_run<E>(
+        &mut self,
+        messages: &[&[u8]],
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let count = messages.len() as u64;
+        assert!(count <= RUN_SLOTS_MAX, "own number");
+        if count == 0 {
+            return Ok(());
+        }
+        let first = self.claim(count, &mut wait)?;
+        let mut run = count;
+        for (sequence, message) in (first..).zip(messages) {
+            self.fill(sequence, message);
+            self.publish(sequence, message.len() as u64, run);
+            run = 1;
+        }
+        self.finish(first + count, count);
+        Ok(())
+    }
+
     /// Adds a message to a batch: it is sent with the others by [`Sender::flush`], or when 16 have
     /// come together. It must be no longer than the channel's largest.
     ///
@@ -616,7 +651,7 @@ impl<K: Kernel> Sender<K> {
     }
 
     fn can_claim(&self) -> bool {
-        let run = (self.staged_count as u64).max(1);
+        let run = self.wanted;
         // ORDER(C1): as in `claim`.
         let old = self.roster.slots.at(self.tail).stamp().load(order!(C1: Acquire));
         let is_ours = self.is_below_limit() && self.is_over(self.tail, old, run);
@@ -624,7 +659,7 @@ impl<K: Kernel> Sender<K> {
     }
 
     fn is_below_limit(&self) -> bool {
-        self.tail + (self.staged_count as u64).max(1) <= self.limit()
+        self.tail + self.wanted <= self.limit()
     }
 
     /// Has every receiver read everything that this sender has sent, as of the last refresh?
@@ -651,7 +686,7 @@ impl<K: Kernel> Sender<K> {
         if let Some(row) = self.roster.ring.held().load(Relaxed).checked_sub(1) {
             watch(Party::Sender, row);
         }
-        let run = (self.staged_count as u64).max(1);
+        let run = self.wanted;
         for sequence in self.tail..self.tail + run {
             let old = self.roster.slots.at(sequence).stamp().load(Relaxed);
             if old != 0 && !self.is_slot_over(old) {
@@ -678,7 +713,7 @@ impl<K: Kernel> Sender<K> {
     pub fn evict_stalled(&mut self, bytes: usize, now_ns: u64) -> bool {
         let Policy::Evict { after_ns } = self.policy else { return false };
         let area = if self.is_window(bytes) { &self.window } else { &self.large };
-        let run = (self.staged_count as u64).max(1);
+        let run = self.wanted;
         let slot_wanted = (self.tail + run).saturating_sub(self.roster.slots.count());
         let is_inline = bytes <= INLINE_BYTES_MAX;
         let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);

@@ -146,6 +146,28 @@ impl SharedSender {
         SharedBatch { sender: self }
     }
 
+    /// Sends all of `messages`, in order, up to 16 with one locked instruction; waits for room if there is
+    /// none. Others' messages may come between two runs of 16. The fastest way to send many short
+    /// messages that lie in memory already.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send), where runs of 16 before it were sent; how many messages that are,
+    /// [`sent`](Self::sent) tells.
+    pub fn send_all(&mut self, messages: &[&[u8]]) -> Result<(), SendError> {
+        let waiting = self.waiting;
+        for run in messages.chunks(RUN_MESSAGES) {
+            if run.iter().all(|message| message.len() <= INLINE_BYTES_MAX) {
+                run.iter().try_for_each(|message| self.fits(message.len()))?;
+                self.ring.send_run(run, |ring| waiting.for_room(ring, 0, Patience::Forever))?;
+            } else {
+                let mut batch = self.batch();
+                run.iter().try_for_each(|message| batch.send(message))?;
+                batch.finish()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until at least `count` receivers are joined, and returns how many are.
     ///
     /// # Errors
@@ -227,6 +249,9 @@ impl SharedSender {
         self.ring.shared().notices() & notice::FORKED != 0
     }
 }
+
+/// Messages that are claimed together.
+const RUN_MESSAGES: usize = 16;
 
 /// How often one who waits for receivers looks whether some have come.
 const JOIN_LOOK_NS: u64 = 1_000_000;
