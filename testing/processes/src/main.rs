@@ -15,10 +15,11 @@
 //! | `copier` | copies messages out until the end, checks each, says how many it missed |
 //! | `holder` | joins to copy messages out, and never does |
 //! | `intruder` | joins by hand, and tries to write the sender's memory; says what was refused |
+//! | `torture-sender`, `torture-receiver` | take part in channels at random, until told to leave |
 //! | `lock` | locks the files of the channel's name that it can open, says which |
 //!
 //! `groups=G,G` and then `uid=N` make it a process of another user, before it opens anything;
-//! `overwrite` and `evict-ms=N` say what becomes of a sender's slow receivers;
+//! `shared` has a sender be one of several; `overwrite` and `evict-ms=N` say what becomes of a sender's slow receivers;
 //! `owner=UID` and `access=group:GID` or `access=users:UID,UID` say how it opens the domain.
 
 mod copying;
@@ -30,6 +31,7 @@ mod intruder;
 mod refuse;
 mod stream;
 mod supervised;
+mod torturer;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -44,6 +46,7 @@ pub(crate) struct Options {
     pub(crate) receivers: usize,
     pub(crate) slots: usize,
     pub(crate) nap_one_in: u64,
+    pub(crate) is_shared: bool,
     pub(crate) slow: Slow,
 }
 
@@ -83,6 +86,7 @@ fn run() -> Outcome {
         receivers: 8,
         slots: 4096,
         nap_one_in: 0,
+        is_shared: false,
         slow: Slow::Block,
     };
     for option in words {
@@ -91,6 +95,7 @@ fn run() -> Outcome {
             ("receivers", value) => options.receivers = value.parse()?,
             ("slots", value) => options.slots = value.parse()?,
             ("nap-one-in", value) => options.nap_one_in = value.parse()?,
+            ("shared", _) => options.is_shared = true,
             ("overwrite", _) => options.slow = Slow::Overwrite,
             ("evict-ms", value) => {
                 options.slow = Slow::Evict(Duration::from_millis(value.parse()?));
@@ -108,6 +113,8 @@ fn run() -> Outcome {
     match role.as_str() {
         "idle" => return guest::idle(directory.as_ref(), options.count),
         "intruder" => return intruder::run(directory.as_ref(), &options.channel),
+        "torture-sender" => return torturer::send(directory.as_ref(), &options),
+        "torture-receiver" => return torturer::receive(directory.as_ref(), &options),
         "lock" => return guest::lock(directory.as_ref(), &options.channel),
         _ => {}
     }

@@ -116,12 +116,16 @@ impl Drop for Role {
 pub(crate) struct Random(u64);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
     pub(crate) fn from_environment() -> Self {
         let time = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
         let given = std::env::var("COREWIRE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or(u64::try_from(time & 0xffff_ffff).unwrap());
         println!("COREWIRE_SEED={seed}");
-        Self(seed | 1)
+        Self::new(seed)
     }
 
     pub(crate) fn below(&mut self, end: u64) -> u64 {

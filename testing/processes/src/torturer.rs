@@ -1,0 +1,586 @@
+//! Senders and receivers that are tortured: their behaviour is random, every message says whose it is
+//! and which of that sender's, and every byte of it follows from these two.
+//!
+//! A sender prints `at N` when N of its messages are sent, so what it printed before it was killed was
+//! committed. A receiver joins whatever channel there is, again and again; of each stay it prints the
+//! hash of every block of sequence numbers that it saw whole, what it got of each sender, and its end.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::BufRead;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use corewire::{
+    CreateError, Domain, Interrupter, JoinError, ReceiveError, Receiver, SendError, Sender,
+    SharedSender, SnapshotReceiver, Wait,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use crate::{Options, Outcome, Slow};
+
+/// Sequence numbers whose messages have one hash.
+const BLOCK: u64 = 1024;
+/// Rows of a channel: more than there are processes, since the dead leave theirs a little later.
+const SENDERS_MAX: usize = 32;
+
+fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0) % end
+    }
+
+    fn count(&mut self, end: usize) -> usize {
+        usize::try_from(self.below(end as u64)).unwrap_or(0)
+    }
+}
+
+fn key_of(id: u64, number: u64) -> u64 {
+    mix(id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number)
+}
+
+/// The length of a message: most fit a slot, some the window, few neither.
+fn length_of(key: u64) -> usize {
+    let random = usize::try_from(key >> 40).unwrap_or(0);
+    match key % 500 {
+        0 => 70_000,
+        1..=40 => 49 + random % 3000,
+        _ => 16 + random % 33,
+    }
+}
+
+/// The words of a message after its first two.
+fn words_of(key: u64) -> impl Iterator<Item = [u8; 8]> {
+    (0u64..).map(move |index| (key ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+}
+
+fn write(message: &mut [u8], id: u64, number: u64) {
+    let (head, rest) = message.split_at_mut(16);
+    head[..8].copy_from_slice(&id.to_le_bytes());
+    head[8..].copy_from_slice(&number.to_le_bytes());
+    for (bytes, word) in rest.chunks_mut(8).zip(words_of(key_of(id, number))) {
+        bytes.copy_from_slice(&word[..bytes.len()]);
+    }
+}
+
+/// Whose message this is, and which of that sender's; `None` if a byte of it is wrong.
+fn read(message: &[u8]) -> Option<(u64, u64)> {
+    let (id, rest) = message.split_first_chunk::<8>()?;
+    let (number, rest) = rest.split_first_chunk::<8>()?;
+    let (id, number) = (u64::from_le_bytes(*id), u64::from_le_bytes(*number));
+    let key = key_of(id, number);
+    let mut pairs = rest.chunks(8).zip(words_of(key));
+    let is_right =
+        message.len() == length_of(key) && pairs.all(|(bytes, word)| bytes == &word[..bytes.len()]);
+    is_right.then_some((id, number))
+}
+
+/// How many descriptors, mappings of channels and threads this process has.
+fn census() -> String {
+    let count = |path| std::fs::read_dir(path).map_or(0, Iterator::count);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mapped = maps.lines().filter(|line| line.contains("memfd:corewire")).count();
+    let (descriptors, threads) = (count("/proc/self/fd"), count("/proc/self/task"));
+    format!("descriptors={descriptors} maps={mapped} threads={threads}")
+}
+
+/// What the test says on standard input: `census` asks for one, its end asks to leave.
+#[derive(Default)]
+struct Orders {
+    is_over: AtomicBool,
+    interrupter: Mutex<Option<Interrupter>>,
+}
+
+impl Orders {
+    fn listen(self: &Arc<Self>) -> thread::JoinHandle<()> {
+        let orders = Arc::clone(self);
+        thread::spawn(move || {
+            for _ in std::io::stdin().lock().lines() {
+                println!("census {}", census());
+            }
+            orders.is_over.store(true, Ordering::SeqCst);
+            if let Some(it) = &*orders.interrupter.lock().unwrap_or_else(PoisonError::into_inner) {
+                it.interrupt();
+            }
+        })
+    }
+
+    fn interrupt(&self, interrupter: Option<Interrupter>) {
+        *self.interrupter.lock().unwrap_or_else(PoisonError::into_inner) = interrupter;
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+}
+
+/// Does `job`, and then demands that nothing of it is left in this process.
+fn leaving_nothing(job: impl FnOnce(&Arc<Orders>) -> Outcome) -> Outcome {
+    let before = census();
+    let orders = Arc::new(Orders::default());
+    let listener = orders.listen();
+    job(&orders)?;
+    orders.interrupt(None);
+    println!("done");
+    let _ = listener.join();
+    // The control thread ends a little later.
+    let limit = Instant::now() + Duration::from_secs(30);
+    while census() != before {
+        if Instant::now() > limit {
+            return Err(format!("{} at the start, {} at the end", before, census()).into());
+        }
+        thread::yield_now();
+    }
+    println!("clean");
+    Ok(())
+}
+
+fn nap(random: &mut Random) {
+    let nanos = i64::try_from(random.below(3_000_000)).unwrap_or(0);
+    let _ = poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: nanos }));
+}
+
+pub(crate) fn send(directory: &std::path::Path, options: &Options) -> Outcome {
+    leaving_nothing(|orders| {
+        let domain = Domain::open_at(directory)?;
+        let builder = domain
+            .sender(&options.channel)
+            .slots(options.slots)
+            .window_bytes(64 << 10)
+            .largest_message(80_000)
+            .receivers(options.receivers)
+            .wait(options.wait);
+        let builder = match options.slow {
+            Slow::Block => builder,
+            Slow::Overwrite => builder.overwrite(),
+            Slow::Evict(after) => builder.evict(after),
+        };
+        let mut random = Random(options.count);
+        let mut message = vec![0; 70_000];
+        if !options.is_shared {
+            let mut sender = builder.create()?;
+            orders.interrupt(Some(sender.interrupter()));
+            return run(orders, &mut random, options, |number, random| {
+                let turned = turn_one(&mut sender, options.count, number, random, &mut message);
+                (turned, sender.sent())
+            });
+        }
+        let mut sender = loop {
+            match builder.clone().open_shared(SENDERS_MAX) {
+                Ok(sender) => break sender,
+                // Whoever would let it in is stopped.
+                Err(CreateError::NoHost { .. }) => println!("retry"),
+                Err(CreateError::Enter(error)) if matches!(*error, JoinError::NoAnswer { .. }) => {
+                    println!("retry");
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if orders.is_over() {
+                println!("closed 0");
+                return Ok(());
+            }
+        };
+        orders.interrupt(Some(sender.interrupter()));
+        run(orders, &mut random, options, |number, random| {
+            let turned = turn_shared(&mut sender, options.count, number, random, &mut message);
+            (turned, sender.sent())
+        })
+    })
+}
+
+/// Takes turns until it is told to leave, or wants to.
+fn run(
+    orders: &Orders,
+    random: &mut Random,
+    options: &Options,
+    mut turn: impl FnMut(&mut u64, &mut Random) -> (Result<(), SendError>, u64),
+) -> Outcome {
+    println!("created");
+    let mut number = 0;
+    while !orders.is_over() {
+        let (turned, sent) = turn(&mut number, random);
+        match turned {
+            Ok(()) if sent == number => {}
+            Ok(()) => return Err(format!("{number} were sent, but it counts {sent}").into()),
+            // A batch that is interrupted has sent a part.
+            Err(SendError::Interrupted) => number = sent,
+            Err(error) => return Err(error.into()),
+        }
+        println!("at {number}");
+        if options.nap_one_in > 0 && random.below(options.nap_one_in) == 0 {
+            nap(random);
+        }
+    }
+    println!("closed {number}");
+    Ok(())
+}
+
+const PATIENCE: Duration = Duration::from_micros(300);
+
+fn is_no_room(result: Result<(), SendError>) -> Result<bool, SendError> {
+    match result {
+        Err(SendError::Full { .. } | SendError::Timeout { .. } | SendError::Joining { .. }) => {
+            Ok(true)
+        }
+        other => other.map(|()| false),
+    }
+}
+
+/// A random number of messages, all in one of the ways there are.
+fn turn_one(
+    sender: &mut Sender,
+    id: u64,
+    number: &mut u64,
+    random: &mut Random,
+    message: &mut [u8],
+) -> Result<(), SendError> {
+    let way = random.below(6);
+    let count = 1 + random.below(200);
+    if way == 0 {
+        let mut batch = sender.batch();
+        for _ in 0..count {
+            let bytes = length_of(key_of(id, *number));
+            batch.send_with(bytes, |bytes| write(bytes, id, *number))?;
+            *number += 1;
+        }
+        return Ok(());
+    }
+    for _ in 0..count {
+        let bytes = length_of(key_of(id, *number));
+        let message = &mut message[..bytes];
+        write(message, id, *number);
+        let is_full = match way {
+            1 => is_no_room(sender.try_send(message))?,
+            2 => is_no_room(sender.send_timeout(message, PATIENCE))?,
+            3 => {
+                // A loan that comes to nothing, and one that is too long.
+                drop(sender.loan(bytes)?);
+                let mut loan = sender.loan((bytes + 100).min(80_000))?;
+                loan.truncate(bytes);
+                write(&mut loan, id, *number);
+                loan.send();
+                false
+            }
+            _ => {
+                sender.send(message)?;
+                false
+            }
+        };
+        if is_full {
+            return Ok(());
+        }
+        *number += 1;
+    }
+    Ok(())
+}
+
+fn turn_shared(
+    sender: &mut SharedSender,
+    id: u64,
+    number: &mut u64,
+    random: &mut Random,
+    message: &mut [u8],
+) -> Result<(), SendError> {
+    let way = random.below(6);
+    let count = 1 + random.below(200);
+    if way == 0 {
+        let mut batch = sender.batch();
+        for ahead in 0..count {
+            let message = &mut message[..length_of(key_of(id, *number + ahead))];
+            write(message, id, *number + ahead);
+            batch.send(message)?;
+        }
+        batch.finish()?;
+        *number += count;
+        return Ok(());
+    }
+    for _ in 0..count {
+        let bytes = length_of(key_of(id, *number));
+        let message = &mut message[..bytes];
+        write(message, id, *number);
+        let is_full = match way {
+            1 => is_no_room(sender.try_send(message))?,
+            2 => is_no_room(sender.send_timeout(message, PATIENCE))?,
+            3 => {
+                drop(sender.loan(bytes)?);
+                let mut loan = sender.loan((bytes + 100).min(80_000))?;
+                loan.truncate(bytes);
+                write(&mut loan, id, *number);
+                loan.send()?;
+                false
+            }
+            _ => {
+                sender.send(message)?;
+                false
+            }
+        };
+        if is_full {
+            return Ok(());
+        }
+        *number += 1;
+    }
+    Ok(())
+}
+
+type Failure = Box<dyn Error>;
+
+/// What a receiver has seen since it joined.
+struct Stay {
+    epoch: u64,
+    first: u64,
+    last: u64,
+    received: u64,
+    /// Of each sender, the number of its first message and of the one to come.
+    senders: BTreeMap<u64, (u64, u64)>,
+    block: u64,
+    hash: u64,
+    is_whole: bool,
+    misses: bool,
+    late_bells: u64,
+}
+
+impl Stay {
+    fn new(first: u64, misses: bool) -> Self {
+        Self {
+            epoch: 0,
+            first,
+            last: 0,
+            received: 0,
+            senders: BTreeMap::new(),
+            block: first / BLOCK,
+            hash: 0,
+            is_whole: first.is_multiple_of(BLOCK),
+            misses,
+            late_bells: 0,
+        }
+    }
+
+    /// Checks a message. `sequence` is not known of some in a batch.
+    fn take(&mut self, sequence: Option<u64>, message: &[u8]) -> Result<(), Failure> {
+        let Some((id, number)) = read(message) else {
+            let head: Vec<u8> = message.iter().copied().take(48).collect();
+            let bytes = message.len();
+            return Err(format!("at {sequence:?}, {bytes} bytes that nobody sent: {head:?}").into());
+        };
+        if self.received > 0 && self.epoch != id >> 32 {
+            return Err(format!("{id:x} sends in the channel of {}", self.epoch).into());
+        }
+        self.epoch = id >> 32;
+        let (_, next) = self.senders.entry(id).or_insert((number, number));
+        let is_next = if self.misses { number >= *next } else { number == *next };
+        if !is_next {
+            return Err(format!("message {number} of {id:x} where {next} was due").into());
+        }
+        *next = number + 1;
+        if let Some(sequence) = sequence {
+            self.enter_block(sequence / BLOCK);
+            self.last = sequence;
+            for word in [sequence, id, number] {
+                self.hash = mix(self.hash ^ word).wrapping_add(word);
+            }
+        }
+        self.received += 1;
+        if self.received.is_multiple_of(500) {
+            println!("at {}", self.received);
+        }
+        Ok(())
+    }
+
+    fn enter_block(&mut self, block: u64) {
+        if block == self.block {
+            return;
+        }
+        if self.is_whole && !self.misses {
+            println!("block {} {} {:x}", self.epoch, self.block, self.hash);
+        }
+        (self.block, self.hash, self.is_whole) = (block, 0, true);
+    }
+}
+
+/// The word for an end; `None` for a failure.
+fn end_of(error: &ReceiveError) -> Option<&'static str> {
+    match error {
+        ReceiveError::EndOfStream => Some("ended"),
+        ReceiveError::SenderDied => Some("died"),
+        ReceiveError::Evicted => Some("evicted"),
+        ReceiveError::Interrupted => Some("left"),
+        _ => None,
+    }
+}
+
+pub(crate) fn receive(directory: &std::path::Path, options: &Options) -> Outcome {
+    leaving_nothing(|orders| {
+        let domain = Domain::open_at(directory)?;
+        let mut random = Random(options.count);
+        while !orders.is_over() {
+            let copies = !matches!(options.slow, Slow::Block) || random.below(4) == 0;
+            let wait = if random.below(2) == 0 { Wait::Park } else { options.wait };
+            let builder = domain.receiver(&options.channel).wait(wait);
+            let patience = Duration::from_millis(500);
+            let misses = matches!(options.slow, Slow::Overwrite);
+            println!("joining");
+            let result = if copies {
+                builder.snapshots().join_timeout(patience).map(|mut receiver| {
+                    stay(orders, &mut receiver, misses, &mut random, options, step_copying)
+                })
+            } else {
+                builder.join_timeout(patience).map(|mut receiver| {
+                    stay(orders, &mut receiver, misses, &mut random, options, step_in_place)
+                })
+            };
+            match result {
+                Ok(stayed) => stayed?,
+                Err(JoinError::NotCreated { .. } | JoinError::NoAnswer { .. }) => println!("retry"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    })
+}
+
+type Step<R> = fn(&mut R, &mut Stay, &mut Random) -> Result<(), Failure>;
+
+fn stay<A>(
+    orders: &Orders,
+    receiver: &mut Receiver<A>,
+    misses: bool,
+    random: &mut Random,
+    options: &Options,
+    step: Step<Receiver<A>>,
+) -> Outcome {
+    orders.interrupt(Some(receiver.interrupter()));
+    let mut stay = Stay::new(receiver.next_sequence(), misses);
+    println!("joined {}", stay.first);
+    let end = loop {
+        if orders.is_over() {
+            break "left";
+        }
+        let result = match random.below(400) {
+            0 => wait_for_bell(receiver, &mut stay),
+            _ => step(receiver, &mut stay, random),
+        };
+        if let Err(failure) = result {
+            match failure.downcast_ref().and_then(end_of) {
+                Some(end) => break end,
+                None => return Err(failure),
+            }
+        }
+        let missed = receiver.counter("missed").unwrap_or(0);
+        if misses && stay.first + stay.received + missed != receiver.next_sequence() {
+            let next = receiver.next_sequence();
+            let Stay { first, received, .. } = stay;
+            return Err(format!("{first} + {received} + {missed} is not {next}").into());
+        }
+        if options.nap_one_in > 0 && random.below(options.nap_one_in) == 0 {
+            nap(random);
+        }
+    };
+    for (id, (first, next)) in &stay.senders {
+        println!("from {id} {first} {next}");
+    }
+    if stay.is_whole && !misses {
+        println!("tail {} {} {:x}", stay.epoch, stay.block, stay.hash);
+    }
+    let Stay { epoch, first, last, received, late_bells, .. } = stay;
+    let [missed, found] = ["missed", "cap_finds"].map(|name| receiver.counter(name).unwrap_or(0));
+    orders.interrupt(None);
+    println!("stay {end} {epoch} {first} {last} {received} {missed} {found} {late_bells}");
+    Ok(())
+}
+
+/// Waits as an event loop does.
+fn wait_for_bell<A>(receiver: &mut Receiver<A>, stay: &mut Stay) -> Result<(), Failure> {
+    let readiness = match receiver.readiness() {
+        // Its sender is stopped, or dead: a receive tells.
+        Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => return Ok(()),
+        other => other?,
+    };
+    match receiver.arm() {
+        Ok(false) | Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => return Ok(()),
+        armed => armed?,
+    };
+    let mut descriptors = [PollFd::new(&readiness, PollFlags::IN)];
+    if poll(&mut descriptors, Some(&Timespec { tv_sec: 5, tv_nsec: 0 }))? == 0 {
+        // Not to be: there is a message, and the bell was not rung.
+        stay.late_bells += u64::from(!receiver.arm().unwrap_or(true));
+    }
+    Ok(())
+}
+
+fn step_in_place(
+    receiver: &mut Receiver,
+    stay: &mut Stay,
+    random: &mut Random,
+) -> Result<(), Failure> {
+    match random.below(4) {
+        0 => {
+            let next = receiver.next_sequence();
+            let mut batch = receiver.receive_batch(1 + random.count(40))?;
+            let mut messages = Vec::new();
+            for message in batch.iter() {
+                messages.push(message.to_vec());
+            }
+            let count = batch.len();
+            batch.release(count)?;
+            drop(batch);
+            let passed = receiver.next_sequence() - next;
+            // Without a message given up between them, their numbers are known.
+            let is_known = passed == messages.len() as u64;
+            for (sequence, message) in (next..).zip(&messages) {
+                stay.take(is_known.then_some(sequence), message)?;
+            }
+            if !is_known {
+                let next = receiver.next_sequence();
+                stay.enter_block(next.saturating_sub(1) / BLOCK);
+                stay.last = next.saturating_sub(1);
+                stay.is_whole = false;
+            }
+        }
+        1 => {
+            if let Some(message) = receiver.try_receive()? {
+                stay.take(Some(message.sequence()), &message)?;
+            }
+        }
+        2 => {
+            if let Some(message) = receiver.receive_timeout(PATIENCE)? {
+                stay.take(Some(message.sequence()), &message)?;
+            }
+        }
+        _ => {
+            let message = receiver.receive()?;
+            stay.take(Some(message.sequence()), &message)?;
+        }
+    }
+    Ok(())
+}
+
+fn step_copying(
+    receiver: &mut SnapshotReceiver,
+    stay: &mut Stay,
+    random: &mut Random,
+) -> Result<(), Failure> {
+    let snapshot = match random.below(3) {
+        0 => receiver.try_receive()?,
+        1 => receiver.receive_timeout(PATIENCE)?,
+        _ => Some(receiver.receive()?),
+    };
+    if let Some(mut snapshot) = snapshot {
+        let sequence = snapshot.sequence();
+        if let Ok(message) = snapshot.to_vec() {
+            drop(snapshot);
+            stay.take(Some(sequence), &message)?;
+        }
+    }
+    Ok(())
+}
