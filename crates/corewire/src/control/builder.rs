@@ -10,7 +10,7 @@ use corewire_layout::name::{ChannelName, NameRecord};
 use corewire_layout::segment::{
     FenceMode, HINT_SEGMENT_BYTES, Policy, ROWS_WATCHED_MAX, SenderHeader, TypeTag,
 };
-use corewire_layout::slot::INLINE_BYTES_MAX;
+use corewire_layout::slot::{INLINE_BYTES_MAX, SLOT_BYTES};
 use corewire_os::OsError;
 use corewire_os::directory::Claim;
 use corewire_os::memory::{MemoryOptions, RowTable, Segment};
@@ -31,9 +31,12 @@ use crate::path::shared::SharedSender;
 use crate::typed::{MessageType, TypedReceiver, TypedSender, tag_of};
 use crate::wait::Wait;
 
-/// Slots of a ring, if not said otherwise: 256 KiB of them. At 1024 the sender's first-level cache
-/// still owns what receivers ask for, and streaming falls by more than half.
-const SLOTS: u64 = 4096;
+/// Slots of a ring, if not said otherwise and the second-level cache is twice as large: 1 MiB of them.
+/// With fewer, a core's own caches still hold what the other asks for, and streaming falls to a half or
+/// a fifth: below 4096 on every machine measured, below 16384 on some (docs/results).
+const SLOTS: u64 = 16_384;
+/// Fewest slots of a ring, if not said otherwise.
+const SLOTS_MIN: u64 = 4096;
 /// Bytes of the window, if not said otherwise and the second-level cache is twice as large.
 const WINDOW_BYTES: u64 = 1 << 20;
 /// Receivers, if not said otherwise.
@@ -45,7 +48,7 @@ const RECEIVERS: u64 = 64;
 pub struct SenderBuilder {
     domain: Arc<DomainInner>,
     name: String,
-    slots: u64,
+    slots: Option<u64>,
     window_bytes: Option<u64>,
     largest_message: Option<u64>,
     receivers: u64,
@@ -60,7 +63,7 @@ impl SenderBuilder {
         Self {
             domain: Arc::clone(&domain.inner),
             name: name.to_owned(),
-            slots: SLOTS,
+            slots: None,
             window_bytes: None,
             largest_message: None,
             receivers: RECEIVERS,
@@ -71,10 +74,11 @@ impl SenderBuilder {
         }
     }
 
-    /// How many messages may be under way: a power of two, 4096 if not said. A slot takes 64 bytes.
+    /// How many messages may be under way: a power of two, 16384 if not said (less where half of
+    /// the second-level cache is less, but no fewer than 4096). A slot takes 64 bytes.
     /// For N receivers, 16 N or more keep the sender's own cost constant.
     pub fn slots(mut self, count: usize) -> Self {
-        self.slots = count as u64;
+        self.slots = Some(count as u64);
         self
     }
 
@@ -301,7 +305,8 @@ impl SenderBuilder {
     fn geometry(&self) -> Result<Geometry, CreateError> {
         let window = self.window_bytes.unwrap_or_else(default_window_bytes);
         let largest = self.largest_message.unwrap_or(window / 4);
-        Ok(Geometry::new(self.slots, window, largest, self.receivers)?)
+        let slots = self.slots.unwrap_or_else(default_slots);
+        Ok(Geometry::new(slots, window, largest, self.receivers)?)
     }
 }
 
@@ -313,12 +318,20 @@ pub(crate) fn staging(geometry: &Geometry) -> Result<Region, OsError> {
     region.ok_or_else(|| OsError { what: format!("have {bytes} bytes").into(), errno: 12 })
 }
 
-/// 1 MiB, or half of the second-level cache if that is less.
-fn default_window_bytes() -> u64 {
+/// Half of the second-level cache, rounded down to a power of two.
+fn half_second_level_bytes() -> u64 {
     let caches = processor::caches(0);
     let second = caches.iter().find(|cache| cache.level == 2).map_or(u64::MAX, |cache| cache.bytes);
-    let half = (second / 2).max(WINDOW_BYTES_RANGE.0);
-    WINDOW_BYTES.min(1 << half.ilog2())
+    1 << (second / 2).max(1).ilog2()
+}
+
+fn default_slots() -> u64 {
+    (half_second_level_bytes() / SLOT_BYTES as u64).clamp(SLOTS_MIN, SLOTS)
+}
+
+/// 1 MiB, or half of the second-level cache if that is less.
+fn default_window_bytes() -> u64 {
+    half_second_level_bytes().clamp(WINDOW_BYTES_RANGE.0, WINDOW_BYTES)
 }
 
 /// A channel to be joined; made by [`Domain::receiver`]. `A` says how messages will be read.
