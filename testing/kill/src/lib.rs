@@ -12,6 +12,7 @@
 //! | [`engine`] | for every operation in every start: counts its effects, kills at each, alone and after the death of another; knows of no ring |
 //! | [`broadcast`] | the channel of one sender: its starts, how its survivors recover, and the oracle |
 //! | [`operations`] | the table of its operations |
+//! | [`shared`] | the channel of several senders, with a table of its own |
 //!
 //! Another ring joins as another [`engine::World`] with a table of its own. `make kill` runs all of
 //! it, and compares the effects of each operation with `points.txt`.
@@ -21,3 +22,4 @@
 pub mod broadcast;
 pub mod engine;
 pub mod operations;
+pub mod shared;

@@ -174,6 +174,9 @@ impl Roster {
         let door = self.door(Party::Sender, row).tenure();
         let generation = generation_of(door.load(Relaxed)).wrapping_add(1);
         let entrance = Entrance { row, generation };
+        // The word names a row and no generation: a creator that died or left while it held senders
+        // back must not do so again through whoever has its row next.
+        let _ = self.ring.held().compare_exchange(row + 1, 0, Relaxed, Relaxed);
         self.take(Party::Sender, entrance, socket, pid);
         // ORDER(T1): as in `take`; whoever sees the epoch sees the door.
         self.ring.senders_epoch().fetch_add(1, order!(T1: Release));

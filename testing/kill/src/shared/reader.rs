@@ -1,0 +1,180 @@
+//! A receiver that checks what it gets.
+
+use corewire_layout::segment::{DoorState, tenure};
+use corewire_ring::broadcast::{End, InPlace, Receiver, SLEEP_CAP_NS};
+use corewire_ring::shared::{Entrance, Party, Roster};
+use corewire_ring::sync::Ordering::Relaxed;
+
+use super::History;
+use super::kernel::{TurnKernel, Waited};
+use crate::broadcast::Stop;
+use crate::ensure;
+
+/// Looks for what may be passed before this is taken for a hang.
+const LOOKS_MAX: u32 = 10;
+
+/// A receiver that lives.
+#[derive(Debug)]
+pub struct Reader {
+    /// The ring's own.
+    pub ring: Receiver<TurnKernel>,
+    in_place: Option<InPlace>,
+    pub(super) roster: Roster,
+    pub(super) entrance: Entrance,
+    /// The first message it is to get.
+    pub(super) first: u64,
+    /// The one after the last that it got, or passed.
+    expected: u64,
+    pub(super) asleep: Option<Asleep>,
+    pub(super) has_left: bool,
+}
+
+/// A receiver that sleeps.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asleep {
+    /// On the bell.
+    Futex(Waited),
+    /// On its descriptor.
+    Descriptor,
+}
+
+impl Reader {
+    pub(super) fn new(
+        ring: Receiver<TurnKernel>,
+        in_place: Option<InPlace>,
+        roster: Roster,
+        entrance: Entrance,
+    ) -> Self {
+        let first = ring.next();
+        Self {
+            ring,
+            in_place,
+            roster,
+            entrance,
+            first,
+            expected: first,
+            asleep: None,
+            has_left: false,
+        }
+    }
+
+    /// Receives the next message, if it is there: in place or by copying, as the policy has it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn take(&mut self, history: &mut History) -> Result<(), Stop> {
+        let Some(in_place) = self.in_place else { return self.copy(history) };
+        let stop = match self.ring.receive_with(in_place, give_up) {
+            Ok(message) => {
+                let sequence = message.sequence();
+                history.receive(self.expected, sequence, &message);
+                self.expected = sequence + 1;
+                return Ok(());
+            }
+            Err(stop) => stop,
+        };
+        self.stop(history, stop)
+    }
+
+    /// Copies the next message out, if it is there.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn copy(&mut self, history: &mut History) -> Result<(), Stop> {
+        let stop = match self.ring.snapshot_with(give_up) {
+            Ok(mut snapshot) => {
+                let sequence = snapshot.sequence();
+                let mut bytes = vec![0; snapshot.bytes()];
+                if snapshot.copy_out(0, &mut bytes).is_ok() {
+                    history.receive(self.expected, sequence, &bytes);
+                    self.expected = sequence + 1;
+                }
+                return Ok(());
+            }
+            Err(stop) => stop,
+        };
+        self.stop(history, stop)
+    }
+
+    fn stop(&mut self, history: &mut History, stop: Stop) -> Result<(), Stop> {
+        history.pass(self.expected, self.ring.next());
+        self.expected = self.ring.next();
+        Err(stop)
+    }
+
+    /// Reads up to `count` messages where they lie, and is then done with all of them.
+    pub fn batch(&mut self, history: &mut History, count: u64) {
+        let Some(in_place) = self.in_place else { return };
+        for index in 0..self.ring.ready_count(count) {
+            match self.ring.peek(in_place, index) {
+                Ok(Some(bytes)) => {
+                    let sequence = self.ring.next() + index;
+                    history.receive(self.expected, sequence, bytes);
+                    self.expected = sequence + 1;
+                }
+                other => ensure!(false, "peek {index}: {other:?}"),
+            }
+        }
+        ensure!(self.ring.done(self.ring.ready_count(count)).is_ok(), "a violation in a batch");
+    }
+
+    /// It sleeps no more.
+    pub fn wake_up(&mut self) {
+        self.asleep = None;
+        self.ring.retract();
+    }
+
+    /// Receives all there is. Before it says that there is no more it must be able to sleep.
+    pub(super) fn drain(&mut self, history: &mut History) -> Option<End> {
+        self.wake_up();
+        let mut looks = 0;
+        loop {
+            match self.take(history) {
+                Ok(()) => looks = 0,
+                Err(Stop::Empty) => {
+                    if self.ring.arm() {
+                        self.ring.retract();
+                        return None;
+                    }
+                    looks += 1;
+                    ensure!(looks < LOOKS_MAX, "row {} neither sleeps nor gets on", self.row());
+                }
+                Err(Stop::End(end)) => return Some(end),
+                Err(Stop::Violation(violation)) => ensure!(false, "violation: {violation}"),
+            }
+        }
+    }
+
+    /// Puts it to sleep on the bell, as far as the words tell, or on its descriptor. False if there is
+    /// something to look at.
+    pub(super) fn put_to_sleep(&mut self, on_descriptor: bool) -> bool {
+        if on_descriptor {
+            self.asleep = self.ring.arm().then_some(Asleep::Descriptor);
+            return self.asleep.is_some();
+        }
+        self.ring.kernel().log.borrow_mut().waited = None;
+        self.ring.sleep(SLEEP_CAP_NS);
+        self.asleep = self.ring.kernel().log.borrow().waited.map(Asleep::Futex);
+        self.asleep.is_some()
+    }
+
+    pub(super) fn row(&self) -> u32 {
+        self.entrance.row
+    }
+
+    /// Has it been evicted?
+    pub(super) fn is_evicted(&self) -> bool {
+        let Entrance { row, generation } = self.entrance;
+        let found = self.roster.door(Party::Receiver, row).tenure().load(Relaxed);
+        found == tenure(generation, DoorState::Evicted)
+    }
+}
+
+fn give_up(ring: &mut Receiver<TurnKernel>) -> Result<(), Stop> {
+    let next = ring.next();
+    match ring.end()? {
+        Some(end) => Err(Stop::End(end)),
+        None if ring.next() != next || ring.is_ready() => Ok(()),
+        None => Err(Stop::Empty),
+    }
+}

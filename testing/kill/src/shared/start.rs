@@ -1,0 +1,280 @@
+//! Where an operation begins.
+
+use corewire_layout::segment::Policy;
+use corewire_ring::shared::Party;
+use corewire_ring::sync::kill::{self, Ended, Plan};
+
+use super::{
+    Blocked, EVICT_AFTER_NS, INLINE_BYTES, LARGE_BYTES, NEWCOMER, Role, SLOTS, Shared,
+    WINDOW_BYTES, is_evicting,
+};
+use crate::engine::World;
+use crate::ensure;
+
+/// A policy and a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// What becomes of slow receivers.
+    pub policy: Policy,
+    /// What has gone before.
+    pub state: State,
+}
+
+/// What has gone before an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Everybody has come, nothing has been sent.
+    Empty,
+    /// Messages of all kinds from both senders, and a run; some read, some not.
+    Half,
+    /// As many short messages as there are slots, none read.
+    Full,
+    /// The ring is in its second lap, and so are the areas.
+    Wrapped,
+    /// A third sender died with one slot claimed and not published.
+    ClaimPending,
+    /// It died with a run claimed of which nothing was published.
+    RunClaimed,
+    /// It died in the middle of a run, in the second lap; others have sent since.
+    RunPending,
+    /// The same, and the ring is full.
+    RunPendingFull,
+    /// It died, and has claimed nothing that it did not publish.
+    Gone,
+    /// All is read, and both receivers sleep on the bell. (Not on descriptors: whoever waits so is not woken
+    /// when a sender enters, does not watch it, and sleeps on if it dies between stamp and wake-up.)
+    Asleep,
+    /// No slot is free, and the second sender sleeps.
+    Blocked,
+    /// The second sender sleeps because a slot is claimed that a live one would have to publish; it
+    /// is the third's, which is dead, and nobody has been told.
+    BlockedByDead,
+    /// Under `Evict`: the second receiver's time is over.
+    Stalled,
+}
+
+impl Start {
+    pub(super) fn all() -> Vec<Self> {
+        use State::*;
+        let states = [
+            Empty,
+            Half,
+            Full,
+            Wrapped,
+            ClaimPending,
+            RunClaimed,
+            RunPending,
+            RunPendingFull,
+            Gone,
+            Asleep,
+            Blocked,
+            BlockedByDead,
+            Stalled,
+        ];
+        [Policy::Block, Policy::Evict { after_ns: EVICT_AFTER_NS }]
+            .into_iter()
+            .flat_map(|policy| states.map(|state| Self { policy, state }))
+            .filter(|start| start.state != Stalled || is_evicting(start.policy))
+            .collect()
+    }
+
+    /// Policy and state, in a word each.
+    pub(super) fn names(self) -> (&'static str, &'static str) {
+        let policy = if is_evicting(self.policy) { "shared_evict" } else { "shared_block" };
+        let state = match self.state {
+            State::Empty => "empty",
+            State::Half => "half",
+            State::Full => "full",
+            State::Wrapped => "wrapped",
+            State::ClaimPending => "claim_pending",
+            State::RunClaimed => "run_claimed",
+            State::RunPending => "run_pending",
+            State::RunPendingFull => "run_pending_full",
+            State::Gone => "gone",
+            State::Asleep => "asleep",
+            State::Blocked => "blocked",
+            State::BlockedByDead => "blocked_by_dead",
+            State::Stalled => "stalled",
+        };
+        (policy, state)
+    }
+}
+
+impl Shared {
+    /// What has gone before.
+    pub(super) fn bring_to(&mut self, state: State) {
+        match state {
+            State::Empty => {}
+            State::Half => {
+                for bytes in [INLINE_BYTES, WINDOW_BYTES, LARGE_BYTES] {
+                    self.send_surely(0, bytes);
+                    self.send_surely(1, bytes);
+                }
+                ensure!(self.batch(0, &[INLINE_BYTES; 4]), "no room for a run");
+                self.receive(0, 2);
+                self.receive(1, 8);
+            }
+            State::Full => self.send_many(SLOTS),
+            State::Wrapped => {
+                self.go_round();
+                self.send_surely(1, WINDOW_BYTES);
+                self.send_surely(0, LARGE_BYTES);
+                ensure!(self.batch(1, &[INLINE_BYTES; 3]), "no room for a run");
+                self.receive(0, 3);
+            }
+            State::ClaimPending => {
+                self.send_many(3);
+                self.die_sending(2, |world| _ = world.send_inline(NEWCOMER, INLINE_BYTES));
+                self.send_many(1);
+                self.receive(0, 3);
+            }
+            State::RunClaimed => {
+                self.send_many(3);
+                self.die_sending(1, |world| _ = world.batch(NEWCOMER, &[INLINE_BYTES; 5]));
+                self.send_many(1);
+                self.receive(1, 3);
+            }
+            State::RunPending | State::RunPendingFull => {
+                self.go_round();
+                // The claim, two members, and half of a third.
+                self.die_sending(11, |world| _ = world.batch(NEWCOMER, &[INLINE_BYTES; 5]));
+                self.send_many(2);
+                if state == State::RunPendingFull {
+                    // The receivers were done with all before the run.
+                    self.send_many(SLOTS - 7);
+                }
+                self.receive(0, 1);
+            }
+            State::Gone => {
+                self.let_in(NEWCOMER);
+                self.begin_sending(NEWCOMER);
+                self.send_surely(NEWCOMER, INLINE_BYTES);
+                ensure!(self.batch(NEWCOMER, &[INLINE_BYTES; 3]), "no room for a run");
+                self.die(Role::Sender(NEWCOMER));
+                self.go_round();
+            }
+            State::Asleep => {
+                self.send_many(3);
+                self.drain_all();
+                self.put_all_to_sleep();
+            }
+            State::Blocked => {
+                self.send_many(SLOTS);
+                self.block(1, INLINE_BYTES);
+            }
+            State::BlockedByDead => {
+                // A lap later the receivers have passed the claim, and the senders have not.
+                self.stop_sending(1, |world| _ = world.batch(NEWCOMER, &[INLINE_BYTES; 5]));
+                self.tell_readers();
+                self.drain_all();
+                self.send_many(SLOTS - 5);
+                self.drain_all();
+                self.block(1, INLINE_BYTES);
+                self.die(Role::Sender(NEWCOMER));
+            }
+            State::Stalled => {
+                self.send_many(SLOTS);
+                self.receive(0, SLOTS);
+                for sender in self.senders.iter_mut().flatten() {
+                    sender.ring.refresh();
+                    sender.ring.evict_stalled(INLINE_BYTES, self.now_ns);
+                }
+                self.now_ns += 2 * EVICT_AFTER_NS;
+            }
+        }
+    }
+
+    /// Both senders in turn.
+    fn send_many(&mut self, count: u64) {
+        for index in 0..count {
+            self.send_surely(usize::from(index % 2 == 1), INLINE_BYTES);
+        }
+    }
+
+    /// A little more than a lap of all kinds of messages, and of runs.
+    fn go_round(&mut self) {
+        for bytes in [WINDOW_BYTES, LARGE_BYTES, INLINE_BYTES] {
+            for _ in 0..4 {
+                self.send_surely(0, bytes);
+                self.send_surely(1, bytes);
+            }
+            self.drain_all();
+        }
+        self.batch(0, &[INLINE_BYTES; 5]);
+        self.batch(1, &[INLINE_BYTES; 16]);
+        self.drain_all();
+    }
+
+    fn receive(&mut self, place: usize, count: u64) {
+        for _ in 0..count {
+            let Some(reader) = &mut self.readers[place] else { return };
+            ensure!(reader.take(&mut self.history).is_ok(), "receiver {place} finds nothing");
+        }
+    }
+
+    /// A third sender dies in the middle of something.
+    fn die_sending(&mut self, after: u64, job: fn(&mut Self)) {
+        self.stop_sending(after, job);
+        self.die(Role::Sender(NEWCOMER));
+    }
+
+    /// The kernel has not noticed yet.
+    fn stop_sending(&mut self, after: u64, job: fn(&mut Self)) {
+        self.let_in(NEWCOMER);
+        self.begin_sending(NEWCOMER);
+        // With a limit of its own, its first effect is the claim.
+        if let Some(member) = &mut self.senders[NEWCOMER] {
+            member.ring.refresh();
+        }
+        let own = World::own(self, Role::Sender(NEWCOMER));
+        let plan = Plan { role: "third sender", own, dies_after: Some(after) };
+        let ended = kill::run(plan, || job(self));
+        ensure!(matches!(ended, Ended::Died), "the third sender has not so many effects");
+    }
+
+    /// The receivers are told of its end before anybody else is.
+    fn tell_readers(&self) {
+        let who = self.entrance(Role::Sender(NEWCOMER)).expect("it was let in");
+        let readers = self.readers.iter().flatten();
+        readers.for_each(|reader| reader.roster.learn(Party::Sender, who));
+    }
+
+    /// The kernel closes what this role's process had open. Nobody is told yet.
+    pub(super) fn die(&mut self, role: Role) {
+        let party = match role {
+            Role::Sender(place) => {
+                self.senders[place] = None;
+                Party::Sender
+            }
+            Role::Receiver(place) => {
+                self.readers[place] = None;
+                Party::Receiver
+            }
+        };
+        if let Some(entrance) = self.entrance(role) {
+            self.log.borrow_mut().dead.push((party, entrance));
+        }
+    }
+
+    /// The receivers sleep: the first and the third on the bell, the second on its descriptor.
+    pub(super) fn put_all_to_sleep(&mut self) {
+        for (place, reader) in self.readers.iter_mut().enumerate() {
+            let Some(reader) = reader else { continue };
+            ensure!(
+                reader.put_to_sleep(place == 1 && self.start.state != State::Asleep),
+                "receiver {place} cannot sleep"
+            );
+        }
+        self.log.borrow_mut().descriptors.clear();
+    }
+
+    /// Puts a sender to sleep for want of room, as far as the words tell.
+    pub(super) fn block(&mut self, place: usize, bytes: usize) {
+        self.log.borrow_mut().waited = None;
+        let is_sent = self.send(place, bytes);
+        ensure!(!is_sent, "an unread message was overwritten");
+        let waited = self.log.borrow().waited;
+        let waited = waited.expect("it has waited");
+        self.blocked = Some(Blocked { sender: place, bytes, waited });
+    }
+}
