@@ -665,6 +665,9 @@ impl<K: Kernel> Receiver<K> {
     /// if there is something to look at already.
     pub fn arm(&mut self) -> bool {
         self.publish_cursor();
+        if let Some(many) = &mut self.many {
+            many.watch_senders(&self.kernel);
+        }
         // Where the kernel gives no barrier there is no cap to fall back on: a message that was under
         // way during the join, or at this moment, is then noticed with the next one.
         let _ = self.announce(SleepMode::Descriptor);

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::geometry::Geometry;
-use corewire_layout::segment::{DoorState, generation_of, tenure};
+use corewire_layout::segment::{DoorState, SleepMode, generation_of, tenure};
 use corewire_layout::slot::{RUN_SLOTS_MAX, ahead_of, is_claimed, owner_of, run_of};
 
 use super::deaths::Deaths;
@@ -170,18 +170,30 @@ impl Roster {
     /// Host: lets a sender in, whose process has `socket`. `None` if every row is taken: by the
     /// living, by the dead whose claims are still in the ring, or by those not known to be dead.
     pub fn enter_sender<K: Kernel>(&self, socket: u128, pid: u32, kernel: &K) -> Option<Entrance> {
+        let entrance = self.vacant_sender_row()?;
+        self.let_send(entrance, socket, pid, kernel);
+        Some(entrance)
+    }
+
+    /// Host: a row for a sender. It is not taken before [`Roster::let_send`], but nobody else will ever
+    /// be told of this generation: a sender that gives its row up because this host died can give up
+    /// no other's.
+    #[must_use]
+    pub fn vacant_sender_row(&self) -> Option<Entrance> {
         let row = (0..self.rows_max(Party::Sender)).find(|&row| self.is_vacant_sender(row))?;
-        let door = self.door(Party::Sender, row).tenure();
-        let generation = generation_of(door.load(Relaxed)).wrapping_add(1);
-        let entrance = Entrance { row, generation };
+        Some(self.announce(Party::Sender, row))
+    }
+
+    /// Host: lets the sender in at the vacant row that was chosen for it.
+    pub fn let_send<K: Kernel>(&self, who: Entrance, socket: u128, pid: u32, kernel: &K) {
+        let row = who.row;
         // The word names a row and no generation: a creator that died or left while it held senders
         // back must not do so again through whoever has its row next.
         let _ = self.ring.held().compare_exchange(row + 1, 0, Relaxed, Relaxed);
-        self.take(Party::Sender, entrance, socket, pid);
+        self.take(Party::Sender, who, socket, pid);
         // ORDER(T1): as in `take`; whoever sees the epoch sees the door.
         self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
         self.ring_bell(kernel);
-        Some(entrance)
     }
 
     fn is_vacant_sender(&self, row: u32) -> bool {
@@ -216,11 +228,16 @@ impl Roster {
                 _ => self.receivers.knows(row, generation_of(found)),
             }
         })?;
-        let generation = generation_of(self.tenure(Party::Receiver, row)).wrapping_add(1);
+        Some(self.announce(Party::Receiver, row))
+    }
+
+    /// Gives a vacant row its next generation, before anybody is told of it.
+    fn announce(&self, party: Party, row: u32) -> Entrance {
+        let generation = generation_of(self.tenure(party, row)).wrapping_add(1);
         let free = tenure(generation, DoorState::Free);
         // ORDER(T1): as in `take`.
-        self.door(Party::Receiver, row).tenure().store(free, order!(T1: Release));
-        Some(Entrance { row, generation })
+        self.door(party, row).tenure().store(free, order!(T1: Release));
+        Entrance { row, generation }
     }
 
     /// Host: takes a receiver in at the vacant row that was chosen for it, and returns its first
@@ -295,6 +312,20 @@ impl Roster {
         // ORDER(W1): pairs with W2; what was changed before is seen by whom the bell wakes.
         bell.fetch_add(1, order!(W1: Release));
         kernel.wake(bell, super::super::broadcast::WAKE_ALL);
+        self.wake_descriptors(kernel);
+    }
+
+    /// Wakes the receivers that wait by their descriptors.
+    fn wake_descriptors<K: Kernel>(&self, kernel: &K) {
+        for (who, state) in self.held(Party::Receiver) {
+            // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
+            let epoch = self.rows.sleeping(who.row).load(order!(B14: Acquire));
+            let mode = self.rows.sleep_mode(who.row).load(Relaxed);
+            let is_armed = epoch % 2 == 1 && mode == SleepMode::Descriptor as u32;
+            if state == DoorState::Joined && is_armed {
+                kernel.wake_descriptor(who.row);
+            }
+        }
     }
 
     /// Wakes every sender that waits for room.

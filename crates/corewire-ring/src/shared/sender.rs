@@ -377,22 +377,6 @@ impl<K: Kernel> Sender<K> {
         self.sleepers_seen = self.roster.table.sleepers().load(Relaxed);
         self.add(SenderCounter::Wakes, 1);
         self.roster.ring_bell(&self.kernel);
-        self.wake_descriptors();
-    }
-
-    /// Wakes the receivers that wait by their descriptors.
-    fn wake_descriptors(&self) {
-        use corewire_layout::segment::SleepMode;
-        for (who, state) in self.roster.held(Party::Receiver) {
-            let rows = &self.roster.rows;
-            // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
-            let epoch = rows.sleeping(who.row).load(order!(B14: Acquire));
-            let mode = rows.sleep_mode(who.row).load(Relaxed);
-            let is_armed = epoch % 2 == 1 && mode == SleepMode::Descriptor as u32;
-            if state == DoorState::Joined && is_armed {
-                self.kernel.wake_descriptor(who.row);
-            }
-        }
     }
 
     /// Lends memory for a message of `bytes` bytes, which must be no more than the channel's largest:

@@ -56,6 +56,7 @@ pub(crate) struct Member {
     pub(crate) link: Arc<SharedLink>,
     domain: Arc<DomainInner>,
     linux: Linux,
+    kernel: MemberKernel,
     state: Mutex<State>,
     _membership: Membership,
 }
@@ -222,11 +223,17 @@ fn enter(
     if u64::from(row) >= memory.header.geometry.senders_max() {
         return Err(gone(protocol(name, format!("with row {row}"))));
     }
-    let roster = memory.roster();
-    if let Err(error) = allocate_row(&memory.ring_segment, &memory.header.geometry, row) {
-        roster.vacate(Party::Sender, entrance, &Linux::get());
-        return Err(error.into());
-    }
+    // From here on the row may be ours, whether the host lives to say so or not.
+    let started = match answer(&host, name) {
+        Ok((Frame::Start { .. }, _)) => {
+            allocate_row(&memory.ring_segment, &memory.header.geometry, row).map_err(Into::into)
+        }
+        Ok((other, _)) => Err(gone(protocol(name, format!("{other:?}")))),
+        Err(error) => Err(gone(error)),
+    };
+    started.inspect_err(|_: &CreateError| {
+        memory.roster().vacate(Party::Sender, entrance, &Linux::get());
+    })?;
     let (ring, member) = start(domain, plan, memory, entrance, membership)?;
     member.follow(host);
     Ok((ring, member))
@@ -246,6 +253,8 @@ fn start(
     let shared = Arc::new(SenderShared::new(0, !linux.has_membarrier()));
     let nudged = Arc::clone(&shared);
     let link = SharedLink::new(domain, memory.roster(), move || nudged.nudge(&linux));
+    let incarnation = memory.header.incarnation;
+    let kernel = MemberKernel { linux, link: Arc::clone(&link), incarnation };
     let member = Arc::new_cyclic(|this| Member {
         this: Weak::clone(this),
         name: plan.name.clone(),
@@ -255,6 +264,7 @@ fn start(
         link: Arc::clone(&link),
         domain: Arc::clone(domain),
         linux,
+        kernel: kernel.clone(),
         state: Mutex::default(),
         _membership: membership,
     });
@@ -268,8 +278,6 @@ fn start(
         staging,
         shared,
     };
-    let incarnation = member.memory.header.incarnation;
-    let kernel = MemberKernel { linux, link, incarnation };
     Ok((RingSender::new(parts, kernel), member))
 }
 
@@ -410,17 +418,22 @@ impl Member {
             return Err(Reason::NotFound);
         }
         let roster = &self.link.roster;
-        let entrance = roster.enter_sender(process, peer.pid, &self.linux).or_else(|| {
+        let entrance = roster.vacant_sender_row().or_else(|| {
             self.link.watch_all(Party::Sender);
-            roster.enter_sender(process, peer.pid, &self.linux)
+            roster.vacant_sender_row()
         });
         let max = header.geometry.senders_max();
-        let Entrance { row, generation } = entrance.ok_or(Reason::SendersFull { max })?;
+        let entrance = entrance.ok_or(Reason::SendersFull { max })?;
+        let Entrance { row, generation } = entrance;
         let entered = Frame::Entered { row, generation, incarnation: header.incarnation };
         let descriptors = [self.memory.ring_segment.as_fd(), self.memory.table_segment.as_fd()];
-        if let Err(error) = socket.send(&entered, &descriptors) {
-            roster.vacate(Party::Sender, Entrance { row, generation }, &self.linux);
-            return Err(Reason::Resources { errno: error.errno.unsigned_abs() });
+        let resources = |error: OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
+        socket.send(&entered, &descriptors).map_err(resources)?;
+        // The sender knows its row from here on, and gives it up if we die before the next word.
+        roster.let_send(entrance, process, peer.pid, &self.kernel);
+        if let Err(error) = socket.send(&Frame::Start { start: 0 }, &[]) {
+            roster.vacate(Party::Sender, entrance, &self.kernel);
+            return Err(resources(error));
         }
         state.add_follower(socket);
         Ok(())
