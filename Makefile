@@ -2,8 +2,10 @@
 
 # Absolute, so that a build started by a test finds the same place.
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
-# SIGKILLs of senders, and as many of receivers, that `make torture` hands out.
-KILLS ?= 2000
+# SIGKILLs that `make torture` hands out.
+KILLS ?= 5000
+# How often `make torture-long` does that.
+ROUNDS ?= 10
 # How long `make fuzz` spends on each target.
 SECONDS ?= 300
 
@@ -52,9 +54,11 @@ kill: setup ## a role killed after each of its stores, alone and in pairs, in ev
 miri: setup ## layout and rings under Miri (needs a nightly toolchain)
 	scripts/miri
 
-torture: setup ## real processes, killed at random (KILLS=2000), and 4 million messages with forced sleeps
-	COREWIRE_TORTURE_KILLS="$(KILLS)" cargo test --release --locked -p corewire-processes --test deaths -- --nocapture
-	COREWIRE_SLEEP_MESSAGES=4000000 cargo test --release --locked -p corewire-processes --test costs -- --nocapture
+torture: setup ## real processes killed at random (KILLS=5000) and stopped for 10 and 60 s, and forced sleeps
+	scripts/torture $(KILLS)
+
+torture-long: setup ## the same again and again, each time from another seed (ROUNDS=10; hours)
+	scripts/torture $(KILLS) $(ROUNDS)
 
 hostile: setup ## 100 million hostile words and 10 million hostile frames, and the work of each call counted
 	scripts/hostile

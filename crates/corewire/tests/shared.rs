@@ -298,3 +298,24 @@ fn senders_that_come_and_go_leave_nothing_behind() {
     // The control thread may not have seen the last hang-ups yet; other tests run beside.
     assert!(descriptors() < before + 40, "{before} descriptors have become {}", descriptors());
 }
+
+#[test]
+fn whoever_takes_a_row_again_leaves_what_was_sent_from_it_alone() {
+    let scratch = Scratch::new("shared-row-again");
+    let mut first = open(&scratch);
+    let mut receiver = scratch.domain().receiver("c").join().unwrap();
+    let mut before = open(&scratch);
+    before.send(&message(1, 7)).unwrap();
+    drop(before);
+    let mut after = open(&scratch);
+    // The same memory: nothing of it may be written before the receiver has read.
+    assert!(matches!(after.try_send(&message(2, 7)), Err(SendError::Full { .. })));
+    after.try_send(&message(2, 0)).unwrap();
+    first.try_send(&message(3, 7)).unwrap();
+    for expected in [(1, 7), (2, 0), (3, 7)] {
+        assert_eq!(check(&receiver.receive().unwrap()), expected);
+    }
+    receiver.acknowledge();
+    after.try_send(&message(2, 7)).unwrap();
+    assert_eq!(check(&receiver.receive().unwrap()), (2, 7));
+}

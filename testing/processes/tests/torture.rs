@@ -11,7 +11,7 @@ mod roles;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -24,6 +24,8 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Longer than anything takes on a crowded machine; only a failure waits for it.
 const LIMIT: Duration = Duration::from_secs(90);
 const CHANNEL: &str = "tortured";
+/// More than a process has that is in no channel.
+const DESCRIPTORS_MAX: u64 = 24;
 
 fn given(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -370,7 +372,11 @@ impl Scenario {
     }
 
     fn ask_to_leave(&mut self, id: u64) {
-        let actor = self.actors.get_mut(&id).unwrap();
+        // One that was asked before may be gone.
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        if actor.state == State::Clean {
+            return;
+        }
         actor.state = State::Leaving;
         drop(actor.child.stdin.take());
     }
@@ -379,7 +385,6 @@ impl Scenario {
         let actor = self.actors.get_mut(&id).unwrap();
         kill_process(Pid::from_child(&actor.child), Signal::STOP).unwrap();
         actor.stopped_until = Some(Instant::now() + duration);
-        self.stops += 1;
     }
 
     /// Continues those whose time is over; says when the next is due.
@@ -388,6 +393,8 @@ impl Scenario {
         for actor in self.actors.values_mut() {
             if actor.stopped_until.is_some_and(|until| until <= now) {
                 actor.stopped_until = None;
+                // One that is killed meanwhile does not count.
+                self.stops += 1;
                 kill_process(Pid::from_child(&actor.child), Signal::CONT).unwrap();
             }
         }
@@ -452,13 +459,20 @@ impl Scenario {
     fn dispensable(&mut self) -> Option<u64> {
         let is_in = |actor: &Actor| actor.state == State::In;
         let surely_in = self.ids(Part::Sender, is_in);
-        let mut ids = self.ids(Part::Receiver, |_| true);
-        let senders = self.ids(Part::Sender, |_| true);
+        // Who is stopped is to be continued, but for a few.
+        let may_go = self.random.below(20) == 0;
+        let may_go = |actor: &Actor| may_go || actor.stopped_until.is_none();
+        let mut ids = self.ids(Part::Receiver, may_go);
+        let senders = self.ids(Part::Sender, may_go);
         ids.extend(senders.into_iter().filter(|id| surely_in.iter().any(|other| other != id)));
         self.some(&ids)
     }
 
     fn kill_all_senders(&mut self) {
+        let stopped = self.ids(Part::Sender, |actor| actor.stopped_until.is_some());
+        if !stopped.is_empty() && self.random.below(20) > 0 {
+            return;
+        }
         for id in self.ids(Part::Sender, |_| true) {
             self.kill(id);
         }
@@ -473,11 +487,7 @@ impl Scenario {
                 }
             }
             1 | 2 => {
-                if let Some(id) = self.dispensable()
-                    && self.actors[&id].state != State::Clean
-                {
-                    self.ask_to_leave(id);
-                }
+                self.dispensable().into_iter().for_each(|id| self.ask_to_leave(id));
             }
             3 => self.kill_all_senders(),
             _ if !self.kind.is_shared() && self.random.below(3) == 0 => self.kill_all_senders(),
@@ -492,19 +502,19 @@ impl Scenario {
         (0..2).for_each(|_| self.fill_up());
         self.everybody_goes_on();
         while self.kills < kills || self.stops < stops {
-            if self.stops < stops && self.random.below(2) == 0 {
+            let stopped = self.actors.values().filter(|a| a.stopped_until.is_some()).count() as u64;
+            if stopped < 2 && self.stops + stopped < stops {
                 let ids: Vec<u64> = self.actors.keys().copied().collect();
-                let stopped = self.actors.values().filter(|a| a.stopped_until.is_some()).count();
-                if let Some(id) = self.some(&ids).filter(|_| stopped < 2)
+                if let Some(id) = self.some(&ids)
                     && self.actors[&id].stopped_until.is_none()
                 {
                     self.stop(id, stop);
                 }
             }
-            if self.kills < kills {
+            // Kills are spread over the stops.
+            if self.kills * stops.max(1) <= kills * (self.stops + 1) && self.kills < kills {
                 self.act();
             } else if let Some(due) = self.continue_due() {
-                // Only the stops are left.
                 self.until("the next to be continued", |_| Instant::now() >= due);
             }
             self.fill_up();
@@ -541,6 +551,29 @@ impl Scenario {
         );
     }
 
+    /// However many have come and gone: what a survivor has does not grow with them.
+    fn demand_little(&mut self, id: u64) {
+        let limit = Instant::now() + LIMIT;
+        loop {
+            let actor = self.actors.get_mut(&id).unwrap();
+            actor.census = None;
+            writeln!(actor.child.stdin.as_mut().unwrap(), "census").unwrap();
+            self.until("a census", |scenario| scenario.actors[&id].census.is_some());
+            let census = self.actors[&id].census.clone().unwrap();
+            let count = |word: &str| {
+                let found = census.split(' ').find_map(|pair| pair.strip_prefix(word)).unwrap();
+                found.parse::<u64>().unwrap()
+            };
+            // It says how its last stay ended before it lets go of the memory.
+            if count("maps=") == 0 && count("descriptors=") <= DESCRIPTORS_MAX {
+                return;
+            }
+            if Instant::now() > limit {
+                self.fail(&format!("{id} has {census}, and no channel is left"));
+            }
+        }
+    }
+
     /// Everybody leaves, and nothing stays.
     fn finish(&mut self) {
         let all_in = |scenario: &Self| {
@@ -554,7 +587,10 @@ impl Scenario {
         self.until("the receivers to see the end", |scenario| {
             scenario.actors.values().all(|actor| actor.state != State::In)
         });
-        for id in self.ids(Part::Receiver, |_| true) {
+        for id in self.ids(Part::Receiver, |actor| actor.state == State::Starting) {
+            self.demand_little(id);
+        }
+        for id in self.ids(Part::Receiver, |actor| actor.state != State::Leaving) {
             self.ask_to_leave(id);
         }
         self.until("the receivers to leave", |scenario| scenario.actors.is_empty());

@@ -49,6 +49,13 @@ impl Area {
         Self { bytes, reserved: 0, freed: 0, in_use, last_freed_sequence: 0, rewinds }
     }
 
+    /// Holds all of it until message `sequence` has been read by all: until then, what another sender
+    /// has left in this memory may be read. To be called before anything was given out.
+    pub fn hold_all_until(&mut self, sequence: u64) {
+        self.reserved = self.bytes;
+        self.in_use.push_back(InUse { sequence, end: self.bytes });
+    }
+
     /// Virtual end of what has been given out.
     #[must_use]
     pub fn reserved(&self) -> u64 {

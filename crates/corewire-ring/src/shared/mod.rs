@@ -45,6 +45,9 @@
 //!   last look at the stamp.
 //! - A dead sender's **row** is taken again only when no slot names it as claimed or as the first of a
 //!   run.
+//! - Whoever takes a row again finds in its **window** what the one before has sent, and writes there
+//!   only when every receiver has read everything that was claimed before it came. No model has
+//!   windows: `testing/processes/tests/torture.rs` found this.
 //!
 //! # Sleep, wake, room
 //!

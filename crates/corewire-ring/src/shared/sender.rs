@@ -20,6 +20,8 @@ use crate::{Kernel, fence_at, order};
 
 /// A refresh that the membership outruns so often leaves the limit where it is.
 const REFRESHES_MAX: u32 = 8;
+/// Of the first sender that has a row: nobody had its window before.
+const FIRST_GENERATION: u32 = 1;
 
 /// What a sender is made of.
 #[derive(Debug)]
@@ -115,6 +117,12 @@ impl<K: Kernel> Sender<K> {
         let tail = roster.head();
         // Nothing is claimed before a refresh.
         shared.revoke();
+        let mut areas = [Area::new(window, slots, false), Area::new(large, slots, true)];
+        if let (true, Some(last)) = (entrance.generation != FIRST_GENERATION, tail.checked_sub(1)) {
+            // What the row's former owner has sent, all of it claimed before, may not have been read.
+            areas.iter_mut().for_each(|area| area.hold_all_until(last));
+        }
+        let [window_area, large_area] = areas;
         Self {
             entrance,
             policy,
@@ -124,9 +132,9 @@ impl<K: Kernel> Sender<K> {
             sent_end: tail,
             sent: 0,
             bytes: 0,
-            window: Area::new(window, slots, false),
+            window: window_area,
             window_store: Store::new(&ring, geometry.window_offset(row), window),
-            large: Area::new(large, slots, true),
+            large: large_area,
             large_store: Store::new(&ring, geometry.large_offset(row), large),
             wanted: 1,
             // One who sleeps already is to be woken by the first message.
