@@ -290,7 +290,7 @@ fn of_receivers() -> impl Iterator<Item = Operation<Shared>> {
                 "leave" always |reader, _| {
                     reader.ring.retract();
                     reader.ring.publish_cursor();
-                    reader.ring.leave();
+                    reader.leave();
                     reader.has_left = true;
                 };
             )),*]

@@ -39,6 +39,13 @@ pub(super) enum Asleep {
 }
 
 impl Reader {
+    /// Gives its row up, as the library does for it.
+    pub(crate) fn leave(&self) {
+        if let Some(many) = self.ring.many() {
+            many.roster().vacate(Party::Receiver, self.entrance, self.ring.kernel());
+        }
+    }
+
     pub(super) fn new(
         ring: Receiver<TurnKernel>,
         in_place: Option<InPlace>,

@@ -41,7 +41,7 @@ impl Shared {
             if reader.is_evicted() {
                 ensure!(is_evicting(self.start.policy), "row {} is evicted", reader.row());
                 ensure!(told == Some(End::Evicted), "the evicted is told {told:?}");
-                reader.ring.leave();
+                reader.leave();
                 self.readers[place] = None;
                 continue;
             }
@@ -302,7 +302,7 @@ impl Shared {
             ensure!(told == Some(due), "row {row} is told {told:?}, not {due:?}");
             ensure!(!reader.ring.arm(), "row {row} sleeps when all is over");
             is_complete |= reader.first == 0;
-            reader.ring.leave();
+            reader.leave();
             let free = tenure(reader.entrance.generation, DoorState::Free);
             let found = self.observer.door(Party::Receiver, row).tenure().load(Relaxed);
             ensure!(found == free, "row {row} is not given up");
