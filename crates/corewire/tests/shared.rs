@@ -289,6 +289,8 @@ fn senders_that_come_and_go_leave_nothing_behind() {
             for reader in [&mut reader, &mut *receiver] {
                 assert_eq!(check(&reader.receive().unwrap()), (1, number));
                 assert_eq!(check(&reader.receive().unwrap()), (0, number));
+                // The next guest's row may be this one's, whose payload it leaves alone until then.
+                reader.acknowledge();
             }
         }
     };
