@@ -143,6 +143,7 @@ impl ModelShared {
                 epoch: 0,
                 incarnation: 0,
                 hint: false,
+                table: true,
                 settled: 0,
                 generation,
             },

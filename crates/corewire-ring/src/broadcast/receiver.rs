@@ -629,6 +629,13 @@ impl<K: Kernel> Receiver<K> {
         self.many.as_ref().and_then(|many| many.end(self.next))
     }
 
+    /// Gives its row up, if the channel is shared; the owner of another is told.
+    pub fn leave(&self) {
+        if let Some(many) = &self.many {
+            many.leave(&self.kernel);
+        }
+    }
+
     /// If the channel is shared: its senders.
     #[must_use]
     pub fn many(&self) -> Option<&Many> {

@@ -194,4 +194,9 @@ impl Many {
         }
         Some((digest, end))
     }
+
+    /// Gives its row up.
+    pub(crate) fn leave<K: Kernel>(&self, kernel: &K) {
+        self.roster.vacate(Party::Receiver, self.entrance, kernel);
+    }
 }

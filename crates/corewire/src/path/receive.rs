@@ -341,6 +341,7 @@ impl<A> Drop for Receiver<A> {
         if self.ring.shared().notices() & notice::FORKED == 0 {
             self.ring.retract();
             self.ring.publish_cursor();
+            self.ring.leave();
             self.attachment.leave();
         }
     }

@@ -41,9 +41,7 @@ pub(super) enum Asleep {
 impl Reader {
     /// Gives its row up, as the library does for it.
     pub(crate) fn leave(&self) {
-        if let Some(many) = self.ring.many() {
-            many.roster().vacate(Party::Receiver, self.entrance, self.ring.kernel());
-        }
+        self.ring.leave();
     }
 
     pub(super) fn new(
