@@ -246,8 +246,6 @@ impl Roster {
         let Entrance { row, .. } = who;
         self.table.rows_high().fetch_max(row + 1, Relaxed);
         self.rows.cursor(row).store(self.head(), Relaxed);
-        // Not its predecessor's: a sender takes the start for where this receiver began to judge.
-        self.door(Party::Receiver, row).start().store(u64::MAX, Relaxed);
         self.take(Party::Receiver, who, socket, pid);
         // ORDER(T1): as in `take`.
         self.table.members_epoch().fetch_add(1, order!(T1: Release));

@@ -63,8 +63,6 @@ pub struct Sender<K> {
     sleepers_seen: u32,
     /// The slowest cursor, as of the last refresh.
     slowest: Option<Slowest>,
-    /// From here on, as of the last refresh, some receiver that counts has passed the slot's life before.
-    judged_from: u64,
     /// By receiver's row, since when it holds this sender back.
     stalls: Vec<Stall>,
     has_stalls: bool,
@@ -140,7 +138,6 @@ impl<K: Kernel> Sender<K> {
             // One who sleeps already is to be woken by the first message.
             sleepers_seen: roster.table.sleepers().load(Relaxed).wrapping_sub(1),
             slowest: None,
-            judged_from: u64::MAX,
             stalls: alloc::vec![Stall::default(); rows],
             has_stalls: false,
             staged: (0..RUN_SLOTS_MAX).map(|_| Staged::NOTHING).collect(),
@@ -248,13 +245,9 @@ impl<K: Kernel> Sender<K> {
 
     /// Is the life before over of each of `run` slots, the first of which has the stamp `old`? If
     /// not, somebody may still write to one, or need its stamp.
-    ///
-    /// A receiver that counts, and was there a lap ago, has passed all that the limit allows to be
-    /// claimed: then there is nothing to look at, and lines that are only written need not be read.
     #[inline(always)]
     fn is_over(&self, first: u64, old: u64, run: u64) -> bool {
-        first >= self.judged_from
-            || self.is_slot_over(old) && (run == 1 || self.are_others_over(first, run))
+        self.is_slot_over(old) && (run == 1 || self.are_others_over(first, run))
     }
 
     #[inline(never)]
@@ -587,7 +580,7 @@ impl<K: Kernel> Sender<K> {
         for _ in 0..REFRESHES_MAX {
             // ORDER(R1): pairs with T1; the rows that were counted before this epoch are seen.
             let epoch = table.members_epoch().load(order!(R1: Acquire));
-            let (slowest, eldest) = self.find_slowest();
+            let slowest = self.find_slowest();
             // ORDER(R3): pairs with R4; one who joins and is not counted here begins above what these
             // cursors allow. Also: what is written from here on is written after every eviction that
             // was seen.
@@ -597,7 +590,6 @@ impl<K: Kernel> Sender<K> {
             }
             let read = slowest.map_or(self.tail, |slowest| slowest.cursor);
             self.slowest = slowest;
-            self.judged_from = eldest.saturating_add(self.roster.slots.count());
             self.window.free_before(read);
             self.large.free_before(read);
             let slots = self.roster.slots.count();
@@ -613,10 +605,9 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// The slowest of the receivers that count, and the first message of the one that began first.
-    fn find_slowest(&self) -> (Option<Slowest>, u64) {
+    /// The slowest of the receivers that count.
+    fn find_slowest(&self) -> Option<Slowest> {
         let mut slowest: Option<Slowest> = None;
-        let mut eldest = u64::MAX;
         for (who, state) in self.roster.held(Party::Receiver) {
             if state != DoorState::Joined {
                 continue;
@@ -626,9 +617,8 @@ impl<K: Kernel> Sender<K> {
             if slowest.is_none_or(|s| cursor < s.cursor) {
                 slowest = Some(Slowest { row: who.row, cursor });
             }
-            eldest = eldest.min(self.roster.door(Party::Receiver, who.row).start().load(Relaxed));
         }
-        (slowest, eldest)
+        slowest
     }
 
     /// Does the creator still wait for those it invited? If it died or left, nobody does.
