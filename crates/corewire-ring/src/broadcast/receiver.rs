@@ -25,6 +25,8 @@ use crate::{Kernel, Trusted, fence_at, order};
 
 /// After so many losses in a row, a call that receives looks up.
 const LOSSES_AT_A_TIME: u32 = 64;
+/// No sender comes so far.
+const FLOOR_MAX: u64 = u64::MAX / 2;
 
 /// What a receiver's thread shares with the control thread of its process. Private memory.
 #[derive(Default)]
@@ -333,7 +335,8 @@ impl<K: Kernel> Receiver<K> {
                 let slot = self.slots.at(self.next);
                 match self.payload_of(slot, self.next, Access::Words) {
                     Ok(payload) => {
-                        return Ok(Snapshot { receiver: self, payload, is_lost: false });
+                        let sequence = self.next;
+                        return Ok(Snapshot { receiver: self, payload, sequence });
                     }
                     // Half of it may be another message's already.
                     Err(violation) if self.is_kept(self.next) => return Err(violation.into()),
@@ -379,37 +382,46 @@ impl<K: Kernel> Receiver<K> {
     fn lose_next(&mut self) {
         match self.policy {
             Policy::Evict { .. } => self.is_out = true,
-            _ => self.lose(1),
+            // The sender is about to overtake, or has: what it has given up, one by one, would only be
+            // found lost one by one.
+            _ => self.lose_up_to(self.resume_above(self.next + 1)),
         }
     }
 
-    /// Passes messages that are lost.
-    fn lose(&mut self, count: u64) {
+    /// Passes messages that are lost, up to `next`, exclusive.
+    fn lose_up_to(&mut self, next: u64) {
+        let count = next - self.next;
         self.missed += count;
-        self.next += count;
+        self.next = next;
         add(self.own.counter(ReceiverCounter::Missed), count);
         if self.next >= self.publish_at {
             self.publish_cursor();
         }
     }
 
-    /// The sender has gone round the ring and past this receiver: goes on with a message that it
-    /// will not get to at once, a quarter of the ring above the oldest that it keeps, or with that
-    /// one if there are not so many. What lies between is missed.
+    /// The sender has gone round the ring and past this receiver. What lies between is missed.
     #[cold]
     #[inline(never)]
     fn catch_up(&mut self) -> Result<(), Violation> {
         // ORDER(O2): pairs with O1; the floor is that of the stamp that was seen, or a later one.
         fence_at!(O2: Acquire);
         let floor = self.sender.floor().load(Relaxed);
-        if floor <= self.next || floor > u64::MAX / 2 {
+        if floor <= self.next || floor > FLOOR_MAX {
             return Err(Violation { word: "floor", found: floor, sequence: self.next });
         }
-        let later = floor + self.slots.count() / 4;
-        let stamp = self.slots.at(later).stamp().load(Relaxed);
-        let target = if ahead_of(stamp, later) >= 0 { later } else { floor };
-        self.lose(target - self.next);
+        self.lose_up_to(self.resume_above(floor));
         Ok(())
+    }
+
+    /// Where to go on when all below `kept` is lost: with a message that the sender will not get to at
+    /// once, a quarter of the ring above the oldest that it keeps, or with that one if there are not so
+    /// many.
+    fn resume_above(&self, kept: u64) -> u64 {
+        let floor = self.sender.floor().load(Relaxed);
+        let oldest = if floor > FLOOR_MAX { kept } else { floor.max(kept) };
+        let later = oldest + self.slots.count() / 4;
+        let stamp = self.slots.at(later).stamp().load(Relaxed);
+        if ahead_of(stamp, later) >= 0 { later } else { oldest }
     }
 
     /// Messages that were written over before they were read.
@@ -809,7 +821,9 @@ impl<K: Kernel> Drop for Message<'_, K> {
 pub struct Snapshot<'a, K: Kernel> {
     receiver: &'a mut Receiver<K>,
     payload: Payload,
-    is_lost: bool,
+    /// Whole words only: the bytes between a narrow field and the next word would be moved apart, and
+    /// loaded before they have left the store buffer (15 ns a message).
+    sequence: u64,
 }
 
 /// The message was written over before it had been copied.
@@ -821,7 +835,7 @@ impl<K: Kernel> Snapshot<'_, K> {
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
-        self.receiver.next
+        self.sequence
     }
 
     /// Its length, as its slot said when it was found; a copy that succeeds confirms it.
@@ -845,6 +859,12 @@ impl<K: Kernel> Snapshot<'_, K> {
         self.confirm()
     }
 
+    /// Is it the receiver's next message still, not lost?
+    #[inline(always)]
+    fn is_next(&self) -> bool {
+        self.receiver.next == self.sequence && !self.receiver.is_out
+    }
+
     /// Leaves the message where it is: the next to be received.
     pub fn put_back(self) {
         core::mem::forget(self);
@@ -856,10 +876,12 @@ impl<K: Kernel> Snapshot<'_, K> {
     /// [`Lost`].
     #[inline(always)]
     pub fn confirm(&mut self) -> Result<(), Lost> {
-        if self.receiver.is_kept(self.receiver.next) {
+        if self.receiver.is_kept(self.sequence) {
             return Ok(());
         }
-        self.is_lost = true;
+        if self.is_next() {
+            self.receiver.lose_next();
+        }
         Err(Lost)
     }
 }
@@ -867,9 +889,7 @@ impl<K: Kernel> Snapshot<'_, K> {
 impl<K: Kernel> Drop for Snapshot<'_, K> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.is_lost {
-            self.receiver.lose_next();
-        } else {
+        if self.is_next() {
             let length = self.payload.bytes();
             self.receiver.pass(length);
         }
