@@ -92,6 +92,12 @@ impl Kernel for Linux {
     fn cpu(&self) -> u32 {
         u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
     }
+
+    fn now_ns(&self) -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        let nanoseconds = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
+        u64::try_from(nanoseconds).unwrap_or_default()
+    }
 }
 
 fn wait_on_one(shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {

@@ -45,6 +45,11 @@ pub trait Kernel {
     /// The processor that this thread runs on; a hint.
     fn cpu(&self) -> u32;
 
+    /// Nanoseconds since some moment, or always 0 where there is no clock; a hint.
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
     /// Has the operating system report the death of this party of a shared channel, whose process has
     /// `socket`, to the channel's roster; or reports it at once, if that process is not there.
     fn watch(&self, party: shared::Party, who: shared::Entrance, socket: u128) {

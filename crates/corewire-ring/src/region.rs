@@ -246,6 +246,32 @@ impl<'a> Slot<'a> {
         unsafe { word64_at(self.base, LENGTH) }
     }
 
+    /// Has the processor fetch the slot's line to be written soon, where it can. Others that have it
+    /// must fetch it again. (Not the intrinsic: unless the whole build is for a processor that is
+    /// known to have the instruction, that one fetches lines to be read; where x86-64 lacks it, it
+    /// does nothing.)
+    #[inline(always)]
+    pub fn prefetch_to_write(self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a hint; it changes no register, and memory only in where it is.
+        unsafe {
+            core::arch::asm!(
+                "prefetchw [{}]",
+                in(reg) self.base.as_ptr(),
+                options(readonly, nostack, preserves_flags),
+            );
+        };
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                "prfm pstl1keep, [{}]",
+                in(reg) self.base.as_ptr(),
+                options(readonly, nostack, preserves_flags),
+            );
+        };
+    }
+
     /// The inline payload's first `bytes` bytes (at most 48 are given).
     #[inline(always)]
     #[must_use]

@@ -416,6 +416,9 @@ impl<'a> Slot<'a> {
         self.ring.word64(self.offset + LENGTH)
     }
 
+    /// A hint to a processor that there is none of.
+    pub fn prefetch_to_write(self) {}
+
     /// The inline payload's first `bytes` bytes (at most 48 are given).
     #[must_use]
     pub fn payload(self, bytes: usize, access: Access) -> Payload {

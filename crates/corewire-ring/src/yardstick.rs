@@ -135,6 +135,8 @@ impl BareRing {
                 }
             }
             let slot = self.slots.at(number);
+            // While this slot's claim waits for its line, the next one's is on its way.
+            self.slots.at(number + 1).prefetch_to_write();
             let stamp = slot.stamp();
             let mut old = stamp.load(Relaxed);
             while let Err(found) = stamp.compare_exchange(old, u64::MAX - number, Relaxed, Relaxed)

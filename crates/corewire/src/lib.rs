@@ -47,6 +47,7 @@
 
 mod control;
 mod error;
+mod kernel;
 mod path;
 mod typed;
 mod wait;

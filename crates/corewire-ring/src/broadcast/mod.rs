@@ -25,6 +25,9 @@
 //! | payload of n bytes elsewhere | n/64 more, each way | + 8 times n/window | 0 |
 //! | a sleeping receiver | the bell and its epoch | one system call's worth | 1 or 2 on either side |
 //!
+//! A sender that streams fetches lines ahead; for a receiver that is not behind that is one transfer more
+//! each.
+//!
 //! Where the kernel refuses `membarrier`, the channel is *fenced*: one locked instruction a message.
 //!
 //! # Slow receivers
@@ -47,12 +50,14 @@
 
 mod area;
 mod members;
+mod pace;
 mod receiver;
 mod sender;
 mod words;
 
 pub use area::{Area, Room};
 pub use members::{Channel, Joined, Members, Slowest, head_of};
+pub(crate) use pace::Pace;
 pub use receiver::{
     End, InPlace, Lost, Message, Receiver, ReceiverParts, ReceiverShared, Snapshot, Violation,
 };

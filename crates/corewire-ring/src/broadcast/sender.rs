@@ -13,9 +13,10 @@ use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, stamp_of}
 use super::area::{Area, Room};
 use super::members::{Channel, Members, Slowest};
 use super::notice;
+use super::pace::{Pace, SLOTS_AHEAD};
 use super::words::{SenderWords, add};
 use super::{SLEEP_CAP_NS, WAKE_ALL, WAKES_BY_SENDER_MAX};
-use crate::region::{Access, Payload, Region, Rows, Slots, Store};
+use crate::region::{Access, Payload, Region, Rows, Slot, Slots, Store};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, light_fence, pause};
 use crate::{Kernel, Lock, fence_at, order};
 
@@ -159,6 +160,7 @@ pub struct Sender<K> {
     floor: u64,
     /// Messages that every receiver is done with, as of the last refresh.
     read_by_all: u64,
+    pace: Pace,
     /// Payload bytes sent outside the slots.
     bytes: u64,
     geometry: Geometry,
@@ -188,6 +190,7 @@ impl<K: Kernel> Sender<K> {
             staging,
             floor: 0,
             read_by_all: 0,
+            pace: Pace::default(),
             bytes: 0,
             geometry,
             window: Area::new(geometry.window_bytes(), slots, false),
@@ -254,11 +257,20 @@ impl<K: Kernel> Sender<K> {
             wait(self)?;
         }
         if bytes <= INLINE_BYTES_MAX {
-            let place = self.slots.at(self.head).payload(bytes, self.access());
+            let place = self.next_slot().payload(bytes, self.access());
             let claim = self.claim(bytes as u64, place, None);
             return Ok(Loan { sender: self, claim });
         }
         self.loan_elsewhere(bytes, lock, wait)
+    }
+
+    /// The slot to be written next.
+    #[inline(always)]
+    fn next_slot(&self) -> Slot<'_> {
+        if self.pace.is_stream() {
+            self.slots.at(self.head + SLOTS_AHEAD).prefetch_to_write();
+        }
+        self.slots.at(self.head)
     }
 
     #[inline(always)]
@@ -340,10 +352,12 @@ impl<K: Kernel> Sender<K> {
     /// the store buffer, all later ones wait for too.
     #[inline(always)]
     pub fn try_send_inline(&mut self, message: &[u8]) -> bool {
-        if message.len() > INLINE_BYTES_MAX || self.head >= self.shared.limit.load(Relaxed) {
+        let head = self.head;
+        if message.len() > INLINE_BYTES_MAX || head >= self.shared.limit.load(Relaxed) {
             return false;
         }
-        let mut payload = self.slots.at(self.head).payload(message.len(), self.access());
+        let slot = self.next_slot();
+        let mut payload = slot.payload(message.len(), self.access());
         if self.staging.is_some() {
             // SAFETY: the slot is below the limit: claimed, and not published.
             unsafe { payload.copy_in(message) };
@@ -351,7 +365,8 @@ impl<K: Kernel> Sender<K> {
             // SAFETY: as above; and nobody copies from it meanwhile.
             unsafe { payload.fill(message) };
         }
-        self.publish(message.len() as u64, message.len());
+        publish(slot, head, message.len() as u64);
+        self.head = head + 1;
         if self.someone_sleeps() {
             self.ring_bell();
         }
@@ -361,10 +376,7 @@ impl<K: Kernel> Sender<K> {
     /// Publishes the claimed message.
     #[inline(always)]
     fn publish(&mut self, header: u64, length: usize) {
-        let slot = self.slots.at(self.head);
-        slot.header().store(header, Relaxed);
-        // ORDER(B1): pairs with B2; makes header and payload visible with the stamp.
-        slot.stamp().store(stamp_of(self.head), order!(B1: Release));
+        publish(self.slots.at(self.head), self.head, header);
         if header > INLINE_BYTES_MAX as u64 {
             self.keep_room(header, length);
         }
@@ -472,6 +484,7 @@ impl<K: Kernel> Sender<K> {
         self.publish_counters();
         let (head, slots) = (self.head, self.slots.count());
         let overwrites = self.policy == Policy::Overwrite;
+        self.pace.note(head, || self.kernel.now_ns());
         if overwrites {
             self.raise_floor((head + self.stretch()).saturating_sub(slots));
         }
@@ -668,6 +681,14 @@ pub(crate) fn settles(rung: impl Fn() -> bool) -> bool {
         pause();
     }
     false
+}
+
+/// Makes message `sequence`, whose payload is written, visible to receivers.
+#[inline(always)]
+fn publish(slot: Slot<'_>, sequence: u64, header: u64) {
+    slot.header().store(header, Relaxed);
+    // ORDER(B1): pairs with B2; makes header and payload visible with the stamp.
+    slot.stamp().store(stamp_of(sequence), order!(B1: Release));
 }
 
 /// A claimed message, being written in place. Dropping it takes the claim back.

@@ -12,7 +12,7 @@ use corewire_layout::slot::{
 };
 
 use super::roster::{Entrance, Party, Roster, past_claim};
-use crate::broadcast::{Area, Room, SLEEP_CAP_NS, SenderShared, Slowest, settles};
+use crate::broadcast::{Area, Pace, Room, SLEEP_CAP_NS, SenderShared, Slowest, settles};
 use crate::region::{Access, Payload, Region, Store, set_aside};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::light_fence;
@@ -52,6 +52,7 @@ pub struct Sender<K> {
     /// Above the last message of its own.
     sent_end: u64,
     sent: u64,
+    pace: Pace,
     bytes: u64,
     window: Area,
     window_store: Store,
@@ -129,6 +130,7 @@ impl<K: Kernel> Sender<K> {
             tail,
             sent_end: tail,
             sent: 0,
+            pace: Pace::default(),
             bytes: 0,
             window: window_area,
             window_store: Store::new(&ring, geometry.window_offset(row), window),
@@ -210,6 +212,7 @@ impl<K: Kernel> Sender<K> {
         loop {
             let first = self.tail;
             let stamp = self.roster.slots.at(first).stamp();
+            self.prefetch_next(run);
             // ORDER(C1): pairs with C2; its last sender is done writing the slot before we begin.
             let old = stamp.load(order!(C1: Acquire));
             if ahead_of(old, first) >= 0 {
@@ -230,6 +233,19 @@ impl<K: Kernel> Sender<K> {
                     }
                     return Ok(first);
                 }
+            }
+        }
+    }
+
+    /// In a stream, has the slots that come after the next `run` ones fetched while those are claimed
+    /// and filled: a claim waits for all stores before it, and for its own line. Only if the last
+    /// message was our own: where several send in turn, the next claim is another's.
+    #[inline(always)]
+    fn prefetch_next(&self, run: u64) {
+        if self.pace.is_stream() && self.tail == self.sent_end {
+            let next = self.tail + run;
+            for sequence in next..next + run {
+                self.roster.slots.at(sequence).prefetch_to_write();
             }
         }
     }
@@ -576,6 +592,7 @@ impl<K: Kernel> Sender<K> {
     #[inline(never)]
     pub fn refresh(&mut self) {
         self.publish_counters();
+        self.pace.note(self.sent, || self.kernel.now_ns());
         let table = &self.roster.table;
         for _ in 0..REFRESHES_MAX {
             // ORDER(R1): pairs with T1; the rows that were counted before this epoch are seen.

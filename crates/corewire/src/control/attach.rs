@@ -27,7 +27,7 @@ use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Failures, Handler, Token, lock};
 use crate::control::shared::attachment;
 use crate::error::{JoinError, ReceiveError};
-use crate::path::receive::{Reading, Receiver, ReceiverKernel, Ring};
+use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
 use crate::wait::{Readiness, Wait};
 
 /// How long an owner may take to answer.
@@ -155,7 +155,7 @@ pub(crate) fn join<A: Reading>(
         shared,
         many: None,
     };
-    let ring = Ring::new(parts, ReceiverKernel::new(wait));
+    let ring = Ring::new(parts, ReceiverKernel::new(ReceiverControl::new(wait)));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });

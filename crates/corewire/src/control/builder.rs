@@ -22,7 +22,7 @@ use zerocopy::IntoBytes;
 
 use crate::control::attach::{self, Wishes};
 use crate::control::domain::{Domain, DomainInner};
-use crate::control::owner::{Owner, OwnerParts, SenderKernel};
+use crate::control::owner::{Owner, OwnerParts, SenderControl, SenderKernel};
 use crate::control::shared::member::{self, Plan};
 use crate::error::{CreateError, JoinError};
 use crate::path::receive::{Copying, InPlace, Reading, Receiver};
@@ -242,7 +242,7 @@ impl SenderBuilder {
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
         owner.hold(claim);
-        let ring = RingSender::new(parts, SenderKernel::new(owner));
+        let ring = RingSender::new(parts, SenderKernel::new(SenderControl::new(owner)));
         domain.add_channel(owner);
         // From here on, dropping the sender lets go of everything.
         let sender = Sender::new(ring, Arc::clone(owner), self.wait);

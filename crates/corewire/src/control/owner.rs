@@ -29,6 +29,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
+use crate::kernel::{Control, ControlledKernel};
 
 /// No descriptor is left in this process.
 pub(crate) const EMFILE: u32 = 24;
@@ -542,44 +543,22 @@ fn resources(error: &OsError) -> Reason {
     Reason::Resources { errno: error.errno.unsigned_abs() }
 }
 
-/// The operating system, as a channel's sender sees it.
-pub(crate) struct SenderKernel {
-    linux: Linux,
+pub(crate) type SenderKernel = ControlledKernel<SenderControl>;
+
+/// What the data thread of a channel's sender asks of its control half.
+pub(crate) struct SenderControl {
     owner: Arc<Owner>,
     /// True while the control thread has been asked to wake the rest.
     is_waking: Arc<AtomicU32>,
 }
 
-impl SenderKernel {
+impl SenderControl {
     pub(crate) fn new(owner: &Arc<Owner>) -> Self {
-        let is_waking = Arc::new(AtomicU32::new(0));
-        Self { linux: Linux::get(), owner: Arc::clone(owner), is_waking }
+        Self { owner: Arc::clone(owner), is_waking: Arc::new(AtomicU32::new(0)) }
     }
 }
 
-impl std::fmt::Debug for SenderKernel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.linux.fmt(f)
-    }
-}
-
-impl Kernel for SenderKernel {
-    fn barrier_everywhere(&self) -> bool {
-        self.linux.barrier_everywhere()
-    }
-
-    fn wake(&self, word: &AtomicU32, count_max: u32) {
-        self.linux.wake(word, count_max);
-    }
-
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
-        self.linux.wait(shared, own, cap_ns)
-    }
-
-    fn cpu(&self) -> u32 {
-        self.linux.cpu()
-    }
-
+impl Control for SenderControl {
     fn wake_descriptor(&self, row: u32) {
         if let Some(link) = lock(&self.owner.state).links.get(&row) {
             match &link.readiness {

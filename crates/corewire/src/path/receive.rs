@@ -6,21 +6,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_layout::counters::ReceiverCounter;
-use corewire_os::sleep::Linux;
 use corewire_ring::Kernel;
 pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End, SLEEP_CAP_NS, notice};
 use corewire_ring::shared::{Entrance, Party};
-use corewire_ring::sync::{AtomicU32, pause};
+use corewire_ring::sync::pause;
 
 use crate::control::attach::Attached;
 use crate::control::shared::SharedLink;
 use crate::error::{JoinError, ReceiveError};
+use crate::kernel::{Control, ControlledKernel};
 use crate::path::batch::Batch;
 use crate::wait::{
     BARE_POLLS, Interrupter, PAUSES_BEFORE_CPU_CHECK, Readiness, Wait, adaptive_pauses,
 };
 
+pub(crate) type ReceiverKernel = ControlledKernel<ReceiverControl>;
 pub(crate) type Ring = ring::Receiver<ReceiverKernel>;
 
 /// One receiver of a channel. Made by [`Domain::receiver`](crate::Domain::receiver).
@@ -77,26 +78,19 @@ mod sealed {
     impl Sealed for super::Copying {}
 }
 
-/// The operating system as a receiver sees it, and how this one waits. The two are together so that
-/// the data path carries one pointer into its slow half.
+/// What a receiver's data thread asks of its control half, and how it waits. The two are together so
+/// that the data path carries one pointer into its slow half.
 #[derive(Clone)]
-pub(crate) struct ReceiverKernel {
-    linux: Linux,
+pub(crate) struct ReceiverControl {
     wait: Wait,
     pauses: u32,
     /// In a shared channel: how it learns of deaths.
     link: Option<Arc<SharedLink>>,
 }
 
-impl fmt::Debug for ReceiverKernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.linux.fmt(f)
-    }
-}
-
-impl ReceiverKernel {
+impl ReceiverControl {
     pub(crate) fn new(wait: Wait) -> Self {
-        Self { linux: Linux::get(), wait, pauses: adaptive_pauses(), link: None }
+        Self { wait, pauses: adaptive_pauses(), link: None }
     }
 
     /// For a receiver of a shared channel.
@@ -105,23 +99,7 @@ impl ReceiverKernel {
     }
 }
 
-impl Kernel for ReceiverKernel {
-    fn barrier_everywhere(&self) -> bool {
-        self.linux.barrier_everywhere()
-    }
-
-    fn wake(&self, word: &AtomicU32, count_max: u32) {
-        self.linux.wake(word, count_max);
-    }
-
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
-        self.linux.wait(shared, own, cap_ns)
-    }
-
-    fn cpu(&self) -> u32 {
-        self.linux.cpu()
-    }
-
+impl Control for ReceiverControl {
     fn watch(&self, party: Party, who: Entrance, socket: u128) {
         if let Some(link) = &self.link {
             link.watch(party, who, socket);
@@ -425,7 +403,7 @@ pub(crate) fn wait_for_message(ring: &mut Ring, cap_ns: u64) -> Result<(), Recei
     ring.publish_cursor();
     check(ring)?;
     ring.count_wait();
-    let &ReceiverKernel { wait, pauses, .. } = ring.kernel();
+    let ReceiverControl { wait, pauses, .. } = ring.kernel().control;
     let pauses = if wait == Wait::Park { 0 } else { pauses };
     for round in 0..pauses {
         if ring.is_ready() {

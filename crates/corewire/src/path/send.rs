@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_layout::counters::SenderCounter;
@@ -349,12 +349,6 @@ fn too_large(ring: &Ring, asked: usize) -> SendError {
     SendError::TooLarge { max, asked }
 }
 
-/// A clock that only goes on.
-pub(crate) fn now_ns() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn check_notices(ring: &Ring) -> Result<(), SendError> {
     let notices = ring.shared().notices();
     if notices & notice::FORKED != 0 {
@@ -423,7 +417,7 @@ impl Waiting {
     /// Under `Evict`: goes on without those that have held this sender back for too long.
     fn evict(&self, ring: &mut Ring, owner: &Owner, bytes: usize) {
         let is_evicting = matches!(ring.policy(), Policy::Evict { .. });
-        if is_evicting && ring.evict_stalled(bytes, now_ns(), &owner.members) {
+        if is_evicting && ring.evict_stalled(bytes, ring.kernel().now_ns(), &owner.members) {
             ring.refresh(&owner.members);
         }
     }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::Policy;
 use corewire_layout::slot::INLINE_BYTES_MAX;
+use corewire_ring::Kernel;
 use corewire_ring::broadcast::notice;
 use corewire_ring::shared as ring;
 use corewire_ring::sync::pause;
 
 use crate::control::shared::member::{Member, MemberKernel};
 use crate::error::SendError;
-use crate::path::send::{Patience, now_ns};
+use crate::path::send::Patience;
 use crate::wait::{BARE_POLLS, Interrupter, Wait, adaptive_pauses};
 
 type Ring = ring::Sender<MemberKernel>;
@@ -400,7 +401,7 @@ impl Waiting {
         ring.refresh();
         if !ring.has_room(bytes) {
             ring.watch_whom_we_wait_for();
-            if ring.remove_dead() || ring.evict_stalled(bytes, now_ns()) {
+            if ring.remove_dead() || ring.evict_stalled(bytes, ring.kernel().now_ns()) {
                 ring.refresh();
             }
         }

@@ -18,7 +18,7 @@ use super::{SharedLink, SharedMemory};
 use crate::control::attach::{Attached, answer, protocol};
 use crate::control::domain::{DomainInner, take};
 use crate::error::JoinError;
-use crate::path::receive::{Reading, Receiver, ReceiverKernel, Ring};
+use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
 use crate::wait::{Readiness, Wait};
 
 /// What a receiver of a shared channel shares with the control thread.
@@ -102,7 +102,7 @@ pub(crate) fn join<A: Reading>(
         shared,
         many: Some(ManyParts { roster: link.roster.clone(), entrance }),
     };
-    let ring = Ring::new(parts, ReceiverKernel::of_many(wait, link));
+    let ring = Ring::new(parts, ReceiverKernel::new(ReceiverControl::of_many(wait, link)));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });

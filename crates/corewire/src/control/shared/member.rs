@@ -18,10 +18,9 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{Peer, Socket};
 use corewire_os::{OsError, random_u128};
-use corewire_ring::Kernel;
 use corewire_ring::broadcast::SenderShared;
 use corewire_ring::shared::{Entrance, Party, Sender as RingSender, SenderParts};
-use corewire_ring::sync::{AtomicU32, Ordering};
+use corewire_ring::sync::Ordering;
 use zerocopy::IntoBytes;
 
 use super::{SharedLink, SharedMemory};
@@ -30,6 +29,7 @@ use crate::control::builder::staging;
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Hub, Token, lock};
 use crate::error::{CreateError, JoinError};
+use crate::kernel::{Control, ControlledKernel};
 
 /// How long senders that are alive may leave a newcomer without a host.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -254,7 +254,7 @@ fn start(
     let nudged = Arc::clone(&shared);
     let link = SharedLink::new(domain, memory.roster(), move || nudged.nudge(&linux));
     let incarnation = memory.header.incarnation;
-    let kernel = MemberKernel { linux, link: Arc::clone(&link), incarnation };
+    let kernel = MemberKernel::new(MemberControl { link: Arc::clone(&link), incarnation });
     let member = Arc::new_cyclic(|this| Member {
         this: Weak::clone(this),
         name: plan.name.clone(),
@@ -561,31 +561,16 @@ impl InChild for Member {
     }
 }
 
-/// The operating system, as a sender of a shared channel sees it.
+pub(crate) type MemberKernel = ControlledKernel<MemberControl>;
+
+/// What the data thread of a shared channel's sender asks of its control half.
 #[derive(Clone)]
-pub(crate) struct MemberKernel {
-    linux: Linux,
+pub(crate) struct MemberControl {
     link: Arc<SharedLink>,
     incarnation: u128,
 }
 
-impl Kernel for MemberKernel {
-    fn barrier_everywhere(&self) -> bool {
-        self.linux.barrier_everywhere()
-    }
-
-    fn wake(&self, word: &AtomicU32, count_max: u32) {
-        self.linux.wake(word, count_max);
-    }
-
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
-        self.linux.wait(shared, own, cap_ns)
-    }
-
-    fn cpu(&self) -> u32 {
-        self.linux.cpu()
-    }
-
+impl Control for MemberControl {
     fn wake_descriptor(&self, row: u32) {
         let roster = &self.link.roster;
         let socket = roster.door(Party::Receiver, row).socket();
