@@ -46,7 +46,8 @@ pub enum Ended<R> {
     Died,
 }
 
-/// A deliberate mistake: what is made of a store of a value to an address in shared memory.
+/// A deliberate mistake: what is made of a store of a value to an address in shared memory, or of a
+/// read-modify-write with this operand.
 pub type Mistake = Box<dyn FnMut(usize, u64) -> Fate>;
 
 /// What a [`Mistake`] makes of a store.
@@ -56,9 +57,9 @@ pub enum Fate {
     Made,
     /// It is made with another value.
     Changed(u64),
-    /// It is left out.
+    /// It is left out, and its maker does not know.
     Lost,
-    /// It comes after the next one that is not held back.
+    /// It comes after the next one that is not held back. Only of stores.
     HeldBack,
 }
 
@@ -278,7 +279,16 @@ macro_rules! atomic {
                 pub fn $change(&self, value: $word, ordering: Ordering) -> $word {
                     match admit(Some(self.stretch())) {
                         Admitted::Nothing => self.0.load(Ordering::Relaxed),
-                        _ => self.0.$change(value, ordering),
+                        Admitted::Private => self.0.$change(value, ordering),
+                        Admitted::Shared => match judge(self.as_ptr().addr(), value.into()) {
+                            #[allow(
+                                clippy::cast_possible_truncation,
+                                reason = "half the words are u64"
+                            )]
+                            Fate::Changed(value) => self.0.$change(value as $word, ordering),
+                            Fate::Lost => self.0.load(Ordering::Relaxed),
+                            Fate::Made | Fate::HeldBack => self.0.$change(value, ordering),
+                        },
                     }
                 }
             )*
@@ -297,9 +307,19 @@ macro_rules! atomic {
                 step();
                 // One thread, so that what it finds stays so.
                 let found = self.0.load(Ordering::Relaxed);
-                if found == current && matches!(admit(Some(self.stretch())), Admitted::Nothing) {
-                    return Ok(found);
+                if found != current {
+                    return Err(found);
                 }
+                let new = match admit(Some(self.stretch())) {
+                    Admitted::Nothing => return Ok(found),
+                    Admitted::Private => new,
+                    Admitted::Shared => match judge(self.as_ptr().addr(), new.into()) {
+                        #[allow(clippy::cast_possible_truncation, reason = "half the words are u64")]
+                        Fate::Changed(new) => new as $word,
+                        Fate::Lost => return Ok(found),
+                        Fate::Made | Fate::HeldBack => new,
+                    },
+                };
                 self.0.compare_exchange(current, new, success, failure)
             }
 

@@ -2,6 +2,7 @@
 //! newcomer.
 
 mod kernel;
+pub mod operations;
 mod reader;
 mod recovery;
 mod start;
@@ -13,8 +14,8 @@ use std::sync::Arc;
 use corewire_layout::frame::{Start as From, Welcome};
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{
-    DoorState, FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES, ROWS_WATCHED_MAX, SleepMode,
-    tenure,
+    DoorState, FenceMode, HINT_SEGMENT_BYTES, Policy, RECEIVER_SEGMENT_BYTES, ROWS_WATCHED_MAX,
+    SleepMode, tenure,
 };
 use corewire_layout::slot::SLOT_BYTES;
 use corewire_ring::broadcast::{
@@ -30,10 +31,13 @@ use kernel::{Log, address};
 pub use kernel::{TurnKernel, TurnLock};
 use reader::Asleep;
 pub use reader::{Reader, Stop, content};
-pub use start::{Start, State};
+pub use start::State;
+
+/// Where an operation begins.
+pub type Start = crate::start::Start<State>;
 
 use crate::engine::{Operation, World};
-use crate::operations;
+use crate::start::EVICT_AFTER_NS;
 
 /// Slots of the ring: receivers publish their cursors after two messages, so that there are some
 /// that they are done with and have not said so.
@@ -49,8 +53,6 @@ pub const INLINE_BYTES: usize = 20;
 /// The row that is free at the start.
 pub const NEWCOMER: u32 = 2;
 const ROWS: u32 = 3;
-/// Under `Evict`: how long a receiver may hold the sender back.
-const EVICT_AFTER_NS: u64 = 1000;
 
 /// Who may die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -325,15 +327,11 @@ pub fn wait_for_room(
     sender.sleep_until(members, SLEEP_CAP_NS, |sender| sender.has_room(bytes));
 }
 impl World for Broadcast {
-    type Start = Start;
+    type State = State;
     type Role = Role;
 
-    fn starts() -> Vec<Start> {
-        Start::all()
-    }
-
-    fn names(start: Start) -> (&'static str, &'static str) {
-        start.names()
+    fn policies() -> Vec<Policy> {
+        vec![Policy::Block, Policy::Overwrite, Policy::Evict { after_ns: EVICT_AFTER_NS }]
     }
 
     fn operations() -> Vec<Operation<Self>> {

@@ -7,27 +7,28 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::thread;
 
+use corewire_layout::segment::Policy;
 use corewire_ring::sync::kill::{self, Ended, Plan, Stretch};
+
+use crate::start::{Start, State};
 
 /// Accesses in one case, of all its roles; the longest take a few thousand.
 const STEPS_MAX: u64 = 1_000_000;
 
 /// Roles around a ring, in one start.
 pub trait World: Sized + 'static {
-    /// A policy, or whatever kinds of channel there are, and the state it is in.
-    type Start: Copy + Send + 'static;
+    /// What may have gone before.
+    type State: State;
     /// Who may die.
     type Role: Copy + PartialEq + 'static;
 
-    /// Every start.
-    fn starts() -> Vec<Self::Start>;
-    /// The kind of channel and the state, in a word each.
-    fn names(start: Self::Start) -> (&'static str, &'static str);
+    /// Every policy that the channel may have.
+    fn policies() -> Vec<Policy>;
     /// Every operation.
     fn operations() -> Vec<Operation<Self>>;
 
     /// The roles in this start.
-    fn new(start: Self::Start) -> Self;
+    fn new(start: Start<Self::State>) -> Self;
     /// The memory that they share.
     fn shared(&self) -> Vec<Stretch>;
     /// What the kernel lets this role write of it.
@@ -49,7 +50,7 @@ pub struct Operation<W: World> {
     /// Whose it is.
     pub role: W::Role,
     /// Is there such a thing in this start?
-    pub is_in: fn(W::Start) -> bool,
+    pub is_in: fn(Start<W::State>) -> bool,
     /// What goes before it, and is no part of it.
     pub prepare: fn(&mut W),
     /// The operation. It gives up where it would wait.
@@ -83,7 +84,7 @@ macro_rules! ensure {
 pub struct Count {
     /// The operation.
     pub operation: &'static str,
-    /// The kind of channel.
+    /// What becomes of slow receivers.
     pub policy: &'static str,
     /// The state it began in.
     pub state: &'static str,
@@ -131,7 +132,7 @@ impl<W: World> Engine<W> {
     /// If a thread cannot be had.
     pub fn run(&self, with_pairs: bool) -> Result<Vec<Count>, Finding> {
         // A start is a world of its own, and each thread has its own plan of deaths.
-        let starts = W::starts();
+        let starts = Start::all(&W::policies());
         let left = Mutex::new(starts.into_iter().enumerate());
         let done = Mutex::new(Vec::new());
         let work = || {
@@ -152,7 +153,7 @@ impl<W: World> Engine<W> {
         Ok(counts?.concat())
     }
 
-    fn run_start(&self, start: W::Start, with_pairs: bool) -> Result<Vec<Count>, Finding> {
+    fn run_start(&self, start: Start<W::State>, with_pairs: bool) -> Result<Vec<Count>, Finding> {
         let operations = W::operations();
         let here: Vec<_> = operations.iter().filter(|op| (op.is_in)(start)).collect();
         here.iter().map(|first| self.run_operation(start, first, &here, with_pairs)).collect()
@@ -160,7 +161,7 @@ impl<W: World> Engine<W> {
 
     fn run_operation(
         &self,
-        start: W::Start,
+        start: Start<W::State>,
         first: &Operation<W>,
         others: &[&Operation<W>],
         with_pairs: bool,
@@ -176,14 +177,14 @@ impl<W: World> Engine<W> {
                 pairs += self.run_pair(start, (first, after), second)?;
             }
         }
-        let (policy, state) = W::names(start);
+        let (policy, state) = start.names();
         Ok(Count { operation: first.name, policy, state, points, pairs })
     }
 
     /// Every death of `second` after that of `first`; how many there are after any effect of both.
     fn run_pair(
         &self,
-        start: W::Start,
+        start: Start<W::State>,
         (first, after): (&Operation<W>, u64),
         second: &Operation<W>,
     ) -> Result<u64, Finding> {
@@ -197,7 +198,7 @@ impl<W: World> Engine<W> {
 
     /// One history: the steps, then recovery, in either order of the deaths. Returns the effects of
     /// the last step; `None` if it could not run.
-    fn case(&self, start: W::Start, steps: &[Step<'_, W>]) -> Result<Option<u64>, Finding> {
+    fn case(&self, start: Start<W::State>, steps: &[Step<'_, W>]) -> Result<Option<u64>, Finding> {
         let dead: Vec<_> =
             steps.iter().filter(|(_, dies)| dies.is_some()).map(|(op, _)| op.role).collect();
         let mut orders = vec![dead.clone()];
@@ -214,7 +215,7 @@ impl<W: World> Engine<W> {
         Ok(effects)
     }
 
-    fn play(&self, start: W::Start, steps: &[Step<'_, W>], dead: &[W::Role]) -> Option<u64> {
+    fn play(&self, start: Start<W::State>, steps: &[Step<'_, W>], dead: &[W::Role]) -> Option<u64> {
         kill::begin(Vec::new(), STEPS_MAX);
         let mut world = W::new(start);
         kill::begin(world.shared(), STEPS_MAX);
@@ -241,8 +242,8 @@ impl<W: World> Engine<W> {
     }
 }
 
-fn describe<W: World>(start: W::Start, steps: &[Step<'_, W>], payload: &dyn Any) -> String {
-    let (policy, state) = W::names(start);
+fn describe<W: World>(start: Start<W::State>, steps: &[Step<'_, W>], payload: &dyn Any) -> String {
+    let (policy, state) = start.names();
     let mut text = format!("{policy}, {state}");
     for (operation, dies_after) in steps {
         let _ = match dies_after {

@@ -10,16 +10,18 @@
 //! | module | holds |
 //! |---|---|
 //! | [`engine`] | for every operation in every start: counts its effects, kills at each, alone and after the death of another; knows of no ring |
-//! | [`broadcast`] | the channel of one sender: its starts, how its survivors recover, and the oracle |
-//! | [`operations`] | the table of its operations |
-//! | [`shared`] | the channel of several senders, with a table of its own |
+//! | [`start`] | policies and states |
+//! | [`broadcast`] | the channel of one sender: its starts, the table of its operations, how its survivors recover, and the oracle |
+//! | [`shared`] | the same for the channel of several senders |
+//! | [`report`] | what came out, and the tables that are checked in |
 //!
 //! Another ring joins as another [`engine::World`] with a table of its own. `make kill` runs all of
-//! it, and compares the effects of each operation with `points.txt`.
+//! it, and compares the effects of each operation with the tables in `points/`.
 
 #![cfg(corewire_kill)]
 
 pub mod broadcast;
 pub mod engine;
-pub mod operations;
+pub mod report;
 pub mod shared;
+pub mod start;

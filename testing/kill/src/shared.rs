@@ -28,10 +28,14 @@ use corewire_ring::{Kernel as _, Trusted};
 pub use history::History;
 use kernel::{Log, TurnKernel, Waited};
 pub use reader::Reader;
-pub use start::{Start, State};
+pub use start::State;
+
+/// Where an operation begins.
+pub type Start = crate::start::Start<State>;
 
 use crate::broadcast::stretch;
 use crate::engine::{Operation, World};
+use crate::start::EVICT_AFTER_NS;
 
 /// Slots of the ring: the fewest that a shared channel may have.
 pub const SLOTS: u64 = 32;
@@ -44,8 +48,6 @@ pub const INLINE_BYTES: usize = 20;
 /// The newcomers' places, of either kind.
 pub const NEWCOMER: usize = 2;
 const ROWS: u32 = 3;
-/// Under `Evict`: how long a receiver may hold a sender back.
-const EVICT_AFTER_NS: u64 = 1000;
 /// Looks for room before a call gives up.
 const LOOKS_MAX: u32 = 3;
 
@@ -190,6 +192,9 @@ impl Shared {
     }
 
     /// The newcomer begins to send, if it was let in.
+    ///
+    /// # Panics
+    /// If there is no memory.
     pub fn begin_sending(&mut self, place: usize) {
         let role = Role::Sender(place);
         let Some(entrance) = self.entrance(role) else { return };
@@ -323,15 +328,11 @@ fn wait_for_room(
 }
 
 impl World for Shared {
-    type Start = Start;
+    type State = State;
     type Role = Role;
 
-    fn starts() -> Vec<Start> {
-        Start::all()
-    }
-
-    fn names(start: Start) -> (&'static str, &'static str) {
-        start.names()
+    fn policies() -> Vec<Policy> {
+        vec![Policy::Block, Policy::Evict { after_ns: EVICT_AFTER_NS }]
     }
 
     fn operations() -> Vec<Operation<Self>> {
@@ -371,9 +372,4 @@ impl World for Shared {
     fn go_on(self, dead: &[Role]) {
         self.recover(dead);
     }
-}
-
-/// Does the channel evict?
-fn is_evicting(policy: Policy) -> bool {
-    matches!(policy, Policy::Evict { .. })
 }

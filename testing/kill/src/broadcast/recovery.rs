@@ -11,11 +11,12 @@ use corewire_ring::broadcast::{End, Members, notice};
 use corewire_ring::sync::Ordering::Relaxed;
 
 use super::kernel::{Log, address};
+use super::operations::Way;
 use super::{
     Blocked, Broadcast, INLINE_BYTES, LARGE_BYTES, ROWS, Reader, Role, SLOTS, State, WINDOW_BYTES,
 };
 use crate::engine::fail;
-use crate::{ensure, operations};
+use crate::ensure;
 
 impl Broadcast {
     /// How many messages are committed; every stamp must be one that fits.
@@ -147,7 +148,7 @@ impl Broadcast {
 
     /// Sends where there must be room.
     pub(super) fn send_surely(&mut self, bytes: usize) {
-        let way = if bytes <= 48 { operations::Way::Short } else { operations::Way::Fill };
+        let way = if bytes <= 48 { Way::Short } else { Way::Fill };
         let is_sent = self.send(bytes, way);
         ensure!(is_sent, "no room for {bytes} bytes");
     }
@@ -205,7 +206,7 @@ impl Broadcast {
             self.send_surely(INLINE_BYTES);
         }
         if self.readers.iter().flatten().next().is_some() && self.start.policy == Policy::Block {
-            let is_sent = self.send(INLINE_BYTES, operations::Way::Fill);
+            let is_sent = self.send(INLINE_BYTES, Way::Fill);
             ensure!(!is_sent, "an unread message was overwritten");
         }
         self.drain_all();
@@ -237,8 +238,8 @@ impl Broadcast {
                 self.send_surely(INLINE_BYTES);
                 self.check_sleepers(self.committed());
             }
-            while self.send(WINDOW_BYTES, operations::Way::Fill) && self.can_go_on_for(row) {}
-            while self.send(LARGE_BYTES, operations::Way::Fill) && self.can_go_on_for(row) {}
+            while self.send(WINDOW_BYTES, Way::Fill) && self.can_go_on_for(row) {}
+            while self.send(LARGE_BYTES, Way::Fill) && self.can_go_on_for(row) {}
             self.drain_all();
             for bytes in [INLINE_BYTES, WINDOW_BYTES, LARGE_BYTES] {
                 self.send_surely(bytes);

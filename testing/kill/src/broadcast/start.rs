@@ -3,100 +3,37 @@
 use corewire_layout::segment::{Policy, SleepMode};
 use corewire_ring::sync::Ordering::Relaxed;
 
-use super::{Broadcast, EVICT_AFTER_NS, INLINE_BYTES, LARGE_BYTES, SLOTS, WINDOW_BYTES};
+use super::{Broadcast, INLINE_BYTES, LARGE_BYTES, SLOTS, WINDOW_BYTES};
 use crate::ensure;
+use crate::start::{EVICT_AFTER_NS, is_evicting};
 
-/// A policy and a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Start {
-    /// What becomes of slow receivers.
-    pub policy: Policy,
-    /// What has gone before.
-    pub state: State,
-}
-
-/// What has gone before an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+crate::states! {
     /// Both receivers have joined, nothing has been sent.
-    Empty,
+    Empty = "empty";
     /// Five messages of all kinds; some read, some not.
-    Half,
+    Half = "half";
     /// As many short messages as there are slots, none read.
-    Full,
+    Full = "full";
     /// The ring is in its second lap, and so is the window.
-    Wrapped,
+    Wrapped = "wrapped";
     /// Window and large area are full, the ring is not.
-    Areas,
+    Areas = "areas";
     /// All is read, and both receivers sleep: one on the bell, one on its descriptor.
-    Asleep,
+    Asleep = "asleep";
     /// They have been woken for a message, and do not run yet.
-    Woken,
+    Woken = "woken";
     /// As asleep, in a channel that has a hint.
-    Hinted,
+    Hinted = "hinted";
     /// No slot is free, and the sender sleeps.
-    Blocked,
+    Blocked = "blocked" if |policy| policy != Policy::Overwrite;
     /// Under `Overwrite`: two laps were sent that nobody read.
-    Lapped,
+    Lapped = "lapped" if |policy| policy == Policy::Overwrite;
     /// Under `Evict`: the second receiver's time is over.
-    Stalled,
+    Stalled = "stalled" if is_evicting;
     /// The second receiver's cursor is impossible.
-    Violated,
+    Violated = "violated";
     /// Closed after three messages that nobody has read.
-    Closed,
-}
-
-impl Start {
-    pub(super) fn all() -> Vec<Self> {
-        use State::*;
-        let policies =
-            [Policy::Block, Policy::Overwrite, Policy::Evict { after_ns: EVICT_AFTER_NS }];
-        let states = [
-            Empty, Half, Full, Wrapped, Areas, Asleep, Woken, Hinted, Blocked, Lapped, Stalled,
-            Violated, Closed,
-        ];
-        let all = policies
-            .iter()
-            .flat_map(|&policy| states.iter().map(move |&state| Self { policy, state }));
-        all.filter(|start| match start.state {
-            Lapped => start.policy == Policy::Overwrite,
-            Stalled => start.is_evicting(),
-            Blocked => start.policy != Policy::Overwrite,
-            _ => true,
-        })
-        .collect()
-    }
-
-    /// Does the sender evict?
-    #[must_use]
-    pub fn is_evicting(self) -> bool {
-        matches!(self.policy, Policy::Evict { .. })
-    }
-
-    /// Policy and state, in a word each.
-    pub(super) fn names(self) -> (&'static str, &'static str) {
-        let policy = match self.policy {
-            Policy::Block => "block",
-            Policy::Overwrite => "overwrite",
-            Policy::Evict { .. } => "evict",
-        };
-        let state = match self.state {
-            State::Empty => "empty",
-            State::Half => "half",
-            State::Full => "full",
-            State::Wrapped => "wrapped",
-            State::Areas => "areas",
-            State::Asleep => "asleep",
-            State::Woken => "woken",
-            State::Hinted => "hinted",
-            State::Blocked => "blocked",
-            State::Lapped => "lapped",
-            State::Stalled => "stalled",
-            State::Violated => "violated",
-            State::Closed => "closed",
-        };
-        (policy, state)
-    }
+    Closed = "closed";
 }
 
 impl Broadcast {

@@ -1,7 +1,6 @@
 //! What was sent, and what became of it.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::ROWS;
 use crate::broadcast::content;
 use crate::engine::fail;
 use crate::ensure;
@@ -37,11 +36,22 @@ struct Message {
 #[derive(Debug, Default)]
 pub struct History {
     sent: Vec<Message>,
-    fates: BTreeMap<u64, Fate>,
-    /// The sequence numbers whose stamps said so before the deaths.
-    published: BTreeSet<u64>,
+    /// By sequence number.
+    places: Vec<Place>,
 }
 
+/// What is known of a sequence number.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    fate: Option<Fate>,
+    /// Its stamp said so before the deaths.
+    is_published: bool,
+}
+
+/// Places of senders.
+const SENDERS: usize = ROWS as usize;
+/// No sequence number is so far above the others.
+const PLACES_MAX: usize = 1000;
 /// The least bytes of a message: its number, and some more.
 const NAME_BYTES: usize = 8;
 
@@ -61,14 +71,24 @@ impl History {
 
     /// A stamp says that this one is published.
     pub(super) fn publish(&mut self, sequence: u64) {
-        self.published.insert(sequence);
-        let fate = self.fates.get(&sequence);
-        ensure!(fate != Some(&Fate::Abandoned), "message {sequence}, published, was passed");
+        let place = self.place(sequence);
+        place.is_published = true;
+        let fate = place.fate;
+        ensure!(fate != Some(Fate::Abandoned), "message {sequence}, published, was passed");
+    }
+
+    fn place(&mut self, sequence: u64) -> &mut Place {
+        let index = usize::try_from(sequence).unwrap_or(usize::MAX);
+        ensure!(index <= self.places.len() + PLACES_MAX, "message {sequence} is far ahead");
+        if index >= self.places.len() {
+            self.places.resize(index + 1, Place::default());
+        }
+        &mut self.places[index]
     }
 
     /// Above every message that was published before the deaths.
     pub(super) fn published_end(&self) -> u64 {
-        self.published.last().map_or(0, |last| last + 1)
+        self.places.iter().rposition(|place| place.is_published).map_or(0, |last| last as u64 + 1)
     }
 
     /// A receiver has passed `from..sequence`, and got this message.
@@ -88,31 +108,32 @@ impl History {
     /// A receiver has passed these without a message.
     pub(super) fn pass(&mut self, from: u64, to: u64) {
         for sequence in from..to {
-            let is_published = self.published.contains(&sequence);
+            let is_published = self.place(sequence).is_published;
             ensure!(!is_published, "message {sequence}, published, is passed");
             self.agree(sequence, Fate::Abandoned);
         }
     }
 
     fn agree(&mut self, sequence: u64, fate: Fate) {
-        let first = *self.fates.entry(sequence).or_insert(fate);
+        let first = *self.place(sequence).fate.get_or_insert(fate);
         ensure!(first == fate, "message {sequence} is {first:?} to one, {fate:?} to another");
     }
 
     /// All that came, came once, and in the order of its sender; if `is_complete`, all has come that
     /// was sent.
     pub(super) fn check(&self, is_complete: bool) {
-        let mut last = BTreeMap::new();
-        let mut received = BTreeSet::new();
-        for fate in self.fates.values() {
-            let Fate::Received(number) = *fate else { continue };
-            ensure!(received.insert(number), "message number {number} came twice");
-            let before = last.insert(self.sent[number].sender, number);
+        let mut last = [None; SENDERS];
+        let mut received = vec![false; self.sent.len()];
+        for fate in self.places.iter().filter_map(|place| place.fate) {
+            let Fate::Received(number) = fate else { continue };
+            ensure!(!received[number], "message number {number} came twice");
+            received[number] = true;
+            let before = last[self.sent[number].sender].replace(number);
             ensure!(before < Some(number), "message number {number} after {before:?}");
         }
-        for (number, message) in self.sent.iter().enumerate().filter(|_| is_complete) {
+        for (message, is_received) in self.sent.iter().zip(received).filter(|_| is_complete) {
             let is_due = message.sending == Sending::Done;
-            ensure!(!is_due || received.contains(&number), "message number {number} is lost");
+            ensure!(!is_due || is_received, "a message is lost: {:?}", message.bytes);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The operations of the shared channel's roles. To add one: a line in a table below, and `make kill`
-//! to renew `points.txt`.
+//! to renew its table in `points/`.
 
 use corewire_layout::segment::Policy;
 use corewire_ring::broadcast::SLEEP_CAP_NS;
@@ -7,8 +7,8 @@ use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::kill;
 
 use super::{
-    History, INLINE_BYTES, LARGE_BYTES, NEWCOMER, Reader, Role, Shared, Start, State, WINDOW_BYTES,
-    is_evicting, wait_for_room,
+    Blocked, History, INLINE_BYTES, LARGE_BYTES, NEWCOMER, Reader, Role, Shared, Start, State,
+    WINDOW_BYTES, wait_for_room,
 };
 use crate::engine::Operation;
 
@@ -86,6 +86,30 @@ impl Shared {
         is_sent
     }
 
+    /// Sends a run of short messages straight into its slots. False if there is no room.
+    fn run(&mut self, place: usize, count: usize) -> bool {
+        let Self { senders, history, now_ns, .. } = self;
+        let Some(member) = &mut senders[place] else { return false };
+        let messages: Vec<_> = (0..count).map(|_| history.begin(place, INLINE_BYTES)).collect();
+        let bytes: Vec<_> = messages.iter().map(|(_, message)| &message[..]).collect();
+        let mut looks = 0;
+        let wait = |s: &mut _| wait_for_room(s, 0, now_ns, &mut looks);
+        let is_sent = member.ring.send_run(&bytes, wait).is_ok();
+        messages.into_iter().for_each(|(number, _)| history.end(number, is_sent));
+        is_sent
+    }
+
+    /// Waits for room, and goes on sleeping if it comes to that.
+    fn wait_for_room(&mut self, place: usize, bytes: usize) {
+        self.log.borrow_mut().waited = None;
+        let Self { senders, now_ns, .. } = self;
+        let Some(member) = &mut senders[place] else { return };
+        _ = wait_for_room(&mut member.ring, bytes, now_ns, &mut 0);
+        let waited = self.log.borrow().waited;
+        self.blocked =
+            waited.map(|waited| Blocked { sender: place, bytes, waited }).or(self.blocked);
+    }
+
     fn abandon(&mut self, place: usize) {
         let Self { senders, history, .. } = self;
         let Some(member) = &mut senders[place] else { return };
@@ -108,7 +132,7 @@ fn always(_: Start) -> bool {
 }
 
 fn evicts(start: Start) -> bool {
-    is_evicting(start.policy)
+    start.is_evicting()
 }
 
 fn in_place(start: Start) -> bool {
@@ -145,6 +169,7 @@ fn of_senders() -> Vec<Operation<Shared>> {
                         _ = member.ring.loan_with(WINDOW_BYTES, |_| Err(()));
                     }
                 };
+                "run_7" always |w, at| _ = w.run(at, 7);
                 "batch_5" always |w, at| _ = w.batch(at, &[INLINE_BYTES; 5]);
                 "batch_16" always |w, at| _ = w.batch(at, &[INLINE_BYTES; 16]);
                 "batch_mixed" always |w, at| {
@@ -152,9 +177,7 @@ fn of_senders() -> Vec<Operation<Shared>> {
                 };
                 "abandon" always Shared::abandon;
                 "refresh" always |w, at| of(w, at, |ring, _| ring.refresh());
-                "wait_for_room" always |w, at| of(w, at, |ring, now_ns| {
-                    _ = wait_for_room(ring, WINDOW_BYTES, now_ns, &mut 0);
-                });
+                "wait_for_room" always |w, at| w.wait_for_room(at, WINDOW_BYTES);
                 "sleep_until_drained" always |w, at| of(w, at, |ring, _| {
                     ring.sleep_until(SLEEP_CAP_NS, |ring| ring.is_drained());
                 });
@@ -285,7 +308,7 @@ fn of_receivers() -> impl Iterator<Item = Operation<Shared>> {
                 "drain_and_sleep" always |reader, history| {
                     while reader.take(history).is_ok() {}
                     reader.ring.count_wait();
-                    reader.ring.sleep(SLEEP_CAP_NS);
+                    reader.put_to_sleep(false);
                 };
                 "leave" always |reader, _| {
                     reader.ring.retract();

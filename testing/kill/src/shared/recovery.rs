@@ -9,7 +9,6 @@ use corewire_ring::sync::Ordering::Relaxed;
 use super::reader::Asleep;
 use super::{
     Blocked, INLINE_BYTES, LARGE_BYTES, NEWCOMER, ROWS, Role, SLOTS, Shared, WINDOW_BYTES,
-    is_evicting,
 };
 use crate::{engine::fail, ensure};
 
@@ -39,7 +38,7 @@ impl Shared {
             let Some(reader) = &mut self.readers[place] else { continue };
             let told = reader.drain(&mut self.history);
             if reader.is_evicted() {
-                ensure!(is_evicting(self.start.policy), "row {} is evicted", reader.row());
+                ensure!(self.start.is_evicting(), "row {} is evicted", reader.row());
                 ensure!(told == Some(End::Evicted), "the evicted is told {told:?}");
                 reader.leave();
                 self.readers[place] = None;
@@ -90,6 +89,28 @@ impl Shared {
                     }
                 }
             }
+        }
+    }
+
+    /// No receiver has said to be done with what it has not come to.
+    fn check_cursors(&self) {
+        for reader in self.readers.iter().flatten() {
+            let (row, next) = (reader.row(), reader.ring.next());
+            let cursor = self.receiver_words(row).cursor().load(Relaxed);
+            ensure!(cursor <= next, "row {row} has said to be at {cursor}, and is at {next}");
+        }
+    }
+
+    /// A message to whoever sleeps, if there is room for one.
+    fn send_to_sleepers(&mut self) {
+        let mut readers = self.readers.iter().flatten();
+        let is_anybody_asleep = readers.any(|reader| reader.asleep.is_some());
+        let awake = |&place: &usize| self.blocked.is_none_or(|blocked| blocked.sender != place);
+        if is_anybody_asleep
+            && let Some(place) = self.living().into_iter().find(awake)
+            && self.send(place, INLINE_BYTES)
+        {
+            self.check_sleepers();
         }
     }
 
@@ -162,9 +183,12 @@ impl Shared {
         for &(party, who) in &deaths {
             self.tell(party, who);
         }
+        self.check_cursors();
+        self.check_sleepers();
+        self.send_to_sleepers();
+        self.drain_all();
         self.check_sleepers();
         self.blocked = None;
-        self.drain_all();
         self.live_on();
         self.check_rows(&deaths);
         self.welcome_newcomers();
@@ -177,19 +201,30 @@ impl Shared {
         (0..self.senders.len()).filter(|&place| self.senders[place].is_some()).collect()
     }
 
-    /// Everybody sends for more than a lap, in all ways.
+    /// All send, together for more than a lap, in all ways.
     fn live_on(&mut self) {
-        for place in self.living() {
-            for bytes in [INLINE_BYTES, WINDOW_BYTES, LARGE_BYTES].repeat(2) {
+        let living = self.living();
+        for &place in &living {
+            for bytes in [INLINE_BYTES, WINDOW_BYTES, LARGE_BYTES] {
                 self.send_surely(place, bytes);
             }
             self.batch_surely(place, &[INLINE_BYTES; 16]);
             self.batch_surely(place, &[WINDOW_BYTES, LARGE_BYTES, INLINE_BYTES]);
-            for _ in 0..SLOTS - 16 {
-                self.send_surely(place, INLINE_BYTES);
+            if living.len() == 1 {
+                for _ in 0..SLOTS - 16 {
+                    self.send_surely(place, INLINE_BYTES);
+                }
             }
             self.drain_all();
         }
+    }
+
+    /// All send once, and everybody gets it.
+    fn greet(&mut self) {
+        for place in self.living() {
+            self.send_surely(place, INLINE_BYTES);
+        }
+        self.drain_all();
     }
 
     /// No row of the dead counts any more, once the ring has gone round; nor is anybody held.
@@ -232,7 +267,7 @@ impl Shared {
                 self.senders[other].as_ref().is_some_and(|member| member.entrance.row == row)
             };
             ensure!(!others.iter().any(has_row), "the row of a sender that lives is given away");
-            self.live_on();
+            self.greet();
         }
         for place in 0..self.readers.len() {
             if self.readers[place].is_some() {
@@ -253,8 +288,9 @@ impl Shared {
             ensure!(!is_taken, "the row of a receiver that lives is given away");
             let start = self.observer.door(Party::Receiver, who.row).start().load(Relaxed);
             ensure!(start == first && self.is_joined(Party::Receiver, who), "it does not count");
-            self.live_on();
+            self.greet();
         }
+        self.live_on();
     }
 
     /// All receivers sleep, and one message of each sender wakes them.

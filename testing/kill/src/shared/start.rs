@@ -1,103 +1,41 @@
 //! Where an operation begins.
 
-use corewire_layout::segment::Policy;
 use corewire_ring::shared::Party;
 use corewire_ring::sync::kill::{self, Ended, Plan};
 
-use super::{
-    Blocked, EVICT_AFTER_NS, INLINE_BYTES, LARGE_BYTES, NEWCOMER, Role, SLOTS, Shared,
-    WINDOW_BYTES, is_evicting,
-};
+use super::{Blocked, INLINE_BYTES, LARGE_BYTES, NEWCOMER, Role, SLOTS, Shared, WINDOW_BYTES};
 use crate::engine::World;
 use crate::ensure;
+use crate::start::{EVICT_AFTER_NS, is_evicting};
 
-/// A policy and a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Start {
-    /// What becomes of slow receivers.
-    pub policy: Policy,
-    /// What has gone before.
-    pub state: State,
-}
-
-/// What has gone before an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+crate::states! {
     /// Everybody has come, nothing has been sent.
-    Empty,
+    Empty = "empty";
     /// Messages of all kinds from both senders, and a run; some read, some not.
-    Half,
+    Half = "half";
     /// As many short messages as there are slots, none read.
-    Full,
+    Full = "full";
     /// The ring is in its second lap, and so are the areas.
-    Wrapped,
+    Wrapped = "wrapped";
     /// A third sender died with one slot claimed and not published.
-    ClaimPending,
+    ClaimPending = "claim_pending";
     /// It died with a run claimed of which nothing was published.
-    RunClaimed,
+    RunClaimed = "run_claimed";
     /// It died in the middle of a run, in the second lap; others have sent since.
-    RunPending,
+    RunPending = "run_pending";
     /// The same, and the ring is full.
-    RunPendingFull,
+    RunPendingFull = "run_pending_full";
     /// It died, and has claimed nothing that it did not publish.
-    Gone,
-    /// All is read, and both receivers sleep on the bell. (Not on descriptors: whoever waits so is not woken
-    /// when a sender enters, does not watch it, and sleeps on if it dies between stamp and wake-up.)
-    Asleep,
-    /// No slot is free, and the second sender sleeps.
-    Blocked,
+    Gone = "gone";
+    /// All is read, and both receivers sleep: one on the bell, one on its descriptor.
+    Asleep = "asleep";
+    /// No slot is free, since the second receiver has read nothing, and the second sender sleeps.
+    Blocked = "blocked";
     /// The second sender sleeps because a slot is claimed that a live one would have to publish; it
     /// is the third's, which is dead, and nobody has been told.
-    BlockedByDead,
+    BlockedByDead = "blocked_by_dead";
     /// Under `Evict`: the second receiver's time is over.
-    Stalled,
-}
-
-impl Start {
-    pub(super) fn all() -> Vec<Self> {
-        use State::*;
-        let states = [
-            Empty,
-            Half,
-            Full,
-            Wrapped,
-            ClaimPending,
-            RunClaimed,
-            RunPending,
-            RunPendingFull,
-            Gone,
-            Asleep,
-            Blocked,
-            BlockedByDead,
-            Stalled,
-        ];
-        [Policy::Block, Policy::Evict { after_ns: EVICT_AFTER_NS }]
-            .into_iter()
-            .flat_map(|policy| states.map(|state| Self { policy, state }))
-            .filter(|start| start.state != Stalled || is_evicting(start.policy))
-            .collect()
-    }
-
-    /// Policy and state, in a word each.
-    pub(super) fn names(self) -> (&'static str, &'static str) {
-        let policy = if is_evicting(self.policy) { "shared_evict" } else { "shared_block" };
-        let state = match self.state {
-            State::Empty => "empty",
-            State::Half => "half",
-            State::Full => "full",
-            State::Wrapped => "wrapped",
-            State::ClaimPending => "claim_pending",
-            State::RunClaimed => "run_claimed",
-            State::RunPending => "run_pending",
-            State::RunPendingFull => "run_pending_full",
-            State::Gone => "gone",
-            State::Asleep => "asleep",
-            State::Blocked => "blocked",
-            State::BlockedByDead => "blocked_by_dead",
-            State::Stalled => "stalled",
-        };
-        (policy, state)
-    }
+    Stalled = "stalled" if is_evicting;
 }
 
 impl Shared {
@@ -160,6 +98,7 @@ impl Shared {
             }
             State::Blocked => {
                 self.send_many(SLOTS);
+                self.receive(0, SLOTS);
                 self.block(1, INLINE_BYTES);
             }
             State::BlockedByDead => {
@@ -260,10 +199,7 @@ impl Shared {
     pub(super) fn put_all_to_sleep(&mut self) {
         for (place, reader) in self.readers.iter_mut().enumerate() {
             let Some(reader) = reader else { continue };
-            ensure!(
-                reader.put_to_sleep(place == 1 && self.start.state != State::Asleep),
-                "receiver {place} cannot sleep"
-            );
+            ensure!(reader.put_to_sleep(place == 1), "receiver {place} cannot sleep");
         }
         self.log.borrow_mut().descriptors.clear();
     }

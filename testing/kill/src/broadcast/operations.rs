@@ -1,5 +1,5 @@
 //! The operations of the one-sender channel's roles. To add one: a function below, a line in
-//! [`all`], and `make kill` to renew `points.txt`.
+//! [`all`], and `make kill` to renew its table in `points/`.
 
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::Start as From;
@@ -8,7 +8,7 @@ use corewire_ring::Lock;
 use corewire_ring::broadcast::{Loan, Members, SLEEP_CAP_NS, notice};
 use corewire_ring::sync::kill;
 
-use crate::broadcast::{
+use super::{
     Broadcast, INLINE_BYTES, LARGE_BYTES, NEWCOMER, Role, Start, State, TurnKernel, WINDOW_BYTES,
     content, wait_for_room,
 };
