@@ -639,6 +639,26 @@ fn a_waiter_that_gives_up_holds_nobody_up() {
     sender.send(b"nobody waits").unwrap();
 }
 
+#[test]
+fn a_sleeper_finds_a_message_whose_wake_up_is_late() {
+    let scratch = Scratch::new("late");
+    let domain = scratch.domain().clone();
+    let mut sender = domain.sender("c").create().unwrap();
+    let mut receiver = domain.receiver("c").wait(Wait::Park).join().unwrap();
+    let observer = domain.observe("c").unwrap();
+    let sleeper = thread::spawn(move || {
+        let message = receiver.receive().unwrap().to_vec();
+        (message, receiver.counter("cap_finds"))
+    });
+    while observer.look().receivers[0].counters.iter().all(|&found| found != ("sleeps", 1)) {
+        thread::yield_now();
+    }
+    // Nobody is woken before the batch ends, as when its sender is stopped between the two.
+    let mut batch = sender.batch();
+    batch.send(b"unheard").unwrap();
+    assert_eq!(sleeper.join().unwrap(), (b"unheard".to_vec(), Some(1)));
+}
+
 /// Does somebody wait for a channel?
 fn has_waiter(domain: &Domain) -> bool {
     let mut files = std::fs::read_dir(domain.runtime_directory()).unwrap();

@@ -4,44 +4,23 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr;
-use std::time::{Duration, Instant};
 
-use corewire_layout::frame::{Frame, Hello, Start};
-use corewire_layout::name::{ChannelName, NameRecord};
-use corewire_layout::segment::{BELL, ReceiverHeader, TypeTag};
-use corewire_os::memory::{MemoryOptions, Segment};
+use corewire_layout::frame::Frame;
+use corewire_layout::segment::BELL;
 use corewire_os::process;
-use corewire_os::socket::Socket;
-use zerocopy::IntoBytes;
 
 use crate::Outcome;
+use crate::by_hand::{Joined, Wishes, join};
 
 /// Joins by hand, tries everything, and says what came of each; then leaves.
 pub(crate) fn run(directory: &Path, channel: &str) -> Outcome {
     // One who has changed its user may not open its own /proc/self/mem, unless it says so.
     // SAFETY: plain numbers.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
-    let record = fs::read(directory.join(format!("g.{channel}")))?;
-    let record = NameRecord::parse(&record).ok_or("no record of the channel")?;
-    let socket = Socket::connect(&directory.join(record.socket.file()).to_string_lossy())?;
-    let (page, memory) = Segment::create(4096, MemoryOptions::default())?;
-    memory.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
-    let life = process::own_life()?;
-    let hello = Hello {
-        socket: 0,
-        name: ChannelName::new(channel)?,
-        start: Start::Now,
-        waiter: 0,
-        needs_fence: false,
-        type_tag: TypeTag::default(),
-    };
-    socket.send(&Frame::Hello(hello), &[page.as_fd(), life.as_fd()])?;
-    let patience = Instant::now().checked_add(Duration::from_secs(60));
-    let (frame, descriptors) = socket.receive_by(patience)?;
-    let Frame::Welcome(_) = frame else { return Err(format!("answered {frame:?}").into()) };
+    let Joined { socket, descriptors, .. } = join(directory, channel, Wishes::default())?;
     let [segment, sender_life] = <[OwnedFd; 2]>::try_from(descriptors)
         .map_err(|found| format!("{} descriptors", found.len()))?;
     println!("joined");

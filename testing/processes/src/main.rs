@@ -16,14 +16,19 @@
 //! | `holder` | joins to copy messages out, and never does |
 //! | `intruder` | joins by hand, and tries to write the sender's memory; says what was refused |
 //! | `torture-sender`, `torture-receiver` | take part in channels at random, until told to leave |
+//! | `exec` | has a channel, and executes itself as `left`, which says what it has then |
+//! | `sleeper` | sleeps as a receiver, and is refused system calls meanwhile |
+//! | `by-hand` | joins by hand as a guest, and asks for what guests do not get |
 //! | `lock` | locks the files of the channel's name that it can open, says which |
 //!
 //! `groups=G,G` and then `uid=N` make it a process of another user, before it opens anything;
 //! `shared` has a sender be one of several; `overwrite` and `evict-ms=N` say what becomes of a sender's slow receivers;
 //! `owner=UID` and `access=group:GID` or `access=users:UID,UID` say how it opens the domain.
 
+mod by_hand;
 mod copying;
 mod counted;
+mod executed;
 mod faults;
 mod forked;
 mod guest;
@@ -47,6 +52,8 @@ pub(crate) struct Options {
     pub(crate) slots: usize,
     pub(crate) nap_one_in: u64,
     pub(crate) is_shared: bool,
+    pub(crate) is_filtered_later: bool,
+    pub(crate) waiter: u128,
     pub(crate) slow: Slow,
 }
 
@@ -87,6 +94,8 @@ fn run() -> Outcome {
         slots: 4096,
         nap_one_in: 0,
         is_shared: false,
+        is_filtered_later: false,
+        waiter: 0,
         slow: Slow::Block,
     };
     for option in words {
@@ -107,6 +116,9 @@ fn run() -> Outcome {
             ("owner", value) => builder = builder.owner(value.parse()?),
             ("access", rule) => builder = builder.access(access(rule)?),
             ("no-membarrier", _) => refuse::refuse_membarrier()?,
+            ("no-waitv", _) => refuse::refuse_waitv()?,
+            ("filter-later", _) => options.is_filtered_later = true,
+            ("waiter", value) => options.waiter = value.parse()?,
             _ => return Err(format!("no option {option}").into()),
         }
     }
@@ -116,6 +128,8 @@ fn run() -> Outcome {
         "torture-sender" => return torturer::send(directory.as_ref(), &options),
         "torture-receiver" => return torturer::receive(directory.as_ref(), &options),
         "lock" => return guest::lock(directory.as_ref(), &options.channel),
+        "by-hand" => return by_hand::run(directory.as_ref(), &options),
+        "left" => return executed::say_what_is_left(directory.as_ref()),
         _ => {}
     }
     let domain = builder.open()?;
@@ -130,6 +144,8 @@ fn run() -> Outcome {
         "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
+        "exec" => executed::execute(&domain, &options, directory.as_ref()),
+        "sleeper" => refuse::sleep(&domain, &options),
         other => Err(format!("no role {other}").into()),
     }
 }

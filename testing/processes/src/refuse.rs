@@ -11,6 +11,23 @@ pub(crate) fn refuse_membarrier() -> io::Result<()> {
     refuse(libc::SYS_membarrier, libc::EPERM)
 }
 
+/// The same for `futex_waitv`, with what a kernel says that has no such call.
+pub(crate) fn refuse_waitv() -> io::Result<()> {
+    refuse(libc::SYS_futex_waitv, libc::ENOSYS)
+}
+
+/// A receiver that sleeps until the end of its standard input, or of the stream; it may lose
+/// `membarrier` once it is joined.
+pub(crate) fn sleep(domain: &Domain, options: &Options) -> Outcome {
+    let mut receiver = domain.receiver(&options.channel).wait(options.wait).join_when_created()?;
+    if options.is_filtered_later {
+        refuse_membarrier()?;
+    }
+    println!("joined");
+    println!("ended {:?}", receiver.receive().map(|message| message.to_vec()));
+    Ok(())
+}
+
 /// A sender whose process cannot read from its sockets any more. Waits until it has given its
 /// receiver up.
 pub(crate) fn deaf_sender(domain: &Domain, options: &Options) -> Outcome {

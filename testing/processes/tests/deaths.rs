@@ -104,8 +104,7 @@ fn a_sender_that_waits_for_room_goes_on_when_the_one_it_waits_for_dies() {
         let mut reader = receiver(&directory);
         reader.until("joined");
         // Stopped, it is not dead: the sender waits for it, once the ring is full.
-        let pid = rustix::process::Pid::from_child(&reader.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        reader.stop();
         wait_until_waiting(&directory);
         reader.kill();
         for _ in 0..3 {

@@ -64,6 +64,64 @@ fn a_forked_child_has_no_handles_and_can_start_anew() {
 }
 
 #[test]
+fn a_program_that_is_executed_has_nothing_of_its_predecessors() {
+    let directory = Directory::new("exec");
+    let mut role = Role::start("exec", &directory, "c", &[]);
+    role.until("created");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut receiver = domain.receiver("c").join().unwrap();
+    role.say("go");
+    assert_eq!(role.until("left"), "[]");
+    // To the others, the process that had the channel is dead.
+    assert_eq!(receiver.receive().map(drop), Err(ReceiveError::SenderDied));
+    assert!(role.is_success());
+}
+
+/// A receiver that sleeps with this option looks up many times as often as one that sleeps without;
+/// both are told of the sender's death.
+fn looks_up_often(test: &str, option: &str) {
+    const MANY: u64 = 20;
+    let directory = Directory::new(test);
+    let mut sender = Role::start("counted-sender", &directory, "c", &["count=1"]);
+    let mut sleepers = [&["park", option][..], &["park"]]
+        .map(|options| Role::start("sleeper", &directory, "c", options));
+    sleepers.iter_mut().for_each(|sleeper| drop(sleeper.until("joined")));
+    sender.until("ready");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let observer = domain.observe("c").unwrap();
+    let sleeps_of = |role: &Role| {
+        let view = observer.look();
+        let row = view.receivers.iter().find(|receiver| receiver.pid == role.child.id()).unwrap();
+        row.counters.iter().find(|(name, _)| *name == "sleeps").unwrap().1
+    };
+    // Both asleep.
+    while sleepers.iter().any(|sleeper| sleeps_of(sleeper) == 0) {
+        std::thread::yield_now();
+    }
+    let before = [0, 1].map(|index| sleeps_of(&sleepers[index]));
+    while sleeps_of(&sleepers[0]) < before[0] + 10 * MANY {
+        std::thread::yield_now();
+    }
+    let other = sleeps_of(&sleepers[1]) - before[1];
+    assert!(other <= MANY, "{other} sleeps where the kernel gives everything");
+    sender.kill();
+    for mut sleeper in sleepers {
+        assert_eq!(sleeper.until("ended"), "Err(SenderDied)");
+        assert!(sleeper.is_success());
+    }
+}
+
+#[test]
+fn a_filter_that_is_put_on_later_makes_sleeps_short() {
+    looks_up_often("filter-later", "filter-later");
+}
+
+#[test]
+fn without_futex_waitv_sleepers_look_up() {
+    looks_up_often("no-waitv", "no-waitv");
+}
+
+#[test]
 fn a_receiver_that_cannot_be_read_from_is_given_up() {
     let directory = Directory::new("deaf-sender");
     let mut sender = Role::start("deaf-sender", &directory, "a", &[]);

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use corewire::{Access, Domain, JoinError};
+use corewire::{Access, Domain, JoinError, SendError};
 use roles::{Directory, Role};
 
 const CHANNEL: &str = "shared";
@@ -355,22 +355,12 @@ fn a_guest_cannot_write_the_senders_memory_by_any_means() {
     assert!(sender.is_success() && own.is_success());
 }
 
-/// Stops a process, and waits until the kernel says that it is.
-fn stop(role: &Role) {
-    let pid = rustix::process::Pid::from_child(&role.child);
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-    let path = format!("/proc/{}/stat", role.child.id());
-    while !fs::read_to_string(&path).unwrap().contains(") T ") {
-        std::thread::yield_now();
-    }
-}
-
 /// A guest joins and is stopped; the sender goes on for many times as many messages as its ring has
 /// slots.
 fn goes_on_beside_a_stopped_guest(directory: &Directory, sender: &mut Role) {
     let mut guest = start("holder", directory, GUEST, &[&format!("owner={OWNER}")]);
     let first: u64 = guest.until("joined").parse().unwrap();
-    stop(&guest);
+    guest.stop();
     while sender.until("at ").parse::<u64>().unwrap() < first + 20 * 256 {}
 }
 
@@ -402,4 +392,74 @@ fn a_stopped_guest_does_not_hold_up_a_channel_that_evicts() {
     let sent = sender.until("closed");
     assert_eq!(own.until("ended"), format!("{sent} missed=0"));
     assert!(sender.is_success() && own.is_success());
+}
+
+#[test]
+fn a_guest_gets_nothing_that_would_hold_up_the_owner() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-by-hand");
+    // For more receivers than a channel serves without a hint word, if all are of one user.
+    let rule = format!("access=users:{GUEST}");
+    let mut sender = start("sender", &directory, OWNER, &[&rule, "receivers=20", "overwrite"]);
+    sender.until("created");
+    let mut guest = start("by-hand", &directory, GUEST, &[]);
+    assert_eq!(guest.until("invited"), "Refused(Malformed)");
+    assert_eq!(guest.until("joined"), "hint=false fences=false descriptors=2");
+    // Its descriptor is not taken; it is written to by nobody.
+    assert_eq!(guest.until("readiness"), "Done");
+    guest.until("asleep");
+    let first: u64 = sender.until("at ").parse().unwrap();
+    while sender.until("at ").parse::<u64>().unwrap() < first + 20 * 256 {}
+    guest.say("enough");
+    let woken: u64 = guest.until("woken").parse().unwrap();
+    assert!(woken > 0, "it was never woken");
+    sender.hang_up();
+    sender.until("closed");
+    assert!(sender.is_success() && guest.is_success());
+}
+
+#[test]
+fn a_guest_cannot_answer_for_who_was_invited() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("users-invited");
+    let rule = Access::Users(vec![GUEST]);
+    let domain = Domain::builder().path(directory.path()).access(rule).open().unwrap();
+    let mut waiter = start("look", &directory, 0, &["owner=0"]);
+    waiter.until("waiting");
+    let number = directory.waiter(CHANNEL);
+    waiter.stop();
+    let mut channel = domain.sender(CHANNEL).create().unwrap();
+    assert_eq!(channel.try_send(b"first"), Err(SendError::Joining { count: 1 }));
+    let mut guest = start("by-hand", &directory, GUEST, &[&format!("waiter={number}")]);
+    assert_eq!(guest.until("invited"), "Refused(Malformed)");
+    guest.until("joined");
+    assert_eq!(channel.receivers(), 1);
+    assert_eq!(channel.try_send(b"first"), Err(SendError::Joining { count: 1 }));
+    waiter.go_on();
+    channel.send(b"first").unwrap();
+    assert_eq!(waiter.until("waited"), "from 0");
+}
+
+#[test]
+fn a_guest_is_not_deceived_about_whose_channel_it_is() {
+    if !is_root() {
+        return;
+    }
+    let [owners, strangers] = ["users-deceived", "users-deceiver"].map(Directory::new);
+    let _sender = sender(&owners, &format!("users:{GUEST}"));
+    let rule = format!("access=users:{GUEST}");
+    let mut deceiver = start("sender", &strangers, STRANGER, &[&rule]);
+    deceiver.until("created");
+    // Its socket and its record come to lie where the owner's are looked for.
+    let socket = strangers.files().into_iter().find(|file| file.starts_with("p.")).unwrap();
+    fs::rename(strangers.path().join(&socket), owners.path().join(&socket)).unwrap();
+    fs::copy(strangers.path().join("g.shared"), owners.path().join("g.shared")).unwrap();
+    let mut guest = look(&owners, GUEST, &[]);
+    let expected = format!("NotPermitted {{ name: \"shared\", owner: {STRANGER}, user: {GUEST} }}");
+    assert_eq!(guest.until("observed"), expected);
+    assert_eq!(guest.until("joined"), expected);
 }

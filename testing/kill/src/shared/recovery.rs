@@ -164,9 +164,12 @@ impl Shared {
             }
         }
         // One that was let in and never told so counts as long as its process lives. It gives up.
-        let known: Vec<_> = self.entrances.iter().map(|&(_, entrance)| entrance).collect();
+        let is_known = |who| {
+            let mut told = self.entrances.iter();
+            told.any(|&(role, entrance)| matches!(role, Role::Sender(_)) && entrance == who)
+        };
         for (who, _) in self.observer.held(Party::Sender) {
-            if !known.contains(&who) {
+            if !is_known(who) {
                 self.log.borrow_mut().dead.push((Party::Sender, who));
             }
         }

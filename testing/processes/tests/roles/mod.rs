@@ -8,6 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
+use corewire_layout::name::ChannelName;
+use rustix::process::{Pid, Signal, kill_process};
+
 /// A runtime directory of its own, removed at the end.
 pub(crate) struct Directory(PathBuf);
 
@@ -20,6 +23,18 @@ impl Directory {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Waits until somebody waits for this channel, and returns its number.
+    pub(crate) fn waiter(&self, channel: &str) -> u128 {
+        let name = ChannelName::new(channel).unwrap();
+        loop {
+            let waiter = self.files().iter().find_map(|file| name.waiter_of_file(file));
+            match waiter {
+                Some(waiter) => return waiter,
+                None => thread::yield_now(),
+            }
+        }
     }
 
     /// The files in it.
@@ -98,6 +113,20 @@ impl Role {
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Stops it, and waits until the kernel says that it is.
+    pub(crate) fn stop(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
+        let path = format!("/proc/{}/stat", self.child.id());
+        while !std::fs::read_to_string(&path).unwrap().contains(") T ") {
+            thread::yield_now();
+        }
+    }
+
+    /// Has it go on.
+    pub(crate) fn go_on(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
     }
 
     pub(crate) fn is_success(&mut self) -> bool {

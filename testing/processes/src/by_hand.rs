@@ -1,0 +1,97 @@
+//! A guest that speaks with a channel's owner by hand, and asks for what guests do not get.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use corewire_layout::frame::{Frame, Hello, Start, Welcome};
+use corewire_layout::name::{ChannelName, NameRecord};
+use corewire_layout::segment::{ReceiverHeader, SLEEP_MODE, SLEEPING, SleepMode, TypeTag};
+use corewire_os::memory::{MemoryOptions, Segment};
+use corewire_os::process;
+use corewire_os::socket::{ReceiveError, Socket};
+use corewire_ring::region::Region;
+use corewire_ring::sync::Ordering::Relaxed;
+use rustix::event::{EventfdFlags, eventfd};
+use zerocopy::IntoBytes;
+
+use crate::{Options, Outcome};
+
+/// What is said to the owner when joining, beside the name.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wishes {
+    pub(crate) waiter: u128,
+    pub(crate) needs_fence: bool,
+}
+
+/// A receiver of another user's channel.
+pub(crate) struct Joined {
+    pub(crate) socket: Socket,
+    pub(crate) welcome: Welcome,
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// Its own words, which the sender reads.
+    pub(crate) page: Region,
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+/// A connection to the process that has a channel.
+pub(crate) fn connect(directory: &Path, channel: &str) -> Result<Socket, Failure> {
+    let record = fs::read(directory.join(format!("g.{channel}")))?;
+    let record = NameRecord::parse(&record).ok_or("no record of the channel")?;
+    Ok(Socket::connect(&directory.join(record.socket.file()).to_string_lossy())?)
+}
+
+/// Its next frame.
+pub(crate) fn hear(socket: &Socket) -> Result<(Frame, Vec<OwnedFd>), ReceiveError> {
+    socket.receive_by(Instant::now().checked_add(Duration::from_secs(60)))
+}
+
+pub(crate) fn join(directory: &Path, channel: &str, wishes: Wishes) -> Result<Joined, Failure> {
+    let socket = connect(directory, channel)?;
+    let (segment, page) = Segment::create(4096, MemoryOptions::default())?;
+    page.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
+    let life = process::own_life()?;
+    let Wishes { waiter, needs_fence } = wishes;
+    let (name, type_tag) = (ChannelName::new(channel)?, TypeTag::default());
+    let hello = Hello { socket: 0, name, start: Start::Now, waiter, needs_fence, type_tag };
+    socket.send(&Frame::Hello(hello), &[segment.as_fd(), life.as_fd()])?;
+    match hear(&socket)? {
+        (Frame::Welcome(welcome), descriptors) => Ok(Joined { socket, welcome, descriptors, page }),
+        (frame, _) => Err(format!("answered {frame:?}").into()),
+    }
+}
+
+/// Invites somebody in the owner's name, answers for whoever has been invited, and wants the sender to
+/// fence and to write to a descriptor; then has itself woken for every message, and reads none of the
+/// wake-ups.
+pub(crate) fn run(directory: &Path, options: &Options) -> Outcome {
+    let Options { channel, waiter, .. } = options;
+    let wishes = Wishes { waiter: *waiter, needs_fence: true };
+    let socket = connect(directory, channel)?;
+    socket.send(&Frame::Invite { name: ChannelName::new(channel)?, waiter: *waiter }, &[])?;
+    println!("invited {:?}", hear(&socket)?.0);
+    let Joined { socket, welcome, descriptors, page } = join(directory, channel, wishes)?;
+    let Welcome { hint, settled, .. } = welcome;
+    println!("joined hint={hint} fences={} descriptors={}", settled != u64::MAX, descriptors.len());
+    // One that blocks whoever writes to it when it is full, as it is.
+    let full = eventfd(0, EventfdFlags::empty())?;
+    rustix::io::write(&full, &(u64::MAX - 1).to_ne_bytes())?;
+    socket.send(&Frame::Readiness, &[full.as_fd()])?;
+    println!("readiness {:?}", hear(&socket)?.0);
+    page.word32(SLEEP_MODE).store(SleepMode::Descriptor as u32, Relaxed);
+    println!("asleep");
+    let stop = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()).map(drop));
+    let sleeping = page.word32(SLEEPING);
+    while !stop.is_finished() {
+        // Odd, and new to the sender.
+        sleeping.store(sleeping.load(Relaxed).wrapping_add(2) | 1, Relaxed);
+    }
+    let mut rings = 0;
+    while let Ok((Frame::Ring, _)) = socket.receive() {
+        rings += 1;
+    }
+    println!("woken {rings}");
+    Ok(())
+}
