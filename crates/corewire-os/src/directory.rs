@@ -255,11 +255,15 @@ impl RuntimeDirectory {
     /// # Errors
     /// [`OsError`] for anything else.
     pub fn connect(&self, name: SocketName) -> Result<Option<Socket>, OsError> {
-        match Socket::connect(&self.short_path(&name.file())) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(error) if error.is(Errno::CONNREFUSED) || error.is(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        unless_gone(Socket::connect(&self.short_path(&name.file())))
+    }
+
+    /// The same, but never waits.
+    ///
+    /// # Errors
+    /// [`OsError`]: `EAGAIN` if the process has more connections waiting than it can queue.
+    pub fn connect_now(&self, name: SocketName) -> Result<Option<Socket>, OsError> {
+        unless_gone(Socket::connect_now(&self.short_path(&name.file())))
     }
 
     /// Takes `name` for this process, for as long as the claim lives. Others find it once
@@ -590,6 +594,15 @@ fn copy_file(name: &ChannelName) -> String {
     format!("{COPY_PREFIX}{name}")
 }
 
+/// `None` if nobody listens there.
+fn unless_gone(connected: Result<Socket, OsError>) -> Result<Option<Socket>, OsError> {
+    match connected {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if error.is(Errno::CONNREFUSED) || error.is(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The name that `file` is said of, if guests find it there.
 fn name_of_copy(file: &str) -> Option<ChannelName> {
     ChannelName::new(file.strip_prefix(COPY_PREFIX)?).ok()
@@ -601,6 +614,10 @@ fn set_rule(directory: &OwnedFd, path: &Path, access: &Access) -> Result<(), Dir
     let mode_asked = access.directory_mode();
     let before = look()?;
     let group_asked = if let Access::Group(gid) = *access { gid } else { before.st_gid };
+    if group_asked == u32::MAX {
+        // The kernel would take it for "no change".
+        return Err(OsError { what: format!("use group {group_asked}").into(), errno: 22 }.into());
+    }
     if before.st_gid != group_asked {
         let what = format!("give runtime directory {} to group {group_asked}", path.display());
         let group = Some(Gid::from_raw(group_asked));

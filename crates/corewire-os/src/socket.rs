@@ -84,6 +84,19 @@ impl Socket {
         let socket = new_socket(SocketFlags::CLOEXEC)?;
         let limit = Some(std::time::Duration::from_secs(5));
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, limit).doing(what)?;
+        Self::connected(socket, path)
+    }
+
+    /// The same, but never waits.
+    ///
+    /// # Errors
+    /// As for [`Socket::connect`], and `EAGAIN` where that would wait.
+    pub fn connect_now(path: &str) -> Result<Self, OsError> {
+        Self::connected(new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?, path)
+    }
+
+    fn connected(socket: OwnedFd, path: &str) -> Result<Self, OsError> {
+        let what = "connect to a process";
         let address = SocketAddrUnix::new(path).doing(what)?;
         // Interrupted, it is not under way: that is so for other kinds of sockets.
         retry_on_intr(|| rustix::net::connect(&socket, &address)).doing(what)?;

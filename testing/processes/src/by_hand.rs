@@ -77,7 +77,7 @@ pub(crate) fn run(directory: &Path, options: &Options) -> Outcome {
     println!("joined hint={hint} fences={} descriptors={}", settled != u64::MAX, descriptors.len());
     // One that blocks whoever writes to it when it is full, as it is.
     let full = eventfd(0, EventfdFlags::empty())?;
-    rustix::io::write(&full, &(u64::MAX - 1).to_ne_bytes())?;
+    rustix::io::write(&full, &(u64::MAX - 1).to_le_bytes())?;
     socket.send(&Frame::Readiness, &[full.as_fd()])?;
     println!("readiness {:?}", hear(&socket)?.0);
     page.word32(SLEEP_MODE).store(SleepMode::Descriptor as u32, Relaxed);

@@ -350,8 +350,13 @@ impl DomainInner {
         lock(&self.state).readers.insert((channel, row), Arc::downgrade(reader));
     }
 
-    pub(crate) fn remove_reader(&self, channel: u128, row: u32) {
-        lock(&self.state).readers.remove(&(channel, row));
+    /// Forgets a reader, unless its row is another's by now.
+    pub(crate) fn remove_reader(&self, channel: u128, row: u32, reader: &SharedAttachment) {
+        let mut state = lock(&self.state);
+        let found = state.readers.get(&(channel, row));
+        if found.is_some_and(|found| std::ptr::eq(found.as_ptr(), reader)) {
+            state.readers.remove(&(channel, row));
+        }
     }
 
     pub(crate) fn reader(&self, channel: u128, row: u32) -> Option<Arc<SharedAttachment>> {

@@ -89,12 +89,16 @@ pub struct ReceiverView {
 
 impl Observer {
     pub(crate) fn open(domain: &DomainInner, name: &ChannelName) -> Result<Self, JoinError> {
-        let (socket, _) = connect(domain, name)?;
+        let (socket, trusted) = connect(domain, name)?;
         ask(&socket, name, &Frame::Observe { name: name.clone() }, &[])?;
         let odd =
             |found: &Frame| JoinError::Protocol { name: name.clone(), found: format!("{found:?}") };
         let (frame, mut descriptors) = answer(&socket, name)?;
         if let (Frame::Observed { .. }, 2) = (&frame, descriptors.len()) {
+            if trusted.is_none() {
+                // A shared channel is for processes of one user: its words are walked along.
+                return Err(odd(&frame));
+            }
             let [ring, table] = [descriptors.remove(0), descriptors.remove(0)];
             let memory = SharedMemory::open(name, ring, table, None)?;
             let parties = Parties::Many { roster: memory.roster(), table: memory.table };

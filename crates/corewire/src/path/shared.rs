@@ -260,8 +260,9 @@ const JOIN_LOOK_NS: u64 = 1_000_000;
 impl Drop for SharedSender {
     fn drop(&mut self) {
         if !self.is_forked() {
-            self.ring.leave();
+            // In this order: whoever is let in by this host finds a sender in the channel.
             self.member.close();
+            self.ring.leave();
         }
     }
 }

@@ -130,7 +130,7 @@ impl Attached for SharedAttachment {
     }
 
     fn leave(&self) {
-        self.domain.remove_reader(self.incarnation, self.entrance.row);
+        self.domain.remove_reader(self.incarnation, self.entrance.row, self);
         self.roster.vacate(Party::Receiver, self.entrance, &Linux::get());
     }
 

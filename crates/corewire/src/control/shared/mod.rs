@@ -83,8 +83,10 @@ impl SharedLink {
                     life,
                     tokens: OnceLock::new(),
                 });
-                if watch.start(&self.domain).is_ok() {
-                    watches.insert((party, who.row), watch);
+                if watch.start(&self.domain).is_ok()
+                    && let Some(former) = watches.insert((party, who.row), watch)
+                {
+                    former.stop(&self.domain);
                 }
             }
             // It is asked again with the next look.
@@ -101,8 +103,9 @@ impl SharedLink {
 
     /// Has the receiver of `row`, whose process has `socket`, ring its descriptor.
     pub(crate) fn wake(&self, row: u32, incarnation: u128, socket: u128) {
-        // One that cannot be reached is dead, or looks up by itself.
-        if let Ok(Some(socket)) = self.domain.directory.connect(SocketName(socket)) {
+        // One that cannot be reached is dead; one whose queue is full, because it is stopped, has a
+        // wake-up there. A data thread asks, and waits for neither.
+        if let Ok(Some(socket)) = self.domain.directory.connect_now(SocketName(socket)) {
             let _ = socket.send(&Frame::Wake { row, incarnation }, &[]);
         }
     }
