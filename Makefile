@@ -27,7 +27,7 @@ run: ## one file to several processes (FILE=path RECEIVERS=3)
 test: ## everything that a change must pass
 	@scripts/test
 
-bench: setup ## latency, streaming, wake-up, idling, deaths and fan-out, each beside its baseline
+bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, several senders, each beside its baseline
 	cargo build --release --locked -p corewire-cli
 	$(COREWIRE) bench latency --bytes 48
 	$(COREWIRE) bench stream --bytes 48
@@ -38,6 +38,8 @@ bench: setup ## latency, streaming, wake-up, idling, deaths and fan-out, each be
 	$(COREWIRE) bench idle
 	$(COREWIRE) bench death
 	$(COREWIRE) bench fan-out
+	$(COREWIRE) bench policy
+	$(COREWIRE) bench shared
 
 model: setup ## every loom model, and the mutant of every ordering label (long)
 	scripts/models

@@ -328,6 +328,16 @@ impl RuntimeDirectory {
         }
     }
 
+    /// Does anybody count as a member of the shared channel `name`?
+    ///
+    /// # Errors
+    /// The failed call.
+    pub fn has_members(&self, name: &ChannelName) -> Result<bool, ClaimError> {
+        let alone = FlockOperation::NonBlockingLockExclusive;
+        let lock = self.lock_file_as(&name.members_file(), OFlags::empty(), alone)?;
+        Ok(matches!(lock, Lock::Busy))
+    }
+
     /// Who has `name`, as far as its file says; `None` if nobody. The file may be a dead owner's:
     /// connecting tells.
     ///

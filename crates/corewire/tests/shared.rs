@@ -98,6 +98,21 @@ fn all_receivers_get_all_senders_messages_in_one_order() {
 }
 
 #[test]
+fn the_name_is_nobody_elses_between_two_hosts() {
+    let scratch = Scratch::new("shared-name");
+    let mut host = open(&scratch);
+    for _ in 0..100 {
+        let next = open(&scratch);
+        drop(host);
+        let taken = scratch.domain().sender("c").create().map(drop);
+        assert!(matches!(taken, Err(CreateError::AlreadyExists(_))), "{taken:?}");
+        host = next;
+    }
+    drop(host);
+    scratch.domain().sender("c").create().unwrap();
+}
+
+#[test]
 fn the_channel_lives_on_when_its_creator_leaves() {
     let scratch = Scratch::new("shared-host");
     let mut first = open(&scratch);

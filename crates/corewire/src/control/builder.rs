@@ -170,6 +170,13 @@ impl SenderBuilder {
         };
         let geometry = self.geometry()?;
         let claim = domain.directory.claim(&name)?;
+        // A shared channel's senders have its name, also while they are between two hosts.
+        let is_taken = domain.directory.has_members(&name);
+        if !matches!(is_taken, Ok(false)) {
+            claim.release(&domain.directory);
+            is_taken?;
+            return Err(CreateError::AlreadyExists(name));
+        }
         match self.build(&name, geometry) {
             Ok((parts, owner, incarnation)) => {
                 self.finish(claim, parts, &owner, NameRecord { socket, incarnation })

@@ -505,7 +505,7 @@ impl Member {
         }
     }
 
-    /// Lets go of the name and of those who follow. The sender has left already.
+    /// Lets go of the name and of those who follow. The sender leaves next.
     pub(crate) fn close(&self) {
         self.domain.remove_member(&self.name, &self.this);
         let mut state = lock(&self.state);
@@ -542,6 +542,11 @@ impl Handler for Member {
                 let socket = Arc::clone(socket);
                 drop(state);
                 let refused = matches!(socket.receive(), Ok((Frame::Refused(_), _)));
+                if refused {
+                    // Whoever has the name does not serve it, or not yet.
+                    let later = Instant::now() + LOOK_AGAIN_AFTER;
+                    let _ = wait_readable(&[], Some(later));
+                }
                 if hung_up || refused {
                     self.look_for_host();
                 }
