@@ -633,7 +633,7 @@ impl<K: Kernel> Receiver<K> {
         }
         let has_passed = self.pass_abandoned();
         if let Some(many) = &mut self.many {
-            many.watch_senders(&self.kernel);
+            many.watch_new_senders(&self.kernel);
         }
         if has_passed || self.is_ready() {
             return None;

@@ -113,13 +113,20 @@ impl Many {
         }
     }
 
-    /// Has the kernel report the death of every sender that there is. True if there were new ones.
-    pub(crate) fn watch_senders<K: Kernel>(&mut self, kernel: &K) -> bool {
+    /// Has the kernel report the death of every sender that there is, if any have come since this was
+    /// last asked.
+    pub(crate) fn watch_new_senders<K: Kernel>(&mut self, kernel: &K) {
+        if self.has_new_senders() {
+            self.watch_senders(kernel);
+        }
+    }
+
+    /// Has the kernel report the death of every sender that there is. To be asked before each sleep,
+    /// whatever the epoch says: a host may have died between a newcomer's door and the epoch, and the
+    /// newcomer after it.
+    pub(crate) fn watch_senders<K: Kernel>(&mut self, kernel: &K) {
         // ORDER(T2): pairs with T1; the doors of those who came with this epoch are seen.
         let epoch = self.roster.ring.senders_epoch().load(order!(T2: Acquire));
-        if self.watched_epoch == Some(epoch) {
-            return false;
-        }
         self.watched_epoch = Some(epoch);
         for (who, _) in self.roster.held(Party::Sender) {
             if !self.roster.is_dead(Party::Sender, who) {
@@ -127,7 +134,6 @@ impl Many {
                 kernel.watch(Party::Sender, who, socket);
             }
         }
-        true
     }
 
     /// Has a sender come that is not watched?

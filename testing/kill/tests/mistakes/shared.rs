@@ -109,7 +109,7 @@ fn one_who_waits_and_is_not_counted_is_found() {
 
 #[test]
 fn deaths_that_nobody_is_told_of_are_found() {
-    must_be_found::<Shared>("no room", |world| world.hides_deaths = true);
+    must_be_found::<Shared>("is left asleep", |world| world.hides_deaths = true);
 }
 
 #[test]
