@@ -430,8 +430,9 @@ impl RuntimeDirectory {
         Ok(names)
     }
 
-    /// Removes what the dead have left: sockets that refuse a connection, and the files of names
-    /// and waiters whose socket does. Returns how many.
+    /// Removes what the dead have left: sockets that refuse a connection, the files of names and
+    /// waiters whose socket does, copies for guests without a name, and the files of shared channels
+    /// that have no sender. Returns how many.
     ///
     /// # Errors
     /// [`OsError`] if the directory cannot be read.

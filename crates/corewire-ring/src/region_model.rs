@@ -34,6 +34,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Rows that a model has words for, however many its channel is made for.
 pub const MODEL_ROWS_MAX: u32 = 2;
+/// Rows of senders that a model has words for.
+const MODEL_SENDERS_MAX: u32 = 3;
 
 /// Bytes of the large area that one cell stands for.
 const LARGE_CELL_BYTES: usize = 1024;
@@ -107,9 +109,8 @@ fn counters(offset: usize) -> Range<usize> {
 
 /// The doors of a shared channel that a model has words for. The two halves of a socket share one:
 /// no model looks at it.
-fn doors(rows: u64) -> impl Iterator<Item = usize> {
-    let rows = own_usize(rows).min(MODEL_ROWS_MAX as usize);
-    (0..rows).map(|row| DOORS + row * DOOR_BYTES)
+fn doors(rows: u64, rows_max: u32) -> impl Iterator<Item = usize> {
+    (0..own_usize(rows).min(rows_max as usize)).map(|row| DOORS + row * DOOR_BYTES)
 }
 
 /// The words and cells of a region that is being put together.
@@ -197,7 +198,7 @@ impl Region {
             words32: Vec::from([one32(BELL), one32(SENDER_CPU), one32(BLOCKED)]),
             cells: Vec::new(),
         };
-        for door in doors(geometry.receivers_max()) {
+        for door in doors(geometry.receivers_max(), MODEL_ROWS_MAX) {
             plan.words64.extend([DOOR_TENURE, DOOR_START].map(|at| one64(door + at)));
             plan.words32.push(one32(door + DOOR_PID));
         }
@@ -217,7 +218,7 @@ impl Region {
             words32: [BELL, BLOCKED, SENDERS_EPOCH, HELD].map(one32).into(),
             cells: Vec::new(),
         };
-        for door in doors(geometry.senders_max()) {
+        for door in doors(geometry.senders_max(), MODEL_SENDERS_MAX) {
             plan.words64.extend([
                 one64(door + DOOR_TENURE),
                 door + DOOR_SOCKET..door + DOOR_COUNTERS,
@@ -226,7 +227,7 @@ impl Region {
             plan.words32.push(one32(door + DOOR_PID));
         }
         plan.slots(geometry);
-        for row in (0..MODEL_ROWS_MAX).take(own_usize(geometry.senders_max())) {
+        for row in (0..MODEL_SENDERS_MAX).take(own_usize(geometry.senders_max())) {
             plan.areas(geometry, row);
         }
         plan.region(geometry.segment_bytes())
@@ -243,7 +244,7 @@ impl Region {
             words32: [SLEEPERS, ROOM, MEMBERS_EPOCH, ROWS_HIGH].map(one32).into(),
             cells: Vec::new(),
         };
-        for (row, door) in doors(geometry.receivers_max()).enumerate() {
+        for (row, door) in doors(geometry.receivers_max(), MODEL_ROWS_MAX).enumerate() {
             plan.words64.extend([DOOR_TENURE, DOOR_START].map(|at| one64(door + at)));
             plan.words64.push(door + DOOR_SOCKET..door + DOOR_COUNTERS);
             plan.words32.push(one32(door + DOOR_PID));

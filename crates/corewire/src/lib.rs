@@ -1,10 +1,10 @@
 //! Message passing between the cores of one machine: written once, read in place, by any number of
 //! processes.
 //!
-//! A *channel* has one sender and up to 1024 receivers, in any processes of one user. Every receiver
-//! gets every message, in one order, and reads it where the sender wrote it: no copy, no system
-//! call, no broker. Receivers come and go while the sender runs; a process may die at any
-//! instruction, and nothing that was sent is lost or torn by it.
+//! A *channel* has one sender, or several, and up to 1024 receivers, in any processes of one user.
+//! Every receiver gets every message, in one order, and reads it where it was written: no copy, no
+//! system call, no broker. All come and go while others run; a process may die at any instruction,
+//! and nothing that was sent is lost or torn by it. Processes of other users may be let in to read.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,6 +32,28 @@
 //! gives the place back. `src/path/` holds this path, read top to bottom; `corewire-ring` holds the
 //! ring underneath.
 //!
+//! # Slow receivers
+//!
+//! A sender waits for its slowest receiver, unless the channel was made otherwise: with
+//! [`SenderBuilder::overwrite`] a slow receiver misses messages and is told how many, with
+//! [`SenderBuilder::evict`] it is left behind after a while. Messages of such channels are copied
+//! out, by a [`SnapshotReceiver`].
+//!
+//! # Several senders
+//!
+//! [`SenderBuilder::open_shared`] makes a channel that up to 128 senders share, or becomes one of
+//! them. All receivers get the messages in one order, and the channel lives as long as one of its
+//! senders. It cannot overwrite, and is joined from now on only.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let domain = corewire::Domain::open()?;
+//! let mut log = domain.sender("log").open_shared(16)?; // each of up to 16 senders does this
+//! log.send(b"started")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Sleeping and waking
 //!
 //! [`Wait`] says how a call waits. By default it polls for as long as a wake-up would cost, and then
@@ -41,7 +63,25 @@
 //!
 //! All processes that create channels in a domain run as one user (level 2 of `docs/threats.md`): any
 //! of them may crash at any instruction. A process of another user (level 3) is refused, unless the
-//! domain's owner lets it in as a guest: see [`Access`].
+//! domain's owner lets it in as a guest: see [`Access`]. A guest joins channels of one sender, creates
+//! none, and copies messages out, since nobody vouches for a sender of another user.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use std::path::Path;
+//! use corewire::{Access, Domain};
+//!
+//! let path = Path::new("/tmp/prices"); // made by the owner, user 1000
+//! let domain = Domain::builder().path(path).access(Access::Users(vec![1001])).open()?;
+//! let sender = domain.sender("prices").create()?;
+//!
+//! // In a process of user 1001:
+//! let domain = Domain::builder().path(path).owner(1000).open()?;
+//! let mut receiver = domain.receiver("prices").snapshots().join()?;
+//! let message = receiver.receive()?.to_vec()?;
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -72,5 +112,5 @@ pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
-pub use typed::{MessageType, TypedReceiver, TypedSender};
+pub use typed::{MessageType, TypedReceiver, TypedSender, Value};
 pub use wait::{Interrupter, Readiness, Wait};

@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::error::{ReceiveError, SendError, ValueError};
 use crate::path::receive::{Message, Receiver};
 use crate::path::send::Sender;
+use crate::path::shared::SharedSender;
 
 /// A type that messages can have: plain data of a fixed layout, with a name that both sides agree
 /// on. A receiver of another name, size or alignment is refused when it joins.
@@ -49,18 +50,21 @@ pub(crate) fn tag_of<T: MessageType>() -> TypeTag {
     TypeTag { hash: hash.max(1), bytes: sizes[0] }
 }
 
-/// A sender of values of one type; derefs to the [`Sender`] for everything else.
+/// A sender of values of one type, by itself or one of several ([`SharedSender`]); derefs to that
+/// sender for everything else.
 #[derive(Debug)]
-pub struct TypedSender<T> {
-    sender: Sender,
+pub struct TypedSender<T, S = Sender> {
+    sender: S,
     _type: PhantomData<fn(&T)>,
 }
 
-impl<T: MessageType> TypedSender<T> {
-    pub(crate) fn new(sender: Sender) -> Self {
+impl<T: MessageType, S> TypedSender<T, S> {
+    pub(crate) fn new(sender: S) -> Self {
         Self { sender, _type: PhantomData }
     }
+}
 
+impl<T: MessageType> TypedSender<T> {
     /// Sends a value, waiting for room if there is none.
     ///
     /// # Errors
@@ -80,16 +84,36 @@ impl<T: MessageType> TypedSender<T> {
     }
 }
 
-impl<T> Deref for TypedSender<T> {
-    type Target = Sender;
+impl<T: MessageType> TypedSender<T, SharedSender> {
+    /// Sends a value, waiting for room if there is none.
+    ///
+    /// # Errors
+    /// As for [`SharedSender::send`].
+    #[inline]
+    pub fn send(&mut self, value: &T) -> Result<(), SendError> {
+        self.sender.send(value.as_bytes())
+    }
 
-    fn deref(&self) -> &Sender {
+    /// Sends a value if there is room now. Never blocks.
+    ///
+    /// # Errors
+    /// As for [`SharedSender::try_send`].
+    #[inline]
+    pub fn try_send(&mut self, value: &T) -> Result<(), SendError> {
+        self.sender.try_send(value.as_bytes())
+    }
+}
+
+impl<T, S> Deref for TypedSender<T, S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
         &self.sender
     }
 }
 
-impl<T> DerefMut for TypedSender<T> {
-    fn deref_mut(&mut self) -> &mut Sender {
+impl<T, S> DerefMut for TypedSender<T, S> {
+    fn deref_mut(&mut self) -> &mut S {
         &mut self.sender
     }
 }

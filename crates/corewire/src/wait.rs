@@ -3,9 +3,11 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use corewire_os::event::Bell;
 use corewire_os::processor::pause_ns;
+use corewire_ring::broadcast::SLEEP_CAP_NS;
 
 /// How a call waits for a message, or for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,8 +23,18 @@ pub enum Wait {
     Park,
 }
 
+/// The cap on sleeps, as a builder was told.
+pub(crate) fn cap_ns(said: Option<Duration>) -> u64 {
+    let cap_ns = |cap: Duration| u64::try_from(cap.as_nanos()).unwrap_or(u64::MAX);
+    said.map_or(SLEEP_CAP_NS, |cap| cap_ns(cap).max(SLEEP_CAP_MIN_NS))
+}
+
+/// A shorter cap would be no sleep.
+const SLEEP_CAP_MIN_NS: u64 = 1_000_000;
 /// Polls without a pause before anything else is done: a message that is on its way is found so.
 pub(crate) const BARE_POLLS: u32 = 64;
+/// No limit on a sleep but its cap.
+pub(crate) const NO_LIMIT_NS: u64 = u64::MAX;
 /// Pauses between two looks at which processor the other side runs on.
 pub(crate) const PAUSES_BEFORE_CPU_CHECK: u32 = 64;
 /// What a wake-up costs on the machines measured (3.6 us after 5 us idle; docs/results).

@@ -25,7 +25,7 @@ use crate::{EVICTED_AT_NS, ModelKernel, Stop, WINDOW_BYTES, WINDOW_MESSAGE_BYTES
 /// Slots of the smallest ring: two of the longest runs.
 pub const SLOTS_MIN: u64 = corewire_layout::geometry::SHARED_SLOTS_MIN;
 
-/// A shared channel with rows for two senders.
+/// A shared channel.
 #[derive(Debug, Clone)]
 pub struct ModelShared {
     geometry: Geometry,
@@ -38,17 +38,26 @@ pub struct ModelShared {
 }
 
 impl ModelShared {
-    /// A channel of the smallest ring for up to `receivers_max` receivers. To be made inside a model,
-    /// by its first thread.
+    /// A channel of the smallest ring for two senders and up to `receivers_max` receivers. To be made
+    /// inside a model, by its first thread.
     ///
     /// # Panics
     /// If there is no such geometry.
     #[must_use]
     pub fn new(receivers_max: u64) -> Self {
-        let message_bytes_max = WINDOW_MESSAGE_BYTES as u64;
-        let geometry =
-            Geometry::with_senders(SLOTS_MIN, WINDOW_BYTES, message_bytes_max, receivers_max, 2)
-                .expect("a model's geometry");
+        Self::of_many(receivers_max, 2)
+    }
+
+    /// The same for up to `senders_max` senders.
+    ///
+    /// # Panics
+    /// If there is no such geometry.
+    #[must_use]
+    pub fn of_many(receivers_max: u64, senders_max: u64) -> Self {
+        let bytes_max = WINDOW_MESSAGE_BYTES as u64;
+        let (slots, window) = (SLOTS_MIN, WINDOW_BYTES);
+        let geometry = Geometry::with_senders(slots, window, bytes_max, receivers_max, senders_max)
+            .expect("a model's geometry");
         Self {
             geometry,
             fence_mode: FenceMode::Asymmetric,
@@ -266,6 +275,38 @@ impl SharedSender {
             assert_eq!(staged, Ok(()));
         }
         assert_eq!(self.sender.flush(&mut |s| Self::wait(s, evicts, 0, wait)), Ok(()));
+    }
+
+    /// Sends its next two messages as one run, or gives up when that does not go at once.
+    ///
+    /// # Panics
+    /// If the model fails.
+    pub fn try_run(&mut self, bytes: usize) {
+        let mut has_looked = false;
+        let mut look_once = |sender: &mut Sender<ModelKernel>| {
+            sender.refresh();
+            if core::mem::replace(&mut has_looked, true) { Err(()) } else { Ok(()) }
+        };
+        for _ in 0..2 {
+            let message = vec![mark(self.name, self.number); bytes];
+            assert_eq!(self.sender.stage(&message, &mut look_once), Ok(()));
+        }
+        if self.sender.flush(&mut look_once).is_err() {
+            self.sender.abandon();
+        }
+    }
+
+    /// Claims the next slot, writes to it, and stops there; or gives up when that does not go at once.
+    ///
+    /// # Panics
+    /// If the model fails.
+    pub fn try_claim(&mut self, bytes: usize) {
+        let message = vec![self.mark(); bytes];
+        let mut has_looked = false;
+        let _ = self.sender.die_in_run(1, 0, &message, |sender| {
+            sender.refresh();
+            if core::mem::replace(&mut has_looked, true) { Err(()) } else { Ok(()) }
+        });
     }
 
     /// Claims a run, publishes its first messages, writes to the next one, and dies there.

@@ -118,6 +118,31 @@ fn quick_the_lap_after_a_run_waits_for_all_of_it() {
     });
 }
 
+/// One comes who finds the ring's end by what another has stored beyond the first one's claim, which it
+/// never looks at: its run reaches that very slot in the lap after, and must not take an older stamp
+/// there for the last word.
+#[test]
+fn quick_one_who_comes_sees_every_claim_below_its_own() {
+    check_bare(2, || {
+        let channel = ModelShared::of_many(1, 3);
+        let [mut first, mut second] = [0, 1].map(|name| channel.sender(name));
+        first.send(3, BYTES, Wait::Spin);
+        second.send(1, BYTES, Wait::Spin);
+        first.sender.refresh();
+        second.sender.refresh();
+        let host = channel.clone();
+        let coming = thread::spawn(move || {
+            let mut third = host.sender(2);
+            third.try_send(1, BYTES);
+            third.try_run(BYTES);
+        });
+        // What matters is what the third sees of them, not what they see of each other.
+        first.try_claim(BYTES);
+        second.try_claim(BYTES);
+        coming.join().unwrap();
+    });
+}
+
 /// A run among other messages: it is received whole, and the ring goes round over it.
 fn run(before: u32, after: u32) {
     let channel = ModelShared::new(1);
@@ -258,7 +283,7 @@ fn quick_a_sender_that_waits_for_room_is_woken_by_either_receiver() {
 fn a_sender_that_waits_for_room_is_woken_when_the_last_receiver_leaves() {
     check_bare(3, || {
         let channel = ModelShared::new(1);
-        let mut receiver = channel.receiver();
+        let receiver = channel.receiver();
         let mut sender = channel.sender(0);
         sender.send(4, BYTES, Wait::Spin);
         let leaving = thread::spawn(move || receiver.0.leave());
@@ -468,6 +493,7 @@ mutants! {
     mutant_c1: C1 => quick_a_slot_is_claimed_again_only_when_it_has_been_filled;
     mutant_c2: C2 => quick_a_message_of_each_sender_is_whole_when_its_stamp_is_seen;
     mutant_c4: C4 => quick_a_claim_is_not_passed_for_the_death_of_its_rows_last_holder;
+    mutant_c5: C5 => quick_one_who_comes_sees_every_claim_below_its_own;
     mutant_d1: D1 => quick_what_a_dead_sender_published_is_not_passed;
     mutant_d2: D2 => quick_what_a_dead_sender_published_is_not_passed;
     mutant_r1: R1 => nothing_that_a_newcomer_was_promised_is_overwritten_by_two;

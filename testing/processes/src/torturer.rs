@@ -26,6 +26,11 @@ use crate::{Options, Outcome, Slow};
 const BLOCK: u64 = 1024;
 /// Rows of a channel: more than there are processes, since the dead leave theirs a little later.
 const SENDERS_MAX: usize = 32;
+/// The longest message of a channel; more than any that is sent.
+const LARGEST: usize = 80_000;
+/// What is found only after so long was waited for in vain: on a crowded machine, a process that has
+/// sent a message may not run again before the usual cap.
+const SLEEP_CAP: Duration = Duration::from_secs(5);
 
 fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -158,27 +163,21 @@ pub(crate) fn send(directory: &std::path::Path, options: &Options) -> Outcome {
             .sender(&options.channel)
             .slots(options.slots)
             .window_bytes(64 << 10)
-            .largest_message(80_000)
+            .largest_message(LARGEST)
             .receivers(options.receivers)
-            .wait(options.wait);
+            .wait(options.wait)
+            .sleep_cap(SLEEP_CAP);
         let builder = match options.slow {
             Slow::Block => builder,
             Slow::Overwrite => builder.overwrite(),
             Slow::Evict(after) => builder.evict(after),
         };
-        let mut random = Random(options.count);
-        let mut message = vec![0; 70_000];
         if !options.is_shared {
-            let mut sender = builder.create()?;
-            orders.interrupt(Some(sender.interrupter()));
-            return run(orders, &mut random, options, |number, random| {
-                let turned = turn_one(&mut sender, options.count, number, random, &mut message);
-                (turned, sender.sent())
-            });
+            return run(orders, options, &mut builder.create()?);
         }
-        let mut sender = loop {
+        loop {
             match builder.clone().open_shared(SENDERS_MAX) {
-                Ok(sender) => break sender,
+                Ok(mut sender) => return run(orders, options, &mut sender),
                 // Whoever would let it in is stopped.
                 Err(CreateError::NoHost { .. }) => println!("retry"),
                 Err(CreateError::Enter(error)) if matches!(*error, JoinError::NoAnswer { .. }) => {
@@ -190,36 +189,31 @@ pub(crate) fn send(directory: &std::path::Path, options: &Options) -> Outcome {
                 println!("closed 0");
                 return Ok(());
             }
-        };
-        orders.interrupt(Some(sender.interrupter()));
-        run(orders, &mut random, options, |number, random| {
-            let turned = turn_shared(&mut sender, options.count, number, random, &mut message);
-            (turned, sender.sent())
-        })
+        }
     })
 }
 
 /// Takes turns until it is told to leave, or wants to.
-fn run(
-    orders: &Orders,
-    random: &mut Random,
-    options: &Options,
-    mut turn: impl FnMut(&mut u64, &mut Random) -> (Result<(), SendError>, u64),
-) -> Outcome {
+fn run(orders: &Orders, options: &Options, sender: &mut impl Sends) -> Outcome {
+    orders.interrupt(Some(sender.interrupter()));
     println!("created");
+    let mut random = Random(options.count);
     let mut number = 0;
     while !orders.is_over() {
-        let (turned, sent) = turn(&mut number, random);
+        let turned = turn(sender, options.count, &mut number, &mut random);
         match turned {
-            Ok(()) if sent == number => {}
-            Ok(()) => return Err(format!("{number} were sent, but it counts {sent}").into()),
+            Ok(()) if sender.sent() == number => {}
+            Ok(()) => {
+                let sent = sender.sent();
+                return Err(format!("{number} were sent, but it counts {sent}").into());
+            }
             // A batch that is interrupted has sent a part.
-            Err(SendError::Interrupted) => number = sent,
+            Err(SendError::Interrupted) => number = sender.sent(),
             Err(error) => return Err(error.into()),
         }
         println!("at {number}");
         if options.nap_one_in > 0 && random.below(options.nap_one_in) == 0 {
-            nap(random);
+            nap(&mut random);
         }
     }
     println!("closed {number}");
@@ -237,95 +231,105 @@ fn is_no_room(result: Result<(), SendError>) -> Result<bool, SendError> {
     }
 }
 
-/// A random number of messages, all in one of the ways there are.
-fn turn_one(
-    sender: &mut Sender,
-    id: u64,
-    number: &mut u64,
-    random: &mut Random,
-    message: &mut [u8],
-) -> Result<(), SendError> {
-    let way = random.below(6);
-    let count = 1 + random.below(200);
-    if way == 0 {
-        let mut batch = sender.batch();
-        for _ in 0..count {
-            let bytes = length_of(key_of(id, *number));
-            batch.send_with(bytes, |bytes| write(bytes, id, *number))?;
-            *number += 1;
-        }
-        return Ok(());
-    }
-    for _ in 0..count {
-        let bytes = length_of(key_of(id, *number));
-        let message = &mut message[..bytes];
-        write(message, id, *number);
-        let is_full = match way {
-            1 => is_no_room(sender.try_send(message))?,
-            2 => is_no_room(sender.send_timeout(message, PATIENCE))?,
-            3 => {
-                // A loan that comes to nothing, and one that is too long.
-                drop(sender.loan(bytes)?);
-                let mut loan = sender.loan((bytes + 100).min(80_000))?;
-                loan.truncate(bytes);
-                write(&mut loan, id, *number);
-                loan.send();
-                false
-            }
-            _ => {
-                sender.send(message)?;
-                false
-            }
-        };
-        if is_full {
-            return Ok(());
-        }
-        *number += 1;
-    }
-    Ok(())
+/// What a sender of either kind can do.
+trait Sends {
+    /// Messages of `id` from `first` on, in one batch.
+    fn send_batch(&mut self, id: u64, first: u64, count: u64) -> Result<(), SendError>;
+    /// Message `number` of `id`, of `bytes` bytes, written where it is lent.
+    fn send_lent(&mut self, id: u64, number: u64, bytes: usize) -> Result<(), SendError>;
+    fn send(&mut self, message: &[u8]) -> Result<(), SendError>;
+    fn try_send(&mut self, message: &[u8]) -> Result<(), SendError>;
+    fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<(), SendError>;
+    fn sent(&self) -> u64;
+    fn interrupter(&self) -> Interrupter;
 }
 
-fn turn_shared(
-    sender: &mut SharedSender,
+/// What both kinds have under the same name.
+macro_rules! sends_alike {
+    ($sender:ty) => {
+        fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+            <$sender>::send(self, message)
+        }
+
+        fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+            <$sender>::try_send(self, message)
+        }
+
+        fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<(), SendError> {
+            <$sender>::send_timeout(self, message, timeout)
+        }
+
+        fn sent(&self) -> u64 {
+            <$sender>::sent(self)
+        }
+
+        fn interrupter(&self) -> Interrupter {
+            <$sender>::interrupter(self)
+        }
+
+        fn send_batch(&mut self, id: u64, first: u64, count: u64) -> Result<(), SendError> {
+            let mut batch = self.batch();
+            for number in first..first + count {
+                let bytes = length_of(key_of(id, number));
+                batch.send_with(bytes, |bytes| write(bytes, id, number))?;
+            }
+            batch.finish()
+        }
+    };
+}
+
+impl Sends for Sender {
+    sends_alike!(Sender);
+
+    fn send_lent(&mut self, id: u64, number: u64, bytes: usize) -> Result<(), SendError> {
+        // A loan that comes to nothing, and one that is too long.
+        drop(self.loan(bytes)?);
+        let mut loan = self.loan((bytes + 100).min(LARGEST))?;
+        loan.truncate(bytes);
+        write(&mut loan, id, number);
+        loan.send();
+        Ok(())
+    }
+}
+
+impl Sends for SharedSender {
+    sends_alike!(SharedSender);
+
+    fn send_lent(&mut self, id: u64, number: u64, bytes: usize) -> Result<(), SendError> {
+        drop(self.loan(bytes)?);
+        let mut loan = self.loan((bytes + 100).min(LARGEST))?;
+        loan.truncate(bytes);
+        write(&mut loan, id, number);
+        loan.send()
+    }
+}
+
+/// A random number of messages, all in one of the ways there are.
+fn turn(
+    sender: &mut impl Sends,
     id: u64,
     number: &mut u64,
     random: &mut Random,
-    message: &mut [u8],
 ) -> Result<(), SendError> {
     let way = random.below(6);
     let count = 1 + random.below(200);
     if way == 0 {
-        let mut batch = sender.batch();
-        for ahead in 0..count {
-            let message = &mut message[..length_of(key_of(id, *number + ahead))];
-            write(message, id, *number + ahead);
-            batch.send(message)?;
-        }
-        batch.finish()?;
+        sender.send_batch(id, *number, count)?;
         *number += count;
         return Ok(());
     }
+    let mut message = [0; LARGEST];
     for _ in 0..count {
         let bytes = length_of(key_of(id, *number));
         let message = &mut message[..bytes];
         write(message, id, *number);
-        let is_full = match way {
-            1 => is_no_room(sender.try_send(message))?,
-            2 => is_no_room(sender.send_timeout(message, PATIENCE))?,
-            3 => {
-                drop(sender.loan(bytes)?);
-                let mut loan = sender.loan((bytes + 100).min(80_000))?;
-                loan.truncate(bytes);
-                write(&mut loan, id, *number);
-                loan.send()?;
-                false
-            }
-            _ => {
-                sender.send(message)?;
-                false
-            }
+        let sent = match way {
+            1 => sender.try_send(message),
+            2 => sender.send_timeout(message, PATIENCE),
+            3 => sender.send_lent(id, *number, bytes),
+            _ => sender.send(message),
         };
-        if is_full {
+        if is_no_room(sent)? {
             return Ok(());
         }
         *number += 1;
@@ -426,7 +430,7 @@ pub(crate) fn receive(directory: &std::path::Path, options: &Options) -> Outcome
         while !orders.is_over() {
             let copies = !matches!(options.slow, Slow::Block) || random.below(4) == 0;
             let wait = if random.below(2) == 0 { Wait::Park } else { options.wait };
-            let builder = domain.receiver(&options.channel).wait(wait);
+            let builder = domain.receiver(&options.channel).wait(wait).sleep_cap(SLEEP_CAP);
             let patience = Duration::from_millis(500);
             let misses = matches!(options.slow, Slow::Overwrite);
             println!("joining");

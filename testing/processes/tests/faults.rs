@@ -1,5 +1,6 @@
-//! Every system call of corewire fails once, at each place where it is made, with each error that it
-//! can give. What comes of it is a clear error or a recovery, and nothing is left behind.
+//! Every system call that a scenario makes fails once, at each place where it is made, with each error
+//! that it can give. No scenario has a shared channel or a guest. What comes of it is a clear error or
+//! a recovery, and nothing is left behind.
 //!
 //! A role goes through a scenario while this test lets its system calls through, one by one
 //! (`seccomp_unotify(2)`), and has one of them fail. The role makes the call of the library that

@@ -136,6 +136,7 @@ pub struct Receiver<K> {
     published: u64,
     /// Publish after this many messages.
     batch: u64,
+    sleep_cap_ns: u64,
     /// Payload bytes outside the slots that the published cursor still holds, by area.
     window_held_bytes: u64,
     large_held_bytes: u64,
@@ -183,6 +184,7 @@ impl<K: Kernel> Receiver<K> {
             publish_at: welcome.start.saturating_add(batch),
             published: welcome.start,
             batch,
+            sleep_cap_ns: SLEEP_CAP_NS,
             window_held_bytes: 0,
             large_held_bytes: 0,
             bytes: 0,
@@ -215,6 +217,10 @@ impl<K: Kernel> Receiver<K> {
         receiver.own.sleeping().store(receiver.epoch, Relaxed);
         // Nobody's processor, until it has slept once.
         receiver.own.cpu().store(u32::MAX, Relaxed);
+        // What is counted there may be that of the row's last holder.
+        for (counter, _) in ReceiverCounter::ALL {
+            receiver.own.counter(counter).store(0, Relaxed);
+        }
         receiver
     }
 
@@ -243,10 +249,10 @@ impl<K: Kernel> Receiver<K> {
         &self.kernel
     }
 
-    /// The processor that the sender last ran on; a hint.
+    /// The processor that the sender last ran on; a hint. `None` if there are many.
     #[must_use]
-    pub fn sender_cpu(&self) -> u32 {
-        self.sender.cpu().load(Relaxed)
+    pub fn sender_cpu(&self) -> Option<u32> {
+        self.many.is_none().then(|| self.sender.cpu().load(Relaxed))
     }
 
     /// Is the next message there? One load.
@@ -654,9 +660,14 @@ impl<K: Kernel> Receiver<K> {
         self.many.as_deref()
     }
 
-    /// Sleeps until the next message is there, the channel ends, a notice comes, or `cap_ns` have
-    /// passed; may return early.
-    pub fn sleep(&mut self, cap_ns: u64) {
+    /// Makes its sleeps end after `cap_ns` whatever happens; [`SLEEP_CAP_NS`] if not said.
+    pub fn set_sleep_cap(&mut self, cap_ns: u64) {
+        self.sleep_cap_ns = cap_ns;
+    }
+
+    /// Sleeps until the next message is there, the channel ends, a notice comes, or `limit_ns` or the
+    /// cap have passed; may return early. A message that the cap alone found is counted.
+    pub fn sleep(&mut self, limit_ns: u64) {
         self.publish_cursor();
         // ORDER(W2): pairs with W1; both words are read before looking again, so that whatever
         // changes them in between ends the sleep at once.
@@ -668,11 +679,12 @@ impl<K: Kernel> Receiver<K> {
         let sure = self.announce(SleepMode::Futex);
         if !self.must_look() {
             add(self.own.counter(ReceiverCounter::Sleeps), 1);
-            let cap_ns = if sure { cap_ns } else { cap_ns.min(UNSURE_SLEEP_CAP_NS) };
+            let is_capped = sure && self.sleep_cap_ns <= limit_ns;
+            let cap_ns = if sure { self.sleep_cap_ns } else { UNSURE_SLEEP_CAP_NS }.min(limit_ns);
             let word = self.sender.bell();
             let capped = self.kernel.wait((word, bell), (&self.shared.own, own), cap_ns);
             let rung = || self.sender.bell().load(Relaxed) != bell;
-            if capped && cap_ns >= SLEEP_CAP_NS && self.is_ready() && !settles(rung) {
+            if capped && is_capped && self.is_ready() && !settles(rung) {
                 add(self.own.counter(ReceiverCounter::CapFinds), 1);
             }
         }

@@ -161,6 +161,7 @@ pub struct Sender<K> {
     /// Messages that every receiver is done with, as of the last refresh.
     read_by_all: u64,
     pace: Pace,
+    sleep_cap_ns: u64,
     /// Payload bytes sent outside the slots.
     bytes: u64,
     geometry: Geometry,
@@ -191,6 +192,7 @@ impl<K: Kernel> Sender<K> {
             floor: 0,
             read_by_all: 0,
             pace: Pace::default(),
+            sleep_cap_ns: SLEEP_CAP_NS,
             bytes: 0,
             geometry,
             window: Area::new(geometry.window_bytes(), slots, false),
@@ -602,12 +604,18 @@ impl<K: Kernel> Sender<K> {
         fits && self.head < self.shared.limit.load(Relaxed)
     }
 
-    /// Sleeps until a receiver makes room, the membership changes, a notice comes, or `cap_ns` have
-    /// passed; then refreshes. `ready` says what is waited for.
+    /// Makes its sleeps end after `cap_ns` whatever happens; [`SLEEP_CAP_NS`] if not said.
+    pub fn set_sleep_cap(&mut self, cap_ns: u64) {
+        self.sleep_cap_ns = cap_ns;
+    }
+
+    /// Sleeps until a receiver makes room, the membership changes, a notice comes, or `limit_ns` or
+    /// the cap have passed; then refreshes. `ready` says what is waited for; if the cap alone found
+    /// it, that is counted.
     pub fn sleep_until<L: Lock<Members>>(
         &mut self,
         lock: &L,
-        cap_ns: u64,
+        limit_ns: u64,
         ready: impl Fn(&Self) -> bool,
     ) {
         // ORDER(W2): pairs with W1; read before looking again, so that a nudge in between ends the
@@ -629,8 +637,9 @@ impl<K: Kernel> Sender<K> {
         if unchanged && !ready(self) && self.shared.notices() == 0 {
             add(self.words.counter(SenderCounter::Sleeps), 1);
             let shared = word.map_or((&self.shared.own, own), |word| (word, seen));
+            let cap_ns = self.sleep_cap_ns.min(limit_ns);
             let capped = self.kernel.wait(shared, (&self.shared.own, own), cap_ns);
-            if capped && cap_ns >= SLEEP_CAP_NS {
+            if capped && self.sleep_cap_ns <= limit_ns {
                 self.refresh(lock);
                 let rung = || word.is_some_and(|word| word.load(Relaxed) != seen);
                 if ready(self) && !settles(rung) {

@@ -119,7 +119,7 @@ impl Roster {
         }
     }
 
-    fn rows_max(&self, party: Party) -> u32 {
+    pub(super) fn rows_max(&self, party: Party) -> u32 {
         let max = match party {
             Party::Sender => self.geometry.senders_max(),
             Party::Receiver => self.geometry.receivers_max(),
@@ -284,6 +284,8 @@ impl Roster {
                     // ORDER(T1): as in `take`.
                     self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
                     self.ring_bell(kernel);
+                    // It may have held them all back.
+                    self.make_room(kernel);
                 }
                 Party::Receiver => self.make_room(kernel),
             }
@@ -293,13 +295,14 @@ impl Roster {
 
     /// Takes a receiver out of the count that has held a sender back for too long. It is told by its
     /// door, and gives the row up itself.
-    pub fn evict(&self, who: Entrance) -> bool {
+    pub fn evict<K: Kernel>(&self, who: Entrance, kernel: &K) -> bool {
         let door = self.door(Party::Receiver, who.row).tenure();
         let held = tenure(who.generation, DoorState::Joined);
         let evicted = tenure(who.generation, DoorState::Evicted);
         let is_done = door.compare_exchange(held, evicted, Relaxed, Relaxed).is_ok();
         if is_done {
             self.table.count(ControlCounter::Evictions);
+            self.make_room(kernel);
         }
         is_done
     }

@@ -12,7 +12,9 @@ use corewire_layout::slot::{
 };
 
 use super::roster::{Entrance, Party, Roster, past_claim};
-use crate::broadcast::{Area, Pace, Room, SLEEP_CAP_NS, SenderShared, Slowest, settles};
+use crate::broadcast::{
+    Area, Pace, Room, SLEEP_CAP_NS, SenderShared, Slowest, UNSURE_SLEEP_CAP_NS, settles,
+};
 use crate::region::{Access, Payload, Region, Store, set_aside};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::light_fence;
@@ -53,6 +55,7 @@ pub struct Sender<K> {
     sent_end: u64,
     sent: u64,
     pace: Pace,
+    sleep_cap_ns: u64,
     bytes: u64,
     window: Area,
     window_store: Store,
@@ -121,6 +124,10 @@ impl<K: Kernel> Sender<K> {
             // What the row's former owner has sent, all of it claimed before, may not have been read.
             areas.iter_mut().for_each(|area| area.hold_all_until(last));
         }
+        // What is counted there may be that of the row's last holder.
+        for (counter, _) in SenderCounter::ALL {
+            roster.ring.counter(row, counter).store(0, Relaxed);
+        }
         let [window_area, large_area] = areas;
         Self {
             entrance,
@@ -131,6 +138,7 @@ impl<K: Kernel> Sender<K> {
             sent_end: tail,
             sent: 0,
             pace: Pace::default(),
+            sleep_cap_ns: SLEEP_CAP_NS,
             bytes: 0,
             window: window_area,
             window_store: Store::new(&ring, geometry.window_offset(row), window),
@@ -226,10 +234,12 @@ impl<K: Kernel> Sender<K> {
                 let claim = shared_stamp(first, self.entrance.row, run) | CLAIMED;
                 // Whoever sees the claim must see the door of its claimer (C4): the limit was 0 when that
                 // one came, so the fence R3 lies between its door and its first claim.
-                if stamp.compare_exchange(old, claim, Relaxed, Relaxed).is_ok() {
+                // ORDER(C5): pairs with R3; who goes past this claim sees all those before it.
+                if stamp.compare_exchange(old, claim, order!(C5: Release), Relaxed).is_ok() {
                     self.tail = first + run;
                     if (first ^ self.tail) >= RUN_SLOTS_MAX {
-                        self.roster.ring.tail().store(self.tail, Relaxed);
+                        // ORDER(C5): as above.
+                        self.roster.ring.tail().store(self.tail, order!(C5: Release));
                     }
                     return Ok(first);
                 }
@@ -500,33 +510,60 @@ impl<K: Kernel> Sender<K> {
             self.staged_count += 1;
             return Ok(());
         }
-        self.stage_elsewhere(message, wait)
+        self.stage_elsewhere(message.len(), |payload| payload.copy_from_slice(message), wait)
+    }
+
+    /// The same for a message of `bytes` bytes that `write` writes to the memory it is given.
+    ///
+    /// # Errors
+    /// As for [`Sender::stage`].
+    pub fn stage_with<E>(
+        &mut self,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+        mut wait: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if bytes > INLINE_BYTES_MAX {
+            if self.staged_count == self.staged.len() {
+                self.flush(&mut wait)?;
+            }
+            return self.stage_elsewhere(bytes, write, wait);
+        }
+        let mut message = [0; INLINE_BYTES_MAX];
+        write(&mut message[..bytes]);
+        self.stage(&message[..bytes], wait)
     }
 
     #[inline(never)]
     fn stage_elsewhere<E>(
         &mut self,
-        message: &[u8],
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         let (room, mut payload) = loop {
-            match self.find_room(message.len()) {
+            match self.find_room(bytes) {
                 Some(found) => break found,
                 // What the batch holds may be what there is no room for.
                 None if self.staged_count > 0 => self.flush(&mut wait)?,
                 None => wait(self)?,
             }
         };
-        if self.staging.is_some() {
+        if let Some(staging) = &self.staging {
+            let own = staging.payload(0, bytes as u64, Access::Write);
+            let mut own = own.expect("memory for the largest message");
+            // SAFETY: private memory, lent to nobody else meanwhile.
+            let own = unsafe { own.as_mut_slice() };
+            write(own);
             // SAFETY: room of our own that nobody is told of yet; whoever copies sees words.
-            unsafe { payload.copy_in(message) };
+            unsafe { payload.copy_in(own) };
         } else {
             // SAFETY: room of our own that nobody is told of yet.
-            unsafe { payload.fill(message) };
+            write(unsafe { payload.as_mut_slice() });
         }
-        let header = if self.is_window(message.len()) { KIND_WINDOW } else { KIND_LARGE };
+        let header = if self.is_window(bytes) { KIND_WINDOW } else { KIND_LARGE };
         let place = &mut self.staged[self.staged_count];
-        (place.header, place.bytes, place.room) = (header, message.len() as u64, room);
+        (place.header, place.bytes, place.room) = (header, bytes as u64, room);
         self.staged_count += 1;
         Ok(())
     }
@@ -612,7 +649,7 @@ impl<K: Kernel> Sender<K> {
             let slots = self.roster.slots.count();
             let limit = match slowest {
                 _ if self.shared.notices() != 0 || self.is_held() => 0,
-                Some(slowest) => slowest.cursor + slots,
+                Some(slowest) => slowest.cursor.saturating_add(slots),
                 // Whoever joins begins at the first message not claimed then. The longest run must
                 // go, however small the ring is.
                 None => self.tail + (slots / 8).max(RUN_SLOTS_MAX),
@@ -640,8 +677,7 @@ impl<K: Kernel> Sender<K> {
 
     /// Does the creator still wait for those it invited? If it died or left, nobody does.
     fn is_held(&self) -> bool {
-        // ORDER(T2): pairs with T1; whoever was invited and has come is counted.
-        match self.roster.ring.held().load(order!(T2: Acquire)).checked_sub(1) {
+        match self.holder() {
             None => false,
             Some(row) => {
                 let tenure = self.roster.tenure(Party::Sender, row);
@@ -650,6 +686,13 @@ impl<K: Kernel> Sender<K> {
                     && !self.roster.is_dead(Party::Sender, Entrance { row, generation })
             }
         }
+    }
+
+    /// The row of the creator, while it waits for those it invited.
+    fn holder(&self) -> Option<u32> {
+        // ORDER(T2): pairs with T1; whoever was invited and has come is counted.
+        let held = self.roster.ring.held().load(order!(T2: Acquire));
+        held.checked_sub(1).filter(|&row| u64::from(row) < self.roster.geometry.senders_max())
     }
 
     /// Could a message of `bytes` bytes go now, as far as can be seen?
@@ -682,6 +725,9 @@ impl<K: Kernel> Sender<K> {
     /// there is no room.
     pub fn watch_whom_we_wait_for(&self) {
         let watch = |party, row| {
+            if row >= self.roster.rows_max(party) {
+                return;
+            }
             let tenure = self.roster.tenure(party, row);
             let who = Entrance { row, generation: generation_of(tenure) };
             if tenure != corewire_layout::segment::tenure(who.generation, DoorState::Free)
@@ -693,7 +739,7 @@ impl<K: Kernel> Sender<K> {
         if let Some(slowest) = self.slowest {
             watch(Party::Receiver, slowest.row);
         }
-        if let Some(row) = self.roster.ring.held().load(Relaxed).checked_sub(1) {
+        if let Some(row) = self.holder() {
             watch(Party::Sender, row);
         }
         let run = self.wanted;
@@ -740,7 +786,7 @@ impl<K: Kernel> Sender<K> {
             }
             let stalled_ns = now_ns.saturating_sub(stall.since_ns);
             if state == DoorState::Joined && cursor < wanted && stalled_ns >= after_ns {
-                has_evicted |= self.roster.evict(who);
+                has_evicted |= self.roster.evict(who, &self.kernel);
             }
         }
         self.has_stalls = true;
@@ -754,24 +800,49 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Sleeps until there may be room, a notice comes, or `cap_ns` have passed; then refreshes.
-    /// `ready` says what is waited for.
-    pub fn sleep_until(&mut self, cap_ns: u64, ready: impl Fn(&Self) -> bool) {
+    /// Makes its sleeps end after `cap_ns` whatever happens; [`SLEEP_CAP_NS`] if not said.
+    pub fn set_sleep_cap(&mut self, cap_ns: u64) {
+        self.sleep_cap_ns = cap_ns;
+    }
+
+    /// Sleeps until there may be room, a notice comes, or `limit_ns` or the cap have passed; then
+    /// refreshes. `ready` says what is waited for; if the cap alone found it, that is counted.
+    pub fn sleep_until(&mut self, limit_ns: u64, ready: impl Fn(&Self) -> bool) {
+        self.sleep(limit_ns, Self::waits_for_stamp, ready);
+    }
+
+    /// The same for who waits until receivers have read, whatever other senders do.
+    pub fn sleep_until_read(&mut self, limit_ns: u64, ready: impl Fn(&Self) -> bool) {
+        self.sleep(limit_ns, |_| false, ready);
+    }
+
+    /// Is it a slot that another sender has claimed that holds this one back? Then its stamp is waited
+    /// for, as a receiver does.
+    fn waits_for_stamp(&self) -> bool {
+        self.is_below_limit() && !self.can_claim()
+    }
+
+    fn sleep(
+        &mut self,
+        limit_ns: u64,
+        waits_for_stamp: impl Fn(&Self) -> bool,
+        ready: impl Fn(&Self) -> bool,
+    ) {
         // ORDER(W2): pairs with W1; read before looking again, so that whatever changes it in between
         // ends the sleep at once.
         let own = self.shared.own().load(order!(W2: Acquire));
         let roster = self.roster.clone();
-        // What holds us back may be a slot that another sender has claimed: then its stamp is waited
-        // for, as a receiver does.
         self.refresh();
-        let waits_for_stamp = self.is_below_limit() && !self.can_claim();
-        let word = if waits_for_stamp { roster.ring.bell() } else { roster.table.room() };
+        let for_stamp = waits_for_stamp(self);
+        let word = if for_stamp { roster.ring.bell() } else { roster.table.room() };
         // ORDER(W2): as above.
         let seen = word.load(order!(W2: Acquire));
-        if waits_for_stamp {
+        let mut cap_ns = self.sleep_cap_ns;
+        if for_stamp {
             roster.table.sleepers().fetch_add(1, Relaxed);
-            // It sleeps no longer than the cap if the kernel gives no barrier.
-            let _ = self.kernel.barrier_everywhere();
+            if !self.kernel.barrier_everywhere() {
+                cap_ns = UNSURE_SLEEP_CAP_NS;
+            }
         } else {
             roster.ring.blocked().fetch_add(1, Relaxed);
             // ORDER(B11): pairs with B10; a cursor stored from here on is followed by a look at
@@ -780,10 +851,13 @@ impl<K: Kernel> Sender<K> {
         }
         self.watch_whom_we_wait_for();
         self.refresh();
-        if !ready(self) && self.shared.notices() == 0 && !self.remove_dead() {
+        let is_same = waits_for_stamp(self) == for_stamp;
+        if is_same && !ready(self) && self.shared.notices() == 0 && !self.remove_dead() {
             self.add(SenderCounter::Sleeps, 1);
+            let is_capped = cap_ns == self.sleep_cap_ns && cap_ns <= limit_ns;
+            let cap_ns = cap_ns.min(limit_ns);
             let capped = self.kernel.wait((word, seen), (self.shared.own(), own), cap_ns);
-            if capped && cap_ns >= SLEEP_CAP_NS {
+            if capped && is_capped {
                 self.refresh();
                 if ready(self) && !settles(|| word.load(Relaxed) != seen) {
                     self.add(SenderCounter::CapFinds, 1);

@@ -28,7 +28,7 @@ use crate::control::hub::{Failures, Handler, Token, lock};
 use crate::control::shared::attachment;
 use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
-use crate::wait::{Readiness, Wait};
+use crate::wait::{Readiness, Wait, cap_ns};
 
 /// How long an owner may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,6 +90,7 @@ struct Answers {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wishes {
     pub(crate) wait: Wait,
+    pub(crate) sleep_cap: Option<Duration>,
     pub(crate) start: Start,
     pub(crate) type_tag: TypeTag,
     pub(crate) waiter: u128,
@@ -109,7 +110,7 @@ pub(crate) fn join<A: Reading>(
     let memory = MemoryOptions::default();
     let (segment, own) = Segment::create(RECEIVER_SEGMENT_BYTES as u64, memory)?;
     own.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
-    let Wishes { wait, start, type_tag, waiter } = wishes;
+    let Wishes { wait, sleep_cap, start, type_tag, waiter } = wishes;
     let needs_fence = !linux.has_membarrier();
     let process = domain.socket_name().map_or(0, |name| name.0);
     let hello = Hello { name: name.clone(), start, waiter, needs_fence, type_tag, socket: process };
@@ -122,7 +123,7 @@ pub(crate) fn join<A: Reading>(
         other => return Err(protocol(name, format!("{other:?}"))),
     };
     if welcome.table {
-        return attachment::join(domain, name, &socket, trusted, welcome, sender, wait);
+        return attachment::join(domain, name, &socket, trusted, welcome, sender, wishes);
     }
     let link = Link::check(name, welcome, sender)?;
     let shared = Arc::new(ReceiverShared::default());
@@ -155,7 +156,8 @@ pub(crate) fn join<A: Reading>(
         shared,
         many: None,
     };
-    let ring = Ring::new(parts, ReceiverKernel::new(ReceiverControl::new(wait)));
+    let mut ring = Ring::new(parts, ReceiverKernel::new(ReceiverControl::new(wait)));
+    ring.set_sleep_cap(cap_ns(sleep_cap));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });

@@ -29,7 +29,7 @@ use crate::path::receive::{Copying, InPlace, Reading, Receiver};
 use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
 use crate::typed::{MessageType, TypedReceiver, TypedSender, tag_of};
-use crate::wait::Wait;
+use crate::wait::{Wait, cap_ns};
 
 /// Slots of a ring, if not said otherwise and the second-level cache is twice as large: 1 MiB of them.
 /// With fewer, a core's own caches still hold what the other asks for, and streaming falls to a half or
@@ -54,6 +54,7 @@ pub struct SenderBuilder {
     receivers: u64,
     policy: Policy,
     wait: Wait,
+    sleep_cap: Option<Duration>,
     memory: MemoryOptions,
     type_tag: TypeTag,
 }
@@ -69,6 +70,7 @@ impl SenderBuilder {
             receivers: RECEIVERS,
             policy: Policy::Block,
             wait: Wait::default(),
+            sleep_cap: None,
             memory: MemoryOptions::default(),
             type_tag: TypeTag::default(),
         }
@@ -125,6 +127,15 @@ impl SenderBuilder {
     /// How calls of the sender wait for room.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// The longest that a call sleeps before it looks by itself: 100 ms if not said, no less than
+    /// 1 ms. A sleeper is woken by what it waits for; this is the net below, for a receiver that
+    /// is stopped, or kept from running, between making room and the wake-up. Longer spares an idle machine
+    /// the looks.
+    pub fn sleep_cap(mut self, cap: Duration) -> Self {
+        self.sleep_cap = Some(cap);
         self
     }
 
@@ -249,7 +260,8 @@ impl SenderBuilder {
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
         owner.hold(claim);
-        let ring = RingSender::new(parts, SenderKernel::new(SenderControl::new(owner)));
+        let mut ring = RingSender::new(parts, SenderKernel::new(SenderControl::new(owner)));
+        ring.set_sleep_cap(cap_ns(self.sleep_cap));
         domain.add_channel(owner);
         // From here on, dropping the sender lets go of everything.
         let sender = Sender::new(ring, Arc::clone(owner), self.wait);
@@ -262,13 +274,29 @@ impl SenderBuilder {
     /// # Errors
     /// As for [`create`](Self::create).
     pub fn create_typed<T: MessageType>(self) -> Result<TypedSender<T>, CreateError> {
+        self.fitting::<T>()?.create().map(TypedSender::new)
+    }
+
+    /// Opens the shared channel for values of type `T`.
+    ///
+    /// # Errors
+    /// As for [`open_shared`](Self::open_shared).
+    pub fn open_shared_typed<T: MessageType>(
+        self,
+        senders_max: usize,
+    ) -> Result<TypedSender<T, SharedSender>, CreateError> {
+        self.fitting::<T>()?.open_shared(senders_max).map(TypedSender::new)
+    }
+
+    /// For values of type `T`, which fit.
+    fn fitting<T: MessageType>(self) -> Result<Self, CreateError> {
         let mut builder = self.message_type::<T>();
         let needed = size_of::<T>().max(1) as u64;
         let geometry = builder.geometry()?;
         if builder.largest_message.is_none() && geometry.message_bytes_max() < needed {
             builder.largest_message = Some(needed);
         }
-        builder.create().map(TypedSender::new)
+        Ok(builder)
     }
 
     /// Says that the channel carries values of type `T`: whoever expects another is refused.
@@ -278,7 +306,8 @@ impl SenderBuilder {
         self
     }
 
-    /// Creates the channel as one that up to `senders_max` processes send on (at most 128), or
+    /// Creates the channel as one that up to `senders_max` senders send on (at most 128; less than 2 is
+    /// taken as 2), or
     /// becomes one of its senders if it is there. Then its sizes and policy are what its creator
     /// said, and only the type must be the same. Needs a policy that keeps the order:
     /// [`overwrite`](Self::overwrite) is refused. Options for its memory are not used.
@@ -305,7 +334,8 @@ impl SenderBuilder {
             senders_max,
         )?;
         let plan = Plan { name, geometry, policy: self.policy, type_tag: self.type_tag };
-        let (ring, member) = member::open(&self.domain, &plan)?;
+        let (mut ring, member) = member::open(&self.domain, &plan)?;
+        ring.set_sleep_cap(cap_ns(self.sleep_cap));
         Ok(SharedSender::new(ring, member, self.wait))
     }
 
@@ -394,6 +424,15 @@ impl<A: Reading> ReceiverBuilder<A> {
     /// How calls of the receiver wait for messages.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wishes.wait = wait;
+        self
+    }
+
+    /// The longest that a call sleeps before it looks by itself: 100 ms if not said, no less than
+    /// 1 ms. A sleeper is woken by what it waits for; this is the net below, for a sender that is
+    /// stopped, or kept from running, between a message and the wake-up. Longer spares an idle machine
+    /// the looks.
+    pub fn sleep_cap(mut self, cap: Duration) -> Self {
+        self.wishes.sleep_cap = Some(cap);
         self
     }
 

@@ -9,6 +9,7 @@
 //! | [`owner`] | the sender's side: who has joined, left, died |
 //! | [`attach`] | the receiver's side: joining, and the sender's death |
 //! | [`observer`] | looking on without joining |
+//! | [`shared`] | channels of several senders: entering, letting in, taking over, watching who takes part |
 
 pub(crate) mod attach;
 pub(crate) mod builder;

@@ -45,6 +45,15 @@ impl<'a> SendBatch<'a> {
         loan.ring.send_quietly();
         Ok(())
     }
+
+    /// Ends the batch, as dropping it does: wakes receivers that sleep.
+    ///
+    /// # Errors
+    /// None: a sender that is alone has sent everything by now. Senders of a shared channel may fail
+    /// here ([`SharedBatch::finish`](crate::SharedBatch::finish)).
+    pub fn finish(self) -> Result<(), SendError> {
+        Ok(())
+    }
 }
 
 impl Drop for SendBatch<'_> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use corewire_layout::counters::ReceiverCounter;
 use corewire_ring::Kernel;
 pub use corewire_ring::broadcast::InPlace;
-use corewire_ring::broadcast::{self as ring, End, SLEEP_CAP_NS, notice};
+use corewire_ring::broadcast::{self as ring, End, notice};
 use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::pause;
 
@@ -18,7 +18,7 @@ use crate::error::{JoinError, ReceiveError};
 use crate::kernel::{Control, ControlledKernel};
 use crate::path::batch::Batch;
 use crate::wait::{
-    BARE_POLLS, Interrupter, PAUSES_BEFORE_CPU_CHECK, Readiness, Wait, adaptive_pauses,
+    BARE_POLLS, Interrupter, NO_LIMIT_NS, PAUSES_BEFORE_CPU_CHECK, Readiness, Wait, adaptive_pauses,
 };
 
 pub(crate) type ReceiverKernel = ControlledKernel<ReceiverControl>;
@@ -128,7 +128,7 @@ impl Receiver {
     /// `Violation`, `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
-        match self.ring.receive_with(self.access, |ring| wait_for_message(ring, SLEEP_CAP_NS)) {
+        match self.ring.receive_with(self.access, |ring| wait_for_message(ring, NO_LIMIT_NS)) {
             Ok(ring) => Ok(Message { ring }),
             Err(error) => Err(self.attachment.failed(error)),
         }
@@ -163,7 +163,7 @@ impl Receiver {
             if left_ns == 0 {
                 return Err(look(ring));
             }
-            wait_for_message(ring, left_ns.min(SLEEP_CAP_NS)).map_err(Unready::Failed)
+            wait_for_message(ring, left_ns).map_err(Unready::Failed)
         });
         match message {
             Ok(ring) => Ok(Some(Message { ring })),
@@ -194,7 +194,7 @@ impl Receiver {
                 ring.done(1)?;
                 return Ok(needed);
             }
-            wait_for_message(ring, SLEEP_CAP_NS)?;
+            wait_for_message(ring, NO_LIMIT_NS)?;
         }
     }
 
@@ -268,7 +268,7 @@ impl<A> Receiver<A> {
     }
 
     pub(crate) fn wait_more(&mut self) -> Result<(), ReceiveError> {
-        wait_for_message(&mut self.ring, SLEEP_CAP_NS)
+        wait_for_message(&mut self.ring, NO_LIMIT_NS)
     }
 
     /// The number of the next message: how many the channel has carried before it.
@@ -391,10 +391,10 @@ pub(crate) fn check(ring: &mut Ring) -> Result<(), ReceiveError> {
     }
 }
 
-/// The slow half of every receive: poll for a while, then sleep for at most `cap_ns`. Returns when
-/// there may be a message.
+/// The slow half of every receive: poll for a while, then sleep for at most `limit_ns`, or until the
+/// cap. Returns when there may be a message.
 #[inline(never)]
-pub(crate) fn wait_for_message(ring: &mut Ring, cap_ns: u64) -> Result<(), ReceiveError> {
+pub(crate) fn wait_for_message(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
     for _ in 0..BARE_POLLS {
         if ring.is_ready() {
             return Ok(());
@@ -411,12 +411,12 @@ pub(crate) fn wait_for_message(ring: &mut Ring, cap_ns: u64) -> Result<(), Recei
         }
         pause();
         let is_check = wait == Wait::Adaptive && round == PAUSES_BEFORE_CPU_CHECK;
-        if is_check && ring.sender_cpu() == ring.kernel().cpu() {
+        if is_check && ring.sender_cpu() == Some(ring.kernel().cpu()) {
             break;
         }
     }
     if wait != Wait::Spin {
-        ring.sleep(cap_ns);
+        ring.sleep(limit_ns);
     }
     Ok(())
 }

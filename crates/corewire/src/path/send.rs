@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::Policy;
 use corewire_ring::Kernel;
-use corewire_ring::broadcast::{self as ring, SLEEP_CAP_NS, notice};
+use corewire_ring::broadcast::{self as ring, notice};
 use corewire_ring::sync::pause;
 
 use crate::control::owner::{Owner, SenderKernel};
 use crate::error::SendError;
 use crate::path::batch::SendBatch;
-use crate::wait::{BARE_POLLS, Interrupter, PAUSES_BEFORE_CPU_CHECK, Wait, adaptive_pauses};
+use crate::wait::{
+    BARE_POLLS, Interrupter, NO_LIMIT_NS, PAUSES_BEFORE_CPU_CHECK, Wait, adaptive_pauses,
+};
 
 type Ring = ring::Sender<SenderKernel>;
 
@@ -182,11 +184,11 @@ impl Sender {
         loop {
             check_notices(&self.ring)?;
             let joined = owner.joined();
-            let Some(cap_ns) = patience.cap_ns() else { return Ok(joined) };
+            let Some(limit_ns) = patience.limit_ns() else { return Ok(joined) };
             if joined >= count {
                 return Ok(joined);
             }
-            self.ring.sleep_until(&owner.members, cap_ns, |_| owner.joined() >= count);
+            self.ring.sleep_until(&owner.members, limit_ns, |_| owner.joined() >= count);
         }
     }
 
@@ -203,10 +205,10 @@ impl Sender {
             check_notices(&self.ring)?;
             self.ring.refresh(&owner.members);
             let is_drained = self.ring.is_drained();
-            let Some(cap_ns) = patience.cap_ns().filter(|_| !is_drained) else {
+            let Some(limit_ns) = patience.limit_ns().filter(|_| !is_drained) else {
                 return Ok(is_drained);
             };
-            self.ring.sleep_until(&owner.members, cap_ns, Ring::is_drained);
+            self.ring.sleep_until(&owner.members, limit_ns, Ring::is_drained);
         }
     }
 
@@ -329,15 +331,15 @@ impl Patience {
         Instant::now().checked_add(timeout).map_or(Self::Forever, |at| Self::Until(at, timeout))
     }
 
-    /// How long to sleep at most before looking again; `None` if there is no time left.
-    pub(crate) fn cap_ns(self) -> Option<u64> {
+    /// How long it may sleep; `None` if there is no time left.
+    pub(crate) fn limit_ns(self) -> Option<u64> {
         match self {
             Self::None => None,
-            Self::Forever => Some(SLEEP_CAP_NS),
+            Self::Forever => Some(NO_LIMIT_NS),
             Self::Until(deadline, _) => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-                (left_ns > 0).then_some(left_ns.min(SLEEP_CAP_NS))
+                (left_ns > 0).then_some(left_ns)
             }
         }
     }
@@ -388,8 +390,8 @@ impl Waiting {
             return Ok(());
         }
         let lag = slowest.map_or(0, |slowest| ring.head() - slowest.cursor);
-        let cap_ns = match (patience.cap_ns(), patience) {
-            (Some(cap_ns), _) => cap_ns,
+        let limit_ns = match (patience.limit_ns(), patience) {
+            (Some(limit_ns), _) => limit_ns,
             (None, Patience::Until(_, after)) => {
                 return Err(match owner.invited() {
                     0 => SendError::Timeout { after, lag },
@@ -406,11 +408,11 @@ impl Waiting {
         if self.poll(ring, owner, bytes) || self.wait == Wait::Spin {
             return Ok(());
         }
-        let cap_ns = match ring.policy() {
-            Policy::Evict { after_ns } => cap_ns.min(after_ns.max(1)),
-            _ => cap_ns,
+        let limit_ns = match ring.policy() {
+            Policy::Evict { after_ns } => limit_ns.min(after_ns.max(1)),
+            _ => limit_ns,
         };
-        ring.sleep_until(&owner.members, cap_ns, |ring| ring.has_room(bytes));
+        ring.sleep_until(&owner.members, limit_ns, |ring| ring.has_room(bytes));
         Ok(())
     }
 

@@ -130,6 +130,18 @@ impl SharedSender {
         self.loan_within(bytes, Patience::None)
     }
 
+    /// Lends memory for a message, waiting for room for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for [`send_timeout`](Self::send_timeout).
+    pub fn loan_timeout(
+        &mut self,
+        bytes: usize,
+        timeout: Duration,
+    ) -> Result<SharedLoan<'_>, SendError> {
+        self.loan_within(bytes, Patience::until(timeout))
+    }
+
     fn loan_within(
         &mut self,
         bytes: usize,
@@ -174,15 +186,37 @@ impl SharedSender {
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`.
     pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
+        self.wait_for_receivers_within(count, Patience::Forever)
+    }
+
+    /// Waits until at least `count` receivers are joined, for at most `timeout`, and returns how
+    /// many are, which may be fewer.
+    ///
+    /// # Errors
+    /// [`SendError::Interrupted`] or `Forked`.
+    pub fn wait_for_receivers_timeout(
+        &mut self,
+        count: usize,
+        timeout: Duration,
+    ) -> Result<usize, SendError> {
+        self.wait_for_receivers_within(count, Patience::until(timeout))
+    }
+
+    fn wait_for_receivers_within(
+        &mut self,
+        count: usize,
+        patience: Patience,
+    ) -> Result<usize, SendError> {
         let member = Arc::clone(&self.member);
         loop {
             check_notices(&self.ring)?;
             let joined = member.joined();
-            if joined >= count {
+            let Some(limit_ns) = patience.limit_ns().filter(|_| joined < count) else {
                 return Ok(joined);
-            }
+            };
             // Whoever lets a receiver in may be another process, which does not tell.
-            self.ring.sleep_until(JOIN_LOOK_NS, |_| member.joined() >= count);
+            let limit_ns = limit_ns.min(JOIN_LOOK_NS);
+            self.ring.sleep_until_read(limit_ns, |_| member.joined() >= count);
         }
     }
 
@@ -197,10 +231,10 @@ impl SharedSender {
             check_notices(&self.ring)?;
             self.ring.refresh();
             let is_drained = self.ring.is_drained();
-            let Some(cap_ns) = patience.cap_ns().filter(|_| !is_drained) else {
+            let Some(limit_ns) = patience.limit_ns().filter(|_| !is_drained) else {
                 return Ok(is_drained);
             };
-            self.ring.sleep_until(cap_ns, Ring::is_drained);
+            self.ring.sleep_until_read(limit_ns, Ring::is_drained);
         }
     }
 
@@ -245,6 +279,10 @@ impl SharedSender {
         let member = Arc::clone(&self.member);
         Interrupter::new(move || member.notify(notice::INTERRUPTED))
     }
+
+    /// Leaves the channel, as dropping the sender does: the last one to leave closes it. What was
+    /// sent is delivered; does not wait for that (see [`drain`](Self::drain)).
+    pub fn close(self) {}
 
     fn is_forked(&self) -> bool {
         self.ring.shared().notices() & notice::FORKED != 0
@@ -345,13 +383,26 @@ impl SharedBatch<'_> {
     /// batch.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        let SharedSender { ring, member, waiting } = &mut *self.sender;
-        let max = usize::try_from(member.geometry().message_bytes_max()).unwrap_or(usize::MAX);
-        if message.len() > max {
-            return Err(SendError::TooLarge { max, asked: message.len() });
-        }
-        let waiting = *waiting;
-        ring.stage(message, |ring| waiting.for_room(ring, message.len(), Patience::Forever))
+        self.sender.fits(message.len())?;
+        let waiting = self.sender.waiting;
+        let wait = |ring: &mut Ring| waiting.for_room(ring, message.len(), Patience::Forever);
+        self.sender.ring.stage(message, wait)
+    }
+
+    /// Lends memory for one message of `bytes` bytes, has `write` fill it, and adds it to the batch.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    #[inline]
+    pub fn send_with(
+        &mut self,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        self.sender.fits(bytes)?;
+        let waiting = self.sender.waiting;
+        let wait = |ring: &mut Ring| waiting.for_room(ring, bytes, Patience::Forever);
+        self.sender.ring.stage_with(bytes, write, wait)
     }
 
     /// Sends what the batch holds, waiting for slots if there are none.
@@ -411,8 +462,8 @@ impl Waiting {
             return Ok(());
         }
         let lag = ring.lag();
-        let cap_ns = match (patience.cap_ns(), patience) {
-            (Some(cap_ns), _) => cap_ns,
+        let limit_ns = match (patience.limit_ns(), patience) {
+            (Some(limit_ns), _) => limit_ns,
             (None, Patience::Until(_, after)) => return Err(SendError::Timeout { after, lag }),
             (None, _) => return Err(SendError::Full { lag }),
         };
@@ -424,11 +475,11 @@ impl Waiting {
         if self.poll(ring, bytes) || self.wait == Wait::Spin {
             return Ok(());
         }
-        let cap_ns = match ring.policy() {
-            Policy::Evict { after_ns } => cap_ns.min(after_ns.max(1)),
-            _ => cap_ns,
+        let limit_ns = match ring.policy() {
+            Policy::Evict { after_ns } => limit_ns.min(after_ns.max(1)),
+            _ => limit_ns,
         };
-        ring.sleep_until(cap_ns, |ring| ring.has_room(bytes));
+        ring.sleep_until(limit_ns, |ring| ring.has_room(bytes));
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use corewire_ring::broadcast::{self as ring, SLEEP_CAP_NS};
+use corewire_ring::broadcast::{self as ring};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Overwritten, ReceiveError, ValueError};
@@ -12,6 +12,7 @@ use crate::path::receive::{
     Copying, Receiver, ReceiverKernel, Ring, Unready, check, look, wait_for_message,
 };
 use crate::typed::MessageType;
+use crate::wait::NO_LIMIT_NS;
 
 /// A receiver that copies messages out: of any channel, whatever its policy and whoever its sender.
 /// Made by [`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots).
@@ -55,7 +56,7 @@ impl Receiver<Copying> {
     /// `Violation`, `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Snapshot<'_>, ReceiveError> {
-        match self.ring.snapshot_with(|ring| wait_on(ring, SLEEP_CAP_NS)) {
+        match self.ring.snapshot_with(|ring| wait_on(ring, NO_LIMIT_NS)) {
             Ok(ring) => Ok(Snapshot { ring }),
             Err(error) => Err(self.attachment.failed(error)),
         }
@@ -147,9 +148,9 @@ impl Receiver<Copying> {
 /// As for one that reads in place; but it is to notice an interruption, and its eviction, also while
 /// stamps are there whose messages are gone before it has them.
 #[cold]
-fn wait_on(ring: &mut Ring, cap_ns: u64) -> Result<(), ReceiveError> {
+fn wait_on(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
     check(ring)?;
-    wait_for_message(ring, cap_ns)
+    wait_for_message(ring, limit_ns)
 }
 
 #[cold]
@@ -157,7 +158,7 @@ fn wait_until(ring: &mut Ring, deadline: Option<Instant>) -> Result<(), Unready>
     let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
     match u64::try_from(left.as_nanos()).unwrap_or(u64::MAX) {
         0 => Err(look(ring)),
-        left_ns => wait_on(ring, left_ns.min(SLEEP_CAP_NS)).map_err(Unready::Failed),
+        left_ns => wait_on(ring, left_ns).map_err(Unready::Failed),
     }
 }
 

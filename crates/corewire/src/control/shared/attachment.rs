@@ -15,11 +15,11 @@ use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
 
 use super::{SharedLink, SharedMemory};
-use crate::control::attach::{Attached, answer, protocol};
+use crate::control::attach::{Attached, Wishes, answer, protocol};
 use crate::control::domain::{DomainInner, take};
 use crate::error::JoinError;
 use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
-use crate::wait::{Readiness, Wait};
+use crate::wait::{Readiness, cap_ns};
 
 /// What a receiver of a shared channel shares with the control thread.
 pub(crate) struct SharedAttachment {
@@ -40,7 +40,7 @@ pub(crate) fn join<A: Reading>(
     trusted: Option<Trusted>,
     welcome: Welcome,
     mut descriptors: Vec<OwnedFd>,
-    wait: Wait,
+    wishes: Wishes,
 ) -> Result<Receiver<A>, JoinError> {
     let missing = || protocol(name, "too few descriptors".into());
     let ring = take(&mut descriptors).ok_or_else(missing)?;
@@ -102,7 +102,9 @@ pub(crate) fn join<A: Reading>(
         shared,
         many: Some(ManyParts { roster: link.roster.clone(), entrance }),
     };
-    let ring = Ring::new(parts, ReceiverKernel::new(ReceiverControl::of_many(wait, link)));
+    let kernel = ReceiverKernel::new(ReceiverControl::of_many(wishes.wait, link));
+    let mut ring = Ring::new(parts, kernel);
+    ring.set_sleep_cap(cap_ns(wishes.sleep_cap));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });
