@@ -26,9 +26,13 @@ from where it joined; those that waited for the channel get all. At the end of
 the input the channel is closed, and receivers get what is still in it. If the
 input fails, the channel is not closed, and receivers end with 3.
 
---access lets other users receive with --owner. It sets the mode of the runtime
-directory, and for group: its group; this user's own commands then need --owner
-with its own number.";
+With --shared, more senders may come: the channel ends with the last of them, and
+what it is (--receivers, --chunk, --largest, --evict) is what the first one said.
+
+--access lets other users receive with --owner, from a channel in
+$COREWIRE_RUNTIME_DIR, or in /tmp/corewire-UID. It sets the directory's mode, and
+for group: its group; from then on this user's own receive, ls and doctor need
+--owner with its own number there, and send --access.";
 
 /// Send standard input, or a file, into a channel.
 #[derive(Debug, clap::Args)]
@@ -167,7 +171,7 @@ impl Batch<'_> {
 
     fn finish(self) -> Result<(), SendError> {
         match self {
-            Self::One(_) => Ok(()),
+            Self::One(batch) => batch.finish(),
             Self::Shared(batch) => batch.finish(),
         }
     }
@@ -186,7 +190,8 @@ fn send_all(args: &Args, sender: &mut Output, input: &mut Input) -> Result<(), F
 
 /// Whatever each read gives is a message, at once.
 fn send_chunks(sender: &mut Output, input: &mut Input, chunk_bytes: usize) -> Result<(), Failure> {
-    let mut buffer = vec![0; chunk_bytes];
+    // Another may have made the channel, for shorter messages.
+    let mut buffer = vec![0; chunk_bytes.min(sender.largest_message())];
     loop {
         match input.read(&mut buffer)? {
             0 => return Ok(()),
@@ -205,7 +210,7 @@ fn send_lines(sender: &mut Output, input: &mut Input) -> Result<(), Failure> {
     let check = |number: u64, bytes: usize| match bytes <= largest {
         true => Ok(()),
         false => Err(Failure::usage(format!(
-            "line {number} has more than {largest} bytes: raise --largest"
+            "line {number} has more than {largest} bytes: raise --largest where the channel is made"
         ))),
     };
     loop {

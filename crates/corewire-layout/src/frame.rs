@@ -145,6 +145,9 @@ pub enum Reason {
     /// A shared channel does not keep what was sent before.
     #[error("a shared channel can be joined from now on only, not at its oldest message")]
     FromNow,
+    /// A guest asked for a shared channel.
+    #[error("a shared channel is for processes of one user")]
+    NotForGuests,
     /// All senders' rows are taken.
     #[error("the channel has all the {max} senders it was made for")]
     SendersFull {
@@ -425,6 +428,7 @@ impl Reason {
             Self::NotShared => (9, 0, 0),
             Self::SendersFull { max } => (10, max, 0),
             Self::FromNow => (11, 0, 0),
+            Self::NotForGuests => (12, 0, 0),
         }
     }
 
@@ -441,6 +445,7 @@ impl Reason {
             9 => Self::NotShared,
             10 => Self::SendersFull { max: a },
             11 => Self::FromNow,
+            12 => Self::NotForGuests,
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }

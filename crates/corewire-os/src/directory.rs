@@ -328,6 +328,18 @@ impl RuntimeDirectory {
         }
     }
 
+    /// Removes the files of the shared channel `name` that nobody holds: what members lock, and the
+    /// name's, which one who just could not take it may have made.
+    pub fn clear(&self, name: &ChannelName) {
+        for file in [name.members_file(), name.name_file()] {
+            // Once more if a call failed: whatever was wrong with it may be over.
+            let mut tries = (0..2).map(|_| self.lock_file(&file, OFlags::empty()));
+            if let Some(Ok(Lock::Held(_descriptor))) = tries.find(Result::is_ok) {
+                self.remove(&file);
+            }
+        }
+    }
+
     /// Does anybody count as a member of the shared channel `name`?
     ///
     /// # Errors

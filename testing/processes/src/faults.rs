@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use corewire::{Access, Domain, Observer, ReceiveError, Receiver, Sender, Wait};
+use corewire::{
+    Access, CreateError, Domain, Observer, ReceiveError, Receiver, Sender, SharedSender, Wait,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getegid, geteuid};
 
@@ -56,6 +58,7 @@ pub(crate) fn run(scenario: &str, directory: &Path, numbers: &str) -> Outcome {
         "inviter" => inviter,
         "sweeper" => sweeper,
         "host" => host,
+        "shared" => shared,
         other => return Err(format!("no scenario {other}").into()),
     };
     let numbers: std::result::Result<Vec<u32>, _> = numbers.split(',').map(str::parse).collect();
@@ -197,6 +200,61 @@ fn receive(receiver: &mut Receiver, number: u64, bytes: usize) -> Outcome {
     let message = receiver.receive().map_err(|error| format!("receive {number}: {error}"))?;
     if message.sequence() != number || message[..] != content(number, bytes) {
         return Err(format!("message {number} is not what was sent").into());
+    }
+    Ok(())
+}
+
+/// A channel of several senders, all here: the first of them makes it and goes, and another takes over.
+fn shared(directory: &Path) -> Outcome {
+    let domain = attempt("open", || Domain::open_at(directory))?;
+    let open = || -> std::result::Result<SharedSender, CreateError> {
+        let builder = domain.sender(CHANNEL).slots(64).window_bytes(64 << 10).receivers(4);
+        builder.largest_message(100_000).wait(Wait::Park).open_shared(4)
+    };
+    let join = || domain.receiver(CHANNEL).wait(Wait::Park).join();
+    let mut first = attempt("make", open)?;
+    let mut second = attempt("enter", open)?;
+    let mut receiver = attempt("join", join)?;
+    let mut number = 0;
+    for bytes in [0, 48, 49, 16_384, 100_000] {
+        for sender in [&mut first, &mut second] {
+            attempt("send", || sender.send(&content(number, bytes)))?;
+            receive(&mut receiver, number, bytes)?;
+            number += 1;
+        }
+    }
+    let observer = attempt("observe", || domain.observe(CHANNEL))?;
+    if observer.look().receivers.len() != 1 {
+        return Err("the observer sees no receiver, or too many".into());
+    }
+    let readiness = attempt("readiness", || receiver.readiness())?;
+    if !attempt("arm", || receiver.arm())? {
+        return Err("there is something to receive before it is sent".into());
+    }
+    attempt("send", || second.send(&content(number, 48)))?;
+    let limit = Timespec::try_from(LIMIT)?;
+    let mut polled = [PollFd::new(&readiness, PollFlags::IN)];
+    if apart(|| poll(&mut polled, Some(&limit)))? != 1 {
+        return Err("the readiness descriptor is not rung".into());
+    }
+    receive(&mut receiver, number, 48)?;
+    number += 1;
+    // Nobody who could not come, or has gone, holds the others up.
+    drop(first);
+    let mut third = attempt("enter where another has taken over", open)?;
+    let mut late = attempt("join where another has taken over", join)?;
+    for _ in 0..200 {
+        attempt("send", || third.send(&content(number, 48)))?;
+        receive(&mut receiver, number, 48)?;
+        receive(&mut late, number, 48)?;
+        number += 1;
+    }
+    drop((second, third));
+    for receiver in [&mut receiver, &mut late] {
+        match receiver.receive().map(|message| message.to_vec()) {
+            Err(ReceiveError::EndOfStream) => {}
+            other => return Err(format!("at the end, {other:?}").into()),
+        }
     }
     Ok(())
 }

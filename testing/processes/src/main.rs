@@ -117,6 +117,7 @@ fn run() -> Outcome {
             ("access", rule) => builder = builder.access(access(rule)?),
             ("no-membarrier", _) => refuse::refuse_membarrier()?,
             ("no-waitv", _) => refuse::refuse_waitv()?,
+            ("no-peer-life", _) => refuse::refuse_peer_life()?,
             ("filter-later", _) => options.is_filtered_later = true,
             ("waiter", value) => options.waiter = value.parse()?,
             _ => return Err(format!("no option {option}").into()),
@@ -146,6 +147,7 @@ fn run() -> Outcome {
         "fork" => forked::run(&domain, &options, directory.as_ref()),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "sleeper" => refuse::sleep(&domain, &options),
+        "crowded-sender" => refuse::crowded_sender(&domain, &options),
         other => Err(format!("no role {other}").into()),
     }
 }

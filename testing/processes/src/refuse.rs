@@ -8,23 +8,55 @@ use crate::{Options, Outcome};
 
 /// Has the kernel answer `membarrier` with EPERM from here on, for this process and its children.
 pub(crate) fn refuse_membarrier() -> io::Result<()> {
-    refuse(libc::SYS_membarrier, libc::EPERM)
+    refuse(libc::SYS_membarrier, None, libc::EPERM)
 }
 
 /// The same for `futex_waitv`, with what a kernel says that has no such call.
 pub(crate) fn refuse_waitv() -> io::Result<()> {
-    refuse(libc::SYS_futex_waitv, libc::ENOSYS)
+    refuse(libc::SYS_futex_waitv, None, libc::ENOSYS)
 }
 
-/// A receiver that sleeps until the end of its standard input, or of the stream; it may lose
-/// `membarrier` once it is joined.
+/// The same for the peer's process descriptor, with what Linux before 6.5 says.
+pub(crate) fn refuse_peer_life() -> io::Result<()> {
+    /// `SO_PEERPIDFD`.
+    const OPTION: u32 = 77;
+    refuse(libc::SYS_getsockopt, Some((2, OPTION)), libc::ENOPROTOOPT)
+}
+
+/// A receiver that says what it gets; it may lose `membarrier` once it is joined.
 pub(crate) fn sleep(domain: &Domain, options: &Options) -> Outcome {
     let mut receiver = domain.receiver(&options.channel).wait(options.wait).join_when_created()?;
     if options.is_filtered_later {
         refuse_membarrier()?;
     }
     println!("joined");
-    println!("ended {:?}", receiver.receive().map(|message| message.to_vec()));
+    loop {
+        match receiver.receive() {
+            Ok(message) => println!("received {}", String::from_utf8_lossy(&message)),
+            Err(error) => {
+                println!("ended {error:?}");
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// One of several senders, whose process has no descriptor left for anybody who connects to it. Sends a
+/// message when it is told to.
+pub(crate) fn crowded_sender(domain: &Domain, options: &Options) -> Outcome {
+    let mut sender = domain.sender(&options.channel).open_shared(4)?;
+    let mut crowd = Vec::new();
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = Some(64);
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
+    while let Ok(descriptor) = rustix::io::dup(io::stdin()) {
+        crowd.push(descriptor);
+    }
+    println!("crowded");
+    io::stdin().read_line(&mut String::new())?;
+    sender.send(b"alive")?;
+    println!("sent");
+    io::stdin().read_line(&mut String::new())?;
     Ok(())
 }
 
@@ -34,7 +66,7 @@ pub(crate) fn deaf_sender(domain: &Domain, options: &Options) -> Outcome {
     let mut sender = domain.sender(&options.channel).create()?;
     println!("created");
     sender.wait_for_receivers(1)?;
-    refuse(libc::SYS_recvmsg, libc::ENOMEM)?;
+    refuse(libc::SYS_recvmsg, None, libc::ENOMEM)?;
     println!("deaf");
     while sender.receivers() > 0 {
         std::thread::yield_now();
@@ -49,15 +81,16 @@ pub(crate) fn deaf_sender(domain: &Domain, options: &Options) -> Outcome {
 /// for a message or the end.
 pub(crate) fn deaf_receiver(domain: &Domain, options: &Options) -> Outcome {
     let mut receiver = domain.receiver(&options.channel).join_when_created()?;
-    refuse(libc::SYS_recvmsg, libc::ENOMEM)?;
+    refuse(libc::SYS_recvmsg, None, libc::ENOMEM)?;
     let readiness = receiver.readiness().map(drop);
     println!("readiness {readiness:?}");
     println!("ended {:?}", receiver.receive().map(|message| message.to_vec()));
     Ok(())
 }
 
-/// Has the kernel answer `call` with `errno` from here on, for all threads of this process.
-fn refuse(call: libc::c_long, errno: i32) -> io::Result<()> {
+/// Has the kernel answer `call` with `errno` from here on, for all threads of this process; or only if
+/// the argument with the number given has the value given.
+fn refuse(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> io::Result<()> {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
@@ -65,13 +98,17 @@ fn refuse(call: libc::c_long, errno: i32) -> io::Result<()> {
     const FAIL_WITH: u32 = 0x0005_0000;
     let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let refused = u32::try_from(call).unwrap_or(u32::MAX);
+    // The call's number lies at 0, its arguments, of 8 bytes each, from 16 on.
+    let (offset, value) = argument.map_or((0, refused), |(index, value)| (16 + 8 * index, value));
     let mut filter = [
         instruction(LOAD_WORD, 0, 0, 0),
-        instruction(JUMP_IF_EQUAL, 0, 1, refused),
+        instruction(JUMP_IF_EQUAL, 0, 3, refused),
+        instruction(LOAD_WORD, 0, 0, offset),
+        instruction(JUMP_IF_EQUAL, 0, 1, value),
         instruction(RETURN, 0, 0, FAIL_WITH | errno.unsigned_abs()),
         instruction(RETURN, 0, 0, ALLOW),
     ];
-    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+    let program = libc::sock_fprog { len: 6, filter: filter.as_mut_ptr() };
     // SAFETY: plain numbers.
     let first = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     // SAFETY: the program and its filter outlive the call, and the length is right.

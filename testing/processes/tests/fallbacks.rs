@@ -106,7 +106,7 @@ fn looks_up_often(test: &str, option: &str) {
     assert!(other <= MANY, "{other} sleeps where the kernel gives everything");
     sender.kill();
     for mut sleeper in sleepers {
-        assert_eq!(sleeper.until("ended"), "Err(SenderDied)");
+        assert_eq!(sleeper.until("ended"), "SenderDied");
         assert!(sleeper.is_success());
     }
 }
@@ -119,6 +119,45 @@ fn a_filter_that_is_put_on_later_makes_sleeps_short() {
 #[test]
 fn without_futex_waitv_sleepers_look_up() {
     looks_up_often("no-waitv", "no-waitv");
+}
+
+/// A sender that can take no connection in is alive: whoever watches it finds that out, with the
+/// kernel's help and without, and finds out when it dies.
+fn a_crowded_sender_is_alive(test: &str, options: &[&str]) {
+    let directory = Directory::new(test);
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let host = domain.sender("c").open_shared(4).unwrap();
+    let mut crowded = Role::start("crowded-sender", &directory, "c", &[]);
+    crowded.until("crowded");
+    let mut sleeper = Role::start("sleeper", &directory, "c", &[&["park"], options].concat());
+    sleeper.until("joined");
+    let observer = domain.observe("c").unwrap();
+    drop(host);
+    let sleeps = || {
+        let view = observer.look();
+        let counters = view.receivers.first().map(|receiver| receiver.counters.clone());
+        counters.into_iter().flatten().find(|(name, _)| *name == "sleeps").map(|(_, count)| count)
+    };
+    // Long after it has looked for who is left.
+    let before = sleeps();
+    while sleeps().is_some_and(|count| Some(count) < before.map(|before| before + 3)) {
+        std::thread::yield_now();
+    }
+    crowded.say("go");
+    assert_eq!(sleeper.until("received"), "alive");
+    crowded.kill();
+    assert_eq!(sleeper.until("ended"), "SenderDied");
+    assert!(sleeper.is_success());
+}
+
+#[test]
+fn a_sender_that_can_take_nobody_in_is_not_taken_for_dead() {
+    a_crowded_sender_is_alive("crowded", &[]);
+}
+
+#[test]
+fn without_process_descriptors_a_sender_that_can_take_nobody_in_is_not_taken_for_dead() {
+    a_crowded_sender_is_alive("crowded-no-life", &["no-peer-life"]);
 }
 
 #[test]

@@ -192,6 +192,7 @@ fn several_commands_send_on_one_channel_and_it_ends_with_the_last() {
     writeln!(first_input, "from the first").unwrap();
     let (second, mut second_input) = start();
     writeln!(second_input, "from the second").unwrap();
+    eventually(|| scratch.run("ls --json").json()[0]["sent"] == 2);
     drop(first_input);
     first.finish().expect_code(0);
     writeln!(second_input, "and more").unwrap();

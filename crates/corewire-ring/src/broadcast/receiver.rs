@@ -634,7 +634,8 @@ impl<K: Kernel> Receiver<K> {
 
     /// The same for a shared channel: passes what the dead had claimed, and ends when nobody is left.
     fn end_of_many(&mut self) -> Option<End> {
-        if matches!(self.policy, Policy::Evict { .. }) && self.is_evicted() {
+        // Under `Block`, too: somebody may have been told that it is dead.
+        if self.many.as_ref().is_some_and(|many| many.is_evicted()) {
             return Some(End::Evicted);
         }
         let has_passed = self.pass_abandoned();
@@ -758,8 +759,7 @@ impl<K: Kernel> Receiver<K> {
     /// Is there any reason not to sleep?
     fn must_look(&self) -> bool {
         if let Some(many) = &self.many {
-            let is_out = matches!(self.policy, Policy::Evict { .. }) && many.is_evicted();
-            return is_out
+            return many.is_evicted()
                 || self.is_ready()
                 || many.has_new_senders()
                 || many.may_pass(self.next)

@@ -319,14 +319,19 @@ impl Roster {
     /// Wakes the receivers that wait by their descriptors.
     fn wake_descriptors<K: Kernel>(&self, kernel: &K) {
         for (who, state) in self.held(Party::Receiver) {
-            // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
-            let epoch = self.rows.sleeping(who.row).load(order!(B14: Acquire));
-            let mode = self.rows.sleep_mode(who.row).load(Relaxed);
-            let is_armed = epoch % 2 == 1 && mode == SleepMode::Descriptor as u32;
-            if state == DoorState::Joined && is_armed {
+            if state == DoorState::Joined && self.is_armed(who.row) {
                 kernel.wake_descriptor(who.row);
             }
         }
+    }
+
+    /// Does the receiver of `row` wait for its descriptor?
+    #[must_use]
+    pub fn is_armed(&self, row: u32) -> bool {
+        // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
+        let epoch = self.rows.sleeping(row).load(order!(B14: Acquire));
+        let mode = self.rows.sleep_mode(row).load(Relaxed);
+        epoch % 2 == 1 && mode == SleepMode::Descriptor as u32
     }
 
     /// Wakes every sender that waits for room.

@@ -676,7 +676,8 @@ impl<K: Kernel> Sender<K> {
     }
 
     /// Does the creator still wait for those it invited? If it died or left, nobody does.
-    fn is_held(&self) -> bool {
+    #[must_use]
+    pub fn is_held(&self) -> bool {
         match self.holder() {
             None => false,
             Some(row) => {

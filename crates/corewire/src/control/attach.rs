@@ -94,6 +94,21 @@ pub(crate) struct Wishes {
     pub(crate) start: Start,
     pub(crate) type_tag: TypeTag,
     pub(crate) waiter: u128,
+    /// When the caller gives up, if it said so.
+    pub(crate) patience: Option<Patience>,
+}
+
+/// For how long a caller waits, and until when that is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    timeout: Duration,
+    deadline: Option<Instant>,
+}
+
+impl Patience {
+    fn new(timeout: Duration) -> Self {
+        Self { timeout, deadline: Instant::now().checked_add(timeout) }
+    }
 }
 
 /// Joins channel `name` now.
@@ -110,13 +125,13 @@ pub(crate) fn join<A: Reading>(
     let memory = MemoryOptions::default();
     let (segment, own) = Segment::create(RECEIVER_SEGMENT_BYTES as u64, memory)?;
     own.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
-    let Wishes { wait, sleep_cap, start, type_tag, waiter } = wishes;
+    let Wishes { wait, sleep_cap, start, type_tag, waiter, patience } = wishes;
     let needs_fence = !linux.has_membarrier();
     let process = domain.socket_name().map_or(0, |name| name.0);
     let hello = Hello { name: name.clone(), start, waiter, needs_fence, type_tag, socket: process };
     let own_life = process::own_life()?;
     ask(&socket, name, &Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
-    let (frame, descriptors) = answer(&socket, name)?;
+    let (frame, descriptors) = answer_within(&socket, name, patience)?;
     let (welcome, sender) = match frame {
         Frame::Welcome(welcome) => (welcome, descriptors),
         Frame::Refused(reason) => return Err(refusal(name, reason, type_tag)),
@@ -220,10 +235,22 @@ pub(crate) fn answer(
     socket: &Socket,
     name: &ChannelName,
 ) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
-    match socket.receive_by(Instant::now().checked_add(ANSWER_TIMEOUT)) {
+    answer_within(socket, name, None)
+}
+
+/// The same for a caller who may wait for less long than an owner may take.
+pub(crate) fn answer_within(
+    socket: &Socket,
+    name: &ChannelName,
+    patience: Option<Patience>,
+) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
+    let usual = Patience::new(ANSWER_TIMEOUT);
+    let patience = patience.filter(|own| own.deadline.is_some_and(|at| Some(at) < usual.deadline));
+    let Patience { timeout, deadline } = patience.unwrap_or(usual);
+    match socket.receive_by(deadline) {
         Ok(answer) => Ok(answer),
         Err(SocketError::Nothing) => {
-            Err(JoinError::NoAnswer { name: name.clone(), after: ANSWER_TIMEOUT })
+            Err(JoinError::NoAnswer { name: name.clone(), after: timeout })
         }
         // It died, or closed the channel, between our look-up and its answer.
         Err(SocketError::Closed) => Err(JoinError::NotFound(name.clone())),
@@ -232,6 +259,21 @@ pub(crate) fn answer(
             Err(OsError { what: "take the channel's descriptors".into(), errno: 24 }.into())
         }
         Err(other) => Err(protocol(name, other.to_string())),
+    }
+}
+
+/// Tells the host of a shared channel that this process has taken its place, and hears that it counts.
+/// Otherwise the place is to be given up: the host does the same.
+pub(crate) fn confirm(
+    socket: &Socket,
+    name: &ChannelName,
+    patience: Option<Patience>,
+) -> Result<(), JoinError> {
+    ask(socket, name, &Frame::Done, &[])?;
+    match answer_within(socket, name, patience)? {
+        (Frame::Done, _) => Ok(()),
+        (Frame::Refused(reason), _) => Err(refusal(name, reason, TypeTag::default())),
+        (other, _) => Err(protocol(name, format!("{other:?}"))),
     }
 }
 
@@ -324,7 +366,9 @@ pub(crate) fn join_when_created<A: Reading>(
     if domain.is_forked() {
         return Err(JoinError::Forked);
     }
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let patience = timeout.map(Patience::new);
+    let deadline = patience.and_then(|patience| patience.deadline);
+    let wishes = Wishes { patience, ..wishes };
     // In this order: once the note is there, whoever creates the channel invites us; whoever
     // created it before is found below, or changes a file after the watch began.
     let watch = domain.directory.watch()?;

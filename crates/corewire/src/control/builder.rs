@@ -464,7 +464,8 @@ impl<A: Reading> ReceiverBuilder<A> {
     /// As [`join_when_created`](Self::join_when_created), waiting for at most `timeout`.
     ///
     /// # Errors
-    /// [`JoinError::NotCreated`] if it did not appear; [`JoinError`] for all else.
+    /// [`JoinError::NotCreated`] if it did not appear, [`JoinError::NoAnswer`] if it is there and
+    /// whoever lets receivers in does not answer, because it is stopped; [`JoinError`] for all else.
     pub fn join_timeout(self, timeout: Duration) -> Result<Receiver<A>, JoinError> {
         self.wait_and_join(Some(timeout))
     }

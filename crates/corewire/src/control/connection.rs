@@ -12,7 +12,7 @@ use corewire_os::socket::{Peer, ReceiveError, Socket};
 use crate::control::domain::DomainInner;
 use crate::control::hub::{Handler, Token, lock};
 use crate::control::owner::EMFILE;
-use crate::control::shared::member::Member;
+use crate::control::shared::member::{Arrival, Member};
 
 /// Requests of one connection that are served in one go: the control thread has others to see to.
 pub(crate) const REQUESTS_PER_TURN: usize = 16;
@@ -23,6 +23,8 @@ pub(crate) struct Connection {
     socket: Arc<Socket>,
     peer: Peer,
     domain: Weak<DomainInner>,
+    /// Whom a host has let in here, until it says that it is in.
+    arrival: Mutex<Option<Arrival>>,
     /// While the control thread watches it.
     token: Mutex<Option<Token>>,
 }
@@ -37,7 +39,8 @@ impl Connection {
     ) -> Result<Arc<Self>, OsError> {
         let socket = Arc::new(socket);
         let domain = Weak::clone(domain);
-        let connection = Arc::new(Self { id, socket, peer, domain, token: Mutex::new(None) });
+        let (arrival, token) = (Mutex::new(None), Mutex::new(None));
+        let connection = Arc::new(Self { id, socket, peer, domain, arrival, token });
         if let Some(domain) = connection.domain.upgrade() {
             let handler: Weak<dyn Handler> = Arc::downgrade(&connection) as Weak<dyn Handler>;
             let token = domain.hub().watch(&*connection.socket, handler).inspect_err(|error| {
@@ -71,9 +74,11 @@ impl Connection {
             Frame::Observe { name } => self.show(domain, &name),
             Frame::Enter { name, type_tag, socket } if !self.is_foreign() => {
                 self.let_send(domain, &name, |member| {
-                    member.admit_sender(type_tag, socket, &self.socket, self.peer)
+                    let admitted = member.admit_sender(type_tag, socket, &self.socket, self.peer);
+                    admitted.map(|arrival| self.expect(arrival))
                 })
             }
+            Frame::Done => self.confirm(),
             Frame::Follow { name } if !self.is_foreign() => {
                 self.let_send(domain, &name, |member| member.be_followed(&self.socket))
             }
@@ -88,6 +93,26 @@ impl Connection {
                 false
             }
             _ => self.refuse(Reason::Malformed),
+        }
+    }
+
+    /// Waits for the word of one who has been let in.
+    fn expect(&self, arrival: Arrival) {
+        let former = lock(&self.arrival).replace(arrival);
+        former.into_iter().for_each(Arrival::give_up);
+    }
+
+    /// One who has been let in is in. Without an answer it gives its row up by itself.
+    fn confirm(&self) -> bool {
+        let Some(arrival) = lock(&self.arrival).take() else {
+            return self.refuse(Reason::Malformed);
+        };
+        match self.socket.send(&Frame::Done, &[]) {
+            Ok(()) => true,
+            Err(error) => {
+                arrival.give_up();
+                self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() })
+            }
         }
     }
 
@@ -124,7 +149,10 @@ impl Connection {
     fn admit(&self, domain: &DomainInner, hello: &Hello, descriptors: Vec<OwnedFd>) -> bool {
         if let Some(member) = domain.member(&hello.name) {
             return match member.admit(hello, &self.socket, self.peer) {
-                Ok(()) => true,
+                Ok(arrival) => {
+                    self.expect(arrival);
+                    true
+                }
                 Err(reason) => self.refuse(reason),
             };
         }
@@ -143,7 +171,10 @@ impl Connection {
     }
 
     fn show(&self, domain: &DomainInner, name: &ChannelName) -> bool {
-        if let Some(member) = domain.member(name).filter(|_| !self.is_foreign()) {
+        if let Some(member) = domain.member(name) {
+            if self.is_foreign() {
+                return self.refuse(Reason::NotForGuests);
+            }
             let answer = member.segments().and_then(|(ring, table)| {
                 let descriptors = [ring.as_fd(), table.as_fd()];
                 self.socket.send(&Frame::Observed { count: 0 }, &descriptors)
@@ -201,6 +232,9 @@ impl Handler for Connection {
         }
         if !is_kept {
             self.unwatch(&domain);
+            if let Some(arrival) = lock(&self.arrival).take() {
+                arrival.give_up();
+            }
             domain.forget_connection(self.id);
         }
     }

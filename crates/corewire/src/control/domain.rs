@@ -196,8 +196,9 @@ pub struct DomainBuilder {
 }
 
 impl DomainBuilder {
-    /// The runtime directory. If not said: `$COREWIRE_RUNTIME_DIR`, else, for a guest,
-    /// `/tmp/corewire-OWNER`, and otherwise as for [`Domain::open`].
+    /// The runtime directory. If not said: `$COREWIRE_RUNTIME_DIR`, else, where an
+    /// [`owner`](Self::owner) is given or others are let in, `/tmp/corewire-OWNER`, and otherwise as for
+    /// [`Domain::open`].
     pub fn path(mut self, path: &Path) -> Self {
         self.path = Some(path.to_owned());
         self
@@ -239,19 +240,20 @@ impl DomainBuilder {
     /// call failed, such as entering a directory that this user was not let into.
     pub fn open(self) -> Result<Domain, OpenError> {
         let user = effective_uid();
-        let path = || self.path.clone().unwrap_or_else(default_path);
-        let (path, role) = match (self.owner, self.access.clone()) {
-            (Some(owner), None) if owner != user => {
-                let path = self.path.unwrap_or_else(|| default_path_of(owner));
-                (path, Role::Guest(owner))
-            }
+        // Where a domain that others may enter lies does not depend on who opens it.
+        let (default, role) = match (self.owner, self.access) {
             (Some(owner), Some(_)) if owner != user => {
                 return Err(OpenError::Guest { owner, user });
             }
-            (_, Some(access)) => (path(), Role::Ruler(access)),
-            (Some(_), None) => (path(), Role::Resident),
-            (None, None) => (path(), Role::Owner),
+            (Some(owner), None) if owner != user => (default_path_of(owner), Role::Guest(owner)),
+            (Some(_), None) => (default_path_of(user), Role::Resident),
+            (_, Some(access)) if access.is_open_to_others() => {
+                (default_path_of(user), Role::Ruler(access))
+            }
+            (_, Some(access)) => (default_path(), Role::Ruler(access)),
+            (None, None) => (default_path(), Role::Owner),
         };
+        let path = self.path.unwrap_or(default);
         let _ = process::raise_descriptor_limit();
         let is_guest = matches!(role, Role::Guest(_));
         let directory = RuntimeDirectory::open(&path, role)?;
@@ -392,11 +394,17 @@ impl DomainInner {
         socket.send(&Frame::Refused(reason), &[]).is_ok()
     }
 
+    /// A process of this user could not be heard. It may have invited one who waits here, or rung for a
+    /// reader.
     fn lost_connection(&self, error: &OsError) {
-        for waiter in lock(&self.state).waiters.values_mut() {
+        let mut state = lock(&self.state);
+        for waiter in state.waiters.values_mut() {
             waiter.failure = Some(error.clone());
             waiter.bell.ring();
         }
+        let readers: Vec<_> = state.readers.values().filter_map(Weak::upgrade).collect();
+        drop(state);
+        readers.iter().for_each(|reader| reader.ring());
     }
 
     /// Why an invitation of waiter `id` may be lost.

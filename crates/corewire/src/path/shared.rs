@@ -181,7 +181,8 @@ impl SharedSender {
         Ok(())
     }
 
-    /// Waits until at least `count` receivers are joined, and returns how many are.
+    /// Waits until at least `count` receivers are joined, among them all who waited for the channel when
+    /// it was made, and returns how many are.
     ///
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`.
@@ -189,8 +190,7 @@ impl SharedSender {
         self.wait_for_receivers_within(count, Patience::Forever)
     }
 
-    /// Waits until at least `count` receivers are joined, for at most `timeout`, and returns how
-    /// many are, which may be fewer.
+    /// The same, for at most `timeout`; returns how many are joined then, which may be fewer.
     ///
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`.
@@ -210,13 +210,13 @@ impl SharedSender {
         let member = Arc::clone(&self.member);
         loop {
             check_notices(&self.ring)?;
-            let joined = member.joined();
-            let Some(limit_ns) = patience.limit_ns().filter(|_| joined < count) else {
+            let is_over = |ring: &Ring| member.joined() >= count && !ring.is_held();
+            let (is_over_now, joined) = (is_over(&self.ring), member.joined());
+            let Some(limit_ns) = patience.limit_ns().filter(|_| !is_over_now) else {
                 return Ok(joined);
             };
             // Whoever lets a receiver in may be another process, which does not tell.
-            let limit_ns = limit_ns.min(JOIN_LOOK_NS);
-            self.ring.sleep_until_read(limit_ns, |_| member.joined() >= count);
+            self.ring.sleep_until_read(limit_ns.min(JOIN_LOOK_NS), is_over);
         }
     }
 

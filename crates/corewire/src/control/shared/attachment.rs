@@ -15,7 +15,7 @@ use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
 
 use super::{SharedLink, SharedMemory};
-use crate::control::attach::{Attached, Wishes, answer, protocol};
+use crate::control::attach::{Attached, Wishes, answer_within, confirm, protocol, refusal};
 use crate::control::domain::{DomainInner, take};
 use crate::error::JoinError;
 use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
@@ -75,8 +75,9 @@ pub(crate) fn join<A: Reading>(
         }
     });
     // From here on the row may be ours, whether the host lives to say so or not.
-    let started = match answer(socket, name) {
+    let started = match answer_within(socket, name, wishes.patience) {
         Ok((Frame::Start { start }, _)) if start <= u64::MAX / 2 => Ok(start),
+        Ok((Frame::Refused(reason), _)) => Err(refusal(name, reason, wishes.type_tag)),
         Ok((other, _)) => Err(protocol(name, format!("{other:?}"))),
         Err(error) => Err(error),
     };
@@ -109,6 +110,7 @@ pub(crate) fn join<A: Reading>(
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });
     };
+    confirm(socket, name, wishes.patience).inspect_err(|_| attachment.leave())?;
     Ok(Receiver::new(ring, attachment, access))
 }
 

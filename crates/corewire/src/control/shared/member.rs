@@ -19,12 +19,12 @@ use corewire_os::sleep::Linux;
 use corewire_os::socket::{Peer, Socket};
 use corewire_os::{OsError, random_u128};
 use corewire_ring::broadcast::SenderShared;
-use corewire_ring::shared::{Entrance, Party, Sender as RingSender, SenderParts};
+use corewire_ring::shared::{Entrance, Party, Roster, Sender as RingSender, SenderParts};
 use corewire_ring::sync::Ordering;
 use zerocopy::IntoBytes;
 
 use super::{SharedLink, SharedMemory};
-use crate::control::attach::{answer, ask, protocol};
+use crate::control::attach::{answer, ask, confirm, protocol, refusal};
 use crate::control::builder::staging;
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Hub, Token, lock};
@@ -36,6 +36,23 @@ const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a sender without a host waits before it looks again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
+
+const EAGAIN: i32 = 11;
+
+/// One who has been let in, and has not said yet that it could take its place. If it never does, the
+/// row is given up for it: it has stored nothing there.
+pub(crate) struct Arrival {
+    roster: Roster,
+    kernel: MemberKernel,
+    party: Party,
+    who: Entrance,
+}
+
+impl Arrival {
+    pub(crate) fn give_up(self) {
+        self.roster.vacate(self.party, self.who, &self.kernel);
+    }
+}
 
 /// What a shared channel is to be, if it has to be made.
 #[derive(Debug, Clone)]
@@ -58,7 +75,7 @@ pub(crate) struct Member {
     linux: Linux,
     kernel: MemberKernel,
     state: Mutex<State>,
-    _membership: Membership,
+    membership: Option<Membership>,
 }
 
 #[derive(Default)]
@@ -71,6 +88,8 @@ struct State {
     followers: Vec<Weak<Socket>>,
     /// Those who waited for the channel when it was made, and have not come.
     invitations: HashMap<u128, (Socket, Token)>,
+    /// There may be more of them to come.
+    is_inviting: bool,
     is_closed: bool,
 }
 
@@ -94,12 +113,16 @@ pub(crate) fn open(
     let deadline = Instant::now() + HOST_TIMEOUT;
     loop {
         match domain.directory.claim(&plan.name) {
-            Ok(claim) => match domain.directory.join_members(&plan.name, true)? {
-                Some(membership) => {
+            Ok(claim) => match domain.directory.join_members(&plan.name, true) {
+                Ok(Some(membership)) => {
                     return found(domain, plan, claim, membership, socket.0);
                 }
                 // There are senders, between two hosts: one of them is to have the name.
-                None => claim.release(&domain.directory),
+                Ok(None) => claim.release(&domain.directory),
+                Err(error) => {
+                    claim.release(&domain.directory);
+                    return Err(error.into());
+                }
             },
             Err(ClaimError::AlreadyExists(_)) => match enter(domain, plan, socket.0) {
                 Err(CreateError::NoHost { .. }) => {}
@@ -122,34 +145,43 @@ fn found(
     membership: Membership,
     socket: u128,
 ) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
-    let incarnation = random_u128()?;
-    let made = make_memory(plan, incarnation).and_then(|memory| {
-        let roster = memory.roster();
-        let entrance = roster.enter_sender(socket, process::pid(), &Linux::get());
-        let what = "enter a new channel".into();
-        // EIO: nobody else has this memory.
-        Ok((memory, entrance.ok_or(OsError { what, errno: 5 })?))
-    });
-    let (memory, entrance) = match made {
+    let (mut ring, member) = match make(domain, plan, membership, socket) {
         Ok(made) => made,
         Err(error) => {
             claim.release(&domain.directory);
+            domain.directory.clear(&plan.name);
             return Err(error);
         }
     };
-    let (ring, member) = start(domain, plan, memory, entrance, membership)?;
-    lock(&member.state).claim = Some(claim);
+    *lock(&member.state) = State { claim: Some(claim), is_inviting: true, ..State::default() };
     // Nobody sends before those who wait have been invited.
     let held = member.link.roster.ring_words().held();
-    held.store(entrance.row + 1, Ordering::Release);
-    member._membership.admit_others()?;
+    // ORDER(T1): pairs with T2, as whatever else is said of a row.
+    held.store(member.entrance.row + 1, Ordering::Release);
     domain.add_member(&member);
-    let published = member.publish(incarnation);
-    if published.is_err() {
+    if let Err(error) = member.publish() {
+        // Those who have come by now are told that it is over.
         member.close();
+        ring.leave();
+        return Err(error.into());
     }
-    published?;
     Ok((ring, member))
+}
+
+/// A channel that nobody knows of, and its one sender.
+fn make(
+    domain: &Arc<DomainInner>,
+    plan: &Plan,
+    membership: Membership,
+    socket: u128,
+) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+    let memory = make_memory(plan, random_u128()?)?;
+    let entrance = memory.roster().enter_sender(socket, process::pid(), &Linux::get());
+    let what = "enter a new channel".into();
+    // EIO: nobody else has this memory.
+    let entrance = entrance.ok_or(OsError { what, errno: 5 })?;
+    membership.admit_others()?;
+    start(domain, plan, memory, entrance, membership)
 }
 
 fn make_memory(plan: &Plan, incarnation: u128) -> Result<SharedMemory, CreateError> {
@@ -228,13 +260,19 @@ fn enter(
         Ok((Frame::Start { .. }, _)) => {
             allocate_row(&memory.ring_segment, &memory.header.geometry, row).map_err(Into::into)
         }
+        Ok((Frame::Refused(reason), _)) => Err(gone(refusal(name, reason, plan.type_tag))),
         Ok((other, _)) => Err(gone(protocol(name, format!("{other:?}")))),
         Err(error) => Err(gone(error)),
     };
     started.inspect_err(|_: &CreateError| {
         memory.roster().vacate(Party::Sender, entrance, &Linux::get());
     })?;
+    // If anything fails here, the host vacates the row: nothing is sent from there before it has heard
+    // that we are in.
     let (ring, member) = start(domain, plan, memory, entrance, membership)?;
+    confirm(&host, name, None).map_err(gone).inspect_err(|_| {
+        member.link.roster.vacate(Party::Sender, entrance, &member.kernel);
+    })?;
     member.follow(host);
     Ok((ring, member))
 }
@@ -266,7 +304,7 @@ fn start(
         linux,
         kernel: kernel.clone(),
         state: Mutex::default(),
-        _membership: membership,
+        membership: Some(membership),
     });
     let in_child: Weak<dyn InChild> = member.this.clone();
     corewire_os::fork::tell_in_child(in_child);
@@ -308,29 +346,52 @@ impl Member {
     }
 
     /// Shows the channel to others, and invites those who wait for it.
-    fn publish(&self, incarnation: u128) -> Result<(), OsError> {
-        if let (Some(claim), Some(socket)) = (&lock(&self.state).claim, self.domain.socket_name()) {
-            claim.write(NameRecord { socket, incarnation })?;
+    fn publish(&self) -> Result<(), OsError> {
+        if let (Some(claim), Some(record)) = (&lock(&self.state).claim, self.record()) {
+            claim.write(record)?;
         }
         for waiter in self.domain.directory.waiters(&self.name)? {
-            let Ok(Some(socket)) = self.domain.directory.connect(waiter.socket) else { continue };
-            let invite = Frame::Invite { name: self.name.clone(), waiter: waiter.incarnation };
-            let is_ours = socket.peer().is_ok_and(|peer| peer.trusted().is_some());
-            if is_ours && socket.send(&invite, &[]).is_ok() {
-                let handler: Weak<dyn Handler> = self.this.clone();
-                let token = self.hub().watch(&socket, handler)?;
-                lock(&self.state).invitations.insert(waiter.incarnation, (socket, token));
-            }
+            self.invite(waiter)?;
         }
+        lock(&self.state).is_inviting = false;
         self.release_if_all_have_come();
+        Ok(())
+    }
+
+    /// Invites one who waits, unless it has died.
+    fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
+        let socket = match self.domain.directory.connect(waiter.socket) {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return Ok(()),
+            // Its queue is full: it is stopped, and finds the channel by itself.
+            Err(error) if error.errno == EAGAIN => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if socket.peer()?.trusted().is_none() {
+            return Ok(());
+        }
+        // One who has come by itself meanwhile closes the connection.
+        let mut state = lock(&self.state);
+        let id = waiter.incarnation;
+        match socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[]) {
+            // EPIPE, ECONNRESET: it has just died.
+            Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
+            other => other?,
+        }
+        let handler: Weak<dyn Handler> = self.this.clone();
+        let token = self.hub().watch(&socket, handler)?;
+        state.invitations.insert(id, (socket, token));
         Ok(())
     }
 
     fn release_if_all_have_come(&self) {
         let roster = &self.link.roster;
         let held = roster.ring_words().held();
-        let is_over = lock(&self.state).invitations.is_empty();
+        let state = lock(&self.state);
+        let is_over = !state.is_inviting && state.invitations.is_empty();
+        drop(state);
         if is_over && held.load(Ordering::Relaxed) == self.entrance.row + 1 {
+            // ORDER(T1): as above.
             held.store(0, Ordering::Release);
             roster.make_room(&self.linux);
             self.shared.nudge(&self.linux);
@@ -346,10 +407,15 @@ impl Member {
     }
 
     /// Host: takes a receiver in, or says why not.
-    pub(crate) fn admit(&self, hello: &Hello, socket: &Socket, peer: Peer) -> Result<(), Reason> {
+    pub(crate) fn admit(
+        &self,
+        hello: &Hello,
+        socket: &Socket,
+        peer: Peer,
+    ) -> Result<Arrival, Reason> {
         let header = &self.memory.header;
         if peer.trusted().is_none() || hello.socket == 0 {
-            return Err(Reason::NotPermitted { owner: effective_uid(), asker: peer.uid });
+            return Err(Reason::NotForGuests);
         }
         if hello.type_tag != header.type_tag {
             let TypeTag { hash, bytes } = header.type_tag;
@@ -394,7 +460,11 @@ impl Member {
         drop(state);
         self.shared.nudge(&self.linux);
         self.answered(hello.waiter);
-        Ok(())
+        Ok(self.arrival(Party::Receiver, entrance))
+    }
+
+    fn arrival(&self, party: Party, who: Entrance) -> Arrival {
+        Arrival { roster: self.link.roster.clone(), kernel: self.kernel.clone(), party, who }
     }
 
     /// Host: lets a sender in, or says why not.
@@ -404,10 +474,10 @@ impl Member {
         process: u128,
         socket: &Arc<Socket>,
         peer: Peer,
-    ) -> Result<(), Reason> {
+    ) -> Result<Arrival, Reason> {
         let header = &self.memory.header;
         if peer.trusted().is_none() || process == 0 {
-            return Err(Reason::NotPermitted { owner: effective_uid(), asker: peer.uid });
+            return Err(Reason::NotForGuests);
         }
         if type_tag != header.type_tag {
             let TypeTag { hash, bytes } = header.type_tag;
@@ -436,7 +506,7 @@ impl Member {
             return Err(resources(error));
         }
         state.add_follower(socket);
-        Ok(())
+        Ok(self.arrival(Party::Sender, entrance))
     }
 
     /// Host: a sender wants to know when this one goes.
@@ -482,7 +552,7 @@ impl Member {
         match (claimed, self.record()) {
             (Ok(claim), Some(record)) if claim.write(record).is_ok() => {
                 state.claim = Some(claim);
-                drop(state);
+                // Under the lock: one that is closing takes it back.
                 if let Some(this) = self.this.upgrade() {
                     self.domain.add_member(&this);
                 }
@@ -492,7 +562,7 @@ impl Member {
         }
         let found = self.domain.directory.look_up(&self.name).ok().flatten();
         let host = found
-            .and_then(|record| self.domain.directory.connect(record.socket).ok().flatten())
+            .and_then(|record| self.domain.directory.connect_now(record.socket).ok().flatten())
             .filter(|host| host.send(&Frame::Follow { name: self.name.clone() }, &[]).is_ok());
         match host {
             Some(host) => self.follow(host),
@@ -507,9 +577,9 @@ impl Member {
 
     /// Lets go of the name and of those who follow. The sender leaves next.
     pub(crate) fn close(&self) {
-        self.domain.remove_member(&self.name, &self.this);
         let mut state = lock(&self.state);
         state.is_closed = true;
+        self.domain.remove_member(&self.name, &self.this);
         if let Some(claim) = state.claim.take() {
             claim.release(&self.domain.directory);
         }
@@ -557,6 +627,13 @@ impl Handler for Member {
             }
             _ => {}
         }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        drop(self.membership.take());
+        self.domain.directory.clear(&self.name);
     }
 }
 

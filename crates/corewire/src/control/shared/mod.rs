@@ -6,14 +6,16 @@ pub(crate) mod attachment;
 pub(crate) mod member;
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::Frame;
 use corewire_layout::name::{ChannelName, SocketName};
 use corewire_layout::segment::{BELL, RawSenderHeader, RawTableHeader, SenderHeader, TableHeader};
 use corewire_os::OsError;
+use corewire_os::event::wait_readable;
 use corewire_os::fork::Descriptor;
 use corewire_os::memory::{Segment, SegmentError};
 use corewire_os::sleep::Linux;
@@ -25,6 +27,13 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::control::domain::DomainInner;
 use crate::control::hub::{Handler, Token, lock};
 use crate::error::JoinError;
+
+/// The process that listened at a socket is gone, though a child of it may hold the socket.
+const ESRCH: i32 = 3;
+/// How long a wake-up that could not be sent waits until it is tried again.
+const WAKE_AGAIN_AFTER: Duration = Duration::from_millis(1);
+/// How long after a connection has ended the same process is connected to again.
+const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// One handle's watch over the others of its channel.
 pub(crate) struct SharedLink {
@@ -41,9 +50,18 @@ struct Watch {
     link: Weak<SharedLink>,
     party: Party,
     who: Entrance,
-    socket: Socket,
-    life: Option<Descriptor>,
-    tokens: OnceLock<(Token, Option<Token>)>,
+    socket: u128,
+    sign: Sign,
+    token: OnceLock<Token>,
+}
+
+/// What tells that a process has ended.
+enum Sign {
+    /// The kernel does.
+    Life(Descriptor),
+    /// The kernel cannot (before Linux 6.5): the end of a connection may, but a process that can take
+    /// no more in ends one, too.
+    Connection(Socket),
 }
 
 impl SharedLink {
@@ -70,27 +88,24 @@ impl SharedLink {
         if watches.get(&(party, who.row)).is_some_and(|watch| watch.who == who) {
             return;
         }
-        match self.domain.directory.connect(SocketName(socket)) {
+        let connection = match self.domain.directory.connect_now(SocketName(socket)) {
+            Ok(Some(connection)) => connection,
             // Nobody listens there: a process's socket is closed by its end alone.
-            Ok(None) => self.learn(party, who),
-            Ok(Some(socket)) => {
-                let life = socket.peer_life(None).ok();
-                let watch = Arc::new(Watch {
-                    link: Weak::clone(&self.this),
-                    party,
-                    who,
-                    socket,
-                    life,
-                    tokens: OnceLock::new(),
-                });
-                if watch.start(&self.domain).is_ok()
-                    && let Some(former) = watches.insert((party, who.row), watch)
-                {
-                    former.stop(&self.domain);
-                }
-            }
+            Ok(None) => return self.learn(party, who),
             // It is asked again with the next look.
-            Err(_) => {}
+            Err(_) => return,
+        };
+        let sign = match connection.peer_life(None) {
+            Ok(life) => Sign::Life(life),
+            Err(error) if error.errno == ESRCH => return self.learn(party, who),
+            Err(_) => Sign::Connection(connection),
+        };
+        let (link, token) = (Weak::clone(&self.this), OnceLock::new());
+        let watch = Arc::new(Watch { link, party, who, socket, sign, token });
+        if watch.start(&self.domain).is_ok()
+            && let Some(former) = watches.insert((party, who.row), watch)
+        {
+            former.stop(&self.domain);
         }
     }
 
@@ -103,11 +118,27 @@ impl SharedLink {
 
     /// Has the receiver of `row`, whose process has `socket`, ring its descriptor.
     pub(crate) fn wake(&self, row: u32, incarnation: u128, socket: u128) {
-        // One that cannot be reached is dead; one whose queue is full, because it is stopped, has a
-        // wake-up there. A data thread asks, and waits for neither.
-        if let Ok(Some(socket)) = self.domain.directory.connect_now(SocketName(socket)) {
-            let _ = socket.send(&Frame::Wake { row, incarnation }, &[]);
+        // A data thread asks, which does not wait.
+        let is_done = match self.domain.directory.connect_now(SocketName(socket)) {
+            Ok(Some(socket)) => socket.send(&Frame::Wake { row, incarnation }, &[]).is_ok(),
+            // Nobody listens there: it is dead.
+            Ok(None) => true,
+            Err(_) => false,
+        };
+        if is_done {
+            return;
         }
+        // There is no descriptor or memory here, or no room in its queue, for now.
+        let this = Weak::clone(&self.this);
+        self.domain.hub().run_soon(move || {
+            let _ = wait_readable(&[], Some(Instant::now() + WAKE_AGAIN_AFTER));
+            if let Some(link) = this.upgrade()
+                && link.roster.is_armed(row)
+                && link.roster.door(Party::Receiver, row).socket() == socket
+            {
+                link.wake(row, incarnation, socket);
+            }
+        });
     }
 
     /// Watches everybody who has a row of this kind.
@@ -123,34 +154,32 @@ impl SharedLink {
 impl Watch {
     fn start(self: &Arc<Self>, domain: &DomainInner) -> Result<(), OsError> {
         let handler: Weak<dyn Handler> = Arc::downgrade(self) as Weak<dyn Handler>;
-        let first = domain.hub().watch(&self.socket, Weak::clone(&handler))?;
-        let second = match &self.life {
-            None => None,
-            Some(life) => Some(domain.hub().watch(life, handler).inspect_err(|_| {
-                domain.hub().forget(&self.socket, first);
-            })?),
-        };
-        let _ = self.tokens.set((first, second));
+        let _ = self.token.set(domain.hub().watch(self.sign.as_fd(), handler)?);
         Ok(())
     }
 
     fn stop(&self, domain: &DomainInner) {
-        if let Some(&(first, second)) = self.tokens.get() {
-            domain.hub().forget(&self.socket, first);
-            if let (Some(life), Some(second)) = (&self.life, second) {
-                domain.hub().forget(life, second);
-            }
+        if let Some(&token) = self.token.get() {
+            domain.hub().forget(self.sign.as_fd(), token);
+        }
+    }
+}
+
+impl AsFd for Sign {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Life(life) => life.as_fd(),
+            Self::Connection(socket) => socket.as_fd(),
         }
     }
 }
 
 impl Handler for Watch {
-    fn on_event(&self, token: Token, hung_up: bool) {
+    fn on_event(&self, _token: Token, hung_up: bool) {
         let Some(link) = self.link.upgrade() else { return };
-        let is_life = self.tokens.get().is_some_and(|&(_, second)| second == Some(token));
-        if !is_life && !hung_up {
+        if let (Sign::Connection(socket), false) = (&self.sign, hung_up) {
             // It has no word for us; what it says is passed over.
-            let _ = self.socket.receive();
+            let _ = socket.receive();
             return;
         }
         self.stop(&link.domain);
@@ -159,7 +188,14 @@ impl Handler for Watch {
             watches.remove(&(self.party, self.who.row));
         }
         drop(watches);
-        link.learn(self.party, self.who);
+        match self.sign {
+            Sign::Life(_) => link.learn(self.party, self.who),
+            // Whoever is alive can be connected to.
+            Sign::Connection(_) => {
+                let _ = wait_readable(&[], Some(Instant::now() + CONNECT_AGAIN_AFTER));
+                link.watch(self.party, self.who, self.socket);
+            }
+        }
         (link.nudge)();
     }
 }
