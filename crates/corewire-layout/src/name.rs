@@ -2,7 +2,8 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `p.<random>` | the listening socket of a process |
+//! | `p.<random>` | the listening socket of a process; `.p.<random>` until it listens |
+//! | `g.<name>` | what guests read of a name, which may not open the file that is locked |
 //! | `n.<name>` | a name that is taken: locked by its owner for life, holding [`NameRecord`] |
 //! | `m.<name>` | the senders of a shared channel: each has a shared lock on it for life |
 //! | `w.<name>.<random>` | somebody who waits for that name: locked, holding [`NameRecord`] |

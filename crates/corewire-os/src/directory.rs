@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use corewire_layout::name::{ChannelName, NameRecord, RECORD_BYTES, SocketName};
 use rustix::fs::{
-    AtFlags, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat, inotify, mkdir,
-    open, openat, renameat, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat, inotify,
+    mkdir, open, openat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -444,7 +444,8 @@ impl RuntimeDirectory {
 
     /// Removes what the dead have left: sockets that refuse a connection, the files of names and
     /// waiters whose socket does, copies for guests without a name, and the files of shared channels
-    /// that have no sender. Returns how many.
+    /// that have no sender. Other files of such names stay: what is no socket, and what holds something
+    /// else. Returns how many.
     ///
     /// # Errors
     /// [`OsError`] if the directory cannot be read.
@@ -452,20 +453,23 @@ impl RuntimeDirectory {
         let mut removed = 0;
         let files = self.files()?;
         for socket in files.iter().filter_map(|file| SocketName::of_file(file)) {
-            if !self.is_alive(socket)? {
+            if self.is_socket(&socket.file()) && !self.is_alive(socket)? {
                 removed += usize::from(self.remove(&socket.file()));
             }
         }
         // Left by one who died before its socket could be shown.
         for file in files.iter().filter(|file| file.starts_with(".p.")) {
-            if let Err(error) = Socket::connect(&self.short_path(file))
+            if self.is_socket(file)
+                && let Err(error) = Socket::connect(&self.short_path(file))
                 && error.is(Errno::CONNREFUSED)
             {
                 removed += usize::from(self.remove(file));
             }
         }
-        for file in files.iter().filter(|file| file.starts_with("m.")) {
-            if let Ok(Lock::Held(_lock)) = self.lock_file(file, OFlags::empty()) {
+        for file in files.iter().filter(|file| is_members_file(file)) {
+            if let Ok(Lock::Held(lock)) = self.lock_file(file, OFlags::empty())
+                && fstat(&lock).is_ok_and(|found| found.st_size == 0)
+            {
                 removed += usize::from(self.remove(file));
             }
         }
@@ -497,6 +501,11 @@ impl RuntimeDirectory {
             }
         }
         Ok(removed)
+    }
+
+    fn is_socket(&self, file: &str) -> bool {
+        let found = statat(&self.descriptor, file, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
     }
 
     /// A watch on the directory's files.
@@ -629,6 +638,10 @@ fn unless_gone(connected: Result<Socket, OsError>) -> Result<Option<Socket>, OsE
 /// The name that `file` is said of, if guests find it there.
 fn name_of_copy(file: &str) -> Option<ChannelName> {
     ChannelName::new(file.strip_prefix(COPY_PREFIX)?).ok()
+}
+
+fn is_members_file(file: &str) -> bool {
+    file.strip_prefix("m.").is_some_and(|name| ChannelName::new(name).is_ok())
 }
 
 /// Gives the directory the mode of `access`, and its group if it names one.

@@ -1,5 +1,5 @@
 //! The labels of orderings are the same in the ring's source, in `docs/ordering.md` and among the
-//! mutants, and nothing but `sync.rs` names atomics.
+//! mutants, and nothing but `sync.rs` and its faces for tests names atomics.
 
 #![cfg(not(loom))]
 

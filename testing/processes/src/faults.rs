@@ -59,6 +59,7 @@ pub(crate) fn run(scenario: &str, directory: &Path, numbers: &str) -> Outcome {
         "sweeper" => sweeper,
         "host" => host,
         "shared" => shared,
+        "copier" => copier,
         other => return Err(format!("no scenario {other}").into()),
     };
     let numbers: std::result::Result<Vec<u32>, _> = numbers.split(',').map(str::parse).collect();
@@ -200,6 +201,42 @@ fn receive(receiver: &mut Receiver, number: u64, bytes: usize) -> Outcome {
     let message = receiver.receive().map_err(|error| format!("receive {number}: {error}"))?;
     if message.sequence() != number || message[..] != content(number, bytes) {
         return Err(format!("message {number} is not what was sent").into());
+    }
+    Ok(())
+}
+
+/// Channels whose messages are copied out, by either policy, in memory of every kind.
+fn copier(directory: &Path) -> Outcome {
+    let domain = attempt("open", || Domain::open_at(directory))?;
+    for is_evicting in [false, true] {
+        let mut sender = attempt("create", || {
+            let builder = domain.sender(CHANNEL).slots(64).largest_message(100_000);
+            let builder = builder.wait(Wait::Park).huge_pages(true).lock_memory(true).numa_node(0);
+            match is_evicting {
+                false => builder.overwrite().create(),
+                true => builder.evict(Duration::ZERO).create(),
+            }
+        })?;
+        let mut receiver = attempt("join", || domain.receiver(CHANNEL).snapshots().join())?;
+        for (number, bytes) in [48, 5000, 100_000].into_iter().enumerate() {
+            let number = number as u64;
+            attempt("send", || sender.send(&content(number, bytes)))?;
+            let copy = receiver.receive()?.to_vec()?;
+            if copy != content(number, bytes) {
+                return Err(format!("message {number} is not what was sent").into());
+            }
+        }
+        for number in 0..100 {
+            attempt("send", || sender.send(&content(number, 48)))?;
+        }
+        let fate = receiver.receive().map(|snapshot| snapshot.sequence());
+        let is_as_promised = match is_evicting {
+            false => fate.is_ok_and(|sequence| sequence >= 39),
+            true => fate == Err(ReceiveError::Evicted),
+        };
+        if !is_as_promised {
+            return Err("one who was lapped was not told so".into());
+        }
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ struct Scenario {
     peer: Part,
 }
 
-static SCENARIOS: [Scenario; 7] = [
+static SCENARIOS: [Scenario; 8] = [
     Scenario { name: "alone", peer: Part::Nothing },
     Scenario { name: "owner", peer: Part::Receives },
     Scenario { name: "waiter", peer: Part::Sends },
@@ -75,6 +75,7 @@ static SCENARIOS: [Scenario; 7] = [
     Scenario { name: "sweeper", peer: Part::Nothing },
     Scenario { name: "host", peer: Part::Nothing },
     Scenario { name: "shared", peer: Part::Nothing },
+    Scenario { name: "copier", peer: Part::Nothing },
 ];
 
 /// One run in a directory of its own, and what was wrong with it.
