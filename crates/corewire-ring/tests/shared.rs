@@ -3,46 +3,21 @@
 
 #![cfg(not(loom))]
 
+mod yielding;
+
 use std::sync::Arc;
 use std::thread;
 
 use corewire_layout::frame::Welcome;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, Policy, RECEIVER_SEGMENT_BYTES};
+use corewire_ring::{Kernel, Trusted};
 use corewire_ring::broadcast::{
     End, Receiver, ReceiverParts, ReceiverShared, SLEEP_CAP_NS, SenderShared, Violation,
 };
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sender, SenderParts};
-use corewire_ring::sync::{AtomicU32, Ordering, fence};
-use corewire_ring::{Kernel, Trusted};
-
-/// Sleeps by yielding: a wake-up that is lost shows as a test that does not end.
-#[derive(Debug, Clone, Copy)]
-struct Yielding;
-
-impl Kernel for Yielding {
-    fn barrier_everywhere(&self) -> bool {
-        fence(Ordering::SeqCst);
-        true
-    }
-
-    fn wake(&self, _word: &AtomicU32, _count_max: u32) {}
-
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
-        let is_asleep = || {
-            shared.0.load(Ordering::Acquire) == shared.1 && own.0.load(Ordering::Acquire) == own.1
-        };
-        while is_asleep() {
-            thread::yield_now();
-        }
-        false
-    }
-
-    fn cpu(&self) -> u32 {
-        0
-    }
-}
+use yielding::Yielding;
 
 /// A channel over private memory. Fenced, since there is no `membarrier` between a test's threads
 /// under Miri.

@@ -3,6 +3,8 @@
 
 #![cfg(not(loom))]
 
+mod yielding;
+
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -14,35 +16,8 @@ use corewire_ring::broadcast::{
     SenderShared, SenderWords, Violation,
 };
 use corewire_ring::region::{Region, Rows, Slots};
-use corewire_ring::sync::{AtomicU32, Ordering, fence};
-use corewire_ring::{Kernel, Lock, Trusted};
-
-/// Sleeps by yielding: a wake-up that is lost shows as a test that does not end.
-#[derive(Debug, Clone, Copy)]
-struct Yielding;
-
-impl Kernel for Yielding {
-    fn barrier_everywhere(&self) -> bool {
-        fence(Ordering::SeqCst);
-        true
-    }
-
-    fn wake(&self, _word: &AtomicU32, _count_max: u32) {}
-
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
-        let is_asleep = || {
-            shared.0.load(Ordering::Acquire) == shared.1 && own.0.load(Ordering::Acquire) == own.1
-        };
-        while is_asleep() {
-            thread::yield_now();
-        }
-        false
-    }
-
-    fn cpu(&self) -> u32 {
-        0
-    }
-}
+use corewire_ring::{Lock, Trusted};
+use yielding::Yielding;
 
 struct Locked(Mutex<Members>);
 

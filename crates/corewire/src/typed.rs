@@ -64,45 +64,32 @@ impl<T: MessageType, S> TypedSender<T, S> {
     }
 }
 
-impl<T: MessageType> TypedSender<T> {
-    /// Sends a value, waiting for room if there is none.
-    ///
-    /// # Errors
-    /// As for [`Sender::send`].
-    #[inline]
-    pub fn send(&mut self, value: &T) -> Result<(), SendError> {
-        self.sender.send(value.as_bytes())
-    }
+macro_rules! sends_values {
+    ($sender:ident) => {
+        impl<T: MessageType> TypedSender<T, $sender> {
+            /// Sends a value, waiting for room if there is none.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($sender), "::send`].")]
+            #[inline]
+            pub fn send(&mut self, value: &T) -> Result<(), SendError> {
+                self.sender.send(value.as_bytes())
+            }
 
-    /// Sends a value if there is room now. Never blocks.
-    ///
-    /// # Errors
-    /// As for [`Sender::try_send`].
-    #[inline]
-    pub fn try_send(&mut self, value: &T) -> Result<(), SendError> {
-        self.sender.try_send(value.as_bytes())
-    }
+            /// Sends a value if there is room now. Never blocks.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($sender), "::try_send`].")]
+            #[inline]
+            pub fn try_send(&mut self, value: &T) -> Result<(), SendError> {
+                self.sender.try_send(value.as_bytes())
+            }
+        }
+    };
 }
 
-impl<T: MessageType> TypedSender<T, SharedSender> {
-    /// Sends a value, waiting for room if there is none.
-    ///
-    /// # Errors
-    /// As for [`SharedSender::send`].
-    #[inline]
-    pub fn send(&mut self, value: &T) -> Result<(), SendError> {
-        self.sender.send(value.as_bytes())
-    }
-
-    /// Sends a value if there is room now. Never blocks.
-    ///
-    /// # Errors
-    /// As for [`SharedSender::try_send`].
-    #[inline]
-    pub fn try_send(&mut self, value: &T) -> Result<(), SendError> {
-        self.sender.try_send(value.as_bytes())
-    }
-}
+sends_values!(Sender);
+sends_values!(SharedSender);
 
 impl<T, S> Deref for TypedSender<T, S> {
     type Target = S;

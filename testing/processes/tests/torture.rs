@@ -12,13 +12,13 @@ mod roles;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use corewire::Domain;
-use roles::{Directory, Random};
+use roles::{Directory, Random, start_role};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than anything takes on a crowded machine; only a failure waits for it.
@@ -191,15 +191,7 @@ impl Scenario {
         if self.random.below(2) == 0 {
             options.push("park".to_owned());
         }
-        let mut child = Command::new(env!("CARGO_BIN_EXE_corewire-role"))
-            .arg(role)
-            .arg(self.directory.path())
-            .arg(CHANNEL)
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = start_role(role, &self.directory, CHANNEL, options);
         let output = BufReader::new(child.stdout.take().unwrap());
         let told = self.told.clone();
         thread::spawn(move || {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Reason};
-use corewire_layout::name::{ChannelName, SocketName};
+use corewire_layout::name::{ChannelName, NameRecord, SocketName};
 use corewire_os::OsError;
 use corewire_os::access::Access;
 use corewire_os::directory::{ClaimError, Role, RuntimeDirectory, default_path, default_path_of};
@@ -407,6 +407,18 @@ impl DomainInner {
         readers.iter().for_each(|reader| reader.ring());
     }
 
+    /// A connection to one who waits. `None` if it cannot be helped: it is dead, or stopped with no room
+    /// for a connection, or another user's.
+    pub(crate) fn reach(&self, waiter: &NameRecord) -> Result<Option<Socket>, OsError> {
+        let socket = match self.directory.connect(waiter.socket) {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return Ok(None),
+            Err(error) if error.errno == EAGAIN => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(socket.peer()?.trusted().is_some().then_some(socket))
+    }
+
     /// Why an invitation of waiter `id` may be lost.
     pub(crate) fn failure_of(&self, id: u128) -> Option<OsError> {
         lock(&self.state).waiters.get(&id).and_then(|waiter| waiter.failure.clone())
@@ -520,6 +532,15 @@ impl Drop for DomainInner {
         {
             self.directory.remove(&name.file());
         }
+    }
+}
+
+/// Invites one who waits. False if it has just died.
+pub(crate) fn invite(socket: &Socket, name: &ChannelName, waiter: u128) -> Result<bool, OsError> {
+    match socket.send(&Frame::Invite { name: name.clone(), waiter }, &[]) {
+        // EPIPE, ECONNRESET.
+        Err(error) if matches!(error.errno, 32 | 104) => Ok(false),
+        sent => sent.map(|()| true),
     }
 }
 

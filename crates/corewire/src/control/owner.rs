@@ -27,7 +27,7 @@ use corewire_ring::{Kernel, Lock};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::connection::REQUESTS_PER_TURN;
-use crate::control::domain::{DomainInner, take};
+use crate::control::domain::{DomainInner, invite, take};
 use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
 use crate::kernel::{Control, ControlledKernel};
 
@@ -205,27 +205,13 @@ impl Owner {
         Ok(())
     }
 
-    /// One that is dead, or stopped and has no room for a connection, cannot be helped.
     fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
-        const EAGAIN: i32 = 11;
-        let socket = match self.domain.directory.connect(waiter.socket) {
-            Ok(Some(socket)) => socket,
-            Ok(None) => return Ok(()),
-            Err(error) if error.errno == EAGAIN => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if socket.peer()?.trusted().is_none() {
-            return Ok(());
-        }
+        let Some(socket) = self.domain.reach(&waiter)? else { return Ok(()) };
         let id = waiter.incarnation;
+        // Who comes at once comes after this.
         let mut state = lock(&self.state);
-        if state.arrived.contains(&id) {
+        if state.arrived.contains(&id) || !invite(&socket, &self.name, id)? {
             return Ok(());
-        }
-        match socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[]) {
-            // EPIPE, ECONNRESET: it has just died.
-            Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
-            other => other?,
         }
         let handler: Weak<dyn Handler> = self.this.clone();
         let token = self.hub().watch(&socket, handler)?;

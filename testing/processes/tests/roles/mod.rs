@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -57,6 +58,24 @@ pub(crate) struct Role {
     lines: Receiver<String>,
 }
 
+/// A process that speaks and listens through pipes.
+pub(crate) fn start_role(
+    role: &str,
+    directory: &Directory,
+    channel: &str,
+    options: impl IntoIterator<Item: AsRef<OsStr>>,
+) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_corewire-role"))
+        .arg(role)
+        .arg(directory.path())
+        .arg(channel)
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
 impl Role {
     pub(crate) fn start(
         role: &str,
@@ -64,15 +83,7 @@ impl Role {
         channel: &str,
         options: &[&str],
     ) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_corewire-role"))
-            .arg(role)
-            .arg(directory.path())
-            .arg(channel)
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = start_role(role, directory, channel, options);
         let output = BufReader::new(child.stdout.take().unwrap());
         let (told, lines) = mpsc::channel();
         thread::spawn(move || {

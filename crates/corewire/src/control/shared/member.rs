@@ -26,7 +26,7 @@ use zerocopy::IntoBytes;
 use super::{SharedLink, SharedMemory};
 use crate::control::attach::{answer, ask, confirm, protocol, refusal};
 use crate::control::builder::staging;
-use crate::control::domain::{DomainInner, take};
+use crate::control::domain::{DomainInner, invite, take};
 use crate::control::hub::{Handler, Hub, Token, lock};
 use crate::error::{CreateError, JoinError};
 use crate::kernel::{Control, ControlledKernel};
@@ -36,8 +36,6 @@ const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a sender without a host waits before it looks again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
-
-const EAGAIN: i32 = 11;
 
 /// One who has been let in, and has not said yet that it could take its place. If it never does, the
 /// row is given up for it: it has stored nothing there.
@@ -358,29 +356,15 @@ impl Member {
         Ok(())
     }
 
-    /// Invites one who waits, unless it has died.
     fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
-        let socket = match self.domain.directory.connect(waiter.socket) {
-            Ok(Some(socket)) => socket,
-            Ok(None) => return Ok(()),
-            // Its queue is full: it is stopped, and finds the channel by itself.
-            Err(error) if error.errno == EAGAIN => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if socket.peer()?.trusted().is_none() {
-            return Ok(());
-        }
-        // One who has come by itself meanwhile closes the connection.
+        let Some(socket) = self.domain.reach(&waiter)? else { return Ok(()) };
+        // Who comes at once comes after this. Who came by itself before closes the connection.
         let mut state = lock(&self.state);
-        let id = waiter.incarnation;
-        match socket.send(&Frame::Invite { name: self.name.clone(), waiter: id }, &[]) {
-            // EPIPE, ECONNRESET: it has just died.
-            Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
-            other => other?,
+        if invite(&socket, &self.name, waiter.incarnation)? {
+            let handler: Weak<dyn Handler> = self.this.clone();
+            let token = self.hub().watch(&socket, handler)?;
+            state.invitations.insert(waiter.incarnation, (socket, token));
         }
-        let handler: Weak<dyn Handler> = self.this.clone();
-        let token = self.hub().watch(&socket, handler)?;
-        state.invitations.insert(id, (socket, token));
         Ok(())
     }
 

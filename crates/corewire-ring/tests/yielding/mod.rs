@@ -1,0 +1,33 @@
+//! A kernel for rings on the threads of a test.
+
+use std::thread;
+
+use corewire_ring::Kernel;
+use corewire_ring::sync::{AtomicU32, Ordering, fence};
+
+/// Sleeps by yielding: a wake-up that is lost shows as a test that does not end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Yielding;
+
+impl Kernel for Yielding {
+    fn barrier_everywhere(&self) -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    fn wake(&self, _word: &AtomicU32, _count_max: u32) {}
+
+    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
+        let is_asleep = || {
+            shared.0.load(Ordering::Acquire) == shared.1 && own.0.load(Ordering::Acquire) == own.1
+        };
+        while is_asleep() {
+            thread::yield_now();
+        }
+        false
+    }
+
+    fn cpu(&self) -> u32 {
+        0
+    }
+}
