@@ -9,10 +9,11 @@
 //! | `Readiness` | receiver, owner | an eventfd, or none to an owner of another user | wake me through this when I say so |
 //! | `Ring` | owner, receiver of another user | | what `Readiness` asked for |
 //! | `Done` | owner, receiver | | the last request is done |
+//! | | who was let in, host, and back | | I have taken my place in the shared channel; you count |
 //! | `Leave` | receiver, owner | | I am going; what follows is a hang-up, not a death |
 //! | `Enter` | sender, host | | let me send on the shared channel `name` |
 //! | `Entered` | host, sender | ring, table | you are sender `row` |
-//! | `Start` | host, receiver | | after `Welcome`, in a shared channel: you begin at `start` |
+//! | `Start` | host, receiver or sender | | after `Welcome` or `Entered`, in a shared channel: you begin at `start` |
 //! | `Follow` | sender, host | | I send on `name`, too, and want to know when you go |
 //! | `Wake` | sender, receiver | | ring your descriptor for row `row` |
 //! | `Invite` | owner, waiter | | the name you wait for is here |

@@ -331,10 +331,15 @@ impl RuntimeDirectory {
     /// Removes the files of the shared channel `name` that nobody holds: what members lock, and the
     /// name's, which one who just could not take it may have made.
     pub fn clear(&self, name: &ChannelName) {
+        if !self.descriptor.is_ours() {
+            return;
+        }
         for file in [name.members_file(), name.name_file()] {
             // Once more if a call failed: whatever was wrong with it may be over.
             let mut tries = (0..2).map(|_| self.lock_file(&file, OFlags::empty()));
-            if let Some(Ok(Lock::Held(_descriptor))) = tries.find(Result::is_ok) {
+            if let Some(Ok(Lock::Held(descriptor))) = tries.find(Result::is_ok)
+                && fstat(&descriptor).is_ok_and(|found| found.st_size == 0)
+            {
                 self.remove(&file);
             }
         }
@@ -529,7 +534,7 @@ impl RuntimeDirectory {
     /// # Errors
     /// [`OsError`] if that cannot be said.
     pub fn is_alive(&self, socket: SocketName) -> Result<bool, OsError> {
-        match self.connect(socket) {
+        match self.connect_now(socket) {
             Ok(found) => Ok(found.is_some()),
             // More connections wait than it can queue: it is alive, if not well.
             Err(error) if error.is(Errno::AGAIN) => Ok(true),
@@ -724,7 +729,7 @@ fn write_record(descriptor: &Descriptor, file: &str, record: NameRecord) -> Resu
 }
 
 /// A share in a channel of several senders: as long as one process has one, the channel lives. The
-/// next sweep after the last removes the file.
+/// last one to leave removes the file ([`RuntimeDirectory::clear`]).
 #[derive(Debug)]
 pub struct Membership(Descriptor);
 

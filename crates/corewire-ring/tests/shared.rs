@@ -11,12 +11,12 @@ use std::thread;
 use corewire_layout::frame::Welcome;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, Policy, RECEIVER_SEGMENT_BYTES};
-use corewire_ring::{Kernel, Trusted};
 use corewire_ring::broadcast::{
     End, Receiver, ReceiverParts, ReceiverShared, SLEEP_CAP_NS, SenderShared, Violation,
 };
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sender, SenderParts};
+use corewire_ring::{Kernel, Trusted};
 use yielding::Yielding;
 
 /// A channel over private memory. Fenced, since there is no `membarrier` between a test's threads

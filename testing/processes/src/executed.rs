@@ -10,7 +10,11 @@ use crate::{Options, Outcome};
 
 /// Has a channel, and executes a program that says what it has.
 pub(crate) fn execute(domain: &Domain, options: &Options, directory: &Path) -> Outcome {
-    let _sender = domain.sender(&options.channel).create()?;
+    let builder = domain.sender(&options.channel);
+    let _sender = match options.is_shared {
+        false => (Some(builder.create()?), None),
+        true => (None, Some(builder.open_shared(2)?)),
+    };
     let _own = domain.receiver(&options.channel).join()?;
     println!("created");
     std::io::stdin().read_line(&mut String::new())?;
@@ -34,5 +38,7 @@ pub(crate) fn say_what_is_left(directory: &Path) -> Outcome {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     left.extend(maps.lines().filter(|line| line.contains("memfd:")).map(str::to_owned));
     println!("left {left:?}");
+    // The process lives on.
+    std::io::stdin().read_line(&mut String::new())?;
     Ok(())
 }

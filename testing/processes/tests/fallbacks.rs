@@ -63,18 +63,24 @@ fn a_forked_child_has_no_handles_and_can_start_anew() {
     assert!(role.is_success());
 }
 
-#[test]
-fn a_program_that_is_executed_has_nothing_of_its_predecessors() {
-    let directory = Directory::new("exec");
-    let mut role = Role::start("exec", &directory, "c", &[]);
+/// To the others, the process that had the channel is dead, though it lives on as another program.
+fn nothing_outlives_exec(test: &str, options: &[&str]) {
+    let directory = Directory::new(test);
+    let mut role = Role::start("exec", &directory, "c", options);
     role.until("created");
     let domain = Domain::open_at(directory.path()).unwrap();
     let mut receiver = domain.receiver("c").join().unwrap();
     role.say("go");
     assert_eq!(role.until("left"), "[]");
-    // To the others, the process that had the channel is dead.
     assert_eq!(receiver.receive().map(drop), Err(ReceiveError::SenderDied));
+    role.say("go");
     assert!(role.is_success());
+}
+
+#[test]
+fn a_program_that_is_executed_has_nothing_of_its_predecessors() {
+    nothing_outlives_exec("exec", &[]);
+    nothing_outlives_exec("exec-shared", &["shared"]);
 }
 
 /// A receiver that sleeps with this option looks up many times as often as one that sleeps without;

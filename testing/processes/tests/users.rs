@@ -4,6 +4,7 @@
 mod roles;
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -20,7 +21,9 @@ const GROUP: u32 = 34_567;
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("skipped: only root can start processes of other users");
+        // Past the harness, which keeps what a test that passes prints.
+        let said = b"SKIPPED: only root can start processes of other users\n";
+        std::io::stdout().write_all(said).unwrap();
     }
     is_root
 }

@@ -149,6 +149,12 @@ impl Roster {
         self.door(party, row).tenure().load(order!(T2: Acquire))
     }
 
+    /// Does the row count for this holder still?
+    #[must_use]
+    pub fn holds(&self, party: Party, who: Entrance) -> bool {
+        self.tenure(party, who.row) == tenure(who.generation, DoorState::Joined)
+    }
+
     /// The kernel has said that this party is dead.
     pub fn learn(&self, party: Party, who: Entrance) {
         self.deaths(party).learn(who.row, who.generation);
@@ -318,16 +324,19 @@ impl Roster {
 
     /// Wakes the receivers that wait by their descriptors.
     fn wake_descriptors<K: Kernel>(&self, kernel: &K) {
-        for (who, state) in self.held(Party::Receiver) {
-            if state == DoorState::Joined && self.is_armed(who.row) {
+        for (who, _) in self.held(Party::Receiver) {
+            if self.is_armed(who.row) {
                 kernel.wake_descriptor(who.row);
             }
         }
     }
 
-    /// Does the receiver of `row` wait for its descriptor?
+    /// Does whoever has the receiver's row `row` wait for its descriptor?
     #[must_use]
     pub fn is_armed(&self, row: u32) -> bool {
+        if state_of(self.tenure(Party::Receiver, row)) != Some(DoorState::Joined) {
+            return false;
+        }
         // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
         let epoch = self.rows.sleeping(row).load(order!(B14: Acquire));
         let mode = self.rows.sleep_mode(row).load(Relaxed);

@@ -106,6 +106,24 @@ impl Staged {
     };
 }
 
+/// Room that is put back unless it is kept.
+struct Taken<'a> {
+    area: &'a mut Area,
+    room: Room,
+}
+
+impl Taken<'_> {
+    fn keep(self) -> Room {
+        core::mem::ManuallyDrop::new(self).room
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.area.put_back(self.room);
+    }
+}
+
 impl<K: Kernel> Sender<K> {
     /// A sender that has sent nothing yet.
     #[must_use]
@@ -549,6 +567,10 @@ impl<K: Kernel> Sender<K> {
                 None => wait(self)?,
             }
         };
+        let in_window = self.is_window(bytes);
+        let area = if in_window { &mut self.window } else { &mut self.large };
+        // `write` may panic.
+        let room = Taken { area, room };
         if let Some(staging) = &self.staging {
             let own = staging.payload(0, bytes as u64, Access::Write);
             let mut own = own.expect("memory for the largest message");
@@ -561,7 +583,8 @@ impl<K: Kernel> Sender<K> {
             // SAFETY: room of our own that nobody is told of yet.
             write(unsafe { payload.as_mut_slice() });
         }
-        let header = if self.is_window(bytes) { KIND_WINDOW } else { KIND_LARGE };
+        let room = room.keep();
+        let header = if in_window { KIND_WINDOW } else { KIND_LARGE };
         let place = &mut self.staged[self.staged_count];
         (place.header, place.bytes, place.room) = (header, bytes as u64, room);
         self.staged_count += 1;
@@ -841,7 +864,8 @@ impl<K: Kernel> Sender<K> {
         let mut cap_ns = self.sleep_cap_ns;
         if for_stamp {
             roster.table.sleepers().fetch_add(1, Relaxed);
-            if !self.kernel.barrier_everywhere() {
+            // Without barriers of its own nobody could tell the other senders to fence.
+            if !self.kernel.barrier_everywhere() || self.shared.is_fenced() {
                 cap_ns = UNSURE_SLEEP_CAP_NS;
             }
         } else {

@@ -32,6 +32,8 @@ use crate::wait::{Readiness, Wait, cap_ns};
 
 /// How long an owner may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The least that it is given.
+const ANSWER_TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// An owner that has not answered a receiver for so long, or twice as long after that, and so on,
 /// is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -246,7 +248,9 @@ pub(crate) fn answer_within(
 ) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
     let usual = Patience::new(ANSWER_TIMEOUT);
     let patience = patience.filter(|own| own.deadline.is_some_and(|at| Some(at) < usual.deadline));
-    let Patience { timeout, deadline } = patience.unwrap_or(usual);
+    let Patience { timeout, mut deadline } = patience.unwrap_or(usual);
+    // Whoever runs answers sooner, however little time the caller has.
+    deadline = deadline.max(Instant::now().checked_add(ANSWER_TIMEOUT_MIN));
     match socket.receive_by(deadline) {
         Ok(answer) => Ok(answer),
         Err(SocketError::Nothing) => {

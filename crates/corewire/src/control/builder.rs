@@ -461,7 +461,8 @@ impl<A: Reading> ReceiverBuilder<A> {
         self.wait_and_join(None)
     }
 
-    /// As [`join_when_created`](Self::join_when_created), waiting for at most `timeout`.
+    /// As [`join_when_created`](Self::join_when_created), waiting for at most `timeout`, though half a
+    /// second for the answer of whoever lets receivers in.
     ///
     /// # Errors
     /// [`JoinError::NotCreated`] if it did not appear, [`JoinError::NoAnswer`] if it is there and

@@ -190,7 +190,8 @@ impl SharedSender {
         self.wait_for_receivers_within(count, Patience::Forever)
     }
 
-    /// The same, for at most `timeout`; returns how many are joined then, which may be fewer.
+    /// The same, for at most `timeout`; returns how many are joined then. They may be fewer, or others than
+    /// those who waited.
     ///
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`.
@@ -276,8 +277,8 @@ impl SharedSender {
     /// A handle by which another thread ends a call of this sender that waits.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
-        let member = Arc::clone(&self.member);
-        Interrupter::new(move || member.notify(notice::INTERRUPTED))
+        let notify = self.member.notifier();
+        Interrupter::new(move || notify(notice::INTERRUPTED))
     }
 
     /// Leaves the channel, as dropping the sender does: the last one to leave closes it. What was
@@ -369,7 +370,8 @@ impl fmt::Debug for SharedLoan<'_> {
 }
 
 /// Messages being sent together. They are held back until 16 have come together, or until
-/// [`finish`](Self::finish) or the drop of the batch.
+/// [`finish`](Self::finish) or the drop of the batch. A panic does not wait: what finds no slot then is
+/// given up.
 #[derive(Debug)]
 pub struct SharedBatch<'a> {
     sender: &'a mut SharedSender,
@@ -389,7 +391,8 @@ impl SharedBatch<'_> {
         self.sender.ring.stage(message, wait)
     }
 
-    /// Lends memory for one message of `bytes` bytes, has `write` fill it, and adds it to the batch.
+    /// Lends memory for one message of `bytes` bytes, has `write` fill it, and adds it to the batch. What
+    /// the memory holds at first is of no meaning. If `write` panics, nothing is added.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -427,7 +430,15 @@ impl SharedBatch<'_> {
 impl Drop for SharedBatch<'_> {
     fn drop(&mut self) {
         // Who wants to know calls `finish`.
-        let _ = self.flush();
+        if !std::thread::panicking() {
+            let _ = self.flush();
+            return;
+        }
+        let SharedSender { ring, waiting, .. } = &mut *self.sender;
+        let waiting = *waiting;
+        if ring.flush(&mut |ring| waiting.for_room(ring, 0, Patience::None)).is_err() {
+            ring.abandon();
+        }
     }
 }
 

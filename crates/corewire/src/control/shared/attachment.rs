@@ -69,7 +69,8 @@ pub(crate) fn join<A: Reading>(
     let in_child: Weak<dyn InChild> = Arc::downgrade(&attachment) as Weak<dyn InChild>;
     corewire_os::fork::tell_in_child(in_child);
     let woken = Arc::downgrade(&attachment);
-    let link = SharedLink::new(domain, memory.roster(), move || {
+    let incarnation = memory.header.incarnation;
+    let link = SharedLink::new(domain, memory.roster(), incarnation, move || {
         if let Some(attachment) = woken.upgrade() {
             attachment.notify(0);
         }
@@ -84,12 +85,21 @@ pub(crate) fn join<A: Reading>(
     let start = started.inspect_err(|_| {
         link.roster.vacate(Party::Receiver, entrance, &Linux::get());
     })?;
+    let policy = memory.header.policy;
+    if A::IS_IN_PLACE && !policy.keeps_messages() {
+        attachment.leave();
+        return Err(JoinError::NotInPlace { name: name.clone(), policy });
+    }
+    match confirm(socket, name, wishes.patience) {
+        // It has gone since: a host that gives up the row does so before it hangs up.
+        Err(JoinError::NotFound(_)) if link.roster.holds(Party::Receiver, entrance) => {}
+        other => other.inspect_err(|_| attachment.leave())?,
+    }
     domain.add_reader(attachment.incarnation, row, &attachment);
     let linux = Linux::get();
     let offset = usize::try_from(geometry.table_rows_offset()).unwrap_or(usize::MAX);
     let page = offset.saturating_add(row as usize * RECEIVER_SEGMENT_BYTES);
     let own = memory.table.part(page, RECEIVER_SEGMENT_BYTES);
-    let policy = memory.header.policy;
     let parts = ReceiverParts {
         sender: memory.ring,
         geometry,
@@ -110,7 +120,6 @@ pub(crate) fn join<A: Reading>(
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });
     };
-    confirm(socket, name, wishes.patience).inspect_err(|_| attachment.leave())?;
     Ok(Receiver::new(ring, attachment, access))
 }
 

@@ -38,7 +38,7 @@ const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// One who has been let in, and has not said yet that it could take its place. If it never does, the
-/// row is given up for it: it has stored nothing there.
+/// row is given up for it: it neither sends nor receives before it is answered.
 pub(crate) struct Arrival {
     roster: Roster,
     kernel: MemberKernel,
@@ -236,7 +236,11 @@ fn enter(
     let entrance = match frame {
         Frame::Entered { row, generation, .. } => Entrance { row, generation },
         Frame::Refused(Reason::NotFound) => return Err(no_host()),
-        Frame::Refused(Reason::NotShared) => return Err(CreateError::AlreadyExists(name.clone())),
+        Frame::Refused(Reason::NotShared) => {
+            drop(membership);
+            domain.directory.clear(name);
+            return Err(CreateError::AlreadyExists(name.clone()));
+        }
         Frame::Refused(reason) => {
             return Err(CreateError::Enter(Box::new(JoinError::Refused {
                 name: name.clone(),
@@ -267,7 +271,11 @@ fn enter(
     })?;
     // If anything fails here, the host vacates the row: nothing is sent from there before it has heard
     // that we are in.
-    let (ring, member) = start(domain, plan, memory, entrance, membership)?;
+    let roster = memory.roster();
+    let started = start(domain, plan, memory, entrance, membership);
+    let (ring, member) = started.inspect_err(|_| {
+        roster.vacate(Party::Sender, entrance, &Linux::get());
+    })?;
     confirm(&host, name, None).map_err(gone).inspect_err(|_| {
         member.link.roster.vacate(Party::Sender, entrance, &member.kernel);
     })?;
@@ -288,9 +296,10 @@ fn start(
         (!policy.keeps_messages()).then(|| staging(&memory.header.geometry)).transpose()?;
     let shared = Arc::new(SenderShared::new(0, !linux.has_membarrier()));
     let nudged = Arc::clone(&shared);
-    let link = SharedLink::new(domain, memory.roster(), move || nudged.nudge(&linux));
     let incarnation = memory.header.incarnation;
-    let kernel = MemberKernel::new(MemberControl { link: Arc::clone(&link), incarnation });
+    let nudge = move || nudged.nudge(&linux);
+    let link = SharedLink::new(domain, memory.roster(), incarnation, nudge);
+    let kernel = MemberKernel::new(MemberControl { link: Arc::clone(&link) });
     let member = Arc::new_cyclic(|this| Member {
         this: Weak::clone(this),
         name: plan.name.clone(),
@@ -334,8 +343,10 @@ impl Member {
         self.link.roster.held(Party::Receiver).count()
     }
 
-    pub(crate) fn notify(&self, notice: u32) {
-        self.shared.notify(notice, &self.linux);
+    /// What gives the data thread a notice, for as long as anybody likes: it keeps no membership.
+    pub(crate) fn notifier(&self) -> impl Fn(u32) + Send + Sync + 'static {
+        let (shared, linux) = (Arc::clone(&self.shared), self.linux);
+        move |notice| shared.notify(notice, &linux)
     }
 
     fn record(&self) -> Option<NameRecord> {
@@ -633,14 +644,11 @@ pub(crate) type MemberKernel = ControlledKernel<MemberControl>;
 #[derive(Clone)]
 pub(crate) struct MemberControl {
     link: Arc<SharedLink>,
-    incarnation: u128,
 }
 
 impl Control for MemberControl {
     fn wake_descriptor(&self, row: u32) {
-        let roster = &self.link.roster;
-        let socket = roster.door(Party::Receiver, row).socket();
-        self.link.wake(row, self.incarnation, socket);
+        self.link.wake(row);
     }
 
     fn watch(&self, party: Party, who: Entrance, socket: u128) {

@@ -5,8 +5,8 @@
 pub(crate) mod attachment;
 pub(crate) mod member;
 
-use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use corewire_os::sleep::Linux;
 use corewire_os::socket::Socket;
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, Party, Roster, RosterParts};
+use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::DomainInner;
@@ -30,19 +31,33 @@ use crate::error::JoinError;
 
 /// The process that listened at a socket is gone, though a child of it may hold the socket.
 const ESRCH: i32 = 3;
-/// How long a wake-up that could not be sent waits until it is tried again.
-const WAKE_AGAIN_AFTER: Duration = Duration::from_millis(1);
-/// How long after a connection has ended the same process is connected to again.
-const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(1);
+/// How long what could not be done waits until it is tried again.
+const AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// One handle's watch over the others of its channel.
 pub(crate) struct SharedLink {
     this: Weak<Self>,
     pub(crate) roster: Roster,
+    incarnation: u128,
     domain: Arc<DomainInner>,
-    watches: Mutex<HashMap<(Party, u32), Arc<Watch>>>,
+    watches: Mutex<HashMap<Watched, Arc<Watch>>>,
+    retries: Mutex<Retries>,
     /// Has the data thread look again.
     nudge: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Whose row.
+type Watched = (Party, u32);
+
+/// What could not be done for want of a descriptor or memory here, or of room in another's queue. The
+/// control thread tries again.
+#[derive(Default)]
+struct Retries {
+    /// Receivers to be woken, by row.
+    wakes: HashSet<u32>,
+    /// Processes to be watched, with their sockets.
+    watches: HashMap<Watched, (Entrance, u128)>,
+    is_under_way: bool,
 }
 
 /// One process that is watched, on behalf of one of its rows.
@@ -50,31 +65,30 @@ struct Watch {
     link: Weak<SharedLink>,
     party: Party,
     who: Entrance,
-    socket: u128,
-    sign: Sign,
-    token: OnceLock<Token>,
-}
-
-/// What tells that a process has ended.
-enum Sign {
-    /// The kernel does.
-    Life(Descriptor),
-    /// The kernel cannot (before Linux 6.5): the end of a connection may, but a process that can take
-    /// no more in ends one, too.
-    Connection(Socket),
+    name: u128,
+    /// Ends with the process, with its program (`exec`), or when it can take no more in, which it says.
+    socket: Socket,
+    /// Ends with the process; not before Linux 6.5.
+    life: Option<Descriptor>,
+    /// It has said that it can take no more in.
+    is_refused: AtomicU32,
+    tokens: OnceLock<(Token, Option<Token>)>,
 }
 
 impl SharedLink {
     pub(crate) fn new(
         domain: &Arc<DomainInner>,
         roster: Roster,
+        incarnation: u128,
         nudge: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             roster,
+            incarnation,
             domain: Arc::clone(domain),
             watches: Mutex::default(),
+            retries: Mutex::default(),
             nudge: Box::new(nudge),
         })
     }
@@ -84,29 +98,46 @@ impl SharedLink {
         if self.domain.is_forked() {
             return;
         }
+        if !self.try_watch(party, who, socket) {
+            lock(&self.retries).watches.insert((party, who.row), (who, socket));
+            self.retry_soon();
+        }
+    }
+
+    /// False if that cannot be done now.
+    fn try_watch(&self, party: Party, who: Entrance, name: u128) -> bool {
         let mut watches = lock(&self.watches);
         if watches.get(&(party, who.row)).is_some_and(|watch| watch.who == who) {
-            return;
+            return true;
         }
-        let connection = match self.domain.directory.connect_now(SocketName(socket)) {
-            Ok(Some(connection)) => connection,
+        let socket = match self.domain.directory.connect_now(SocketName(name)) {
+            Ok(Some(socket)) => socket,
             // Nobody listens there: a process's socket is closed by its end alone.
-            Ok(None) => return self.learn(party, who),
-            // It is asked again with the next look.
-            Err(_) => return,
+            Ok(None) => {
+                self.learn(party, who);
+                return true;
+            }
+            Err(_) => return false,
         };
-        let sign = match connection.peer_life(None) {
-            Ok(life) => Sign::Life(life),
-            Err(error) if error.errno == ESRCH => return self.learn(party, who),
-            Err(_) => Sign::Connection(connection),
+        let life = match socket.peer_life(None) {
+            Ok(life) => Some(life),
+            Err(error) if error.errno == ESRCH => {
+                self.learn(party, who);
+                return true;
+            }
+            Err(_) => None,
         };
-        let (link, token) = (Weak::clone(&self.this), OnceLock::new());
-        let watch = Arc::new(Watch { link, party, who, socket, sign, token });
-        if watch.start(&self.domain).is_ok()
-            && let Some(former) = watches.insert((party, who.row), watch)
-        {
+        let (link, is_refused) = (Weak::clone(&self.this), AtomicU32::new(0));
+        let tokens = OnceLock::new();
+        let watch = Watch { link, party, who, name, socket, life, is_refused, tokens };
+        let watch = Arc::new(watch);
+        if watch.start(&self.domain).is_err() {
+            return false;
+        }
+        if let Some(former) = watches.insert((party, who.row), watch) {
             former.stop(&self.domain);
         }
+        true
     }
 
     fn learn(&self, party: Party, who: Entrance) {
@@ -116,29 +147,55 @@ impl SharedLink {
         }
     }
 
-    /// Has the receiver of `row`, whose process has `socket`, ring its descriptor.
-    pub(crate) fn wake(&self, row: u32, incarnation: u128, socket: u128) {
-        // A data thread asks, which does not wait.
-        let is_done = match self.domain.directory.connect_now(SocketName(socket)) {
+    /// Has the receiver of `row` ring its descriptor. A data thread asks, which does not wait.
+    pub(crate) fn wake(&self, row: u32) {
+        if !self.try_wake(row) {
+            lock(&self.retries).wakes.insert(row);
+            self.retry_soon();
+        }
+    }
+
+    /// False if that cannot be done now.
+    fn try_wake(&self, row: u32) -> bool {
+        let socket = self.roster.door(Party::Receiver, row).socket();
+        let incarnation = self.incarnation;
+        match self.domain.directory.connect_now(SocketName(socket)) {
             Ok(Some(socket)) => socket.send(&Frame::Wake { row, incarnation }, &[]).is_ok(),
             // Nobody listens there: it is dead.
             Ok(None) => true,
             Err(_) => false,
-        };
-        if is_done {
+        }
+    }
+
+    /// Has the control thread try again, once for all that waits for it.
+    fn retry_soon(&self) {
+        if std::mem::replace(&mut lock(&self.retries).is_under_way, true) {
             return;
         }
-        // There is no descriptor or memory here, or no room in its queue, for now.
         let this = Weak::clone(&self.this);
         self.domain.hub().run_soon(move || {
-            let _ = wait_readable(&[], Some(Instant::now() + WAKE_AGAIN_AFTER));
-            if let Some(link) = this.upgrade()
-                && link.roster.is_armed(row)
-                && link.roster.door(Party::Receiver, row).socket() == socket
-            {
-                link.wake(row, incarnation, socket);
+            let _ = wait_readable(&[], Some(Instant::now() + AGAIN_AFTER));
+            if let Some(link) = this.upgrade() {
+                link.retry();
             }
         });
+    }
+
+    fn retry(&self) {
+        let Retries { wakes, watches, .. } = std::mem::take(&mut *lock(&self.retries));
+        for row in wakes {
+            if self.roster.is_armed(row) {
+                self.wake(row);
+            }
+        }
+        for ((party, _), (who, socket)) in watches {
+            if self.roster.holds(party, who) {
+                self.watch(party, who, socket);
+                if self.roster.is_dead(party, who) {
+                    (self.nudge)();
+                }
+            }
+        }
     }
 
     /// Watches everybody who has a row of this kind.
@@ -154,33 +211,55 @@ impl SharedLink {
 impl Watch {
     fn start(self: &Arc<Self>, domain: &DomainInner) -> Result<(), OsError> {
         let handler: Weak<dyn Handler> = Arc::downgrade(self) as Weak<dyn Handler>;
-        let _ = self.token.set(domain.hub().watch(self.sign.as_fd(), handler)?);
+        let first = domain.hub().watch(&self.socket, Weak::clone(&handler))?;
+        let second = match &self.life {
+            None => None,
+            Some(life) => Some(domain.hub().watch(life, handler).inspect_err(|_| {
+                domain.hub().forget(&self.socket, first);
+            })?),
+        };
+        let _ = self.tokens.set((first, second));
         Ok(())
     }
 
     fn stop(&self, domain: &DomainInner) {
-        if let Some(&token) = self.token.get() {
-            domain.hub().forget(self.sign.as_fd(), token);
+        if let Some(&(first, second)) = self.tokens.get() {
+            domain.hub().forget(&self.socket, first);
+            if let (Some(life), Some(second)) = (&self.life, second) {
+                domain.hub().forget(life, second);
+            }
         }
     }
-}
 
-impl AsFd for Sign {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Life(life) => life.as_fd(),
-            Self::Connection(socket) => socket.as_fd(),
+    /// Takes in what the process says: nothing, or that it can take no more in.
+    fn hear(&self) {
+        while let Ok((frame, _)) = self.socket.receive() {
+            if matches!(frame, Frame::Refused(_)) {
+                self.is_refused.store(1, Relaxed);
+            }
         }
     }
 }
 
 impl Handler for Watch {
-    fn on_event(&self, _token: Token, hung_up: bool) {
-        let Some(link) = self.link.upgrade() else { return };
-        if let (Sign::Connection(socket), false) = (&self.sign, hung_up) {
-            // It has no word for us; what it says is passed over.
-            let _ = socket.receive();
+    fn on_event(&self, token: Token, hung_up: bool) {
+        let (Some(link), Some(&(first, second))) = (self.link.upgrade(), self.tokens.get()) else {
             return;
+        };
+        let is_dead = second == Some(token);
+        if !is_dead {
+            self.hear();
+            if !hung_up {
+                return;
+            }
+            if self.is_refused.load(Relaxed) == 1 {
+                // It is alive. If nothing else tells when it ends, it is asked again.
+                link.domain.hub().forget(&self.socket, first);
+                if second.is_some() {
+                    return;
+                }
+                let _ = wait_readable(&[], Some(Instant::now() + AGAIN_AFTER));
+            }
         }
         self.stop(&link.domain);
         let mut watches = lock(&link.watches);
@@ -188,13 +267,11 @@ impl Handler for Watch {
             watches.remove(&(self.party, self.who.row));
         }
         drop(watches);
-        match self.sign {
-            Sign::Life(_) => link.learn(self.party, self.who),
-            // Whoever is alive can be connected to.
-            Sign::Connection(_) => {
-                let _ = wait_readable(&[], Some(Instant::now() + CONNECT_AGAIN_AFTER));
-                link.watch(self.party, self.who, self.socket);
-            }
+        if is_dead {
+            link.learn(self.party, self.who);
+        } else {
+            // A connection may end otherwise. Whoever is alive can be connected to.
+            link.watch(self.party, self.who, self.name);
         }
         (link.nudge)();
     }
