@@ -360,6 +360,39 @@ fn a_waiting_call_can_be_interrupted() {
     sender.send(b"nobody minds").unwrap();
 }
 
+/// The third receiver of a row shows the epochs that the first one showed, if each begins carelessly
+/// far from the one before, and is then taken for served.
+#[test]
+fn a_sleeper_is_not_taken_for_one_that_had_its_row_before() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let scratch = Scratch::new("a-row-again");
+    let domain = scratch.domain();
+    let mut sender = domain.sender("c").receivers(16).create().unwrap();
+    for count in 1..6 {
+        // None of its sleeps but the last is served, since nothing is sent before.
+        let sleep_and_be_served = |sender: &mut Sender| {
+            let mut receiver = domain.receiver("c").join().unwrap();
+            let readiness = receiver.readiness().unwrap();
+            (0..count).for_each(|_| assert!(receiver.arm().unwrap()));
+            sender.send(b"wake up").unwrap();
+            let mut polled = [PollFd::new(&readiness, PollFlags::IN)];
+            let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
+            assert_eq!(poll(&mut polled, Some(&no_time)).unwrap(), 1, "after {count} sleeps");
+        };
+        let has_gone = |sender: &Sender| {
+            while sender.receivers() > 0 {
+                thread::yield_now();
+            }
+        };
+        sleep_and_be_served(&mut sender);
+        has_gone(&sender);
+        drop(domain.receiver("c").join().unwrap());
+        has_gone(&sender);
+        sleep_and_be_served(&mut sender);
+        has_gone(&sender);
+    }
+}
+
 #[test]
 fn readiness_wakes_a_poll() {
     use rustix::event::{PollFd, PollFlags, poll};

@@ -198,7 +198,7 @@ fn run(orders: &Orders, options: &Options, sender: &mut impl Sends) -> Outcome {
     orders.interrupt(Some(sender.interrupter()));
     println!("created");
     let mut random = Random(options.count);
-    let mut number = 0;
+    let (mut number, mut cap_finds) = (0, 0);
     while !orders.is_over() {
         let turned = turn(sender, options.count, &mut number, &mut random);
         match turned {
@@ -212,6 +212,11 @@ fn run(orders: &Orders, options: &Options, sender: &mut impl Sends) -> Outcome {
             Err(error) => return Err(error.into()),
         }
         println!("at {number}");
+        let found = sender.cap_finds();
+        if found != cap_finds {
+            println!("late room before {number}");
+            cap_finds = found;
+        }
         if options.nap_one_in > 0 && random.below(options.nap_one_in) == 0 {
             nap(&mut random);
         }
@@ -241,6 +246,7 @@ trait Sends {
     fn try_send(&mut self, message: &[u8]) -> Result<(), SendError>;
     fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<(), SendError>;
     fn sent(&self) -> u64;
+    fn cap_finds(&self) -> u64;
     fn interrupter(&self) -> Interrupter;
 }
 
@@ -261,6 +267,10 @@ macro_rules! sends_alike {
 
         fn sent(&self) -> u64 {
             <$sender>::sent(self)
+        }
+
+        fn cap_finds(&self) -> u64 {
+            self.counter("cap_finds").unwrap_or(0)
         }
 
         fn interrupter(&self) -> Interrupter {
@@ -351,7 +361,6 @@ struct Stay {
     hash: u64,
     is_whole: bool,
     misses: bool,
-    late_bells: u64,
 }
 
 impl Stay {
@@ -366,7 +375,6 @@ impl Stay {
             hash: 0,
             is_whole: first.is_multiple_of(BLOCK),
             misses,
-            late_bells: 0,
         }
     }
 
@@ -465,13 +473,14 @@ fn stay<A>(
 ) -> Outcome {
     orders.interrupt(Some(receiver.interrupter()));
     let mut stay = Stay::new(receiver.next_sequence(), misses);
+    let mut cap_finds = 0;
     println!("joined {}", stay.first);
     let end = loop {
         if orders.is_over() {
             break "left";
         }
         let result = match random.below(400) {
-            0 => wait_for_bell(receiver, &mut stay),
+            0 => wait_for_bell(receiver),
             _ => step(receiver, &mut stay, random),
         };
         if let Err(failure) = result {
@@ -479,6 +488,11 @@ fn stay<A>(
                 Some(end) => break end,
                 None => return Err(failure),
             }
+        }
+        let found = receiver.counter("cap_finds").unwrap_or(0);
+        if found != cap_finds {
+            println!("late message before {}", receiver.next_sequence());
+            cap_finds = found;
         }
         let missed = receiver.counter("missed").unwrap_or(0);
         if misses && stay.first + stay.received + missed != receiver.next_sequence() {
@@ -496,15 +510,15 @@ fn stay<A>(
     if stay.is_whole && !misses {
         println!("tail {} {} {:x}", stay.epoch, stay.block, stay.hash);
     }
-    let Stay { epoch, first, last, received, late_bells, .. } = stay;
-    let [missed, found] = ["missed", "cap_finds"].map(|name| receiver.counter(name).unwrap_or(0));
+    let Stay { epoch, first, last, received, .. } = stay;
+    let missed = receiver.counter("missed").unwrap_or(0);
     orders.interrupt(None);
-    println!("stay {end} {epoch} {first} {last} {received} {missed} {found} {late_bells}");
+    println!("stay {end} {epoch} {first} {last} {received} {missed}");
     Ok(())
 }
 
 /// Waits as an event loop does.
-fn wait_for_bell<A>(receiver: &mut Receiver<A>, stay: &mut Stay) -> Result<(), Failure> {
+fn wait_for_bell<A>(receiver: &mut Receiver<A>) -> Result<(), Failure> {
     let readiness = match receiver.readiness() {
         // Its sender is stopped, or dead: a receive tells.
         Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => return Ok(()),
@@ -517,7 +531,9 @@ fn wait_for_bell<A>(receiver: &mut Receiver<A>, stay: &mut Stay) -> Result<(), F
     let mut descriptors = [PollFd::new(&readiness, PollFlags::IN)];
     if poll(&mut descriptors, Some(&Timespec { tv_sec: 5, tv_nsec: 0 }))? == 0 {
         // Not to be: there is a message, and the bell was not rung.
-        stay.late_bells += u64::from(!receiver.arm().unwrap_or(true));
+        if !receiver.arm().unwrap_or(true) {
+            println!("late bell before {}", receiver.next_sequence());
+        }
     }
     Ok(())
 }

@@ -288,9 +288,16 @@ impl Scenario {
                     let figures: Vec<u64> = numbers().skip(1).collect();
                     (ended.epoch, ended.first, ended.last) = (figures[0], figures[1], figures[2]);
                     (ended.received, ended.missed) = (figures[3], figures[4]);
-                    stay = Some((ended, figures[5] + figures[6]));
+                    stay = Some(ended);
                 }
                 "retry" => self.retries += 1,
+                "late" => {
+                    println!(
+                        "{:?}: {:?} {id:x} found at the cap only: {rest}",
+                        self.kind, actor.part
+                    );
+                    self.cap_finds += 1;
+                }
                 "census" => actor.census = Some(rest.to_owned()),
                 "clean" => actor.state = State::Clean,
                 "joining" | "closed" | "done" | "block" => {}
@@ -300,12 +307,8 @@ impl Scenario {
                 actor.last = line;
             }
         }
-        if let Some((stay, cap_finds)) = stay {
+        if let Some(stay) = stay {
             self.evictions += u64::from(stay.end == "evicted");
-            if cap_finds > 0 {
-                println!("{:?}: {cap_finds} found at the cap only, by {id}: {stay:?}", self.kind);
-            }
-            self.cap_finds += cap_finds;
             self.stays.push(stay);
         }
     }

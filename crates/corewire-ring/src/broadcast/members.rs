@@ -25,6 +25,10 @@ use crate::{Kernel, fence_at, order};
 /// Messages that the data thread can publish without passing its slow path.
 const IN_FLIGHT_MAX: u64 = 1;
 
+/// From the epoch that was last served in a row to the one that its next receiver begins at: even, and
+/// the circle divided by the golden ratio, so that no two of many come near each other.
+const EPOCH_STRIDE: u32 = 0x9e37_79b8;
+
 /// The receivers of a channel.
 #[derive(Debug)]
 pub struct Members {
@@ -52,8 +56,6 @@ struct Row {
     evicted: bool,
     /// The cursor as last read: it never goes back.
     cached: u64,
-    /// The epoch that its last receiver began at.
-    epoch: u32,
     /// The cursor when the sender began to wait, or when it last moved while the sender waited; and
     /// since when, 0 if the sender does not wait.
     stalled_at: u64,
@@ -65,7 +67,7 @@ struct Row {
 pub struct Joined {
     /// The sequence number of its first message.
     pub start: u64,
-    /// The epoch its sleeping word begins at, far from any that this row has shown before.
+    /// The epoch its sleeping word begins at, another than that of each before it in this row.
     pub epoch: u32,
     /// Messages from this one on are claimed after the data thread has seen the change: the one
     /// before may be in flight.
@@ -155,8 +157,10 @@ impl Members {
             Start::Oldest if channel.policy == Policy::Overwrite => words.floor().load(Relaxed),
             Start::Oldest => self.oldest_whole(head, channel),
         };
-        let epoch = self.epoch_far_from_any_before(row, channel);
-        self.rows[row as usize] = Row { joined: true, cached: first, epoch, ..Row::default() };
+        let epoch = (shared.acked(row).load(Relaxed) & !1).wrapping_add(EPOCH_STRIDE);
+        // Whatever the data thread is about to serve of the row's last receiver, it gives up now.
+        shared.acked(row).store(epoch, Relaxed);
+        self.rows[row as usize] = Row { joined: true, cached: first, ..Row::default() };
         self.joined += 1;
         let door = words.door_tenure(row);
         let generation = generation_of(door.load(Relaxed)).wrapping_add(1);
@@ -165,15 +169,6 @@ impl Members {
         door.store(tenure(generation, DoorState::Joined), Relaxed);
         add(words.control_counter(ControlCounter::Joins), 1);
         Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX, generation }
-    }
-
-    /// Half the circle from what the row's last receiver showed last. The data thread may be about
-    /// to serve that one still, and has perhaps never served it: so the start counts, too.
-    fn epoch_far_from_any_before(&self, row: u32, channel: &Channel<'_>) -> u32 {
-        let began = self.rows[row as usize].epoch;
-        let served = channel.shared.acked(row).load(Relaxed);
-        let last = if served.wrapping_sub(began) < 1 << 31 { served } else { began };
-        last.wrapping_add(1 << 31) & !1
     }
 
     /// Forgets a receiver. Control thread only; the caller then wakes a data thread that waits, and

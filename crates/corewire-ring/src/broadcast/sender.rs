@@ -32,7 +32,8 @@ pub struct SenderShared {
     fenced: AtomicU32,
     /// Virtual end of the window's reservations.
     pub(super) window_reserved: AtomicU64,
-    /// The epoch last served, for each row: those that are read after every message, and the rest.
+    /// The epoch last served, for each row: those that are read after every message, and the rest. The
+    /// data thread swaps it, and the control thread stores it when the row gets another receiver.
     acked_watched: [AtomicU32; ROWS_WATCHED_MAX as usize],
     acked_rest: Vec<AtomicU32>,
     /// The word of its own that a waiting data thread sleeps on.
@@ -441,12 +442,16 @@ impl<K: Kernel> Sender<K> {
         let mut sleepers = 0;
         let mut descriptors = 0;
         for row in 0..self.shared.watched.load(Relaxed) {
+            let served = self.shared.acked(row);
+            let before = served.load(Relaxed);
             // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
             let epoch = self.rows.sleeping(row).load(order!(B14: Acquire));
-            if epoch == self.shared.acked(row).load(Relaxed) {
+            // If the row changes hands here, this epoch may be its last receiver's, and the next one
+            // may come to show the same.
+            if epoch == before || served.compare_exchange(before, epoch, Relaxed, Relaxed).is_err()
+            {
                 continue;
             }
-            self.shared.acked(row).store(epoch, Relaxed);
             if epoch % 2 == 1 {
                 if self.rows.sleep_mode(row).load(Relaxed) == SleepMode::Descriptor as u32 {
                     self.kernel.wake_descriptor(row);
