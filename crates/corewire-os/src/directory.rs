@@ -336,13 +336,19 @@ impl RuntimeDirectory {
         }
         for file in [name.members_file(), name.name_file()] {
             // Once more if a call failed: whatever was wrong with it may be over.
-            let mut tries = (0..2).map(|_| self.lock_file(&file, OFlags::empty()));
-            if let Some(Ok(Lock::Held(descriptor))) = tries.find(Result::is_ok)
-                && fstat(&descriptor).is_ok_and(|found| found.st_size == 0)
+            if let Some(Ok(Some(_lock))) =
+                (0..2).map(|_| self.lock_empty(&file)).find(Result::is_ok)
             {
                 self.remove(&file);
             }
         }
+    }
+
+    /// Locks `file` if it is there, nobody holds it, and nothing is in it.
+    fn lock_empty(&self, file: &str) -> Result<Option<Descriptor>, ClaimError> {
+        let Lock::Held(lock) = self.lock_file(file, OFlags::empty())? else { return Ok(None) };
+        let found = fstat(&lock).doing(format!("look at {file}"))?;
+        Ok((found.st_size == 0).then_some(lock))
     }
 
     /// Does anybody count as a member of the shared channel `name`?
@@ -472,9 +478,7 @@ impl RuntimeDirectory {
             }
         }
         for file in files.iter().filter(|file| is_members_file(file)) {
-            if let Ok(Lock::Held(lock)) = self.lock_file(file, OFlags::empty())
-                && fstat(&lock).is_ok_and(|found| found.st_size == 0)
-            {
+            if let Ok(Some(_lock)) = self.lock_empty(file) {
                 removed += usize::from(self.remove(file));
             }
         }
