@@ -32,7 +32,7 @@ what it is (--receivers, --chunk, --largest, --evict) is what the first one said
 --access lets other users receive with --owner, from a channel in
 $COREWIRE_RUNTIME_DIR, or in /tmp/corewire-UID. It sets the directory's mode, and
 for group: its group; from then on this user's own receive, ls and doctor need
---owner with its own number there, and send --access.";
+--owner with its own number there, and send needs --access.";
 
 /// Send standard input, or a file, into a channel.
 #[derive(Debug, clap::Args)]
