@@ -51,6 +51,12 @@ impl OsError {
     pub fn is(&self, errno: Errno) -> bool {
         self.errno == errno.raw_os_error()
     }
+
+    /// Did the other end of a connection hang up (`EPIPE`, `ECONNRESET`)?
+    #[must_use]
+    pub fn is_hang_up(&self) -> bool {
+        self.is(Errno::PIPE) || self.is(Errno::CONNRESET)
+    }
 }
 
 impl From<OsError> for io::Error {

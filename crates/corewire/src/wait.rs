@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corewire_os::event::Bell;
 use corewire_os::processor::pause_ns;
@@ -21,6 +21,35 @@ pub enum Wait {
     Adaptive,
     /// Sleep at once.
     Park,
+}
+
+/// How long a call may wait.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Patience {
+    None,
+    /// Until then, which is so long after it was said.
+    Until(Instant, Duration),
+    #[default]
+    Forever,
+}
+
+impl Patience {
+    pub(crate) fn until(timeout: Duration) -> Self {
+        Instant::now().checked_add(timeout).map_or(Self::Forever, |at| Self::Until(at, timeout))
+    }
+
+    /// How long it may sleep; `None` if there is no time left.
+    pub(crate) fn limit_ns(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Forever => Some(NO_LIMIT_NS),
+            Self::Until(deadline, _) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+                (left_ns > 0).then_some(left_ns)
+            }
+        }
+    }
 }
 
 /// The cap on sleeps, as a builder was told.

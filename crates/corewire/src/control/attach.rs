@@ -28,7 +28,7 @@ use crate::control::hub::{Failures, Handler, Token, lock};
 use crate::control::shared::attachment;
 use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
-use crate::wait::{Readiness, Wait, cap_ns};
+use crate::wait::{Patience, Readiness, Wait, cap_ns};
 
 /// How long an owner may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -96,21 +96,8 @@ pub(crate) struct Wishes {
     pub(crate) start: Start,
     pub(crate) type_tag: TypeTag,
     pub(crate) waiter: u128,
-    /// When the caller gives up, if it said so.
-    pub(crate) patience: Option<Patience>,
-}
-
-/// For how long a caller waits, and until when that is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    timeout: Duration,
-    deadline: Option<Instant>,
-}
-
-impl Patience {
-    fn new(timeout: Duration) -> Self {
-        Self { timeout, deadline: Instant::now().checked_add(timeout) }
-    }
+    /// How long the caller waits.
+    pub(crate) patience: Patience,
 }
 
 /// Joins channel `name` now.
@@ -222,13 +209,13 @@ pub(crate) fn ask(
     frame: &Frame,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), JoinError> {
-    socket.send(frame, descriptors).map_err(|error| match error.errno {
-        // EPIPE, ECONNRESET. It may have said no before it was asked.
-        32 | 104 => match socket.receive() {
+    socket.send(frame, descriptors).map_err(|error| match error.is_hang_up() {
+        // It may have said no before it was asked.
+        true => match socket.receive() {
             Ok((Frame::Refused(reason), _)) => refusal(name, reason, TypeTag::default()),
             _ => JoinError::NotFound(name.clone()),
         },
-        _ => error.into(),
+        false => error.into(),
     })
 }
 
@@ -237,21 +224,24 @@ pub(crate) fn answer(
     socket: &Socket,
     name: &ChannelName,
 ) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
-    answer_within(socket, name, None)
+    answer_within(socket, name, Patience::Forever)
 }
 
 /// The same for a caller who may wait for less long than an owner may take.
 pub(crate) fn answer_within(
     socket: &Socket,
     name: &ChannelName,
-    patience: Option<Patience>,
+    patience: Patience,
 ) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
-    let usual = Patience::new(ANSWER_TIMEOUT);
-    let patience = patience.filter(|own| own.deadline.is_some_and(|at| Some(at) < usual.deadline));
-    let Patience { timeout, mut deadline } = patience.unwrap_or(usual);
-    // Whoever runs answers sooner, however little time the caller has.
-    deadline = deadline.max(Instant::now().checked_add(ANSWER_TIMEOUT_MIN));
-    match socket.receive_by(deadline) {
+    let now = Instant::now();
+    let (deadline, timeout) = match patience {
+        // Whoever runs answers sooner, however little time the caller has.
+        Patience::Until(at, timeout) if at < now + ANSWER_TIMEOUT => {
+            (at.max(now + ANSWER_TIMEOUT_MIN), timeout)
+        }
+        _ => (now + ANSWER_TIMEOUT, ANSWER_TIMEOUT),
+    };
+    match socket.receive_by(Some(deadline)) {
         Ok(answer) => Ok(answer),
         Err(SocketError::Nothing) => {
             Err(JoinError::NoAnswer { name: name.clone(), after: timeout })
@@ -271,7 +261,7 @@ pub(crate) fn answer_within(
 pub(crate) fn confirm(
     socket: &Socket,
     name: &ChannelName,
-    patience: Option<Patience>,
+    patience: Patience,
 ) -> Result<(), JoinError> {
     ask(socket, name, &Frame::Done, &[])?;
     match answer_within(socket, name, patience)? {
@@ -370,8 +360,11 @@ pub(crate) fn join_when_created<A: Reading>(
     if domain.is_forked() {
         return Err(JoinError::Forked);
     }
-    let patience = timeout.map(Patience::new);
-    let deadline = patience.and_then(|patience| patience.deadline);
+    let patience = timeout.map_or(Patience::Forever, Patience::until);
+    let deadline = match patience {
+        Patience::Until(at, _) => Some(at),
+        _ => None,
+    };
     let wishes = Wishes { patience, ..wishes };
     // In this order: once the note is there, whoever creates the channel invites us; whoever
     // created it before is found below, or changes a file after the watch began.
@@ -458,9 +451,9 @@ impl Attachment {
         let mut patience = ASK_AGAIN_AFTER;
         let mut answers = loop {
             match self.socket.send(&Frame::Readiness, descriptors) {
-                // EPIPE, ECONNRESET: a sender that is gone needs no descriptor, since its end is
+                // A sender that is gone needs no descriptor, since its end is
                 // reported by our own process.
-                Err(error) if matches!(error.errno, 32 | 104) => return Ok(()),
+                Err(error) if error.is_hang_up() => return Ok(()),
                 other => other?,
             }
             let (answers, timeout) = self

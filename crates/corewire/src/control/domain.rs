@@ -538,8 +538,7 @@ impl Drop for DomainInner {
 /// Invites one who waits. False if it has just died.
 pub(crate) fn invite(socket: &Socket, name: &ChannelName, waiter: u128) -> Result<bool, OsError> {
     match socket.send(&Frame::Invite { name: name.clone(), waiter }, &[]) {
-        // EPIPE, ECONNRESET.
-        Err(error) if matches!(error.errno, 32 | 104) => Ok(false),
+        Err(error) if error.is_hang_up() => Ok(false),
         sent => sent.map(|()| true),
     }
 }

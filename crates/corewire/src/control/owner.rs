@@ -478,8 +478,8 @@ impl Owner {
         };
         match socket.send(answer, &[]) {
             Ok(()) => unanswered.end(),
-            // EPIPE, ECONNRESET: its hang-up says more.
-            Err(error) if matches!(error.errno, 32 | 104) => {}
+            // Its hang-up says more.
+            Err(error) if error.is_hang_up() => {}
             Err(_) if unanswered.add() => self.drop_link(row, ControlCounter::Deaths),
             Err(_) => {}
         }

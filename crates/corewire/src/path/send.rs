@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::Policy;
@@ -15,7 +15,7 @@ use crate::control::owner::{Owner, SenderKernel};
 use crate::error::SendError;
 use crate::path::batch::SendBatch;
 use crate::wait::{
-    BARE_POLLS, Interrupter, NO_LIMIT_NS, PAUSES_BEFORE_CPU_CHECK, Wait, adaptive_pauses,
+    BARE_POLLS, Interrupter, PAUSES_BEFORE_CPU_CHECK, Patience, Wait, adaptive_pauses,
 };
 
 type Ring = ring::Sender<SenderKernel>;
@@ -315,33 +315,6 @@ impl DerefMut for Loan<'_> {
 impl fmt::Debug for Loan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loan").field("bytes", &self.len()).finish()
-    }
-}
-
-/// How long a call may wait.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
-    None,
-    Until(Instant, Duration),
-    Forever,
-}
-
-impl Patience {
-    pub(crate) fn until(timeout: Duration) -> Self {
-        Instant::now().checked_add(timeout).map_or(Self::Forever, |at| Self::Until(at, timeout))
-    }
-
-    /// How long it may sleep; `None` if there is no time left.
-    pub(crate) fn limit_ns(self) -> Option<u64> {
-        match self {
-            Self::None => None,
-            Self::Forever => Some(NO_LIMIT_NS),
-            Self::Until(deadline, _) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-                (left_ns > 0).then_some(left_ns)
-            }
-        }
     }
 }
 

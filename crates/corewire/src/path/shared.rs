@@ -15,8 +15,7 @@ use corewire_ring::sync::pause;
 
 use crate::control::shared::member::{Member, MemberKernel};
 use crate::error::SendError;
-use crate::path::send::Patience;
-use crate::wait::{BARE_POLLS, Interrupter, Wait, adaptive_pauses};
+use crate::wait::{BARE_POLLS, Interrupter, Patience, Wait, adaptive_pauses};
 
 type Ring = ring::Sender<MemberKernel>;
 

@@ -30,6 +30,7 @@ use crate::control::domain::{DomainInner, invite, take};
 use crate::control::hub::{Handler, Hub, Token, lock};
 use crate::error::{CreateError, JoinError};
 use crate::kernel::{Control, ControlledKernel};
+use crate::wait::Patience;
 
 /// How long senders that are alive may leave a newcomer without a host.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -276,7 +277,7 @@ fn enter(
     let (ring, member) = started.inspect_err(|_| {
         roster.vacate(Party::Sender, entrance, &Linux::get());
     })?;
-    confirm(&host, name, None).map_err(gone).inspect_err(|_| {
+    confirm(&host, name, Patience::Forever).map_err(gone).inspect_err(|_| {
         member.link.roster.vacate(Party::Sender, entrance, &member.kernel);
     })?;
     member.follow(host);
