@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, pidfd_open,
+    set_parent_process_death_signal, setrlimit,
 };
 
 use crate::{Doing, OsError};
@@ -37,6 +38,14 @@ pub fn life_of(pid: u32) -> Result<OwnedFd, OsError> {
     let what = format!("watch process {pid}");
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pidfd_open(pid.ok_or(OsError::new(what.clone(), Errno::SRCH))?, PidfdFlags::empty()).doing(what)
+}
+
+/// Has this process killed when the thread that started it ends, however that ends.
+///
+/// # Errors
+/// [`OsError`] if the kernel refuses.
+pub fn end_with_parent() -> Result<(), OsError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).doing("ask to end with the parent process")
 }
 
 /// Processor time that all threads of process `pid` have used, in seconds, as finely as the

@@ -2,7 +2,7 @@
 
 use corewire::Domain;
 use corewire_os::memory::Segment;
-use corewire_os::processor;
+use corewire_os::{process, processor};
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering;
 
@@ -29,6 +29,8 @@ impl Peer {
 pub(super) fn run(plan: &str) -> Result<(), Failure> {
     let plan: Plan = serde_json::from_str(plan)
         .map_err(|error| Failure::usage(format!("this plan is none: {error}")))?;
+    // The bare loops look for nobody's death.
+    process::end_with_parent()?;
     if let Some(cpu) = plan.cpu {
         processor::pin_to(cpu)?;
     }

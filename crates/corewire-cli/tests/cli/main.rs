@@ -1,5 +1,6 @@
 //! The command line as its users see it: real processes, real pipes.
 
+mod bench;
 mod fan_out;
 mod look;
 mod scratch;

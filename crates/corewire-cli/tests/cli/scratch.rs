@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Far more than anything here takes: a test that waits longer fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory of a test's own: the runtime directory, the temporary one and its files.
 pub(crate) struct Scratch(PathBuf);
