@@ -25,6 +25,8 @@ pub mod spin;
 pub mod sync;
 pub mod yardstick;
 
+use alloc::sync::Arc;
+
 use sync::AtomicU32;
 
 /// What a ring asks of the operating system.
@@ -70,6 +72,12 @@ pub trait Kernel {
 pub trait Lock<T> {
     /// Runs `job` with the lock held.
     fn with<R>(&self, job: impl FnOnce(&mut T) -> R) -> R;
+}
+
+impl<T, L: Lock<T>> Lock<T> for Arc<L> {
+    fn with<R>(&self, job: impl FnOnce(&mut T) -> R) -> R {
+        L::with(self, job)
+    }
 }
 
 /// Proof that the processes that share a memory are of one user, so that nobody writes a message

@@ -204,7 +204,27 @@ impl Slots {
         let base = unsafe { self.base.add(index * SLOT_BYTES) };
         Slot { base, _slots: PhantomData }
     }
+
+    /// The slot that lies at `place`. Nothing is loaded or computed.
+    ///
+    /// # Safety
+    /// The place is that of a slot of this ring.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn at_place(&self, place: Place) -> Slot<'_> {
+        Slot { base: place.0, _slots: PhantomData }
+    }
 }
+
+/// Where a slot lies: kept while others may change what its ring belongs to, so that it need not be
+/// looked for again.
+#[derive(Debug, Clone, Copy)]
+pub struct Place(NonNull<u8>);
+
+// SAFETY: an address; what may be done there is the protocol's affair, not a thread's.
+unsafe impl Send for Place {}
+// SAFETY: as for Send.
+unsafe impl Sync for Place {}
 
 /// One slot.
 #[derive(Debug, Clone, Copy)]
@@ -244,6 +264,33 @@ impl<'a> Slot<'a> {
     pub fn length(self) -> &'a AtomicU64 {
         // SAFETY: within this slot, which is 64-byte aligned.
         unsafe { word64_at(self.base, LENGTH) }
+    }
+
+    /// Where it lies.
+    #[inline(always)]
+    #[must_use]
+    pub fn place(self) -> Place {
+        Place(self.base)
+    }
+
+    /// Has the processor fetch the slot's line to be read soon, where it can.
+    #[inline(always)]
+    pub fn prefetch_to_read(self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint; it changes nothing but where memory is.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().cast()) };
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                "prfm pldl1keep, [{}]",
+                in(reg) self.base.as_ptr(),
+                options(readonly, nostack, preserves_flags),
+            );
+        };
     }
 
     /// Has the processor fetch the slot's line to be written soon, where it can. Others that have it
@@ -500,6 +547,8 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's; each arm moves within its bounds, and words only from an aligned source.
     unsafe {
         match bytes {
+            // A slot filled up: no further question.
+            INLINE_BYTES_MAX if from.align_offset(8) == 0 => copy_words(from, to, INLINE_BYTES_MAX),
             0 => {}
             1..=3 => copy_narrow(from, to, bytes),
             4..=7 => copy_ends::<u32>(from, to, bytes),

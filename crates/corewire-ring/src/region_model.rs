@@ -383,7 +383,20 @@ impl Slots {
     pub fn at(&self, sequence: u64) -> Slot<'_> {
         Slot { ring: &self.ring, offset: own_usize(sequence & self.mask) * SLOT_BYTES }
     }
+
+    /// The slot that lies at `place`.
+    ///
+    /// # Safety
+    /// The place is that of a slot of this ring; loom panics otherwise.
+    #[must_use]
+    pub unsafe fn at_place(&self, place: Place) -> Slot<'_> {
+        Slot { ring: &self.ring, offset: place.0 }
+    }
 }
+
+/// Where a slot lies in its ring.
+#[derive(Debug, Clone, Copy)]
+pub struct Place(usize);
 
 /// One slot.
 #[derive(Debug, Clone, Copy)]
@@ -417,7 +430,16 @@ impl<'a> Slot<'a> {
         self.ring.word64(self.offset + LENGTH)
     }
 
+    /// Where it lies.
+    #[must_use]
+    pub fn place(self) -> Place {
+        Place(self.offset)
+    }
+
     /// A hint to a processor that there is none of.
+    pub fn prefetch_to_read(self) {}
+
+    /// As above.
     pub fn prefetch_to_write(self) {}
 
     /// The inline payload's first `bytes` bytes (at most 48 are given).

@@ -129,11 +129,10 @@ fn send_in_place_of(
 
 #[inline(never)]
 fn send_copies(sender: &mut Sender, bytes: usize, first: u64, end: u64) -> Result<(), Failure> {
-    let mut words = [7u64; BARE_BYTES / 8];
+    let mut words = black_box([7u64; BARE_BYTES / 8]);
     for number in first..end {
         words[0] = number.to_le();
-        let message = &black_box(&words).as_bytes()[..bytes.min(BARE_BYTES)];
-        sender.send(message)?;
+        sender.send(&words.as_bytes()[..bytes.min(BARE_BYTES)])?;
     }
     Ok(())
 }

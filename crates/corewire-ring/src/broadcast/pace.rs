@@ -3,12 +3,15 @@
 //! A sender that streams has the processor fetch the lines of the slots that it will come to: else
 //! each store waits for its line, and a receiver close behind takes the line away again between two
 //! stores. One that sends now and then leaves lines where receivers poll them, which is in the
-//! receivers' caches.
+//! receivers' caches. A receiver does the same with lines that it knows to be written.
 
-use corewire_layout::slot::RUN_SLOTS_MAX;
+/// How many slots ahead of the one that is written or read lines are fetched, in a ring of `slots`: a
+/// page of them (nearer, a receiver loses a fifth), but in a small ring less, lest either side take
+/// what the other is about to use.
+pub(super) fn slots_ahead(slots: u64) -> u64 {
+    (slots / 16).min(64)
+}
 
-/// So many slots ahead of the one that is written, lines are fetched.
-pub(crate) const SLOTS_AHEAD: u64 = RUN_SLOTS_MAX;
 /// Who sends a message in less time than this streams: of the order of a line's way from core to core.
 const STREAM_NS: u64 = 100;
 /// Messages between two looks at the clock.

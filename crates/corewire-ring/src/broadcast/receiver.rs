@@ -15,6 +15,7 @@ use corewire_layout::slot::{
 };
 
 use super::notice;
+use super::pace::slots_ahead;
 use super::sender::settles;
 use super::words::{ReceiverWords, SenderWords, add};
 use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS};
@@ -136,6 +137,9 @@ pub struct Receiver<K> {
     published: u64,
     /// Publish after this many messages.
     batch: u64,
+    /// How far ahead of the next message lines are fetched: 0 unless the sender is known to be well
+    /// ahead, for it must not lose the lines that it is about to write.
+    fetch_ahead: u64,
     sleep_cap_ns: u64,
     /// Payload bytes outside the slots that the published cursor still holds, by area.
     window_held_bytes: u64,
@@ -184,6 +188,7 @@ impl<K: Kernel> Receiver<K> {
             publish_at: welcome.start.saturating_add(batch),
             published: welcome.start,
             batch,
+            fetch_ahead: 0,
             sleep_cap_ns: SLEEP_CAP_NS,
             window_held_bytes: 0,
             large_held_bytes: 0,
@@ -477,6 +482,7 @@ impl<K: Kernel> Receiver<K> {
         fence_at!(B2: Acquire);
         let header = slot.header().load(Relaxed);
         if header <= INLINE_BYTES_MAX as u64 {
+            self.slots.at(sequence + self.fetch_ahead).prefetch_to_read();
             #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
             return Ok(slot.payload(header as usize, access));
         }
@@ -517,7 +523,16 @@ impl<K: Kernel> Receiver<K> {
             self.hold(length as u64);
         }
         if self.next >= self.publish_at {
-            self.publish_cursor();
+            self.end_batch();
+        }
+    }
+
+    /// Publishes the cursor after a batch of messages, and looks whether the next batch is there.
+    #[inline(never)]
+    fn end_batch(&mut self) {
+        self.publish_cursor();
+        if self.has(self.next + self.batch) {
+            self.fetch_ahead = slots_ahead(self.slots.count());
         }
     }
 
@@ -536,7 +551,7 @@ impl<K: Kernel> Receiver<K> {
         // A sender may claim any length, and as many as it likes.
         self.bytes = self.bytes.wrapping_add(length);
         if *held >= area_bytes / 8 {
-            self.publish_at = self.next;
+            self.publish_cursor();
         }
     }
 
@@ -560,6 +575,7 @@ impl<K: Kernel> Receiver<K> {
     #[inline(never)]
     pub fn publish_cursor(&mut self) {
         self.publish_at = self.next + self.batch;
+        self.fetch_ahead = 0;
         let cursor = self.many.as_ref().map_or(self.next, |many| many.cursor_at(self.next));
         if self.published == cursor {
             return;

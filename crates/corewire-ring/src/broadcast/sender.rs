@@ -13,10 +13,10 @@ use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, stamp_of}
 use super::area::{Area, Room};
 use super::members::{Channel, Members, Slowest};
 use super::notice;
-use super::pace::{Pace, SLOTS_AHEAD};
+use super::pace::{Pace, slots_ahead};
 use super::words::{SenderWords, add};
 use super::{SLEEP_CAP_NS, WAKE_ALL, WAKES_BY_SENDER_MAX};
-use crate::region::{Access, Payload, Region, Rows, Slot, Slots, Store};
+use crate::region::{Access, Payload, Place, Region, Rows, Slot, Slots, Store};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, light_fence, pause};
 use crate::{Kernel, Lock, fence_at, order};
 
@@ -162,6 +162,11 @@ pub struct Sender<K> {
     /// Messages that every receiver is done with, as of the last refresh.
     read_by_all: u64,
     pace: Pace,
+    /// In a stream: how far ahead of the next message lines are fetched; else 0.
+    fetch_ahead: u64,
+    /// It lends in place, and needs neither fences nor a hint: one look instead of three, since a load
+    /// that a message does not need costs a hundredth of a stream.
+    is_plain: bool,
     sleep_cap_ns: u64,
     /// Payload bytes sent outside the slots.
     bytes: u64,
@@ -193,6 +198,8 @@ impl<K: Kernel> Sender<K> {
             floor: 0,
             read_by_all: 0,
             pace: Pace::default(),
+            fetch_ahead: 0,
+            is_plain: false,
             sleep_cap_ns: SLEEP_CAP_NS,
             bytes: 0,
             geometry,
@@ -260,8 +267,9 @@ impl<K: Kernel> Sender<K> {
             wait(self)?;
         }
         if bytes <= INLINE_BYTES_MAX {
-            let place = self.next_slot().payload(bytes, self.access());
-            let claim = self.claim(bytes as u64, place, None);
+            let slot = self.next_slot();
+            let payload = slot.payload(bytes, self.access());
+            let claim = self.claim(slot, bytes as u64, payload, None);
             return Ok(Loan { sender: self, claim });
         }
         self.loan_elsewhere(bytes, lock, wait)
@@ -270,28 +278,32 @@ impl<K: Kernel> Sender<K> {
     /// The slot to be written next.
     #[inline(always)]
     fn next_slot(&self) -> Slot<'_> {
-        if self.pace.is_stream() {
-            self.slots.at(self.head + SLOTS_AHEAD).prefetch_to_write();
-        }
+        self.slots.at(self.head + self.fetch_ahead).prefetch_to_write();
         self.slots.at(self.head)
     }
 
     #[inline(always)]
     fn access(&self) -> Access {
-        if self.staging.is_some() { Access::Words } else { Access::Write }
+        if self.staging().is_some() { Access::Words } else { Access::Write }
     }
 
-    /// A claim of `place`, which is lent itself, or filled from what was put together elsewhere.
     #[inline(always)]
-    fn claim(&self, header: u64, place: Payload, room: Option<Room>) -> Claim {
-        match &self.staging {
-            None => Claim { header, payload: place, target: None, room },
+    fn staging(&self) -> Option<&Store> {
+        if self.is_plain { None } else { self.staging.as_ref() }
+    }
+
+    /// A claim of the next slot and of `target`, which is lent itself, or filled from what was put
+    /// together elsewhere.
+    #[inline(always)]
+    fn claim(&self, slot: Slot<'_>, header: u64, target: Payload, room: Option<Room>) -> Claim {
+        let (payload, target) = match self.staging() {
+            None => (target, None),
             Some(staging) => {
-                let payload = staging.payload(0, place.bytes() as u64, Access::Write);
-                let payload = payload.expect("memory for the largest message");
-                Claim { header, payload, target: Some(place), room }
+                let payload = staging.payload(0, target.bytes() as u64, Access::Write);
+                (payload.expect("memory for the largest message"), Some(target))
             }
-        }
+        };
+        Claim { sequence: self.head, place: slot.place(), header, payload, target, room }
     }
 
     /// The rest of [`Sender::loan_with`], for a payload that does not fit its slot.
@@ -323,11 +335,11 @@ impl<K: Kernel> Sender<K> {
             self.large.take(room);
             (&self.large_store, KIND_LARGE)
         };
-        let place = store.payload(room.position, length, self.access()).expect("own area");
+        let payload = store.payload(room.position, length, self.access()).expect("own area");
         let slot = self.slots.at(self.head);
         slot.position().store(room.position, Relaxed);
         slot.length().store(length, Relaxed);
-        let claim = self.claim(header, place, Some(room));
+        let claim = self.claim(slot, header, payload, Some(room));
         Ok(Loan { sender: self, claim })
     }
 
@@ -360,8 +372,9 @@ impl<K: Kernel> Sender<K> {
             return false;
         }
         let slot = self.next_slot();
-        let mut payload = slot.payload(message.len(), self.access());
-        if self.staging.is_some() {
+        let access = self.access();
+        let mut payload = slot.payload(message.len(), access);
+        if access == Access::Words {
             // SAFETY: the slot is below the limit: claimed, and not published.
             unsafe { payload.copy_in(message) };
         } else {
@@ -376,22 +389,12 @@ impl<K: Kernel> Sender<K> {
         true
     }
 
-    /// Publishes the claimed message.
-    #[inline(always)]
-    fn publish(&mut self, header: u64, length: usize) {
-        publish(self.slots.at(self.head), self.head, header);
-        if header > INLINE_BYTES_MAX as u64 {
-            self.keep_room(header, length);
-        }
-        self.head += 1;
-    }
-
     /// Follows every stamp.
     #[inline(always)]
     fn fence(&self) {
         // ORDER(B5): pairs with B6 and J1; the stamp is visible before the epochs, and before the
         // limit for the next message, are read.
-        if self.fenced {
+        if !self.is_plain && self.fenced {
             fence_at!(B5: SeqCst);
         } else {
             light_fence();
@@ -410,7 +413,7 @@ impl<K: Kernel> Sender<K> {
     #[must_use]
     pub fn someone_sleeps(&self) -> bool {
         self.fence();
-        match &self.hint {
+        match self.hint() {
             Some(hint) => hint.word32(HINT).load(Relaxed) != 0,
             None => {
                 let watched = self.shared.watched.load(Relaxed);
@@ -420,6 +423,11 @@ impl<K: Kernel> Sender<K> {
                 }) || (watched > ROWS_WATCHED_MAX && self.someone_else_sleeps(watched))
             }
         }
+    }
+
+    #[inline(always)]
+    fn hint(&self) -> Option<&Region> {
+        if self.is_plain { None } else { self.hint.as_ref() }
     }
 
     /// The rest of [`Sender::someone_sleeps`] in a channel of many receivers whose processes are not
@@ -496,7 +504,7 @@ impl<K: Kernel> Sender<K> {
             self.raise_floor((head + self.stretch()).saturating_sub(slots));
         }
         let Self { rows, window, large, shared, fenced, read_by_all, floor, .. } = self;
-        lock.with(|members| {
+        let slowest = lock.with(|members| {
             // Under the lock, so that a demand made before a join is met after it.
             *fenced = shared.fenced.load(Relaxed) != 0;
             if let Some(position) = members.window_held_from.take() {
@@ -521,7 +529,10 @@ impl<K: Kernel> Sender<K> {
             };
             shared.limit.store(limit, Relaxed);
             slowest
-        })
+        });
+        self.fetch_ahead = if self.pace.is_stream() { slots_ahead(slots) } else { 0 };
+        self.is_plain = self.staging.is_none() && self.hint.is_none() && !self.fenced;
+        slowest
     }
 
     /// Messages for which one look at the slow path pays, under `Overwrite`.
@@ -714,6 +725,9 @@ pub struct Loan<'a, K: Kernel> {
 
 #[derive(Debug)]
 struct Claim {
+    sequence: u64,
+    /// Its slot's.
+    place: Place,
     header: u64,
     /// What is lent.
     payload: Payload,
@@ -784,9 +798,7 @@ impl<K: Kernel> Loan<'_, K> {
     #[inline(always)]
     pub fn send(self) {
         let mut this = ManuallyDrop::new(self);
-        this.claim.settle();
-        let (header, length) = (this.claim.header, this.claim.payload.bytes());
-        this.sender.publish(header, length);
+        this.publish();
         if this.sender.someone_sleeps() {
             this.sender.ring_bell();
         }
@@ -796,11 +808,21 @@ impl<K: Kernel> Loan<'_, K> {
     #[inline(always)]
     pub fn send_quietly(self) {
         let mut this = ManuallyDrop::new(self);
-        this.claim.settle();
-        let (header, length) = (this.claim.header, this.claim.payload.bytes());
-        this.sender.publish(header, length);
+        this.publish();
         // A joiner counts on at most one message without it.
         this.sender.fence();
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        self.claim.settle();
+        let Claim { sequence, place, header, ref payload, .. } = self.claim;
+        // SAFETY: the place of this claim's slot, in this sender's ring.
+        publish(unsafe { self.sender.slots.at_place(place) }, sequence, header);
+        if header > INLINE_BYTES_MAX as u64 {
+            self.sender.keep_room(header, payload.bytes());
+        }
+        self.sender.head = sequence + 1;
     }
 }
 

@@ -119,6 +119,12 @@ pub(crate) struct OwnerParts {
     pub(crate) domain: Arc<DomainInner>,
 }
 
+impl Lock<Members> for Owner {
+    fn with<R>(&self, job: impl FnOnce(&mut Members) -> R) -> R {
+        self.members.with(job)
+    }
+}
+
 impl Owner {
     pub(crate) fn new(parts: OwnerParts) -> Arc<Self> {
         let OwnerParts { name, header, segment, memory, hint, rows, shared, domain } = parts;

@@ -135,10 +135,9 @@ impl Sender {
         if bytes as u64 > ring.geometry().message_bytes_max() {
             return Err(too_large(ring, bytes));
         }
-        let owner = &**owner;
-        let loan = ring.loan_with(bytes, &owner.members, |ring| {
-            waiting.for_room(ring, owner, bytes, patience)
-        })?;
+        // The owner is not looked at before it is needed: that would be a load for each message.
+        let loan =
+            ring.loan_with(bytes, &*owner, |ring| waiting.for_room(ring, owner, bytes, patience))?;
         Ok(Loan { ring: loan })
     }
 
