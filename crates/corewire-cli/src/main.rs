@@ -8,6 +8,7 @@ mod doctor;
 mod failure;
 mod fan_out;
 mod ls;
+mod model;
 mod output;
 mod receive;
 mod send;
@@ -50,6 +51,7 @@ enum Command {
     Send(send::Args),
     Receive(receive::Args),
     Bench(bench::Args),
+    Model(model::Args),
     Ls(ls::Args),
     Doctor(doctor::Args),
 }
@@ -80,6 +82,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::Send(args) => send::run(&args),
         Command::Receive(args) => receive::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Model(args) => model::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }

@@ -1,17 +1,23 @@
 //! The only place that names atomics. It has several faces: the machine's; loom's (`--cfg loom`), under
 //! which the same rings are explored in every interleaving; one under which a role can be made to die
-//! after any of its stores (`--cfg corewire_kill`, `sync_kill.rs`); and one that counts accesses
-//! (`--cfg corewire_steps`, `sync_steps.rs`).
+//! after any of its stores (`--cfg corewire_kill`, `sync_kill.rs`); one that counts accesses
+//! (`--cfg corewire_steps`, `sync_steps.rs`); and one that reports them to a model of coherent caches
+//! (`sync_coherence.rs`, in the crate `corewire-coherence`, which compiles this source, too).
 //!
 //! Every ordering stronger than relaxed is written [`order!`](crate::order) or
 //! [`fence_at!`](crate::fence_at) with a label. `docs/ordering.md` lists the labels, what each
 //! pairs with, and the model that fails when it is weakened: under loom, `weaken` turns one label
 //! at a time into `Relaxed` (or drops its fence).
 
-#[cfg(not(any(loom, corewire_kill, corewire_steps)))]
+#[cfg(not(any(loom, corewire_kill, corewire_steps, corewire_coherence)))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(not(loom))]
 pub use core::sync::atomic::{Ordering, fence};
+#[cfg(corewire_coherence)]
+#[path = "sync_coherence.rs"]
+mod coherent;
+#[cfg(corewire_coherence)]
+pub use coherent::{AtomicU32, AtomicU64};
 #[cfg(corewire_steps)]
 #[path = "sync_steps.rs"]
 mod counted;

@@ -3,6 +3,7 @@
 mod bench;
 mod fan_out;
 mod look;
+mod model;
 mod scratch;
 mod streams;
 mod usage;

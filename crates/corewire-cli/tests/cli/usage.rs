@@ -36,6 +36,11 @@ fn wrong_usage_is_one_line_and_code_2() {
         ("receive log --count 0", "count"),
         ("receive log --frob", "--frob"),
         ("ls extra", "extra"),
+        ("model", "RING"),
+        ("model frob", "frob"),
+        ("model broadcast --receivers 0", "1..=255"),
+        ("model broadcast --slots 100", "power of two from 2 to 16384, not 100"),
+        ("model broadcast --topology /etc/hostname", "/etc/hostname is no topology"),
         ("doctor extra", "extra"),
     ];
     for (args, word) in cases {
@@ -58,7 +63,7 @@ fn wrong_usage_is_one_line_and_code_2() {
 #[test]
 fn every_command_has_help_with_an_example() {
     let scratch = Scratch::new("help");
-    for command in ["", "fan-out", "send", "receive", "bench latency", "ls", "doctor"] {
+    for command in ["", "fan-out", "send", "receive", "bench latency", "model", "ls", "doctor"] {
         let done = scratch.run(&format!("{command} --help"));
         done.expect_code(0);
         let text = done.text();

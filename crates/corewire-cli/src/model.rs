@@ -1,0 +1,235 @@
+//! `corewire model`: what a ring costs with any number of receivers, on a model of coherent caches.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use corewire_coherence::caches::{CORES_MAX, Costs, Counts, Machine};
+use corewire_coherence::rings::{self, Figures};
+use corewire_coherence::scheduler::Rhythm;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::{output, table};
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire model broadcast --receivers 1,2,4,8,16,32,64,128,255
+  corewire model broadcast --receivers 8,64 --topology two-sockets.json
+
+Runs the ring's own code, one role to a core, on private caches that a directory
+keeps coherent (MESI), and counts for each message, once the ring has gone round:
+lines that the sender fetches, lines that it has with others and needs alone, copies
+of others that it invalidates, lines that the receiver with the most fetches, and
+read-modify-writes of all. Then the time, one message after the other (from one
+send to the last receive), and as a stream. Counts are exact; times are those of
+misses that nothing overlaps, so a real stream is faster.
+
+--topology FILE is JSON with the keys domain_cores (cores that share a last-level
+cache), hit_ns, near_ns (a line from a core of the same domain), far_ns (from
+another), busy_ns (between two transfers of one line). What is not in it is
+as printed above the table.
+
+--json prints an object with the keys ring, slots, topology and rows: an array of
+objects with the keys receivers, sender_transfers, sender_upgrades,
+sender_invalidations, receiver_transfers, read_modify_writes, one_by_one_ns,
+stream_ns, all for each message.";
+
+/// Say what a ring costs with N receivers, before there is a machine for them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    ring: RingName,
+    /// How many receivers: one table row each
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "1,2,4,8,16,32,64")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
+    receivers: Vec<u32>,
+    /// Slots of the ring
+    #[arg(long, value_name = "COUNT", default_value_t = 256)]
+    slots: u64,
+    /// The machine
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// Decides between cores whose time is the same
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum RingName {
+    /// One sender, every receiver gets every message
+    Broadcast,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    ring: RingName,
+    slots: u64,
+    topology: Topology,
+    rows: Vec<Row>,
+}
+
+/// A machine, as a file says it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Topology {
+    domain_cores: usize,
+    hit_ns: u64,
+    near_ns: u64,
+    far_ns: u64,
+    busy_ns: u64,
+}
+
+impl Default for Topology {
+    fn default() -> Self {
+        let Machine { domain_cores, costs } = Machine::default();
+        let Costs { hit_ns, near_ns, far_ns, busy_ns } = costs;
+        Self { domain_cores, hit_ns, near_ns, far_ns, busy_ns }
+    }
+}
+
+impl Topology {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::other(format!("cannot read {shown}: {error}")))?;
+        let topology: Self = serde_json::from_str(&text)
+            .map_err(|error| Failure::usage(format!("{shown} is no topology: {error}")))?;
+        if topology.domain_cores == 0 {
+            return Err(Failure::usage(format!("{shown}: domain_cores: 1 at least, not 0")));
+        }
+        let costs = [topology.hit_ns, topology.near_ns, topology.far_ns, topology.busy_ns];
+        if let Some(cost) = costs.iter().find(|&&cost| cost > COST_MAX_NS) {
+            let limit = format!("at most {COST_MAX_NS} ns can be modelled, not {cost}");
+            return Err(Failure::usage(format!("{shown}: {limit}")));
+        }
+        Ok(topology)
+    }
+
+    fn machine(self) -> Machine {
+        let Self { domain_cores, hit_ns, near_ns, far_ns, busy_ns } = self;
+        Machine { domain_cores, costs: Costs { hit_ns, near_ns, far_ns, busy_ns } }
+    }
+}
+
+/// More than any access takes: a second.
+const COST_MAX_NS: u64 = 1_000_000_000;
+/// Rounds of the ring that are counted.
+const ROUNDS: u64 = 2;
+/// The most slots: a model of more would take minutes.
+const SLOTS_MAX: u64 = 16_384;
+
+/// For each message.
+#[derive(Debug, Serialize)]
+struct Row {
+    receivers: u32,
+    sender_transfers: f64,
+    sender_upgrades: f64,
+    sender_invalidations: f64,
+    /// Of the receiver with the most.
+    receiver_transfers: f64,
+    /// Of all roles.
+    read_modify_writes: f64,
+    one_by_one_ns: f64,
+    stream_ns: f64,
+}
+
+impl Row {
+    fn measure(args: &Args, machine: Machine, receivers: u32) -> Result<Self, Failure> {
+        let figures = |rhythm| {
+            let ring = match args.ring {
+                RingName::Broadcast => rings::broadcast(receivers, args.slots),
+            };
+            let ring = ring.map_err(Failure::usage)?;
+            ring.measure(machine, rhythm, ROUNDS * args.slots, args.seed).map_err(Failure::other)
+        };
+        let one_by_one = figures(Rhythm::OneByOne)?;
+        let stream = figures(Rhythm::Stream)?;
+        let Figures { messages, sender, receivers: each, .. } = &stream;
+        let worst = each.iter().map(Counts::transfers).max().unwrap_or(0);
+        let modifies = sender.modifies + each.iter().map(|counts| counts.modifies).sum::<u64>();
+        let a_message = |total: u64| a_message(total, *messages);
+        Ok(Self {
+            receivers,
+            sender_transfers: a_message(sender.transfers()),
+            sender_upgrades: a_message(sender.upgrades),
+            sender_invalidations: a_message(sender.invalidations),
+            receiver_transfers: a_message(worst),
+            read_modify_writes: a_message(modifies),
+            one_by_one_ns: a_message(one_by_one.time_ns),
+            stream_ns: a_message(stream.time_ns),
+        })
+    }
+}
+
+/// Three decimals.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn a_message(total: u64, messages: u64) -> f64 {
+    (total as f64 / messages as f64 * 1000.0).round() / 1000.0
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let is_possible = args.slots.is_power_of_two() && (2..=SLOTS_MAX).contains(&args.slots);
+    if !is_possible {
+        let limit = format!("a power of two from 2 to {SLOTS_MAX}");
+        return Err(Failure::usage(format!("--slots: {limit}, not {}", args.slots)));
+    }
+    let topology = args.topology.as_deref().map(Topology::read).transpose()?.unwrap_or_default();
+    let machine = topology.machine();
+    let rows = args.receivers.iter().map(|&receivers| Row::measure(args, machine, receivers));
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let report = Report { ring: args.ring, slots: args.slots, topology, rows };
+    if args.json { output::print_json(&report) } else { output::print(&render(&report)) }
+}
+
+fn render(Report { slots, topology, rows, .. }: &Report) -> String {
+    let Topology { domain_cores, hit_ns, near_ns, far_ns, busy_ns } = topology;
+    let domain = match *domain_cores {
+        CORES_MAX.. => "all cores in one domain".to_owned(),
+        1 => "each core a domain of its own".to_owned(),
+        count => format!("{count} cores in a domain"),
+    };
+    let columns = [
+        ("receivers", true),
+        ("fetched", true),
+        ("upgrades", true),
+        ("invalidated", true),
+        ("fetched by a receiver", true),
+        ("locked", true),
+        ("one by one", true),
+        ("stream", true),
+        ("", false),
+    ];
+    let most_ns = rows.iter().map(|row| row.one_by_one_ns).fold(0.0, f64::max);
+    let cells = |row: &Row| {
+        vec![
+            row.receivers.to_string(),
+            format!("{:.3}", row.sender_transfers),
+            format!("{:.3}", row.sender_upgrades),
+            format!("{:.1}", row.sender_invalidations),
+            format!("{:.3}", row.receiver_transfers),
+            format!("{:.1}", row.read_modify_writes),
+            format!("{:.0} ns", row.one_by_one_ns),
+            format!("{:.0} ns", row.stream_ns),
+            bar(row.one_by_one_ns, most_ns),
+        ]
+    };
+    format!(
+        "{slots} slots; {domain}; a hit {hit_ns} ns, a line from the own domain {near_ns} ns, from \
+         afar {far_ns} ns, a line busy for {busy_ns} ns\nfor each message:\n{}",
+        table::render(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
+    )
+}
+
+/// A bar of up to 20 characters, in eighths of one.
+fn bar(value: f64, most: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    #[expect(clippy::cast_possible_truncation, reason = "160 at most")]
+    #[expect(clippy::cast_sign_loss, reason = "times are not negative")]
+    let eighths = (value / most.max(1.0) * 160.0).round() as usize;
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}

@@ -1,0 +1,78 @@
+//! Rings that can be run on the model: the memory they share, and a role for each core. Role 0 sends,
+//! the others receive.
+
+mod broadcast;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+pub use broadcast::broadcast;
+
+use crate::caches::{Caches, Counts, Machine, Part};
+use crate::region::Region;
+use crate::scheduler::{self, Rhythm, Role, Stuck};
+
+/// A ring, ready to run.
+pub struct Ring {
+    /// The memory that its roles share.
+    parts: Vec<Part>,
+    roles: Vec<Box<dyn Role>>,
+    /// How many messages are to have been sent and received when all roles are done.
+    goal: Rc<Cell<u64>>,
+    slots: u64,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("roles", &self.roles.len()).finish_non_exhaustive()
+    }
+}
+
+/// What messages cost once the ring has gone round.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// How many messages.
+    pub messages: u64,
+    /// Of the sender.
+    pub sender: Counts,
+    /// Of each receiver.
+    pub receivers: Vec<Counts>,
+    /// From the first send to the last receive, on the model's clocks.
+    pub time_ns: u64,
+}
+
+impl Ring {
+    /// Sends two rounds of the ring, and counts what `messages` more cost.
+    ///
+    /// # Errors
+    /// [`Stuck`]: the ring is not right.
+    pub fn measure(
+        mut self,
+        machine: Machine,
+        rhythm: Rhythm,
+        messages: u64,
+        seed: u64,
+    ) -> Result<Figures, Stuck> {
+        let cores = self.roles.len();
+        let caches = Caches::new(machine, cores, std::mem::take(&mut self.parts));
+        let counts = || (0..cores).map(|core| caches.counts(core)).collect::<Vec<_>>();
+        let latest_ns = || (0..cores).map(|core| caches.now_ns(core)).max().unwrap_or(0);
+        self.goal.set(2 * self.slots);
+        scheduler::run(&caches, &mut self.roles, rhythm, seed)?;
+        let (before, start_ns) = (counts(), latest_ns());
+        (0..cores).for_each(|core| caches.pass_until(core, start_ns));
+        self.goal.set(2 * self.slots + messages);
+        scheduler::run(&caches, &mut self.roles, rhythm, seed)?;
+        let mut counts = counts().into_iter().zip(&before).map(|(now, then)| now.since(then));
+        let sender = counts.next().unwrap_or_default();
+        let receivers = counts.collect();
+        Ok(Figures { messages, sender, receivers, time_ns: latest_ns() - start_ns })
+    }
+}
+
+/// The whole of a region, by name.
+fn part(region: &Region, name: &'static str) -> Part {
+    let (base, bytes) = region.address();
+    let start = base.addr().get();
+    Part { addresses: start..start + bytes, name }
+}

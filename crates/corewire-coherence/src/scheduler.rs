@@ -1,0 +1,103 @@
+//! Whose turn it is: that of the core whose time is least. A role runs one call at a time, so what it
+//! stores within a call comes in one piece, as from a store buffer; one that finds nothing to do waits
+//! for a change of a line that it looked at, as a core that polls a line in its own cache does.
+
+use crate::caches::Caches;
+
+/// What a role's call came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It got on.
+    Did,
+    /// There was nothing to do, as far as the lines show that it looked at.
+    Waits,
+    /// It is at its end.
+    Done,
+}
+
+/// A part in a protocol; it runs on the core of its number.
+pub trait Role {
+    /// One call.
+    fn step(&mut self) -> Step;
+}
+
+/// How fast messages follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rhythm {
+    /// As fast as the senders can.
+    Stream,
+    /// Role 0, which sends, waits until nobody else has anything to do, by a look at the clock on
+    /// the wall: it costs nothing.
+    OneByOne,
+}
+
+/// Every role that is not at its end waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{waiting} roles wait for each other, role {first} first")]
+pub struct Stuck {
+    /// How many.
+    pub waiting: usize,
+    /// The first of them.
+    pub first: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ready,
+    Waiting,
+    Done,
+}
+
+/// Runs all roles to their end. The seed decides between cores whose time is the same.
+///
+/// # Errors
+/// [`Stuck`].
+pub fn run(
+    caches: &Caches,
+    roles: &mut [Box<dyn Role>],
+    rhythm: Rhythm,
+    seed: u64,
+) -> Result<(), Stuck> {
+    let mut states = vec![State::Ready; roles.len()];
+    for turn in 0u64.. {
+        let ready = (0..roles.len()).filter(|&core| states[core] == State::Ready);
+        let order = |&core: &usize| {
+            let is_last = rhythm == Rhythm::OneByOne && core == 0;
+            (is_last, caches.now_ns(core), mixed(seed, turn, core))
+        };
+        let Some(core) = ready.min_by_key(order) else { break };
+        if rhythm == Rhythm::OneByOne && core == 0 {
+            let now_ns = (0..roles.len()).map(|core| caches.now_ns(core)).max();
+            caches.pass_until(0, now_ns.unwrap_or(0));
+        }
+        caches.forget_reads(core);
+        states[core] = match caches.run_as(core, || roles[core].step()) {
+            Step::Did => State::Ready,
+            Step::Done => State::Done,
+            Step::Waits => {
+                caches.await_change(core);
+                State::Waiting
+            }
+        };
+        for woken in caches.take_woken() {
+            if states[woken] == State::Waiting {
+                caches.pass_until(woken, caches.now_ns(core));
+                states[woken] = State::Ready;
+            }
+        }
+    }
+    let mut waiting = (0..roles.len()).filter(|&core| states[core] == State::Waiting);
+    match waiting.next() {
+        None => Ok(()),
+        Some(first) => Err(Stuck { waiting: 1 + waiting.count(), first }),
+    }
+}
+
+/// Some number that depends on all of these (the finalizer of `SplitMix64`).
+fn mixed(seed: u64, turn: u64, core: usize) -> u64 {
+    let mut bits = seed ^ turn.rotate_left(32) ^ (core as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)] {
+        bits = (bits ^ (bits >> shift)).wrapping_mul(factor);
+    }
+    bits ^ (bits >> 31)
+}

@@ -1,0 +1,101 @@
+//! The caches against cases that are counted by hand.
+
+use corewire_coherence::caches::{Caches, Costs, Counts, Machine, Part, load, modify, store};
+
+const LINE: usize = 64;
+/// Three lines that are shared; nothing is there, nothing is touched.
+const A: usize = 0x10000;
+const B: usize = A + LINE;
+const OWN: usize = 0x20000;
+
+fn caches(domain_cores: usize) -> Caches {
+    let costs = Costs { hit_ns: 1, near_ns: 50, far_ns: 125, busy_ns: 20 };
+    let parts = vec![Part { addresses: A..A + 3 * LINE, name: "shared" }];
+    Caches::new(Machine { domain_cores, costs }, 4, parts)
+}
+
+#[test]
+fn a_line_comes_once_and_is_then_there() {
+    let caches = caches(4);
+    caches.run_as(0, || (load(A), load(A + 8), store(A), load(A)));
+    let expected = Counts { far: 1, ..Counts::default() };
+    assert_eq!(caches.counts(0), expected, "from memory; alone, so the store is free");
+    assert_eq!(caches.now_ns(0), 125 + 3);
+}
+
+#[test]
+fn what_is_no_part_is_some_cores_own() {
+    let caches = caches(4);
+    caches.run_as(0, || (load(OWN), store(OWN), modify(OWN)));
+    assert_eq!((caches.counts(0), caches.now_ns(0)), (Counts::default(), 0));
+}
+
+#[test]
+fn a_store_takes_the_line_from_all_who_read_it() {
+    let caches = caches(4);
+    caches.run_as(0, || store(A));
+    for core in 1..4 {
+        caches.run_as(core, || load(A));
+        assert_eq!(caches.counts(core), Counts { near: 1, ..Counts::default() });
+    }
+    caches.run_as(0, || store(A));
+    let expected = Counts { far: 1, upgrades: 1, invalidations: 3, ..Counts::default() };
+    assert_eq!(caches.counts(0), expected, "it has the line, with others");
+    caches.run_as(1, || store(A));
+    let expected = Counts { near: 2, invalidations: 1, ..Counts::default() };
+    assert_eq!(caches.counts(1), expected, "it has lost the line");
+}
+
+#[test]
+fn words_of_one_line_are_one_and_of_two_lines_are_two() {
+    let caches = caches(4);
+    caches.run_as(0, || (store(A), store(A + 56), store(B)));
+    caches.run_as(1, || (load(A), load(A + 56), load(B)));
+    assert_eq!(caches.counts(1).transfers(), 2);
+    let lines = caches.lines("shared");
+    assert_eq!(lines.iter().map(|line| line.0).collect::<Vec<_>>(), [0, LINE]);
+    assert_eq!(lines[0].1, Counts { near: 1, far: 1, ..Counts::default() });
+}
+
+#[test]
+fn a_line_comes_from_the_own_domain_if_somebody_there_has_it() {
+    let caches = caches(2);
+    caches.run_as(0, || store(A));
+    for (core, near, far) in [(1, 1, 0), (2, 0, 1), (3, 1, 0)] {
+        caches.run_as(core, || load(A));
+        assert_eq!((caches.counts(core).near, caches.counts(core).far), (near, far), "core {core}");
+    }
+    // Those in the other domain are waited for.
+    let before_ns = caches.now_ns(0).max(caches.now_ns(3));
+    caches.pass_until(0, before_ns);
+    caches.run_as(0, || store(A));
+    assert_eq!(caches.now_ns(0) - before_ns, 125);
+}
+
+#[test]
+fn a_line_serves_one_after_the_other_and_nobody_sees_a_store_before_it_is_made() {
+    let caches = caches(4);
+    caches.run_as(0, || store(A));
+    let made_ns = caches.now_ns(0);
+    for core in 1..4 {
+        caches.run_as(core, || load(A));
+    }
+    let times = [1, 2, 3].map(|core| caches.now_ns(core) - made_ns);
+    assert_eq!(times, [50, 70, 90]);
+}
+
+#[test]
+fn a_read_modify_write_keeps_the_line_to_its_end() {
+    let caches = caches(4);
+    caches.run_as(0, || store(A));
+    let made_ns = caches.now_ns(0);
+    for core in 1..4 {
+        caches.run_as(core, || modify(A));
+        assert_eq!(
+            caches.counts(core),
+            Counts { near: 1, invalidations: 1, modifies: 1, ..Counts::default() }
+        );
+    }
+    let times = [1, 2, 3].map(|core| caches.now_ns(core) - made_ns);
+    assert_eq!(times, [50, 100, 150]);
+}
