@@ -9,6 +9,7 @@
 //! | [`broadcast`] | one sender, many receivers, every message in place |
 //! | [`shared`] | several senders, many receivers, one order |
 //! | [`spin`] | the lock of the fork handlers |
+//! | [`published`] | the papers' own rings, to compare with |
 //! | [`yardstick`] | what the hardware allows: bare loops that the ring is measured against |
 
 #![no_std]
@@ -19,6 +20,7 @@ extern crate std;
 
 pub mod broadcast;
 mod host;
+pub mod published;
 #[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;
 pub mod shared;

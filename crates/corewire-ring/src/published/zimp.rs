@@ -1,0 +1,236 @@
+//! ZIMP (Aublin and others, section III): a circular buffer in which messages are allocated, sent once
+//! by any number of senders, and read by each of a fixed set of receivers.
+//!
+//! ```text
+//! line 0        the lock of the next word
+//! line 1        next_send_entry
+//! line 2 + r    next_read[r], a line each (III-B: padding)
+//! then, for each entry:
+//!   one line    the bitmap, a bit for each receiver (III-B: a line of its own)
+//!   lines       message; its length in the last word
+//! ```
+//!
+//! Sending (III-A): take the next entry, under the lock; wait until its bitmap is 0; write the message
+//! there; set every bit. Receiving: if the own bit of entry `next_read[r]` is set, move `next_read[r]`
+//! on, copy the content, clear the bit. The bitmap is updated atomically by both: one store for 64
+//! receivers by the sender, which is alone with an entry whose bitmap is 0, and a locked instruction
+//! by each receiver.
+//!
+//! Cost per message of up to 56 bytes, N receivers: the sender fetches lock and next word, if another
+//! sender had them, bitmap and message, and has one locked instruction; each receiver fetches bitmap and
+//! message, the bitmap once more for its own locked instruction, and all N of those go through that one
+//! line one after the other.
+
+use corewire_layout::LINE_BYTES;
+
+use crate::region::{Access, Payload, Region, Store};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::{Trusted, order};
+
+const LOCK: usize = 0;
+const NEXT_SEND_ENTRY: usize = LINE_BYTES;
+const NEXT_READ: usize = 2 * LINE_BYTES;
+/// The most receivers: the bits of a line.
+const RECEIVERS_MAX: usize = 8 * LINE_BYTES;
+/// At the end of a message's lines, its length.
+const LENGTH_BYTES: usize = 8;
+
+/// A ring, and its sizes.
+#[derive(Debug, Clone)]
+pub struct Zimp {
+    memory: Region,
+    buffer: Store,
+    entries: usize,
+    receivers: usize,
+    message_bytes: usize,
+}
+
+impl Zimp {
+    /// Bytes of memory for `entries` entries of `message_bytes` bytes and as many receivers.
+    #[must_use]
+    pub const fn bytes(entries: usize, receivers: usize, message_bytes: usize) -> usize {
+        NEXT_READ + receivers * LINE_BYTES + entries * entry_bytes(message_bytes)
+    }
+
+    /// In zeroed memory that all have mapped writable.
+    ///
+    /// # Panics
+    /// If the memory is too short, there is no entry or receiver, or more than 512 receivers.
+    #[must_use]
+    pub fn new(memory: &Region, entries: usize, receivers: usize, message_bytes: usize) -> Self {
+        assert!(entries > 0 && (1..=RECEIVERS_MAX).contains(&receivers), "own sizes");
+        let buffer = NEXT_READ + receivers * LINE_BYTES;
+        let bytes = entries * entry_bytes(message_bytes);
+        let buffer = Store::new(memory, buffer as u64, bytes as u64);
+        Self { memory: memory.clone(), buffer, entries, receivers, message_bytes }
+    }
+
+    /// One of its senders.
+    #[must_use]
+    pub fn sender(&self) -> ZimpSender {
+        ZimpSender { ring: self.clone(), taken: None }
+    }
+
+    /// Receiver `row`, the only one of that number.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[must_use]
+    pub fn receiver(&self, row: usize, trusted: Trusted) -> ZimpReceiver {
+        assert!(row < self.receivers, "receiver {row} of {}", self.receivers);
+        ZimpReceiver { ring: self.clone(), row, trusted }
+    }
+
+    fn lock(&self) -> &AtomicU32 {
+        self.memory.word32(LOCK)
+    }
+
+    fn next_send_entry(&self) -> &AtomicU64 {
+        self.memory.word64(NEXT_SEND_ENTRY)
+    }
+
+    fn next_read(&self, row: usize) -> &AtomicU64 {
+        self.memory.word64(NEXT_READ + row * LINE_BYTES)
+    }
+
+    /// Word `word` of an entry's bitmap.
+    fn bitmap(&self, entry: usize, word: usize) -> &AtomicU64 {
+        self.memory.word64(self.entry(entry) + 8 * word)
+    }
+
+    fn length(&self, entry: usize) -> &AtomicU64 {
+        let end = self.entry(entry) + entry_bytes(self.message_bytes);
+        self.memory.word64(end - LENGTH_BYTES)
+    }
+
+    fn entry(&self, entry: usize) -> usize {
+        NEXT_READ + self.receivers * LINE_BYTES + entry * entry_bytes(self.message_bytes)
+    }
+
+    fn payload(&self, entry: usize, bytes: usize, access: Access) -> Payload {
+        let line = entry * entry_bytes(self.message_bytes) + LINE_BYTES;
+        self.buffer.payload(line as u64, bytes as u64, access).expect("own sizes")
+    }
+
+    /// The bits of the receivers that word `word` is for.
+    fn mask(&self, word: usize) -> u64 {
+        match self.receivers - 64 * word {
+            64.. => u64::MAX,
+            few => !(u64::MAX << few),
+        }
+    }
+
+    fn words(&self) -> core::ops::Range<usize> {
+        0..self.receivers.div_ceil(64)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder by a usize")]
+    fn entry_of(&self, number: u64) -> usize {
+        (number % self.entries as u64) as usize
+    }
+}
+
+/// A bitmap's line, and as many as length and message need.
+const fn entry_bytes(message_bytes: usize) -> usize {
+    LINE_BYTES + (LENGTH_BYTES + message_bytes).next_multiple_of(LINE_BYTES)
+}
+
+/// A sender. Several share the ring.
+#[derive(Debug)]
+pub struct ZimpSender {
+    ring: Zimp,
+    /// The entry that it has taken and that is not empty yet.
+    taken: Option<usize>,
+}
+
+impl ZimpSender {
+    /// The next entry, empty, to be written; `None` if a receiver has still to read what is there. Spins
+    /// for the lock, calling `wait`, but not for the entry: it stays taken for the next call.
+    pub fn try_claim(&mut self, wait: impl Fn()) -> Option<ZimpEntry<'_>> {
+        let ring = &self.ring;
+        let entry = *self.taken.get_or_insert_with(|| {
+            // ORDER(Z1): pairs with Z2; the next word is its last holder's.
+            while ring.lock().compare_exchange(0, 1, order!(Z1: Acquire), Relaxed).is_err() {
+                wait();
+            }
+            let number = ring.next_send_entry().load(Relaxed);
+            ring.next_send_entry().store(number + 1, Relaxed);
+            // ORDER(Z2): pairs with Z1.
+            ring.lock().store(0, order!(Z2: Release));
+            ring.entry_of(number)
+        });
+        // ORDER(Z6): pairs with Z5; all have read what is written over from here on.
+        let is_read = |word| ring.bitmap(entry, word).load(order!(Z6: Acquire)) == 0;
+        if !ring.words().all(is_read) {
+            return None;
+        }
+        let payload = ring.payload(entry, ring.message_bytes, Access::Write);
+        Some(ZimpEntry { sender: self, entry, payload })
+    }
+}
+
+/// An entry to be written. Dropping it leaves it taken.
+#[derive(Debug)]
+pub struct ZimpEntry<'a> {
+    sender: &'a mut ZimpSender,
+    entry: usize,
+    payload: Payload,
+}
+
+impl ZimpEntry<'_> {
+    /// Where the message is written: as much as an entry holds.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the entry is this sender's, and its bitmap is 0: nobody reads it. The sender, which is
+        // borrowed, keeps the memory.
+        unsafe { self.payload.as_mut_slice() }
+    }
+
+    /// Sends its first `bytes` bytes to all receivers.
+    ///
+    /// # Panics
+    /// If an entry does not hold so many.
+    pub fn send(self, bytes: usize) {
+        let Self { sender, entry, payload } = self;
+        assert!(bytes <= payload.bytes(), "{bytes} of {} bytes", payload.bytes());
+        sender.taken = None;
+        let ring = &sender.ring;
+        ring.length(entry).store(bytes as u64, Relaxed);
+        for word in ring.words() {
+            // ORDER(Z3): pairs with Z4; the message is written before it is there.
+            ring.bitmap(entry, word).store(ring.mask(word), order!(Z3: Release));
+        }
+    }
+}
+
+/// A receiver.
+#[derive(Debug)]
+pub struct ZimpReceiver {
+    ring: Zimp,
+    row: usize,
+    trusted: Trusted,
+}
+
+impl ZimpReceiver {
+    /// Calls `job`, which copies what it needs, with the next message; `None` if there is none.
+    pub fn try_receive<R>(&mut self, job: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let Self { ring, row, trusted } = self;
+        let next_read = ring.next_read(*row);
+        let number = next_read.load(Relaxed);
+        let entry = ring.entry_of(number);
+        let (word, bit) = (*row / 64, 1 << (*row % 64));
+        let bitmap = ring.bitmap(entry, word);
+        // ORDER(Z4): pairs with Z3.
+        if bitmap.load(order!(Z4: Acquire)) & bit == 0 {
+            return None;
+        }
+        next_read.store(number + 1, Relaxed);
+        let length = usize::try_from(ring.length(entry).load(Relaxed)).unwrap_or(usize::MAX);
+        let payload = ring.payload(entry, length.min(ring.message_bytes), Access::Read);
+        // SAFETY: the own bit is set: no sender writes here before it is cleared below.
+        let result = job(unsafe { payload.as_slice(*trusted) });
+        payload.end_read();
+        // ORDER(Z5): pairs with Z6; the reading is done.
+        bitmap.fetch_and(!bit, order!(Z5: Release));
+        Some(result)
+    }
+}

@@ -1,0 +1,86 @@
+//! Models of the published rings. A name says what its model shows; `quick_` marks those that are run
+//! most often.
+
+#![cfg(loom)]
+
+use corewire_layout::LINE_BYTES;
+use corewire_models::{check, mutants};
+use corewire_ring::Trusted;
+use corewire_ring::published::{Zimp, ZimpReceiver, ZimpSender};
+use corewire_ring::region::Region;
+use loom::thread;
+
+/// A ring for one receiver and messages of 8 bytes.
+fn zimp(entries: usize) -> Zimp {
+    let first = 3 * LINE_BYTES;
+    let bitmaps = (0..entries).map(|entry| first + 2 * entry * LINE_BYTES);
+    let mut words = vec![LINE_BYTES..LINE_BYTES + 8, 2 * LINE_BYTES..2 * LINE_BYTES + 8];
+    words.extend(bitmaps.clone().flat_map(|at| {
+        let end = at + 2 * LINE_BYTES;
+        [at..at + 8, end - 8..end]
+    }));
+    let cells = bitmaps.map(|at| at + LINE_BYTES..at + 2 * LINE_BYTES - 8).collect();
+    let lock = std::iter::once(0..4).collect();
+    let memory = Region::model(Zimp::bytes(entries, 1, 8), words, lock, cells);
+    Zimp::new(&memory, entries, 1, 8)
+}
+
+fn send(sender: &mut ZimpSender, message: u64) {
+    loop {
+        if let Some(mut entry) = sender.try_claim(thread::yield_now) {
+            entry.bytes_mut().copy_from_slice(&message.to_le_bytes());
+            return entry.send(8);
+        }
+        thread::yield_now();
+    }
+}
+
+fn receive(receiver: &mut ZimpReceiver) -> u64 {
+    loop {
+        match receiver.try_receive(|message| u64::from_le_bytes(message.try_into().unwrap())) {
+            Some(message) => return message,
+            None => thread::yield_now(),
+        }
+    }
+}
+
+fn receiver(ring: &Zimp) -> ZimpReceiver {
+    // SAFETY: a model's roles keep to the protocol.
+    ring.receiver(0, unsafe { Trusted::assume() })
+}
+
+#[test]
+fn quick_zimp_writes_an_entry_again_only_when_it_has_been_read() {
+    check(3, || {
+        let ring = zimp(1);
+        let mut sender = ring.sender();
+        let mut receiver = receiver(&ring);
+        let sending = thread::spawn(move || (1..=2).for_each(|number| send(&mut sender, number)));
+        assert_eq!([receive(&mut receiver), receive(&mut receiver)], [1, 2]);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_zimp_gives_each_sender_an_entry_of_its_own() {
+    check(2, || {
+        let ring = zimp(2);
+        let (mut one, mut other) = (ring.sender(), ring.sender());
+        let mut receiver = receiver(&ring);
+        let sending = thread::spawn(move || send(&mut one, 1));
+        send(&mut other, 2);
+        let mut received = [receive(&mut receiver), receive(&mut receiver)];
+        received.sort_unstable();
+        assert_eq!(received, [1, 2]);
+        sending.join().unwrap();
+    });
+}
+
+mutants! {
+    mutant_z1: Z1 => quick_zimp_gives_each_sender_an_entry_of_its_own;
+    mutant_z2: Z2 => quick_zimp_gives_each_sender_an_entry_of_its_own;
+    mutant_z3: Z3 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;
+    mutant_z4: Z4 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;
+    mutant_z5: Z5 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;
+    mutant_z6: Z6 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;
+}
