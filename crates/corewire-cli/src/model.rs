@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use corewire_coherence::caches::{CORES_MAX, Costs, Counts, Machine};
+use corewire_coherence::published::Flow;
 use corewire_coherence::rings::{self, Figures};
 use corewire_coherence::scheduler::Rhythm;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::{output, table};
 const EXAMPLES: &str = "\
 Examples:
   corewire model broadcast --receivers 1,2,4,8,16,32,64,128,255
-  corewire model broadcast --receivers 8,64 --topology two-sockets.json
+  corewire model zimp --receivers 8,64 --topology two-sockets.json
 
 Runs the ring's own code, one role to a core, on private caches that a directory
 keeps coherent (MESI), and counts for each message, once the ring has gone round:
@@ -60,8 +61,16 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, Copy, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum RingName {
-    /// One sender, every receiver gets every message
+    /// The channel of one sender: every receiver gets every message
     Broadcast,
+    /// ZIMP as printed: a lock, a bitmap for each entry
+    Zimp,
+    /// Barrelfish's channels, one to each receiver, with epochs and acknowledgements (2009)
+    #[value(name = "barrelfish_mp")]
+    BarrelfishMp,
+    /// The same with a bit that receivers clear (2017)
+    #[value(name = "barrelfish_mp_used")]
+    BarrelfishMpUsed,
 }
 
 #[derive(Debug, Serialize)]
@@ -141,9 +150,15 @@ impl Row {
     fn measure(args: &Args, machine: Machine, receivers: u32) -> Result<Self, Failure> {
         let figures = |rhythm| {
             let ring = match args.ring {
-                RingName::Broadcast => rings::broadcast(receivers, args.slots),
+                RingName::Broadcast => {
+                    rings::broadcast(receivers, args.slots).map_err(Failure::usage)?
+                }
+                RingName::Zimp => rings::zimp(receivers, args.slots),
+                RingName::BarrelfishMp => rings::barrelfish_mp(receivers, args.slots, Flow::Acked),
+                RingName::BarrelfishMpUsed => {
+                    rings::barrelfish_mp(receivers, args.slots, Flow::Used)
+                }
             };
-            let ring = ring.map_err(Failure::usage)?;
             ring.measure(machine, rhythm, ROUNDS * args.slots, args.seed).map_err(Failure::other)
         };
         let one_by_one = figures(Rhythm::OneByOne)?;

@@ -102,6 +102,17 @@ pub struct Part {
     pub addresses: Range<usize>,
     /// What it is called.
     pub name: &'static str,
+    /// After so many bytes, the same lines come again: as if what lies so far apart lay in one place.
+    /// `usize::MAX` for memory as it is.
+    pub overlay_bytes: usize,
+}
+
+impl Part {
+    /// The line of an address of this part.
+    fn line_of(&self, address: usize) -> usize {
+        let start = self.addresses.start;
+        (start + (address - start) % self.overlay_bytes) / LINE_BYTES
+    }
 }
 
 #[derive(Debug, Default)]
@@ -133,7 +144,8 @@ struct State {
     lines: BTreeMap<usize, Line>,
     cores: Vec<Core>,
     current: Option<usize>,
-    woken: Vec<(usize, u64)>,
+    /// Core, the number of its wait, and when what it waited for changed.
+    woken: Vec<(usize, u64, u64)>,
 }
 
 std::thread_local! {
@@ -218,11 +230,12 @@ impl Caches {
         }
     }
 
-    /// Those whose wait has ended.
-    pub(crate) fn take_woken(&self) -> Vec<usize> {
+    /// Those whose wait has ended, each with when that was.
+    pub(crate) fn take_woken(&self) -> Vec<(usize, u64)> {
         let State { cores, woken, .. } = &mut *self.0.borrow_mut();
         // Of an earlier wait there may be lines left that had not changed.
-        woken.drain(..).filter(|&(core, wait)| wait == cores[core].waits).map(|it| it.0).collect()
+        let is_current = |&(core, wait, _): &(usize, u64, u64)| wait == cores[core].waits;
+        woken.drain(..).filter(is_current).map(|(core, _, at_ns)| (core, at_ns)).collect()
     }
 }
 
@@ -273,12 +286,12 @@ fn report(address: usize, access: Access) {
 impl State {
     fn access(&mut self, address: usize, access: Access) {
         let Some(core) = self.current else { return };
-        if !self.parts.iter().any(|part| part.addresses.contains(&address)) {
+        let Self { machine, parts, lines, cores, woken, .. } = self;
+        let Some(part) = parts.iter().find(|part| part.addresses.contains(&address)) else {
             return;
-        }
-        let Self { machine, lines, cores, woken, .. } = self;
+        };
         let Machine { domain_cores, costs } = *machine;
-        let number = address / LINE_BYTES;
+        let number = part.line_of(address);
         let line = lines.entry(number).or_default();
         let me = &mut cores[core];
         let domain = |core: usize| core / domain_cores;
@@ -323,7 +336,8 @@ impl State {
             if access == Access::Modify {
                 line.free_at_ns = line.free_at_ns.max(me.now_ns);
             }
-            woken.append(&mut line.waiting);
+            let changed_at_ns = line.changed_at_ns;
+            woken.extend(line.waiting.drain(..).map(|(core, wait)| (core, wait, changed_at_ns)));
         }
         for total in [&mut me.counts, &mut line.counts] {
             total.near += counts.near;

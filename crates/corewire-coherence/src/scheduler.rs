@@ -79,9 +79,9 @@ pub fn run(
                 State::Waiting
             }
         };
-        for woken in caches.take_woken() {
+        for (woken, at_ns) in caches.take_woken() {
             if states[woken] == State::Waiting {
-                caches.pass_until(woken, caches.now_ns(core));
+                caches.pass_until(woken, at_ns);
                 states[woken] = State::Ready;
             }
         }

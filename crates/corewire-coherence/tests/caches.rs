@@ -10,7 +10,8 @@ const OWN: usize = 0x20000;
 
 fn caches(domain_cores: usize) -> Caches {
     let costs = Costs { hit_ns: 1, near_ns: 50, far_ns: 125, busy_ns: 20 };
-    let parts = vec![Part { addresses: A..A + 3 * LINE, name: "shared" }];
+    let parts =
+        vec![Part { addresses: A..A + 3 * LINE, name: "shared", overlay_bytes: usize::MAX }];
     Caches::new(Machine { domain_cores, costs }, 4, parts)
 }
 

@@ -1,7 +1,8 @@
 //! What rings cost on the model, against what their heads promise.
 
 use corewire_coherence::caches::{Counts, Machine};
-use corewire_coherence::rings::{Figures, broadcast};
+use corewire_coherence::published::Flow;
+use corewire_coherence::rings::{Figures, Ring, barrelfish_mp, broadcast, zimp};
 use corewire_coherence::scheduler::Rhythm;
 
 const SLOTS: u64 = 256;
@@ -12,7 +13,10 @@ const BATCH: u64 = SLOTS / 8;
 const SEEDS: u64 = 3;
 
 fn figures(receivers: u32, rhythm: Rhythm, seed: u64) -> Figures {
-    let ring = broadcast(receivers, SLOTS).unwrap();
+    measured(broadcast(receivers, SLOTS).unwrap(), rhythm, seed)
+}
+
+fn measured(ring: Ring, rhythm: Rhythm, seed: u64) -> Figures {
     ring.measure(Machine::default(), rhythm, MESSAGES, seed).unwrap()
 }
 
@@ -72,4 +76,88 @@ fn receivers_afar_cost_the_same_transfers_and_more_time() {
     assert_eq!(near.sender.transfers(), far.sender.transfers());
     assert_eq!((far.sender.near, far.sender.far), (0, near.sender.near));
     assert!(far.time_ns > near.time_ns, "{} and {} ns", far.time_ns, near.time_ns);
+}
+
+#[test]
+fn zimp_costs_what_its_print_says() {
+    for receivers in [1, 2, 8, 70] {
+        let figures = measured(zimp(receivers, SLOTS), Rhythm::OneByOne, 0);
+        // The bitmap comes from those that poll it already, and is had alone; so is the message, from
+        // those that read it a round ago. Lock and next word stay where they are.
+        let expected = Counts {
+            near: MESSAGES,
+            upgrades: 2 * MESSAGES,
+            invalidations: MESSAGES * 2 * u64::from(receivers),
+            modifies: MESSAGES,
+            ..Counts::default()
+        };
+        assert_eq!(figures.sender, expected, "{receivers} receivers");
+        // Bitmap and message come, and the bitmap is had alone for one locked instruction. Before that, all
+        // but the last that cleared a bit there a round ago fetch it to poll it.
+        let polls = (u64::from(receivers) - 1) * MESSAGES;
+        let each = figures.receivers.iter();
+        let fetched = each.clone().map(|counts| counts.near).sum::<u64>();
+        assert_eq!(fetched, u64::from(receivers) * 2 * MESSAGES + polls, "{receivers} receivers");
+        for counts in each {
+            assert_eq!((counts.upgrades, counts.modifies), (MESSAGES, MESSAGES));
+        }
+    }
+}
+
+#[test]
+fn barrelfish_mp_costs_a_line_for_each_receiver_and_with_used_bits_two() {
+    for receivers in [1, 3] {
+        let n = u64::from(receivers);
+        let ring = barrelfish_mp(receivers, SLOTS, Flow::Acked);
+        let acked = measured(ring, Rhythm::OneByOne, 0);
+        assert_eq!(
+            (acked.sender.upgrades, acked.sender.invalidations),
+            (n * MESSAGES, n * MESSAGES)
+        );
+        // One acknowledgement for all slots but one.
+        let acks = n * (MESSAGES / (SLOTS - 1));
+        assert!((acks..=acks + n).contains(&acked.sender.near), "{:?}", acked.sender);
+        let ring = barrelfish_mp(receivers, SLOTS, Flow::Used);
+        let used = measured(ring, Rhythm::OneByOne, 0);
+        assert_eq!((used.sender.near, used.sender.upgrades), (n * MESSAGES, n * MESSAGES));
+        for counts in acked.receivers.iter().chain(&used.receivers) {
+            assert_eq!((counts.near, counts.modifies), (counts.near.max(MESSAGES), 0));
+        }
+    }
+}
+
+#[test]
+fn ours_takes_least_of_one_to_many() {
+    for rhythm in [Rhythm::OneByOne, Rhythm::Stream] {
+        for receivers in [2, 16, 64] {
+            let ours = figures(receivers, rhythm, 0).time_ns;
+            let others = [
+                zimp(receivers, SLOTS),
+                barrelfish_mp(receivers, SLOTS, Flow::Acked),
+                barrelfish_mp(receivers, SLOTS, Flow::Used),
+            ];
+            for (index, other) in others.into_iter().enumerate() {
+                let other = measured(other, rhythm, 0).time_ns;
+                assert!(
+                    ours < other,
+                    "{rhythm:?}, {receivers} receivers: {ours}, {index}: {other}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn cursors_in_one_line_cost_more() {
+    let apart = figures(16, Rhythm::Stream, 0);
+    let ring = broadcast(16, SLOTS).unwrap().overlay("receivers", 4096);
+    let together = measured(ring, Rhythm::Stream, 0);
+    let all = |figures: &Figures| {
+        let counts = figures.receivers.iter().chain([&figures.sender]);
+        counts
+            .map(|counts| counts.transfers() + counts.upgrades + counts.invalidations)
+            .sum::<u64>()
+    };
+    assert!(all(&together) > all(&apart), "{} and {}", all(&together), all(&apart));
+    assert!(together.time_ns > apart.time_ns, "{} and {} ns", together.time_ns, apart.time_ns);
 }

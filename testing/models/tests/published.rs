@@ -6,7 +6,7 @@
 use corewire_layout::LINE_BYTES;
 use corewire_models::{check, mutants};
 use corewire_ring::Trusted;
-use corewire_ring::published::{Zimp, ZimpReceiver, ZimpSender};
+use corewire_ring::published::{Flow, UMP_BYTES, Ump, Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::region::Region;
 use loom::thread;
 
@@ -76,7 +76,52 @@ fn quick_zimp_gives_each_sender_an_entry_of_its_own() {
     });
 }
 
+/// Two slots each way.
+fn ump(flow: Flow) -> Ump {
+    let lines = (0..4).map(|line| line * LINE_BYTES);
+    let words = lines.clone().map(|at| at + UMP_BYTES..at + LINE_BYTES).collect();
+    let cells = lines.take(2).map(|at| at..at + UMP_BYTES).collect();
+    Ump::new(&Region::model(Ump::bytes(2), words, vec![], cells), 2, flow)
+}
+
+/// Three messages through two slots.
+fn through_ump(flow: Flow) {
+    let ring = ump(flow);
+    let (mut sender, mut receiver) = (ring.sender(), ring.receiver());
+    let sending = thread::spawn(move || {
+        for number in 1u64..=3 {
+            while !sender.try_send(&number.to_le_bytes()) {
+                thread::yield_now();
+            }
+        }
+    });
+    for number in 1u64..=3 {
+        let mut message = [0; UMP_BYTES];
+        while receiver.try_receive(&mut message).is_none() {
+            thread::yield_now();
+        }
+        assert_eq!(message[..8], number.to_le_bytes());
+    }
+    sending.join().unwrap();
+}
+
+#[test]
+fn quick_ump_writes_a_slot_again_only_when_its_bit_is_cleared() {
+    check(3, || through_ump(Flow::Used));
+}
+
+#[test]
+fn quick_ump_writes_a_slot_again_only_when_it_is_acknowledged() {
+    check(3, || through_ump(Flow::Acked));
+}
+
 mutants! {
+    mutant_u1: U1 => quick_ump_writes_a_slot_again_only_when_its_bit_is_cleared;
+    mutant_u2: U2 => quick_ump_writes_a_slot_again_only_when_its_bit_is_cleared;
+    mutant_u3: U3 => quick_ump_writes_a_slot_again_only_when_its_bit_is_cleared;
+    mutant_u4: U4 => quick_ump_writes_a_slot_again_only_when_its_bit_is_cleared;
+    mutant_u5: U5 => quick_ump_writes_a_slot_again_only_when_it_is_acknowledged;
+    mutant_u6: U6 => quick_ump_writes_a_slot_again_only_when_it_is_acknowledged;
     mutant_z1: Z1 => quick_zimp_gives_each_sender_an_entry_of_its_own;
     mutant_z2: Z2 => quick_zimp_gives_each_sender_an_entry_of_its_own;
     mutant_z3: Z3 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;

@@ -1,12 +1,16 @@
 //! Rings that can be run on the model: the memory they share, and a role for each core. Role 0 sends,
 //! the others receive.
 
+mod barrelfish;
 mod broadcast;
+mod zimp;
 
 use std::cell::Cell;
 use std::rc::Rc;
 
+pub use barrelfish::barrelfish_mp;
 pub use broadcast::broadcast;
+pub use zimp::zimp;
 
 use crate::caches::{Caches, Counts, Machine, Part};
 use crate::region::Region;
@@ -42,6 +46,18 @@ pub struct Figures {
 }
 
 impl Ring {
+    /// The same ring as if all that lies a multiple of so many bytes apart in one of its parts lay in
+    /// one place: what would it cost if, say, the receivers' words shared lines?
+    ///
+    /// # Panics
+    /// If no part has that name.
+    #[must_use]
+    pub fn overlay(mut self, name: &str, bytes: usize) -> Self {
+        let part = self.parts.iter_mut().find(|part| part.name == name);
+        part.expect("the name of a part").overlay_bytes = bytes;
+        self
+    }
+
     /// Sends two rounds of the ring, and counts what `messages` more cost.
     ///
     /// # Errors
@@ -74,5 +90,5 @@ impl Ring {
 fn part(region: &Region, name: &'static str) -> Part {
     let (base, bytes) = region.address();
     let start = base.addr().get();
-    Part { addresses: start..start + bytes, name }
+    Part { addresses: start..start + bytes, name, overlay_bytes: usize::MAX }
 }

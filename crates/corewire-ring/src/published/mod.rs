@@ -1,6 +1,8 @@
 //! The papers' own rings, as they are printed: what ours are compared with, on the model of coherent
 //! caches and on the machine. Whoever shares one trusts the others; nobody may die.
 
+mod barrelfish;
 mod zimp;
 
+pub use barrelfish::{Flow, UMP_BYTES, Ump, UmpReceiver, UmpSender};
 pub use zimp::{Zimp, ZimpEntry, ZimpReceiver, ZimpSender};
