@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use corewire_coherence::caches::{CORES_MAX, Costs, Counts, Machine};
 use corewire_coherence::published::Flow;
-use corewire_coherence::rings::{self, Figures};
+use corewire_coherence::rings::{self, Figures, Ring};
 use corewire_coherence::scheduler::Rhythm;
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,8 @@ cache), hit_ns, near_ns (a line from a core of the same domain), far_ns (from
 another), busy_ns (between two transfers of one line). What is not in it is
 as printed above the table.
 
---json prints an object with the keys ring, slots, topology and rows: an array of
-objects with the keys receivers, sender_transfers, sender_upgrades,
+--json prints an object with the keys ring, slots, topology, one_way_ns (half a round
+trip through two such rings of one receiver) and rows: an array of objects with the keys receivers, sender_transfers, sender_upgrades,
 sender_invalidations, receiver_transfers, read_modify_writes, one_by_one_ns,
 stream_ns, all for each message.";
 
@@ -73,11 +73,38 @@ enum RingName {
     BarrelfishMpUsed,
 }
 
+impl RingName {
+    fn make(self, receivers: u32, slots: u64) -> Result<Ring, Failure> {
+        Ok(match self {
+            Self::Broadcast => rings::broadcast(receivers, slots).map_err(Failure::usage)?,
+            Self::Zimp => rings::zimp(receivers, slots),
+            Self::BarrelfishMp => rings::barrelfish_mp(receivers, slots, Flow::Acked),
+            Self::BarrelfishMpUsed => rings::barrelfish_mp(receivers, slots, Flow::Used),
+        })
+    }
+
+    /// Half a round trip between two processes, through a ring each way.
+    fn one_way_ns(self, slots: u64, machine: Machine, seed: u64) -> Result<f64, Failure> {
+        let ring = Ring::ping_pong(self.make(1, slots)?, self.make(1, slots)?);
+        let figures = ring.measure(machine, Rhythm::Stream, ROUNDS * slots, seed);
+        let Figures { time_ns, messages, .. } = figures.map_err(Failure::other)?;
+        Ok(a_message(time_ns, 2 * messages))
+    }
+}
+
+/// ZIMP's one-way time to the channel's, as the model has it.
+pub(crate) fn zimp_to_broadcast() -> Result<f64, Failure> {
+    let one_way_ns = |ring: RingName| ring.one_way_ns(256, Machine::default(), 0);
+    Ok(one_way_ns(RingName::Zimp)? / one_way_ns(RingName::Broadcast)?)
+}
+
 #[derive(Debug, Serialize)]
 struct Report {
     ring: RingName,
     slots: u64,
     topology: Topology,
+    /// Half a round trip, one receiver.
+    one_way_ns: f64,
     rows: Vec<Row>,
 }
 
@@ -149,16 +176,7 @@ struct Row {
 impl Row {
     fn measure(args: &Args, machine: Machine, receivers: u32) -> Result<Self, Failure> {
         let figures = |rhythm| {
-            let ring = match args.ring {
-                RingName::Broadcast => {
-                    rings::broadcast(receivers, args.slots).map_err(Failure::usage)?
-                }
-                RingName::Zimp => rings::zimp(receivers, args.slots),
-                RingName::BarrelfishMp => rings::barrelfish_mp(receivers, args.slots, Flow::Acked),
-                RingName::BarrelfishMpUsed => {
-                    rings::barrelfish_mp(receivers, args.slots, Flow::Used)
-                }
-            };
+            let ring = args.ring.make(receivers, args.slots)?;
             ring.measure(machine, rhythm, ROUNDS * args.slots, args.seed).map_err(Failure::other)
         };
         let one_by_one = figures(Rhythm::OneByOne)?;
@@ -197,11 +215,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let machine = topology.machine();
     let rows = args.receivers.iter().map(|&receivers| Row::measure(args, machine, receivers));
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    let report = Report { ring: args.ring, slots: args.slots, topology, rows };
+    let one_way_ns = args.ring.one_way_ns(args.slots, machine, args.seed)?;
+    let report = Report { ring: args.ring, slots: args.slots, topology, one_way_ns, rows };
     if args.json { output::print_json(&report) } else { output::print(&render(&report)) }
 }
 
-fn render(Report { slots, topology, rows, .. }: &Report) -> String {
+fn render(Report { slots, topology, one_way_ns, rows, .. }: &Report) -> String {
     let Topology { domain_cores, hit_ns, near_ns, far_ns, busy_ns } = topology;
     let domain = match *domain_cores {
         CORES_MAX.. => "all cores in one domain".to_owned(),
@@ -235,7 +254,8 @@ fn render(Report { slots, topology, rows, .. }: &Report) -> String {
     };
     format!(
         "{slots} slots; {domain}; a hit {hit_ns} ns, a line from the own domain {near_ns} ns, from \
-         afar {far_ns} ns, a line busy for {busy_ns} ns\nfor each message:\n{}",
+         afar {far_ns} ns, a line busy for {busy_ns} ns\nhalf a round trip between two: {one_way_ns:.0} \
+         ns\nfor each message:\n{}",
         table::render(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
     )
 }

@@ -127,11 +127,11 @@ fn time_raw(raw: &RawLines, round: u64, count: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52 ticks")]
-fn one_way_ns(ticks: u64) -> f64 {
+pub(super) fn one_way_ns(ticks: u64) -> f64 {
     ticks as f64 * tick_ns() / 2.0
 }
 
-fn ends(
+pub(super) fn ends(
     domain: &corewire::Domain,
     plan: &Plan,
     sends: &str,
@@ -150,13 +150,13 @@ fn ends(
     Ok((sender, receiver))
 }
 
-fn put_number(message: &mut [u8], number: u64) {
+pub(super) fn put_number(message: &mut [u8], number: u64) {
     if let Some(word) = message.first_chunk_mut::<8>() {
         *word = number.to_le_bytes();
     }
 }
 
-fn check_number(message: &[u8], number: u64) -> Result<(), Failure> {
+pub(super) fn check_number(message: &[u8], number: u64) -> Result<(), Failure> {
     let found = message.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
     if found == number {
         return Ok(());

@@ -13,6 +13,7 @@ mod statistics;
 mod stream;
 mod wake;
 mod work;
+mod zimp;
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Map, Value};
@@ -34,6 +35,9 @@ enum What {
     /// Time from one process to another, beside that of a bare cache line.
     #[command(after_help = "Example:\n  corewire bench latency --bytes 48 --json")]
     Latency(Options),
+    /// Time from one process to another, beside that of ZIMP as it is printed.
+    #[command(after_help = "Example:\n  corewire bench zimp --bytes 48 --json")]
+    Zimp(Options),
     /// Messages and bytes per second to one receiver, beside a bare loop.
     #[command(after_help = "Example:\n  corewire bench stream --bytes 4096")]
     Stream(Options),
@@ -123,6 +127,7 @@ struct Report {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (options, report) = match args.what {
         What::Latency(options) => (options.clone(), latency::run(&options)?),
+        What::Zimp(options) => (options.clone(), zimp::run(&options)?),
         What::Stream(options) => {
             let options = Options { receivers: 1, ..options };
             (options.clone(), stream::run(&options)?)

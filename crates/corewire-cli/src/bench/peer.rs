@@ -7,7 +7,7 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering;
 
 use super::rig::{Kind, Plan, RIG_BYTES, done_word, part};
-use super::{death, latency, policy, shared, stream, wake};
+use super::{death, latency, policy, shared, stream, wake, zimp};
 use crate::failure::Failure;
 
 /// A peer's view of the rig.
@@ -41,6 +41,7 @@ pub(super) fn run(plan: &str) -> Result<(), Failure> {
     let peer = Peer { plan, domain, memory, work };
     match peer.plan.kind {
         Kind::Latency => latency::peer(&peer),
+        Kind::Zimp => zimp::peer(&peer),
         Kind::RawLine => latency::raw_line_peer(&peer),
         Kind::Stream => stream::peer(&peer),
         Kind::Policy => policy::peer(&peer),

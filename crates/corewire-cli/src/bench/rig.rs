@@ -22,6 +22,7 @@ pub(super) const RIG_BYTES: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
     Latency,
+    Zimp,
     RawLine,
     Stream,
     Policy,

@@ -31,7 +31,7 @@ pub fn barrelfish_mp(receivers: u32, slots: u64, flow: Flow) -> Ring {
         let channel = channel.receiver();
         roles.push(Box::new(Receiving { channel, received: 0, goal: Rc::clone(&goal) }));
     }
-    Ring { parts: vec![part(&memory, "channels")], roles, goal, slots }
+    Ring { parts: vec![part(&memory, "channels")], roles, goals: vec![goal], slots }
 }
 
 struct Sending {

@@ -84,7 +84,7 @@ pub fn broadcast(receivers: u32, slots: u64) -> Result<Ring, GeometryError> {
     let parts = SenderParts { segment, policy, staging: None, geometry, rows, hint, shared };
     let ring = Sender::new(parts, NoKernel);
     roles.insert(0, Box::new(Sending { ring, lock, goal: Rc::clone(&goal) }));
-    Ok(Ring { parts: shared_parts, roles, goal, slots })
+    Ok(Ring { parts: shared_parts, roles, goals: vec![goal], slots })
 }
 
 /// Nobody sleeps in a model: who has nothing to do waits for the scheduler.

@@ -14,15 +14,15 @@ pub use zimp::zimp;
 
 use crate::caches::{Caches, Counts, Machine, Part};
 use crate::region::Region;
-use crate::scheduler::{self, Rhythm, Role, Stuck};
+use crate::scheduler::{self, Rhythm, Role, Step, Stuck};
 
 /// A ring, ready to run.
 pub struct Ring {
     /// The memory that its roles share.
     parts: Vec<Part>,
     roles: Vec<Box<dyn Role>>,
-    /// How many messages are to have been sent and received when all roles are done.
-    goal: Rc<Cell<u64>>,
+    /// How many messages are to have been sent and received when all roles are done; one to a ring.
+    goals: Vec<Rc<Cell<u64>>>,
     slots: u64,
 }
 
@@ -46,6 +46,29 @@ pub struct Figures {
 }
 
 impl Ring {
+    /// Two rings of one receiver each, and two roles: what goes there comes back.
+    ///
+    /// # Panics
+    /// If a ring has more receivers.
+    #[must_use]
+    pub fn ping_pong(there: Self, back: Self) -> Self {
+        let ends = |ring: Self| {
+            let [sending, receiving] =
+                <[_; 2]>::try_from(ring.roles).ok().expect("one receiver each");
+            (ring.parts, sending, receiving, ring.goals)
+        };
+        let slots = there.slots;
+        let (mut parts, first_sending, second_receiving, mut goals) = ends(there);
+        let (other_parts, second_sending, first_receiving, other_goals) = ends(back);
+        parts.extend(other_parts);
+        goals.extend(other_goals);
+        let roles: [Box<dyn Role>; 2] = [
+            Box::new(Turns { turns: [first_sending, first_receiving], next: 0 }),
+            Box::new(Turns { turns: [second_receiving, second_sending], next: 0 }),
+        ];
+        Self { parts, roles: roles.into(), goals, slots }
+    }
+
     /// The same ring as if all that lies a multiple of so many bytes apart in one of its parts lay in
     /// one place: what would it cost if, say, the receivers' words shared lines?
     ///
@@ -73,16 +96,32 @@ impl Ring {
         let caches = Caches::new(machine, cores, std::mem::take(&mut self.parts));
         let counts = || (0..cores).map(|core| caches.counts(core)).collect::<Vec<_>>();
         let latest_ns = || (0..cores).map(|core| caches.now_ns(core)).max().unwrap_or(0);
-        self.goal.set(2 * self.slots);
+        self.goals.iter().for_each(|goal| goal.set(2 * self.slots));
         scheduler::run(&caches, &mut self.roles, rhythm, seed)?;
         let (before, start_ns) = (counts(), latest_ns());
         (0..cores).for_each(|core| caches.pass_until(core, start_ns));
-        self.goal.set(2 * self.slots + messages);
+        self.goals.iter().for_each(|goal| goal.set(2 * self.slots + messages));
         scheduler::run(&caches, &mut self.roles, rhythm, seed)?;
         let mut counts = counts().into_iter().zip(&before).map(|(now, then)| now.since(then));
         let sender = counts.next().unwrap_or_default();
         let receivers = counts.collect();
         Ok(Figures { messages, sender, receivers, time_ns: latest_ns() - start_ns })
+    }
+}
+
+/// Two roles of one core, in turns.
+struct Turns {
+    turns: [Box<dyn Role>; 2],
+    next: usize,
+}
+
+impl Role for Turns {
+    fn step(&mut self) -> Step {
+        let step = self.turns[self.next].step();
+        if step == Step::Did {
+            self.next = 1 - self.next;
+        }
+        step
     }
 }
 

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use corewire_layout::slot::INLINE_BYTES_MAX;
 
 use super::{Ring, part};
-use crate::Trusted;
 use crate::caches::{read_bytes, write_bytes};
 use crate::published::{Zimp, ZimpReceiver, ZimpSender};
 use crate::region::Region;
@@ -27,11 +26,10 @@ pub fn zimp(receivers: u32, entries: u64) -> Ring {
     let mut roles: Vec<Box<dyn Role>> = Vec::new();
     roles.push(Box::new(Sending { ring: ring.sender(), sent: 0, goal: Rc::clone(&goal) }));
     for row in 0..receivers as usize {
-        // SAFETY: the roles of a model run in turns, and keep to the protocol.
-        let ring = ring.receiver(row, unsafe { Trusted::assume() });
+        let ring = ring.receiver(row);
         roles.push(Box::new(Receiving { ring, received: 0, goal: Rc::clone(&goal) }));
     }
-    Ring { parts: vec![part(&memory, "ring")], roles, goal, slots: entries }
+    Ring { parts: vec![part(&memory, "ring")], roles, goals: vec![goal], slots: entries }
 }
 
 struct Sending {

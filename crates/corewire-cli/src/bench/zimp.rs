@@ -1,0 +1,144 @@
+//! Round trips through ZIMP as it is printed, beside round trips through channels: between the same
+//! two processes, on the same cores, block by block.
+
+use std::ops::Range;
+
+use corewire_os::processor::ticks;
+use corewire_ring::published::{Zimp, ZimpReceiver, ZimpSender};
+use corewire_ring::region::Region;
+use corewire_ring::sync::pause;
+
+use super::latency::{check_number, ends, one_way_ns, put_number};
+use super::peer::Peer;
+use super::rig::{Kind, Plan, Rig};
+use super::statistics::{Spread, percentile};
+use super::{Options, Report};
+use crate::failure::Failure;
+use crate::model;
+
+/// Round trips in a block.
+const ROUND_TRIPS: u64 = 30_000;
+/// Entries of a ring: as in the paper's own code.
+const ENTRIES: usize = 50;
+/// More is a matter of copying.
+const BYTES_MAX: usize = 4096;
+
+pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut plan = Plan::new(Kind::Zimp, options)?;
+    if plan.bytes > BYTES_MAX {
+        let limit = format!("8 to {BYTES_MAX} here, not {}", plan.bytes);
+        return Err(Failure::usage(format!("bench zimp --bytes: {limit}")));
+    }
+    plan.receivers = 1;
+    plan.count = ROUND_TRIPS;
+    let bytes = plan.bytes;
+    let mut rig = Rig::start(plan, 2 * ring_bytes(bytes), 1)?;
+    let plan = rig.plan.clone();
+    let [there, back] = rings(&rig.work_memory()?, bytes)?;
+    let (mut zimp_sender, mut zimp_receiver) = (there.sender(), back.receiver(0));
+    let (mut sender, mut receiver) = ends(rig.domain()?, &plan, "there", "back")?;
+    let (mut zimp_ns, mut ours_ns, mut ratios) = (vec![], vec![], vec![]);
+    let mut message = vec![0u8; bytes];
+    let mut answer = vec![0u8; bytes];
+    for round in 0..=plan.rounds {
+        let numbers = round * plan.count..(round + 1) * plan.count;
+        let zimp = time(numbers.clone(), |number| {
+            put_number(&mut message, number);
+            send(&mut zimp_sender, &message);
+            receive(&mut zimp_receiver, &mut answer);
+            check_number(&answer, number)
+        })?;
+        let ours = time(numbers, |number| {
+            put_number(&mut message, number);
+            sender.send(&message)?;
+            check_number(&receiver.receive()?, number)
+        })?;
+        // The first round only warms up.
+        if round > 0 {
+            zimp_ns.push(zimp);
+            ours_ns.push(ours);
+            ratios.push(zimp / ours);
+        }
+    }
+    rig.await_peer(0, 1)?;
+    let mut report = Report::new();
+    report.value("bytes", bytes);
+    report.value("rounds", plan.rounds);
+    report.figure("zimp_one_way_ns_p50", "ZIMP, one way, p50", Spread::of(&zimp_ns).median, "ns");
+    report.figure("one_way_ns_p50", "a channel, one way, p50", Spread::of(&ours_ns).median, "ns");
+    report.ratio("ZIMP to the channel of the same round", &ratios);
+    if bytes <= 48 {
+        let predicted = (model::zimp_to_broadcast()? * 1000.0).round() / 1000.0;
+        report.value("model_ratio", predicted);
+        report.note(format!("{:<44} {predicted:>10.3}", "the same on the model of caches"));
+    }
+    rig.describe(&mut report);
+    drop((sender, receiver));
+    rig.finish()?;
+    Ok(report)
+}
+
+/// The peer: answers.
+pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
+    let plan = &peer.plan;
+    let [there, back] = rings(&peer.work, plan.bytes)?;
+    let (mut zimp_sender, mut zimp_receiver) = (back.sender(), there.receiver(0));
+    let (mut sender, mut receiver) = ends(&peer.domain, plan, "back", "there")?;
+    let mut message = vec![0u8; plan.bytes];
+    for _ in 0..=plan.rounds {
+        for _ in 0..plan.count {
+            receive(&mut zimp_receiver, &mut message);
+            send(&mut zimp_sender, &message);
+        }
+        for _ in 0..plan.count {
+            message.copy_from_slice(&receiver.receive()?);
+            sender.send(&message)?;
+        }
+    }
+    peer.done(1);
+    // The parent must have our last message before we hang up.
+    let _ = receiver.receive();
+    Ok(())
+}
+
+const fn ring_bytes(bytes: usize) -> usize {
+    Zimp::bytes(ENTRIES, 1, bytes).next_multiple_of(4096)
+}
+
+/// One ring each way.
+fn rings(memory: &Region, bytes: usize) -> Result<[Zimp; 2], Failure> {
+    let ring = |index: usize| -> Result<Zimp, Failure> {
+        let part = super::rig::part(memory, index * ring_bytes(bytes), ring_bytes(bytes))?;
+        Ok(Zimp::new(&part, ENTRIES, 1, bytes))
+    };
+    Ok([ring(0)?, ring(1)?])
+}
+
+fn send(sender: &mut ZimpSender, message: &[u8]) {
+    loop {
+        if let Some(mut entry) = sender.try_claim(pause) {
+            entry.bytes_mut().copy_from_slice(message);
+            return entry.send(message.len());
+        }
+    }
+}
+
+fn receive(receiver: &mut ZimpReceiver, target: &mut [u8]) {
+    while receiver.try_receive(|message| target.copy_from_slice(message)).is_none() {}
+}
+
+/// The median one-way time of a block of round trips.
+fn time(
+    numbers: Range<u64>,
+    mut round_trip: impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    let mut times = Vec::new();
+    let mut last = ticks();
+    for number in numbers {
+        round_trip(number)?;
+        let now = ticks();
+        times.push(one_way_ns(now - last));
+        last = now;
+    }
+    Ok(percentile(&times, 0.5))
+}
