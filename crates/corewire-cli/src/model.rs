@@ -22,8 +22,9 @@ keeps coherent (MESI), and counts for each message, once the ring has gone round
 lines that the sender fetches, lines that it has with others and needs alone, copies
 of others that it invalidates, lines that the receiver with the most fetches, and
 read-modify-writes of all. Then the time, one message after the other (from one
-send to the last receive), and as a stream. Counts are exact; times are those of
-misses that nothing overlaps, so a real stream is faster.
+send to the last receive), and as a stream. Nothing is fetched ahead and no miss or
+store overlaps another, so a real stream is faster, and a ring that stores much is
+not as slow as it seems.
 
 --topology FILE is JSON with the keys domain_cores (cores that share a last-level
 cache), hit_ns, near_ns (a line from a core of the same domain), far_ns (from
@@ -199,7 +200,7 @@ impl Row {
 }
 
 /// Three decimals.
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn a_message(total: u64, messages: u64) -> f64 {
     (total as f64 / messages as f64 * 1000.0).round() / 1000.0
 }

@@ -10,9 +10,10 @@
 //!
 //! Time is each core's own. An access takes what the [`Costs`] say; a line serves one transfer after
 //! the other, [`Costs::busy_ns`] apart, and a read-modify-write keeps it to its end. Nobody sees a
-//! store before it was made. What is left out: capacity (nothing is evicted), the order in which stores
-//! leave a core, and that misses overlap. So counts are exact for what was run, times are those of
-//! messages one by one, and a stream is faster than they say.
+//! store before it was made. What is left out: capacity (nothing is evicted); lines that are fetched ahead,
+//! by the rings or the hardware; whoever looks while another's call is under way; and that misses and
+//! stores overlap. So counts are exact for what was run, times are no less than those of messages one by
+//! one, the more so the more a ring stores, and a stream is faster than they say.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -322,6 +323,8 @@ impl State {
             }
             let served_ns = start_ns.max(line.free_at_ns);
             line.free_at_ns = served_ns + costs.busy_ns;
+            let waits_for_far = access != Access::Load && has_far;
+            let is_near = is_near && !waits_for_far;
             me.now_ns = served_ns + if is_near { costs.near_ns } else { costs.far_ns };
         }
         if access == Access::Load {

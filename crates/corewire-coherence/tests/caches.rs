@@ -66,11 +66,17 @@ fn a_line_comes_from_the_own_domain_if_somebody_there_has_it() {
         caches.run_as(core, || load(A));
         assert_eq!((caches.counts(core).near, caches.counts(core).far), (near, far), "core {core}");
     }
-    // Those in the other domain are waited for.
+    // Those in the other domain are waited for, whether this core has the line or not.
     let before_ns = caches.now_ns(0).max(caches.now_ns(3));
     caches.pass_until(0, before_ns);
     caches.run_as(0, || store(A));
     assert_eq!(caches.now_ns(0) - before_ns, 125);
+    caches.run_as(2, || load(A));
+    let before_ns = caches.now_ns(2);
+    caches.pass_until(1, before_ns);
+    caches.run_as(1, || store(A));
+    assert_eq!(caches.counts(1).near, 2, "it comes from the neighbour");
+    assert_eq!(caches.now_ns(1) - before_ns, 125, "and the other is waited for");
 }
 
 #[test]

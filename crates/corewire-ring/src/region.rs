@@ -216,8 +216,8 @@ impl Slots {
     }
 }
 
-/// Where a slot lies: kept while others may change what its ring belongs to, so that it need not be
-/// looked for again.
+/// Where a slot lies, which stays so for as long as its ring is mapped: kept so that it need not be
+/// looked for again after writes that might, for all the compiler knows, have moved the ring.
 #[derive(Debug, Clone, Copy)]
 pub struct Place(NonNull<u8>);
 

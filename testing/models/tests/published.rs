@@ -16,7 +16,7 @@ fn zimp(entries: usize) -> Zimp {
     let mut words = vec![LINE_BYTES..LINE_BYTES + 8, 2 * LINE_BYTES..2 * LINE_BYTES + 8];
     words.extend(bitmaps.clone().flat_map(|at| {
         let end = at + 2 * LINE_BYTES;
-        [at..at + 8, end - 8..end]
+        [at..at + 8, at + LINE_BYTES - 8..at + LINE_BYTES, end - 8..end]
     }));
     let cells = bitmaps.map(|at| at + LINE_BYTES..at + 2 * LINE_BYTES - 8).collect();
     let lock = std::iter::once(0..4).collect();
@@ -57,17 +57,36 @@ fn quick_zimp_writes_an_entry_again_only_when_it_has_been_read() {
 
 #[test]
 fn quick_zimp_gives_each_sender_an_entry_of_its_own() {
-    check(2, || {
-        let ring = zimp(2);
-        let (mut one, mut other) = (ring.sender(), ring.sender());
-        let mut receiver = ring.receiver(0);
-        let sending = thread::spawn(move || send(&mut one, 1));
-        send(&mut other, 2);
-        let mut received = [receive(&mut receiver), receive(&mut receiver)];
-        received.sort_unstable();
-        assert_eq!(received, [1, 2]);
-        sending.join().unwrap();
-    });
+    check(2, || two_senders(2));
+}
+
+#[test]
+fn quick_zimp_lets_no_sender_write_an_entry_out_of_turn() {
+    check(2, || two_senders(1));
+}
+
+/// Each sends one message; one of them receives both, and waits for nothing else meanwhile.
+fn two_senders(entries: usize) {
+    let ring = zimp(entries);
+    let (mut one, mut other) = (ring.sender(), ring.sender());
+    let mut receiver = ring.receiver(0);
+    let sending = thread::spawn(move || send(&mut one, 1));
+    let mut is_sent = false;
+    let mut received = vec![];
+    while received.len() < 2 {
+        if !is_sent && let Some(mut entry) = other.try_claim(thread::yield_now) {
+            entry.bytes_mut().copy_from_slice(&2u64.to_le_bytes());
+            entry.send(8);
+            is_sent = true;
+        }
+        match receiver.try_receive(|message| u64::from_le_bytes(message.try_into().unwrap())) {
+            Some(message) => received.push(message),
+            None => thread::yield_now(),
+        }
+    }
+    received.sort_unstable();
+    assert_eq!(received, [1, 2]);
+    sending.join().unwrap();
 }
 
 /// Two slots each way.
@@ -121,5 +140,7 @@ mutants! {
     mutant_z3: Z3 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;
     mutant_z4: Z4 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;
     mutant_z5: Z5 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;
+    mutant_z7: Z7 => quick_zimp_lets_no_sender_write_an_entry_out_of_turn;
+    mutant_z8: Z8 => quick_zimp_lets_no_sender_write_an_entry_out_of_turn;
     mutant_z6: Z6 => quick_zimp_writes_an_entry_again_only_when_it_has_been_read;
 }

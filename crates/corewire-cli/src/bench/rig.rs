@@ -201,6 +201,15 @@ impl Rig {
         self.peers.iter().map(|peer| Ok(corewire_os::process::processor_seconds(peer.id())?)).sum()
     }
 
+    /// While waiting for a peer in a loop: lets others run if there are too few cores, and fails if a
+    /// peer has ended.
+    pub(super) fn look(&mut self) -> Result<(), Failure> {
+        if self.plan.oversubscribed {
+            std::thread::yield_now();
+        }
+        self.check_peers()
+    }
+
     fn check_peers(&mut self) -> Result<(), Failure> {
         for peer in &mut self.peers {
             if let Ok(Some(status)) = peer.try_wait() {

@@ -308,7 +308,7 @@ fn rate(count: u64, start: Instant) -> f64 {
     count as f64 / start.elapsed().as_secs_f64().max(1e-9)
 }
 
-fn yield_if(oversubscribed: bool) {
+pub(super) fn yield_if(oversubscribed: bool) {
     if oversubscribed {
         std::thread::yield_now();
     } else {

@@ -12,6 +12,7 @@ use super::latency::{check_number, ends, one_way_ns, put_number};
 use super::peer::Peer;
 use super::rig::{Kind, Plan, Rig};
 use super::statistics::{Spread, percentile};
+use super::stream::yield_if;
 use super::{Options, Report};
 use crate::failure::Failure;
 use crate::model;
@@ -44,8 +45,8 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         let numbers = round * plan.count..(round + 1) * plan.count;
         let zimp = time(numbers.clone(), |number| {
             put_number(&mut message, number);
-            send(&mut zimp_sender, &message);
-            receive(&mut zimp_receiver, &mut answer);
+            send(&mut zimp_sender, &message, || rig.look())?;
+            receive(&mut zimp_receiver, &mut answer, || rig.look())?;
             check_number(&answer, number)
         })?;
         let ours = time(numbers, |number| {
@@ -70,7 +71,10 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     if bytes <= 48 {
         let predicted = (model::zimp_to_broadcast()? * 1000.0).round() / 1000.0;
         report.value("model_ratio", predicted);
-        report.note(format!("{:<44} {predicted:>10.3}", "the same on the model of caches"));
+        report.note(format!(
+            "{:<44} {predicted:>10.3}",
+            "the same on the model (stores not overlapped)"
+        ));
     }
     rig.describe(&mut report);
     drop((sender, receiver));
@@ -85,10 +89,15 @@ pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let (mut zimp_sender, mut zimp_receiver) = (back.sender(), there.receiver(0));
     let (mut sender, mut receiver) = ends(&peer.domain, plan, "back", "there")?;
     let mut message = vec![0u8; plan.bytes];
+    // A peer ends with its parent.
+    let look = || {
+        yield_if(plan.oversubscribed);
+        Ok(())
+    };
     for _ in 0..=plan.rounds {
         for _ in 0..plan.count {
-            receive(&mut zimp_receiver, &mut message);
-            send(&mut zimp_sender, &message);
+            receive(&mut zimp_receiver, &mut message, look)?;
+            send(&mut zimp_sender, &message, look)?;
         }
         for _ in 0..plan.count {
             message.copy_from_slice(&receiver.receive()?);
@@ -114,17 +123,41 @@ fn rings(memory: &Region, bytes: usize) -> Result<[Zimp; 2], Failure> {
     Ok([ring(0)?, ring(1)?])
 }
 
-fn send(sender: &mut ZimpSender, message: &[u8]) {
-    loop {
+/// Polls between two calls of `look`.
+const POLLS: u64 = 1 << 10;
+
+fn send(
+    sender: &mut ZimpSender,
+    message: &[u8],
+    mut look: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for poll in 1u64.. {
         if let Some(mut entry) = sender.try_claim(pause) {
             entry.bytes_mut().copy_from_slice(message);
-            return entry.send(message.len());
+            entry.send(message.len());
+            break;
+        }
+        if poll.is_multiple_of(POLLS) {
+            look()?;
         }
     }
+    Ok(())
 }
 
-fn receive(receiver: &mut ZimpReceiver, target: &mut [u8]) {
-    while receiver.try_receive(|message| target.copy_from_slice(message)).is_none() {}
+fn receive(
+    receiver: &mut ZimpReceiver,
+    target: &mut [u8],
+    mut look: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for poll in 1u64.. {
+        if receiver.try_receive(|message| target.copy_from_slice(message)).is_some() {
+            break;
+        }
+        if poll.is_multiple_of(POLLS) {
+            look()?;
+        }
+    }
+    Ok(())
 }
 
 /// The median one-way time of a block of round trips.

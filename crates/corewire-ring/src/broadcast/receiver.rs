@@ -527,12 +527,14 @@ impl<K: Kernel> Receiver<K> {
         }
     }
 
-    /// Publishes the cursor after a batch of messages, and looks whether the next batch is there.
+    /// Publishes the cursor after a batch of messages, and looks whether the next batch is there, and
+    /// what is fetched with it. (Where several send, some before may still be missing: it is a hint.)
     #[inline(never)]
     fn end_batch(&mut self) {
         self.publish_cursor();
-        if self.has(self.next + self.batch) {
-            self.fetch_ahead = slots_ahead(self.slots.count());
+        let ahead = slots_ahead(self.slots.count());
+        if self.has(self.next + self.batch + ahead) {
+            self.fetch_ahead = ahead;
         }
     }
 

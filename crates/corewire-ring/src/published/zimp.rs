@@ -6,7 +6,7 @@
 //! line 1        next_send_entry
 //! line 2 + r    next_read[r], a line each (III-B: padding)
 //! then, for each entry:
-//!   one line    the bitmap, a bit for each receiver (III-B: a line of its own)
+//!   one line    the bitmap, a bit for each receiver (III-B: a line of its own); the entry's turn
 //!   lines       message; its length in the last word
 //! ```
 //!
@@ -16,9 +16,13 @@
 //! receivers by the sender, which is alone with an entry whose bitmap is 0, and a locked instruction
 //! by each receiver.
 //!
+//! The *turn* is not in print. As printed, a sender that has taken an entry and not written it yet is overtaken
+//! by one that goes round the ring and finds the same entry's bitmap 0. So an entry says how often it has
+//! been sent, and whoever takes it waits for its own turn. It lies in the bitmap's line and costs nothing.
+//!
 //! Cost per message of up to 56 bytes, N receivers: the sender fetches lock and next word, if another
 //! sender had them, bitmap and message, and has one locked instruction; each receiver fetches bitmap and
-//! message, the bitmap once more for its own locked instruction, and all N of those go through that one
+//! message, and has the bitmap alone for its own locked instruction; all N of those go through that one
 //! line one after the other.
 
 use corewire_layout::LINE_BYTES;
@@ -30,8 +34,10 @@ use crate::{Trusted, order};
 const LOCK: usize = 0;
 const NEXT_SEND_ENTRY: usize = LINE_BYTES;
 const NEXT_READ: usize = 2 * LINE_BYTES;
-/// The most receivers: the bits of a line.
-const RECEIVERS_MAX: usize = 8 * LINE_BYTES;
+/// In the bitmap's line, after the bits: how often the entry has been sent.
+const TURN: usize = LINE_BYTES - 8;
+/// The most receivers: the bits before that.
+const RECEIVERS_MAX: usize = 8 * TURN;
 /// At the end of a message's lines, its length.
 const LENGTH_BYTES: usize = 8;
 
@@ -55,7 +61,7 @@ impl Zimp {
     /// In zeroed memory that all have mapped writable.
     ///
     /// # Panics
-    /// If the memory is too short, there is no entry or receiver, or more than 512 receivers.
+    /// If the memory is too short, there is no entry or receiver, or more than 448 receivers.
     #[must_use]
     pub fn new(memory: &Region, entries: usize, receivers: usize, message_bytes: usize) -> Self {
         assert!(entries > 0 && (1..=RECEIVERS_MAX).contains(&receivers), "own sizes");
@@ -96,6 +102,10 @@ impl Zimp {
     /// Word `word` of an entry's bitmap.
     fn bitmap(&self, entry: usize, word: usize) -> &AtomicU64 {
         self.memory.word64(self.entry(entry) + 8 * word)
+    }
+
+    fn turn(&self, entry: usize) -> &AtomicU64 {
+        self.memory.word64(self.entry(entry) + TURN)
     }
 
     fn length(&self, entry: usize) -> &AtomicU64 {
@@ -139,8 +149,8 @@ const fn entry_bytes(message_bytes: usize) -> usize {
 #[derive(Debug)]
 pub struct ZimpSender {
     ring: Zimp,
-    /// The entry that it has taken and that is not empty yet.
-    taken: Option<usize>,
+    /// The number of the message whose entry it has taken and not sent.
+    taken: Option<u64>,
 }
 
 impl ZimpSender {
@@ -148,7 +158,7 @@ impl ZimpSender {
     /// for the lock, calling `wait`, but not for the entry: it stays taken for the next call.
     pub fn try_claim(&mut self, wait: impl Fn()) -> Option<ZimpEntry<'_>> {
         let ring = &self.ring;
-        let entry = *self.taken.get_or_insert_with(|| {
+        let number = *self.taken.get_or_insert_with(|| {
             // ORDER(Z1): pairs with Z2; the next word is its last holder's.
             while ring.lock().compare_exchange(0, 1, order!(Z1: Acquire), Relaxed).is_err() {
                 wait();
@@ -157,15 +167,20 @@ impl ZimpSender {
             ring.next_send_entry().store(number + 1, Relaxed);
             // ORDER(Z2): pairs with Z1.
             ring.lock().store(0, order!(Z2: Release));
-            ring.entry_of(number)
+            number
         });
+        let (entry, turn) = (ring.entry_of(number), number / ring.entries as u64);
+        // ORDER(Z8): pairs with Z7; the bitmap is that of the turn before, or what receivers left of it.
+        if ring.turn(entry).load(order!(Z8: Acquire)) != turn {
+            return None;
+        }
         // ORDER(Z6): pairs with Z5; all have read what is written over from here on.
         let is_read = |word| ring.bitmap(entry, word).load(order!(Z6: Acquire)) == 0;
         if !ring.words().all(is_read) {
             return None;
         }
         let payload = ring.payload(entry, ring.message_bytes, Access::Write);
-        Some(ZimpEntry { sender: self, entry, payload })
+        Some(ZimpEntry { sender: self, entry, turn, payload })
     }
 }
 
@@ -174,13 +189,14 @@ impl ZimpSender {
 pub struct ZimpEntry<'a> {
     sender: &'a mut ZimpSender,
     entry: usize,
+    turn: u64,
     payload: Payload,
 }
 
 impl ZimpEntry<'_> {
     /// Where the message is written: as much as an entry holds.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the entry is this sender's, and its bitmap is 0: nobody reads it. The sender, which is
+        // SAFETY: it is this sender's turn with the entry, whose bitmap is 0: nobody reads it. The sender, which is
         // borrowed, keeps the memory.
         unsafe { self.payload.as_mut_slice() }
     }
@@ -190,7 +206,7 @@ impl ZimpEntry<'_> {
     /// # Panics
     /// If an entry does not hold so many.
     pub fn send(self, bytes: usize) {
-        let Self { sender, entry, payload } = self;
+        let Self { sender, entry, turn, payload } = self;
         assert!(bytes <= payload.bytes(), "{bytes} of {} bytes", payload.bytes());
         sender.taken = None;
         let ring = &sender.ring;
@@ -199,6 +215,8 @@ impl ZimpEntry<'_> {
             // ORDER(Z3): pairs with Z4; the message is written before it is there.
             ring.bitmap(entry, word).store(ring.mask(word), order!(Z3: Release));
         }
+        // ORDER(Z7): pairs with Z8; whoever takes the entry next sees that bitmap, or later ones.
+        ring.turn(entry).store(turn + 1, order!(Z7: Release));
     }
 }
 
