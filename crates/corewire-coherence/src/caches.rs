@@ -298,9 +298,6 @@ impl State {
         let domain = |core: usize| core / domain_cores;
         let is_alone = line.holders == [core];
         let is_here = line.holders.contains(&core);
-        let is_near = |others: &[usize]| {
-            others.iter().any(|&other| other != core && domain(other) == domain(core))
-        };
         let mut counts =
             Counts { modifies: u64::from(access == Access::Modify), ..Counts::default() };
         let start_ns = me.now_ns.max(line.changed_at_ns);
@@ -308,24 +305,24 @@ impl State {
         if fits {
             me.now_ns = start_ns + costs.hit_ns;
         } else {
-            let others = line.holders.iter().filter(|&&other| other != core);
-            // A line comes from the nearest who has it, and whoever is farthest is waited for.
-            let has_far = others.clone().any(|&other| domain(other) != domain(core));
-            let from_near = is_near(&line.holders);
-            let is_near = if is_here { !has_far } else { from_near };
-            match (is_here, is_near) {
+            let others = || line.holders.iter().filter(|&&other| other != core);
+            let has_near = others().any(|&other| domain(other) == domain(core));
+            let has_far = others().any(|&other| domain(other) != domain(core));
+            // A line comes from the nearest who has it.
+            match (is_here, has_near) {
                 (true, _) => counts.upgrades = 1,
                 (false, true) => counts.near = 1,
                 (false, false) => counts.far = 1,
             }
+            // Who stores waits for the farthest, too, who must give it up.
+            let mut is_far = counts.far == 1;
             if access != Access::Load {
-                counts.invalidations = others.count() as u64;
+                counts.invalidations = others().count() as u64;
+                is_far |= has_far;
             }
             let served_ns = start_ns.max(line.free_at_ns);
             line.free_at_ns = served_ns + costs.busy_ns;
-            let waits_for_far = access != Access::Load && has_far;
-            let is_near = is_near && !waits_for_far;
-            me.now_ns = served_ns + if is_near { costs.near_ns } else { costs.far_ns };
+            me.now_ns = served_ns + if is_far { costs.far_ns } else { costs.near_ns };
         }
         if access == Access::Load {
             me.read.push(number);

@@ -1,30 +1,33 @@
 //! The only place that names atomics. It has several faces: the machine's; loom's (`--cfg loom`), under
 //! which the same rings are explored in every interleaving; one under which a role can be made to die
-//! after any of its stores (`--cfg corewire_kill`, `sync_kill.rs`); one that counts accesses
-//! (`--cfg corewire_steps`, `sync_steps.rs`); and one that reports them to a model of coherent caches
-//! (`sync_coherence.rs`, in the crate `corewire-coherence`, which compiles this source, too).
+//! after any of its stores (`--cfg corewire_kill`, `sync_kill.rs`); and one that reports accesses
+//! (`sync_reported.rs`): to a count (`--cfg corewire_steps`, `sync_steps.rs`), or to a model of coherent
+//! caches (`cfg(corewire_coherence)`, which the crate `corewire-coherence` sets for itself, since it
+//! compiles this source, too).
 //!
 //! Every ordering stronger than relaxed is written [`order!`](crate::order) or
 //! [`fence_at!`](crate::fence_at) with a label. `docs/ordering.md` lists the labels, what each
 //! pairs with, and the model that fails when it is weakened: under loom, `weaken` turns one label
 //! at a time into `Relaxed` (or drops its fence).
 
+#[cfg(corewire_coherence)]
+use crate::caches as report;
 #[cfg(not(any(loom, corewire_kill, corewire_steps, corewire_coherence)))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(not(loom))]
 pub use core::sync::atomic::{Ordering, fence};
-#[cfg(corewire_coherence)]
-#[path = "sync_coherence.rs"]
-mod coherent;
-#[cfg(corewire_coherence)]
-pub use coherent::{AtomicU32, AtomicU64};
+#[cfg(any(corewire_steps, corewire_coherence))]
+#[path = "sync_reported.rs"]
+mod reported;
+#[cfg(any(corewire_steps, corewire_coherence))]
+pub use reported::{AtomicU32, AtomicU64};
 #[cfg(corewire_steps)]
 #[path = "sync_steps.rs"]
-mod counted;
-#[cfg(corewire_steps)]
-pub use counted::{AtomicU32, AtomicU64, steps};
+mod report;
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(corewire_steps)]
+pub use report::steps;
 
 #[cfg(corewire_kill)]
 #[path = "sync_kill.rs"]

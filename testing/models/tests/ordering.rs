@@ -92,7 +92,7 @@ fn only_sync_names_atomics() {
         let folder = krate.unwrap().path().join("src");
         for path in sources(&folder) {
             // Its faces.
-            if ["sync.rs", "sync_kill.rs", "sync_steps.rs", "sync_coherence.rs"]
+            if ["sync.rs", "sync_kill.rs", "sync_steps.rs", "sync_reported.rs"]
                 .iter()
                 .any(|face| path.ends_with(face))
             {

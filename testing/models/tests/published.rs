@@ -10,17 +10,19 @@ use corewire_ring::region::Region;
 use loom::thread;
 
 /// A ring for one receiver and messages of 8 bytes.
-fn zimp(entries: usize) -> Zimp {
+fn zimp(entries: u32) -> Zimp {
     let first = 3 * LINE_BYTES;
-    let bitmaps = (0..entries).map(|entry| first + 2 * entry * LINE_BYTES);
-    let mut words = vec![LINE_BYTES..LINE_BYTES + 8, 2 * LINE_BYTES..2 * LINE_BYTES + 8];
+    let bitmaps = (0..entries as usize).map(|entry| first + 2 * entry * LINE_BYTES);
+    let mut words = vec![LINE_BYTES..LINE_BYTES + 8];
     words.extend(bitmaps.clone().flat_map(|at| {
         let end = at + 2 * LINE_BYTES;
-        [at..at + 8, at + LINE_BYTES - 8..at + LINE_BYTES, end - 8..end]
+        [at..at + 8, end - 8..end]
     }));
-    let cells = bitmaps.map(|at| at + LINE_BYTES..at + 2 * LINE_BYTES - 8).collect();
-    let lock = std::iter::once(0..4).collect();
-    let memory = Region::model(Zimp::bytes(entries, 1, 8), words, lock, cells);
+    let cells = bitmaps.clone().map(|at| at + LINE_BYTES..at + 2 * LINE_BYTES - 8).collect();
+    let turns = bitmaps.map(|at| at + LINE_BYTES - 8..at + LINE_BYTES - 4);
+    let lock_and_next_read = [0..4, 2 * LINE_BYTES..2 * LINE_BYTES + 4];
+    let words32 = lock_and_next_read.into_iter().chain(turns).collect();
+    let memory = Region::model(Zimp::bytes(entries, 1, 8), words, words32, cells);
     Zimp::new(&memory, entries, 1, 8)
 }
 
@@ -66,7 +68,7 @@ fn quick_zimp_lets_no_sender_write_an_entry_out_of_turn() {
 }
 
 /// Each sends one message; one of them receives both, and waits for nothing else meanwhile.
-fn two_senders(entries: usize) {
+fn two_senders(entries: u32) {
     let ring = zimp(entries);
     let (mut one, mut other) = (ring.sender(), ring.sender());
     let mut receiver = ring.receiver(0);

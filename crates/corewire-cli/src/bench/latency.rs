@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Lines that the baseline walks over, each way.
 const RAW_LINES: usize = 1024;
 /// Round trips in a block: about 10 ms.
-const ROUND_TRIPS: u64 = 30_000;
+pub(super) const ROUND_TRIPS: u64 = 30_000;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let mut plan = Plan::new(Kind::Latency, options)?;
@@ -28,17 +28,12 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let (mut raw_ns, mut p50_ns, mut ratios, mut all) = (vec![], vec![], vec![], vec![]);
     let mut message = vec![0u8; plan.bytes];
     for round in 0..=plan.rounds {
-        let baseline = time_raw(&raw, round, plan.baseline_count);
-        let mut times = Vec::with_capacity(usize::try_from(plan.count).unwrap_or_default());
-        let mut last = ticks();
-        for number in round * plan.count..(round + 1) * plan.count {
+        let baseline = time_raw(&raw, round, plan.baseline_count)?;
+        let times = one_way_times(round, plan.count, |number| {
             put_number(&mut message, number);
             sender.send(&message)?;
-            check_number(&receiver.receive()?, number)?;
-            let now = ticks();
-            times.push(one_way_ns(now - last));
-            last = now;
-        }
+            check_number(&receiver.receive()?, number)
+        })?;
         // The first round only warms up.
         if round > 0 {
             let p50 = percentile(&times, 0.5);
@@ -74,15 +69,30 @@ pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
         for number in 0..plan.baseline_count {
             raw.pong(round * plan.baseline_count + number);
         }
-        for _ in 0..plan.count {
-            message.copy_from_slice(&receiver.receive()?);
-            sender.send(&message)?;
-        }
+        answer(&mut sender, &mut receiver, &mut message, plan.count)?;
     }
     peer.done(1);
-    // The parent must have our last message before we hang up.
-    let _ = receiver.receive();
+    await_hang_up(receiver);
     Ok(())
+}
+
+/// Sends back the next `count` messages.
+pub(super) fn answer(
+    sender: &mut Sender,
+    receiver: &mut Receiver,
+    message: &mut [u8],
+    count: u64,
+) -> Result<(), Failure> {
+    for _ in 0..count {
+        message.copy_from_slice(&receiver.receive()?);
+        sender.send(message)?;
+    }
+    Ok(())
+}
+
+/// The parent must have a peer's last message before the peer hangs up.
+pub(super) fn await_hang_up(mut receiver: Receiver) {
+    let _ = receiver.receive();
 }
 
 /// The time of a bare cache line on this machine, one way, in nanoseconds.
@@ -100,8 +110,8 @@ pub(crate) fn raw_line_one_way_ns() -> Result<f64, Failure> {
     plan.baseline_count = ROUND_TRIPS;
     let rig = Rig::start(plan, RawLines::bytes(RAW_LINES), 1)?;
     let raw = RawLines::new(&rig.work_memory()?, RAW_LINES);
-    let times: Vec<f64> =
-        (0..=rig.plan.rounds).map(|round| time_raw(&raw, round, ROUND_TRIPS)).collect();
+    let times = (0..=rig.plan.rounds).map(|round| time_raw(&raw, round, ROUND_TRIPS));
+    let times = times.collect::<Result<Vec<f64>, _>>()?;
     rig.finish()?;
     Ok(percentile(&times[1..], 0.5))
 }
@@ -114,20 +124,34 @@ pub(super) fn raw_line_peer(peer: &Peer) -> Result<(), Failure> {
 }
 
 /// The median one-way time of a block of round trips over bare lines.
-fn time_raw(raw: &RawLines, round: u64, count: u64) -> f64 {
+fn time_raw(raw: &RawLines, round: u64, count: u64) -> Result<f64, Failure> {
+    let times = one_way_times(round, count, |number| {
+        raw.ping(number);
+        Ok(())
+    })?;
+    Ok(percentile(&times, 0.5))
+}
+
+/// Half the time of each round trip of block `round`, which has `count` of them.
+#[inline(always)]
+pub(super) fn one_way_times(
+    round: u64,
+    count: u64,
+    mut round_trip: impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<Vec<f64>, Failure> {
     let mut times = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
     let mut last = ticks();
     for number in round * count..(round + 1) * count {
-        raw.ping(number);
+        round_trip(number)?;
         let now = ticks();
         times.push(one_way_ns(now - last));
         last = now;
     }
-    percentile(&times, 0.5)
+    Ok(times)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52 ticks")]
-pub(super) fn one_way_ns(ticks: u64) -> f64 {
+fn one_way_ns(ticks: u64) -> f64 {
     ticks as f64 * tick_ns() / 2.0
 }
 

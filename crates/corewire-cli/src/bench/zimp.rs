@@ -1,14 +1,13 @@
 //! Round trips through ZIMP as it is printed, beside round trips through channels: between the same
 //! two processes, on the same cores, block by block.
 
-use std::ops::Range;
-
-use corewire_os::processor::ticks;
 use corewire_ring::published::{Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::region::Region;
 use corewire_ring::sync::pause;
 
-use super::latency::{check_number, ends, one_way_ns, put_number};
+use super::latency::{
+    ROUND_TRIPS, answer, await_hang_up, check_number, ends, one_way_times, put_number,
+};
 use super::peer::Peer;
 use super::rig::{Kind, Plan, Rig};
 use super::statistics::{Spread, percentile};
@@ -17,10 +16,8 @@ use super::{Options, Report};
 use crate::failure::Failure;
 use crate::model;
 
-/// Round trips in a block.
-const ROUND_TRIPS: u64 = 30_000;
 /// Entries of a ring: as in the paper's own code.
-const ENTRIES: usize = 50;
+const ENTRIES: u32 = 50;
 /// More is a matter of copying.
 const BYTES_MAX: usize = 4096;
 
@@ -40,22 +37,22 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let (mut sender, mut receiver) = ends(rig.domain()?, &plan, "there", "back")?;
     let (mut zimp_ns, mut ours_ns, mut ratios) = (vec![], vec![], vec![]);
     let mut message = vec![0u8; bytes];
-    let mut answer = vec![0u8; bytes];
+    let mut reply = vec![0u8; bytes];
     for round in 0..=plan.rounds {
-        let numbers = round * plan.count..(round + 1) * plan.count;
-        let zimp = time(numbers.clone(), |number| {
+        let zimp = one_way_times(round, plan.count, |number| {
             put_number(&mut message, number);
             send(&mut zimp_sender, &message, || rig.look())?;
-            receive(&mut zimp_receiver, &mut answer, || rig.look())?;
-            check_number(&answer, number)
+            receive(&mut zimp_receiver, &mut reply, || rig.look())?;
+            check_number(&reply, number)
         })?;
-        let ours = time(numbers, |number| {
+        let ours = one_way_times(round, plan.count, |number| {
             put_number(&mut message, number);
             sender.send(&message)?;
             check_number(&receiver.receive()?, number)
         })?;
         // The first round only warms up.
         if round > 0 {
+            let [zimp, ours] = [zimp, ours].map(|times| percentile(&times, 0.5));
             zimp_ns.push(zimp);
             ours_ns.push(ours);
             ratios.push(zimp / ours);
@@ -99,14 +96,10 @@ pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
             receive(&mut zimp_receiver, &mut message, look)?;
             send(&mut zimp_sender, &message, look)?;
         }
-        for _ in 0..plan.count {
-            message.copy_from_slice(&receiver.receive()?);
-            sender.send(&message)?;
-        }
+        answer(&mut sender, &mut receiver, &mut message, plan.count)?;
     }
     peer.done(1);
-    // The parent must have our last message before we hang up.
-    let _ = receiver.receive();
+    await_hang_up(receiver);
     Ok(())
 }
 
@@ -123,55 +116,40 @@ fn rings(memory: &Region, bytes: usize) -> Result<[Zimp; 2], Failure> {
     Ok([ring(0)?, ring(1)?])
 }
 
-/// Polls between two calls of `look`.
-const POLLS: u64 = 1 << 10;
-
 fn send(
     sender: &mut ZimpSender,
     message: &[u8],
-    mut look: impl FnMut() -> Result<(), Failure>,
+    look: impl FnMut() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    for poll in 1u64.. {
-        if let Some(mut entry) = sender.try_claim(pause) {
-            entry.bytes_mut().copy_from_slice(message);
-            entry.send(message.len());
-            break;
-        }
-        if poll.is_multiple_of(POLLS) {
-            look()?;
-        }
-    }
-    Ok(())
+    poll(look, || {
+        let Some(mut entry) = sender.try_claim(pause) else { return false };
+        entry.bytes_mut().copy_from_slice(message);
+        entry.send(message.len());
+        true
+    })
 }
 
 fn receive(
     receiver: &mut ZimpReceiver,
     target: &mut [u8],
-    mut look: impl FnMut() -> Result<(), Failure>,
+    look: impl FnMut() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    for poll in 1u64.. {
-        if receiver.try_receive(|message| target.copy_from_slice(message)).is_some() {
-            break;
-        }
-        if poll.is_multiple_of(POLLS) {
-            look()?;
-        }
-    }
-    Ok(())
+    poll(look, || receiver.try_receive(|message| target.copy_from_slice(message)).is_some())
 }
 
-/// The median one-way time of a block of round trips.
-fn time(
-    numbers: Range<u64>,
-    mut round_trip: impl FnMut(u64) -> Result<(), Failure>,
-) -> Result<f64, Failure> {
-    let mut times = Vec::new();
-    let mut last = ticks();
-    for number in numbers {
-        round_trip(number)?;
-        let now = ticks();
-        times.push(one_way_ns(now - last));
-        last = now;
+/// Tries until `is_done`, and looks up now and then.
+#[inline(always)]
+fn poll(
+    mut look: impl FnMut() -> Result<(), Failure>,
+    mut is_done: impl FnMut() -> bool,
+) -> Result<(), Failure> {
+    const POLLS: u32 = 1 << 10;
+    loop {
+        for _ in 0..POLLS {
+            if is_done() {
+                return Ok(());
+            }
+        }
+        look()?;
     }
-    Ok(percentile(&times, 0.5))
 }

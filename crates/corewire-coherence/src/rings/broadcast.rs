@@ -1,7 +1,6 @@
 //! The channel of one sender: `broadcast`, under `Block`, all in one process's memory.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use corewire_layout::frame::{Start, Welcome};
@@ -11,13 +10,12 @@ use corewire_layout::segment::{
 };
 use corewire_layout::slot::INLINE_BYTES_MAX;
 
-use super::{Ring, part};
+use super::{Messages, Ring, part};
 use crate::broadcast::{
-    Channel, InPlace, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts,
-    SenderShared, SenderWords, Violation,
+    Channel, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts, SenderShared,
+    SenderWords, Violation,
 };
 use crate::region::{Region, Rows, Slots};
-use crate::scheduler::{Role, Step};
 use crate::sync::AtomicU32;
 use crate::{Kernel, Lock, Trusted};
 
@@ -40,15 +38,15 @@ pub fn broadcast(receivers: u32, slots: u64) -> Result<Ring, GeometryError> {
     let mut shared_parts = vec![part(&segment, "sender"), part(&pages, "receivers")];
     shared_parts.extend(hint.as_ref().map(|hint| part(hint, "hint")));
 
-    let goal = Rc::new(Cell::new(0));
+    let mut ring = Ring::new(shared_parts, slots);
     let shared = Arc::new(SenderShared::new(receivers, false));
     let words = SenderWords::new(segment.clone());
-    let ring = Slots::new(&segment, &geometry);
+    let ring_slots = Slots::new(&segment, &geometry);
     let policy = Policy::Block;
     let channel =
-        Channel { shared: &shared, slots: &ring, words: &words, geometry: &geometry, policy };
+        Channel { shared: &shared, slots: &ring_slots, words: &words, geometry: &geometry, policy };
     let mut members = Members::new(receivers);
-    let mut roles: Vec<Box<dyn Role>> = Vec::new();
+    let mut receiving = Vec::new();
     for row in 0..receivers {
         let joined = members.join(row, 1, Start::Now, &channel, &NoKernel);
         let welcome = Welcome {
@@ -73,18 +71,41 @@ pub fn broadcast(receivers: u32, slots: u64) -> Result<Ring, GeometryError> {
             shared: Arc::new(ReceiverShared::default()),
             many: None,
         };
-        let ring = Receiver::new(parts, NoKernel);
-        // SAFETY: the roles of a model run in turns, and keep to the protocol.
-        let trusted = unsafe { Trusted::assume() };
-        let in_place = ring.in_place(trusted).expect("Block keeps messages");
-        roles.push(Box::new(Receiving { ring, in_place, goal: Rc::clone(&goal) }));
+        receiving.push(Receiver::new(parts, NoKernel));
     }
     let rows = Rows::new(&pages, receivers);
     let lock = Locked(RefCell::new(members));
     let parts = SenderParts { segment, policy, staging: None, geometry, rows, hint, shared };
-    let ring = Sender::new(parts, NoKernel);
-    roles.insert(0, Box::new(Sending { ring, lock, goal: Rc::clone(&goal) }));
-    Ok(Ring { parts: shared_parts, roles, goals: vec![goal], slots })
+    let mut sender = Sender::new(parts, NoKernel);
+    ring.add(move |number| {
+        let loan = sender.loan_with(INLINE_BYTES_MAX, &lock, |sender| {
+            sender.refresh(&lock);
+            if sender.has_room(INLINE_BYTES_MAX) { Ok(()) } else { Err(()) }
+        });
+        let Ok(mut loan) = loan else { return false };
+        // In the line of its stamp: what is counted there is counted for the stamp.
+        loan.fill(&Messages::of(number));
+        loan.send();
+        true
+    });
+    for mut receiver in receiving {
+        // SAFETY: the roles of a model run in turns, and keep to the protocol.
+        let trusted = unsafe { Trusted::assume() };
+        let in_place = receiver.in_place(trusted).expect("Block keeps messages");
+        ring.add(move |number| {
+            let message = receiver.receive_with(in_place, |receiver| {
+                receiver.publish_cursor();
+                Err(NotYet::Nothing)
+            });
+            match message {
+                Ok(message) => Messages::check(number, &message),
+                Err(NotYet::Nothing) => return false,
+                Err(NotYet::Violation(violation)) => panic!("{violation}"),
+            }
+            true
+        });
+    }
+    Ok(ring)
 }
 
 /// Nobody sleeps in a model: who has nothing to do waits for the scheduler.
@@ -115,37 +136,6 @@ impl Lock<Members> for Locked {
     }
 }
 
-struct Sending {
-    ring: Sender<NoKernel>,
-    lock: Locked,
-    goal: Rc<Cell<u64>>,
-}
-
-impl Role for Sending {
-    fn step(&mut self) -> Step {
-        let Self { ring, lock, goal } = self;
-        let sequence = ring.head();
-        if sequence == goal.get() {
-            return Step::Done;
-        }
-        let loan = ring.loan_with(INLINE_BYTES_MAX, lock, |ring| {
-            ring.refresh(lock);
-            if ring.has_room(INLINE_BYTES_MAX) { Ok(()) } else { Err(()) }
-        });
-        let Ok(mut loan) = loan else { return Step::Waits };
-        // In the line of its stamp: what is counted there is counted for the stamp.
-        loan.fill([sequence.to_le_bytes(); 6].as_flattened());
-        loan.send();
-        Step::Did
-    }
-}
-
-struct Receiving {
-    ring: Receiver<NoKernel>,
-    in_place: InPlace,
-    goal: Rc<Cell<u64>>,
-}
-
 enum NotYet {
     Nothing,
     Violation(Violation),
@@ -154,26 +144,5 @@ enum NotYet {
 impl From<Violation> for NotYet {
     fn from(violation: Violation) -> Self {
         Self::Violation(violation)
-    }
-}
-
-impl Role for Receiving {
-    fn step(&mut self) -> Step {
-        if self.ring.next() == self.goal.get() {
-            return Step::Done;
-        }
-        let message = self.ring.receive_with(self.in_place, |ring| {
-            ring.publish_cursor();
-            Err(NotYet::Nothing)
-        });
-        match message {
-            Ok(message) => {
-                let sequence = message.sequence();
-                assert_eq!(message[..8], sequence.to_le_bytes(), "message {sequence}");
-                Step::Did
-            }
-            Err(NotYet::Nothing) => Step::Waits,
-            Err(NotYet::Violation(violation)) => panic!("{violation}"),
-        }
     }
 }

@@ -8,6 +8,8 @@ mod zimp;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use corewire_layout::slot::INLINE_BYTES_MAX;
+
 pub use barrelfish::barrelfish_mp;
 pub use broadcast::broadcast;
 pub use zimp::zimp;
@@ -46,6 +48,18 @@ pub struct Figures {
 }
 
 impl Ring {
+    /// One that has no roles yet.
+    fn new(parts: Vec<Part>, slots: u64) -> Self {
+        Self { parts, roles: Vec::new(), goals: vec![Rc::default()], slots }
+    }
+
+    /// Adds a role that sends or receives one message after the other: `one`, which is given the message's
+    /// number from 0, and says whether it could.
+    fn add(&mut self, one: impl FnMut(u64) -> bool + 'static) {
+        let goal = Rc::clone(&self.goals[0]);
+        self.roles.push(Box::new(Counted { one, done: 0, goal }));
+    }
+
     /// Two rings of one receiver each, and two roles: what goes there comes back.
     ///
     /// # Panics
@@ -106,6 +120,42 @@ impl Ring {
         let sender = counts.next().unwrap_or_default();
         let receivers = counts.collect();
         Ok(Figures { messages, sender, receivers, time_ns: latest_ns() - start_ns })
+    }
+}
+
+/// The messages of 48 bytes that are sent on every ring.
+struct Messages;
+
+impl Messages {
+    fn of(number: u64) -> [u8; INLINE_BYTES_MAX] {
+        let mut message = [0; INLINE_BYTES_MAX];
+        message.as_chunks_mut().0.fill(number.to_le_bytes());
+        message
+    }
+
+    /// # Panics
+    /// If `message` is not message `number`.
+    fn check(number: u64, message: &[u8]) {
+        assert_eq!(message, Self::of(number), "not message {number}");
+    }
+}
+
+struct Counted<F> {
+    one: F,
+    done: u64,
+    goal: Rc<Cell<u64>>,
+}
+
+impl<F: FnMut(u64) -> bool> Role for Counted<F> {
+    fn step(&mut self) -> Step {
+        if self.done == self.goal.get() {
+            return Step::Done;
+        }
+        if !(self.one)(self.done) {
+            return Step::Waits;
+        }
+        self.done += 1;
+        Step::Did
     }
 }
 

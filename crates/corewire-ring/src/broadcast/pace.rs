@@ -3,7 +3,8 @@
 //! A sender that streams has the processor fetch the lines of the slots that it will come to: else
 //! each store waits for its line, and a receiver close behind takes the line away again between two
 //! stores. One that sends now and then fetches no line but the one that it is about to write: the others
-//! stay where receivers poll them, which is in the receivers' caches. A receiver does the same with lines that it knows to be written.
+//! stay where receivers poll them, which is in the receivers' caches. A receiver does the same with lines
+//! that it knows to be written.
 
 /// How many slots ahead of the one that is written or read lines are fetched, in a ring of `slots`: a
 /// page of them, but in a small ring less, lest either side take what the other is about to use. (In a

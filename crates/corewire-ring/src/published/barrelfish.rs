@@ -70,33 +70,53 @@ impl Ump {
     /// Its sender.
     #[must_use]
     pub fn sender(&self) -> UmpSender {
-        UmpSender { ring: self.clone(), next: 0, acked: 0, acks: 0 }
+        UmpSender { ring: self.clone(), next: Spot::FIRST, ack: Spot::FIRST, sent: 0, acked: 0 }
     }
 
     /// Its receiver.
     #[must_use]
     pub fn receiver(&self) -> UmpReceiver {
-        UmpReceiver { ring: self.clone(), next: 0, acked: 0, acks: 0 }
+        UmpReceiver {
+            ring: self.clone(),
+            next: Spot::FIRST,
+            ack: Spot::FIRST,
+            received: 0,
+            acked: 0,
+        }
     }
 
-    /// Where slot `number` lies, of the way there.
-    #[expect(clippy::cast_possible_truncation, reason = "a remainder by a usize")]
-    fn slot(&self, number: u64) -> usize {
-        (number % self.slots as u64) as usize * LINE_BYTES
+    /// The header at a spot of the way there.
+    fn header(&self, spot: Spot) -> &AtomicU64 {
+        self.memory.word64(spot.slot * LINE_BYTES + HEADER)
     }
 
-    fn header(&self, number: u64) -> &AtomicU64 {
-        self.memory.word64(self.slot(number) + HEADER)
+    /// The header at a spot of the way back.
+    fn ack(&self, spot: Spot) -> &AtomicU64 {
+        self.memory.word64((self.slots + spot.slot) * LINE_BYTES + HEADER)
     }
 
-    /// The header of slot `number` of the way back.
-    fn ack(&self, number: u64) -> &AtomicU64 {
-        self.memory.word64(self.slots * LINE_BYTES + self.slot(number) + HEADER)
+    /// What the header's lowest bit is once there is a message.
+    fn full(&self, spot: Spot) -> u64 {
+        if self.flow == Flow::Used { FULL } else { spot.epoch }
     }
+}
 
-    /// The epoch of message `number`: 1 in the first lap, since memory begins with zeroes.
-    fn epoch(&self, number: u64) -> u64 {
-        (number / self.slots as u64 + 1) & FULL
+/// A slot, and the epoch of the lap. (Kept, since finding them would take divisions.)
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    slot: usize,
+    epoch: u64,
+}
+
+impl Spot {
+    /// The epoch of the first lap is not that of memory that is still zeroes.
+    const FIRST: Self = Self { slot: 0, epoch: FULL };
+
+    fn step(&mut self, slots: usize) {
+        self.slot += 1;
+        if self.slot == slots {
+            *self = Self { slot: 0, epoch: self.epoch ^ FULL };
+        }
     }
 }
 
@@ -104,9 +124,11 @@ impl Ump {
 #[derive(Debug)]
 pub struct UmpSender {
     ring: Ump,
-    next: u64,
+    next: Spot,
+    /// Where the next acknowledgement will be.
+    ack: Spot,
+    sent: u64,
     acked: u64,
-    acks: u64,
 }
 
 impl UmpSender {
@@ -116,34 +138,33 @@ impl UmpSender {
     /// If the message is longer than [`UMP_BYTES`].
     pub fn try_send(&mut self, message: &[u8]) -> bool {
         assert!(message.len() <= UMP_BYTES, "{} of {UMP_BYTES} bytes", message.len());
-        let number = self.next;
         if !self.has_room() {
             return false;
         }
-        let ring = &self.ring;
-        ring.memory.copy_in(ring.slot(number), message);
-        let full = if ring.flow == Flow::Used { FULL } else { ring.epoch(number) };
-        let header = full | (message.len() as u64) << REST;
+        let Self { ring, next, sent, .. } = self;
+        ring.memory.copy_in(next.slot * LINE_BYTES, message);
+        let header = ring.full(*next) | (message.len() as u64) << REST;
         // ORDER(U1): pairs with U2; the message is there before its header.
-        ring.header(number).store(header, order!(U1: Release));
-        self.next += 1;
+        ring.header(*next).store(header, order!(U1: Release));
+        next.step(ring.slots);
+        *sent += 1;
         true
     }
 
     fn has_room(&mut self) -> bool {
-        let Self { ring, next, acked, acks } = self;
+        let Self { ring, next, ack, sent, acked } = self;
         if ring.flow == Flow::Used {
             // ORDER(U4): pairs with U3; what is written over has been read.
             return ring.header(*next).load(order!(U4: Acquire)) & FULL == 0;
         }
-        while *next - *acked == ring.slots as u64 {
+        while *sent - *acked == ring.slots as u64 {
             // ORDER(U6): pairs with U5; as above.
-            let ack = ring.ack(*acks).load(order!(U6: Acquire));
-            if ack & FULL != ring.epoch(*acks) {
+            let found = ring.ack(*ack).load(order!(U6: Acquire));
+            if found & FULL != ack.epoch {
                 return false;
             }
-            *acked = ack >> REST;
-            *acks += 1;
+            *acked = found >> REST;
+            ack.step(ring.slots);
         }
         true
     }
@@ -153,37 +174,35 @@ impl UmpSender {
 #[derive(Debug)]
 pub struct UmpReceiver {
     ring: Ump,
-    next: u64,
+    next: Spot,
+    /// Where the next acknowledgement goes.
+    ack: Spot,
+    received: u64,
     acked: u64,
-    acks: u64,
 }
 
 impl UmpReceiver {
     /// Copies the next message into `target` and returns its length; `None` if there is none.
-    ///
-    /// # Panics
-    /// If `target` is too short.
     pub fn try_receive(&mut self, target: &mut [u8; UMP_BYTES]) -> Option<usize> {
-        let Self { ring, next, acked, acks } = self;
+        let Self { ring, next, ack, received, acked } = self;
         let slot = ring.header(*next);
         // ORDER(U2): pairs with U1.
         let header = slot.load(order!(U2: Acquire));
-        let full = if ring.flow == Flow::Used { FULL } else { ring.epoch(*next) };
-        if header & FULL != full {
+        if header & FULL != ring.full(*next) {
             return None;
         }
         let length = usize::try_from(header >> REST).map_or(UMP_BYTES, |it| it.min(UMP_BYTES));
-        ring.memory.copy_out(ring.slot(*next), &mut target[..length]);
-        *next += 1;
+        ring.memory.copy_out(next.slot * LINE_BYTES, &mut target[..length]);
+        next.step(ring.slots);
+        *received += 1;
         if ring.flow == Flow::Used {
             // ORDER(U3): pairs with U4; the message has been read.
             slot.store(0, order!(U3: Release));
-        } else if *next - *acked == (ring.slots - 1) as u64 {
-            let ack = ring.epoch(*acks) | *next << REST;
+        } else if *received - *acked == (ring.slots - 1) as u64 {
             // ORDER(U5): pairs with U6; as above.
-            ring.ack(*acks).store(ack, order!(U5: Release));
-            *acked = *next;
-            *acks += 1;
+            ring.ack(*ack).store(ack.epoch | *received << REST, order!(U5: Release));
+            ack.step(ring.slots);
+            *acked = *received;
         }
         Some(length)
     }

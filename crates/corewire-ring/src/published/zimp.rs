@@ -46,7 +46,7 @@ const LENGTH_BYTES: usize = 8;
 pub struct Zimp {
     memory: Region,
     buffer: Store,
-    entries: usize,
+    entries: u32,
     receivers: usize,
     message_bytes: usize,
 }
@@ -54,8 +54,8 @@ pub struct Zimp {
 impl Zimp {
     /// Bytes of memory for `entries` entries of `message_bytes` bytes and as many receivers.
     #[must_use]
-    pub const fn bytes(entries: usize, receivers: usize, message_bytes: usize) -> usize {
-        NEXT_READ + receivers * LINE_BYTES + entries * entry_bytes(message_bytes)
+    pub const fn bytes(entries: u32, receivers: usize, message_bytes: usize) -> usize {
+        NEXT_READ + receivers * LINE_BYTES + buffer_bytes(entries, message_bytes)
     }
 
     /// In zeroed memory that all have mapped writable.
@@ -63,10 +63,10 @@ impl Zimp {
     /// # Panics
     /// If the memory is too short, there is no entry or receiver, or more than 448 receivers.
     #[must_use]
-    pub fn new(memory: &Region, entries: usize, receivers: usize, message_bytes: usize) -> Self {
+    pub fn new(memory: &Region, entries: u32, receivers: usize, message_bytes: usize) -> Self {
         assert!(entries > 0 && (1..=RECEIVERS_MAX).contains(&receivers), "own sizes");
         let buffer = NEXT_READ + receivers * LINE_BYTES;
-        let bytes = entries * entry_bytes(message_bytes);
+        let bytes = buffer_bytes(entries, message_bytes);
         let buffer = Store::new(memory, buffer as u64, bytes as u64);
         Self { memory: memory.clone(), buffer, entries, receivers, message_bytes }
     }
@@ -91,34 +91,35 @@ impl Zimp {
         self.memory.word32(LOCK)
     }
 
+    /// Which entry, and in its upper half which turn of it.
     fn next_send_entry(&self) -> &AtomicU64 {
         self.memory.word64(NEXT_SEND_ENTRY)
     }
 
-    fn next_read(&self, row: usize) -> &AtomicU64 {
-        self.memory.word64(NEXT_READ + row * LINE_BYTES)
+    fn next_read(&self, row: usize) -> &AtomicU32 {
+        self.memory.word32(NEXT_READ + row * LINE_BYTES)
     }
 
     /// Word `word` of an entry's bitmap.
-    fn bitmap(&self, entry: usize, word: usize) -> &AtomicU64 {
+    fn bitmap(&self, entry: u32, word: usize) -> &AtomicU64 {
         self.memory.word64(self.entry(entry) + 8 * word)
     }
 
-    fn turn(&self, entry: usize) -> &AtomicU64 {
-        self.memory.word64(self.entry(entry) + TURN)
+    fn turn(&self, entry: u32) -> &AtomicU32 {
+        self.memory.word32(self.entry(entry) + TURN)
     }
 
-    fn length(&self, entry: usize) -> &AtomicU64 {
+    fn length(&self, entry: u32) -> &AtomicU64 {
         let end = self.entry(entry) + entry_bytes(self.message_bytes);
         self.memory.word64(end - LENGTH_BYTES)
     }
 
-    fn entry(&self, entry: usize) -> usize {
-        NEXT_READ + self.receivers * LINE_BYTES + entry * entry_bytes(self.message_bytes)
+    fn entry(&self, entry: u32) -> usize {
+        NEXT_READ + self.receivers * LINE_BYTES + entry as usize * entry_bytes(self.message_bytes)
     }
 
-    fn payload(&self, entry: usize, bytes: usize, access: Access) -> Payload {
-        let line = entry * entry_bytes(self.message_bytes) + LINE_BYTES;
+    fn payload(&self, entry: u32, bytes: usize, access: Access) -> Payload {
+        let line = entry as usize * entry_bytes(self.message_bytes) + LINE_BYTES;
         self.buffer.payload(line as u64, bytes as u64, access).expect("own sizes")
     }
 
@@ -134,10 +135,21 @@ impl Zimp {
         0..self.receivers.div_ceil(64)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "a remainder by a usize")]
-    fn entry_of(&self, number: u64) -> usize {
-        (number % self.entries as u64) as usize
+    /// The entry after `entry`. (No division: that would cost a message nanoseconds.)
+    fn after(&self, entry: u32) -> u32 {
+        if entry + 1 == self.entries { 0 } else { entry + 1 }
     }
+}
+
+/// Lower and upper.
+#[expect(clippy::cast_possible_truncation, reason = "halves")]
+const fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+/// All entries, and as much more that their places are found without a division.
+const fn buffer_bytes(entries: u32, message_bytes: usize) -> usize {
+    (entries as usize * entry_bytes(message_bytes)).next_power_of_two()
 }
 
 /// A bitmap's line, and as many as length and message need.
@@ -149,8 +161,8 @@ const fn entry_bytes(message_bytes: usize) -> usize {
 #[derive(Debug)]
 pub struct ZimpSender {
     ring: Zimp,
-    /// The number of the message whose entry it has taken and not sent.
-    taken: Option<u64>,
+    /// The entry that it has taken and not sent, and which turn of it.
+    taken: Option<(u32, u32)>,
 }
 
 impl ZimpSender {
@@ -158,18 +170,21 @@ impl ZimpSender {
     /// for the lock, calling `wait`, but not for the entry: it stays taken for the next call.
     pub fn try_claim(&mut self, wait: impl Fn()) -> Option<ZimpEntry<'_>> {
         let ring = &self.ring;
-        let number = *self.taken.get_or_insert_with(|| {
+        let (entry, turn) = *self.taken.get_or_insert_with(|| {
             // ORDER(Z1): pairs with Z2; the next word is its last holder's.
             while ring.lock().compare_exchange(0, 1, order!(Z1: Acquire), Relaxed).is_err() {
                 wait();
             }
-            let number = ring.next_send_entry().load(Relaxed);
-            ring.next_send_entry().store(number + 1, Relaxed);
+            let next = ring.next_send_entry().load(Relaxed);
+            let (entry, turn) = halves(next);
+            let after = ring.after(entry);
+            let turn_after = turn.wrapping_add(u32::from(after == 0));
+            let next = u64::from(turn_after) << 32 | u64::from(after);
+            ring.next_send_entry().store(next, Relaxed);
             // ORDER(Z2): pairs with Z1.
             ring.lock().store(0, order!(Z2: Release));
-            number
+            (entry, turn)
         });
-        let (entry, turn) = (ring.entry_of(number), number / ring.entries as u64);
         // ORDER(Z8): pairs with Z7; the bitmap is that of the turn before, or what receivers left of it.
         if ring.turn(entry).load(order!(Z8: Acquire)) != turn {
             return None;
@@ -188,8 +203,8 @@ impl ZimpSender {
 #[derive(Debug)]
 pub struct ZimpEntry<'a> {
     sender: &'a mut ZimpSender,
-    entry: usize,
-    turn: u64,
+    entry: u32,
+    turn: u32,
     payload: Payload,
 }
 
@@ -216,7 +231,7 @@ impl ZimpEntry<'_> {
             ring.bitmap(entry, word).store(ring.mask(word), order!(Z3: Release));
         }
         // ORDER(Z7): pairs with Z8; whoever takes the entry next sees that bitmap, or later ones.
-        ring.turn(entry).store(turn + 1, order!(Z7: Release));
+        ring.turn(entry).store(turn.wrapping_add(1), order!(Z7: Release));
     }
 }
 
@@ -232,15 +247,14 @@ impl ZimpReceiver {
     pub fn try_receive<R>(&mut self, job: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let Self { ring, row } = self;
         let next_read = ring.next_read(*row);
-        let number = next_read.load(Relaxed);
-        let entry = ring.entry_of(number);
+        let entry = next_read.load(Relaxed);
         let (word, bit) = (*row / 64, 1 << (*row % 64));
         let bitmap = ring.bitmap(entry, word);
         // ORDER(Z4): pairs with Z3.
         if bitmap.load(order!(Z4: Acquire)) & bit == 0 {
             return None;
         }
-        next_read.store(number + 1, Relaxed);
+        next_read.store(ring.after(entry), Relaxed);
         let length = usize::try_from(ring.length(entry).load(Relaxed)).unwrap_or(usize::MAX);
         let payload = ring.payload(entry, length.min(ring.message_bytes), Access::Read);
         // SAFETY: all that share a published ring run the same program.

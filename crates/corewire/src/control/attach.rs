@@ -209,13 +209,15 @@ pub(crate) fn ask(
     frame: &Frame,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), JoinError> {
-    socket.send(frame, descriptors).map_err(|error| match error.is_hang_up() {
+    socket.send(frame, descriptors).map_err(|error| {
+        if !error.is_hang_up() {
+            return error.into();
+        }
         // It may have said no before it was asked.
-        true => match socket.receive() {
+        match socket.receive() {
             Ok((Frame::Refused(reason), _)) => refusal(name, reason, TypeTag::default()),
             _ => JoinError::NotFound(name.clone()),
-        },
-        false => error.into(),
+        }
     })
 }
 
@@ -451,8 +453,7 @@ impl Attachment {
         let mut patience = ASK_AGAIN_AFTER;
         let mut answers = loop {
             match self.socket.send(&Frame::Readiness, descriptors) {
-                // A sender that is gone needs no descriptor, since its end is
-                // reported by our own process.
+                // A sender that is gone needs no descriptor: our own process reports its end.
                 Err(error) if error.is_hang_up() => return Ok(()),
                 other => other?,
             }
