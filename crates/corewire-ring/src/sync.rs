@@ -89,7 +89,9 @@ pub fn light_fence() {
 /// The cheap half of an asymmetric fence; label B5.
 #[cfg(loom)]
 pub fn light_fence() {
-    crate::fence_at!(B5: SeqCst);
+    if mutant::has_light_fences() {
+        crate::fence_at!(B5: SeqCst);
+    }
 }
 
 /// Tells the processor that this is a spin loop.
@@ -108,14 +110,29 @@ pub fn pause() {
 }
 
 #[cfg(loom)]
-pub use mutant::{is_weakened, weaken};
+pub use mutant::{is_weakened, set_light_fences, weaken};
 
 #[cfg(loom)]
 mod mutant {
+    use std::cell::Cell;
     use std::string::String;
     use std::sync::Mutex;
 
     static WEAKENED: Mutex<String> = Mutex::new(String::new());
+
+    std::thread_local! {
+        static LIGHT_FENCES: Cell<bool> = const { Cell::new(true) };
+    }
+
+    /// Says whether light fences are worth anything in this thread's models from now on: not where
+    /// the kernel refuses the other half.
+    pub fn set_light_fences(are_fences: bool) {
+        LIGHT_FENCES.set(are_fences);
+    }
+
+    pub(super) fn has_light_fences() -> bool {
+        LIGHT_FENCES.get()
+    }
 
     /// Weakens the orderings with these labels (words of one text), and no other, in every model
     /// from now on.

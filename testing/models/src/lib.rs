@@ -29,7 +29,7 @@ use corewire_ring::broadcast::{
 };
 use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::shared::{Entrance, Party};
-use corewire_ring::sync::{AtomicU32, Ordering, fence, pause, weaken};
+use corewire_ring::sync::{AtomicU32, Ordering, fence, pause, set_light_fences, weaken};
 use corewire_ring::{Kernel, Lock, Trusted};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
@@ -231,6 +231,7 @@ impl ModelChannel {
         let message_bytes_max = message_bytes_max.max(WINDOW_MESSAGE_BYTES as u64);
         let geometry = Geometry::new(slots, WINDOW_BYTES, message_bytes_max, receivers_max.into())
             .expect("a model's geometry");
+        set_light_fences(mode == FenceMode::Asymmetric);
         let segment = Region::model_sender(&geometry);
         let has_hint = receivers_max > ROWS_WATCHED_MAX;
         Self {

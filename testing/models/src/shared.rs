@@ -18,7 +18,7 @@ use corewire_ring::broadcast::{
 };
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sender, SenderParts};
-use corewire_ring::sync::pause;
+use corewire_ring::sync::{pause, set_light_fences};
 
 use crate::{EVICTED_AT_NS, ModelKernel, Stop, WINDOW_BYTES, WINDOW_MESSAGE_BYTES, Wait};
 
@@ -58,6 +58,7 @@ impl ModelShared {
         let (slots, window) = (SLOTS_MIN, WINDOW_BYTES);
         let geometry = Geometry::with_senders(slots, window, bytes_max, receivers_max, senders_max)
             .expect("a model's geometry");
+        set_light_fences(true);
         Self {
             geometry,
             fence_mode: FenceMode::Asymmetric,
@@ -77,6 +78,7 @@ impl ModelShared {
     /// The same channel, whose senders fence after each stamp since the kernel gives no barriers.
     #[must_use]
     pub fn fenced(self) -> Self {
+        set_light_fences(false);
         Self { fence_mode: FenceMode::Fenced, kernel: ModelKernel::new(false), ..self }
     }
 

@@ -82,7 +82,7 @@ fn a_receiver_that_sleeps_often_is_woken_each_time() {
 }
 
 #[test]
-fn a_sleeping_receiver_of_a_fenced_channel_is_woken() {
+fn quick_a_sleeping_receiver_of_a_fenced_channel_is_woken() {
     check(3, || {
         let channel = ModelChannel::new(2, 1, 1, Fenced);
         one_to_one(&channel, 2, 8, Wait::Spin, Wait::Sleep);
