@@ -13,6 +13,7 @@ mod output;
 mod receive;
 mod send;
 mod table;
+mod topology;
 mod units;
 
 use std::process::ExitCode;

@@ -1,15 +1,15 @@
 //! `corewire model`: what a ring costs with any number of receivers, on a model of coherent caches.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use corewire_coherence::caches::{CORES_MAX, Costs, Counts, Machine};
+use corewire_coherence::caches::{CORES_MAX, Counts, Machine};
 use corewire_coherence::published::Flow;
 use corewire_coherence::rings::{self, Figures, Ring};
 use corewire_coherence::scheduler::Rhythm;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::topology::Topology;
 use crate::{output, table};
 
 const EXAMPLES: &str = "\
@@ -21,20 +21,23 @@ Runs the ring's own code, one role to a core, on private caches that a directory
 keeps coherent (MESI), and counts for each message, once the ring has gone round:
 lines that the sender fetches, lines that it has with others and needs alone, copies
 of others that it invalidates, lines that the receiver with the most fetches, and
-read-modify-writes of all. Then the time, one message after the other (from one
-send to the last receive), and as a stream. Nothing is fetched ahead and no miss or
-store overlaps another, so a real stream is faster, and a ring that stores much is
-not as slow as it seems.
+read-modify-writes of all. Then the time that the lines take: one message after the
+other (from one send to the last receive), and as a stream.
 
 --topology FILE is JSON with the keys domain_cores (cores that share a last-level
 cache), hit_ns, near_ns (a line from a core of the same domain), far_ns (from
-another), busy_ns (between two transfers of one line). What is not in it is
-as printed above the table.
+another), busy_ns (a line between two requests that change its owner or come from
+afar), share_ns (between two more readers of a domain), next_ns (between two lines
+that a core asks for), under_way_max (lines that it has asked for at once),
+locked_ns (a read-modify-write, beyond its line), and processors and pairs_ns, which
+`corewire doctor --measure FILE` writes there and the model does not need. What is
+not in it is as --json prints it.
 
 --json prints an object with the keys ring, slots, topology, one_way_ns (half a round
-trip through two such rings of one receiver) and rows: an array of objects with the keys receivers, sender_transfers, sender_upgrades,
-sender_invalidations, receiver_transfers, read_modify_writes, one_by_one_ns,
-stream_ns, all for each message.";
+trip through two such rings of one receiver) and rows: an array of objects with the
+keys receivers, sender_transfers, sender_upgrades, sender_invalidations,
+receiver_transfers, read_modify_writes, one_by_one_ns, stream_ns, all for each
+message.";
 
 /// Say what a ring costs with N receivers, before there is a machine for them.
 #[derive(Debug, clap::Args)]
@@ -109,51 +112,6 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// A machine, as a file says it.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Topology {
-    domain_cores: usize,
-    hit_ns: u64,
-    near_ns: u64,
-    far_ns: u64,
-    busy_ns: u64,
-}
-
-impl Default for Topology {
-    fn default() -> Self {
-        let Machine { domain_cores, costs } = Machine::default();
-        let Costs { hit_ns, near_ns, far_ns, busy_ns } = costs;
-        Self { domain_cores, hit_ns, near_ns, far_ns, busy_ns }
-    }
-}
-
-impl Topology {
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::other(format!("cannot read {shown}: {error}")))?;
-        let topology: Self = serde_json::from_str(&text)
-            .map_err(|error| Failure::usage(format!("{shown} is no topology: {error}")))?;
-        if topology.domain_cores == 0 {
-            return Err(Failure::usage(format!("{shown}: domain_cores: 1 at least, not 0")));
-        }
-        let costs = [topology.hit_ns, topology.near_ns, topology.far_ns, topology.busy_ns];
-        if let Some(cost) = costs.iter().find(|&&cost| cost > COST_MAX_NS) {
-            let limit = format!("at most {COST_MAX_NS} ns can be modelled, not {cost}");
-            return Err(Failure::usage(format!("{shown}: {limit}")));
-        }
-        Ok(topology)
-    }
-
-    fn machine(self) -> Machine {
-        let Self { domain_cores, hit_ns, near_ns, far_ns, busy_ns } = self;
-        Machine { domain_cores, costs: Costs { hit_ns, near_ns, far_ns, busy_ns } }
-    }
-}
-
-/// More than any access takes: a second.
-const COST_MAX_NS: u64 = 1_000_000_000;
 /// Rounds of the ring that are counted.
 const ROUNDS: u64 = 2;
 /// The most slots: a model of more would take minutes.
@@ -222,7 +180,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn render(Report { slots, topology, one_way_ns, rows, .. }: &Report) -> String {
-    let Topology { domain_cores, hit_ns, near_ns, far_ns, busy_ns } = topology;
+    let Topology { domain_cores, hit_ns, near_ns, far_ns, busy_ns, share_ns, .. } = topology;
+    let Topology { next_ns, locked_ns, under_way_max, .. } = topology;
     let domain = match *domain_cores {
         CORES_MAX.. => "all cores in one domain".to_owned(),
         1 => "each core a domain of its own".to_owned(),
@@ -255,7 +214,8 @@ fn render(Report { slots, topology, one_way_ns, rows, .. }: &Report) -> String {
     };
     format!(
         "{slots} slots; {domain}; a hit {hit_ns} ns, a line from the own domain {near_ns} ns, from \
-         afar {far_ns} ns, a line busy for {busy_ns} ns\nhalf a round trip between two: {one_way_ns:.0} \
+         afar {far_ns} ns,\na line busy for {busy_ns} ns, or {share_ns} ns with one more reader; {under_way_max} lines \
+         under way, {next_ns} ns apart; {locked_ns} ns to lock\nhalf a round trip between two: {one_way_ns:.0} \
          ns\nfor each message:\n{}",
         table::render(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
     )

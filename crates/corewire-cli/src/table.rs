@@ -1,10 +1,10 @@
 //! Tables with aligned columns.
 
 /// A column's title, and whether it holds numbers, which stand to the right.
-pub(crate) type Column = (&'static str, bool);
+pub(crate) type Column<'a> = (&'a str, bool);
 
 /// Lays out `rows` under `columns`, two spaces apart, each line ended.
-pub(crate) fn render(columns: &[Column], rows: &[Vec<String>]) -> String {
+pub(crate) fn render(columns: &[Column<'_>], rows: &[Vec<String>]) -> String {
     let width = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
         cells.max().unwrap_or(0).max(columns[index].0.chars().count())

@@ -8,12 +8,21 @@
 //! invalidate the others' copies. A read-modify-write is a store that holds the line for as long as it
 //! takes.
 //!
-//! Time is each core's own. An access takes what the [`Costs`] say; a line serves one transfer after
-//! the other, [`Costs::busy_ns`] apart, and a read-modify-write keeps it to its end. Nobody sees a
-//! store before it was made. What is left out: capacity (nothing is evicted); lines that are fetched ahead,
-//! by the rings or the hardware; whoever looks while another's call is under way; and that misses and
-//! stores overlap. So counts are exact for what was run, times are no less than those of messages one by
-//! one, the more so the more a ring stores, and a stream is faster than they say.
+//! Time is each core's own, and it does not stand still for a line: a core goes on with what comes next,
+//! with up to [`Costs::under_way_max`] lines under way at once, [`Costs::next_ns`] apart, and ends its work in
+//! order. It stands still for the first line after a wait, for nobody foresees how that comes out. A store is
+//! made when the line is there and all before it is done, a read-modify-write too, [`Costs::locked_ns`]
+//! later; nobody sees it before.
+//!
+//! Each line has one place where it is asked for, one request after the other: [`Costs::busy_ns`] for a
+//! request that takes the line from its owner, or comes from afar, [`Costs::share_ns`] for one more reader in
+//! a domain that has it; a read-modify-write keeps the line to its end. A domain's shared cache
+//! serves a line from when the first copy has come: who asks before that asks afar, too.
+//!
+//! What is left out: capacity (nothing is evicted); lines that are fetched ahead, by the rings or the
+//! hardware; whoever looks while another's call is under way; and instructions, which are free but for
+//! [`Costs::hit_ns`] each time they touch what is shared. So counts are exact for what was run, and times are
+//! what the lines alone would take.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,14 +43,32 @@ pub struct Costs {
     pub near_ns: u64,
     /// A line from another domain, or from memory.
     pub far_ns: u64,
-    /// How long a line is busy with one transfer before it can serve the next.
+    /// How long a line is busy with a request that takes it from its owner or comes from afar, before it
+    /// can serve the next.
     pub busy_ns: u64,
+    /// The same for one more reader of a line that its domain has.
+    pub share_ns: u64,
+    /// How far apart a core asks for lines.
+    pub next_ns: u64,
+    /// What a read-modify-write takes beyond its line.
+    pub locked_ns: u64,
+    /// For how many lines a core can have asked at once: 1, and nothing overlaps.
+    pub under_way_max: usize,
 }
 
 impl Default for Costs {
     /// Of the order of a server of the 2020s: 50 ns within a domain, 125 ns beyond.
     fn default() -> Self {
-        Self { hit_ns: 1, near_ns: 50, far_ns: 125, busy_ns: 20 }
+        Self {
+            hit_ns: 1,
+            near_ns: 50,
+            far_ns: 125,
+            busy_ns: 20,
+            share_ns: 5,
+            next_ns: 4,
+            locked_ns: 10,
+            under_way_max: 10,
+        }
     }
 }
 
@@ -83,6 +110,14 @@ impl Counts {
         self.near + self.far
     }
 
+    fn add(&mut self, more: &Self) {
+        self.near += more.near;
+        self.far += more.far;
+        self.upgrades += more.upgrades;
+        self.invalidations += more.invalidations;
+        self.modifies += more.modifies;
+    }
+
     /// What came after `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -119,7 +154,7 @@ impl Part {
 #[derive(Debug, Default)]
 struct Line {
     /// Who has it; a single one may write it.
-    holders: Vec<usize>,
+    holders: Vec<Holder>,
     /// Nobody is served before.
     free_at_ns: u64,
     /// What it holds was not there before.
@@ -129,9 +164,27 @@ struct Line {
     counts: Counts,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Holder {
+    core: usize,
+    /// From when on.
+    there_ns: u64,
+}
+
 #[derive(Debug, Default)]
 struct Core {
+    /// When it does what comes next.
     now_ns: u64,
+    /// When all that it has loaded is there.
+    loaded_ns: u64,
+    /// When all that it has stored is made.
+    stored_ns: u64,
+    /// When it can ask for the next line.
+    may_ask_ns: u64,
+    /// When the lines come that it has asked for.
+    under_way: Vec<u64>,
+    /// It has waited, and no line has come since.
+    has_waited: bool,
     counts: Counts,
     /// Lines that it has read since it was last asked.
     read: Vec<usize>,
@@ -181,16 +234,29 @@ impl Caches {
         result
     }
 
-    /// A core's time.
+    /// When a core does what comes next.
     #[must_use]
     pub fn now_ns(&self, core: usize) -> u64 {
         self.0.borrow().cores[core].now_ns
+    }
+
+    /// When a core is done with all that it has begun.
+    #[must_use]
+    pub fn done_ns(&self, core: usize) -> u64 {
+        let Core { now_ns, loaded_ns, stored_ns, .. } = self.0.borrow().cores[core];
+        now_ns.max(loaded_ns).max(stored_ns)
     }
 
     /// Has a core do nothing until then.
     pub fn pass_until(&self, core: usize, then_ns: u64) {
         let now_ns = &mut self.0.borrow_mut().cores[core].now_ns;
         *now_ns = then_ns.max(*now_ns);
+    }
+
+    /// Ends a core's wait, in which it did nothing: it stands still for the first line that it loads.
+    pub fn wake_at(&self, core: usize, then_ns: u64) {
+        self.pass_until(core, then_ns);
+        self.0.borrow_mut().cores[core].has_waited = true;
     }
 
     /// What a core's accesses cost so far.
@@ -291,60 +357,107 @@ impl State {
         let Some(part) = parts.iter().find(|part| part.addresses.contains(&address)) else {
             return;
         };
-        let Machine { domain_cores, costs } = *machine;
         let number = part.line_of(address);
         let line = lines.entry(number).or_default();
         let me = &mut cores[core];
-        let domain = |core: usize| core / domain_cores;
-        let is_alone = line.holders == [core];
-        let is_here = line.holders.contains(&core);
-        let mut counts =
-            Counts { modifies: u64::from(access == Access::Modify), ..Counts::default() };
-        let start_ns = me.now_ns.max(line.changed_at_ns);
-        let fits = if access == Access::Load { is_here } else { is_alone };
-        if fits {
-            me.now_ns = start_ns + costs.hit_ns;
-        } else {
-            let others = || line.holders.iter().filter(|&&other| other != core);
-            let has_near = others().any(|&other| domain(other) == domain(core));
-            let has_far = others().any(|&other| domain(other) != domain(core));
-            // A line comes from the nearest who has it.
-            match (is_here, has_near) {
-                (true, _) => counts.upgrades = 1,
-                (false, true) => counts.near = 1,
-                (false, false) => counts.far = 1,
+        me.now_ns += machine.costs.hit_ns;
+        let there_ns = line.there_ns(core, access).unwrap_or_else(|| {
+            let asked_ns = me.ask(&machine.costs);
+            let (there_ns, counts) = line.come(core, access, asked_ns, machine);
+            me.under_way.push(there_ns);
+            // What is not made yet is waited for, too.
+            let waits = access != Access::Store && (me.has_waited || line.changed_at_ns > asked_ns);
+            if waits {
+                me.now_ns = there_ns;
+                me.has_waited = false;
             }
-            // Who stores waits for the farthest, too, who must give it up.
-            let mut is_far = counts.far == 1;
-            if access != Access::Load {
-                counts.invalidations = others().count() as u64;
-                is_far |= has_far;
-            }
-            let served_ns = start_ns.max(line.free_at_ns);
-            line.free_at_ns = served_ns + costs.busy_ns;
-            me.now_ns = served_ns + if is_far { costs.far_ns } else { costs.near_ns };
-        }
+            me.counts.add(&counts);
+            line.counts.add(&counts);
+            there_ns
+        });
+        me.loaded_ns = me.loaded_ns.max(me.now_ns);
         if access == Access::Load {
+            me.loaded_ns = me.loaded_ns.max(there_ns);
             me.read.push(number);
-            if !is_here {
-                line.holders.push(core);
-            }
+            return;
+        }
+        me.stored_ns = me.stored_ns.max(me.loaded_ns).max(there_ns);
+        if access == Access::Modify {
+            me.stored_ns += machine.costs.locked_ns;
+            me.loaded_ns = me.stored_ns;
+            me.counts.modifies += 1;
+            line.counts.modifies += 1;
+            line.free_at_ns = line.free_at_ns.max(me.stored_ns);
+        }
+        line.changed_at_ns = me.stored_ns;
+        woken.extend(line.waiting.drain(..).map(|(core, wait)| (core, wait, me.stored_ns)));
+    }
+}
+
+impl Core {
+    /// When a line can be asked for, as things are.
+    fn ask(&mut self, costs: &Costs) -> u64 {
+        self.now_ns = self.now_ns.max(self.may_ask_ns);
+        self.under_way.retain(|&there_ns| there_ns > self.now_ns);
+        if self.under_way.len() >= costs.under_way_max {
+            self.under_way.sort_unstable();
+            self.now_ns = self.under_way.remove(0);
+        }
+        self.may_ask_ns = self.now_ns + costs.next_ns;
+        self.now_ns
+    }
+}
+
+impl Line {
+    /// From when on `core` has it, if it has it and may do that to it.
+    fn there_ns(&self, core: usize, access: Access) -> Option<u64> {
+        let fits = access == Access::Load || self.holders.len() == 1;
+        let mine = self.holders.iter().find(|holder| holder.core == core);
+        mine.filter(|_| fits).map(|holder| holder.there_ns)
+    }
+
+    /// Comes to `core`, which asks for it then: when it is there, and what that counts as.
+    fn come(
+        &mut self,
+        core: usize,
+        access: Access,
+        asked_ns: u64,
+        Machine { domain_cores, costs }: &Machine,
+    ) -> (u64, Counts) {
+        let is_far = |holder: &&Holder| holder.core / domain_cores != core / domain_cores;
+        let mut counts = Counts::default();
+        let others = || self.holders.iter().filter(|holder| holder.core != core);
+        let own = self.holders.iter().find(|holder| holder.core == core);
+        let is_here = own.is_some();
+        // What is under way already must come before more can be asked for.
+        let asked_ns = own.map_or(asked_ns, |holder| asked_ns.max(holder.there_ns));
+        let has_far = others().any(|holder| is_far(&holder));
+        // It comes from the nearest who has it.
+        let mut near = others().filter(|holder| !is_far(holder));
+        let is_near = if has_far {
+            near.any(|holder| holder.there_ns <= asked_ns.max(self.changed_at_ns))
         } else {
-            line.holders.clear();
-            line.holders.push(core);
-            line.changed_at_ns = me.now_ns;
-            if access == Access::Modify {
-                line.free_at_ns = line.free_at_ns.max(me.now_ns);
-            }
-            let changed_at_ns = line.changed_at_ns;
-            woken.extend(line.waiting.drain(..).map(|(core, wait)| (core, wait, changed_at_ns)));
+            near.next().is_some()
+        };
+        match (is_here, is_near) {
+            (true, _) => counts.upgrades = 1,
+            (false, true) => counts.near = 1,
+            (false, false) => counts.far = 1,
         }
-        for total in [&mut me.counts, &mut line.counts] {
-            total.near += counts.near;
-            total.far += counts.far;
-            total.upgrades += counts.upgrades;
-            total.invalidations += counts.invalidations;
-            total.modifies += counts.modifies;
+        let is_load = access == Access::Load;
+        if !is_load {
+            counts.invalidations = others().count() as u64;
         }
+        let is_shared = is_load && is_near && self.holders.len() > 1;
+        // Who stores waits for the farthest, too, who must give it up.
+        let comes_far = counts.far == 1 || (!is_load && has_far);
+        let served_ns = asked_ns.max(self.changed_at_ns).max(self.free_at_ns);
+        self.free_at_ns = served_ns + if is_shared { costs.share_ns } else { costs.busy_ns };
+        let there_ns = served_ns + if comes_far { costs.far_ns } else { costs.near_ns };
+        if !is_load {
+            self.holders.clear();
+        }
+        self.holders.push(Holder { core, there_ns });
+        (there_ns, counts)
     }
 }

@@ -67,8 +67,8 @@ pub fn run(
         };
         let Some(core) = ready.min_by_key(order) else { break };
         if rhythm == Rhythm::OneByOne && core == 0 {
-            let now_ns = (0..roles.len()).map(|core| caches.now_ns(core)).max();
-            caches.pass_until(0, now_ns.unwrap_or(0));
+            let done_ns = (0..roles.len()).map(|core| caches.done_ns(core)).max();
+            caches.pass_until(0, done_ns.unwrap_or(0));
         }
         caches.forget_reads(core);
         states[core] = match caches.run_as(core, || roles[core].step()) {
@@ -81,7 +81,7 @@ pub fn run(
         };
         for (woken, at_ns) in caches.take_woken() {
             if states[woken] == State::Waiting {
-                caches.pass_until(woken, at_ns);
+                caches.wake_at(woken, at_ns);
                 states[woken] = State::Ready;
             }
         }

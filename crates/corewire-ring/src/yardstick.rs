@@ -5,6 +5,8 @@
 //! no deaths. A ratio of 1 to them means that all of that is free. Each has a side for either
 //! process; both call it with the same numbers.
 
+use alloc::vec::Vec;
+
 use crate::region::{Access, Payload, Region, Slots, Store};
 use crate::sync::{AtomicU64, Ordering::Relaxed, pause};
 use crate::{fence_at, order};
@@ -275,5 +277,83 @@ impl BareBuffers {
             // ORDER(Y1): pairs with Y2.
             self.memory.word64(0).store(number + 1, order!(Y1: Release));
         }
+    }
+}
+
+/// Lines that one thread changes and another then asks for, in an order that no prefetcher foresees: what
+/// does a line cost that another core has?
+#[derive(Debug)]
+pub struct LineWalk {
+    memory: Region,
+    lines: usize,
+}
+
+/// No two lines of a [`LineWalk`] lie in a pair that the hardware fetches together.
+const WALK_STRIDE_BYTES: usize = 256;
+
+impl LineWalk {
+    /// Bytes of memory for a walk over `lines` lines.
+    #[must_use]
+    pub const fn bytes(lines: usize) -> usize {
+        lines * WALK_STRIDE_BYTES
+    }
+
+    /// In memory that both threads see.
+    ///
+    /// # Panics
+    /// If the region is too short.
+    #[must_use]
+    pub fn new(memory: &Region, lines: usize) -> Self {
+        assert!(lines > 1 && Self::bytes(lines) <= memory.bytes(), "own numbers");
+        Self { memory: memory.clone(), lines }
+    }
+
+    fn line(&self, index: usize) -> &AtomicU64 {
+        self.memory.word64(index * WALK_STRIDE_BYTES)
+    }
+
+    #[inline(always)]
+    fn after(&self, line: usize) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "an index")]
+        let next = self.line(line).load(Relaxed) as usize;
+        next
+    }
+
+    /// Writes into each line which comes after it, in a circle through all.
+    pub fn lay(&self) {
+        let mut order: Vec<usize> = (0..self.lines).collect();
+        let mut random = 0x9e37_79b9_usize;
+        for index in (1..self.lines).rev() {
+            random = random.wrapping_mul(0x5851_f42d).wrapping_add(1) & 0xffff_ffff;
+            order.swap(index, (random >> 8) % (index + 1));
+        }
+        for (&line, &next) in order.iter().zip(order.iter().cycle().skip(1)) {
+            self.line(line).store(next as u64, Relaxed);
+        }
+    }
+
+    /// Asks for every line, each when the one before it has come. Returns where the walk ends.
+    #[must_use]
+    pub fn one_by_one(&self) -> u64 {
+        (0..self.lines).fold(0, |line, _| self.after(line)) as u64
+    }
+
+    /// Asks for every line of `order`, none waiting for another. Returns a sum over them.
+    #[must_use]
+    pub fn side_by_side(&self, order: &[usize]) -> u64 {
+        order.iter().fold(0, |sum, &line| sum.wrapping_add(self.line(line).load(Relaxed)))
+    }
+
+    /// Changes the first line by as many read-modify-writes, each when the one before it is done.
+    #[must_use]
+    pub fn modify(&self, times: usize) -> u64 {
+        (0..times).fold(0, |last, _| self.line(0).fetch_add(last & 1, Relaxed))
+    }
+
+    /// The order of the walk, as it lies there.
+    #[must_use]
+    pub fn order(&self) -> Vec<usize> {
+        let next = |&line: &usize| Some(self.after(line));
+        core::iter::successors(Some(0), next).take(self.lines).collect()
     }
 }

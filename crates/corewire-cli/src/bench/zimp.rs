@@ -68,10 +68,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     if bytes <= 48 {
         let predicted = (model::zimp_to_broadcast()? * 1000.0).round() / 1000.0;
         report.value("model_ratio", predicted);
-        report.note(format!(
-            "{:<44} {predicted:>10.3}",
-            "the same on the model (stores not overlapped)"
-        ));
+        report.note(format!("{:<44} {predicted:>10.3}", "the same on the model"));
     }
     rig.describe(&mut report);
     drop((sender, receiver));

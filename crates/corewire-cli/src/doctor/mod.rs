@@ -2,6 +2,9 @@
 //! could be.
 
 mod checks;
+mod measure;
+
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -9,15 +12,21 @@ use crate::failure::Failure;
 use crate::output;
 
 const EXAMPLES: &str = "\
-Example:
+Examples:
   corewire doctor
+  corewire doctor --measure this-machine.json
 
 Each line says good, improvable (channels work, but could work better) or bad
 (channels do not work), what was found, and what to do about it. Ends with 1 if
 anything is bad.
 
 --json prints an array of objects with the keys check, level (good, improvable
-or bad), found and advice (null if there is nothing to do).";
+or bad), found and advice (null if there is nothing to do).
+
+--measure FILE measures instead what a cache line takes from each processor to each
+other that this process may run on (about 5 ms a pair), prints that, and writes it
+to FILE, which `corewire model --topology FILE` reads; with --json it prints what
+it writes. Keep the machine idle meanwhile.";
 
 /// Columns of a line of text.
 const WIDTH: usize = 80;
@@ -28,6 +37,9 @@ const INDENT: usize = 33;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// Measure what cache lines cost here, and write that to FILE
+    #[arg(long, value_name = "FILE")]
+    measure: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -93,6 +105,14 @@ impl Finding {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(path) = &args.measure {
+        let topology = measure::measure()?;
+        topology.write(path)?;
+        return match args.json {
+            true => output::print_json(&topology),
+            false => output::print(&measure::render(&topology)),
+        };
+    }
     let findings = checks::all();
     if args.json {
         output::print_json(&findings)?;

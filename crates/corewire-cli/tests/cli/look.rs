@@ -37,6 +37,34 @@ fn ls_shows_what_is_there() {
 }
 
 #[test]
+fn doctor_measures_lines_for_the_model() {
+    let scratch = Scratch::new("measure");
+    let file = scratch.temporary().join("this machine.json");
+    let mut command = scratch.command("doctor --json --measure");
+    let done = Running::start(command.arg(&file)).finish();
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        done.expect_line(1, "needs two processors");
+        return;
+    }
+    done.expect_code(0);
+    let measured = done.json();
+    let processors = measured["processors"].as_array().unwrap().len();
+    let pairs: Vec<Vec<f64>> = serde_json::from_value(measured["pairs_ns"].clone()).unwrap();
+    assert_eq!(pairs.len(), processors);
+    for (from, row) in pairs.iter().enumerate() {
+        for (to, &ns) in row.iter().enumerate() {
+            assert_eq!(ns > 0.0, from != to, "{pairs:?}");
+        }
+    }
+    let mut command = scratch.command("model zimp --receivers 2 --slots 64 --json --topology");
+    let modelled = Running::start(command.arg(&file)).finish();
+    modelled.expect_code(0);
+    assert_eq!(modelled.json()["topology"], measured);
+    let mut command = scratch.command("doctor --measure /no/such/directory/file");
+    Running::start(&mut command).finish().expect_line(1, "/no/such/directory/file");
+}
+
+#[test]
 fn doctor_looks_at_everything() {
     let scratch = Scratch::new("doctor");
     let done = scratch.run("doctor");

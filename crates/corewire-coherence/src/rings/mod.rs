@@ -109,7 +109,7 @@ impl Ring {
         let cores = self.roles.len();
         let caches = Caches::new(machine, cores, std::mem::take(&mut self.parts));
         let counts = || (0..cores).map(|core| caches.counts(core)).collect::<Vec<_>>();
-        let latest_ns = || (0..cores).map(|core| caches.now_ns(core)).max().unwrap_or(0);
+        let latest_ns = || (0..cores).map(|core| caches.done_ns(core)).max().unwrap_or(0);
         self.goals.iter().for_each(|goal| goal.set(2 * self.slots));
         scheduler::run(&caches, &mut self.roles, rhythm, seed)?;
         let (before, start_ns) = (counts(), latest_ns());
