@@ -67,6 +67,9 @@ pub(crate) struct Args {
 enum RingName {
     /// The channel of one sender: every receiver gets every message
     Broadcast,
+    /// The same on two levels: a relay in each domain of cores but the sender's
+    #[value(name = "two_level")]
+    TwoLevel,
     /// ZIMP as printed: a lock, a bitmap for each entry
     Zimp,
     /// Barrelfish's channels, one to each receiver, with epochs and acknowledgements (2009)
@@ -78,9 +81,13 @@ enum RingName {
 }
 
 impl RingName {
-    fn make(self, receivers: u32, slots: u64) -> Result<Ring, Failure> {
+    fn make(self, receivers: u32, slots: u64, machine: Machine) -> Result<Ring, Failure> {
         Ok(match self {
             Self::Broadcast => rings::broadcast(receivers, slots).map_err(Failure::usage)?,
+            Self::TwoLevel => {
+                let cores = u32::try_from(machine.domain_cores).unwrap_or(u32::MAX).max(2);
+                rings::two_level(receivers, cores, slots).map_err(Failure::usage)?
+            }
             Self::Zimp => rings::zimp(receivers, slots),
             Self::BarrelfishMp => rings::barrelfish_mp(receivers, slots, Flow::Acked),
             Self::BarrelfishMpUsed => rings::barrelfish_mp(receivers, slots, Flow::Used),
@@ -89,7 +96,7 @@ impl RingName {
 
     /// Half a round trip between two processes, through a ring each way.
     fn one_way_ns(self, slots: u64, machine: Machine, seed: u64) -> Result<f64, Failure> {
-        let ring = Ring::ping_pong(self.make(1, slots)?, self.make(1, slots)?);
+        let ring = Ring::ping_pong(self.make(1, slots, machine)?, self.make(1, slots, machine)?);
         let figures = ring.measure(machine, Rhythm::Stream, ROUNDS * slots, seed);
         let Figures { time_ns, messages, .. } = figures.map_err(Failure::other)?;
         Ok(a_message(time_ns, 2 * messages))
@@ -135,7 +142,7 @@ struct Row {
 impl Row {
     fn measure(args: &Args, machine: Machine, receivers: u32) -> Result<Self, Failure> {
         let figures = |rhythm| {
-            let ring = args.ring.make(receivers, args.slots)?;
+            let ring = args.ring.make(receivers, args.slots, machine)?;
             ring.measure(machine, rhythm, ROUNDS * args.slots, args.seed).map_err(Failure::other)
         };
         let one_by_one = figures(Rhythm::OneByOne)?;

@@ -2,7 +2,7 @@
 
 use corewire_coherence::caches::{Counts, Machine};
 use corewire_coherence::published::Flow;
-use corewire_coherence::rings::{Figures, Ring, barrelfish_mp, broadcast, zimp};
+use corewire_coherence::rings::{Figures, Ring, barrelfish_mp, broadcast, two_level, zimp};
 use corewire_coherence::scheduler::Rhythm;
 
 const SLOTS: u64 = 256;
@@ -164,4 +164,30 @@ fn cursors_in_one_line_cost_more() {
     };
     assert!(all(&together) > all(&apart), "{} and {}", all(&together), all(&apart));
     assert!(together.time_ns > apart.time_ns, "{} and {} ns", together.time_ns, apart.time_ns);
+}
+
+/// Two last-level caches, 32 receivers at each, and a sender or a relay.
+#[test]
+fn two_levels_halve_what_crosses_between_two_caches() {
+    let machine = Machine { domain_cores: 33, ..Machine::default() };
+    for rhythm in [Rhythm::OneByOne, Rhythm::Stream] {
+        let measure = |ring: Ring| ring.measure(machine, rhythm, MESSAGES, 0).unwrap();
+        let flat = measure(broadcast(64, SLOTS).unwrap());
+        let two = measure(two_level(64, 33, SLOTS).unwrap());
+        let [flat_far, two_far] = [&flat, &two].map(|figures| {
+            let counts = figures.receivers.iter().chain([&figures.sender]);
+            counts.map(|counts| counts.far).sum::<u64>()
+        });
+        assert!(2 * two_far <= flat_far, "{rhythm:?}: {two_far} and {flat_far}");
+        if rhythm == Rhythm::OneByOne {
+            assert!(two.time_ns < flat.time_ns, "{} and {} ns", two.time_ns, flat.time_ns);
+        }
+    }
+}
+
+#[test]
+fn two_levels_in_one_domain_are_one() {
+    let flat = figures(8, Rhythm::Stream, 0);
+    let two = measured(two_level(8, 512, SLOTS).unwrap(), Rhythm::Stream, 0);
+    assert_eq!((flat.time_ns, flat.sender), (two.time_ns, two.sender));
 }

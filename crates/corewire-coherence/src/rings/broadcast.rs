@@ -12,9 +12,10 @@ use corewire_layout::slot::INLINE_BYTES_MAX;
 
 use super::{Messages, Ring, part};
 use crate::broadcast::{
-    Channel, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts, SenderShared,
-    SenderWords, Violation,
+    Channel, InPlace, Loan, Members, Message, Receiver, ReceiverParts, ReceiverShared, Sender,
+    SenderParts, SenderShared, SenderWords, Violation,
 };
+use crate::caches::Part;
 use crate::region::{Region, Rows, Slots};
 use crate::sync::AtomicU32;
 use crate::{Kernel, Lock, Trusted};
@@ -30,82 +31,175 @@ const WINDOW_BYTES: u64 = 256;
 /// # Panics
 /// If there is no memory.
 pub fn broadcast(receivers: u32, slots: u64) -> Result<Ring, GeometryError> {
-    let geometry = Geometry::new(slots, WINDOW_BYTES, INLINE_BYTES_MAX as u64, receivers.into())?;
-    let memory = |bytes: usize| Region::private(bytes).expect("memory for a model");
-    let segment = memory(usize::try_from(geometry.segment_bytes()).expect("a small ring"));
-    let pages = memory(receivers as usize * RECEIVER_SEGMENT_BYTES);
-    let hint = (receivers > ROWS_WATCHED_MAX).then(|| memory(HINT_SEGMENT_BYTES));
-    let mut shared_parts = vec![part(&segment, "sender"), part(&pages, "receivers")];
-    shared_parts.extend(hint.as_ref().map(|hint| part(hint, "hint")));
-
-    let mut ring = Ring::new(shared_parts, slots);
-    let shared = Arc::new(SenderShared::new(receivers, false));
-    let words = SenderWords::new(segment.clone());
-    let ring_slots = Slots::new(&segment, &geometry);
-    let policy = Policy::Block;
-    let channel =
-        Channel { shared: &shared, slots: &ring_slots, words: &words, geometry: &geometry, policy };
-    let mut members = Members::new(receivers);
-    let mut receiving = Vec::new();
-    for row in 0..receivers {
-        let joined = members.join(row, 1, Start::Now, &channel, &NoKernel);
-        let welcome = Welcome {
-            row,
-            start: joined.start,
-            epoch: joined.epoch,
-            incarnation: 1,
-            hint: hint.is_some(),
-            table: false,
-            settled: joined.settled,
-            generation: joined.generation,
-        };
-        let own = pages.part(row as usize * RECEIVER_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES);
-        let parts = ReceiverParts {
-            sender: segment.clone(),
-            geometry,
-            fence_mode: FenceMode::Asymmetric,
-            policy,
-            own: own.expect("a page for each"),
-            hint: hint.clone(),
-            welcome,
-            shared: Arc::new(ReceiverShared::default()),
-            many: None,
-        };
-        receiving.push(Receiver::new(parts, NoKernel));
+    let channel = Ends::new(receivers, slots)?;
+    let mut ring = Ring::new(channel.parts, slots);
+    let mut sending = channel.sending;
+    ring.add(move |number| sending.try_send(number));
+    for receiving in channel.receiving {
+        ring.add(checked(receiving));
     }
-    let rows = Rows::new(&pages, receivers);
-    let lock = Locked(RefCell::new(members));
-    let parts = SenderParts { segment, policy, staging: None, geometry, rows, hint, shared };
-    let mut sender = Sender::new(parts, NoKernel);
-    ring.add(move |number| {
-        let loan = sender.loan_with(INLINE_BYTES_MAX, &lock, |sender| {
-            sender.refresh(&lock);
-            if sender.has_room(INLINE_BYTES_MAX) { Ok(()) } else { Err(()) }
+    Ok(ring)
+}
+
+/// The same on two levels, for domains of `domain_cores` cores. The sender has one core of the first, and
+/// receivers the others; they read its ring. One core of each other domain has a relay, which reads the
+/// sender's ring and sends on, to the receivers on the others. Within one domain it is
+/// [`broadcast`].
+///
+/// # Errors
+/// [`GeometryError`].
+///
+/// # Panics
+/// If there is no memory, or a domain has less than two cores.
+pub fn two_level(receivers: u32, domain_cores: u32, slots: u64) -> Result<Ring, GeometryError> {
+    assert!(domain_cores > 1, "a domain of {domain_cores} cores");
+    let each = domain_cores - 1;
+    let first = receivers.min(each);
+    let relays = (receivers - first).div_ceil(each);
+    let mut main = Ends::new(first + relays, slots)?;
+    let relayed = main.receiving.split_off(first as usize);
+    let mut ring = Ring::new(main.parts, slots);
+    let mut sending = main.sending;
+    ring.add(move |number| sending.try_send(number));
+    for receiving in main.receiving {
+        ring.add(checked(receiving));
+    }
+    let mut left = receivers - first;
+    for mut from in relayed {
+        let here = left.min(each);
+        left -= here;
+        let local = Ends::new(here, slots)?;
+        ring.parts.extend(local.parts);
+        let mut to = local.sending;
+        // Who finds no room there leaves the message here.
+        ring.add(move |_| {
+            let Some(mut loan) = to.try_loan(INLINE_BYTES_MAX) else { return false };
+            let Some(message) = from.try_receive() else { return false };
+            loan.fill(&message);
+            loan.send();
+            true
         });
-        let Ok(mut loan) = loan else { return false };
+        for receiving in local.receiving {
+            ring.add(checked(receiving));
+        }
+    }
+    Ok(ring)
+}
+
+/// What a receiver does with message `number`.
+fn checked(mut receiving: Receiving) -> impl FnMut(u64) -> bool {
+    move |number| {
+        let message = receiving.try_receive();
+        message.inspect(|message| Messages::check(number, message)).is_some()
+    }
+}
+
+/// Both ends of a channel, and its memory.
+struct Ends {
+    parts: Vec<Part>,
+    sending: Sending,
+    receiving: Vec<Receiving>,
+}
+
+struct Sending {
+    sender: Sender<NoKernel>,
+    lock: Locked,
+}
+
+struct Receiving {
+    receiver: Receiver<NoKernel>,
+    in_place: InPlace,
+}
+
+impl Sending {
+    fn try_loan(&mut self, bytes: usize) -> Option<Loan<'_, NoKernel>> {
+        let Self { sender, lock } = self;
+        let lock = &*lock;
+        let refresh = |sender: &mut Sender<_>| {
+            sender.refresh(lock);
+            if sender.has_room(bytes) { Ok(()) } else { Err(()) }
+        };
+        sender.loan_with(bytes, lock, refresh).ok()
+    }
+
+    fn try_send(&mut self, number: u64) -> bool {
+        let Some(mut loan) = self.try_loan(INLINE_BYTES_MAX) else { return false };
         // In the line of its stamp: what is counted there is counted for the stamp.
         loan.fill(&Messages::of(number));
         loan.send();
         true
-    });
-    for mut receiver in receiving {
-        // SAFETY: the roles of a model run in turns, and keep to the protocol.
-        let trusted = unsafe { Trusted::assume() };
-        let in_place = receiver.in_place(trusted).expect("Block keeps messages");
-        ring.add(move |number| {
-            let message = receiver.receive_with(in_place, |receiver| {
-                receiver.publish_cursor();
-                Err(NotYet::Nothing)
-            });
-            match message {
-                Ok(message) => Messages::check(number, &message),
-                Err(NotYet::Nothing) => return false,
-                Err(NotYet::Violation(violation)) => panic!("{violation}"),
-            }
-            true
-        });
     }
-    Ok(ring)
+}
+
+impl Receiving {
+    fn try_receive(&mut self) -> Option<Message<'_, NoKernel>> {
+        let message = self.receiver.receive_with(self.in_place, |receiver| {
+            receiver.publish_cursor();
+            Err(NotYet::Nothing)
+        });
+        match message {
+            Ok(message) => Some(message),
+            Err(NotYet::Nothing) => None,
+            Err(NotYet::Violation(violation)) => panic!("{violation}"),
+        }
+    }
+}
+
+impl Ends {
+    fn new(receivers: u32, slots: u64) -> Result<Self, GeometryError> {
+        let geometry =
+            Geometry::new(slots, WINDOW_BYTES, INLINE_BYTES_MAX as u64, receivers.into())?;
+        let memory = |bytes: usize| Region::private(bytes).expect("memory for a model");
+        let segment = memory(usize::try_from(geometry.segment_bytes()).expect("a small ring"));
+        let pages = memory(receivers as usize * RECEIVER_SEGMENT_BYTES);
+        let hint = (receivers > ROWS_WATCHED_MAX).then(|| memory(HINT_SEGMENT_BYTES));
+        let mut parts = vec![part(&segment, "sender"), part(&pages, "receivers")];
+        parts.extend(hint.as_ref().map(|hint| part(hint, "hint")));
+
+        let shared = Arc::new(SenderShared::new(receivers, false));
+        let words = SenderWords::new(segment.clone());
+        let slots = Slots::new(&segment, &geometry);
+        let policy = Policy::Block;
+        let channel =
+            Channel { shared: &shared, slots: &slots, words: &words, geometry: &geometry, policy };
+        let mut members = Members::new(receivers);
+        let mut receiving = Vec::new();
+        for row in 0..receivers {
+            let joined = members.join(row, 1, Start::Now, &channel, &NoKernel);
+            let welcome = Welcome {
+                row,
+                start: joined.start,
+                epoch: joined.epoch,
+                incarnation: 1,
+                hint: hint.is_some(),
+                table: false,
+                settled: joined.settled,
+                generation: joined.generation,
+            };
+            let own = pages.part(row as usize * RECEIVER_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES);
+            let parts = ReceiverParts {
+                sender: segment.clone(),
+                geometry,
+                fence_mode: FenceMode::Asymmetric,
+                policy,
+                own: own.expect("a page for each"),
+                hint: hint.clone(),
+                welcome,
+                shared: Arc::new(ReceiverShared::default()),
+                many: None,
+            };
+            let receiver = Receiver::new(parts, NoKernel);
+            // SAFETY: the roles of a model run in turns, and keep to the protocol.
+            let trusted = unsafe { Trusted::assume() };
+            let in_place = receiver.in_place(trusted).expect("Block keeps messages");
+            receiving.push(Receiving { receiver, in_place });
+        }
+        let rows = Rows::new(&pages, receivers);
+        let lock = Locked(RefCell::new(members));
+        let sender = SenderParts { segment, policy, staging: None, geometry, rows, hint, shared };
+        let sender = Sender::new(sender, NoKernel);
+        Ok(Self { parts, sending: Sending { sender, lock }, receiving })
+    }
 }
 
 /// Nobody sleeps in a model: who has nothing to do waits for the scheduler.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use corewire_layout::slot::INLINE_BYTES_MAX;
 
 pub use barrelfish::barrelfish_mp;
-pub use broadcast::broadcast;
+pub use broadcast::{broadcast, two_level};
 pub use zimp::zimp;
 
 use crate::caches::{Caches, Counts, Machine, Part};
