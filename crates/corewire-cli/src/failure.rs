@@ -2,7 +2,10 @@
 
 use std::fmt::Display;
 
-use corewire::{CreateError, JoinError, OpenError, OsError, ReceiveError, SegmentError, SendError};
+use corewire::{
+    CreateError, JoinError, OpenError, OsError, ReceiveError, SegmentError, SendError,
+    TopologyError,
+};
 
 /// A command's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +48,9 @@ impl From<OpenError> for Failure {
 impl From<CreateError> for Failure {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::Name(_) | CreateError::Geometry(_) => Self::usage(error),
+            CreateError::Name(_) | CreateError::Geometry(_) | CreateError::Levels { .. } => {
+                Self::usage(error)
+            }
             error => Self::other(error),
         }
     }
@@ -72,6 +77,12 @@ impl From<ReceiveError> for Failure {
             ReceiveError::SenderDied => Self::sender_died(),
             error => Self::other(error),
         }
+    }
+}
+
+impl From<TopologyError> for Failure {
+    fn from(error: TopologyError) -> Self {
+        Self::usage(error)
     }
 }
 

@@ -13,7 +13,6 @@ mod output;
 mod receive;
 mod send;
 mod table;
-mod topology;
 mod units;
 
 use std::process::ExitCode;

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use corewire_coherence::caches::{CORES_MAX, Counts, Machine};
+use corewire::Topology;
+use corewire_coherence::caches::{CORES_MAX, Costs, Counts, Machine};
 use corewire_coherence::published::Flow;
 use corewire_coherence::rings::{self, Figures, Ring};
 use corewire_coherence::scheduler::Rhythm;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::topology::Topology;
 use crate::{output, table};
 
 const EXAMPLES: &str = "\
@@ -119,6 +119,15 @@ struct Report {
     rows: Vec<Row>,
 }
 
+/// As the model has it.
+fn machine_of(topology: &Topology) -> Machine {
+    let &Topology { domain_cores, hit_ns, near_ns, far_ns, busy_ns, share_ns, .. } = topology;
+    let &Topology { next_ns, locked_ns, under_way_max, .. } = topology;
+    let costs =
+        Costs { hit_ns, near_ns, far_ns, busy_ns, share_ns, next_ns, locked_ns, under_way_max };
+    Machine { domain_cores, costs }
+}
+
 /// Rounds of the ring that are counted.
 const ROUNDS: u64 = 2;
 /// The most slots: a model of more would take minutes.
@@ -178,7 +187,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--slots: {limit}, not {}", args.slots)));
     }
     let topology = args.topology.as_deref().map(Topology::read).transpose()?.unwrap_or_default();
-    let machine = topology.machine();
+    let machine = machine_of(&topology);
     let rows = args.receivers.iter().map(|&receivers| Row::measure(args, machine, receivers));
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
     let one_way_ns = args.ring.one_way_ns(args.slots, machine, args.seed)?;

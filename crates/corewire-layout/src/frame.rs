@@ -5,6 +5,7 @@
 //! |---|---|---|---|
 //! | `Hello` | receiver, owner | its segment, its process | let me read channel `name` |
 //! | `Welcome` | owner, receiver | sender's segment, its process, hint segment or table if any | you are row `row`, and begin at `start` |
+//! | `Relayed` | owner, receiver | sender's segment, its process | your group has a relay: read its channel, and say `Hello` again as one of the group |
 //! | `Refused` | owner, anyone | | no, because of `reason` |
 //! | `Readiness` | receiver, owner | an eventfd, or none to an owner of another user | wake me through this when I say so |
 //! | `Ring` | owner, receiver of another user | | what `Readiness` asked for |
@@ -29,7 +30,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::LAYOUT_VERSION;
-use crate::name::{ChannelName, NAME_BYTES_MAX};
+use crate::name::{ChannelName, NAME_BYTES_MAX, RELAYED_BYTES_MAX};
 use crate::segment::TypeTag;
 
 /// Bytes of every frame.
@@ -49,6 +50,22 @@ pub enum Start {
     Now,
     /// With the oldest message that is still whole.
     Oldest,
+    /// With this message, which has not been sent before.
+    At(u64),
+}
+
+/// Which part of a channel a receiver wants to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Place {
+    /// One that reads the sender's ring.
+    #[default]
+    Ring,
+    /// One of this group of processors, which may have a relay if the channel has two levels.
+    Group(u32),
+    /// The relay of a group: it reads the sender's ring, and begins where the relay before it ended.
+    Relay(u32),
+    /// One that gets its messages from the group's relay, and counts with the sender.
+    Follower(u32),
 }
 
 /// A request to read a channel.
@@ -58,8 +75,11 @@ pub struct Hello {
     pub name: ChannelName,
     /// Where to begin.
     pub start: Start,
-    /// The receiver's number as one who waited for the name; 0 if it did not.
+    /// The receiver's number as one who waited for the name; 0 if it did not. A relay's: the incarnation
+    /// of its channel.
     pub waiter: u128,
+    /// Where it wants to be.
+    pub place: Place,
     /// The receiver cannot call `membarrier`, so the sender must fence.
     pub needs_fence: bool,
     /// The type it expects.
@@ -165,6 +185,12 @@ pub enum Frame {
     Hello(Hello),
     /// The answer to it.
     Welcome(Welcome),
+    /// The other answer to it, to one of a group or a follower.
+    Relayed {
+        /// To a follower: the incarnation of the relay's channel, whose place in the ring is kept. 0 if
+        /// there is none.
+        relay: u128,
+    },
     /// A refusal of anything.
     Refused(Reason),
     /// The receiver's readiness descriptor.
@@ -273,7 +299,7 @@ struct RawFrame {
 }
 
 const _: () = assert!(size_of::<RawFrame>() == FRAME_BYTES);
-const _: () = assert!(NAME_BYTES_MAX <= 176 && ROWS_PER_FRAME * 2 <= 176);
+const _: () = assert!(NAME_BYTES_MAX + RELAYED_BYTES_MAX <= 176 && ROWS_PER_FRAME * 2 <= 176);
 
 impl Frame {
     /// The frame as it travels.
@@ -285,9 +311,20 @@ impl Frame {
         raw.kind = self.kind().into();
         let words: [u64; 6] = match self {
             Self::Hello(h) => {
-                let start = u64::from(h.start == Start::Oldest);
+                let start = match h.start {
+                    Start::Now => 0,
+                    Start::Oldest => 1,
+                    Start::At(message) => message.saturating_add(2),
+                };
+                let (place, group) = match h.place {
+                    Place::Ring => (0, 0),
+                    Place::Group(group) => (1, group),
+                    Place::Relay(group) => (2, group),
+                    Place::Follower(group) => (3, group),
+                };
+                let flags = u64::from(h.needs_fence) | place << 1 | u64::from(group) << 32;
                 let [low, high] = halves(h.socket);
-                [start, h.needs_fence.into(), h.type_tag.hash, h.type_tag.bytes, low, high]
+                [start, flags, h.type_tag.hash, h.type_tag.bytes, low, high]
             }
             Self::Welcome(w) => [
                 w.row.into(),
@@ -317,6 +354,7 @@ impl Frame {
         match self {
             Self::Hello(h) => raw.set_name(&h.name, h.waiter),
             Self::Welcome(w) => raw.id = w.incarnation.to_le_bytes(),
+            Self::Relayed { relay } => raw.id = relay.to_le_bytes(),
             Self::Invite { name, waiter } => raw.set_name(name, *waiter),
             Self::Observe { name } | Self::Enter { name, .. } | Self::Follow { name } => {
                 raw.set_name(name, 0);
@@ -351,9 +389,14 @@ impl Frame {
         Ok(match raw.kind.get() {
             1 => Self::Hello(Hello {
                 name: raw.name()?,
-                start: if flag("start", a)? { Start::Oldest } else { Start::Now },
+                start: match a {
+                    0 => Start::Now,
+                    1 => Start::Oldest,
+                    message => Start::At(message - 2),
+                },
                 waiter: id,
-                needs_fence: flag("needs_fence", b)?,
+                place: place(b)?,
+                needs_fence: b & 1 != 0,
                 type_tag: TypeTag { hash: c, bytes: d },
                 socket: whole(e, f),
             }),
@@ -389,6 +432,7 @@ impl Frame {
             14 => Self::Start { start: a },
             15 => Self::Follow { name: raw.name()? },
             16 => Self::Wake { row: small("row", a)?, incarnation: id },
+            17 => Self::Relayed { relay: id },
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -411,6 +455,7 @@ impl Frame {
             Self::Start { .. } => 14,
             Self::Follow { .. } => 15,
             Self::Wake { .. } => 16,
+            Self::Relayed { .. } => 17,
         }
     }
 }
@@ -473,7 +518,7 @@ impl RawFrame {
     fn name(&self) -> Result<ChannelName, FrameError> {
         let tail = self.tail()?;
         let bad = FrameError::Field { field: "name", found: tail.len() as u64 };
-        core::str::from_utf8(tail).ok().and_then(|s| ChannelName::new(s).ok()).ok_or(bad)
+        core::str::from_utf8(tail).ok().and_then(|s| ChannelName::of_any(s).ok()).ok_or(bad)
     }
 
     fn rows(&self) -> Result<Vec<u16>, FrameError> {
@@ -499,6 +544,19 @@ const fn whole(low: u64, high: u64) -> u128 {
     low as u128 | (high as u128) << 64
 }
 
+/// The place in the flags of a `Hello`.
+fn place(flags: u64) -> Result<Place, FrameError> {
+    let bad = FrameError::Field { field: "place", found: flags };
+    let group = small("place", flags >> 32)?;
+    match (flags & 0xffff_ffff) >> 1 {
+        0 if group == 0 => Ok(Place::Ring),
+        1 => Ok(Place::Group(group)),
+        2 => Ok(Place::Relay(group)),
+        3 => Ok(Place::Follower(group)),
+        _ => Err(bad),
+    }
+}
+
 fn flag(field: &'static str, word: u64) -> Result<bool, FrameError> {
     match word {
         0 => Ok(false),
@@ -521,7 +579,8 @@ mod tests {
         proptest::collection::vec(0usize..64, 1..=NAME_BYTES_MAX).prop_map(|picks| {
             let set = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
             let text: alloc::string::String = picks.iter().map(|&i| char::from(set[i])).collect();
-            ChannelName::new(&text).unwrap()
+            let name = ChannelName::new(&text).unwrap();
+            if picks[0] % 2 == 0 { name } else { name.relayed(u32::MAX) }
         })
     }
 
@@ -531,11 +590,22 @@ mod tests {
     }
 
     fn frames() -> impl Strategy<Value = Frame> {
-        let hello = (names(), any::<(bool, u128, bool, u64, u64, u128)>()).prop_map(|(name, h)| {
-            let (oldest, waiter, needs_fence, hash, bytes, socket) = h;
-            let start = if oldest { Start::Oldest } else { Start::Now };
+        let starts = prop_oneof![
+            Just(Start::Now),
+            Just(Start::Oldest),
+            (0..u64::MAX - 2).prop_map(Start::At),
+        ];
+        let places = prop_oneof![
+            Just(Place::Ring),
+            any::<u32>().prop_map(Place::Group),
+            any::<u32>().prop_map(Place::Relay),
+            any::<u32>().prop_map(Place::Follower),
+        ];
+        let rest = any::<(u128, bool, u64, u64, u128)>();
+        let hello = (names(), starts, places, rest).prop_map(|(name, start, place, h)| {
+            let (waiter, needs_fence, hash, bytes, socket) = h;
             let type_tag = TypeTag { hash, bytes };
-            Frame::Hello(Hello { name, start, waiter, needs_fence, type_tag, socket })
+            Frame::Hello(Hello { name, start, waiter, place, needs_fence, type_tag, socket })
         });
         let welcome = any::<(u32, u64, u32, u128, bool, bool, u64, u32)>().prop_map(|w| {
             let (row, start, epoch, incarnation, hint, table, settled, generation) = w;
@@ -547,6 +617,7 @@ mod tests {
             hello,
             welcome,
             reasons().prop_map(Frame::Refused),
+            any::<u128>().prop_map(|relay| Frame::Relayed { relay }),
             Just(Frame::Readiness),
             Just(Frame::Done),
             Just(Frame::Leave),

@@ -7,6 +7,8 @@
 //! | `n.<name>` | a name that is taken: locked by its owner for life, holding [`NameRecord`] |
 //! | `m.<name>` | the senders of a shared channel: each has a shared lock on it for life |
 //! | `w.<name>.<random>` | somebody who waits for that name: locked, holding [`NameRecord`] |
+//!
+//! `<name>` may be `<name>@<group>`: the relayed channel of a group of a channel on two levels.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,6 +16,8 @@ use core::fmt;
 
 /// The longest channel name, in bytes.
 pub const NAME_BYTES_MAX: usize = 100;
+/// What the name of a relayed channel has more: `@` and a number of 32 bits.
+pub const RELAYED_BYTES_MAX: usize = 11;
 /// Bytes of a name record.
 pub const RECORD_BYTES: usize = 76;
 
@@ -43,12 +47,13 @@ pub enum NameError {
     },
 }
 
-/// A channel's name: 1 to 100 of the characters `A-Z a-z 0-9 _ - .`, the first not a dot.
+/// A channel's name: 1 to 100 of the characters `A-Z a-z 0-9 _ - .`, the first not a dot. That of a
+/// relayed channel has `@` and a group's number behind it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelName(String);
 
 impl ChannelName {
-    /// Checks `name`.
+    /// Checks `name`, which a user has given.
     ///
     /// # Errors
     /// [`NameError`] says which rule it breaks.
@@ -66,6 +71,27 @@ impl ChannelName {
             Some((_, found)) => Err(NameError::Character { name: name.into(), found }),
             None => Ok(Self(name.into())),
         }
+    }
+
+    /// Checks `name`, which may be that of a relayed channel.
+    ///
+    /// # Errors
+    /// [`NameError`] says which rule it breaks.
+    pub fn of_any(name: &str) -> Result<Self, NameError> {
+        let Some((of, group)) = name.split_once('@') else { return Self::new(name) };
+        // As `relayed` writes it, and in no other way.
+        let relayed = group.parse().ok().map(|group| Self::new(of).map(|of| of.relayed(group)));
+        match relayed {
+            Some(Ok(relayed)) if relayed.0 == name => Ok(relayed),
+            Some(Err(error)) => Err(error),
+            _ => Err(NameError::Character { name: name.into(), found: '@' }),
+        }
+    }
+
+    /// The channel through which `group` gets this one's messages.
+    #[must_use]
+    pub fn relayed(&self, group: u32) -> Self {
+        Self(format!("{}@{group}", self.0))
     }
 
     /// The name as text.
@@ -105,7 +131,7 @@ impl ChannelName {
     /// The channel's name, if `file` is a name file.
     #[must_use]
     pub fn of_name_file(file: &str) -> Option<Self> {
-        Self::new(file.strip_prefix("n.")?).ok()
+        Self::of_any(file.strip_prefix("n.")?).ok()
     }
 }
 

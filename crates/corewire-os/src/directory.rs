@@ -646,7 +646,7 @@ fn unless_gone(connected: Result<Socket, OsError>) -> Result<Option<Socket>, OsE
 
 /// The name that `file` is said of, if guests find it there.
 fn name_of_copy(file: &str) -> Option<ChannelName> {
-    ChannelName::new(file.strip_prefix(COPY_PREFIX)?).ok()
+    ChannelName::of_any(file.strip_prefix(COPY_PREFIX)?).ok()
 }
 
 fn is_members_file(file: &str) -> bool {

@@ -32,6 +32,19 @@ pub fn pin_to(cpu: usize) -> Result<(), OsError> {
     sched_setaffinity(None, &set).doing(format!("pin to processor {cpu}"))
 }
 
+/// Keeps this thread on those of its processors that share the last-level cache of `cpu`.
+///
+/// # Errors
+/// [`OsError`] if there are none, or it is not allowed.
+pub fn keep_at_cache_of(cpu: usize) -> Result<(), OsError> {
+    let what = format!("keep to the processors at the cache of processor {cpu}");
+    let of = last_level(cpu).ok_or(OsError::new(what.clone(), rustix::io::Errno::NOENT))?;
+    let mut set = CpuSet::new();
+    let there = allowed()?.into_iter().filter(|&other| last_level(other).as_ref() == Some(&of));
+    there.for_each(|other| set.set(other));
+    sched_setaffinity(None, &set).doing(what)
+}
+
 /// What one spin-loop hint costs here, in nanoseconds; measured once, in about 20 us.
 #[must_use]
 pub fn pause_ns() -> f64 {

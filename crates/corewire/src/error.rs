@@ -12,6 +12,8 @@ use corewire_os::directory::{ClaimError, DirectoryError};
 use corewire_os::memory::SegmentError;
 use corewire_ring::broadcast::Violation;
 
+use crate::topology::TopologyError;
+
 /// Why a domain cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -68,6 +70,18 @@ pub enum CreateError {
          filling it could be overtaken by the others, and would then tear a later message"
     )]
     OverwriteShared,
+    /// A channel on two levels has one sender and waits for its receivers.
+    #[error(
+        "a channel that {} slow receivers cannot be on two levels: a relay would pass on what its own \
+         receivers have not read", word_of(*.policy)
+    )]
+    Levels {
+        /// What becomes of its slow receivers.
+        policy: Policy,
+    },
+    /// The file that says what cache lines cost here cannot be used.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
     /// The channel's senders are alive, but none of them lets this one in.
     #[error(
         "the senders of channel {name} let nobody in within {after:?}: they are stopped, or busy"
@@ -213,6 +227,14 @@ pub enum JoinError {
     /// This is a forked child: open the domain anew.
     #[error("this process was forked from the one that opened the domain: open it anew")]
     Forked,
+    /// The channel is on two levels, and its relay could not be made.
+    #[error("channel {name}: {error}")]
+    Relay {
+        /// The relay's channel.
+        name: ChannelName,
+        /// Why not.
+        error: Box<CreateError>,
+    },
     /// A call failed.
     #[error(transparent)]
     Os(#[from] OsError),
@@ -307,6 +329,10 @@ pub enum ReceiveError {
     /// The sender's memory holds an impossible value. This receiver is of no more use.
     #[error(transparent)]
     Violation(#[from] Violation),
+    /// The channel is on two levels, the relay of this receiver's group died, and no other could be made
+    /// or joined.
+    #[error("the relay died, and there is no other: {0}")]
+    Relay(Box<JoinError>),
     /// Another thread asked the call to return.
     #[error("interrupted")]
     Interrupted,

@@ -55,7 +55,8 @@ pub(crate) fn join(directory: &Path, channel: &str, wishes: Wishes) -> Result<Jo
     let life = process::own_life()?;
     let Wishes { waiter, needs_fence } = wishes;
     let (name, type_tag) = (ChannelName::new(channel)?, TypeTag::default());
-    let hello = Hello { socket: 0, name, start: Start::Now, waiter, needs_fence, type_tag };
+    let (start, place) = (Start::Now, Place::Ring);
+    let hello = Hello { socket: 0, name, start, waiter, place, needs_fence, type_tag };
     socket.send(&Frame::Hello(hello), &[segment.as_fd(), life.as_fd()])?;
     match hear(&socket)? {
         (Frame::Welcome(welcome), descriptors) => Ok(Joined { socket, welcome, descriptors, page }),

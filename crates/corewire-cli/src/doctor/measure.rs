@@ -2,13 +2,13 @@
 
 use std::thread;
 
+use corewire::Topology;
 use corewire_os::processor::{self, pin_to, tick_ns, ticks};
 use corewire_ring::region::Region;
 use corewire_ring::sync::{AtomicU64, Ordering, pause};
 use corewire_ring::yardstick::LineWalk;
 
 use crate::failure::Failure;
-use crate::topology::Topology;
 use crate::{table, units};
 
 /// Lines of a walk: they fit the second-level cache of both.
@@ -27,7 +27,8 @@ pub(super) fn measure() -> Result<Topology, Failure> {
         let found = format!("doctor --measure needs two processors, not {}", processors.len());
         return Err(Failure::other(format!("{found}: allow more (taskset, cpuset)")));
     }
-    let mut topology = Topology { processors: processors.clone(), ..Topology::default() };
+    let mut topology = Topology::default();
+    topology.processors.clone_from(&processors);
     let (mut near, mut far, mut next) = (Vec::new(), Vec::new(), Vec::new());
     let domains: Vec<_> = processors.iter().map(|&cpu| processor::last_level(cpu)).collect();
     for (index, &reader) in processors.iter().enumerate() {

@@ -107,7 +107,7 @@ impl Finding {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.measure {
         let topology = measure::measure()?;
-        topology.write(path)?;
+        topology.write(path).map_err(Failure::other)?;
         return match args.json {
             true => output::print_json(&topology),
             false => output::print(&measure::render(&topology)),

@@ -52,5 +52,5 @@ fn a_topology_is_read_and_one_that_cannot_be_is_named() {
         let ran = scratch.run(&format!("model broadcast --topology {}", file.display()));
         ran.expect_line(2, word);
     }
-    scratch.run("model broadcast --topology /no/such/file").expect_line(1, "/no/such/file");
+    scratch.run("model broadcast --topology /no/such/file").expect_line(2, "/no/such/file");
 }

@@ -33,6 +33,8 @@ const EPOCH_STRIDE: u32 = 0x9e37_79b8;
 #[derive(Debug)]
 pub struct Members {
     rows: Vec<Row>,
+    /// The first message of the ring, before which nobody begins.
+    first: u64,
     joined: u32,
     /// Receivers that were invited and have neither joined, left nor died: sending waits for them.
     invited: u32,
@@ -91,6 +93,7 @@ impl Members {
     pub fn new(receivers_max: u32) -> Self {
         Self {
             rows: vec![Row::default(); receivers_max as usize],
+            first: 0,
             joined: 0,
             invited: 0,
             large_reserved: 0,
@@ -100,6 +103,13 @@ impl Members {
             evicted: Vec::new(),
             has_stalls: false,
         }
+    }
+
+    /// The same for a ring whose first message is number `first`
+    /// ([`Sender::begin_with`](super::Sender::begin_with)).
+    #[must_use]
+    pub fn beginning_with(self, first: u64) -> Self {
+        Self { first, ..self }
     }
 
     /// How many have joined.
@@ -156,6 +166,8 @@ impl Members {
             Start::Now => head,
             Start::Oldest if channel.policy == Policy::Overwrite => words.floor().load(Relaxed),
             Start::Oldest => self.oldest_whole(head, channel),
+            // What has been sent is kept for nobody who has not joined.
+            Start::At(message) => message.max(head),
         };
         let epoch = (shared.acked(row).load(Relaxed) & !1).wrapping_add(EPOCH_STRIDE);
         // Whatever the data thread is about to serve of the row's last receiver, it gives up now.
@@ -169,6 +181,40 @@ impl Members {
         door.store(tenure(generation, DoorState::Joined), Relaxed);
         add(words.control_counter(ControlCounter::Joins), 1);
         Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX, generation }
+    }
+
+    /// Takes a receiver in at `row` in the place of the one that has it, whose process may be dead: it
+    /// begins where that one's cursor is, and nothing that that one held is given up meanwhile.
+    /// `place` maps its page. Otherwise as for [`join`](Self::join).
+    ///
+    /// # Errors
+    /// That of `place`; then nothing has changed.
+    ///
+    /// # Panics
+    /// If nobody has the row.
+    pub fn succeed<K: Kernel, E>(
+        &mut self,
+        row: u32,
+        pid: u32,
+        rows: &Rows,
+        place: impl FnOnce() -> Result<(), E>,
+        channel: &Channel<'_>,
+        kernel: &K,
+    ) -> Result<Joined, E> {
+        let state = self.rows[row as usize];
+        assert!(state.joined, "own row");
+        // ORDER(B4): pairs with B3; as in `slowest`.
+        let cursor = rows.cursor(row).load(order!(B4: Acquire));
+        place()?;
+        self.rows[row as usize].joined = false;
+        self.joined -= 1;
+        let joined = self.join(row, pid, Start::Now, channel, kernel);
+        // One that has stored none, or an impossible one, has passed nothing more.
+        let is_possible = (state.cached..=joined.start).contains(&cursor);
+        let start = if is_possible { cursor } else { state.cached };
+        self.rows[row as usize].cached = start;
+        channel.words.door_start(row).store(start, Relaxed);
+        Ok(Joined { start, ..joined })
     }
 
     /// Forgets a receiver. Control thread only; the caller then wakes a data thread that waits, and
@@ -258,7 +304,7 @@ impl Members {
         let window_bytes = geometry.window_bytes();
         // One reservation of up to a quarter of the window, and as much skipped before it.
         let window_end = shared.window_reserved.load(Relaxed) + window_bytes / 2;
-        let oldest = (head + IN_FLIGHT_MAX).saturating_sub(slots.count());
+        let oldest = (head + IN_FLIGHT_MAX).saturating_sub(slots.count()).max(self.first);
         let (mut window_from, mut large_from) = (None, None);
         let mut first = head;
         for sequence in (oldest..head).rev() {

@@ -679,6 +679,11 @@ impl<K: Kernel> Receiver<K> {
         self.many.as_deref()
     }
 
+    /// Reads on without a row, in the ring of a sender that is gone: nobody evicts it.
+    pub fn look_on(&mut self) {
+        self.tenure = self.sender.door_tenure(self.row).load(Relaxed);
+    }
+
     /// Makes its sleeps end after `cap_ns` whatever happens; [`SLEEP_CAP_NS`] if not said.
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleep_cap_ns = cap_ns;

@@ -212,6 +212,18 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
+    /// Has its first message be number `first`, as if it had sent those before it: the sender of a
+    /// relay, which goes on in another ring's numbers. To be called before anybody else sees the
+    /// ring, whose [`Members`] must begin with the same number.
+    pub fn begin_with(&mut self, first: u64) {
+        for before in first.saturating_sub(self.slots.count())..first {
+            self.slots.at(before).stamp().store(stamp_of(before), Relaxed);
+        }
+        self.head = first;
+        self.read_by_all = first;
+        self.publish_counters();
+    }
+
     /// Messages sent so far.
     #[inline]
     #[must_use]

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use corewire_layout::frame::{Frame, Hello, Reason, Start, Welcome};
+use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::{
     BELL, FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES, RawSenderHeader, ReceiverHeader,
@@ -18,13 +18,14 @@ use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError as SocketError, Socket};
 use corewire_os::{OsError, random_u128};
 use corewire_ring::Trusted;
-use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
-use corewire_ring::region::Region;
+use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, head_of, notice};
+use corewire_ring::region::{Region, Slots};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Failures, Handler, Token, lock};
+use crate::control::levels;
 use crate::control::shared::attachment;
 use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
@@ -64,12 +65,15 @@ pub(crate) trait Attached: Send + Sync {
 pub(crate) struct Attachment {
     name: ChannelName,
     shared: Arc<ReceiverShared>,
+    slots: Slots,
     socket: Socket,
     /// The owner is of this process's user.
     is_trusted: bool,
     life: Descriptor,
     tokens: OnceLock<[Token; 2]>,
     readiness: OnceLock<Arc<Bell>>,
+    /// What to do when the owner is gone.
+    when_gone: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// The owner has the readiness descriptor.
     is_handed_over: Mutex<bool>,
     /// Requests that the owner has answered, and whether it is gone.
@@ -96,8 +100,38 @@ pub(crate) struct Wishes {
     pub(crate) start: Start,
     pub(crate) type_tag: TypeTag,
     pub(crate) waiter: u128,
+    pub(crate) cache_domain: Option<u32>,
     /// How long the caller waits.
     pub(crate) patience: Patience,
+}
+
+/// An owner's answer to one who wants to join.
+pub(crate) enum Answer<A> {
+    /// A row in the sender's ring.
+    Linked(Linked<A>),
+    /// A row in the ring of a shared channel.
+    Shared(Receiver<A>),
+    /// A relay is to be read.
+    Relayed(Relayed),
+}
+
+/// A row in a sender's ring.
+pub(crate) struct Linked<A> {
+    pub(crate) ring: Ring,
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) access: A,
+    pub(crate) header: SenderHeader,
+}
+
+/// What an owner gives to one who reads a relay.
+pub(crate) struct Relayed {
+    pub(crate) socket: Socket,
+    /// The incarnation of the relay's channel.
+    pub(crate) relay: u128,
+    /// The sender's segment.
+    pub(crate) segment: OwnedFd,
+    /// The sender's process.
+    pub(crate) life: OwnedFd,
 }
 
 /// Joins channel `name` now.
@@ -106,6 +140,26 @@ pub(crate) fn join<A: Reading>(
     name: &ChannelName,
     wishes: Wishes,
 ) -> Result<Receiver<A>, JoinError> {
+    // A guest is no relay's follower, nor can it be one.
+    let group = domain.socket_name().map(|_| wishes.cache_domain.unwrap_or_else(levels::own_group));
+    let place = group.map_or(Place::Ring, Place::Group);
+    match attach(domain, name, place, wishes, ReceiverControl::new(wishes.wait))? {
+        Answer::Linked(Linked { ring, attachment, access, .. }) => {
+            Ok(Receiver::new(ring, attachment, access))
+        }
+        Answer::Shared(receiver) => Ok(receiver),
+        Answer::Relayed(_) => levels::join(domain, name, group.unwrap_or_default(), wishes),
+    }
+}
+
+/// Asks the owner of channel `name` for a place.
+pub(crate) fn attach<A: Reading>(
+    domain: &Arc<DomainInner>,
+    name: &ChannelName,
+    place: Place,
+    wishes: Wishes,
+    control: ReceiverControl,
+) -> Result<Answer<A>, JoinError> {
     let (socket, trusted) = connect(domain, name)?;
     if trusted.is_none() && A::IS_IN_PLACE {
         return Err(needs_snapshots(&socket, domain, name));
@@ -114,32 +168,48 @@ pub(crate) fn join<A: Reading>(
     let memory = MemoryOptions::default();
     let (segment, own) = Segment::create(RECEIVER_SEGMENT_BYTES as u64, memory)?;
     own.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
-    let Wishes { wait, sleep_cap, start, type_tag, waiter, patience } = wishes;
+    let Wishes { sleep_cap, start, type_tag, waiter, patience, .. } = wishes;
     let needs_fence = !linux.has_membarrier();
     let process = domain.socket_name().map_or(0, |name| name.0);
-    let hello = Hello { name: name.clone(), start, waiter, needs_fence, type_tag, socket: process };
+    let place = if trusted.is_some() { place } else { Place::Ring };
+    let name_asked = name.clone();
+    let hello =
+        Hello { name: name_asked, start, waiter, place, needs_fence, type_tag, socket: process };
     let own_life = process::own_life()?;
-    ask(&socket, name, &Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
-    let (frame, descriptors) = answer_within(&socket, name, patience)?;
-    let (welcome, sender) = match frame {
-        Frame::Welcome(welcome) => (welcome, descriptors),
+    let given = [segment.as_fd(), own_life.as_fd()];
+    // A follower has no row: only its life is of interest.
+    let given = if matches!(place, Place::Follower(_)) { &given[1..] } else { &given[..] };
+    ask(&socket, name, &Frame::Hello(hello), given)?;
+    let (frame, mut descriptors) = answer_within(&socket, name, patience)?;
+    let welcome = match frame {
+        Frame::Welcome(welcome) => welcome,
+        Frame::Relayed { relay } => {
+            let missing = || protocol(name, "too few descriptors".into());
+            let segment = take(&mut descriptors).ok_or_else(missing)?;
+            let life = take(&mut descriptors).ok_or_else(missing)?;
+            return Ok(Answer::Relayed(Relayed { socket, relay, segment, life }));
+        }
         Frame::Refused(reason) => return Err(refusal(name, reason, type_tag)),
         other => return Err(protocol(name, format!("{other:?}"))),
     };
     if welcome.table {
-        return attachment::join(domain, name, &socket, trusted, welcome, sender, wishes);
+        let receiver =
+            attachment::join(domain, name, &socket, trusted, welcome, descriptors, wishes)?;
+        return Ok(Answer::Shared(receiver));
     }
-    let link = Link::check(name, welcome, sender)?;
+    let link = Link::check(name, welcome, descriptors)?;
     let shared = Arc::new(ReceiverShared::default());
     let life = socket.peer_life(Some(link.life))?;
     let attachment = Arc::new(Attachment {
         name: name.clone(),
         shared: Arc::clone(&shared),
+        slots: Slots::new(&link.memory, &link.header.geometry),
         socket,
         is_trusted: trusted.is_some(),
         life,
         tokens: OnceLock::new(),
         readiness: OnceLock::new(),
+        when_gone: OnceLock::new(),
         is_handed_over: Mutex::new(false),
         answers: Mutex::default(),
         answered: Condvar::new(),
@@ -147,11 +217,12 @@ pub(crate) fn join<A: Reading>(
         domain: Arc::clone(domain),
     });
     attachment.watch()?;
-    let fence_mode = if needs_fence { FenceMode::Fenced } else { link.header.fence_mode };
-    let policy = link.header.policy;
+    let header = link.header;
+    let fence_mode = if needs_fence { FenceMode::Fenced } else { header.fence_mode };
+    let policy = header.policy;
     let parts = ReceiverParts {
         sender: link.memory,
-        geometry: link.header.geometry,
+        geometry: header.geometry,
         fence_mode,
         policy,
         own,
@@ -160,13 +231,13 @@ pub(crate) fn join<A: Reading>(
         shared,
         many: None,
     };
-    let mut ring = Ring::new(parts, ReceiverKernel::new(ReceiverControl::new(wait)));
+    let mut ring = Ring::new(parts, ReceiverKernel::new(control));
     ring.set_sleep_cap(cap_ns(sleep_cap));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });
     };
-    Ok(Receiver::new(ring, attachment, access))
+    Ok(Answer::Linked(Linked { ring, attachment, access, header }))
 }
 
 /// Why a channel of another user is not joined: the owner's reason if it has one, else our own.
@@ -371,49 +442,63 @@ pub(crate) fn join_when_created<A: Reading>(
     // In this order: once the note is there, whoever creates the channel invites us; whoever
     // created it before is found below, or changes a file after the watch began.
     let watch = domain.directory.watch()?;
-    let waiter = Waiter::leave_note(domain, name)?;
+    let note = Note::leave(domain, name)?;
     loop {
-        let joined = join::<A>(domain, name, Wishes { waiter: waiter.id, ..wishes });
+        let joined = join::<A>(domain, name, Wishes { waiter: note.id, ..wishes });
         let has_all = joined.as_ref().is_ok_and(|receiver| receiver.next_sequence() == 0);
-        if !has_all && let Some(error) = domain.failure_of(waiter.id) {
+        if !has_all && let Some(error) = domain.failure_of(note.id) {
             return Err(error.into());
         }
         match joined {
             Err(JoinError::NotFound(_)) => {}
             other => return other,
         }
-        if !watch.wait(waiter.bell.as_fd(), deadline)? {
+        if !watch.wait(note.bell.as_fd(), deadline)? {
             let after = timeout.unwrap_or_default();
             return Err(JoinError::NotCreated { name: name.clone(), after });
         }
-        waiter.bell.silence();
+        note.bell.silence();
     }
 }
 
-/// The note of one who waits; taken back at its end.
-struct Waiter<'a> {
-    domain: &'a DomainInner,
+/// The note of one who waits for a name; taken back at its end.
+pub(crate) struct Note {
+    domain: Arc<DomainInner>,
     id: u128,
     bell: Arc<Bell>,
     claim: Option<corewire_os::directory::Claim>,
 }
 
-impl<'a> Waiter<'a> {
-    fn leave_note(domain: &'a DomainInner, name: &ChannelName) -> Result<Self, JoinError> {
+impl Note {
+    pub(crate) fn leave(domain: &Arc<DomainInner>, name: &ChannelName) -> Result<Self, JoinError> {
         let bell = Arc::new(Bell::new()?);
-        let mut waiter = Self { domain, id: 0, bell, claim: None };
+        let mut note = Self { domain: Arc::clone(domain), id: 0, bell, claim: None };
         // A guest leaves no note: nobody invites it, and the watch alone tells it.
         if let Some(socket) = domain.socket_name() {
-            waiter.id = random_u128()?.max(1);
-            domain.add_waiter(waiter.id, name, &waiter.bell);
-            waiter.claim = Some(domain.directory.leave_waiter(name, waiter.id, socket)?);
+            note.id = random_u128()?.max(1);
+            domain.add_waiter(note.id, name, &note.bell);
+            note.claim = Some(domain.directory.leave_waiter(name, note.id, socket)?);
         }
-        Ok(waiter)
+        Ok(note)
+    }
+
+    /// The number of whoever waits.
+    pub(crate) fn id(&self) -> u128 {
+        self.id
+    }
+
+    /// Rings when an owner of the name invites.
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for Note {
     fn drop(&mut self) {
+        // In a forked child it is the parent's.
+        if self.domain.is_forked() {
+            return;
+        }
         self.domain.remove_waiter(self.id);
         if let Some(claim) = self.claim.take() {
             claim.release(&self.domain.directory);
@@ -514,6 +599,28 @@ impl Attachment {
         lock(&self.answers).is_gone = true;
         self.answered.notify_all();
         self.notify(notice::PEER_GONE);
+        if let Some(job) = self.when_gone.get() {
+            job();
+        }
+    }
+
+    /// Has `job` done when the owner is gone; it may be done twice. On the control thread: it must not
+    /// block.
+    pub(crate) fn when_gone(&self, job: impl Fn() + Send + Sync + 'static) {
+        let job = self.when_gone.get_or_init(|| Box::new(job));
+        if lock(&self.answers).is_gone {
+            job();
+        }
+    }
+
+    /// How many messages the channel has carried, when its sender is gone.
+    pub(crate) fn head(&self) -> u64 {
+        head_of(&self.slots)
+    }
+
+    /// Has the owner wake the receiver through `bell`, instead of one of its own.
+    pub(crate) fn use_bell(&self, bell: &Arc<Bell>) {
+        let _ = self.readiness.set(Arc::clone(bell));
     }
 }
 

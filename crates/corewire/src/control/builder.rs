@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corewire_layout::frame::Start;
 use corewire_layout::geometry::{Geometry, WINDOW_BYTES_RANGE};
-use corewire_layout::name::{ChannelName, NameRecord};
+use corewire_layout::name::{ChannelName, NameRecord, SocketName};
 use corewire_layout::segment::{
     FenceMode, HINT_SEGMENT_BYTES, Policy, ROWS_WATCHED_MAX, SenderHeader, TypeTag,
 };
@@ -22,6 +22,7 @@ use zerocopy::IntoBytes;
 
 use crate::control::attach::{self, Wishes};
 use crate::control::domain::{Domain, DomainInner};
+use crate::control::levels::{self, Levels};
 use crate::control::owner::{Owner, OwnerParts, SenderControl, SenderKernel};
 use crate::control::shared::member::{self, Plan};
 use crate::error::{CreateError, JoinError};
@@ -57,6 +58,17 @@ pub struct SenderBuilder {
     sleep_cap: Option<Duration>,
     memory: MemoryOptions,
     type_tag: TypeTag,
+    levels: Levels,
+    cache_domain: Option<u32>,
+}
+
+/// Where a channel stands among others: nowhere, if it is not on two levels.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Standing {
+    /// Its first message.
+    pub(crate) first: u64,
+    /// The group that its sender belongs to, if the others have relays.
+    pub(crate) home: Option<u32>,
 }
 
 impl SenderBuilder {
@@ -73,7 +85,16 @@ impl SenderBuilder {
             sleep_cap: None,
             memory: MemoryOptions::default(),
             type_tag: TypeTag::default(),
+            levels: Levels::default(),
+            cache_domain: None,
         }
+    }
+
+    /// For the channel of a relay, whose sizes are those of the channel that it relays.
+    pub(crate) fn of_relay(domain: &Arc<DomainInner>, name: &ChannelName, wishes: Wishes) -> Self {
+        let domain = Domain { inner: Arc::clone(domain) };
+        let Wishes { wait, sleep_cap, type_tag, .. } = wishes;
+        Self { wait, sleep_cap, type_tag, ..Self::new(&domain, name.as_str()) }
     }
 
     /// How many messages may be under way: a power of two, 16384 if not said (less where half of
@@ -124,6 +145,20 @@ impl SenderBuilder {
         self
     }
 
+    /// Whether receivers at other last-level caches than the sender's get its messages from a relay
+    /// there. Only for the policy *Block*, with one sender.
+    pub fn levels(mut self, levels: Levels) -> Self {
+        self.levels = levels;
+        self
+    }
+
+    /// Which last-level cache the sender is at: the number of the first processor there. If not said,
+    /// that of the processor that creates the channel.
+    pub fn cache_domain(mut self, number: u32) -> Self {
+        self.cache_domain = Some(number);
+        self
+    }
+
     /// How calls of the sender wait for room.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
@@ -168,18 +203,21 @@ impl SenderBuilder {
     ///
     /// # Errors
     /// [`CreateError`]: a bad name or size, a name that somebody alive has, another user's domain,
-    /// or a failed call (no memory, no descriptors, a limit).
+    /// a wish that cannot be ([`CreateError::Levels`], [`CreateError::Topology`]), or a failed call (no
+    /// memory, no descriptors, a limit).
     pub fn create(self) -> Result<Sender, CreateError> {
         let name = ChannelName::new(&self.name)?;
         let domain = &self.domain;
         if domain.is_forked() {
             return Err(CreateError::Forked);
         }
-        let Some(socket) = domain.socket_name() else {
+        if domain.socket_name().is_none() {
             let (owner, user) = (domain.directory.owner(), process::effective_uid());
             return Err(CreateError::Guest { owner, user });
-        };
+        }
         let geometry = self.geometry()?;
+        let has_two = self.levels.are_two(self.policy, geometry.receivers_max())?;
+        let home = has_two.then(|| self.cache_domain.unwrap_or_else(levels::own_group));
         let claim = domain.directory.claim(&name)?;
         // A shared channel's senders have its name, also while they are between two hosts.
         let is_taken = domain.directory.has_members(&name);
@@ -188,9 +226,24 @@ impl SenderBuilder {
             is_taken?;
             return Err(CreateError::AlreadyExists(name));
         }
-        match self.build(&name, geometry) {
-            Ok((parts, owner, incarnation)) => {
-                self.finish(claim, parts, &owner, NameRecord { socket, incarnation })
+        self.create_at(claim, &name, geometry, random_u128()?, Standing { first: 0, home })
+    }
+
+    /// Creates the channel whose name has been claimed.
+    pub(crate) fn create_at(
+        &self,
+        claim: Claim,
+        name: &ChannelName,
+        geometry: Geometry,
+        incarnation: u128,
+        standing: Standing,
+    ) -> Result<Sender, CreateError> {
+        let domain = &self.domain;
+        let socket = domain.socket_name().unwrap_or(SocketName(0));
+        match self.build(name, geometry, incarnation, standing) {
+            Ok((parts, owner)) => {
+                let record = NameRecord { socket, incarnation };
+                self.finish(claim, parts, &owner, record, standing.first)
             }
             Err(error) => {
                 claim.release(&domain.directory);
@@ -204,11 +257,12 @@ impl SenderBuilder {
         &self,
         name: &ChannelName,
         geometry: Geometry,
-    ) -> Result<(SenderParts, Arc<Owner>, u128), CreateError> {
+        incarnation: u128,
+        Standing { first, home }: Standing,
+    ) -> Result<(SenderParts, Arc<Owner>), CreateError> {
         let linux = Linux::get();
         let is_fenced = !linux.has_membarrier();
         let fence_mode = if is_fenced { FenceMode::Fenced } else { FenceMode::Asymmetric };
-        let incarnation = random_u128()?;
         let type_tag = self.type_tag;
         let policy = self.policy;
         let pid = process::pid();
@@ -236,6 +290,8 @@ impl SenderBuilder {
             hint: hint_segment,
             rows,
             shared: Arc::clone(&shared),
+            first,
+            home,
             domain: Arc::clone(&self.domain),
         });
         let parts = SenderParts {
@@ -247,7 +303,7 @@ impl SenderBuilder {
             hint: hint_memory,
             shared,
         };
-        Ok((parts, owner, incarnation))
+        Ok((parts, owner))
     }
 
     /// Lets others find the channel.
@@ -257,10 +313,12 @@ impl SenderBuilder {
         parts: SenderParts,
         owner: &Arc<Owner>,
         record: NameRecord,
+        first: u64,
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
         owner.hold(claim);
         let mut ring = RingSender::new(parts, SenderKernel::new(SenderControl::new(owner)));
+        ring.begin_with(first);
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
         domain.add_channel(owner);
         // From here on, dropping the sender lets go of everything.
@@ -418,6 +476,14 @@ impl<A: Reading> ReceiverBuilder<A> {
     /// half of the window.
     pub fn from_oldest(mut self) -> Self {
         self.wishes.start = Start::Oldest;
+        self
+    }
+
+    /// Which last-level cache the receiver is at: the number of the first processor there. If not said,
+    /// that of the processor that joins. It matters for a channel on two levels
+    /// ([`SenderBuilder::levels`]).
+    pub fn cache_domain(mut self, number: u32) -> Self {
+        self.wishes.cache_domain = Some(number);
         self
     }
 

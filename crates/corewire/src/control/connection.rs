@@ -159,6 +159,12 @@ impl Connection {
         let Some(owner) = domain.channel(&hello.name) else {
             return self.refuse(Reason::NotFound);
         };
+        if owner.is_relayed(hello, self.peer) {
+            return match owner.point_to_relay(hello, &self.socket) {
+                Ok(()) => true,
+                Err(reason) => self.refuse(reason),
+            };
+        }
         // From here on the owner watches it.
         self.unwatch(domain);
         match owner.admit(hello, &self.socket, self.peer, descriptors) {

@@ -163,7 +163,7 @@ impl Domain {
     /// # Errors
     /// As for joining.
     pub fn observe(&self, name: &str) -> Result<Observer, JoinError> {
-        let name = ChannelName::new(name)?;
+        let name = ChannelName::of_any(name)?;
         Observer::open(&self.inner, &name)
     }
 

@@ -8,6 +8,7 @@
 //! | [`connection`] | what a peer that connects may ask for |
 //! | [`owner`] | the sender's side: who has joined, left, died |
 //! | [`attach`] | the receiver's side: joining, and the sender's death |
+//! | [`levels`] | channels on two levels: relays, and those who follow them |
 //! | [`observer`] | looking on without joining |
 //! | [`shared`] | channels of several senders: entering, letting in, taking over, watching who takes part |
 
@@ -16,6 +17,7 @@ pub(crate) mod builder;
 pub(crate) mod connection;
 pub(crate) mod domain;
 pub(crate) mod hub;
+pub(crate) mod levels;
 pub(crate) mod observer;
 pub(crate) mod owner;
 pub(crate) mod shared;

@@ -1,12 +1,14 @@
 //! The sender's side of a channel, but for its data path: who has joined, left, died, and who was
 //! invited. Runs on the control thread.
 
+mod groups;
+
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use corewire_layout::counters::ControlCounter;
-use corewire_layout::frame::{Frame, Hello, Reason, Welcome};
+use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::name::{ChannelName, NameRecord};
 use corewire_layout::segment::{
     RECEIVER_SEGMENT_BYTES, RawReceiverHeader, ReceiverHeader, SenderHeader,
@@ -20,12 +22,13 @@ use corewire_os::process;
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{Peer, ReceiveError, Socket};
 use corewire_ring::broadcast::notice::FORKED;
-use corewire_ring::broadcast::{Channel, Members, SenderShared, SenderWords};
-use corewire_ring::region::{Region, Slots};
+use corewire_ring::broadcast::{Channel, Joined, Members, SenderShared, SenderWords};
+use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_ring::{Kernel, Lock};
 use zerocopy::{FromZeros, IntoBytes};
 
+use self::groups::Groups;
 use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, invite, take};
 use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
@@ -60,6 +63,8 @@ struct State {
     /// Waiters that joined before they could be invited, until all have been.
     arrived: HashSet<u128>,
     are_invited: bool,
+    /// If the channel has two levels.
+    groups: Option<Groups>,
     watched: HashMap<Token, Watched>,
     claim: Option<Claim>,
     is_closed: bool,
@@ -104,7 +109,16 @@ struct Invitation {
 enum Watched {
     LinkSocket(u32),
     LinkLife(u32),
+    FollowerSocket(u32),
+    FollowerLife(u32),
     Invitation(u128),
+}
+
+/// One who is being taken in.
+struct Joining<'a> {
+    hello: &'a Hello,
+    peer: Peer,
+    segment: &'a Segment,
 }
 
 /// What an owner is made of.
@@ -116,6 +130,10 @@ pub(crate) struct OwnerParts {
     pub(crate) hint: Option<Segment>,
     pub(crate) rows: RowTable,
     pub(crate) shared: Arc<SenderShared>,
+    /// Its first message.
+    pub(crate) first: u64,
+    /// The group that the sender belongs to, if the channel has two levels.
+    pub(crate) home: Option<u32>,
     pub(crate) domain: Arc<DomainInner>,
 }
 
@@ -127,7 +145,8 @@ impl Lock<Members> for Owner {
 
 impl Owner {
     pub(crate) fn new(parts: OwnerParts) -> Arc<Self> {
-        let OwnerParts { name, header, segment, memory, hint, rows, shared, domain } = parts;
+        let OwnerParts { name, header, segment, memory, hint, rows, shared, domain, .. } = parts;
+        let state = State { groups: parts.home.map(Groups::new), ..State::default() };
         let geometry = &header.geometry;
         let receivers_max = u32::try_from(geometry.receivers_max()).unwrap_or(u32::MAX);
         let owner = Arc::new_cyclic(|this| Self {
@@ -139,11 +158,11 @@ impl Owner {
             slots: Slots::new(&memory, geometry),
             words: SenderWords::new(memory),
             shared,
-            members: Guarded(Mutex::new(Members::new(receivers_max))),
+            members: Guarded(Mutex::new(Members::new(receivers_max).beginning_with(parts.first))),
             rows,
             linux: Linux::get(),
             domain,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             is_dropping: AtomicU32::new(0),
         });
         let in_child: Weak<dyn InChild> = owner.this.clone();
@@ -165,7 +184,13 @@ impl Owner {
     }
 
     pub(crate) fn joined(&self) -> usize {
-        self.members.with(|members| members.joined()) as usize
+        self.joined_with(&lock(&self.state))
+    }
+
+    fn joined_with(&self, state: &State) -> usize {
+        let rows = self.members.with(|members| members.joined()) as usize;
+        let more = state.groups.as_ref().map_or(0, Groups::more_than_rows);
+        rows.saturating_add_signed(more)
     }
 
     pub(crate) fn notify(&self, notice: u32) {
@@ -236,12 +261,23 @@ impl Owner {
         row: u32,
     ) -> Result<[Token; 2], OsError> {
         let handler: Weak<dyn Handler> = self.this.clone();
-        let first = self.hub().watch(socket, Weak::clone(&handler))?;
-        let second = self.hub().watch(life, handler).inspect_err(|_| {
+        let watched = [Watched::LinkSocket(row), Watched::LinkLife(row)];
+        self.watch_both(state, socket, life, &handler, watched)
+    }
+
+    fn watch_both(
+        &self,
+        state: &mut State,
+        socket: &Socket,
+        life: &Descriptor,
+        handler: &Weak<dyn Handler>,
+        watched: [Watched; 2],
+    ) -> Result<[Token; 2], OsError> {
+        let first = self.hub().watch(socket, Weak::clone(handler))?;
+        let second = self.hub().watch(life, Weak::clone(handler)).inspect_err(|_| {
             self.hub().forget(socket, first);
         })?;
-        state.watched.insert(first, Watched::LinkSocket(row));
-        state.watched.insert(second, Watched::LinkLife(row));
+        state.watched.extend([first, second].into_iter().zip(watched));
         Ok([first, second])
     }
 
@@ -265,41 +301,23 @@ impl Owner {
         if state.is_closed {
             return Err(Reason::NotFound);
         }
-        if hello.type_tag != self.header.type_tag {
-            let tag = self.header.type_tag;
-            return Err(Reason::Type { hash: tag.hash, bytes: tag.bytes });
+        self.check_type(hello)?;
+        let is_trusted = peer.trusted().is_some();
+        if !is_trusted && (hello.place != Place::Ring || matches!(hello.start, Start::At(_))) {
+            return Err(Reason::Malformed);
+        }
+        if let Place::Follower(group) = hello.place {
+            return self.take_follower(&mut state, group, hello, socket, descriptors);
         }
         let segment = take(&mut descriptors).ok_or(Reason::Malformed)?;
         let segment = check_receiver(segment)?;
         let life = socket.peer_life(take(&mut descriptors)).map_err(|error| resources(&error))?;
-        let row = self.members.with(|members| members.free_row());
-        let max = self.header.geometry.receivers_max();
-        let row = row.ok_or(Reason::Full { max })?;
-        self.rows.place(row, &segment).map_err(|error| resources(&error))?;
-        // A fence after each stamp costs every other receiver, too: not for a guest, who must then
-        // look up every millisecond.
-        let is_trusted = peer.trusted().is_some();
-        if hello.needs_fence && is_trusted {
-            self.shared.demand_fence();
-        }
-        let channel = self.channel();
-        let joined = self
-            .members
-            .with(|members| members.join(row, peer.pid, hello.start, &channel, &self.linux));
-        let welcome = Welcome {
-            row,
-            start: joined.start,
-            epoch: joined.epoch,
-            incarnation: self.header.incarnation,
-            hint: self.hint.is_some(),
-            table: false,
-            settled: match (hello.needs_fence, is_trusted) {
-                (false, _) => 0,
-                (true, true) => joined.settled,
-                (true, false) => u64::MAX,
-            },
-            generation: joined.generation,
+        let joining = Joining { hello, peer, segment: &segment };
+        let welcome = match hello.place {
+            Place::Relay(group) => self.take_relay(&mut state, group, &joining)?,
+            _ => self.take_row(&joining)?,
         };
+        let row = welcome.row;
         let linked = self.welcome(&mut state, socket, &life, row, welcome);
         match linked {
             Ok(tokens) => {
@@ -316,20 +334,89 @@ impl Owner {
                 state.links.insert(row, link);
             }
             Err(error) => {
-                self.forget_row(row, ControlCounter::Leaves);
+                self.give_up_row(&mut state, row, ControlCounter::Leaves);
                 self.shared.nudge(&self.linux);
                 return Err(resources(&error));
             }
         }
-        if hello.waiter != 0 {
-            if !state.are_invited {
-                state.arrived.insert(hello.waiter);
-            }
-            self.answered(&mut state, hello.waiter);
+        if !matches!(hello.place, Place::Relay(_)) {
+            self.note_answer(&mut state, hello);
         }
         drop(state);
         self.shared.nudge(&self.linux);
         Ok(())
+    }
+
+    fn check_type(&self, hello: &Hello) -> Result<(), Reason> {
+        let tag = self.header.type_tag;
+        if hello.type_tag == tag {
+            return Ok(());
+        }
+        Err(Reason::Type { hash: tag.hash, bytes: tag.bytes })
+    }
+
+    /// One who may have been invited has come.
+    fn note_answer(&self, state: &mut State, hello: &Hello) {
+        if hello.waiter != 0 {
+            if !state.are_invited {
+                state.arrived.insert(hello.waiter);
+            }
+            self.answered(state, hello.waiter);
+        }
+    }
+
+    /// Gives one who joins a row of its own.
+    fn take_row(&self, joining: &Joining<'_>) -> Result<Welcome, Reason> {
+        let Joining { hello, peer, segment } = *joining;
+        let row = self.members.with(|members| members.free_row());
+        let max = self.header.geometry.receivers_max();
+        let row = row.ok_or(Reason::Full { max })?;
+        self.rows.place(row, segment).map_err(|error| resources(&error))?;
+        self.fence_for(joining);
+        let channel = self.channel();
+        let joined = self
+            .members
+            .with(|members| members.join(row, peer.pid, hello.start, &channel, &self.linux));
+        Ok(self.welcome_to(row, joining, joined))
+    }
+
+    /// Gives one who joins the row of another, which may be gone.
+    fn replace_row(&self, row: u32, joining: &Joining<'_>) -> Result<Welcome, Reason> {
+        self.fence_for(joining);
+        let channel = self.channel();
+        let receivers_max = u32::try_from(self.header.geometry.receivers_max()).unwrap_or(u32::MAX);
+        let rows = Rows::new(self.rows.region(), receivers_max);
+        let place = || self.rows.place(row, joining.segment);
+        let joined = self.members.with(|members| {
+            members.succeed(row, joining.peer.pid, &rows, place, &channel, &self.linux)
+        });
+        let joined = joined.map_err(|error| resources(&error))?;
+        Ok(self.welcome_to(row, joining, joined))
+    }
+
+    /// A fence after each stamp costs every other receiver, too: not for a guest, who must then look up
+    /// every millisecond.
+    fn fence_for(&self, joining: &Joining<'_>) {
+        if joining.hello.needs_fence && joining.peer.trusted().is_some() {
+            self.shared.demand_fence();
+        }
+    }
+
+    fn welcome_to(&self, row: u32, joining: &Joining<'_>, joined: Joined) -> Welcome {
+        Welcome {
+            row,
+            start: joined.start,
+            epoch: joined.epoch,
+            incarnation: self.header.incarnation,
+            hint: self.hint.is_some(),
+            table: false,
+            settled: match (joining.hello.needs_fence, joining.peer.trusted().is_some()) {
+                (false, _) => 0,
+                (true, true) => joined.settled,
+                (true, false) => u64::MAX,
+            },
+            generation: joined.generation,
+        }
     }
 
     fn welcome(
@@ -365,9 +452,19 @@ impl Owner {
         let mut state = lock(&self.state);
         let Some(link) = state.links.remove(&row) else { return };
         self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
-        self.forget_row(row, why);
+        self.give_up_row(&mut state, row, why);
         drop(state);
         self.shared.nudge(&self.linux);
+    }
+
+    /// Nobody has a row any more; that of a relay may be kept for the next one.
+    fn give_up_row(&self, state: &mut State, row: u32, why: ControlCounter) {
+        // One that cannot be believed keeps nothing.
+        let groups = state.groups.as_mut();
+        let is_kept = groups.is_some_and(|groups| groups.orphan(row));
+        if !is_kept || why == ControlCounter::Violations {
+            self.forget_row(row, why);
+        }
     }
 
     fn forget_row(&self, row: u32, why: ControlCounter) {
@@ -423,6 +520,7 @@ impl Owner {
         for (_, invitation) in std::mem::take(&mut state.invitations) {
             self.hub().forget(&invitation.socket, invitation.token);
         }
+        self.drop_followers(&mut state);
     }
 
     fn on_link(&self, row: u32) {
@@ -498,6 +596,10 @@ impl Handler for Owner {
         match watched {
             Some(Watched::LinkSocket(row)) => self.on_link(row),
             Some(Watched::LinkLife(row)) => self.drop_link(row, ControlCounter::Deaths),
+            // Whatever it has to say, it is that it goes.
+            Some(Watched::FollowerSocket(number) | Watched::FollowerLife(number)) => {
+                self.drop_follower(number);
+            }
             Some(Watched::Invitation(waiter)) => {
                 self.answered(&mut lock(&self.state), waiter);
                 self.shared.nudge(&self.linux);

@@ -13,6 +13,7 @@ use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::pause;
 
 use crate::control::attach::Attached;
+use crate::control::levels::Follower;
 use crate::control::shared::SharedLink;
 use crate::error::{JoinError, ReceiveError};
 use crate::kernel::{Control, ControlledKernel};
@@ -86,11 +87,18 @@ pub(crate) struct ReceiverControl {
     pauses: u32,
     /// In a shared channel: how it learns of deaths.
     link: Option<Arc<SharedLink>>,
+    /// In a group of a channel on two levels: who finds the next relay.
+    follower: Option<Arc<Follower>>,
 }
 
 impl ReceiverControl {
     pub(crate) fn new(wait: Wait) -> Self {
-        Self { wait, pauses: adaptive_pauses(), link: None }
+        Self { wait, pauses: adaptive_pauses(), link: None, follower: None }
+    }
+
+    /// For a receiver of a group.
+    pub(crate) fn of_group(wait: Wait, follower: Arc<Follower>) -> Self {
+        Self { follower: Some(follower), ..Self::new(wait) }
     }
 
     /// For a receiver of a shared channel.
@@ -301,6 +309,11 @@ impl<A> Receiver<A> {
         self.attachment.readiness()
     }
 
+    /// Is done with the first `count` messages that are there.
+    pub(crate) fn pass(&mut self, count: u64) -> Result<(), ReceiveError> {
+        Ok(self.ring.done(count)?)
+    }
+
     /// Says that the caller is about to wait for the [`Readiness`] descriptor. Returns false if
     /// there is something to receive already: then receive first. The order is: receive until
     /// [`try_receive`](Self::try_receive) says `None`, `arm`, wait until readable, and again.
@@ -310,6 +323,11 @@ impl<A> Receiver<A> {
     pub fn arm(&mut self) -> Result<bool, JoinError> {
         let readiness = self.attachment.readiness()?;
         readiness.0.silence();
+        let follower = self.ring.kernel().control.follower.as_ref();
+        if follower.is_some_and(|follower| follower.is_between(&self.ring)) {
+            // It rings when the next relay is there.
+            return Ok(true);
+        }
         Ok(self.ring.arm())
     }
 }
@@ -368,13 +386,15 @@ impl fmt::Debug for Message<'_> {
 #[cold]
 pub(crate) fn look(ring: &mut Ring) -> Unready {
     ring.publish_cursor();
-    match check(ring) {
+    match check(ring, 0) {
         Ok(()) => Unready::NotYet,
         Err(error) => Unready::Failed(error),
     }
 }
 
-pub(crate) fn check(ring: &mut Ring) -> Result<(), ReceiveError> {
+/// Is there a reason why no message will come? If a relay has gone, goes on with the next one, and waits
+/// for it for up to `limit_ns`, but not long.
+pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
     let notices = ring.shared().notices();
     if notices & notice::FORKED != 0 {
         return Err(ReceiveError::Forked);
@@ -386,7 +406,10 @@ pub(crate) fn check(ring: &mut Ring) -> Result<(), ReceiveError> {
     match ring.end()? {
         None => Ok(()),
         Some(End::Closed) => Err(ReceiveError::EndOfStream),
-        Some(End::SenderGone) => Err(ReceiveError::SenderDied),
+        Some(End::SenderGone) => match ring.kernel().control.follower.clone() {
+            Some(follower) => follower.change_over(ring, limit_ns),
+            None => Err(ReceiveError::SenderDied),
+        },
         Some(End::Evicted) => Err(ReceiveError::Evicted),
     }
 }
@@ -401,9 +424,9 @@ pub(crate) fn wait_for_message(ring: &mut Ring, limit_ns: u64) -> Result<(), Rec
         }
     }
     ring.publish_cursor();
-    check(ring)?;
+    check(ring, limit_ns)?;
     ring.count_wait();
-    let ReceiverControl { wait, pauses, .. } = ring.kernel().control;
+    let &ReceiverControl { wait, pauses, .. } = &ring.kernel().control;
     let pauses = if wait == Wait::Park { 0 } else { pauses };
     for round in 0..pauses {
         if ring.is_ready() {

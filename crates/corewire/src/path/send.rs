@@ -37,6 +37,7 @@ pub struct Sender {
     ring: Ring,
     owner: Arc<Owner>,
     waiting: Waiting,
+    hangs_up: bool,
 }
 
 /// How this sender waits.
@@ -48,7 +49,8 @@ struct Waiting {
 
 impl Sender {
     pub(crate) fn new(ring: Ring, owner: Arc<Owner>, wait: Wait) -> Self {
-        Self { ring, owner, waiting: Waiting { wait, pauses: adaptive_pauses() } }
+        let waiting = Waiting { wait, pauses: adaptive_pauses() };
+        Self { ring, owner, waiting, hangs_up: false }
     }
 
     /// Sends `message`, waiting for room if there is none. One copy, into the channel;
@@ -131,7 +133,7 @@ impl Sender {
 
     #[inline(always)]
     fn loan_until(&mut self, bytes: usize, patience: Patience) -> Result<Loan<'_>, SendError> {
-        let Self { ring, owner, waiting } = self;
+        let Self { ring, owner, waiting, .. } = self;
         if bytes as u64 > ring.geometry().message_bytes_max() {
             return Err(too_large(ring, bytes));
         }
@@ -257,6 +259,12 @@ impl Sender {
     /// the sender; does not wait for them (see [`drain`](Self::drain)).
     pub fn close(self) {}
 
+    /// Goes without closing the channel, as if this process had died: a relay does, whose receivers go on
+    /// with the next one.
+    pub(crate) fn hang_up(mut self) {
+        self.hangs_up = true;
+    }
+
     fn is_forked(&self) -> bool {
         self.ring.shared().notices() & notice::FORKED != 0
     }
@@ -265,7 +273,9 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         if !self.is_forked() {
-            self.ring.close();
+            if !self.hangs_up {
+                self.ring.close();
+            }
             self.owner.close();
         }
     }

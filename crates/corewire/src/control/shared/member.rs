@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use corewire_layout::frame::{Frame, Hello, Reason, Start, Welcome};
+use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::geometry::Geometry;
 use corewire_layout::name::{ChannelName, NameRecord};
 use corewire_layout::segment::{FenceMode, Policy, SenderHeader, TableHeader, TypeTag};
@@ -417,8 +417,11 @@ impl Member {
             let TypeTag { hash, bytes } = header.type_tag;
             return Err(Reason::Type { hash, bytes });
         }
-        if hello.start == Start::Oldest {
-            return Err(Reason::FromNow);
+        match (hello.start, hello.place) {
+            (Start::Oldest, _) => return Err(Reason::FromNow),
+            // It has one level.
+            (Start::Now, Place::Ring | Place::Group(_)) => {}
+            _ => return Err(Reason::Malformed),
         }
         let max = header.geometry.receivers_max();
         let state = lock(&self.state);

@@ -1,0 +1,186 @@
+//! The groups of a channel on two levels, as its sender sees them: each has a relay, which reads the ring,
+//! and followers, which read what the relay sends on and are watched here only for their lives.
+//!
+//! A relay that goes while it has followers leaves its row behind, an *orphan*: what its cursor holds
+//! stays in the ring until the next relay takes the row over, or the last follower has gone. Nothing is
+//! timed: the kernel says who is there.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use corewire_layout::frame::{Frame, Hello, Place, Reason, Welcome};
+use corewire_os::fork::Descriptor;
+use corewire_os::process;
+use corewire_os::socket::{Peer, Socket};
+
+use super::{Joining, Owner, State, Watched, resources};
+use crate::control::domain::take;
+use crate::control::hub::{Handler, Token, lock};
+
+/// The groups of one channel.
+pub(super) struct Groups {
+    /// That of the sender itself: it needs no relay.
+    home: u32,
+    relays: HashMap<u32, Relay>,
+    followers: HashMap<u32, Follower>,
+    last_follower: u32,
+}
+
+/// A group's relay.
+struct Relay {
+    row: u32,
+    /// The incarnation of the channel that it sends on.
+    channel: u128,
+    /// It is gone.
+    is_orphan: bool,
+}
+
+/// A receiver that reads what a relay sends on.
+struct Follower {
+    group: u32,
+    socket: Arc<Socket>,
+    life: Descriptor,
+    tokens: [Token; 2],
+}
+
+impl Groups {
+    pub(super) fn new(home: u32) -> Self {
+        let (relays, followers) = (HashMap::new(), HashMap::new());
+        Self { home, relays, followers, last_follower: 0 }
+    }
+
+    fn group_of_row(&self, row: u32) -> Option<u32> {
+        self.relays.iter().find(|(_, relay)| relay.row == row).map(|(&group, _)| group)
+    }
+
+    fn has_followers(&self, group: u32) -> bool {
+        self.followers.values().any(|follower| follower.group == group)
+    }
+
+    /// Whether the row of a receiver that has gone is to be kept.
+    pub(super) fn orphan(&mut self, row: u32) -> bool {
+        let Some(group) = self.group_of_row(row) else { return false };
+        let is_kept = self.has_followers(group);
+        match self.relays.get_mut(&group) {
+            Some(relay) if is_kept => relay.is_orphan = true,
+            _ => drop(self.relays.remove(&group)),
+        }
+        is_kept
+    }
+
+    /// How many more receivers there are than rows are taken.
+    pub(super) fn more_than_rows(&self) -> isize {
+        self.followers.len().cast_signed() - self.relays.len().cast_signed()
+    }
+}
+
+impl Owner {
+    /// Whether `hello` is that of one whose group has a relay, or is to have one.
+    pub(crate) fn is_relayed(&self, hello: &Hello, peer: Peer) -> bool {
+        let state = lock(&self.state);
+        match (&state.groups, hello.place) {
+            (Some(groups), Place::Group(group)) => group != groups.home && peer.trusted().is_some(),
+            _ => false,
+        }
+    }
+
+    /// Points a receiver to the relay of its group.
+    pub(crate) fn point_to_relay(&self, hello: &Hello, socket: &Socket) -> Result<(), Reason> {
+        self.check_type(hello)?;
+        self.show_relay(socket, 0)
+    }
+
+    fn show_relay(&self, socket: &Socket, relay: u128) -> Result<(), Reason> {
+        let life = process::own_life().map_err(|error| resources(&error))?;
+        let descriptors = [self.segment.as_fd(), life.as_fd()];
+        let sent = socket.send(&Frame::Relayed { relay }, &descriptors);
+        sent.map_err(|error| resources(&error))
+    }
+
+    /// Counts one in that gets its messages from the relay of `group`, and tells it which channel's place
+    /// in the ring is kept from here on.
+    pub(super) fn take_follower(
+        &self,
+        state: &mut State,
+        group: u32,
+        hello: &Hello,
+        socket: &Arc<Socket>,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Reason> {
+        let max = self.header.geometry.receivers_max();
+        if self.joined_with(state) as u64 >= max {
+            return Err(Reason::Full { max });
+        }
+        let life = socket.peer_life(take(&mut descriptors)).map_err(|error| resources(&error))?;
+        let Some(groups) = &mut state.groups else { return Err(Reason::Malformed) };
+        groups.last_follower = groups.last_follower.wrapping_add(1);
+        let number = groups.last_follower;
+        let relay = groups.relays.get(&group).map_or(0, |relay| relay.channel);
+        let handler: Weak<dyn Handler> = self.this.clone();
+        let watch = [Watched::FollowerSocket(number), Watched::FollowerLife(number)];
+        let tokens = self.watch_both(state, socket, &life, &handler, watch);
+        let tokens = tokens.map_err(|error| resources(&error))?;
+        if let Err(reason) = self.show_relay(socket, relay) {
+            self.unwatch(state, socket, &life, tokens);
+            return Err(reason);
+        }
+        if let Some(groups) = &mut state.groups {
+            let socket = Arc::clone(socket);
+            groups.followers.insert(number, Follower { group, socket, life, tokens });
+        }
+        self.note_answer(state, hello);
+        Ok(())
+    }
+
+    /// A follower has gone, for whatever reason; and with the last of a group its orphaned row.
+    pub(super) fn drop_follower(&self, number: u32) {
+        let mut state = lock(&self.state);
+        let groups = state.groups.as_mut();
+        let Some(follower) = groups.and_then(|groups| groups.followers.remove(&number)) else {
+            return;
+        };
+        self.unwatch(&mut state, &follower.socket, &follower.life, follower.tokens);
+        let Some(groups) = &mut state.groups else { return };
+        let is_over = !groups.has_followers(follower.group);
+        let orphan = groups.relays.get(&follower.group).filter(|relay| relay.is_orphan);
+        if let Some(row) = orphan.map(|relay| relay.row).filter(|_| is_over) {
+            groups.relays.remove(&follower.group);
+            self.forget_row(row, corewire_layout::counters::ControlCounter::Leaves);
+        }
+        drop(state);
+        self.shared.nudge(&self.linux);
+    }
+
+    /// Lets go of all followers.
+    pub(super) fn drop_followers(&self, state: &mut State) {
+        let followers = state.groups.as_mut().map(|groups| std::mem::take(&mut groups.followers));
+        for (_, follower) in followers.into_iter().flatten() {
+            self.unwatch(state, &follower.socket, &follower.life, follower.tokens);
+        }
+    }
+
+    /// Takes the relay of `group` in: in the row of the one before it, if that is kept.
+    pub(super) fn take_relay(
+        &self,
+        state: &mut State,
+        group: u32,
+        joining: &Joining<'_>,
+    ) -> Result<Welcome, Reason> {
+        let Some(groups) = &mut state.groups else { return Err(Reason::Malformed) };
+        let former = groups.relays.get(&group).map(|relay| relay.row);
+        if let Some(link) = former.and_then(|row| state.links.remove(&row)) {
+            // Its end is not known here yet, or it is just going.
+            self.unwatch(state, &link.socket, &link.life, link.tokens);
+        }
+        let welcome = match former {
+            Some(row) => self.replace_row(row, joining)?,
+            None => self.take_row(joining)?,
+        };
+        if let Some(groups) = &mut state.groups {
+            let relay = Relay { row: welcome.row, channel: joining.hello.waiter, is_orphan: false };
+            groups.relays.insert(group, relay);
+        }
+        Ok(welcome)
+    }
+}
