@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corewire_layout::frame::{Frame, Hello, Start, Welcome};
+use corewire_layout::frame::{Frame, Hello, Place, Start, Welcome};
 use corewire_layout::name::{ChannelName, NameRecord};
 use corewire_layout::segment::{ReceiverHeader, SLEEP_MODE, SLEEPING, SleepMode, TypeTag};
 use corewire_os::memory::{MemoryOptions, Segment};

@@ -23,6 +23,7 @@
 //!
 //! `groups=G,G` and then `uid=N` make it a process of another user, before it opens anything;
 //! `shared` has a sender be one of several; `overwrite` and `evict-ms=N` say what becomes of a sender's slow receivers;
+//! `levels` has its channel be on two levels, `group=N` says at which last-level cache a role is;
 //! `owner=UID` and `access=group:GID` or `access=users:UID,UID` say how it opens the domain.
 
 mod by_hand;
@@ -41,7 +42,7 @@ mod torturer;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use corewire::{Access, Domain, Wait};
+use corewire::{Access, Domain, Levels, Wait};
 
 /// What a role was asked for.
 pub(crate) struct Options {
@@ -55,6 +56,8 @@ pub(crate) struct Options {
     pub(crate) is_filtered_later: bool,
     pub(crate) waiter: u128,
     pub(crate) slow: Slow,
+    pub(crate) levels: Levels,
+    pub(crate) group: u32,
 }
 
 /// What becomes of slow receivers.
@@ -97,6 +100,8 @@ fn run() -> Outcome {
         is_filtered_later: false,
         waiter: 0,
         slow: Slow::Block,
+        levels: Levels::One,
+        group: 0,
     };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
@@ -109,6 +114,8 @@ fn run() -> Outcome {
             ("evict-ms", value) => {
                 options.slow = Slow::Evict(Duration::from_millis(value.parse()?));
             }
+            ("levels", _) => options.levels = Levels::Two,
+            ("group", value) => options.group = value.parse()?,
             ("spin", _) => options.wait = Wait::Spin,
             ("park", _) => options.wait = Wait::Park,
             ("groups", list) => groups = guest::numbers(list)?,

@@ -38,6 +38,8 @@ pub(crate) fn send(domain: &Domain, options: &Options) -> Outcome {
         .window_bytes(64 << 10)
         .largest_message(80_000)
         .receivers(options.receivers)
+        .levels(options.levels)
+        .cache_domain(options.group)
         .wait(options.wait);
     let builder = match options.slow {
         Slow::Block => builder,
@@ -71,7 +73,8 @@ pub(crate) fn send(domain: &Domain, options: &Options) -> Outcome {
 }
 
 pub(crate) fn receive(domain: &Domain, options: &Options) -> Outcome {
-    let mut receiver = domain.receiver(&options.channel).wait(options.wait).join_when_created()?;
+    let receiver = domain.receiver(&options.channel).cache_domain(options.group);
+    let mut receiver = receiver.wait(options.wait).join_when_created()?;
     let mut out = std::io::stdout();
     writeln!(out, "joined {}", receiver.next_sequence())?;
     let interrupter = Arc::new(receiver.interrupter());

@@ -345,8 +345,10 @@ impl Members {
                 }
                 state.cached = cursor;
             }
-            if slowest.is_none_or(|s| state.cached < s.cursor) {
-                slowest = Some(Slowest { row, cursor: state.cached });
+            // Who begins with a message to come has passed what there is.
+            let cursor = state.cached.min(head);
+            if slowest.is_none_or(|s| cursor < s.cursor) {
+                slowest = Some(Slowest { row, cursor });
             }
         }
         slowest

@@ -259,10 +259,11 @@ impl Sender {
     /// the sender; does not wait for them (see [`drain`](Self::drain)).
     pub fn close(self) {}
 
-    /// Goes without closing the channel, as if this process had died: a relay does, whose receivers go on
-    /// with the next one.
-    pub(crate) fn hang_up(mut self) {
+    /// When it goes, it will not close the channel, as if this process had died: a relay does so, whose
+    /// receivers go on with the next one.
+    pub(crate) fn hanging_up(mut self) -> Self {
         self.hangs_up = true;
+        self
     }
 
     fn is_forked(&self) -> bool {

@@ -110,6 +110,23 @@ impl Role {
         panic!("a role ended before it said {word:?}; its last line was {last:?}");
     }
 
+    /// The number in the last line so far that begins with `word`, or `otherwise`.
+    pub(crate) fn latest(&mut self, word: &str, otherwise: u64) -> u64 {
+        let numbers =
+            self.lines.try_iter().filter_map(|line| line.strip_prefix(word)?.parse().ok());
+        numbers.last().unwrap_or(otherwise)
+    }
+
+    /// Reads lines until one begins with `word` and a number above `bound`.
+    pub(crate) fn until_past(&mut self, word: &str, bound: u64) -> u64 {
+        loop {
+            let number = self.until(word).parse().unwrap();
+            if number > bound {
+                return number;
+            }
+        }
+    }
+
     /// A line of standard input.
     pub(crate) fn say(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().unwrap();

@@ -53,7 +53,7 @@ impl Relay {
         let builder = SenderBuilder::of_relay(domain, &local, wishes);
         let standing = Standing { first: from.next_sequence(), home: None };
         let to = builder.create_at(claim, &local, header.geometry, incarnation, standing);
-        let to = to.map_err(failed)?;
+        let to = to.map_err(failed)?.hanging_up();
         let is_stopped = Arc::new(AtomicU32::new(0));
         let interrupters = [from.interrupter(), to.interrupter()];
         let stop = Arc::clone(&is_stopped);
@@ -113,7 +113,7 @@ fn run(mut from: Receiver, mut to: Sender, is_stopped: &AtomicU32) {
     }
     // In this order: whoever takes over finds the place in the ring kept.
     drop(from);
-    to.hang_up();
+    drop(to);
 }
 
 /// Why no more is sent on.
