@@ -39,6 +39,10 @@ pub(crate) struct Args {
     /// Fail if the channel does not exist, instead of waiting for it
     #[arg(long)]
     no_wait: bool,
+    /// Be at the last-level cache of processor N, whose receivers may have a relay; if not said,
+    /// at this process's
+    #[arg(long, value_name = "N")]
+    cache_domain: Option<u32>,
     /// End after N messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -51,6 +55,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut builder = domain.receiver(args.channel.as_str()).snapshots();
     if args.oldest {
         builder = builder.from_oldest();
+    }
+    if let Some(number) = args.cache_domain {
+        builder = builder.cache_domain(number);
     }
     let mut receiver = if args.no_wait { builder.join() } else { builder.join_when_created() }?;
     let mut sink = Sink::open(args.lines)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use corewire::{
-    Access, ChannelName, Domain, SendBatch, SendError, Sender, SharedBatch, SharedSender,
+    Access, ChannelName, Domain, Levels, SendBatch, SendError, Sender, SharedBatch, SharedSender,
 };
 
 use crate::failure::Failure;
@@ -28,6 +28,11 @@ input fails, the channel is not closed, and receivers end with 3.
 
 With --shared, more senders may come: the channel ends with the last of them, and
 what it is (--receivers, --chunk, --largest, --evict) is what the first one said.
+
+--levels two has one receiver's process at each last-level cache but the sender's
+relay messages to the receivers there, so that each crosses once. auto does so if
+the file that $COREWIRE_TOPOLOGY names (corewire doctor --measure) says that
+--receivers so many get a message sooner.
 
 --access lets other users receive with --owner, from a channel in
 $COREWIRE_RUNTIME_DIR, or in /tmp/corewire-UID. It sets the directory's mode, and
@@ -70,9 +75,33 @@ pub(crate) struct Args {
     /// Let up to N processes send on the channel, all of which say so: it ends with the last
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=128))]
     shared: Option<u16>,
+    /// Whether receivers at another last-level cache read a relay there
+    #[arg(long, value_name = "LEVELS", default_value = "auto", conflicts_with = "shared")]
+    levels: LevelsName,
     /// Let other users receive: group:NAME or users:UID,UID
     #[arg(long, value_name = "RULE", value_parser = access::rule)]
     access: Option<Access>,
+}
+
+/// [`Levels`] on the command line.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum LevelsName {
+    /// Two where $COREWIRE_TOPOLOGY says that it pays
+    Auto,
+    /// All read the sender's ring
+    One,
+    /// Receivers at each other last-level cache read a relay there
+    Two,
+}
+
+impl From<LevelsName> for Levels {
+    fn from(name: LevelsName) -> Self {
+        match name {
+            LevelsName::Auto => Self::Auto,
+            LevelsName::One => Self::One,
+            LevelsName::Two => Self::Two,
+        }
+    }
 }
 
 /// Runs the command.
@@ -94,6 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut builder = domain
         .sender(args.channel.as_str())
         .receivers(args.receivers.into())
+        .levels(args.levels.into())
         .largest_message(largest_message);
     if args.overwrite {
         builder = builder.overwrite();

@@ -8,12 +8,13 @@ mod yielding;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Start, Welcome};
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, HINT_SEGMENT_BYTES, Policy, RECEIVER_SEGMENT_BYTES};
 use corewire_ring::broadcast::{
     Channel, End, InPlace, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts,
-    SenderShared, SenderWords, Violation,
+    SenderShared, SenderWords, Violation, head_of,
 };
 use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::{Lock, Trusted};
@@ -253,4 +254,51 @@ fn two_receivers_get_everything() {
 #[test]
 fn receivers_that_share_a_hint_get_everything() {
     stream(9, COUNT / 10);
+}
+
+/// A relay's ring goes on in another ring's numbers, wherever they are in its lap.
+#[test]
+fn a_ring_may_begin_with_any_number() {
+    const SLOTS: u64 = 8;
+    for first in [0, 3, 8, 1003, 1 << 40] {
+        let geometry = Geometry::new(SLOTS, 1024, 48, 2).unwrap();
+        let segment = Region::private(usize::try_from(geometry.segment_bytes()).unwrap()).unwrap();
+        let pages = Region::private(2 * RECEIVER_SEGMENT_BYTES).unwrap();
+        let shared = Arc::new(SenderShared::new(2, true));
+        let parts = SenderParts {
+            segment: segment.clone(),
+            policy: Policy::Block,
+            staging: None,
+            geometry,
+            rows: Rows::new(&pages, 2),
+            hint: None,
+            shared: Arc::clone(&shared),
+        };
+        let mut sender = Sender::new(parts, Yielding);
+        sender.begin_with(first);
+        let slots = Slots::new(&segment, &geometry);
+        assert_eq!((sender.head(), head_of(&slots)), (first, first));
+        let words = SenderWords::new(segment.clone());
+        let (shared, slots, policy) = (&*shared, &slots, Policy::Block);
+        let channel = Channel { shared, slots, words: &words, geometry: &geometry, policy };
+        let lock = Locked(Mutex::new(Members::new(2).beginning_with(first)));
+        let join = |row, start| {
+            lock.with(|members| members.join(row, 1, start, &channel, &Yielding).start)
+        };
+        assert_eq!(join(0, Start::Oldest), first, "nothing came before");
+        // One that begins later holds nobody up before.
+        assert_eq!(join(1, Start::At(first + 3)), first + 3);
+        let send = |sender: &mut Sender<Yielding>| {
+            let loan = sender.loan_with(8, &lock, |sender| {
+                sender.refresh(&lock);
+                if sender.has_room(8) { Ok(()) } else { Err(()) }
+            });
+            loan.map(|loan| loan.send())
+        };
+        assert_eq!((0..SLOTS).filter_map(|_| send(&mut sender).ok()).count(), 8);
+        assert_eq!(send(&mut sender), Err(()), "the first holds it up");
+        lock.with(|members| members.leave(0, &channel, ControlCounter::Leaves));
+        assert_eq!((0..SLOTS).filter_map(|_| send(&mut sender).ok()).count(), 3);
+        assert!(!lock.with(|members| members.has_violators()));
+    }
 }

@@ -30,9 +30,9 @@ fn next_number(receiver: &mut Receiver) -> u64 {
 fn receivers_at_both_caches_get_every_message_in_order() {
     let scratch = Scratch::new("levels-order");
     let domain = scratch.domain();
-    let mut sender = sender(&domain, "two");
+    let mut sender = sender(domain, "two");
     let groups = [HOME, AFAR, AFAR, 8];
-    let receivers: Vec<_> = groups.iter().map(|&group| receiver(&domain, "two", group)).collect();
+    let receivers: Vec<_> = groups.iter().map(|&group| receiver(domain, "two", group)).collect();
     assert_eq!(sender.receivers(), groups.len());
     let names: Vec<_> = domain.channels().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["two", "two@7", "two@8"]);
@@ -61,8 +61,8 @@ fn receivers_at_both_caches_get_every_message_in_order() {
 fn when_the_relay_leaves_the_others_go_on_without_loss() {
     let scratch = Scratch::new("levels-leave");
     let domain = scratch.domain();
-    let mut sender = sender(&domain, "two");
-    let mut receivers: Vec<_> = (0..4).map(|_| receiver(&domain, "two", AFAR)).collect();
+    let mut sender = sender(domain, "two");
+    let mut receivers: Vec<_> = (0..4).map(|_| receiver(domain, "two", AFAR)).collect();
     let mut number = 0u64;
     while !receivers.is_empty() {
         for _ in 0..100 {
@@ -110,7 +110,7 @@ fn receivers_that_wait_for_the_channel_get_its_first_message() {
         while files().filter(|file| is_note(file.as_ref().unwrap().file_name())).count() < 3 {
             std::thread::yield_now();
         }
-        let mut sender = sender(&domain, "two");
+        let mut sender = sender(domain, "two");
         sender.send(&0u64.to_le_bytes()).unwrap();
         sender.drain(Duration::from_secs(60)).unwrap();
     });
@@ -132,8 +132,8 @@ fn a_receiver_too_many_of_a_group_is_told_the_limit() {
     let domain = scratch.domain();
     let channel = domain.sender("two").levels(Levels::Two).cache_domain(HOME);
     let sender = channel.receivers(2).create().unwrap();
-    let _near = receiver(&domain, "two", HOME);
-    let _far = receiver(&domain, "two", AFAR);
+    let _near = receiver(domain, "two", HOME);
+    let _far = receiver(domain, "two", AFAR);
     let more = domain.receiver("two").cache_domain(AFAR).join();
     assert!(matches!(more, Err(JoinError::Refused { .. })), "{more:?}");
     assert_eq!(sender.receivers(), 2);

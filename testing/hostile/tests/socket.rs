@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use corewire_hostile::Random;
-use corewire_layout::frame::{FRAME_BYTES, Frame, Hello, Reason, Start, Welcome};
+use corewire_layout::frame::{FRAME_BYTES, Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::{SLEEP_MODE, SLEEPING, TypeTag};
 use corewire_os::process;
@@ -24,8 +24,16 @@ fn frames() -> u64 {
 
 fn hello(waiter: u128) -> Frame {
     let name = ChannelName::new(CHANNEL).unwrap();
-    let type_tag = TypeTag::default();
-    Frame::Hello(Hello { name, start: Start::Now, waiter, needs_fence: false, type_tag, socket: 0 })
+    let (start, place, type_tag) = (Start::Now, Place::Ring, TypeTag::default());
+    let needs_fence = false;
+    Frame::Hello(Hello { name, start, waiter, place, needs_fence, type_tag, socket: 0 })
+}
+
+/// As if the channel were on two levels.
+fn of_a_group(place: Place, start: Start) -> Frame {
+    let name = ChannelName::new(CHANNEL).unwrap();
+    let (needs_fence, type_tag) = (false, TypeTag::default());
+    Frame::Hello(Hello { name, start, waiter: 11, place, needs_fence, type_tag, socket: 0 })
 }
 
 /// One of every kind.
@@ -44,6 +52,11 @@ fn every_kind() -> Vec<Frame> {
     vec![
         hello(0),
         hello(7),
+        of_a_group(Place::Group(3), Start::Now),
+        of_a_group(Place::Relay(3), Start::Oldest),
+        of_a_group(Place::Follower(3), Start::Now),
+        of_a_group(Place::Ring, Start::At(1 << 40)),
+        Frame::Relayed { relay: 5 },
         Frame::Welcome(welcome),
         Frame::Refused(Reason::Malformed),
         Frame::Readiness,

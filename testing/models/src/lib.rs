@@ -299,6 +299,21 @@ impl ModelChannel {
         self.shared.nudge(&self.kernel);
     }
 
+    /// The owner's control thread takes a receiver in where one is that may be dead.
+    pub fn succeed(&self, row: u32) -> Joined {
+        let rows =
+            Rows::new(&self.rows, u32::try_from(self.geometry.receivers_max()).expect("few"));
+        let place = || {
+            self.renew(row);
+            Ok::<(), ()>(())
+        };
+        let joined = self.with_members(|members, channel| {
+            members.succeed(row, 1, &rows, place, channel, &self.kernel)
+        });
+        self.shared.nudge(&self.kernel);
+        joined.expect("a page can be placed")
+    }
+
     /// The owner's control thread maps a new receiver's page, all zero, where one has left.
     ///
     /// # Panics

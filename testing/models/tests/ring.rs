@@ -418,6 +418,32 @@ fn a_row_that_was_left_is_taken_again() {
     });
 }
 
+/// A relay dies and another takes its row: whatever its cursor says by then, the messages from there on
+/// are kept, also while the page is replaced.
+#[test]
+fn quick_who_takes_a_row_over_gets_what_its_last_holder_had_not_passed() {
+    check(2, || {
+        let channel = ModelChannel::small();
+        let mut sender = channel.sender();
+        let mut dead = channel.first_receiver(0);
+        let control = channel.clone();
+        let changing = thread::spawn(move || {
+            dead.receive_many(1, Wait::Spin);
+            dead.0.publish_cursor();
+            dead.receive_many(1, Wait::Spin);
+            // It had no time to say so.
+            drop(dead);
+            let joined = control.succeed(0);
+            assert!((1..=2).contains(&joined.start), "assertion: at {}", joined.start);
+            control.receiver(0, joined).receive_all(4, Wait::Spin, End::Closed);
+            assert!(!control.has_violators());
+        });
+        sender.send(4, 8, Wait::Spin);
+        sender.close();
+        changing.join().unwrap();
+    });
+}
+
 #[test]
 fn one_joins_while_another_sleeps() {
     check(2, || {

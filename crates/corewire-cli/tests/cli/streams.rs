@@ -205,3 +205,26 @@ fn several_commands_send_on_one_channel_and_it_ends_with_the_last() {
     lines.sort_unstable();
     assert_eq!(lines, ["and more", "from the first", "from the second"]);
 }
+
+#[test]
+fn on_two_levels_every_receiver_gets_every_line() {
+    let scratch = Scratch::new("levels");
+    let receivers: Vec<_> = [4_000_000, 4_000_000, 5_000_000]
+        .map(|cache| format!("receive log --lines --cache-domain {cache}"))
+        .iter()
+        .map(|args| Running::start(&mut scratch.command(args)))
+        .collect();
+    scratch.await_waiters(3);
+    let mut sender = Running::start(
+        scratch.command("send log --lines --levels two --wait-receivers 3").stdin(Stdio::piped()),
+    );
+    let lines: String = (0..5000).map(|number| format!("line {number}\n")).collect();
+    sender.input().write_all(lines.as_bytes()).unwrap();
+    sender.finish().expect_code(0);
+    for receiver in receivers {
+        let done = receiver.finish();
+        done.expect_code(0);
+        assert_eq!(done.text(), lines);
+    }
+    scratch.run("send log --levels two --overwrite").expect_line(2, "two levels");
+}

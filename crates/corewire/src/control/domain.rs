@@ -382,6 +382,15 @@ impl DomainInner {
         drop(gone);
     }
 
+    /// Waiter `id` has come, and goes on waiting: those who have invited it so far need not know of its end.
+    pub(crate) fn forget_invitations(&self, id: u128) {
+        let mut state = lock(&self.state);
+        let waiter = state.waiters.get_mut(&id);
+        let gone = waiter.map(|waiter| std::mem::take(&mut waiter.invitations));
+        drop(state);
+        drop(gone);
+    }
+
     /// A connection could not be served: tells whoever is at its other end, true if that was
     /// possible. Whoever waits here may have been invited by it, and could miss the first messages;
     /// unless it is a guest's, who invites nobody.

@@ -141,7 +141,10 @@ impl Follower {
             let wishes = Wishes { start, waiter, ..self.wishes };
             let control = ReceiverControl::of_group(wishes.wait, self.this()?);
             match attach::attach(&self.domain, &self.local, Place::Ring, wishes, control) {
-                Ok(Answer::Linked(linked)) => return Ok(linked),
+                Ok(Answer::Linked(linked)) => {
+                    self.domain.forget_invitations(waiter);
+                    return Ok(linked);
+                }
                 Ok(_) => {
                     return Err(attach::protocol(&self.local, "as if it were no relay".into()));
                 }
