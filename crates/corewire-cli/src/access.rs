@@ -14,7 +14,7 @@ static OWNER: OnceLock<u32> = OnceLock::new();
 pub(crate) fn choose_owner(asked: Option<u32>, is_for_guests: bool) -> Result<(), Failure> {
     let owner = match (asked, is_for_guests) {
         (Some(_), false) => {
-            let message = "--owner is for receive, ls and doctor: only a domain's owner creates \
+            let message = "--owner is for receive, ls, top, metrics and doctor: only a domain's owner creates \
                            channels in it";
             return Err(Failure::usage(message));
         }

@@ -8,11 +8,13 @@ mod doctor;
 mod failure;
 mod fan_out;
 mod ls;
+mod metrics;
 mod model;
 mod output;
 mod receive;
 mod send;
 mod table;
+mod top;
 mod units;
 
 use std::process::ExitCode;
@@ -35,7 +37,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the sender died.";
 #[command(name = "corewire", version, arg_required_else_help = true, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = true)]
 struct Cli {
-    /// Work in the domain of this user, as a guest; for receive, ls and doctor. COREWIRE_OWNER says
+    /// Work in the domain of this user, as a guest; for receive, ls, top, metrics and
+    /// doctor. COREWIRE_OWNER says
     /// the same
     #[arg(long, global = true, value_name = "UID", value_parser = access::uid)]
     owner: Option<u32>,
@@ -53,6 +56,8 @@ enum Command {
     Bench(bench::Args),
     Model(model::Args),
     Ls(ls::Args),
+    Top(top::Args),
+    Metrics(metrics::Args),
     Doctor(doctor::Args),
 }
 
@@ -73,8 +78,9 @@ fn main() -> ExitCode {
 }
 
 fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
+    let creates = matches!(command, Command::Send(_) | Command::FanOut(_) | Command::Bench(_));
     let is_for_guests =
-        matches!(command, Command::Receive(_) | Command::Ls(_) | Command::Doctor(_));
+        !creates && !matches!(command, Command::FanOutReceiver(_) | Command::Model(_));
     access::choose_owner(owner, is_for_guests)?;
     match command {
         Command::FanOut(args) => fan_out::run(&args),
@@ -84,6 +90,8 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(args),
         Command::Model(args) => model::run(&args),
         Command::Ls(args) => ls::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }
 }

@@ -11,6 +11,7 @@ mod rig;
 mod shared;
 mod statistics;
 mod stream;
+mod top;
 mod wake;
 mod work;
 mod zimp;
@@ -59,6 +60,9 @@ enum What {
     /// What three receivers that have nothing to do cost.
     #[command(after_help = "Example:\n  corewire bench idle --json")]
     Idle(Options),
+    /// What `corewire top` costs three busy channels, a second with it and a second without.
+    #[command(after_help = "Example:\n  corewire bench top --rounds 100 --json")]
+    Top(Options),
     /// A process that never sleeps.
     #[command(hide = true)]
     Spin,
@@ -138,6 +142,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Wake(options) => (options.clone(), wake::run(&options)?),
         What::Death(options) => (options.clone(), death::run(&options)?),
         What::Idle(options) => (options.clone(), death::idle(&options)?),
+        What::Top(options) => (options.clone(), top::run(&options)?),
         What::Spin => loop {
             corewire_ring::sync::pause();
         },

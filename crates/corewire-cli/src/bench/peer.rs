@@ -7,7 +7,7 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering;
 
 use super::rig::{Kind, Plan, RIG_BYTES, done_word, part};
-use super::{death, latency, policy, shared, stream, wake, zimp};
+use super::{death, latency, policy, shared, stream, top, wake, zimp};
 use crate::failure::Failure;
 
 /// A peer's view of the rig.
@@ -50,5 +50,6 @@ pub(super) fn run(plan: &str) -> Result<(), Failure> {
         Kind::Wake => wake::peer(&peer),
         Kind::Mortal => death::peer(&peer),
         Kind::Idle => death::idle_peer(&peer),
+        Kind::Top => top::peer(&peer),
     }
 }

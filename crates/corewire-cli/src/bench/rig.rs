@@ -31,6 +31,7 @@ pub(super) enum Kind {
     Wake,
     Mortal,
     Idle,
+    Top,
 }
 
 /// All that a peer needs to know.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod fan_out;
+mod live;
 mod look;
 mod model;
 mod scratch;

@@ -44,6 +44,8 @@ enum Parties {
 pub struct ChannelView {
     /// Its name.
     pub name: String,
+    /// Drawn at random when it was created.
+    pub incarnation: u128,
     /// The sender's process; of a shared channel, its first sender's.
     pub pid: u32,
     /// How many send on it.
@@ -213,6 +215,7 @@ impl Observer {
         let geometry = &self.header.geometry;
         ChannelView {
             name: self.name.as_str().to_owned(),
+            incarnation: self.header.incarnation,
             pid,
             senders,
             sent,

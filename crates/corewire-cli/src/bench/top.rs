@@ -1,0 +1,148 @@
+//! What `corewire top` costs the channels that it shows: throughput with it and without, block by block,
+//! and its share of a core. In the blocks without, it is stopped.
+
+use std::fs::File;
+use std::io::Read;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use corewire::Observer;
+use corewire_os::event::wait_readable;
+use corewire_os::process::processor_seconds;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::peer::Peer;
+use super::rig::{Kind, Plan, Rig};
+use super::statistics::Spread;
+use super::{Options, Report};
+use crate::failure::Failure;
+
+/// Channels, each with a sender and a receiver.
+const CHANNELS: usize = 3;
+/// As long as `top` looks away.
+const BLOCK: Duration = Duration::from_secs(1);
+
+pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+    let plan = Plan { receivers: 2 * CHANNELS - 1, ..Plan::new(Kind::Top, options)? };
+    let mut rig = Rig::start_unpinned(plan, 4096, 2 * CHANNELS)?;
+    for index in 0..2 * CHANNELS {
+        rig.await_peer(index, 1)?;
+    }
+    let domain = rig.domain()?;
+    let observers = (0..CHANNELS).map(|index| domain.observe(&name(index)));
+    let observers = observers.collect::<Result<Vec<_>, _>>()?;
+    let top = Terminal::start(domain.runtime_directory())?;
+    let (mut ratios, mut rates, mut used_s, mut shown_s) = (vec![], vec![], 0.0, 0.0);
+    for round in 0..=rig.plan.rounds {
+        let mut per_s = [0.0; 2];
+        // Which comes first alternates.
+        for block in [round % 2, (round + 1) % 2] {
+            let is_shown = block == 1;
+            top.signal(if is_shown { Signal::CONT } else { Signal::STOP })?;
+            let before_s = processor_seconds(top.child.id())?;
+            let (start, sent) = (Instant::now(), sent(&observers));
+            wait_readable(&[], Some(start + BLOCK))?;
+            let passed_s = start.elapsed().as_secs_f64();
+            let moved = self::sent(&observers) - sent;
+            #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+            let rate = moved as f64 / passed_s;
+            per_s[usize::from(is_shown)] = rate;
+            if is_shown && round > 0 {
+                used_s += processor_seconds(top.child.id())? - before_s;
+                shown_s += passed_s;
+            }
+        }
+        // The first round only warms up.
+        if round > 0 {
+            ratios.push(per_s[1] / per_s[0]);
+            rates.push(per_s[0] / 1e6);
+        }
+    }
+    let share = used_s / shown_s * 100.0;
+    let mut report = Report::new();
+    report.value("channels", CHANNELS);
+    report.value("rounds", rig.plan.rounds);
+    let rate = Spread::of(&rates).median;
+    report.figure("m_per_s", "messages on all channels, without top", rate, "M/s");
+    report.ratio("with top to without", &ratios);
+    report.value("cpu_percent", (share * 1000.0).round() / 1000.0);
+    report.note(format!("{:<44} {share:>10.3} % of a core", "top, every second"));
+    rig.describe(&mut report);
+    Ok(report)
+}
+
+/// Messages sent on all channels so far.
+fn sent(observers: &[Observer]) -> u64 {
+    observers.iter().map(|observer| observer.look().sent).sum()
+}
+
+fn name(index: usize) -> String {
+    format!("busy-{index}")
+}
+
+/// A peer: the sender or the receiver of a channel, until it is killed.
+pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
+    let name = name(peer.plan.index / 2);
+    if peer.plan.index.is_multiple_of(2) {
+        let mut sender = peer.domain.sender(&name).create()?;
+        sender.wait_for_receivers(1)?;
+        peer.done(1);
+        loop {
+            sender.loan(48)?.send();
+        }
+    }
+    let mut receiver = peer.domain.receiver(&name).join_when_created()?;
+    peer.done(1);
+    // The senders are killed first.
+    while receiver.receive().is_ok() {}
+    Ok(())
+}
+
+/// `corewire top` on a terminal of its own, that nobody looks at.
+struct Terminal {
+    child: Child,
+}
+
+impl Terminal {
+    fn start(directory: &std::path::Path) -> Result<Self, Failure> {
+        let failed = |error: rustix::io::Errno| Failure::other(format!("make a terminal: {error}"));
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let own = openpt(flags).map_err(failed)?;
+        grantpt(&own).map_err(failed)?;
+        unlockpt(&own).map_err(failed)?;
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&own, size).map_err(failed)?;
+        let shown = || ioctl_tiocgptpeer(&own, flags).map_err(failed);
+        let failed = |error: std::io::Error| Failure::other(format!("start top: {error}"));
+        let child = Command::new(std::env::current_exe().map_err(failed)?)
+            .arg("top")
+            .env("COREWIRE_RUNTIME_DIR", directory)
+            .stdin(shown()?)
+            .stdout(shown()?)
+            .stderr(shown()?)
+            .spawn()
+            .map_err(failed)?;
+        // What it draws must go somewhere. This ends with the child.
+        let mut drawn = File::from(own);
+        thread::spawn(move || {
+            let mut part = [0; 4096];
+            while drawn.read(&mut part).is_ok_and(|bytes| bytes > 0) {}
+        });
+        Ok(Self { child })
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Failure> {
+        kill_process(Pid::from_child(&self.child), signal)
+            .map_err(|error| Failure::other(format!("top is gone: {error}")))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,205 @@
+//! `corewire metrics`: counters of the channels in the text format of Prometheus.
+
+use std::fmt::{Display, Write as _};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use corewire::{ChannelView, ReceiverView};
+use tiny_http::{Header, Method, Response, Server};
+
+use crate::failure::Failure;
+use crate::top::rates::{Watcher, counter};
+use crate::{access, output};
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire metrics
+  corewire metrics --file /var/lib/node_exporter/corewire.prom
+  corewire metrics --port 9100
+
+Prints the counters of all channels once, or writes them to FILE, which appears
+whole: for node_exporter's textfile collector. With --port it answers GET /metrics on
+127.0.0.1 until it is ended. Each is looked up when it is asked for; looking costs a
+channel nothing.";
+
+/// Every answer's type.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Give the counters of all channels to Prometheus.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Write to FILE, once
+    #[arg(long, value_name = "FILE", conflicts_with = "port")]
+    file: Option<PathBuf>,
+    /// Answer on this port of the loopback interface; 0 takes a free one, and says which
+    #[arg(long)]
+    port: Option<u16>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let watcher = Watcher::new(access::open_domain()?);
+    match (&args.file, args.port) {
+        (Some(file), _) => write_whole(file, &text(&watcher)?),
+        (None, Some(port)) => serve(&watcher, port),
+        (None, None) => output::print(&text(&watcher)?),
+    }
+}
+
+/// Whoever reads the file finds the old text or the new, and nothing between.
+fn write_whole(file: &Path, text: &str) -> Result<(), Failure> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let beside = file.with_file_name(name);
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        Failure::other(format!("cannot write {}: {error}", file.display()))
+    })
+}
+
+fn serve(watcher: &Watcher, port: u16) -> Result<(), Failure> {
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let server = Server::http(address)
+        .map_err(|error| Failure::other(format!("cannot listen on {address}: {error}")))?;
+    output::print(&format!("http://{}/metrics\n", server.server_addr()))?;
+    for request in server.incoming_requests() {
+        let path = request.url().split('?').next().unwrap_or_default();
+        let answer = match (request.method(), path) {
+            (Method::Get | Method::Head, "/metrics") => match text(watcher) {
+                Ok(text) => typed(Response::from_string(text)),
+                Err(failure) => Response::from_string(failure.message + "\n").with_status_code(500),
+            },
+            (Method::Get | Method::Head, _) => {
+                Response::from_string("corewire: GET /metrics\n").with_status_code(404)
+            }
+            _ => Response::from_string("corewire: only GET\n").with_status_code(405),
+        };
+        // Whoever asked may have gone.
+        let _ = request.respond(answer);
+    }
+    Ok(())
+}
+
+fn typed<R: std::io::Read>(response: Response<R>) -> Response<R> {
+    match Header::from_bytes("Content-Type", CONTENT_TYPE) {
+        Ok(header) => response.with_header(header),
+        Err(()) => response,
+    }
+}
+
+/// Counters of a channel: the metric, the counter's word, what it counts.
+const OF_CHANNELS: [(&str, &str, &str); 11] = [
+    ("sent_messages_total", "messages", "Messages sent."),
+    ("sent_bytes_total", "bytes", "Payload bytes sent in messages of more than 48 bytes."),
+    ("sender_waits_total", "waits", "Times a sender waited for room."),
+    ("sender_sleeps_total", "sleeps", "Times a sender slept while it waited."),
+    ("sender_wakes_total", "wakes", "Times a sender woke receivers."),
+    ("joins_total", "joins", "Receivers that joined."),
+    ("leaves_total", "leaves", "Receivers that left."),
+    ("deaths_total", "deaths", "Receivers that died."),
+    ("evictions_total", "evictions", "Receivers that were evicted."),
+    ("violations_total", "violations", "Receivers whose memory held impossible values."),
+    ("refusals_total", "refusals", "Attempts to join that were refused."),
+];
+
+/// Counters of a receiver.
+const OF_RECEIVERS: [(&str, &str, &str); 5] = [
+    ("received_bytes_total", "bytes", "Payload bytes received in messages of more than 48 bytes."),
+    ("receiver_waits_total", "waits", "Times a receiver found the ring empty."),
+    ("receiver_sleeps_total", "sleeps", "Times a receiver slept while it waited."),
+    ("receiver_wakes_total", "wakes", "Times a receiver woke a sender."),
+    ("missed_messages_total", "missed", "Messages overwritten before a receiver read them."),
+];
+
+fn text(watcher: &Watcher) -> Result<String, Failure> {
+    let (views, unseen) = watcher.views()?;
+    Ok(render(&views, unseen.len()))
+}
+
+/// The text format, version 0.0.4.
+fn render(views: &[ChannelView], unseen: usize) -> String {
+    let mut text = Text(String::new());
+    text.gauge(
+        "unseen_channels",
+        "Channels that could not be looked at.",
+        [(String::new(), unseen)],
+    );
+    let channels = || views.iter().map(|view| (of_channel(view), view));
+    for (name, word, help) in OF_CHANNELS {
+        text.counter(name, help, channels().map(|(of, view)| (of, counter(&view.counters, word))));
+    }
+    let senders = channels().map(|(of, view)| (of, view.senders));
+    text.gauge("senders", "Processes that send.", senders);
+    let receivers = channels().map(|(of, view)| (of, view.receivers.len()));
+    text.gauge("receivers", "Receivers that have joined.", receivers);
+    let most = channels().map(|(of, view)| (of, view.receivers_max));
+    text.gauge("receivers_max", "The most receivers that may join.", most);
+    let memory = channels().map(|(of, view)| (of, view.segment_bytes));
+    text.gauge("memory_bytes", "Memory of ring and payload.", memory);
+    let each = || {
+        views.iter().flat_map(|view| {
+            view.receivers.iter().map(move |receiver| (of_receiver(view, receiver), receiver))
+        })
+    };
+    let received = each().map(|(of, receiver)| (of, receiver.cursor));
+    text.counter("received_messages_total", "Messages that a receiver is done with.", received);
+    for (name, word, help) in OF_RECEIVERS {
+        text.counter(name, help, each().map(|(of, it)| (of, counter(&it.counters, word))));
+    }
+    let lag = each().map(|(of, receiver)| (of, receiver.lag));
+    text.gauge("receiver_lag_messages", "Messages that a receiver is behind.", lag);
+    let asleep = each().map(|(of, receiver)| (of, u8::from(receiver.is_asleep)));
+    text.gauge("receiver_asleep", "1 while a receiver sleeps.", asleep);
+    text.0
+}
+
+/// Names of channels are of characters that need no escapes.
+fn of_channel(ChannelView { name, pid, .. }: &ChannelView) -> String {
+    format!("{{channel=\"{name}\",pid=\"{pid}\"}}")
+}
+
+fn of_receiver(view: &ChannelView, receiver: &ReceiverView) -> String {
+    let (name, ReceiverView { row, pid, .. }) = (&view.name, receiver);
+    format!("{{channel=\"{name}\",row=\"{row}\",pid=\"{pid}\"}}")
+}
+
+/// What is written so far.
+struct Text(String);
+
+impl Text {
+    fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, impl Display)>,
+    ) {
+        self.metric(name, help, "counter", samples);
+    }
+
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, impl Display)>,
+    ) {
+        self.metric(name, help, "gauge", samples);
+    }
+
+    fn metric(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: &str,
+        samples: impl IntoIterator<Item = (String, impl Display)>,
+    ) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "# HELP corewire_{name} {help}");
+        let _ = writeln!(self.0, "# TYPE corewire_{name} {kind}");
+        for (labels, value) in samples {
+            let _ = writeln!(self.0, "corewire_{name}{labels} {value}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `top` and `metrics`.
+
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use prometheus_parse::{Scrape, Value};
+
+use crate::scratch::{Running, Scratch, eventually, files_in, line};
+
+/// A channel that runs: a sender that is fed lines, and a receiver.
+struct Channel {
+    sender: Running,
+    receiver: Running,
+}
+
+impl Channel {
+    fn start(scratch: &Scratch, name: &str) -> Self {
+        let mut command = scratch.command(&format!("send {name} --lines --wait-receivers 1"));
+        let sender = Running::start(command.stdin(Stdio::piped()));
+        let receiver = Running::start(&mut scratch.command(&format!("receive {name}")));
+        eventually(|| {
+            scratch
+                .run("ls --json")
+                .json()
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|row| row["name"] == name && row["receivers"] == 1)
+        });
+        Self { sender, receiver }
+    }
+}
+
+#[test]
+fn top_once_says_what_moves() {
+    let scratch = Scratch::new("top");
+    assert!(scratch.run("top --once --interval 0.05").text().starts_with("No channels in "));
+    let mut channel = Channel::start(&scratch, "prices");
+    let _other = Channel::start(&scratch, "log");
+    let mut input = channel.sender.input();
+    let feeding = std::thread::spawn(move || {
+        while input.write_all(b"a line that is longer than forty-eight bytes, by some\n").is_ok() {}
+    });
+    // What was sent in an interval, when the sender has begun.
+    let report = || scratch.run("top --once --json --interval 0.2").json();
+    eventually(|| report()["channels"][1]["messages_per_s"].as_f64().unwrap() > 0.0);
+    let report = report();
+    assert_eq!((&report["interval_s"], &report["unseen"]), (&0.2.into(), &serde_json::json!([])));
+    let [log, prices] = [0, 1].map(|index| &report["channels"][index]);
+    assert_eq!((&log["name"], &prices["name"]), (&"log".into(), &"prices".into()));
+    assert_eq!(log["messages_per_s"], 0.0);
+    assert_eq!(prices["pid"], channel.sender.child.id());
+    assert_eq!(prices["receivers"][0]["pid"], channel.receiver.child.id());
+    for key in ["messages_per_s", "bytes_per_s"] {
+        assert!(prices[key].as_f64().unwrap() > 0.0, "{key} of {prices}");
+        assert!(prices["receivers"][0][key].as_f64().unwrap() > 0.0, "{key} of {prices}");
+    }
+    let help = scratch.run("top --help");
+    let keys = [&report, prices, &prices["receivers"][0]];
+    for key in keys.iter().flat_map(|object| object.as_object().unwrap().keys()) {
+        assert!(help.text().contains(key.as_str()), "{key} is not in the help");
+    }
+    let text = scratch.run("top --once --interval 0.1");
+    let lines: Vec<_> = text.text().lines().collect();
+    assert!(lines[0].starts_with("channel"), "{lines:?}");
+    assert!(lines[1].starts_with("prices") && lines[2].starts_with("  row 0"), "{lines:?}");
+    assert_eq!(scratch.run("top --once --interval 0.1 --filter log").text().lines().count(), 3);
+    channel.sender.child.kill().unwrap();
+    feeding.join().unwrap();
+}
+
+#[test]
+fn top_needs_a_terminal_and_sane_options() {
+    let scratch = Scratch::new("top-usage");
+    scratch.run("top --interval 0").expect_line(2, "0.05 to 3600");
+    scratch.run("top --json").expect_line(2, "--once");
+}
+
+fn value(scrape: &Scrape, metric: &str, channel: &str) -> f64 {
+    let is_it = |sample: &&prometheus_parse::Sample| {
+        sample.metric == metric && sample.labels.get("channel") == Some(channel)
+    };
+    let sample = scrape.samples.iter().find(is_it);
+    match sample.unwrap_or_else(|| panic!("no {metric} of {channel} in {scrape:?}")).value {
+        Value::Counter(value) | Value::Gauge(value) => value,
+        ref other => panic!("{metric} is {other:?}"),
+    }
+}
+
+fn parsed(text: &str) -> Scrape {
+    let lines = text.lines().map(|line| Ok(line.to_owned()));
+    let scrape = Scrape::parse(lines).unwrap();
+    // The parser passes over what it does not understand.
+    let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(scrape.samples.len(), samples, "{text}");
+    let metrics: std::collections::BTreeSet<_> =
+        scrape.samples.iter().map(|sample| &sample.metric).collect();
+    for metric in metrics {
+        assert!(scrape.docs.contains_key(metric), "{metric} is not explained");
+    }
+    scrape
+}
+
+#[test]
+fn metrics_are_what_prometheus_reads() {
+    let scratch = Scratch::new("metrics");
+    assert_eq!(parsed(scratch.run("metrics").text()).samples.len(), 1);
+    let mut channel = Channel::start(&scratch, "log");
+    channel.sender.input().write_all(b"one\ntwo\nthree\n").unwrap();
+    channel.receiver.child.wait().unwrap();
+    let mut channel = Channel::start(&scratch, "log");
+    let mut input = channel.sender.input();
+    input.write_all(b"one\ntwo\n").unwrap();
+    let metrics = || parsed(scratch.run("metrics").text());
+    eventually(|| value(&metrics(), "corewire_received_messages_total", "log") == 2.0);
+    let scrape = metrics();
+    for (metric, expected) in [
+        ("corewire_sent_messages_total", 2.0),
+        ("corewire_receivers", 1.0),
+        ("corewire_senders", 1.0),
+        ("corewire_joins_total", 1.0),
+        ("corewire_receiver_lag_messages", 0.0),
+        ("corewire_missed_messages_total", 0.0),
+    ] {
+        assert_eq!(value(&scrape, metric, "log"), expected, "{metric}");
+    }
+
+    let file = scratch.temporary().join("corewire.prom");
+    std::fs::write(&file, "old").unwrap();
+    Running::start(scratch.command("metrics --file").arg(&file)).finish().expect_code(0);
+    assert_eq!(
+        value(&parsed(&std::fs::read_to_string(&file).unwrap()), "corewire_receivers", "log"),
+        1.0
+    );
+    assert_eq!(files_in(&scratch.temporary()), ["corewire.prom"]);
+    scratch.run("metrics --file /no/such/directory/file").expect_line(1, "/no/such/directory/file");
+}
+
+#[test]
+fn metrics_are_served_on_the_loopback_interface() {
+    let scratch = Scratch::new("metrics-port");
+    let _channel = Channel::start(&scratch, "log");
+    let mut serving = Running::start_unread(&mut scratch.command("metrics --port 0"));
+    let url = line(&mut BufReader::new(serving.child.stdout.take().unwrap()));
+    let address = url.strip_prefix("http://").unwrap().trim_end().strip_suffix("/metrics").unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{url}");
+    let ask = |request: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for _ in 0..2 {
+        let answer = ask("GET /metrics");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("version=0.0.4"), "{head}");
+        assert_eq!(value(&parsed(body), "corewire_receivers", "log"), 1.0);
+    }
+    assert!(ask("GET /").starts_with("HTTP/1.1 404"));
+    assert!(ask("POST /metrics").starts_with("HTTP/1.1 405"));
+    serving.child.kill().unwrap();
+}
