@@ -67,6 +67,49 @@ fn readiness_ends_with_the_stream() {
 }
 
 #[test]
+fn sensors_are_read_by_three() {
+    let printed = Directory::new("sensors").run(env!("CARGO_BIN_EXE_sensors"));
+    let lines: Vec<_> = printed.lines().collect();
+    assert_eq!(lines[0], "above 310 K at [910, 5910] ms");
+    assert_eq!(lines[1], "mean of 10000 samples 300.0 K");
+    assert_eq!(lines[2], "recorded 1000 samples, the last of 9990 ms");
+}
+
+#[test]
+fn a_log_of_three_writers_has_all_lines_each_in_order() {
+    let directory = Directory::new("log");
+    let program = env!("CARGO_BIN_EXE_log_multiplexer");
+    let collecting = directory.command(program).arg("collect").spawn().unwrap();
+    let names = ["one", "two", "three"];
+    let writers =
+        names.map(|name| directory.command(program).args(["write", name]).spawn().unwrap());
+    for writer in writers {
+        printed(&writer.wait_with_output().unwrap());
+    }
+    let log = printed(&collecting.wait_with_output().unwrap());
+    for name in names {
+        let lines: Vec<_> = log.lines().filter(|line| line.starts_with(name)).collect();
+        let expected: Vec<_> = (0..100).map(|number| format!("{name}: line {number}")).collect();
+        assert_eq!(lines, expected);
+    }
+    assert_eq!(log.lines().count(), 300);
+}
+
+#[test]
+fn every_price_is_read_or_known_to_be_missed() {
+    let printed = Directory::new("prices").run(env!("CARGO_BIN_EXE_price_feed"));
+    for (line, name) in printed.lines().zip(["quick", "slow"]) {
+        assert_eq!(line, format!("the {name} reader: 200000 prices, read or known to be missed"));
+    }
+}
+
+#[test]
+fn tokio_awaits_every_message() {
+    let printed = Directory::new("tokio").run(env!("CARGO_BIN_EXE_async_tokio"));
+    assert_eq!(printed, "received 1000 messages\n");
+}
+
+#[test]
 fn observe_sees_the_lag() {
     let printed = Directory::new("observe").run(env!("CARGO_BIN_EXE_observe"));
     assert!(printed.contains("40 sent, 64 slots"), "{printed}");

@@ -58,7 +58,7 @@ pub struct Peer {
     pub uid: u32,
     /// Effective (primary) group then.
     pub gid: u32,
-    /// Process number then, for people to read.
+    /// Process number then, for people to read; 0 if it is in another container.
     pub pid: u32,
 }
 
@@ -109,9 +109,24 @@ impl Socket {
     /// # Errors
     /// [`OsError`] if the kernel does not say.
     pub fn peer(&self) -> Result<Peer, OsError> {
-        let found = sockopt::socket_peercred(&self.0).doing("ask who the peer is")?;
-        let pid = found.pid.as_raw_nonzero().get().unsigned_abs();
-        Ok(Peer { uid: found.uid.as_raw(), gid: found.gid.as_raw(), pid })
+        // Not through rustix, whose process numbers are never 0: that of a process in another
+        // container is.
+        let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut bytes = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
+        // SAFETY: the option is a `ucred`, and `bytes` says so.
+        let result = unsafe {
+            libc::getsockopt(
+                self.0.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut found).cast(),
+                &raw mut bytes,
+            )
+        };
+        if result != 0 {
+            return Err(std::io::Error::last_os_error()).doing("ask who the peer is");
+        }
+        Ok(Peer { uid: found.uid, gid: found.gid, pid: found.pid.unsigned_abs() })
     }
 
     /// The supplementary groups of the peer when the connection was made.

@@ -1,7 +1,7 @@
 //! How a call waits, and how another thread ends its waiting.
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,13 @@ impl fmt::Debug for Interrupter {
 /// there.
 #[derive(Debug, Clone)]
 pub struct Readiness(pub(crate) Arc<Bell>);
+
+/// For event loops that take nothing else; open for as long as this value or a clone of it lives.
+impl AsRawFd for Readiness {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
 
 impl AsFd for Readiness {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -1,0 +1,45 @@
+//! The log lines of many programs in one order: `log_multiplexer collect` prints what comes, and any
+//! number of `log_multiplexer write NAME` send a few lines each. The log lives as long as one of
+//! its writers; who collects may come and go.
+
+use std::error::Error;
+use std::io::Write;
+
+use corewire::{Domain, ReceiveError};
+
+/// Programs that may write at one time.
+const WRITERS_MAX: usize = 32;
+/// Lines of each.
+const LINES: u32 = 100;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let domain = Domain::open()?;
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["collect"] => collect(&domain),
+        ["write", name] => write(&domain, name),
+        _ => Err("log_multiplexer collect, or log_multiplexer write NAME".into()),
+    }
+}
+
+fn write(domain: &Domain, name: &str) -> Result<(), Box<dyn Error>> {
+    let mut log = domain.sender("example-log").open_shared(WRITERS_MAX)?;
+    log.wait_for_receivers(1)?;
+    for number in 0..LINES {
+        log.send(format!("{name}: line {number}").as_bytes())?;
+    }
+    Ok(())
+}
+
+fn collect(domain: &Domain) -> Result<(), Box<dyn Error>> {
+    let mut log = domain.receiver("example-log").join_when_created()?;
+    let mut out = std::io::stdout().lock();
+    loop {
+        match log.receive() {
+            Ok(line) => writeln!(out, "{}", line.escape_ascii())?,
+            // The last writer has gone.
+            Err(ReceiveError::EndOfStream) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A sensor's samples to three that use them differently: one watches a limit, one keeps a mean, one
+//! records. Each sample is written once, as a typed value, and read in place by all.
+
+use std::error::Error;
+use std::f64::consts::TAU;
+use std::thread;
+
+use corewire::{Domain, MessageType, ReceiveError, TypedReceiver};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Samples that are taken: ten seconds at 1 kHz.
+const SAMPLES: u32 = 10_000;
+/// Above it, an alarm is raised.
+const LIMIT_KELVIN: f64 = 310.0;
+
+/// What a sensor sends.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Sample {
+    /// Since the start.
+    time_ms: u64,
+    kelvin: f64,
+}
+
+impl MessageType for Sample {
+    const NAME: &'static str = "sensors::Sample v1";
+}
+
+type Outcome = Result<String, ReceiveError>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let domain = Domain::open()?;
+    let mut sensor = domain.sender("temperature").create_typed::<Sample>()?;
+    let uses: [fn(TypedReceiver<Sample>) -> Outcome; 3] = [watch, average, record];
+    let mut readers = Vec::new();
+    for reading in uses {
+        let samples = domain.receiver("temperature").join_typed::<Sample>()?;
+        readers.push(thread::spawn(move || reading(samples)));
+    }
+    for number in 0..SAMPLES {
+        // A slow wave that passes the limit twice.
+        let kelvin = 300.0 + 11.0 * (TAU * 2.0 * f64::from(number) / f64::from(SAMPLES)).sin();
+        sensor.send(&Sample { time_ms: number.into(), kelvin })?;
+    }
+    drop(sensor);
+    for reader in readers {
+        println!("{}", reader.join().map_err(|_| "a reader panicked")??);
+    }
+    Ok(())
+}
+
+/// Says when the limit was passed.
+fn watch(mut samples: TypedReceiver<Sample>) -> Outcome {
+    let (mut alarms, mut is_above) = (Vec::new(), false);
+    each(&mut samples, |sample| {
+        let was_above = std::mem::replace(&mut is_above, sample.kelvin > LIMIT_KELVIN);
+        if is_above && !was_above {
+            alarms.push(sample.time_ms);
+        }
+    })?;
+    Ok(format!("above {LIMIT_KELVIN} K at {alarms:?} ms"))
+}
+
+/// The mean of all samples.
+fn average(mut samples: TypedReceiver<Sample>) -> Outcome {
+    let (mut count, mut sum) = (0u32, 0.0);
+    each(&mut samples, |sample| {
+        count += 1;
+        sum += sample.kelvin;
+    })?;
+    Ok(format!("mean of {count} samples {:.1} K", sum / f64::from(count)))
+}
+
+/// Keeps every tenth.
+fn record(mut samples: TypedReceiver<Sample>) -> Outcome {
+    let mut kept = Vec::new();
+    each(&mut samples, |sample| {
+        if sample.time_ms.is_multiple_of(10) {
+            kept.push(*sample);
+        }
+    })?;
+    let last = kept.last().map_or(0, |sample| sample.time_ms);
+    Ok(format!("recorded {} samples, the last of {last} ms", kept.len()))
+}
+
+fn each(
+    samples: &mut TypedReceiver<Sample>,
+    mut job: impl FnMut(&Sample),
+) -> Result<(), ReceiveError> {
+    loop {
+        match samples.receive() {
+            Ok(sample) => job(&sample),
+            Err(ReceiveError::EndOfStream) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
