@@ -1,6 +1,6 @@
-//! The log lines of many programs in one order: `log_multiplexer collect` prints what comes, and any
-//! number of `log_multiplexer write NAME` send a few lines each. The log lives as long as one of
-//! its writers; who collects may come and go.
+//! The log lines of many programs in one order: `log_multiplexer collect COUNT` prints the next so many
+//! lines, and any number of `log_multiplexer write NAME` send a few each. The channel lives as long as one
+//! of its writers; who collects joins the next one when they have all gone.
 
 use std::error::Error;
 use std::io::Write;
@@ -16,9 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let domain = Domain::open()?;
     let words: Vec<_> = std::env::args().skip(1).collect();
     match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["collect"] => collect(&domain),
+        ["collect", count] => collect(&domain, count.parse()?),
         ["write", name] => write(&domain, name),
-        _ => Err("log_multiplexer collect, or log_multiplexer write NAME".into()),
+        _ => Err("log_multiplexer collect COUNT, or log_multiplexer write NAME".into()),
     }
 }
 
@@ -31,15 +31,20 @@ fn write(domain: &Domain, name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn collect(domain: &Domain) -> Result<(), Box<dyn Error>> {
-    let mut log = domain.receiver("example-log").join_when_created()?;
+fn collect(domain: &Domain, count: u32) -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout().lock();
-    loop {
-        match log.receive() {
-            Ok(line) => writeln!(out, "{}", line.escape_ascii())?,
-            // The last writer has gone.
-            Err(ReceiveError::EndOfStream) => return Ok(()),
-            Err(error) => return Err(error.into()),
+    let mut left = count;
+    while left > 0 {
+        let mut log = domain.receiver("example-log").join_when_created()?;
+        while left > 0 {
+            match log.receive() {
+                Ok(line) => writeln!(out, "{}", line.escape_ascii())?,
+                // The last writer has gone.
+                Err(ReceiveError::EndOfStream) => break,
+                Err(error) => return Err(error.into()),
+            }
+            left -= 1;
         }
     }
+    Ok(())
 }
