@@ -94,6 +94,12 @@ impl ChannelName {
         Self(format!("{}@{group}", self.0))
     }
 
+    /// Is it that of a relay's channel?
+    #[must_use]
+    pub fn is_relayed(&self) -> bool {
+        self.0.contains('@')
+    }
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

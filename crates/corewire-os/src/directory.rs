@@ -275,6 +275,28 @@ impl RuntimeDirectory {
         let file = name.name_file();
         let deadline = Instant::now() + CLEANER_WAIT;
         loop {
+            if let Some(claim) = self.try_claim(name)? {
+                return Ok(claim);
+            }
+            // Whoever holds the lock has the name, or has seen that its owner is dead and is just
+            // removing the file.
+            let holder = self.read_record(&file)?;
+            let alive = holder.map(|record| self.is_alive(record.socket)).transpose()?;
+            if alive == Some(true) || Instant::now() >= deadline {
+                return Err(ClaimError::AlreadyExists(name.clone()));
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// The same, but never waits: `None` if somebody has the name's file locked, who may be just removing
+    /// what a dead owner has left.
+    ///
+    /// # Errors
+    /// The failed call.
+    pub fn try_claim(&self, name: &ChannelName) -> Result<Option<Claim>, ClaimError> {
+        let file = name.name_file();
+        loop {
             match self.lock_file(&file, OFlags::CREATE)? {
                 Lock::Held(descriptor) => {
                     // What is not ours is not to be overwritten.
@@ -285,19 +307,10 @@ impl RuntimeDirectory {
                         // Its record is cleared.
                         self.remove(&file);
                     })?;
-                    return Ok(Claim { descriptor, file, copy });
+                    return Ok(Some(Claim { descriptor, file, copy }));
                 }
                 Lock::Replaced => {}
-                // Whoever holds the lock has the name, or has seen that its owner is dead and is
-                // just removing the file.
-                Lock::Busy => {
-                    let holder = self.read_record(&file)?;
-                    let alive = holder.map(|record| self.is_alive(record.socket)).transpose()?;
-                    if alive == Some(true) || Instant::now() >= deadline {
-                        return Err(ClaimError::AlreadyExists(name.clone()));
-                    }
-                    rustix::thread::sched_yield();
-                }
+                Lock::Busy => return Ok(None),
             }
         }
     }
@@ -375,7 +388,8 @@ impl RuntimeDirectory {
     fn make_copy(&self, name: &ChannelName) -> Result<Option<(Descriptor, String)>, ClaimError> {
         let file = copy_file(name);
         let is_ours = self.read_record(&file).map(|_| self.remove(&file));
-        if !self.access.is_open_to_others() {
+        // A relay is for receivers of the same user.
+        if !self.access.is_open_to_others() || name.is_relayed() {
             return Ok(None);
         }
         is_ours?;

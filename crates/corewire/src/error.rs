@@ -79,6 +79,9 @@ pub enum CreateError {
         /// What becomes of its slow receivers.
         policy: Policy,
     },
+    /// A channel that several processes send on has one level.
+    #[error("a shared channel cannot be on two levels")]
+    LevelsShared,
     /// The file that says what cache lines cost here cannot be used.
     #[error(transparent)]
     Topology(#[from] TopologyError),

@@ -10,6 +10,8 @@ use scratch::Scratch;
 /// Last-level caches: that of the sender, and another.
 const HOME: u32 = 0;
 const AFAR: u32 = 7;
+/// No sleep is to end by this cap.
+const UNSEEN: Duration = Duration::from_secs(60);
 
 fn sender(domain: &Domain, name: &str) -> Sender {
     domain.sender(name).levels(Levels::Two).cache_domain(HOME).create().unwrap()
@@ -98,7 +100,7 @@ fn receivers_that_wait_for_the_channel_get_its_first_message() {
     let domain = scratch.domain();
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            let waiting = domain.receiver("two").cache_domain(AFAR);
+            let waiting = domain.receiver("two").cache_domain(AFAR).sleep_cap(UNSEEN);
             scope.spawn(move || {
                 let mut receiver = waiting.join_when_created().unwrap();
                 assert_eq!(next_number(&mut receiver), 0);
@@ -110,10 +112,88 @@ fn receivers_that_wait_for_the_channel_get_its_first_message() {
         while files().filter(|file| is_note(file.as_ref().unwrap().file_name())).count() < 3 {
             std::thread::yield_now();
         }
-        let mut sender = sender(domain, "two");
+        let channel = domain.sender("two").levels(Levels::Two).cache_domain(HOME);
+        let mut sender = channel.sleep_cap(UNSEEN).create().unwrap();
+        assert_eq!(sender.wait_for_receivers(3).unwrap(), 3);
         sender.send(&0u64.to_le_bytes()).unwrap();
-        sender.drain(Duration::from_secs(60)).unwrap();
+        assert_eq!(sender.counter("cap_finds"), Some(0));
     });
+}
+
+#[test]
+fn one_that_still_reads_an_old_channel_holds_up_no_new_one() {
+    let scratch = Scratch::new("levels-again");
+    let domain = scratch.domain();
+    let mut first = sender(domain, "two");
+    let mut old = receiver(domain, "two", AFAR);
+    (0..10u64).for_each(|number| first.send(&number.to_le_bytes()).unwrap());
+    drop(first);
+    // More than its ring holds.
+    let mut second = sender(domain, "two");
+    let mut new = receiver(domain, "two", AFAR);
+    for number in 0..40_000u64 {
+        second.send(&number.to_le_bytes()).unwrap();
+        assert_eq!(next_number(&mut new), number);
+    }
+    for number in 0..10 {
+        assert_eq!(next_number(&mut old), number);
+    }
+    assert_eq!(old.receive().map(drop), Err(ReceiveError::EndOfStream));
+    assert_eq!(old.receive().map(drop), Err(ReceiveError::EndOfStream), "and so again");
+}
+
+/// A receiver that does nothing for a while, in which two relays go: what it has not read waits for it,
+/// and the others go on.
+#[test]
+fn one_that_is_busy_while_relays_go_gets_everything_after_all() {
+    let scratch = Scratch::new("levels-busy");
+    let domain = scratch.domain();
+    let mut sender = sender(domain, "two");
+    let mut relays: Vec<_> = (0..3).map(|_| receiver(domain, "two", AFAR)).collect();
+    let mut busy = receiver(domain, "two", AFAR);
+    let mut quick = receiver(domain, "two", AFAR);
+    let mut number = 0u64;
+    while !relays.is_empty() {
+        for _ in 0..500 {
+            sender.send(&number.to_le_bytes()).unwrap();
+            number += 1;
+        }
+        for expected in number - 500..number {
+            assert_eq!(next_number(&mut quick), expected);
+        }
+        // Whether it has the relay or not: all that have it go, one by one.
+        drop(relays.remove(0));
+    }
+    for expected in 0..number {
+        assert_eq!(next_number(&mut busy), expected);
+    }
+}
+
+#[test]
+fn a_call_that_waits_is_interrupted_also_when_the_relay_has_gone() {
+    let scratch = Scratch::new("levels-interrupt");
+    let domain = scratch.domain();
+    let sender = sender(domain, "two");
+    let relay = receiver(domain, "two", AFAR);
+    let mut other = receiver(domain, "two", AFAR);
+    let interrupter = other.interrupter();
+    drop(relay);
+    for _ in 0..3 {
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| other.receive().map(drop));
+            interrupter.interrupt();
+            assert_eq!(waiting.join().unwrap(), Err(ReceiveError::Interrupted));
+        });
+    }
+    drop(sender);
+    assert_eq!(other.receive().map(drop), Err(ReceiveError::EndOfStream));
+}
+
+#[test]
+fn a_channel_that_several_send_on_has_one_level() {
+    let scratch = Scratch::new("levels-shared");
+    let opened = scratch.domain().sender("two").levels(Levels::Two).open_shared(2);
+    assert!(matches!(opened, Err(CreateError::LevelsShared)), "{opened:?}");
 }
 
 #[test]

@@ -208,6 +208,7 @@ impl Members {
         place()?;
         self.rows[row as usize].joined = false;
         self.joined -= 1;
+        self.violators.retain(|&violator| violator != row);
         let joined = self.join(row, pid, Start::Now, channel, kernel);
         // One that has stored none, or an impossible one, has passed nothing more.
         let is_possible = (state.cached..=joined.start).contains(&cursor);

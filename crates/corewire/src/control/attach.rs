@@ -32,7 +32,7 @@ use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, R
 use crate::wait::{Patience, Readiness, Wait, cap_ns};
 
 /// How long an owner may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The least that it is given.
 const ANSWER_TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// An owner that has not answered a receiver for so long, or twice as long after that, and so on,
@@ -148,7 +148,12 @@ pub(crate) fn join<A: Reading>(
             Ok(Receiver::new(ring, attachment, access))
         }
         Answer::Shared(receiver) => Ok(receiver),
-        Answer::Relayed(_) => levels::join(domain, name, group.unwrap_or_default(), wishes),
+        Answer::Relayed(Relayed { segment, .. }) => {
+            let group =
+                group.ok_or_else(|| protocol(name, "as if this were one of a group".into()))?;
+            let (_, header) = open_sender(name, segment)?;
+            levels::join(domain, name, group, header.incarnation, wishes)
+        }
     }
 }
 
@@ -512,18 +517,13 @@ impl Attachment {
         corewire_os::fork::tell_in_child(in_child);
         let handler: Weak<dyn Handler> = Arc::downgrade(self) as Weak<dyn Handler>;
         let hub = self.domain.hub();
-        let socket = hub.watch(&self.socket, Weak::clone(&handler))?;
-        let life = hub.watch(&self.life, handler).inspect_err(|_| {
-            hub.forget(&self.socket, socket);
-        })?;
-        let _ = self.tokens.set([socket, life]);
+        let _ = self.tokens.set(hub.watch_both(&self.socket, &self.life, &handler)?);
         Ok(())
     }
 
     fn unwatch(&self) {
-        if let Some([socket, life]) = self.tokens.get() {
-            self.domain.hub().forget(&self.socket, *socket);
-            self.domain.hub().forget(&self.life, *life);
+        if let Some(tokens) = self.tokens.get() {
+            self.domain.hub().forget_both(&self.socket, &self.life, *tokens);
         }
     }
 
@@ -604,8 +604,8 @@ impl Attachment {
         }
     }
 
-    /// Has `job` done when the owner is gone; it may be done twice. On the control thread: it must not
-    /// block.
+    /// Has `job` done when the owner is gone, perhaps twice; at once if it is. It must not block: it is
+    /// done on the control thread.
     pub(crate) fn when_gone(&self, job: impl Fn() + Send + Sync + 'static) {
         let job = self.when_gone.get_or_init(|| Box::new(job));
         if lock(&self.answers).is_gone {

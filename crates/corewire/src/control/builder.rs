@@ -62,13 +62,16 @@ pub struct SenderBuilder {
     cache_domain: Option<u32>,
 }
 
-/// Where a channel stands among others: nowhere, if it is not on two levels.
+/// What a channel on two levels, or a relay's, begins with.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Standing {
+pub(crate) struct Origin {
     /// Its first message.
     pub(crate) first: u64,
     /// The group that its sender belongs to, if the others have relays.
     pub(crate) home: Option<u32>,
+    /// When its sender goes, it does not close the channel, as if it had died: a relay's receivers go
+    /// on with the next one.
+    pub(crate) hangs_up: bool,
 }
 
 impl SenderBuilder {
@@ -226,7 +229,7 @@ impl SenderBuilder {
             is_taken?;
             return Err(CreateError::AlreadyExists(name));
         }
-        self.create_at(claim, &name, geometry, random_u128()?, Standing { first: 0, home })
+        self.create_at(claim, &name, geometry, random_u128()?, Origin { home, ..Origin::default() })
     }
 
     /// Creates the channel whose name has been claimed.
@@ -236,14 +239,14 @@ impl SenderBuilder {
         name: &ChannelName,
         geometry: Geometry,
         incarnation: u128,
-        standing: Standing,
+        origin: Origin,
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
         let socket = domain.socket_name().unwrap_or(SocketName(0));
-        match self.build(name, geometry, incarnation, standing) {
+        match self.build(name, geometry, incarnation, origin) {
             Ok((parts, owner)) => {
                 let record = NameRecord { socket, incarnation };
-                self.finish(claim, parts, &owner, record, standing.first)
+                self.finish(claim, parts, &owner, record, origin)
             }
             Err(error) => {
                 claim.release(&domain.directory);
@@ -258,7 +261,7 @@ impl SenderBuilder {
         name: &ChannelName,
         geometry: Geometry,
         incarnation: u128,
-        Standing { first, home }: Standing,
+        Origin { first, home, .. }: Origin,
     ) -> Result<(SenderParts, Arc<Owner>), CreateError> {
         let linux = Linux::get();
         let is_fenced = !linux.has_membarrier();
@@ -313,16 +316,16 @@ impl SenderBuilder {
         parts: SenderParts,
         owner: &Arc<Owner>,
         record: NameRecord,
-        first: u64,
+        origin: Origin,
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
         owner.hold(claim);
         let mut ring = RingSender::new(parts, SenderKernel::new(SenderControl::new(owner)));
-        ring.begin_with(first);
+        ring.begin_with(origin.first);
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
         domain.add_channel(owner);
         // From here on, dropping the sender lets go of everything.
-        let sender = Sender::new(ring, Arc::clone(owner), self.wait);
+        let sender = Sender::new(ring, Arc::clone(owner), self.wait, origin.hangs_up);
         owner.publish(record)?;
         Ok(sender)
     }
@@ -375,11 +378,14 @@ impl SenderBuilder {
     /// # Errors
     /// As for [`create`](Self::create); [`CreateError::OverwriteShared`],
     /// [`CreateError::NoHost`], [`CreateError::Enter`], and `AlreadyExists` if the channel has one
-    /// sender.
+    /// sender, [`CreateError::LevelsShared`].
     pub fn open_shared(self, senders_max: usize) -> Result<SharedSender, CreateError> {
         let name = ChannelName::new(&self.name)?;
         if self.policy == Policy::Overwrite {
             return Err(CreateError::OverwriteShared);
+        }
+        if self.levels == Levels::Two {
+            return Err(CreateError::LevelsShared);
         }
         let one = self.geometry()?;
         // A channel that has room for one sender is not shared.

@@ -382,11 +382,17 @@ impl DomainInner {
         drop(gone);
     }
 
-    /// Waiter `id` has come, and goes on waiting: those who have invited it so far need not know of its end.
-    pub(crate) fn forget_invitations(&self, id: u128) {
+    /// How many have invited waiter `id` so far.
+    pub(crate) fn invitations(&self, id: u128) -> usize {
+        lock(&self.state).waiters.get(&id).map_or(0, |waiter| waiter.invitations.len())
+    }
+
+    /// Waiter `id` has come, and goes on waiting: the first `count` who have invited it need not know of
+    /// its end.
+    pub(crate) fn forget_invitations(&self, id: u128, count: usize) {
         let mut state = lock(&self.state);
         let waiter = state.waiters.get_mut(&id);
-        let gone = waiter.map(|waiter| std::mem::take(&mut waiter.invitations));
+        let gone: Option<Vec<_>> = waiter.map(|waiter| waiter.invitations.drain(..count).collect());
         drop(state);
         drop(gone);
     }

@@ -128,6 +128,26 @@ impl Hub {
         }
     }
 
+    /// Watches a peer's socket and its process.
+    pub(crate) fn watch_both(
+        &self,
+        socket: impl AsFd,
+        life: impl AsFd,
+        handler: &Weak<dyn Handler>,
+    ) -> Result<[Token; 2], OsError> {
+        let first = self.watch(&socket, Weak::clone(handler))?;
+        let second = self.watch(life, Weak::clone(handler)).inspect_err(|_| {
+            self.forget(socket, first);
+        })?;
+        Ok([first, second])
+    }
+
+    /// Stops watching both.
+    pub(crate) fn forget_both(&self, socket: impl AsFd, life: impl AsFd, tokens: [Token; 2]) {
+        self.forget(socket, tokens[0]);
+        self.forget(life, tokens[1]);
+    }
+
     /// Has the control thread do `job`, which must not block.
     pub(crate) fn run_soon(&self, job: impl FnOnce() + Send + 'static) {
         lock(&self.state).jobs.push(Box::new(job));

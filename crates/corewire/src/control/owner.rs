@@ -273,17 +273,13 @@ impl Owner {
         handler: &Weak<dyn Handler>,
         watched: [Watched; 2],
     ) -> Result<[Token; 2], OsError> {
-        let first = self.hub().watch(socket, Weak::clone(handler))?;
-        let second = self.hub().watch(life, Weak::clone(handler)).inspect_err(|_| {
-            self.hub().forget(socket, first);
-        })?;
-        state.watched.extend([first, second].into_iter().zip(watched));
-        Ok([first, second])
+        let tokens = self.hub().watch_both(socket, life, handler)?;
+        state.watched.extend(tokens.into_iter().zip(watched));
+        Ok(tokens)
     }
 
     fn unwatch(&self, state: &mut State, socket: &Socket, life: &Descriptor, tokens: [Token; 2]) {
-        self.hub().forget(socket, tokens[0]);
-        self.hub().forget(life, tokens[1]);
+        self.hub().forget_both(socket, life, tokens);
         for token in tokens {
             state.watched.remove(&token);
         }
@@ -303,11 +299,25 @@ impl Owner {
         }
         self.check_type(hello)?;
         let is_trusted = peer.trusted().is_some();
-        if !is_trusted && (hello.place != Place::Ring || matches!(hello.start, Start::At(_))) {
-            return Err(Reason::Malformed);
+        if !is_trusted {
+            if hello.place != Place::Ring || matches!(hello.start, Start::At(_)) {
+                return Err(Reason::Malformed);
+            }
+            // Its receivers are those that the sender points here.
+            if self.name.is_relayed() {
+                return Err(Reason::NotForGuests);
+            }
         }
         if let Place::Follower(group) = hello.place {
-            return self.take_follower(&mut state, group, hello, socket, descriptors);
+            self.take_follower(&mut state, group, hello, socket, descriptors)?;
+            drop(state);
+            // It may be waited for.
+            self.shared.nudge(&self.linux);
+            return Ok(());
+        }
+        let max = self.header.geometry.receivers_max();
+        if !matches!(hello.place, Place::Relay(_)) && self.joined_with(&state) as u64 >= max {
+            return Err(Reason::Full { max });
         }
         let segment = take(&mut descriptors).ok_or(Reason::Malformed)?;
         let segment = check_receiver(segment)?;
@@ -450,9 +460,15 @@ impl Owner {
     /// A receiver has gone, for whatever reason.
     fn drop_link(&self, row: u32, why: ControlCounter) {
         let mut state = lock(&self.state);
-        let Some(link) = state.links.remove(&row) else { return };
-        self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
-        self.give_up_row(&mut state, row, why);
+        if let Some(link) = state.links.remove(&row) {
+            self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
+            self.give_up_row(&mut state, row, why);
+        } else if state.groups.as_mut().is_some_and(|groups| groups.forget_orphan(row)) {
+            // What it has left cannot be believed.
+            self.forget_row(row, why);
+        } else {
+            return;
+        }
         drop(state);
         self.shared.nudge(&self.linux);
     }
@@ -460,9 +476,9 @@ impl Owner {
     /// Nobody has a row any more; that of a relay may be kept for the next one.
     fn give_up_row(&self, state: &mut State, row: u32, why: ControlCounter) {
         // One that cannot be believed keeps nothing.
+        let is_believed = why != ControlCounter::Violations;
         let groups = state.groups.as_mut();
-        let is_kept = groups.is_some_and(|groups| groups.orphan(row));
-        if !is_kept || why == ControlCounter::Violations {
+        if !groups.is_some_and(|groups| groups.give_up(row, is_believed)) {
             self.forget_row(row, why);
         }
     }

@@ -148,7 +148,7 @@ impl Receiver {
     /// As for [`receive`](Self::receive).
     #[inline(always)]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        match self.ring.receive_with(self.access, |ring| Err(look(ring))) {
+        match self.ring.receive_with(self.access, look_on) {
             Ok(ring) => Ok(Some(Message { ring })),
             Err(Unready::NotYet) => Ok(None),
             Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
@@ -169,7 +169,7 @@ impl Receiver {
                 deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
             if left_ns == 0 {
-                return Err(look(ring));
+                return look_on(ring);
             }
             wait_for_message(ring, left_ns).map_err(Unready::Failed)
         });
@@ -392,6 +392,16 @@ pub(crate) fn look(ring: &mut Ring) -> Unready {
     }
 }
 
+/// The same, for messages that stay where they are: if that look has changed the ring for the next
+/// relay's, which holds one, all is well.
+#[cold]
+fn look_on(ring: &mut Ring) -> Result<(), Unready> {
+    match look(ring) {
+        Unready::NotYet if ring.is_ready() => Ok(()),
+        unready => Err(unready),
+    }
+}
+
 /// Is there a reason why no message will come? If a relay has gone, goes on with the next one, and waits
 /// for it for up to `limit_ns`, but not long.
 pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
@@ -407,7 +417,7 @@ pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> 
         None => Ok(()),
         Some(End::Closed) => Err(ReceiveError::EndOfStream),
         Some(End::SenderGone) => match ring.kernel().control.follower.clone() {
-            Some(follower) => follower.change_over(ring, limit_ns),
+            Some(follower) => follower.change_over(ring, limit_ns).map(drop),
             None => Err(ReceiveError::SenderDied),
         },
         Some(End::Evicted) => Err(ReceiveError::Evicted),

@@ -37,6 +37,7 @@ pub struct Sender {
     ring: Ring,
     owner: Arc<Owner>,
     waiting: Waiting,
+    /// It does not close the channel when it goes.
     hangs_up: bool,
 }
 
@@ -48,9 +49,9 @@ struct Waiting {
 }
 
 impl Sender {
-    pub(crate) fn new(ring: Ring, owner: Arc<Owner>, wait: Wait) -> Self {
+    pub(crate) fn new(ring: Ring, owner: Arc<Owner>, wait: Wait, hangs_up: bool) -> Self {
         let waiting = Waiting { wait, pauses: adaptive_pauses() };
-        Self { ring, owner, waiting, hangs_up: false }
+        Self { ring, owner, waiting, hangs_up }
     }
 
     /// Sends `message`, waiting for room if there is none. One copy, into the channel;
@@ -194,7 +195,8 @@ impl Sender {
     }
 
     /// Waits until every receiver is done with everything sent so far, for at most `timeout`.
-    /// Returns false if the time ran out. A receiver that has read everything and does not ask for
+    /// Returns false if the time ran out. On two levels ([`Levels`](crate::Levels)) it is relays that are
+    /// done with them: their receivers may still read. A receiver that has read everything and does not ask for
     /// more may not have said so yet: see [`Receiver::acknowledge`](crate::Receiver::acknowledge).
     ///
     /// # Errors
@@ -258,13 +260,6 @@ impl Sender {
     /// Closes the channel: receivers get what was sent, then the end of stream. The same as dropping
     /// the sender; does not wait for them (see [`drain`](Self::drain)).
     pub fn close(self) {}
-
-    /// When it goes, it will not close the channel, as if this process had died: a relay does so, whose
-    /// receivers go on with the next one.
-    pub(crate) fn hanging_up(mut self) -> Self {
-        self.hangs_up = true;
-        self
-    }
 
     fn is_forked(&self) -> bool {
         self.ring.shared().notices() & notice::FORKED != 0

@@ -1,37 +1,38 @@
 //! A receiver that gets its messages from its group's relay: it joins the relay's channel, or makes the
 //! relay if there is none, and does so again when the relay goes.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use corewire_layout::frame::{Frame, Place, Start, Welcome};
+use corewire_layout::frame::{Place, Reason, Start};
 use corewire_layout::name::ChannelName;
-use corewire_layout::segment::{FenceMode, Policy, RECEIVER_SEGMENT_BYTES};
 use corewire_os::OsError;
-use corewire_os::directory::ClaimError;
-use corewire_os::event::Bell;
-use corewire_os::fork::Descriptor;
+use corewire_os::event::{Bell, wait_readable};
 use corewire_os::process;
-use corewire_os::socket::Socket;
-use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
-use corewire_ring::region::Region;
-use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use corewire_os::sleep::Linux;
+use corewire_ring::broadcast::{ReceiverShared, notice};
 
+use super::is_relay_of;
 use super::relay::Relay;
+use super::sender_link::SenderLink;
 use crate::control::attach::{
-    self, Answer, Attached, Attachment, Linked, Note, Relayed, Wishes, open_sender,
+    self, ANSWER_TIMEOUT, Answer, Attached, Attachment, Linked, Note, Wishes,
 };
 use crate::control::domain::DomainInner;
-use crate::control::hub::{Handler, Token, lock};
+use crate::control::hub::lock;
 use crate::error::{JoinError, ReceiveError};
-use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
-use crate::wait::{Patience, Readiness, cap_ns};
+use crate::path::receive::{Copying, Reading, Receiver, ReceiverControl, Ring};
+use crate::wait::{Patience, Readiness};
 
-/// How often one looks whether there is a relay by now, or somebody is to make one.
+/// How often one looks whether there is a relay by now, or somebody is to make one. Whoever makes it
+/// rings at once.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// How long a call waits at a time for the next relay.
 const WAIT_AT_A_TIME: Duration = Duration::from_millis(100);
+/// For how long calls may fail before a receiver is given up.
+const TROUBLE_MAX: Duration = Duration::from_secs(10);
 
 /// What stands behind a receiver of a group.
 pub(crate) struct Follower {
@@ -40,6 +41,8 @@ pub(crate) struct Follower {
     name: ChannelName,
     local: ChannelName,
     group: u32,
+    /// The incarnation of the channel itself.
+    channel: u128,
     wishes: Wishes,
     /// That it waits for a relay: it does all the time, and so none begins without it.
     note: Mutex<Option<Note>>,
@@ -50,29 +53,34 @@ pub(crate) struct Follower {
 
 #[derive(Default)]
 struct State {
-    /// The link to the relay whose ring is read.
+    /// What the ring that is read shares with this side.
+    shared: Option<Arc<ReceiverShared>>,
+    /// The link to the relay whose ring that is; none to a sender that is gone.
     current: Option<Arc<Attachment>>,
-    /// What to go on with when that ring has been read to its end.
-    next: Option<Result<Next, JoinError>>,
+    /// What to go on with when that ring has been read to its end, and so on.
+    nexts: VecDeque<Next>,
+    /// The last link of these, and the first message that was to come through it: its end is looked to.
+    newest: Option<(Arc<Attachment>, u64)>,
     /// The relay, if it is in this process.
     relay: Option<Relay>,
-    /// The link to the sender.
-    standing: Option<Arc<Standing>>,
+    sender: Option<Arc<SenderLink>>,
+    /// Why there is nothing to go on with.
+    failure: Option<ReceiveError>,
     is_following: bool,
     is_over: bool,
 }
 
 struct Next {
     ring: Ring,
-    /// None to a sender that is gone.
     attachment: Option<Arc<Attachment>>,
 }
 
-/// Joins as one of `group`.
+/// Joins the channel of that incarnation as one of `group`.
 pub(crate) fn join<A: Reading>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     group: u32,
+    channel: u128,
     wishes: Wishes,
 ) -> Result<Receiver<A>, JoinError> {
     let local = name.relayed(group);
@@ -83,6 +91,7 @@ pub(crate) fn join<A: Reading>(
         name: name.clone(),
         local,
         group,
+        channel,
         wishes,
         note: Mutex::new(Some(note)),
         state: Mutex::default(),
@@ -94,163 +103,179 @@ pub(crate) fn join<A: Reading>(
 
 impl Follower {
     /// Takes its place for the first time.
-    fn begin<A: Reading>(&self) -> Result<Receiver<A>, JoinError> {
+    fn begin<A: Reading>(self: &Arc<Self>) -> Result<Receiver<A>, JoinError> {
+        let longest = Instant::now() + ANSWER_TIMEOUT;
+        let (deadline, after) = match self.wishes.patience {
+            Patience::Until(at, after) if at < longest => (at, after),
+            _ => (longest, ANSWER_TIMEOUT),
+        };
         loop {
-            let Linked { ring, attachment, access, header } = self.find(self.wishes.start)?;
-            let (standing, kept) = Standing::take(self)?;
-            // From here on the sender keeps what this relay has not sent on, if it still is the relay.
-            if kept != header.incarnation {
+            if let Some(linked) = self.find(self.wishes)? {
+                let Linked { ring, attachment, access, header } = linked;
+                let taken = SenderLink::take(&self.domain, &self.name, self.group, self.wishes);
+                let (sender, kept) = taken.inspect_err(|_| attachment.leave())?;
+                // From here on the sender keeps what this relay has not sent on, if it is the relay.
+                if kept == header.incarnation && sender.incarnation() == self.channel {
+                    let mut state = lock(&self.state);
+                    state.sender = Some(sender);
+                    state.shared = Some(Arc::clone(ring.shared()));
+                    state.current = Some(Arc::clone(&attachment));
+                    state.newest = Some((Arc::clone(&attachment), ring.next()));
+                    drop(state);
+                    self.watch(&attachment);
+                    let behind: Arc<dyn Attached> = Arc::clone(self) as Arc<dyn Attached>;
+                    return Ok(Receiver::new(ring, behind, access));
+                }
                 attachment.leave();
-                standing.leave();
-                continue;
+                sender.leave();
+                if sender.incarnation() != self.channel {
+                    return Err(JoinError::NotFound(self.name.clone()));
+                }
             }
-            let mut state = lock(&self.state);
-            state.standing = Some(standing);
-            state.current = Some(Arc::clone(&attachment));
-            drop(state);
-            self.watch(&attachment);
-            let this: Arc<dyn Attached> = self.this()?;
-            return Ok(Receiver::new(ring, this, access));
+            if Instant::now() >= deadline {
+                return Err(JoinError::NoAnswer { name: self.local.clone(), after });
+            }
+            self.wait_for_relay()?;
         }
     }
 
-    fn this(&self) -> Result<Arc<Self>, JoinError> {
-        // Whoever calls has one.
-        self.this.upgrade().ok_or(JoinError::Forked)
+    /// Until somebody has made a relay, or it is time to look again.
+    fn wait_for_relay(&self) -> Result<(), JoinError> {
+        let bell = lock(&self.note).as_ref().map(|note| Arc::clone(note.bell()));
+        let bell = bell.ok_or_else(|| JoinError::NotFound(self.name.clone()))?;
+        wait_readable(&[bell.as_fd()], Some(Instant::now() + LOOK_AGAIN_AFTER))?;
+        bell.silence();
+        Ok(())
     }
 
-    /// Has the end of a relay looked to.
-    fn watch(&self, attachment: &Arc<Attachment>) {
-        let this = Weak::clone(&self.this);
-        attachment.when_gone(move || {
-            if let Some(follower) = this.upgrade() {
-                follower.go_on();
-            }
-        });
-    }
-
-    /// The relay's channel, joined; made before if there is none.
-    fn find<A: Reading>(&self, start: Start) -> Result<Linked<A>, JoinError> {
-        let (waiter, bell) = match &*lock(&self.note) {
-            Some(note) => (note.id(), Arc::clone(note.bell())),
-            None => return Err(JoinError::NotFound(self.name.clone())),
+    /// The relay's channel, joined; made before if nobody has. None while somebody makes it, or while
+    /// the last one is just going.
+    fn find<A: Reading>(self: &Arc<Self>, wishes: Wishes) -> Result<Option<Linked<A>>, JoinError> {
+        let Some(waiter) = lock(&self.note).as_ref().map(Note::id) else {
+            return Err(JoinError::NotFound(self.name.clone()));
         };
-        let watch = self.domain.directory.watch()?;
-        loop {
-            self.lead(start)?;
-            let wishes = Wishes { start, waiter, ..self.wishes };
-            let control = ReceiverControl::of_group(wishes.wait, self.this()?);
-            match attach::attach(&self.domain, &self.local, Place::Ring, wishes, control) {
-                Ok(Answer::Linked(linked)) => {
-                    self.domain.forget_invitations(waiter);
-                    return Ok(linked);
-                }
-                Ok(_) => {
-                    return Err(attach::protocol(&self.local, "as if it were no relay".into()));
-                }
-                // Whoever has the name is just making it, or is just going.
-                Err(JoinError::NotFound(_)) => {}
-                Err(error) => return Err(error),
+        // Those of relays that are gone, or of this one.
+        let invited = self.domain.invitations(waiter);
+        self.lead(wishes)?;
+        let wishes = Wishes { waiter, ..wishes };
+        let control = ReceiverControl::of_group(wishes.wait, Arc::clone(self));
+        match attach::attach(&self.domain, &self.local, Place::Ring, wishes, control) {
+            Ok(Answer::Linked(linked)) if is_relay_of(linked.header.incarnation, self.channel) => {
+                self.domain.forget_invitations(waiter, invited);
+                Ok(Some(linked))
             }
-            if self.is_over() || self.sender_is_gone() {
-                return Err(JoinError::NotFound(self.name.clone()));
+            // That of a channel that had this name before, or has it now.
+            Ok(Answer::Linked(linked)) => {
+                linked.attachment.leave();
+                Ok(None)
             }
-            if let Patience::Until(at, after) = self.wishes.patience
-                && lock(&self.state).current.is_none()
-                && Instant::now() >= at
-            {
-                return Err(JoinError::NoAnswer { name: self.local.clone(), after });
-            }
-            watch.wait(bell.as_fd(), Some(Instant::now() + LOOK_AGAIN_AFTER))?;
-            bell.silence();
+            Ok(_) => Err(attach::protocol(&self.local, "as if it were no relay".into())),
+            Err(JoinError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
     /// Makes the relay, if nobody has.
-    fn lead(&self, start: Start) -> Result<(), JoinError> {
-        let claim = match self.domain.directory.claim(&self.local) {
-            Ok(claim) => claim,
-            Err(ClaimError::AlreadyExists(_)) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let wishes = Wishes { start, ..self.wishes };
-        let relay = Relay::start(&self.domain, &self.name, self.group, claim, wishes)?;
-        let former = lock(&self.state).relay.replace(relay);
-        if let Some(former) = former {
-            former.stop();
+    fn lead(&self, wishes: Wishes) -> Result<(), JoinError> {
+        if lock(&self.state).is_over {
+            return Ok(());
         }
+        let Some(claim) = self.domain.directory.try_claim(&self.local)? else { return Ok(()) };
+        let relay =
+            Relay::start(&self.domain, &self.name, self.group, self.channel, claim, wishes)?;
+        let mut state = lock(&self.state);
+        let unwanted = if state.is_over { Some(relay) } else { state.relay.replace(relay) };
+        drop(state);
+        drop(unwanted);
         Ok(())
     }
 
-    fn is_over(&self) -> bool {
-        lock(&self.state).is_over
+    /// Has the end of a relay looked to.
+    fn watch(&self, attachment: &Arc<Attachment>) {
+        let (this, gone) = (Weak::clone(&self.this), Arc::downgrade(attachment));
+        attachment.when_gone(move || {
+            if let (Some(follower), Some(gone)) = (this.upgrade(), gone.upgrade()) {
+                follower.go_on(gone);
+            }
+        });
     }
 
-    fn sender_is_gone(&self) -> bool {
-        lock(&self.state).standing.as_ref().is_some_and(|standing| standing.is_gone())
-    }
-
-    /// The relay is gone: finds the next one, on a thread of its own, since the receiver's may be busy with
-    /// what the dead one has left, and the others wait for this one.
-    fn go_on(&self) {
+    /// The newest relay is gone: finds the next one, on a thread of its own, since the receiver's may be
+    /// busy with what the dead have left, and the others wait for this one.
+    fn go_on(self: Arc<Self>, gone: Arc<Attachment>) {
         let mut state = lock(&self.state);
+        let newest = state.newest.as_ref().filter(|(newest, _)| Arc::ptr_eq(newest, &gone));
+        let Some(&(_, start)) = newest else { return };
         if state.is_over || std::mem::replace(&mut state.is_following, true) {
             return;
         }
         drop(state);
-        let this = Weak::clone(&self.this);
+        // It may have gone before it had sent on what this one has had from others already.
+        let from = gone.head().max(start);
+        let follower = Arc::clone(&self);
         let following =
             std::thread::Builder::new().name("corewire-follow".into()).spawn(move || {
                 process::block_all_signals();
-                if let Some(follower) = this.upgrade() {
-                    let next = follower.find_next();
-                    follower.have(next);
-                }
+                let next = follower.find_next(from);
+                follower.have(next);
             });
         if let Err(error) = following {
             let errno = error.raw_os_error().unwrap_or_default();
-            self.have(Err(OsError { what: "start a thread".into(), errno }.into()));
+            let error = OsError { what: "start a thread".into(), errno };
+            self.have(Err(ReceiveError::Relay(Box::new(error.into()))));
         }
     }
 
-    /// Where the receiver will go on.
-    fn find_next(&self) -> Result<Next, JoinError> {
-        let (current, standing) = {
-            let state = lock(&self.state);
-            (state.current.clone(), state.standing.clone())
-        };
-        let (Some(current), Some(standing)) = (current, standing) else {
-            return Err(JoinError::NotFound(self.name.clone()));
-        };
-        let from = current.head();
-        while !standing.is_over() {
-            match self.find::<crate::path::receive::Copying>(Start::At(from)) {
-                Ok(Linked { ring, attachment, .. }) if ring.next() == from => {
+    /// Where the receiver goes on with message `from`.
+    fn find_next(self: &Arc<Self>, from: u64) -> Result<Next, ReceiveError> {
+        let failed = |error: JoinError| ReceiveError::Relay(Box::new(error));
+        let wishes = Wishes { start: Start::At(from), patience: Patience::Forever, ..self.wishes };
+        let mut trouble_since = None;
+        loop {
+            let (sender, violation) = {
+                let state = lock(&self.state);
+                let relay = state.relay.as_ref();
+                (state.sender.clone(), relay.and_then(Relay::violation))
+            };
+            let not_found = || failed(JoinError::NotFound(self.name.clone()));
+            let sender = sender.ok_or_else(not_found)?;
+            if sender.is_over() {
+                return Ok(Next { ring: sender.rest(from, self.wishes), attachment: None });
+            }
+            if let Some(violation) = violation {
+                return Err(violation.into());
+            }
+            match self.find::<Copying>(wishes) {
+                Ok(Some(Linked { ring, attachment, .. })) if ring.next() == from => {
                     return Ok(Next { ring, attachment: Some(attachment) });
                 }
-                Ok(Linked { ring, attachment, .. }) => {
+                Ok(Some(Linked { ring, attachment, .. })) => {
                     attachment.leave();
                     let found = format!("from message {} instead of {from}", ring.next());
-                    return Err(attach::protocol(&self.local, found));
+                    return Err(failed(attach::protocol(&self.local, found)));
                 }
-                // There is no sender any more.
-                Err(JoinError::NotFound(_)) => break,
-                // A process that is stopped is not dead.
-                Err(JoinError::NoAnswer { .. }) => {}
-                Err(_) if standing.is_over() => {}
-                Err(error) => return Err(error),
+                // A process that is stopped is not dead; whoever is cannot be found for a moment.
+                Ok(None) | Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => {
+                    trouble_since = None;
+                }
+                Err(error) => {
+                    let since = *trouble_since.get_or_insert_with(Instant::now);
+                    if !may_pass(&error) || since.elapsed() > TROUBLE_MAX {
+                        return Err(failed(error));
+                    }
+                }
             }
+            self.wait_for_relay().map_err(failed)?;
         }
-        let ring = standing.rest(&self.name, from, self.wishes)?;
-        Ok(Next { ring, attachment: None })
     }
 
-    fn have(&self, next: Result<Next, JoinError>) {
-        let mut state = lock(&self.state);
-        if next.is_err() {
-            // Nobody is to wait for one who cannot come.
+    fn have(&self, next: Result<Next, ReceiveError>) {
+        if !matches!(next, Ok(Next { attachment: Some(_), .. })) {
+            // Nobody is to wait for one who does not come.
             drop(lock(&self.note).take());
         }
+        let mut state = lock(&self.state);
+        state.is_following = false;
         if state.is_over {
             drop(state);
             if let Ok(Next { attachment: Some(attachment), .. }) = next {
@@ -258,54 +283,89 @@ impl Follower {
             }
             return;
         }
-        if let Ok(Next { attachment: Some(attachment), .. }) = &next
-            && let Some(bell) = self.readiness.get()
-        {
-            attachment.use_bell(bell);
+        let mut given_up = None;
+        let mut watched = None;
+        match next {
+            Ok(next) => {
+                watched = next.attachment.clone();
+                state.newest = watched.clone().map(|attachment| (attachment, next.ring.next()));
+                state.nexts.push_back(next);
+            }
+            Err(error) => {
+                state.newest = None;
+                state.failure = Some(error);
+                // The sender need keep nothing for it.
+                given_up = state.sender.take();
+            }
         }
-        state.next = Some(next);
         drop(state);
+        if let Some(sender) = given_up {
+            sender.leave();
+        }
+        if let Some(attachment) = watched {
+            if let Some(bell) = self.readiness.get() {
+                attachment.use_bell(bell);
+            }
+            self.watch(&attachment);
+        }
         self.changed.notify_all();
         if let Some(bell) = self.readiness.get() {
             bell.ring();
         }
     }
 
-    /// Goes on in the next ring, when `ring` has been read to its end. Waits for it, but not long.
-    pub(crate) fn change_over(&self, ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
+    /// Goes on in the next ring, when `ring` has been read to its end. Waits for it, but not long. False
+    /// if there is none yet.
+    pub(crate) fn change_over(&self, ring: &mut Ring, limit_ns: u64) -> Result<bool, ReceiveError> {
         let limit = Duration::from_nanos(limit_ns).min(WAIT_AT_A_TIME);
         let waits = |state: &mut State| {
             let is_interrupted = ring.shared().notices() & notice::INTERRUPTED != 0;
-            state.next.is_none() && !state.is_over && !is_interrupted
+            let is_over = state.is_over || state.failure.is_some();
+            state.nexts.is_empty() && !is_over && !is_interrupted
         };
         let (mut state, _) = self
             .changed
             .wait_timeout_while(lock(&self.state), limit, waits)
             .unwrap_or_else(PoisonError::into_inner);
-        let Some(next) = state.next.take() else { return Ok(()) };
-        let Next { ring: next, attachment } =
-            next.map_err(|error| ReceiveError::Relay(Box::new(error)))?;
+        let Some(Next { ring: next, attachment }) = state.nexts.pop_front() else {
+            return state.failure.clone().map_or(Ok(false), Err);
+        };
         let former = std::mem::replace(ring, next);
+        // An interrupt is given to the one or the other, under the lock.
         let pending = former.shared().notices() & notice::INTERRUPTED;
         if pending != 0 {
-            ring.shared().notify(pending, &corewire_os::sleep::Linux::get());
+            ring.shared().notify(pending, &Linux::get());
         }
-        let gone = std::mem::replace(&mut state.current, attachment.clone());
-        state.is_following = false;
+        state.shared = Some(Arc::clone(ring.shared()));
+        let gone = std::mem::replace(&mut state.current, attachment);
         drop(state);
         if let Some(gone) = gone {
             gone.leave();
         }
-        if let Some(attachment) = attachment {
-            self.watch(&attachment);
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// Is there nothing to be received before the next relay is found?
     pub(crate) fn is_between(&self, ring: &Ring) -> bool {
-        let is_gone = ring.shared().notices() & notice::PEER_GONE != 0;
-        is_gone && !ring.is_ready() && lock(&self.state).next.is_none()
+        let state = lock(&self.state);
+        ring.shared().notices() == notice::PEER_GONE
+            && !ring.is_ready()
+            && state.current.is_some()
+            && state.nexts.is_empty()
+            && state.failure.is_none()
+    }
+}
+
+/// Whether there may be another outcome in a moment: somebody has run out of something, or the rows
+/// of one who has just died are not free yet.
+fn may_pass(error: &JoinError) -> bool {
+    match error {
+        JoinError::Os(_) => true,
+        JoinError::Refused { reason, .. } => {
+            matches!(reason, Reason::Resources { .. } | Reason::Full { .. })
+        }
+        JoinError::Relay { .. } => true,
+        _ => false,
     }
 }
 
@@ -315,38 +375,50 @@ impl Attached for Follower {
     }
 
     fn notify(&self, notice: u32) {
-        let current = lock(&self.state).current.clone();
-        if let Some(current) = current {
-            current.notify(notice);
+        // In a forked child a thread that is not there may have the lock.
+        if self.domain.is_forked() {
+            return;
         }
+        let state = lock(&self.state);
+        if let Some(shared) = &state.shared {
+            shared.notify(notice, &Linux::get());
+        }
+        drop(state);
         self.changed.notify_all();
+        if let Some(bell) = self.readiness.get() {
+            bell.ring();
+        }
     }
 
     fn leave(&self) {
+        if self.domain.is_forked() {
+            return;
+        }
         // First of all: no relay is to wait for this one.
         drop(lock(&self.note).take());
         let mut state = lock(&self.state);
         state.is_over = true;
-        let (current, next) = (state.current.take(), state.next.take());
-        let (relay, standing) = (state.relay.take(), state.standing.take());
+        state.newest = None;
+        let (current, nexts) = (state.current.take(), std::mem::take(&mut state.nexts));
+        let (relay, sender) = (state.relay.take(), state.sender.take());
         drop(state);
         self.changed.notify_all();
-        if let Some(current) = current {
-            current.leave();
-        }
-        if let Some(Ok(Next { attachment: Some(attachment), .. })) = next {
+        for attachment in
+            current.into_iter().chain(nexts.into_iter().filter_map(|it| it.attachment))
+        {
             attachment.leave();
         }
-        if let Some(relay) = relay {
-            relay.stop();
-        }
-        // Last of all: while it stands there, the sender keeps what the relay has not sent on.
-        if let Some(standing) = standing {
-            standing.leave();
+        drop(relay);
+        // Last of all: while it is there, the sender keeps what the relay has not sent on.
+        if let Some(sender) = sender {
+            sender.leave();
         }
     }
 
     fn readiness(&self) -> Result<Readiness, JoinError> {
+        if self.domain.is_forked() {
+            return Err(JoinError::Forked);
+        }
         let bell = match self.readiness.get() {
             Some(bell) => bell,
             None => {
@@ -355,133 +427,14 @@ impl Attached for Follower {
             }
         };
         let current = lock(&self.state).current.clone();
-        if let Some(current) = current {
-            current.use_bell(bell);
-            current.readiness()?;
-        } else {
+        match current {
+            Some(current) => {
+                current.use_bell(bell);
+                current.readiness()?;
+            }
             // There is nobody to wait for.
-            bell.ring();
+            None => bell.ring(),
         }
         Ok(Readiness(Arc::clone(bell)))
-    }
-}
-
-/// A follower's link to the sender: whose life it sees, and who keeps messages while it is there.
-struct Standing {
-    domain: Arc<DomainInner>,
-    socket: Socket,
-    life: Descriptor,
-    tokens: OnceLock<[Token; 2]>,
-    is_gone: AtomicU32,
-    memory: Region,
-    header: corewire_layout::segment::SenderHeader,
-}
-
-impl Standing {
-    /// Has the sender count `follower` in. Returns the incarnation of the relay's channel whose place in the
-    /// ring is kept from here on, too.
-    fn take(follower: &Follower) -> Result<(Arc<Self>, u128), JoinError> {
-        let Follower { domain, name, group, wishes, .. } = follower;
-        let control = ReceiverControl::new(wishes.wait);
-        let place = Place::Follower(*group);
-        let answer =
-            attach::attach::<crate::path::receive::Copying>(domain, name, place, *wishes, control)?;
-        let Answer::Relayed(Relayed { socket, relay, segment, life }) = answer else {
-            return Err(attach::protocol(name, "as if it had one level".into()));
-        };
-        let (memory, header) = open_sender(name, segment)?;
-        let life = socket.peer_life(Some(life))?;
-        let standing = Arc::new(Self {
-            domain: Arc::clone(domain),
-            socket,
-            life,
-            tokens: OnceLock::new(),
-            is_gone: AtomicU32::new(0),
-            memory,
-            header,
-        });
-        standing.watch()?;
-        Ok((standing, relay))
-    }
-
-    fn watch(self: &Arc<Self>) -> Result<(), OsError> {
-        let handler: Weak<dyn Handler> = Arc::downgrade(self) as Weak<dyn Handler>;
-        let hub = self.domain.hub();
-        let socket = hub.watch(&self.socket, Weak::clone(&handler))?;
-        let life = hub.watch(&self.life, handler).inspect_err(|_| {
-            hub.forget(&self.socket, socket);
-        })?;
-        let _ = self.tokens.set([socket, life]);
-        Ok(())
-    }
-
-    fn unwatch(&self) {
-        if let Some([socket, life]) = self.tokens.get() {
-            self.domain.hub().forget(&self.socket, *socket);
-            self.domain.hub().forget(&self.life, *life);
-        }
-    }
-
-    fn is_gone(&self) -> bool {
-        self.is_gone.load(Relaxed) != 0
-    }
-
-    /// Is the sender gone, or has it closed the channel?
-    fn is_over(&self) -> bool {
-        use corewire_ring::broadcast::SenderWords;
-        self.is_gone() || SenderWords::new(self.memory.clone()).closed().load(Relaxed) != 0
-    }
-
-    /// The sender's own ring from message `from` on, when nobody sends there any more.
-    fn rest(&self, name: &ChannelName, from: u64, wishes: Wishes) -> Result<Ring, JoinError> {
-        let own = Region::private(RECEIVER_SEGMENT_BYTES);
-        let own =
-            own.ok_or(OsError { what: format!("read the rest of {name}").into(), errno: 12 })?;
-        let shared = Arc::new(ReceiverShared::default());
-        shared.notify(notice::PEER_GONE, &corewire_os::sleep::Linux::get());
-        let parts = ReceiverParts {
-            sender: self.memory.clone(),
-            geometry: self.header.geometry,
-            fence_mode: FenceMode::Fenced,
-            policy: Policy::Block,
-            own,
-            hint: None,
-            welcome: Welcome {
-                row: 0,
-                start: from,
-                epoch: 0,
-                incarnation: self.header.incarnation,
-                hint: false,
-                table: false,
-                settled: 0,
-                generation: 0,
-            },
-            shared,
-            many: None,
-        };
-        let mut ring = Ring::new(parts, ReceiverKernel::new(ReceiverControl::new(wishes.wait)));
-        ring.set_sleep_cap(cap_ns(wishes.sleep_cap));
-        ring.look_on();
-        Ok(ring)
-    }
-
-    fn leave(&self) {
-        self.unwatch();
-        // If it does not get through, the hang-up says as much.
-        let _ = self.socket.send(&Frame::Leave, &[]);
-    }
-}
-
-impl Handler for Standing {
-    fn on_event(&self, _token: Token, _hung_up: bool) {
-        // The sender has nothing to say here: it has gone.
-        self.is_gone.store(1, Relaxed);
-        self.unwatch();
-    }
-}
-
-impl Drop for Standing {
-    fn drop(&mut self) {
-        self.unwatch();
     }
 }

@@ -24,14 +24,19 @@
 
 mod follower;
 mod relay;
+mod sender_link;
 
 pub(crate) use follower::{Follower, join};
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use corewire_layout::segment::Policy;
-use corewire_os::processor;
 use corewire_os::sleep::Linux;
+use corewire_os::{OsError, processor, random_u128};
 use corewire_ring::Kernel;
 
+use crate::control::hub::lock;
 use crate::error::CreateError;
 use crate::topology::Topology;
 
@@ -67,10 +72,25 @@ impl Levels {
     }
 }
 
+/// The incarnation of a new relay's channel: in its lower half it says which channel it relays.
+fn incarnation_of_relay(channel: u128) -> Result<u128, OsError> {
+    Ok(random_u128()? & UPPER_HALF | channel & !UPPER_HALF)
+}
+
+fn is_relay_of(incarnation: u128, channel: u128) -> bool {
+    (incarnation ^ channel) & !UPPER_HALF == 0
+}
+
+const UPPER_HALF: u128 = !0 << 64;
+
 /// The group of whoever runs on this processor: the first of those that share its last-level cache.
 pub(crate) fn own_group() -> u32 {
+    /// As the kernel described them, once for each processor.
+    static KNOWN: Mutex<BTreeMap<u32, u32>> = Mutex::new(BTreeMap::new());
     let processor = Linux::get().cpu();
-    let shared_by = processor::last_level(processor as usize).unwrap_or_default();
-    let first = shared_by.split(|c: char| !c.is_ascii_digit()).next();
-    first.and_then(|first| first.parse().ok()).unwrap_or(0)
+    *lock(&KNOWN).entry(processor).or_insert_with(|| {
+        let shared_by = processor::last_level(processor as usize).unwrap_or_default();
+        let first = shared_by.split(|c: char| !c.is_ascii_digit()).next();
+        first.and_then(|first| first.parse().ok()).unwrap_or(0)
+    })
 }

@@ -1,83 +1,115 @@
 //! A group's relay: a thread that reads the sender's ring and sends on what it reads.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use corewire_layout::frame::{Place, Start};
 use corewire_layout::name::ChannelName;
 use corewire_os::directory::Claim;
-use corewire_os::{OsError, process, processor, random_u128};
+use corewire_os::{OsError, process, processor};
+use corewire_ring::broadcast::Violation;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
-use crate::control::attach::{self, Answer, Linked, Wishes};
-use crate::control::builder::{SenderBuilder, Standing};
+use super::incarnation_of_relay;
+use crate::control::attach::{self, Answer, Attached, Linked, Wishes};
+use crate::control::builder::{Origin, SenderBuilder};
 use crate::control::domain::DomainInner;
+use crate::control::hub::lock;
 use crate::error::{CreateError, JoinError, ReceiveError, SendError};
 use crate::path::receive::{InPlace, Receiver, ReceiverControl};
 use crate::path::send::Sender;
 use crate::wait::Interrupter;
 
-/// A relay of this process.
+/// A relay of this process. Dropping it leaves its work to the next one.
 pub(super) struct Relay {
-    is_stopped: Arc<AtomicU32>,
+    domain: Arc<DomainInner>,
+    shared: Arc<Shared>,
     interrupters: [Interrupter; 2],
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread shares with others.
+#[derive(Default)]
+struct Shared {
+    is_stopped: AtomicU32,
+    violation: Mutex<Option<Violation>>,
 }
 
 impl Relay {
-    /// Makes the relay of `group`, whose channel's name has been claimed. It begins where the relay
-    /// before it ended, or where `start` says if there was none.
+    /// Makes the relay of `group` for the channel of that incarnation; the name of its own has been
+    /// claimed. It begins where the relay before it ended, or where `wishes` say if there was none.
     pub(super) fn start(
         domain: &Arc<DomainInner>,
         name: &ChannelName,
         group: u32,
+        channel: u128,
         claim: Claim,
         wishes: Wishes,
     ) -> Result<Self, JoinError> {
-        let incarnation = random_u128();
-        let joined = incarnation.map_err(JoinError::from).and_then(|incarnation| {
-            Ok((incarnation, enter(domain, name, group, incarnation, wishes)?))
-        });
-        let (incarnation, linked) = match joined {
-            Ok(joined) => joined,
+        let entered =
+            incarnation_of_relay(channel).map_err(JoinError::from).and_then(|incarnation| {
+                enter(domain, name, group, incarnation, channel, wishes)
+                    .map(|linked| (incarnation, linked))
+            });
+        let (incarnation, linked) = match entered {
+            Ok(entered) => entered,
             Err(error) => {
                 claim.release(&domain.directory);
                 return Err(error);
             }
         };
         let Linked { ring, attachment, access, header } = linked;
+        let gone = Arc::clone(&attachment);
         let from = Receiver::new(ring, attachment, access);
         let local = name.relayed(group);
         let failed =
             |error: CreateError| JoinError::Relay { name: local.clone(), error: Box::new(error) };
         let builder = SenderBuilder::of_relay(domain, &local, wishes);
-        let standing = Standing { first: from.next_sequence(), home: None };
-        let to = builder.create_at(claim, &local, header.geometry, incarnation, standing);
-        let to = to.map_err(failed)?.hanging_up();
-        let is_stopped = Arc::new(AtomicU32::new(0));
+        let origin = Origin { first: from.next_sequence(), home: None, hangs_up: true };
+        let to = builder.create_at(claim, &local, header.geometry, incarnation, origin);
+        let to = to.map_err(failed)?;
+        let shared = Arc::new(Shared::default());
         let interrupters = [from.interrupter(), to.interrupter()];
-        let stop = Arc::clone(&is_stopped);
+        // Its followers read the rest in the sender's ring: none need wait for another.
+        let (stop, interrupter) = (Arc::clone(&shared), to.interrupter());
+        gone.when_gone(move || {
+            stop.is_stopped.store(1, Relaxed);
+            interrupter.interrupt();
+        });
+        let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("corewire-relay".into())
             .spawn(move || {
                 process::block_all_signals();
                 // Where its readers are. If it cannot be, it is only slower.
                 let _ = processor::keep_at_cache_of(group as usize);
-                run(from, to, &stop);
+                run(from, to, &own);
             })
             .map_err(|error| OsError {
                 what: "start a relay".into(),
                 errno: error.raw_os_error().unwrap_or_default(),
             })?;
-        Ok(Self { is_stopped, interrupters, thread })
+        Ok(Self { domain: Arc::clone(domain), shared, interrupters, thread: Some(thread) })
     }
 
-    /// Has it leave its work to the next one.
-    pub(super) fn stop(self) {
-        self.is_stopped.store(1, Relaxed);
+    /// The impossible value in the sender's memory that has ended it.
+    pub(super) fn violation(&self) -> Option<Violation> {
+        *lock(&self.shared.violation)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if self.domain.is_forked() {
+            // There is no such thread here.
+            std::mem::forget(thread);
+            return;
+        }
+        self.shared.is_stopped.store(1, Relaxed);
         self.interrupters.iter().for_each(Interrupter::interrupt);
         // It panics nowhere; if it did, its handles are dropped all the same.
-        let _ = self.thread.join();
+        let _ = thread.join();
     }
 }
 
@@ -87,27 +119,36 @@ fn enter(
     name: &ChannelName,
     group: u32,
     incarnation: u128,
+    channel: u128,
     wishes: Wishes,
 ) -> Result<Linked<InPlace>, JoinError> {
-    let wishes = Wishes { waiter: incarnation, ..wishes };
     let start = match wishes.start {
         Start::At(_) => Start::Now,
         start => start,
     };
-    let wishes = Wishes { start, ..wishes };
+    let wishes = Wishes { start, waiter: incarnation, ..wishes };
     let control = ReceiverControl::new(wishes.wait);
     match attach::attach(domain, name, Place::Relay(group), wishes, control)? {
-        Answer::Linked(linked) => Ok(linked),
+        Answer::Linked(linked) if linked.header.incarnation == channel => Ok(linked),
+        // Another channel has the name by now.
+        Answer::Linked(Linked { attachment, .. }) => {
+            attachment.leave();
+            Err(JoinError::NotFound(name.clone()))
+        }
         _ => Err(attach::protocol(name, "as if it had one level".into())),
     }
 }
 
-/// Sends on until the channel ends, or it is stopped; then hangs up, without closing.
-fn run(mut from: Receiver, mut to: Sender, is_stopped: &AtomicU32) {
-    while is_stopped.load(Relaxed) == 0 {
+/// Sends on until the sender is gone, or it is stopped; then hangs up, without closing.
+fn run(mut from: Receiver, mut to: Sender, shared: &Shared) {
+    while shared.is_stopped.load(Relaxed) == 0 {
         match pass_on(&mut from, &mut to) {
             // One that is stopped is interrupted, and perhaps one that is not.
             Ok(()) | Err(Ended::Interrupted) => {}
+            Err(Ended::Violated(violation)) => {
+                *lock(&shared.violation) = Some(violation);
+                break;
+            }
             Err(Ended::Over) => break,
         }
     }
@@ -119,12 +160,17 @@ fn run(mut from: Receiver, mut to: Sender, is_stopped: &AtomicU32) {
 /// Why no more is sent on.
 enum Ended {
     Interrupted,
+    Violated(Violation),
     Over,
 }
 
 impl From<ReceiveError> for Ended {
     fn from(error: ReceiveError) -> Self {
-        if error == ReceiveError::Interrupted { Self::Interrupted } else { Self::Over }
+        match error {
+            ReceiveError::Interrupted => Self::Interrupted,
+            ReceiveError::Violation(violation) => Self::Violated(violation),
+            _ => Self::Over,
+        }
     }
 }
 

@@ -22,13 +22,13 @@ use crate::control::hub::{Handler, Token, lock};
 pub(super) struct Groups {
     /// That of the sender itself: it needs no relay.
     home: u32,
-    relays: HashMap<u32, Relay>,
-    followers: HashMap<u32, Follower>,
+    relays: HashMap<u32, RelayRow>,
+    followers: HashMap<u32, FollowerLink>,
     last_follower: u32,
 }
 
-/// A group's relay.
-struct Relay {
+/// The row of a group's relay.
+struct RelayRow {
     row: u32,
     /// The incarnation of the channel that it sends on.
     channel: u128,
@@ -37,7 +37,7 @@ struct Relay {
 }
 
 /// A receiver that reads what a relay sends on.
-struct Follower {
+struct FollowerLink {
     group: u32,
     socket: Arc<Socket>,
     life: Descriptor,
@@ -58,15 +58,22 @@ impl Groups {
         self.followers.values().any(|follower| follower.group == group)
     }
 
-    /// Whether the row of a receiver that has gone is to be kept.
-    pub(super) fn orphan(&mut self, row: u32) -> bool {
+    /// A receiver has gone. Whether its row is to be kept: as an orphan, if it was a relay that
+    /// `is_believed`, and has followers.
+    pub(super) fn give_up(&mut self, row: u32, is_believed: bool) -> bool {
         let Some(group) = self.group_of_row(row) else { return false };
-        let is_kept = self.has_followers(group);
+        let is_kept = is_believed && self.has_followers(group);
         match self.relays.get_mut(&group) {
             Some(relay) if is_kept => relay.is_orphan = true,
             _ => drop(self.relays.remove(&group)),
         }
         is_kept
+    }
+
+    /// Whether an orphan has that row, which then is none any more.
+    pub(super) fn forget_orphan(&mut self, row: u32) -> bool {
+        let group = self.group_of_row(row);
+        group.is_some_and(|group| self.relays.remove(&group).is_some())
     }
 
     /// How many more receivers there are than rows are taken.
@@ -127,7 +134,7 @@ impl Owner {
         }
         if let Some(groups) = &mut state.groups {
             let socket = Arc::clone(socket);
-            groups.followers.insert(number, Follower { group, socket, life, tokens });
+            groups.followers.insert(number, FollowerLink { group, socket, life, tokens });
         }
         self.note_answer(state, hello);
         Ok(())
@@ -168,7 +175,11 @@ impl Owner {
         joining: &Joining<'_>,
     ) -> Result<Welcome, Reason> {
         let Some(groups) = &mut state.groups else { return Err(Reason::Malformed) };
-        let former = groups.relays.get(&group).map(|relay| relay.row);
+        let former = groups.relays.get_mut(&group).map(|relay| {
+            // If it cannot be replaced now, the last follower lets it go.
+            relay.is_orphan = true;
+            relay.row
+        });
         if let Some(link) = former.and_then(|row| state.links.remove(&row)) {
             // Its end is not known here yet, or it is just going.
             self.unwatch(state, &link.socket, &link.life, link.tokens);
@@ -178,7 +189,8 @@ impl Owner {
             None => self.take_row(joining)?,
         };
         if let Some(groups) = &mut state.groups {
-            let relay = Relay { row: welcome.row, channel: joining.hello.waiter, is_orphan: false };
+            let relay =
+                RelayRow { row: welcome.row, channel: joining.hello.waiter, is_orphan: false };
             groups.relays.insert(group, relay);
         }
         Ok(welcome)
