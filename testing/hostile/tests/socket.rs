@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
+use corewire::{Domain, Levels};
 use corewire_hostile::Random;
 use corewire_layout::frame::{FRAME_BYTES, Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::name::ChannelName;
-use corewire_layout::segment::{SLEEP_MODE, SLEEPING, TypeTag};
+use corewire_layout::segment::{CURSOR, SLEEP_MODE, SLEEPING, TypeTag};
 use corewire_os::process;
 use corewire_ring::sync::Ordering::Relaxed;
 use rustix::event::{EventfdFlags, eventfd};
@@ -281,6 +282,56 @@ fn a_header_that_lies_is_refused() {
     settle(&live);
     before.is_back();
     live.finish();
+}
+
+/// The row of a relay that goes is kept for its group, but not if it cannot be believed: then it is
+/// anybody's, and the next relay gets one of its own.
+#[test]
+fn a_relay_that_cannot_be_believed_leaves_no_row_behind() {
+    let _alone = alone();
+    let directory = Directory::new("relays");
+    let domain = Domain::open_at(&directory.0).unwrap();
+    let channel = domain.sender(CHANNEL).levels(Levels::Two).cache_domain(0);
+    let mut sender = channel.slots(64).receivers(4).create().unwrap();
+    let path = directory.socket();
+    let life = process::own_life().unwrap();
+    let follower = Raw::connect(&path);
+    assert!(follower.say(&of_a_group(Place::Follower(3), Start::Now), &[life.as_fd()]));
+    assert!(matches!(follower.hear(), Some((Frame::Relayed { relay: 0 }, _))));
+    let observer = domain.observe(CHANNEL).unwrap();
+    let counter = |name| {
+        let counters = observer.look().counters;
+        counters.into_iter().find(|(word, _)| *word == name).unwrap().1
+    };
+    for round in 0..9 {
+        let (segment, region) = page();
+        let relay = Raw::connect(&path);
+        let given = [segment.as_fd(), life.as_fd()];
+        assert!(relay.say(&of_a_group(Place::Relay(3), Start::Now), &given));
+        let welcomed = relay.hear().unwrap();
+        assert!(matches!(welcomed.0, Frame::Welcome(_)), "round {round}: {welcomed:?}");
+        match round % 3 {
+            // What a relay does not say.
+            0 => assert!(relay.say(&Frame::Ring, &[])),
+            // A cursor that cannot be, while it lives, and when it has gone.
+            1 => region.word64(CURSOR).store(1 << 50, Relaxed),
+            _ => {
+                region.word64(CURSOR).store(1 << 50, Relaxed);
+                drop(relay);
+            }
+        }
+        until("the relay is found out", || {
+            let _ = sender.try_send(b"for whom?");
+            counter("violations") == round + 1
+        });
+        // Somebody else gets the row meanwhile.
+        drop(domain.receiver(CHANNEL).cache_domain(0).join().unwrap());
+    }
+    // Nothing is kept.
+    (0..200).for_each(|_| until("there is room", || sender.try_send(b"on").is_ok()));
+    assert_eq!(sender.receivers(), 1);
+    drop(follower);
+    until("the follower has gone", || sender.receivers() == 0);
 }
 
 /// Asleep on its descriptor, as a receiver's words say it.
