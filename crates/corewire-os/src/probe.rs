@@ -65,3 +65,18 @@ pub fn cross_process_copy() -> Result<(), String> {
 pub fn ptrace_scope() -> Option<u32> {
     fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
+
+/// How many directories this user may watch at a time, by all its processes; `None` where the kernel does not
+/// say. Whoever waits for a channel to appear watches one.
+#[must_use]
+pub fn watches_max() -> Option<u64> {
+    fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok()?.trim().parse().ok()
+}
+
+/// What governs the clock of processor `cpu`, as `performance` or `powersave`; `None` where the kernel does
+/// not control it, as in a virtual machine.
+#[must_use]
+pub fn governor(cpu: usize) -> Option<String> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}

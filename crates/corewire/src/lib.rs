@@ -83,12 +83,19 @@
 //! # }
 //! ```
 
+//!
+//! # Features
+//!
+//! `tracing`, off by default: joins, deaths, evictions and fall-backs as spans and events of the crate of
+//! that name, target `corewire`. The data path is the same with it.
+
 #![forbid(unsafe_code)]
 
 mod control;
 mod error;
 mod kernel;
 mod path;
+mod tell;
 mod topology;
 mod typed;
 mod wait;

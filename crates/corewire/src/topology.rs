@@ -77,8 +77,8 @@ impl Topology {
     pub fn read(path: &Path) -> Result<Self, TopologyError> {
         let failed = |why: String| TopologyError { path: path.to_owned(), why };
         let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        let topology: Self = serde_json::from_str(&text)
-            .map_err(|error| failed(format!("is no topology: {error}")))?;
+        let topology: Self =
+            serde_json::from_str(&text).map_err(|error| failed(format!("no topology: {error}")))?;
         for (name, count) in
             [("domain_cores", topology.domain_cores), ("under_way_max", topology.under_way_max)]
         {

@@ -4,7 +4,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use corewire::Domain;
+use corewire::{Domain, Topology, TopologyError};
 use corewire_os::directory::{default_path, default_path_of};
 use corewire_os::probe;
 use corewire_os::process::effective_uid;
@@ -18,6 +18,8 @@ use crate::{access, units};
 const DESCRIPTORS_PER_RECEIVER: u64 = 8;
 /// Memory that programs with several channels may want to lock.
 const LOCK_BYTES: u64 = 64 << 20;
+/// Directories that a user may watch: one for each process that waits for a name.
+const WATCHES_MIN: u64 = 64;
 /// The first kernel with memory that others can be kept from writing, and process descriptors.
 const KERNEL_MIN: (u32, u32) = (5, 3);
 
@@ -27,11 +29,14 @@ pub(super) fn all() -> Vec<Finding> {
     vec![
         cores(),
         caches(),
+        last_levels(&last_level_caches(), &Topology::of_this_machine()),
+        clock(probe::governor(0).as_deref()),
         kernel(),
         membarrier(linux.has_membarrier()),
         waitv(linux.has_waitv()),
         locked_memory(probe::lockable_bytes()),
         descriptors(probe::descriptor_limits()),
+        watches(probe::watches_max()),
         huge_pages(probe::shared_huge_pages().as_deref()),
         cross_process_copy(&probe::cross_process_copy(), probe::ptrace_scope()),
         runtime_directory(),
@@ -50,8 +55,8 @@ fn cores() -> Finding {
             if allowed.len() > 1 {
                 return Finding::good(check, found);
             }
-            let advice =
-                "sender and receivers take turns on one core: allow more (taskset, cpuset)";
+            let advice = "sender and receivers take turns on one core: allow more (taskset -c 0-3 PROGRAM, \
+                 or the container's cpuset)";
             Finding::improvable(check, found, advice)
         }
     }
@@ -76,6 +81,50 @@ fn cache(cache: &Cache) -> String {
         false => "its own".to_owned(),
     };
     format!("level {level} {}, {whose}", units::size(*bytes))
+}
+
+/// The last-level caches of the processors of this process, each as the kernel lists who shares it.
+fn last_level_caches() -> Vec<String> {
+    let mut found: Vec<_> = processor::allowed().unwrap_or_default().into_iter().collect();
+    let mut caches: Vec<_> = found.drain(..).filter_map(processor::last_level).collect();
+    caches.sort();
+    caches.dedup();
+    caches
+}
+
+fn last_levels(caches: &[String], measured: &Result<Option<Topology>, TopologyError>) -> Finding {
+    let check = "last-level caches";
+    let count = units::counted(caches.len(), "cache", "caches");
+    match (caches, measured) {
+        (_, Err(error)) => {
+            let advice = "write it anew: corewire doctor --measure \"$COREWIRE_TOPOLOGY\"";
+            Finding::bad(check, format!("COREWIRE_TOPOLOGY: {error}"), advice)
+        }
+        ([], _) => {
+            let advice = "channels on two levels: say which cache with cache_domain";
+            Finding::improvable(check, "the kernel does not describe them", advice)
+        }
+        ([_], _) => Finding::good(check, "all processors share one"),
+        (_, Ok(Some(_))) => Finding::good(check, format!("{count}, measured")),
+        (_, Ok(None)) => {
+            let advice = "for channels of many receivers: corewire doctor --measure FILE, and then \
+                          export COREWIRE_TOPOLOGY=FILE";
+            Finding::improvable(check, format!("{count}, not measured"), advice)
+        }
+    }
+}
+
+fn clock(governor: Option<&str>) -> Finding {
+    let check = "processor clock";
+    match governor {
+        None => Finding::good(check, "not controlled from here"),
+        Some(governor @ ("performance" | "schedutil")) => Finding::good(check, governor),
+        Some(governor) => {
+            let advice =
+                "an idle core answers late: as root, cpupower frequency-set -g performance";
+            Finding::improvable(check, format!("governed by {governor}"), advice)
+        }
+    }
 }
 
 fn kernel() -> Finding {
@@ -106,7 +155,8 @@ fn membarrier(is_there: bool) -> Finding {
         return Finding::good(check, "allowed: no message pays for a receiver that may sleep");
     }
     let advice = "each message costs a locked instruction (about 10 times slower in a stream): \
-                  allow membarrier in the seccomp filter of this container";
+                  allow membarrier in the seccomp filter of this container (docker run \
+                  --security-opt seccomp=FILE)";
     Finding::improvable(check, "refused by the kernel", advice)
 }
 
@@ -116,7 +166,8 @@ fn waitv(is_there: bool) -> Finding {
         return Finding::good(check, "allowed: sleepers learn of a death at once");
     }
     let advice = "sleepers wake every millisecond instead: use Linux 5.16 or later, or allow \
-                  futex_waitv in the seccomp filter of this container";
+                  futex_waitv in the seccomp filter of this container (docker run --security-opt \
+                  seccomp=FILE)";
     Finding::improvable(check, "refused by the kernel", advice)
 }
 
@@ -153,6 +204,21 @@ fn descriptors((soft, hard): (u64, u64)) -> Finding {
         0..8 => Finding::bad(check, found, advice),
         8..1024 => Finding::improvable(check, found, advice),
         _ => Finding::good(check, found),
+    }
+}
+
+fn watches(limit: Option<u64>) -> Finding {
+    let check = "waiting for names";
+    match limit {
+        Some(limit) if limit < WATCHES_MIN => {
+            let advice = "processes that wait for a channel need one each: as root, sysctl \
+                          fs.inotify.max_user_instances=1024";
+            Finding::improvable(check, format!("{limit} at a time for this user"), advice)
+        }
+        Some(limit) => {
+            Finding::good(check, format!("{} at a time for this user", units::grouped(limit)))
+        }
+        None => Finding::good(check, "the kernel does not say how many at a time"),
     }
 }
 
@@ -294,11 +360,18 @@ mod tests {
             huge_pages(None),
             cross_process_copy(&Err("refused".into()), None),
             cross_process_copy(&Ok(()), Some(1)),
+            watches(Some(8)),
+            clock(Some("powersave")),
+            last_levels(&["0-3".into(), "4-7".into()], &Ok(None)),
+            last_levels(&[], &Ok(None)),
         ];
         for finding in findings {
             assert_eq!(finding.level, Level::Improvable, "{finding:?}");
             assert!(finding.advice.is_some(), "{finding:?}");
         }
         assert_eq!(descriptors((16, 16)).level, Level::Bad);
+        let error = TopologyError { path: "/no/file".into(), why: "no".into() };
+        assert_eq!(last_levels(&["0-3".into()], &Err(error)).level, Level::Bad);
+        assert_eq!(last_levels(&["0-3".into()], &Ok(None)).level, Level::Good);
     }
 }

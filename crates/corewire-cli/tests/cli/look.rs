@@ -73,6 +73,9 @@ fn doctor_looks_at_everything() {
     for check in [
         "cores",
         "caches",
+        "last-level caches",
+        "processor clock",
+        "waiting for names",
         "kernel",
         "membarrier",
         "FUTEX_WAITV",

@@ -43,7 +43,7 @@ fn a_topology_is_read_and_one_that_cannot_be_is_named() {
     let far = times(r#"{"near_ns": 40, "far_ns": 400, "domain_cores": 1}"#);
     assert!(far > near, "{near} and {far} ns");
     for (text, word) in [
-        ("{", "is no topology"),
+        ("{", "no topology"),
         (r#"{"cores": 3}"#, "cores"),
         (r#"{"domain_cores": 0}"#, "1 at least"),
         (r#"{"far_ns": 99999999999}"#, "1000000000"),

@@ -40,8 +40,12 @@ fn wrong_usage_is_one_line_and_code_2() {
         ("model frob", "frob"),
         ("model broadcast --receivers 0", "1..=255"),
         ("model broadcast --slots 100", "power of two from 2 to 16384, not 100"),
-        ("model broadcast --topology /etc/hostname", "/etc/hostname is no topology"),
+        ("model broadcast --topology /etc/hostname", "/etc/hostname: no topology"),
         ("doctor extra", "extra"),
+        ("top --interval 0", "0.05 to 3600"),
+        ("top --json", "--once"),
+        ("metrics --port 99999", "99999"),
+        ("send log --levels three", "three"),
     ];
     for (args, word) in cases {
         let done = scratch.run(args);
@@ -63,7 +67,18 @@ fn wrong_usage_is_one_line_and_code_2() {
 #[test]
 fn every_command_has_help_with_an_example() {
     let scratch = Scratch::new("help");
-    for command in ["", "fan-out", "send", "receive", "bench latency", "model", "ls", "doctor"] {
+    for command in [
+        "",
+        "fan-out",
+        "send",
+        "receive",
+        "bench latency",
+        "model",
+        "ls",
+        "top",
+        "metrics",
+        "doctor",
+    ] {
         let done = scratch.run(&format!("{command} --help"));
         done.expect_code(0);
         let text = done.text();

@@ -29,6 +29,7 @@ use crate::control::levels;
 use crate::control::shared::attachment;
 use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
+use crate::tell::{span, tell};
 use crate::wait::{Patience, Readiness, Wait, cap_ns};
 
 /// How long an owner may take to answer.
@@ -140,6 +141,7 @@ pub(crate) fn join<A: Reading>(
     name: &ChannelName,
     wishes: Wishes,
 ) -> Result<Receiver<A>, JoinError> {
+    span!("join", channel = name);
     // A guest is no relay's follower, nor can it be one.
     let group = domain.socket_name().map(|_| wishes.cache_domain.unwrap_or_else(levels::own_group));
     let place = group.map_or(Place::Ring, Place::Group);
@@ -596,6 +598,7 @@ impl Attachment {
 
     fn gone(&self) {
         self.unwatch();
+        tell!(info, "the sender is gone", channel = self.name);
         lock(&self.answers).is_gone = true;
         self.answered.notify_all();
         self.notify(notice::PEER_GONE);

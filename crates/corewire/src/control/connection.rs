@@ -13,6 +13,7 @@ use crate::control::domain::DomainInner;
 use crate::control::hub::{Handler, Token, lock};
 use crate::control::owner::EMFILE;
 use crate::control::shared::member::{Arrival, Member};
+use crate::tell::tell;
 
 /// Requests of one connection that are served in one go: the control thread has others to see to.
 pub(crate) const REQUESTS_PER_TURN: usize = 16;
@@ -171,6 +172,7 @@ impl Connection {
             Ok(()) => false,
             Err(reason) => {
                 owner.count_refusal();
+                tell!(info, "a receiver was refused", channel = hello.name, reason = reason);
                 self.refuse(reason)
             }
         }

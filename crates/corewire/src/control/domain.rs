@@ -14,6 +14,7 @@ use corewire_os::access::Access;
 use corewire_os::directory::{ClaimError, Role, RuntimeDirectory, default_path, default_path_of};
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::process::{self, effective_uid};
+use corewire_os::sleep::Linux;
 use corewire_os::socket::{Listener, Peer, Socket};
 
 use crate::control::builder::{ReceiverBuilder, SenderBuilder};
@@ -24,6 +25,7 @@ use crate::control::owner::{EMFILE, Owner};
 use crate::control::shared::attachment::SharedAttachment;
 use crate::control::shared::member::Member;
 use crate::error::{JoinError, OpenError};
+use crate::tell::tell;
 
 /// Connections that have not said yet what they want; more are closed at once.
 const CONNECTIONS_MAX: usize = 4096;
@@ -258,6 +260,7 @@ impl DomainBuilder {
         let is_guest = matches!(role, Role::Guest(_));
         let directory = RuntimeDirectory::open(&path, role)?;
         let hub = HubHandle::get()?;
+        tell_fall_backs();
         let listening = if is_guest {
             None
         } else {
@@ -521,6 +524,17 @@ impl DomainInner {
             });
         lock(&self.state).spare = Bell::new().ok();
         answered
+    }
+}
+
+/// What the kernel refuses, and what is done instead.
+fn tell_fall_backs() {
+    let linux = Linux::get();
+    if !linux.has_membarrier() {
+        tell!(warn, "the kernel refuses membarrier: each message costs a locked instruction");
+    }
+    if !linux.has_waitv() {
+        tell!(warn, "the kernel refuses futex_waitv: sleepers look up every millisecond");
     }
 }
 

@@ -33,6 +33,7 @@ use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, invite, take};
 use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
 use crate::kernel::{Control, ControlledKernel};
+use crate::tell::tell;
 
 /// No descriptor is left in this process.
 pub(crate) const EMFILE: u32 = 24;
@@ -328,6 +329,7 @@ impl Owner {
             _ => self.take_row(&joining)?,
         };
         let row = welcome.row;
+        tell!(info, "a receiver joined", channel = self.name, row = row, pid = peer.pid);
         let linked = self.welcome(&mut state, socket, &life, row, welcome);
         match linked {
             Ok(tokens) => {
@@ -408,6 +410,7 @@ impl Owner {
     /// every millisecond.
     fn fence_for(&self, joining: &Joining<'_>) {
         if joining.hello.needs_fence && joining.peer.trusted().is_some() {
+            tell!(warn, "each message is fenced from here on, for a receiver", channel = self.name);
             self.shared.demand_fence();
         }
     }
@@ -475,6 +478,25 @@ impl Owner {
 
     /// Nobody has a row any more; that of a relay may be kept for the next one.
     fn give_up_row(&self, state: &mut State, row: u32, why: ControlCounter) {
+        match why {
+            ControlCounter::Deaths => {
+                tell!(warn, "a receiver died", channel = self.name, row = row);
+            }
+            ControlCounter::Evictions => {
+                tell!(warn, "a receiver was evicted", channel = self.name, row = row);
+            }
+            ControlCounter::Violations => {
+                tell!(
+                    warn,
+                    "a receiver's memory held an impossible value",
+                    channel = self.name,
+                    row = row
+                );
+            }
+            _ => {
+                tell!(info, "a receiver left", channel = self.name, row = row);
+            }
+        }
         // One that cannot be believed keeps nothing.
         let is_believed = why != ControlCounter::Violations;
         let groups = state.groups.as_mut();

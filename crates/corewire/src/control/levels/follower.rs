@@ -24,6 +24,7 @@ use crate::control::domain::DomainInner;
 use crate::control::hub::lock;
 use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::{Copying, Reading, Receiver, ReceiverControl, Ring};
+use crate::tell::tell;
 use crate::wait::{Patience, Readiness};
 
 /// How often one looks whether there is a relay by now, or somebody is to make one. Whoever makes it
@@ -210,6 +211,7 @@ impl Follower {
             return;
         }
         drop(state);
+        tell!(info, "a relay is gone", channel = self.name, group = self.group);
         // It may have gone before it had sent on what this one has had from others already.
         let from = gone.head().max(start);
         let follower = Arc::clone(&self);

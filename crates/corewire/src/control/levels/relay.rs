@@ -18,6 +18,7 @@ use crate::control::hub::lock;
 use crate::error::{CreateError, JoinError, ReceiveError, SendError};
 use crate::path::receive::{InPlace, Receiver, ReceiverControl};
 use crate::path::send::Sender;
+use crate::tell::tell;
 use crate::wait::Interrupter;
 
 /// A relay of this process. Dropping it leaves its work to the next one.
@@ -89,6 +90,7 @@ impl Relay {
                 what: "start a relay".into(),
                 errno: error.raw_os_error().unwrap_or_default(),
             })?;
+        tell!(info, "a relay was made", channel = name, group = group);
         Ok(Self { domain: Arc::clone(domain), shared, interrupters, thread: Some(thread) })
     }
 
