@@ -4,7 +4,7 @@
 //! | span or event | level | fields |
 //! |---|---|---|
 //! | span `join` | info | `channel` |
-//! | a receiver joined, left | info | `channel`, `row`, `pid` of the one that joined |
+//! | a receiver, or a relay's follower, joined; a receiver left | info | `channel`, `row`, `pid` of the one that joined |
 //! | a receiver died, was evicted, was dropped for an impossible value | warn | `channel`, `row` |
 //! | a receiver was refused | info | `channel`, `reason` |
 //! | the sender is gone | info | `channel` |

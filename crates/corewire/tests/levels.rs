@@ -88,6 +88,11 @@ fn when_the_relay_leaves_the_others_go_on_without_loss() {
             std::thread::yield_now();
         }
     }
+    let counters = domain.observe("two").unwrap().look().counters;
+    let count = |name| counters.iter().find(|(word, _)| *word == name).unwrap().1;
+    // Followers, and the relays that read for them, whose number is a matter of who was first.
+    assert!(count("joins") > 4 && count("leaves") > 4, "{counters:?}");
+    assert_eq!(count("deaths"), 0);
     // Nobody is left who could hold it up.
     for _ in 0..40_000u64 {
         sender.send(&number.to_le_bytes()).unwrap();

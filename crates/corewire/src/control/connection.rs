@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 
 use corewire_layout::LAYOUT_VERSION;
+use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Frame, FrameError, Hello, ROWS_PER_FRAME, Reason};
 use corewire_layout::name::ChannelName;
 use corewire_os::OsError;
@@ -171,7 +172,7 @@ impl Connection {
         match owner.admit(hello, &self.socket, self.peer, descriptors) {
             Ok(()) => false,
             Err(reason) => {
-                owner.count_refusal();
+                owner.count(ControlCounter::Refusals);
                 tell!(info, "a receiver was refused", channel = hello.name, reason = reason);
                 self.refuse(reason)
             }

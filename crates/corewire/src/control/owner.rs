@@ -203,8 +203,8 @@ impl Owner {
         self.members.with(|_| self.shared.notify(notice, &self.linux));
     }
 
-    pub(crate) fn count_refusal(&self) {
-        let counter = self.words.control_counter(ControlCounter::Refusals);
+    pub(crate) fn count(&self, counter: ControlCounter) {
+        let counter = self.words.control_counter(counter);
         counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
@@ -634,7 +634,6 @@ impl Handler for Owner {
         match watched {
             Some(Watched::LinkSocket(row)) => self.on_link(row),
             Some(Watched::LinkLife(row)) => self.drop_link(row, ControlCounter::Deaths),
-            // Whatever it has to say, it is that it goes.
             Some(Watched::FollowerSocket(number) | Watched::FollowerLife(number)) => {
                 self.drop_follower(number);
             }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
+use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Welcome};
 use corewire_os::fork::Descriptor;
 use corewire_os::process;
@@ -17,6 +18,7 @@ use corewire_os::socket::{Peer, Socket};
 use super::{Joining, Owner, State, Watched, resources};
 use crate::control::domain::take;
 use crate::control::hub::{Handler, Token, lock};
+use crate::tell::tell;
 
 /// The groups of one channel.
 pub(super) struct Groups {
@@ -136,6 +138,8 @@ impl Owner {
             let socket = Arc::clone(socket);
             groups.followers.insert(number, FollowerLink { group, socket, life, tokens });
         }
+        self.count(ControlCounter::Joins);
+        tell!(info, "a follower joined", channel = self.name, group = group);
         self.note_answer(state, hello);
         Ok(())
     }
@@ -148,12 +152,15 @@ impl Owner {
             return;
         };
         self.unwatch(&mut state, &follower.socket, &follower.life, follower.tokens);
+        // Whatever else it may say, it goes.
+        let is_orderly = matches!(follower.socket.receive(), Ok((Frame::Leave, _)));
+        self.count(if is_orderly { ControlCounter::Leaves } else { ControlCounter::Deaths });
         let Some(groups) = &mut state.groups else { return };
         let is_over = !groups.has_followers(follower.group);
         let orphan = groups.relays.get(&follower.group).filter(|relay| relay.is_orphan);
         if let Some(row) = orphan.map(|relay| relay.row).filter(|_| is_over) {
             groups.relays.remove(&follower.group);
-            self.forget_row(row, corewire_layout::counters::ControlCounter::Leaves);
+            self.forget_row(row, ControlCounter::Leaves);
         }
         drop(state);
         self.shared.nudge(&self.linux);
