@@ -10,13 +10,13 @@ use corewire_layout::segment::{
     BELL, FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES, RawSenderHeader, ReceiverHeader,
     SenderHeader, TypeTag,
 };
+use corewire_os::OsError;
 use corewire_os::event::Bell;
 use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::{MemoryOptions, Segment, SegmentError};
 use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError as SocketError, Socket};
-use corewire_os::{OsError, random_u128};
 use corewire_ring::Trusted;
 use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, head_of, notice};
 use corewire_ring::region::{Region, Slots};
@@ -427,90 +427,6 @@ pub(crate) fn open_sender(
     let header = SenderHeader::parse(&raw, segment.bytes())
         .map_err(|error| JoinError::Header { name: name.clone(), error })?;
     Ok((memory, header))
-}
-
-/// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
-/// yet, unless this process is a guest; gives up at `deadline`.
-pub(crate) fn join_when_created<A: Reading>(
-    domain: &Arc<DomainInner>,
-    name: &ChannelName,
-    wishes: Wishes,
-    timeout: Option<Duration>,
-) -> Result<Receiver<A>, JoinError> {
-    if domain.is_forked() {
-        return Err(JoinError::Forked);
-    }
-    let patience = timeout.map_or(Patience::Forever, Patience::until);
-    let deadline = match patience {
-        Patience::Until(at, _) => Some(at),
-        _ => None,
-    };
-    let wishes = Wishes { patience, ..wishes };
-    // In this order: once the note is there, whoever creates the channel invites us; whoever
-    // created it before is found below, or changes a file after the watch began.
-    let watch = domain.directory.watch()?;
-    let note = Note::leave(domain, name)?;
-    loop {
-        let joined = join::<A>(domain, name, Wishes { waiter: note.id, ..wishes });
-        let has_all = joined.as_ref().is_ok_and(|receiver| receiver.next_sequence() == 0);
-        if !has_all && let Some(error) = domain.failure_of(note.id) {
-            return Err(error.into());
-        }
-        match joined {
-            Err(JoinError::NotFound(_)) => {}
-            other => return other,
-        }
-        if !watch.wait(note.bell.as_fd(), deadline)? {
-            let after = timeout.unwrap_or_default();
-            return Err(JoinError::NotCreated { name: name.clone(), after });
-        }
-        note.bell.silence();
-    }
-}
-
-/// The note of one who waits for a name; taken back at its end.
-pub(crate) struct Note {
-    domain: Arc<DomainInner>,
-    id: u128,
-    bell: Arc<Bell>,
-    claim: Option<corewire_os::directory::Claim>,
-}
-
-impl Note {
-    pub(crate) fn leave(domain: &Arc<DomainInner>, name: &ChannelName) -> Result<Self, JoinError> {
-        let bell = Arc::new(Bell::new()?);
-        let mut note = Self { domain: Arc::clone(domain), id: 0, bell, claim: None };
-        // A guest leaves no note: nobody invites it, and the watch alone tells it.
-        if let Some(socket) = domain.socket_name() {
-            note.id = random_u128()?.max(1);
-            domain.add_waiter(note.id, name, &note.bell);
-            note.claim = Some(domain.directory.leave_waiter(name, note.id, socket)?);
-        }
-        Ok(note)
-    }
-
-    /// The number of whoever waits.
-    pub(crate) fn id(&self) -> u128 {
-        self.id
-    }
-
-    /// Rings when an owner of the name invites.
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
-    }
-}
-
-impl Drop for Note {
-    fn drop(&mut self) {
-        // In a forked child it is the parent's.
-        if self.domain.is_forked() {
-            return;
-        }
-        self.domain.remove_waiter(self.id);
-        if let Some(claim) = self.claim.take() {
-            claim.release(&self.domain.directory);
-        }
-    }
 }
 
 impl Attachment {

@@ -25,6 +25,7 @@ use crate::control::domain::{Domain, DomainInner};
 use crate::control::levels::{self, Levels};
 use crate::control::owner::{Owner, OwnerParts, SenderControl, SenderKernel};
 use crate::control::shared::member::{self, Plan};
+use crate::control::waiting;
 use crate::error::{CreateError, JoinError};
 use crate::path::receive::{Copying, InPlace, Reading, Receiver};
 use crate::path::send::Sender;
@@ -545,6 +546,6 @@ impl<A: Reading> ReceiverBuilder<A> {
 
     fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<A>, JoinError> {
         let name = ChannelName::new(&self.name)?;
-        attach::join_when_created(&self.domain, &name, self.wishes, timeout)
+        waiting::join_when_created(&self.domain, &name, self.wishes, timeout)
     }
 }

@@ -10,6 +10,7 @@
 //! | [`attach`] | the receiver's side: joining, and the sender's death |
 //! | [`levels`] | channels on two levels: relays, and those who follow them |
 //! | [`observer`] | looking on without joining |
+//! | [`waiting`] | waiting for a name that nobody has yet |
 //! | [`shared`] | channels of several senders: entering, letting in, taking over, watching who takes part |
 
 pub(crate) mod attach;
@@ -21,3 +22,4 @@ pub(crate) mod levels;
 pub(crate) mod observer;
 pub(crate) mod owner;
 pub(crate) mod shared;
+pub(crate) mod waiting;

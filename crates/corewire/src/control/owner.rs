@@ -1,38 +1,35 @@
 //! The sender's side of a channel, but for its data path: who has joined, left, died, and who was
 //! invited. Runs on the control thread.
 
+mod admission;
+mod data_thread;
 mod groups;
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use corewire_layout::counters::ControlCounter;
-use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
+use corewire_layout::frame::{Frame, Reason};
 use corewire_layout::name::{ChannelName, NameRecord};
-use corewire_layout::segment::{
-    RECEIVER_SEGMENT_BYTES, RawReceiverHeader, ReceiverHeader, SenderHeader,
-};
+use corewire_layout::segment::SenderHeader;
 use corewire_os::OsError;
 use corewire_os::directory::Claim;
 use corewire_os::event::Bell;
 use corewire_os::fork::{Descriptor, InChild};
-use corewire_os::memory::{RowTable, Segment, SegmentError};
-use corewire_os::process;
+use corewire_os::memory::{RowTable, Segment};
 use corewire_os::sleep::Linux;
-use corewire_os::socket::{Peer, ReceiveError, Socket};
+use corewire_os::socket::{ReceiveError, Socket};
+use corewire_ring::Lock;
 use corewire_ring::broadcast::notice::FORKED;
-use corewire_ring::broadcast::{Channel, Joined, Members, SenderShared, SenderWords};
-use corewire_ring::region::{Region, Rows, Slots};
+use corewire_ring::broadcast::{Channel, Members, SenderShared, SenderWords};
+use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
-use corewire_ring::{Kernel, Lock};
-use zerocopy::{FromZeros, IntoBytes};
 
+pub(crate) use self::data_thread::{SenderControl, SenderKernel};
 use self::groups::Groups;
 use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, invite, take};
 use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
-use crate::kernel::{Control, ControlledKernel};
 use crate::tell::tell;
 
 /// No descriptor is left in this process.
@@ -113,13 +110,6 @@ enum Watched {
     FollowerSocket(u32),
     FollowerLife(u32),
     Invitation(u128),
-}
-
-/// One who is being taken in.
-struct Joining<'a> {
-    hello: &'a Hello,
-    peer: Peer,
-    segment: &'a Segment,
 }
 
 /// What an owner is made of.
@@ -284,171 +274,6 @@ impl Owner {
         for token in tokens {
             state.watched.remove(&token);
         }
-    }
-
-    /// Takes a receiver in, or says why not.
-    pub(crate) fn admit(
-        &self,
-        hello: &Hello,
-        socket: &Arc<Socket>,
-        peer: Peer,
-        mut descriptors: Vec<OwnedFd>,
-    ) -> Result<(), Reason> {
-        let mut state = lock(&self.state);
-        if state.is_closed {
-            return Err(Reason::NotFound);
-        }
-        self.check_type(hello)?;
-        let is_trusted = peer.trusted().is_some();
-        if !is_trusted {
-            if hello.place != Place::Ring || matches!(hello.start, Start::At(_)) {
-                return Err(Reason::Malformed);
-            }
-            // Its receivers are those that the sender points here.
-            if self.name.is_relayed() {
-                return Err(Reason::NotForGuests);
-            }
-        }
-        if let Place::Follower(group) = hello.place {
-            self.take_follower(&mut state, group, hello, socket, descriptors)?;
-            drop(state);
-            // It may be waited for.
-            self.shared.nudge(&self.linux);
-            return Ok(());
-        }
-        let max = self.header.geometry.receivers_max();
-        if !matches!(hello.place, Place::Relay(_)) && self.joined_with(&state) as u64 >= max {
-            return Err(Reason::Full { max });
-        }
-        let segment = take(&mut descriptors).ok_or(Reason::Malformed)?;
-        let segment = check_receiver(segment)?;
-        let life = socket.peer_life(take(&mut descriptors)).map_err(|error| resources(&error))?;
-        let joining = Joining { hello, peer, segment: &segment };
-        let welcome = match hello.place {
-            Place::Relay(group) => self.take_relay(&mut state, group, &joining)?,
-            _ => self.take_row(&joining)?,
-        };
-        let row = welcome.row;
-        tell!(info, "a receiver joined", channel = self.name, row = row, pid = peer.pid);
-        let linked = self.welcome(&mut state, socket, &life, row, welcome);
-        match linked {
-            Ok(tokens) => {
-                let link = Link {
-                    socket: Arc::clone(socket),
-                    unread: Arc::default(),
-                    unanswered: Arc::default(),
-                    is_trusted,
-                    life,
-                    segment,
-                    readiness: Readiness::None,
-                    tokens,
-                };
-                state.links.insert(row, link);
-            }
-            Err(error) => {
-                self.give_up_row(&mut state, row, ControlCounter::Leaves);
-                self.shared.nudge(&self.linux);
-                return Err(resources(&error));
-            }
-        }
-        if !matches!(hello.place, Place::Relay(_)) {
-            self.note_answer(&mut state, hello);
-        }
-        drop(state);
-        self.shared.nudge(&self.linux);
-        Ok(())
-    }
-
-    fn check_type(&self, hello: &Hello) -> Result<(), Reason> {
-        let tag = self.header.type_tag;
-        if hello.type_tag == tag {
-            return Ok(());
-        }
-        Err(Reason::Type { hash: tag.hash, bytes: tag.bytes })
-    }
-
-    /// One who may have been invited has come.
-    fn note_answer(&self, state: &mut State, hello: &Hello) {
-        if hello.waiter != 0 {
-            if !state.are_invited {
-                state.arrived.insert(hello.waiter);
-            }
-            self.answered(state, hello.waiter);
-        }
-    }
-
-    /// Gives one who joins a row of its own.
-    fn take_row(&self, joining: &Joining<'_>) -> Result<Welcome, Reason> {
-        let Joining { hello, peer, segment } = *joining;
-        let row = self.members.with(|members| members.free_row());
-        let max = self.header.geometry.receivers_max();
-        let row = row.ok_or(Reason::Full { max })?;
-        self.rows.place(row, segment).map_err(|error| resources(&error))?;
-        self.fence_for(joining);
-        let channel = self.channel();
-        let joined = self
-            .members
-            .with(|members| members.join(row, peer.pid, hello.start, &channel, &self.linux));
-        Ok(self.welcome_to(row, joining, joined))
-    }
-
-    /// Gives one who joins the row of another, which may be gone.
-    fn replace_row(&self, row: u32, joining: &Joining<'_>) -> Result<Welcome, Reason> {
-        self.fence_for(joining);
-        let channel = self.channel();
-        let receivers_max = u32::try_from(self.header.geometry.receivers_max()).unwrap_or(u32::MAX);
-        let rows = Rows::new(self.rows.region(), receivers_max);
-        let place = || self.rows.place(row, joining.segment);
-        let joined = self.members.with(|members| {
-            members.succeed(row, joining.peer.pid, &rows, place, &channel, &self.linux)
-        });
-        let joined = joined.map_err(|error| resources(&error))?;
-        Ok(self.welcome_to(row, joining, joined))
-    }
-
-    /// A fence after each stamp costs every other receiver, too: not for a guest, who must then look up
-    /// every millisecond.
-    fn fence_for(&self, joining: &Joining<'_>) {
-        if joining.hello.needs_fence && joining.peer.trusted().is_some() {
-            tell!(warn, "each message is fenced from here on, for a receiver", channel = self.name);
-            self.shared.demand_fence();
-        }
-    }
-
-    fn welcome_to(&self, row: u32, joining: &Joining<'_>, joined: Joined) -> Welcome {
-        Welcome {
-            row,
-            start: joined.start,
-            epoch: joined.epoch,
-            incarnation: self.header.incarnation,
-            hint: self.hint.is_some(),
-            table: false,
-            settled: match (joining.hello.needs_fence, joining.peer.trusted().is_some()) {
-                (false, _) => 0,
-                (true, true) => joined.settled,
-                (true, false) => u64::MAX,
-            },
-            generation: joined.generation,
-        }
-    }
-
-    fn welcome(
-        &self,
-        state: &mut State,
-        socket: &Socket,
-        life: &Descriptor,
-        row: u32,
-        welcome: Welcome,
-    ) -> Result<[Token; 2], OsError> {
-        use std::os::fd::AsFd;
-        let own_life = process::own_life()?;
-        let mut descriptors = vec![self.segment.as_fd(), own_life.as_fd()];
-        descriptors.extend(self.hint.as_ref().map(AsFd::as_fd));
-        let tokens = self.watch(state, socket, life, row)?;
-        socket.send(&Frame::Welcome(welcome), &descriptors).inspect_err(|_| {
-            self.unwatch(state, socket, life, tokens);
-        })?;
-        Ok(tokens)
     }
 
     /// One who was invited has joined, gone or died.
@@ -652,66 +477,6 @@ impl InChild for Owner {
     }
 }
 
-/// Checks a receiver's segment before it is mapped for good.
-fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
-    let bad = |error: SegmentError| match error {
-        SegmentError::Os(error) => Reason::Segment { errno: error.errno.unsigned_abs() },
-        _ => Reason::Segment { errno: 0 },
-    };
-    let segment = Segment::adopt(descriptor, false).map_err(bad)?;
-    let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(|error| match error {
-        // Nothing is wrong with it: this process cannot map it.
-        SegmentError::Os(error) => resources(&error),
-        other => bad(other),
-    })?;
-    let mut raw = RawReceiverHeader::new_zeroed();
-    memory.copy_out(0, raw.as_mut_bytes());
-    ReceiverHeader::parse(&raw, segment.bytes()).map_err(|_| Reason::Segment { errno: 0 })?;
-    Ok(segment)
-}
-
 fn resources(error: &OsError) -> Reason {
     Reason::Resources { errno: error.errno.unsigned_abs() }
-}
-
-pub(crate) type SenderKernel = ControlledKernel<SenderControl>;
-
-/// What the data thread of a channel's sender asks of its control half.
-pub(crate) struct SenderControl {
-    owner: Arc<Owner>,
-    /// True while the control thread has been asked to wake the rest.
-    is_waking: Arc<AtomicU32>,
-}
-
-impl SenderControl {
-    pub(crate) fn new(owner: &Arc<Owner>) -> Self {
-        Self { owner: Arc::clone(owner), is_waking: Arc::new(AtomicU32::new(0)) }
-    }
-}
-
-impl Control for SenderControl {
-    fn wake_descriptor(&self, row: u32) {
-        if let Some(link) = lock(&self.owner.state).links.get(&row) {
-            match &link.readiness {
-                Readiness::None => {}
-                Readiness::Bell(bell) => bell.ring(),
-                // If its socket is full, there are enough of them.
-                Readiness::Frames => drop(link.socket.send(&Frame::Ring, &[])),
-            }
-        }
-    }
-
-    fn wake_rest(&self) {
-        if self.is_waking.fetch_or(1, Relaxed) == 1 {
-            return;
-        }
-        let is_waking = Arc::clone(&self.is_waking);
-        let owner = self.owner.this.clone();
-        self.owner.hub().run_soon(move || {
-            is_waking.store(0, Relaxed);
-            if let Some(owner) = owner.upgrade() {
-                owner.linux.wake(owner.words.bell(), u32::MAX >> 1);
-            }
-        });
-    }
 }

@@ -17,11 +17,10 @@ use corewire_ring::broadcast::{ReceiverShared, notice};
 use super::is_relay_of;
 use super::relay::Relay;
 use super::sender_link::SenderLink;
-use crate::control::attach::{
-    self, ANSWER_TIMEOUT, Answer, Attached, Attachment, Linked, Note, Wishes,
-};
+use crate::control::attach::{self, ANSWER_TIMEOUT, Answer, Attached, Attachment, Linked, Wishes};
 use crate::control::domain::DomainInner;
 use crate::control::hub::lock;
+use crate::control::waiting::Note;
 use crate::error::{JoinError, ReceiveError};
 use crate::path::receive::{Copying, Reading, Receiver, ReceiverControl, Ring};
 use crate::tell::tell;

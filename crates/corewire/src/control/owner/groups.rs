@@ -15,7 +15,8 @@ use corewire_os::fork::Descriptor;
 use corewire_os::process;
 use corewire_os::socket::{Peer, Socket};
 
-use super::{Joining, Owner, State, Watched, resources};
+use super::admission::Joining;
+use super::{Owner, State, Watched, resources};
 use crate::control::domain::take;
 use crate::control::hub::{Handler, Token, lock};
 use crate::tell::tell;
