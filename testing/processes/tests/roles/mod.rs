@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-use corewire_layout::name::ChannelName;
+use corewire_layout::name::{ChannelName, RECORD_BYTES};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A runtime directory of its own, removed at the end.
@@ -26,11 +26,16 @@ impl Directory {
         &self.0
     }
 
-    /// Waits until somebody waits for this channel, and returns its number.
+    /// Waits until somebody waits for this channel, whose note is complete, and returns its number.
     pub(crate) fn waiter(&self, channel: &str) -> u128 {
         let name = ChannelName::new(channel).unwrap();
         loop {
-            let waiter = self.files().iter().find_map(|file| name.waiter_of_file(file));
+            let is_complete = |file: &String| {
+                let note = std::fs::metadata(self.0.join(file));
+                note.is_ok_and(|note| note.len() == RECORD_BYTES as u64)
+            };
+            let mut files = self.files().into_iter().filter(is_complete);
+            let waiter = files.find_map(|file| name.waiter_of_file(&file));
             match waiter {
                 Some(waiter) => return waiter,
                 None => thread::yield_now(),
