@@ -183,15 +183,7 @@ fn a_waiting_receiver_gets_the_first_message() {
             })
         })
         .collect();
-    // Each leaves a note before it looks.
-    while std::fs::read_dir(domain.runtime_directory())
-        .unwrap()
-        .filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with("w."))
-        .count()
-        < 3
-    {
-        thread::yield_now();
-    }
+    scratch.await_notes(3);
     let mut sender = domain.sender("c").create().unwrap();
     sender.send(b"first").unwrap();
     for waiter in waiting {
@@ -649,9 +641,7 @@ fn sending_waits_for_those_who_were_invited() {
             receiver.receive().unwrap().to_vec()
         })
     };
-    while !has_waiter(&domain) {
-        thread::yield_now();
-    }
+    scratch.await_notes(1);
     let mut sender = domain.sender("c").create().unwrap();
     loop {
         match sender.try_send(b"first") {
@@ -690,12 +680,6 @@ fn a_sleeper_finds_a_message_whose_wake_up_is_late() {
     let mut batch = sender.batch();
     batch.send(b"unheard").unwrap();
     assert_eq!(sleeper.join().unwrap(), (b"unheard".to_vec(), Some(1)));
-}
-
-/// Does somebody wait for a channel?
-fn has_waiter(domain: &Domain) -> bool {
-    let mut files = std::fs::read_dir(domain.runtime_directory()).unwrap();
-    files.any(|file| file.unwrap().file_name().to_string_lossy().starts_with("w."))
 }
 
 #[test]

@@ -112,11 +112,7 @@ fn receivers_that_wait_for_the_channel_get_its_first_message() {
             });
         }
         // Each leaves a note before it looks.
-        let files = || std::fs::read_dir(domain.runtime_directory()).unwrap();
-        let is_note = |name: std::ffi::OsString| name.to_string_lossy().starts_with("w.");
-        while files().filter(|file| is_note(file.as_ref().unwrap().file_name())).count() < 3 {
-            std::thread::yield_now();
-        }
+        scratch.await_notes(3);
         let channel = domain.sender("two").levels(Levels::Two).cache_domain(HOME);
         let mut sender = channel.sleep_cap(UNSEEN).create().unwrap();
         assert_eq!(sender.wait_for_receivers(3).unwrap(), 3);

@@ -156,10 +156,7 @@ fn receivers_that_wait_get_the_first_message() {
         check(&receiver.receive().unwrap())
     });
     is_ready.recv().unwrap();
-    let files = || std::fs::read_dir(scratch.domain().runtime_directory()).unwrap();
-    while !files().any(|file| file.unwrap().file_name().to_str().unwrap().starts_with("w.")) {
-        thread::yield_now();
-    }
+    scratch.await_notes(1);
     let mut sender = open(&scratch);
     sender.send(&message(0, 0)).unwrap();
     assert_eq!(waiting.join().unwrap(), (0, 0));

@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// Bytes of the note of one who waits for a channel.
+const NOTE_BYTES: u64 = 76;
 /// Far more than anything here takes: a test that waits longer fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -53,8 +55,12 @@ impl Scratch {
     pub(crate) fn await_waiters(&self, count: usize) {
         eventually(|| {
             let files = std::fs::read_dir(self.runtime()).into_iter().flatten().flatten();
-            files.filter(|file| file.file_name().to_string_lossy().starts_with("w.")).count()
-                == count
+            // Who is just writing one looks for itself.
+            let is_note = |file: &std::fs::DirEntry| {
+                file.file_name().to_string_lossy().starts_with("w.")
+                    && file.metadata().is_ok_and(|note| note.len() == NOTE_BYTES)
+            };
+            files.filter(is_note).count() == count
         });
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use corewire::Domain;
+use corewire_layout::name::RECORD_BYTES;
 
 /// A domain in a directory of its own, removed at the end.
 pub(crate) struct Scratch {
@@ -19,6 +20,20 @@ impl Scratch {
 
     pub(crate) fn domain(&self) -> &Domain {
         self.domain.as_ref().unwrap()
+    }
+
+    /// Waits until so many have left notes that they wait for a channel: whole ones, for who writes one
+    /// is not invited yet, and looks for itself afterwards.
+    #[allow(dead_code, reason = "not every test has somebody wait")]
+    pub(crate) fn await_notes(&self, count: usize) {
+        let is_note = |file: &std::fs::DirEntry| {
+            file.file_name().to_string_lossy().starts_with("w.")
+                && file.metadata().is_ok_and(|note| note.len() == RECORD_BYTES as u64)
+        };
+        let notes = || std::fs::read_dir(&self.path).unwrap().flatten().filter(is_note);
+        while notes().count() < count {
+            std::thread::yield_now();
+        }
     }
 }
 
