@@ -16,12 +16,13 @@ const EXAMPLES: &str = "\
 Examples:
   corewire metrics
   corewire metrics --file /var/lib/node_exporter/corewire.prom
-  corewire metrics --port 9100
+  corewire metrics --port 9464
 
 Prints the counters of all channels once, or writes them to FILE, which appears
 whole: for node_exporter's textfile collector. With --port it answers GET /metrics on
-127.0.0.1 until it is ended. Each is looked up when it is asked for; looking costs a
-channel nothing.";
+127.0.0.1 until it is ended. Each is looked up when it is asked for. Of a shared
+channel only messages are counted for its senders, since what else they count goes
+with them.";
 
 /// Every answer's type.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -91,8 +92,7 @@ fn typed<R: std::io::Read>(response: Response<R>) -> Response<R> {
 }
 
 /// Counters of a channel: the metric, the counter's word, what it counts.
-const OF_CHANNELS: [(&str, &str, &str); 11] = [
-    ("sent_messages_total", "messages", "Messages sent."),
+const OF_CHANNELS: [(&str, &str, &str); 10] = [
     ("sent_bytes_total", "bytes", "Payload bytes sent in messages of more than 48 bytes."),
     ("sender_waits_total", "waits", "Times a sender waited for room."),
     ("sender_sleeps_total", "sleeps", "Times a sender slept while it waited."),
@@ -128,8 +128,13 @@ fn render(views: &[ChannelView], unseen: usize) -> String {
         [(String::new(), unseen)],
     );
     let channels = || views.iter().map(|view| (of_channel(view), view));
+    let sent = channels().map(|(of, view)| (of, view.sent));
+    text.counter("sent_messages_total", "Messages sent.", sent);
     for (name, word, help) in OF_CHANNELS {
-        text.counter(name, help, channels().map(|(of, view)| (of, counter(&view.counters, word))));
+        // Of a shared channel the senders' own go with them: their sum is no counter.
+        let is_shown = |view: &ChannelView| !view.is_shared || !name.starts_with("sen");
+        let shown = channels().filter(|(_, view)| is_shown(view));
+        text.counter(name, help, shown.map(|(of, view)| (of, counter(&view.counters, word))));
     }
     let senders = channels().map(|(of, view)| (of, view.senders));
     text.gauge("senders", "Processes that send.", senders);
@@ -157,8 +162,8 @@ fn render(views: &[ChannelView], unseen: usize) -> String {
 }
 
 /// Names of channels are of characters that need no escapes.
-fn of_channel(ChannelView { name, pid, .. }: &ChannelView) -> String {
-    format!("{{channel=\"{name}\",pid=\"{pid}\"}}")
+fn of_channel(ChannelView { name, .. }: &ChannelView) -> String {
+    format!("{{channel=\"{name}\"}}")
 }
 
 fn of_receiver(view: &ChannelView, receiver: &ReceiverView) -> String {

@@ -84,7 +84,8 @@ pub struct Hello {
     pub needs_fence: bool,
     /// The type it expects.
     pub type_tag: TypeTag,
-    /// The socket of its process; 0 if it has none.
+    /// The socket of its process; 0 if it has none. A follower's: the incarnation of the relay's channel
+    /// that it has joined.
     pub socket: u128,
 }
 

@@ -32,17 +32,26 @@ pub fn pin_to(cpu: usize) -> Result<(), OsError> {
     sched_setaffinity(None, &set).doing(format!("pin to processor {cpu}"))
 }
 
-/// Keeps this thread on those of its processors that share the last-level cache of `cpu`.
+/// Keeps this thread on the processors that share the last-level cache of `cpu`, as far as this process
+/// may use them; where the thread that started it was kept does not matter.
 ///
 /// # Errors
-/// [`OsError`] if there are none, or it is not allowed.
+/// [`OsError`] if it may use none of them, or the kernel does not say which they are.
 pub fn keep_at_cache_of(cpu: usize) -> Result<(), OsError> {
     let what = format!("keep to the processors at the cache of processor {cpu}");
     let of = last_level(cpu).ok_or(OsError::new(what.clone(), rustix::io::Errno::NOENT))?;
     let mut set = CpuSet::new();
-    let there = allowed()?.into_iter().filter(|&other| last_level(other).as_ref() == Some(&of));
-    there.for_each(|other| set.set(other));
+    numbers_of(&of).filter(|&other| other < CpuSet::MAX_CPU).for_each(|other| set.set(other));
     sched_setaffinity(None, &set).doing(what)
+}
+
+/// The numbers of a list as the kernel writes it: `0-3,8`.
+fn numbers_of(list: &str) -> impl Iterator<Item = usize> {
+    list.split(',').flat_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let range = first.parse().ok().zip(last.parse().ok());
+        range.into_iter().flat_map(|(first, last): (usize, usize)| first..=last)
+    })
 }
 
 /// What one spin-loop hint costs here, in nanoseconds; measured once, in about 20 us.
@@ -173,4 +182,16 @@ pub fn model_name() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(numbers_of("0-3,8").collect::<Vec<_>>(), [0, 1, 2, 3, 8]);
+        assert_eq!(numbers_of("5").collect::<Vec<_>>(), [5]);
+        assert_eq!(numbers_of("").count() + numbers_of("odd").count(), 0);
+    }
 }

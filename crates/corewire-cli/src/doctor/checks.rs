@@ -107,8 +107,8 @@ fn last_levels(caches: &[String], measured: &Result<Option<Topology>, TopologyEr
         ([_], _) => Finding::good(check, "all processors share one"),
         (_, Ok(Some(_))) => Finding::good(check, format!("{count}, measured")),
         (_, Ok(None)) => {
-            let advice = "for channels of many receivers: corewire doctor --measure FILE, and then \
-                          export COREWIRE_TOPOLOGY=FILE";
+            let advice = "for channels of many receivers: corewire doctor --measure \
+                          /etc/corewire.json, and then export COREWIRE_TOPOLOGY=/etc/corewire.json";
             Finding::improvable(check, format!("{count}, not measured"), advice)
         }
     }

@@ -25,8 +25,8 @@ second; bytes in a second of messages of more than 48 bytes (shorter ones are no
 counted); how many messages it is behind, of a channel its slowest receiver; how
 often in a second it waited, and woke others; messages missed, receivers evicted or
 refused for what their memory held; receivers that died. The last two since the
-channel was made. What is read is in the memory of those who take part: looking
-costs a channel nothing but the lines that are read, once an interval.
+channel was made. What is read is in the memory of those who take part; once an interval the
+process of each channel's sender is asked for it, but not the thread that sends.
 
 Keys: q quits, space pauses, s sorts by the next column, r reverses, / filters by
 name, enter shows or hides receivers, j and k or the arrows scroll.
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let filter = args.filter.clone();
     let view = View { sort: args.sort, is_reversed: false, filter, shows_receivers: true };
     if !args.once {
-        return Screen::new(view, watcher.place(), interval).run(&mut watcher);
+        return Screen::new(view, watcher.place(), interval).run(watcher);
     }
     watcher.look()?;
     wait_readable(&[], Some(Instant::now() + interval))?;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let lines = view.lines(&channels);
     if lines.is_empty() {
-        return output::print(&format!("No channels in {}.\n", watcher.place()));
+        return output::print(&(view.nothing(&watcher.place()) + "\n"));
     }
     let rows: Vec<_> = lines.into_iter().map(|line| line.cells).collect();
     output::print(&table::render(&COLUMNS, &rows))

@@ -1,5 +1,7 @@
 //! The terminal: what is drawn, and what keys do.
 
+use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use ratatui::Frame;
@@ -17,6 +19,26 @@ use crate::units;
 /// Widths of the columns but the first.
 const WIDTHS: [u16; 8] = [7, 6, 7, 6, 7, 7, 6, 6];
 const KEYS: &str = "q quit  space pause  s sort  r reverse  / filter  enter receivers  j k scroll";
+
+/// How soon what was seen is shown.
+const LOOKS_WITHIN: Duration = Duration::from_millis(20);
+
+/// What one look came to.
+type Seen = Result<(Vec<Channel>, Vec<String>), Failure>;
+
+/// Looks that are taken when asked for.
+struct Looks {
+    ask: Sender<()>,
+    seen: Receiver<Seen>,
+}
+
+/// On a thread of its own: a process that is stopped keeps a look waiting, and keys must not.
+fn looking(mut watcher: Watcher) -> Looks {
+    let (ask, asked) = channel();
+    let (see, seen) = channel();
+    std::thread::spawn(move || while asked.recv().is_ok() && see.send(watcher.look()).is_ok() {});
+    Looks { ask, seen }
+}
 
 /// The state of the screen.
 pub(super) struct Screen {
@@ -49,11 +71,17 @@ impl Screen {
     }
 
     /// Runs until the user has enough.
-    pub(super) fn run(mut self, watcher: &mut Watcher) -> Result<(), Failure> {
-        let mut terminal = ratatui::try_init().map_err(|error| {
-            Failure::other(format!("top needs a terminal ({error}); --once does not"))
-        })?;
-        let outcome = self.run_in(&mut terminal, watcher);
+    pub(super) fn run(mut self, watcher: Watcher) -> Result<(), Failure> {
+        let refused =
+            |why: &str| Failure::other(format!("top needs a terminal ({why}); --once does not"));
+        if !std::io::stdout().is_terminal() {
+            return Err(refused("standard output is none"));
+        }
+        let terminal = ratatui::try_init();
+        let outcome = match terminal {
+            Ok(mut terminal) => self.run_in(&mut terminal, watcher),
+            Err(error) => Err(refused(&error.to_string())),
+        };
         ratatui::restore();
         outcome
     }
@@ -61,19 +89,26 @@ impl Screen {
     fn run_in(
         &mut self,
         terminal: &mut ratatui::DefaultTerminal,
-        watcher: &mut Watcher,
+        watcher: Watcher,
     ) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::other(format!("the terminal: {error}"));
+        let looks = looking(watcher);
         let mut next = Instant::now();
+        let mut is_looking = false;
         while !self.is_over {
+            if is_looking && let Ok(seen) = looks.seen.try_recv() {
+                (self.channels, self.unseen) = seen?;
+                is_looking = false;
+            }
             if Instant::now() >= next {
-                if !self.is_paused {
-                    (self.channels, self.unseen) = watcher.look()?;
+                if !self.is_paused && !is_looking {
+                    is_looking = looks.ask.send(()).is_ok();
                 }
                 next = Instant::now() + self.interval;
             }
             terminal.draw(|frame| self.draw(frame)).map_err(failed)?;
             let left = next.saturating_duration_since(Instant::now());
+            let left = if is_looking { left.min(LOOKS_WITHIN) } else { left };
             if event::poll(left).map_err(failed)?
                 && let Event::Key(key) = event::read().map_err(failed)?
                 && key.kind == KeyEventKind::Press
@@ -130,11 +165,7 @@ impl Screen {
         frame.render_widget(Paragraph::new(self.title()), head);
         let lines = self.view.lines(&self.channels);
         if lines.is_empty() {
-            let why = match self.view.filter.as_str() {
-                "" => format!("No channels in {}.", self.place),
-                filter => format!("No channel whose name holds {filter:?}."),
-            };
-            frame.render_widget(Paragraph::new(why), body);
+            frame.render_widget(Paragraph::new(self.view.nothing(&self.place)), body);
         } else {
             let widths = std::iter::once(name_width(&lines, body.width))
                 .chain(WIDTHS)

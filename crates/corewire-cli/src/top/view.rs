@@ -81,6 +81,14 @@ pub(super) struct Line {
 }
 
 impl View {
+    /// What is said when there are no lines.
+    pub(super) fn nothing(&self, place: &str) -> String {
+        match self.filter.as_str() {
+            "" => format!("No channels in {place}."),
+            filter => format!("No channel in {place} whose name holds {filter:?}."),
+        }
+    }
+
     /// The lines of these channels.
     pub(super) fn lines(&self, channels: &[Channel]) -> Vec<Line> {
         let mut shown: Vec<_> =

@@ -102,6 +102,8 @@ pub(crate) struct Wishes {
     pub(crate) type_tag: TypeTag,
     pub(crate) waiter: u128,
     pub(crate) cache_domain: Option<u32>,
+    /// A follower's: the incarnation of the relay's channel that it has joined.
+    pub(crate) relay: u128,
     /// How long the caller waits.
     pub(crate) patience: Patience,
 }
@@ -177,7 +179,10 @@ pub(crate) fn attach<A: Reading>(
     own.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
     let Wishes { sleep_cap, start, type_tag, waiter, patience, .. } = wishes;
     let needs_fence = !linux.has_membarrier();
-    let process = domain.socket_name().map_or(0, |name| name.0);
+    let process = match place {
+        Place::Follower(_) => wishes.relay,
+        _ => domain.socket_name().map_or(0, |name| name.0),
+    };
     let place = if trusted.is_some() { place } else { Place::Ring };
     let name_asked = name.clone();
     let hello =
@@ -514,13 +519,13 @@ impl Attachment {
 
     fn gone(&self) {
         self.unwatch();
-        tell!(info, "the sender is gone", channel = self.name);
         lock(&self.answers).is_gone = true;
         self.answered.notify_all();
         self.notify(notice::PEER_GONE);
         if let Some(job) = self.when_gone.get() {
             job();
         }
+        tell!(info, "the sender is gone", channel = self.name);
     }
 
     /// Has `job` done when the owner is gone, perhaps twice; at once if it is. It must not block: it is

@@ -48,6 +48,8 @@ pub struct ChannelView {
     pub incarnation: u128,
     /// The sender's process; of a shared channel, its first sender's.
     pub pid: u32,
+    /// Whether several may send on it.
+    pub is_shared: bool,
     /// How many send on it.
     pub senders: usize,
     /// Messages sent; of a shared channel, slots claimed.
@@ -217,6 +219,7 @@ impl Observer {
             name: self.name.as_str().to_owned(),
             incarnation: self.header.incarnation,
             pid,
+            is_shared: self.header.geometry.is_shared(),
             senders,
             sent,
             is_closed: senders == 0,

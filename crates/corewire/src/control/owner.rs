@@ -299,10 +299,7 @@ impl Owner {
         }
         drop(state);
         self.shared.nudge(&self.linux);
-    }
-
-    /// Nobody has a row any more; that of a relay may be kept for the next one.
-    fn give_up_row(&self, state: &mut State, row: u32, why: ControlCounter) {
+        // Not under the lock: whoever is told may do anything.
         match why {
             ControlCounter::Deaths => {
                 tell!(warn, "a receiver died", channel = self.name, row = row);
@@ -322,6 +319,10 @@ impl Owner {
                 tell!(info, "a receiver left", channel = self.name, row = row);
             }
         }
+    }
+
+    /// Nobody has a row any more; that of a relay may be kept for the next one.
+    fn give_up_row(&self, state: &mut State, row: u32, why: ControlCounter) {
         // One that cannot be believed keeps nothing.
         let is_believed = why != ControlCounter::Violations;
         let groups = state.groups.as_mut();

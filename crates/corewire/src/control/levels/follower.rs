@@ -10,6 +10,7 @@ use corewire_layout::frame::{Place, Reason, Start};
 use corewire_layout::name::ChannelName;
 use corewire_os::OsError;
 use corewire_os::event::{Bell, wait_readable};
+use corewire_os::memory::SegmentError;
 use corewire_os::process;
 use corewire_os::sleep::Linux;
 use corewire_ring::broadcast::{ReceiverShared, notice};
@@ -112,7 +113,8 @@ impl Follower {
         loop {
             if let Some(linked) = self.find(self.wishes)? {
                 let Linked { ring, attachment, access, header } = linked;
-                let taken = SenderLink::take(&self.domain, &self.name, self.group, self.wishes);
+                let wishes = Wishes { relay: header.incarnation, ..self.wishes };
+                let taken = SenderLink::take(&self.domain, &self.name, self.group, wishes);
                 let (sender, kept) = taken.inspect_err(|_| attachment.leave())?;
                 // From here on the sender keeps what this relay has not sent on, if it is the relay.
                 if kept == header.incarnation && sender.incarnation() == self.channel {
@@ -361,7 +363,7 @@ impl Follower {
 /// of one who has just died are not free yet.
 fn may_pass(error: &JoinError) -> bool {
     match error {
-        JoinError::Os(_) => true,
+        JoinError::Os(_) | JoinError::Segment { error: SegmentError::Os(_), .. } => true,
         JoinError::Refused { reason, .. } => {
             matches!(reason, Reason::Resources { .. } | Reason::Full { .. })
         }

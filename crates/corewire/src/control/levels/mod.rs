@@ -20,7 +20,7 @@
 //! - If the sender is gone as well, a follower reads the rest in the sender's own ring, where nobody
 //!   writes any more.
 //!
-//! A follower costs the sender nothing but a descriptor for its life.
+//! A follower costs the sender nothing but two descriptors: its socket, and its process.
 
 mod follower;
 mod relay;

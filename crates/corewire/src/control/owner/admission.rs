@@ -57,6 +57,7 @@ impl Owner {
             drop(state);
             // It may be waited for.
             self.shared.nudge(&self.linux);
+            tell!(info, "a follower joined", channel = self.name, group = group);
             return Ok(());
         }
         let max = self.header.geometry.receivers_max();
@@ -72,7 +73,6 @@ impl Owner {
             _ => self.take_row(&joining)?,
         };
         let row = welcome.row;
-        tell!(info, "a receiver joined", channel = self.name, row = row, pid = peer.pid);
         let linked = self.welcome(&mut state, socket, &life, row, welcome);
         match linked {
             Ok(tokens) => {
@@ -99,6 +99,7 @@ impl Owner {
         }
         drop(state);
         self.shared.nudge(&self.linux);
+        tell!(info, "a receiver joined", channel = self.name, row = row, pid = peer.pid);
         Ok(())
     }
 
@@ -153,7 +154,6 @@ impl Owner {
     /// every millisecond.
     fn fence_for(&self, joining: &Joining<'_>) {
         if joining.hello.needs_fence && joining.peer.trusted().is_some() {
-            tell!(warn, "each message is fenced from here on, for a receiver", channel = self.name);
             self.shared.demand_fence();
         }
     }

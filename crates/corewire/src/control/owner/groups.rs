@@ -140,8 +140,10 @@ impl Owner {
             groups.followers.insert(number, FollowerLink { group, socket, life, tokens });
         }
         self.count(ControlCounter::Joins);
-        tell!(info, "a follower joined", channel = self.name, group = group);
-        self.note_answer(state, hello);
+        // Whose relay has just gone comes again, and is waited for.
+        if relay == hello.socket {
+            self.note_answer(state, hello);
+        }
         Ok(())
     }
 
@@ -165,6 +167,11 @@ impl Owner {
         }
         drop(state);
         self.shared.nudge(&self.linux);
+        if is_orderly {
+            tell!(info, "a follower left", channel = self.name);
+        } else {
+            tell!(warn, "a follower died", channel = self.name);
+        }
     }
 
     /// Lets go of all followers.
