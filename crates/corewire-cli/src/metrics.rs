@@ -91,12 +91,17 @@ fn typed<R: std::io::Read>(response: Response<R>) -> Response<R> {
     }
 }
 
-/// Counters of a channel: the metric, the counter's word, what it counts.
-const OF_CHANNELS: [(&str, &str, &str); 10] = [
+/// Counters of a channel's one sender: the metric, the counter's word, what it counts. Of a shared channel
+/// they go with the senders: their sum is no counter.
+const OF_SENDERS: [(&str, &str, &str); 4] = [
     ("sent_bytes_total", "bytes", "Payload bytes sent in messages of more than 48 bytes."),
     ("sender_waits_total", "waits", "Times a sender waited for room."),
     ("sender_sleeps_total", "sleeps", "Times a sender slept while it waited."),
     ("sender_wakes_total", "wakes", "Times a sender woke receivers."),
+];
+
+/// Counters of any channel.
+const OF_CHANNELS: [(&str, &str, &str); 6] = [
     ("joins_total", "joins", "Receivers that joined."),
     ("leaves_total", "leaves", "Receivers that left."),
     ("deaths_total", "deaths", "Receivers that died."),
@@ -130,11 +135,13 @@ fn render(views: &[ChannelView], unseen: usize) -> String {
     let channels = || views.iter().map(|view| (of_channel(view), view));
     let sent = channels().map(|(of, view)| (of, view.sent));
     text.counter("sent_messages_total", "Messages sent.", sent);
+    let count = |word| move |(of, view): (_, &ChannelView)| (of, counter(&view.counters, word));
+    for (name, word, help) in OF_SENDERS {
+        let of_one = channels().filter(|(_, view)| !view.is_shared);
+        text.counter(name, help, of_one.map(count(word)));
+    }
     for (name, word, help) in OF_CHANNELS {
-        // Of a shared channel the senders' own go with them: their sum is no counter.
-        let is_shown = |view: &ChannelView| !view.is_shared || !name.starts_with("sen");
-        let shown = channels().filter(|(_, view)| is_shown(view));
-        text.counter(name, help, shown.map(|(of, view)| (of, counter(&view.counters, word))));
+        text.counter(name, help, channels().map(count(word)));
     }
     let senders = channels().map(|(of, view)| (of, view.senders));
     text.gauge("senders", "Processes that send.", senders);

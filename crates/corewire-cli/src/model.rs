@@ -245,3 +245,14 @@ fn bar(value: f64, most: f64) -> String {
     let eighths = (value / most.max(1.0) * 160.0).round() as usize;
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two crates say it, since neither may know of the other.
+    #[test]
+    fn what_a_file_does_not_say_is_as_the_model_has_it() {
+        assert_eq!(machine_of(&Topology::default()), Machine::default());
+    }
+}

@@ -5,7 +5,8 @@
 //! |---|---|---|---|
 //! | `Hello` | receiver, owner | its segment, its process | let me read channel `name` |
 //! | `Welcome` | owner, receiver | sender's segment, its process, hint segment or table if any | you are row `row`, and begin at `start` |
-//! | `Relayed` | owner, receiver | sender's segment, its process | your group has a relay: read its channel, and say `Hello` again as one of the group |
+//! | `Relayed` | owner, receiver | | your group has a relay: read its channel, and say `Hello` again as its follower |
+//! | | owner, follower | sender's segment, its process | you count; the place of this relay is kept |
 //! | `Refused` | owner, anyone | | no, because of `reason` |
 //! | `Readiness` | receiver, owner | an eventfd, or none to an owner of another user | wake me through this when I say so |
 //! | `Ring` | owner, receiver of another user | | what `Readiness` asked for |
@@ -188,6 +189,8 @@ pub enum Frame {
     Welcome(Welcome),
     /// The other answer to it, to one of a group or a follower.
     Relayed {
+        /// The channel's incarnation.
+        channel: u128,
         /// To a follower: the incarnation of the relay's channel, whose place in the ring is kept. 0 if
         /// there is none.
         relay: u128,
@@ -339,6 +342,10 @@ impl Frame {
                 let (code, a, b) = reason.to_words();
                 [code, a, b, 0, 0, 0]
             }
+            Self::Relayed { channel, .. } => {
+                let [low, high] = halves(*channel);
+                [low, high, 0, 0, 0, 0]
+            }
             Self::Observed { count } => [(*count).into(), 0, 0, 0, 0, 0],
             Self::Enter { type_tag, socket, .. } => {
                 let [low, high] = halves(*socket);
@@ -355,7 +362,7 @@ impl Frame {
         match self {
             Self::Hello(h) => raw.set_name(&h.name, h.waiter),
             Self::Welcome(w) => raw.id = w.incarnation.to_le_bytes(),
-            Self::Relayed { relay } => raw.id = relay.to_le_bytes(),
+            Self::Relayed { relay, .. } => raw.id = relay.to_le_bytes(),
             Self::Invite { name, waiter } => raw.set_name(name, *waiter),
             Self::Observe { name } | Self::Enter { name, .. } | Self::Follow { name } => {
                 raw.set_name(name, 0);
@@ -433,7 +440,7 @@ impl Frame {
             14 => Self::Start { start: a },
             15 => Self::Follow { name: raw.name()? },
             16 => Self::Wake { row: small("row", a)?, incarnation: id },
-            17 => Self::Relayed { relay: id },
+            17 => Self::Relayed { channel: whole(a, b), relay: id },
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -618,7 +625,7 @@ mod tests {
             hello,
             welcome,
             reasons().prop_map(Frame::Refused),
-            any::<u128>().prop_map(|relay| Frame::Relayed { relay }),
+            any::<(u128, u128)>().prop_map(|(channel, relay)| Frame::Relayed { channel, relay }),
             Just(Frame::Readiness),
             Just(Frame::Done),
             Just(Frame::Leave),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use corewire_layout::counters::ControlCounter;
-use corewire_layout::frame::{Start, Welcome};
+use corewire_layout::frame::Start;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, HINT_SEGMENT_BYTES, Policy, RECEIVER_SEGMENT_BYTES};
 use corewire_ring::broadcast::{
@@ -48,16 +48,7 @@ fn channel(
     let receivers = (0..receivers_max)
         .map(|row| {
             let joined = members.join(row, 1, Start::Now, &parts, &Yielding);
-            let welcome = Welcome {
-                row,
-                start: joined.start,
-                epoch: joined.epoch,
-                incarnation: 1,
-                hint: hint.is_some(),
-                table: false,
-                settled: joined.settled,
-                generation: joined.generation,
-            };
+            let welcome = joined.welcome(row, 1, hint.is_some());
             let own = row_pages.part(row as usize * page, page).unwrap();
             let parts = ReceiverParts {
                 sender: segment.clone(),

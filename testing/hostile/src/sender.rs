@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use corewire_layout::PAGE_BYTES;
 use corewire_layout::counters::ControlCounter;
-use corewire_layout::frame::{Start, Welcome};
+use corewire_layout::frame::Start;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{
     CURSOR, FenceMode, HINT, Policy, RECEIVER_CPU, SLEEP_MODE, SLEEPING, WAKE,
@@ -249,16 +249,7 @@ impl Victim {
             .map(|row| {
                 let joined =
                     lock.with(|members| members.join(row, 1, Start::Now, &channel, &self.kernel));
-                let welcome = Welcome {
-                    row,
-                    start: joined.start,
-                    epoch: joined.epoch,
-                    incarnation: 1,
-                    hint: hint.is_some(),
-                    table: false,
-                    settled: joined.settled,
-                    generation: joined.generation,
-                };
+                let welcome = joined.welcome(row, 1, hint.is_some());
                 let parts = ReceiverParts {
                     sender: reader.clone(),
                     geometry,

@@ -40,9 +40,13 @@ struct Owner {
 
 impl Owner {
     fn new(directory: &Directory) -> Self {
+        Self::of(directory, &ChannelName::new(NAME).unwrap())
+    }
+
+    fn of(directory: &Directory, name: &ChannelName) -> Self {
         let directory = RuntimeDirectory::open(&directory.0, Role::Owner).unwrap();
         let (listener, socket) = directory.listen().unwrap();
-        let claim = directory.claim(&ChannelName::new(NAME).unwrap()).unwrap();
+        let claim = directory.claim(name).unwrap();
         claim.write(NameRecord { socket, incarnation: 5 }).unwrap();
         Self { listener, _directory: directory, _claim: claim }
     }
@@ -138,6 +142,51 @@ fn scene(name: &str) -> (Directory, Live, Owner, Census) {
     let owner = Owner::new(&directory);
     let before = Census::at_rest();
     (directory, live, owner, before)
+}
+
+/// A relay dies, and its stamps say that it had sent more than anybody can: whoever read it does not go
+/// on from there.
+#[test]
+fn what_a_dead_relay_has_left_is_not_believed() {
+    let _alone = alone();
+    let (directory, live, sender, before) = scene("relay");
+    let name = ChannelName::new(NAME).unwrap().relayed(3);
+    let relay = Owner::of(&directory, &name);
+    let life = process::own_life().unwrap();
+    // In its lower half the number of the channel that it relays.
+    let incarnation = 7 << 64 | 5;
+    let own = SenderHeader { incarnation, ..header(Policy::Block) }.to_raw();
+    let (relayed, ring) = segment(own.as_bytes());
+    let (sent, _) = segment(header(Policy::Block).to_raw().as_bytes());
+    thread::scope(|scope| {
+        let answering = scope.spawn(|| {
+            let pointed = sender.accept();
+            assert!(pointed.say(&Frame::Relayed { channel: 5, relay: 0 }, &[]));
+            let welcome = Welcome { incarnation, ..welcome() };
+            let joined = relay.accept();
+            assert!(joined.say(&Frame::Welcome(welcome), &[relayed.as_fd(), life.as_fd()]));
+            let followed = sender.accept();
+            let answer = Frame::Relayed { channel: 5, relay: incarnation };
+            assert!(followed.say(&answer, &[sent.as_fd(), life.as_fd()]));
+            (joined, followed)
+        });
+        let mut receiver = live.domain.receiver(NAME).cache_domain(3).join().unwrap();
+        let (joined, followed) = answering.join().unwrap();
+        let slots = Slots::new(&ring, &geometry());
+        slots.at(0).stamp().store(stamp_of(1 << 50), Relaxed);
+        let door = SenderWords::new(ring.clone());
+        door.door_tenure(0).store(tenure(1, DoorState::Joined), Relaxed);
+        drop(joined);
+        for _ in 0..2 {
+            let found = receiver.receive().map(drop);
+            assert!(matches!(found, Err(ReceiveError::Violation(_))), "{found:?}");
+        }
+        drop(followed);
+    });
+    drop(relay);
+    drop((relayed, ring, sent, life));
+    before.is_back();
+    live.finish();
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn every_kind() -> Vec<Frame> {
         of_a_group(Place::Relay(3), Start::Oldest),
         of_a_group(Place::Follower(3), Start::Now),
         of_a_group(Place::Ring, Start::At(1 << 40)),
-        Frame::Relayed { relay: 5 },
+        Frame::Relayed { channel: 4, relay: 5 },
         Frame::Welcome(welcome),
         Frame::Refused(Reason::Malformed),
         Frame::Readiness,
@@ -297,7 +297,7 @@ fn a_relay_that_cannot_be_believed_leaves_no_row_behind() {
     let life = process::own_life().unwrap();
     let follower = Raw::connect(&path);
     assert!(follower.say(&of_a_group(Place::Follower(3), Start::Now), &[life.as_fd()]));
-    assert!(matches!(follower.hear(), Some((Frame::Relayed { relay: 0 }, _))));
+    assert!(matches!(follower.hear(), Some((Frame::Relayed { relay: 0, .. }, _))));
     let observer = domain.observe(CHANNEL).unwrap();
     let counter = |name| {
         let counters = observer.look().counters;

@@ -339,7 +339,6 @@ impl ModelChannel {
     /// If there is no such row.
     #[must_use]
     pub fn receiver(&self, row: u32, joined: Joined) -> ModelReceiver {
-        let Joined { start, epoch, generation, .. } = joined;
         let hint = self.hint.clone();
         let parts = ReceiverParts {
             sender: self.segment.clone(),
@@ -347,16 +346,7 @@ impl ModelChannel {
             fence_mode: self.fence_mode,
             policy: self.policy,
             own: self.rows.part(row as usize * PAGE_BYTES, PAGE_BYTES).expect("own row"),
-            welcome: Welcome {
-                row,
-                start,
-                epoch,
-                incarnation: 0,
-                hint: hint.is_some(),
-                table: false,
-                settled: 0,
-                generation,
-            },
+            welcome: Welcome { settled: 0, ..joined.welcome(row, 0, hint.is_some()) },
             hint,
             shared: Arc::new(ReceiverShared::default()),
             many: None,

@@ -85,8 +85,8 @@ fn cache(cache: &Cache) -> String {
 
 /// The last-level caches of the processors of this process, each as the kernel lists who shares it.
 fn last_level_caches() -> Vec<String> {
-    let mut found: Vec<_> = processor::allowed().unwrap_or_default().into_iter().collect();
-    let mut caches: Vec<_> = found.drain(..).filter_map(processor::last_level).collect();
+    let processors = processor::allowed().unwrap_or_default();
+    let mut caches: Vec<_> = processors.into_iter().filter_map(processor::last_level).collect();
     caches.sort();
     caches.dedup();
     caches

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use corewire_layout::frame::{Start, Welcome};
+use corewire_layout::frame::Start;
 use corewire_layout::geometry::{Geometry, GeometryError};
 use corewire_layout::segment::{
     FenceMode, HINT_SEGMENT_BYTES, Policy, RECEIVER_SEGMENT_BYTES, ROWS_WATCHED_MAX,
@@ -166,16 +166,7 @@ impl Ends {
         let mut receiving = Vec::new();
         for row in 0..receivers {
             let joined = members.join(row, 1, Start::Now, &channel, &NoKernel);
-            let welcome = Welcome {
-                row,
-                start: joined.start,
-                epoch: joined.epoch,
-                incarnation: 1,
-                hint: hint.is_some(),
-                table: false,
-                settled: joined.settled,
-                generation: joined.generation,
-            };
+            let welcome = joined.welcome(row, 1, hint.is_some());
             let own = pages.part(row as usize * RECEIVER_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES);
             let parts = ReceiverParts {
                 sender: segment.clone(),

@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use corewire_layout::counters::ControlCounter;
-use corewire_layout::frame::Start;
+use corewire_layout::frame::{Start, Welcome};
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{DoorState, Policy, generation_of, tenure};
 use corewire_layout::slot::{KIND_LARGE, KIND_WINDOW, sequence_of, stamp_of};
@@ -76,6 +76,15 @@ pub struct Joined {
     pub settled: u64,
     /// How many receivers the row has had, with this one.
     pub generation: u32,
+}
+
+impl Joined {
+    /// What the receiver of `row` is told, if it is trusted and asked for fences where there are none.
+    #[must_use]
+    pub fn welcome(&self, row: u32, incarnation: u128, hint: bool) -> Welcome {
+        let &Self { start, epoch, settled, generation } = self;
+        Welcome { row, start, epoch, incarnation, hint, table: false, settled, generation }
+    }
 }
 
 /// The member that the sender waits for.

@@ -102,8 +102,6 @@ pub(crate) struct Wishes {
     pub(crate) type_tag: TypeTag,
     pub(crate) waiter: u128,
     pub(crate) cache_domain: Option<u32>,
-    /// A follower's: the incarnation of the relay's channel that it has joined.
-    pub(crate) relay: u128,
     /// How long the caller waits.
     pub(crate) patience: Patience,
 }
@@ -114,8 +112,8 @@ pub(crate) enum Answer<A> {
     Linked(Linked<A>),
     /// A row in the ring of a shared channel.
     Shared(Receiver<A>),
-    /// A relay is to be read.
-    Relayed(Relayed),
+    /// A relay is to be read, of the channel of this incarnation.
+    Relayed(u128),
 }
 
 /// A row in a sender's ring.
@@ -124,17 +122,6 @@ pub(crate) struct Linked<A> {
     pub(crate) attachment: Arc<Attachment>,
     pub(crate) access: A,
     pub(crate) header: SenderHeader,
-}
-
-/// What an owner gives to one who reads a relay.
-pub(crate) struct Relayed {
-    pub(crate) socket: Socket,
-    /// The incarnation of the relay's channel.
-    pub(crate) relay: u128,
-    /// The sender's segment.
-    pub(crate) segment: OwnedFd,
-    /// The sender's process.
-    pub(crate) life: OwnedFd,
 }
 
 /// Joins channel `name` now.
@@ -152,11 +139,10 @@ pub(crate) fn join<A: Reading>(
             Ok(Receiver::new(ring, attachment, access))
         }
         Answer::Shared(receiver) => Ok(receiver),
-        Answer::Relayed(Relayed { segment, .. }) => {
+        Answer::Relayed(channel) => {
             let group =
                 group.ok_or_else(|| protocol(name, "as if this were one of a group".into()))?;
-            let (_, header) = open_sender(name, segment)?;
-            levels::join(domain, name, group, header.incarnation, wishes)
+            levels::join(domain, name, group, channel, wishes)
         }
     }
 }
@@ -179,28 +165,17 @@ pub(crate) fn attach<A: Reading>(
     own.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
     let Wishes { sleep_cap, start, type_tag, waiter, patience, .. } = wishes;
     let needs_fence = !linux.has_membarrier();
-    let process = match place {
-        Place::Follower(_) => wishes.relay,
-        _ => domain.socket_name().map_or(0, |name| name.0),
-    };
+    let process = domain.socket_name().map_or(0, |name| name.0);
     let place = if trusted.is_some() { place } else { Place::Ring };
     let name_asked = name.clone();
     let hello =
         Hello { name: name_asked, start, waiter, place, needs_fence, type_tag, socket: process };
     let own_life = process::own_life()?;
-    let given = [segment.as_fd(), own_life.as_fd()];
-    // A follower has no row: only its life is of interest.
-    let given = if matches!(place, Place::Follower(_)) { &given[1..] } else { &given[..] };
-    ask(&socket, name, &Frame::Hello(hello), given)?;
-    let (frame, mut descriptors) = answer_within(&socket, name, patience)?;
+    ask(&socket, name, &Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
+    let (frame, descriptors) = answer_within(&socket, name, patience)?;
     let welcome = match frame {
         Frame::Welcome(welcome) => welcome,
-        Frame::Relayed { relay } => {
-            let missing = || protocol(name, "too few descriptors".into());
-            let segment = take(&mut descriptors).ok_or_else(missing)?;
-            let life = take(&mut descriptors).ok_or_else(missing)?;
-            return Ok(Answer::Relayed(Relayed { socket, relay, segment, life }));
-        }
+        Frame::Relayed { channel, .. } => return Ok(Answer::Relayed(channel)),
         Frame::Refused(reason) => return Err(refusal(name, reason, type_tag)),
         other => return Err(protocol(name, format!("{other:?}"))),
     };

@@ -148,7 +148,7 @@ impl Receiver {
     /// As for [`receive`](Self::receive).
     #[inline(always)]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        match self.ring.receive_with(self.access, look_on) {
+        match self.ring.receive_with(self.access, look) {
             Ok(ring) => Ok(Some(Message { ring })),
             Err(Unready::NotYet) => Ok(None),
             Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
@@ -169,7 +169,7 @@ impl Receiver {
                 deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
             if left_ns == 0 {
-                return look_on(ring);
+                return look(ring);
             }
             wait_for_message(ring, left_ns).map_err(Unready::Failed)
         });
@@ -382,29 +382,20 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// One look, without waiting: is there a reason why no message will come?
+/// One look, without waiting: why there is no message, unless there may be one in another ring now.
 #[cold]
-pub(crate) fn look(ring: &mut Ring) -> Unready {
+pub(crate) fn look(ring: &mut Ring) -> Result<(), Unready> {
     ring.publish_cursor();
     match check(ring, 0) {
-        Ok(()) => Unready::NotYet,
-        Err(error) => Unready::Failed(error),
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Unready::NotYet),
+        Err(error) => Err(Unready::Failed(error)),
     }
 }
 
-/// The same, for messages that stay where they are: if that look has changed the ring for the next
-/// relay's, which holds one, all is well.
-#[cold]
-fn look_on(ring: &mut Ring) -> Result<(), Unready> {
-    match look(ring) {
-        Unready::NotYet if ring.is_ready() => Ok(()),
-        unready => Err(unready),
-    }
-}
-
-/// Is there a reason why no message will come? If a relay has gone, goes on with the next one, and waits
-/// for it for up to `limit_ns`, but not long.
-pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
+/// Is there a reason why no message will come? If a relay has gone, changes the ring for the next one's,
+/// and then says true; waits for it for up to `limit_ns`, but not long.
+pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<bool, ReceiveError> {
     let notices = ring.shared().notices();
     if notices & notice::FORKED != 0 {
         return Err(ReceiveError::Forked);
@@ -414,10 +405,10 @@ pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> 
         return Err(ReceiveError::Interrupted);
     }
     match ring.end()? {
-        None => Ok(()),
+        None => Ok(false),
         Some(End::Closed) => Err(ReceiveError::EndOfStream),
         Some(End::SenderGone) => match ring.kernel().control.follower.clone() {
-            Some(follower) => follower.change_over(ring, limit_ns).map(drop),
+            Some(follower) => follower.change_over(ring, limit_ns),
             None => Err(ReceiveError::SenderDied),
         },
         Some(End::Evicted) => Err(ReceiveError::Evicted),
@@ -434,9 +425,11 @@ pub(crate) fn wait_for_message(ring: &mut Ring, limit_ns: u64) -> Result<(), Rec
         }
     }
     ring.publish_cursor();
-    check(ring, limit_ns)?;
+    if check(ring, limit_ns)? {
+        return Ok(());
+    }
     ring.count_wait();
-    let &ReceiverControl { wait, pauses, .. } = &ring.kernel().control;
+    let ReceiverControl { wait, pauses, .. } = ring.kernel().control;
     let pauses = if wait == Wait::Park { 0 } else { pauses };
     for round in 0..pauses {
         if ring.is_ready() {

@@ -68,7 +68,7 @@ impl Receiver<Copying> {
     /// As for [`receive`](Self::receive).
     #[inline(always)]
     pub fn try_receive(&mut self) -> Result<Option<Snapshot<'_>>, ReceiveError> {
-        match self.ring.snapshot_with(|ring| Err(look(ring))) {
+        match self.ring.snapshot_with(look) {
             Ok(ring) => Ok(Some(Snapshot { ring })),
             Err(Unready::NotYet) => Ok(None),
             Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
@@ -149,7 +149,9 @@ impl Receiver<Copying> {
 /// stamps are there whose messages are gone before it has them.
 #[cold]
 fn wait_on(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
-    check(ring, 0)?;
+    if check(ring, 0)? {
+        return Ok(());
+    }
     wait_for_message(ring, limit_ns)
 }
 
@@ -157,7 +159,7 @@ fn wait_on(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
 fn wait_until(ring: &mut Ring, deadline: Option<Instant>) -> Result<(), Unready> {
     let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
     match u64::try_from(left.as_nanos()).unwrap_or(u64::MAX) {
-        0 => Err(look(ring)),
+        0 => look(ring),
         left_ns => wait_on(ring, left_ns).map_err(Unready::Failed),
     }
 }

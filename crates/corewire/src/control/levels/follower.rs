@@ -3,17 +3,18 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Place, Reason, Start};
 use corewire_layout::name::ChannelName;
+use corewire_layout::slot::stamp_of;
 use corewire_os::OsError;
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::memory::SegmentError;
 use corewire_os::process;
 use corewire_os::sleep::Linux;
-use corewire_ring::broadcast::{ReceiverShared, notice};
+use corewire_ring::broadcast::{ReceiverShared, Violation, notice};
 
 use super::is_relay_of;
 use super::relay::Relay;
@@ -37,7 +38,6 @@ const TROUBLE_MAX: Duration = Duration::from_secs(10);
 
 /// What stands behind a receiver of a group.
 pub(crate) struct Follower {
-    this: Weak<Self>,
     domain: Arc<DomainInner>,
     name: ChannelName,
     local: ChannelName,
@@ -86,8 +86,7 @@ pub(crate) fn join<A: Reading>(
 ) -> Result<Receiver<A>, JoinError> {
     let local = name.relayed(group);
     let note = Note::leave(domain, &local)?;
-    let follower = Arc::new_cyclic(|this| Follower {
-        this: Weak::clone(this),
+    let follower = Arc::new(Follower {
         domain: Arc::clone(domain),
         name: name.clone(),
         local,
@@ -113,8 +112,8 @@ impl Follower {
         loop {
             if let Some(linked) = self.find(self.wishes)? {
                 let Linked { ring, attachment, access, header } = linked;
-                let wishes = Wishes { relay: header.incarnation, ..self.wishes };
-                let taken = SenderLink::take(&self.domain, &self.name, self.group, wishes);
+                let Self { domain, name, group, wishes, .. } = &**self;
+                let taken = SenderLink::take(domain, name, *group, header.incarnation, *wishes);
                 let (sender, kept) = taken.inspect_err(|_| attachment.leave())?;
                 // From here on the sender keeps what this relay has not sent on, if it is the relay.
                 if kept == header.incarnation && sender.incarnation() == self.channel {
@@ -193,8 +192,8 @@ impl Follower {
     }
 
     /// Has the end of a relay looked to.
-    fn watch(&self, attachment: &Arc<Attachment>) {
-        let (this, gone) = (Weak::clone(&self.this), Arc::downgrade(attachment));
+    fn watch(self: &Arc<Self>, attachment: &Arc<Attachment>) {
+        let (this, gone) = (Arc::downgrade(self), Arc::downgrade(attachment));
         attachment.when_gone(move || {
             if let (Some(follower), Some(gone)) = (this.upgrade(), gone.upgrade()) {
                 follower.go_on(gone);
@@ -242,6 +241,12 @@ impl Follower {
             };
             let not_found = || failed(JoinError::NotFound(self.name.clone()));
             let sender = sender.ok_or_else(not_found)?;
+            // What a dead process has left is not to be believed, either: no relay is ahead of its sender.
+            if let Some(last) = from.checked_sub(1).filter(|&last| !sender.has_sent(last)) {
+                return Err(
+                    Violation { word: "stamp", found: stamp_of(last), sequence: last }.into()
+                );
+            }
             if sender.is_over() {
                 return Ok(Next { ring: sender.rest(from, self.wishes), attachment: None });
             }
@@ -272,7 +277,7 @@ impl Follower {
         }
     }
 
-    fn have(&self, next: Result<Next, ReceiveError>) {
+    fn have(self: &Arc<Self>, next: Result<Next, ReceiveError>) {
         if !matches!(next, Ok(Next { attachment: Some(_), .. })) {
             // Nobody is to wait for one who does not come.
             drop(lock(&self.note).take());

@@ -1,24 +1,26 @@
 //! A follower's link to the sender: it sees the sender's life, and has the sender keep what its relay has
 //! not sent on.
 
+use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock, Weak};
 
-use corewire_layout::frame::{Frame, Place, Welcome};
+use corewire_layout::frame::{Frame, Hello, Place, Welcome};
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::{FenceMode, Policy, RECEIVER_SEGMENT_BYTES, SenderHeader};
-use corewire_os::OsError;
+use corewire_layout::slot::ahead_of;
 use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::Socket;
+use corewire_os::{OsError, process};
 use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, SenderWords, notice};
-use corewire_ring::region::Region;
+use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
-use crate::control::attach::{self, Answer, Relayed, Wishes, open_sender};
-use crate::control::domain::DomainInner;
+use crate::control::attach::{self, Wishes, open_sender};
+use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
-use crate::path::receive::{Copying, ReceiverControl, ReceiverKernel, Ring};
+use crate::path::receive::{ReceiverControl, ReceiverKernel, Ring};
 use crate::wait::cap_ns;
 
 /// The link.
@@ -36,21 +38,37 @@ pub(super) struct SenderLink {
 }
 
 impl SenderLink {
-    /// Has the sender count this process in as a follower in `group`. Returns the incarnation of the
-    /// relay's channel whose place in the ring is kept from here on, too; 0 if there is none.
+    /// Has the sender count this process in as a follower in `group`, which has joined `relay`'s channel.
+    /// Returns the incarnation of the one whose place in the ring is kept from here on, too; 0 if there
+    /// is none.
     pub(super) fn take(
         domain: &Arc<DomainInner>,
         name: &ChannelName,
         group: u32,
+        relay: u128,
         wishes: Wishes,
     ) -> Result<(Arc<Self>, u128), JoinError> {
-        let control = ReceiverControl::new(wishes.wait);
-        let place = Place::Follower(group);
-        let Answer::Relayed(Relayed { socket, relay, segment, life }) =
-            attach::attach::<Copying>(domain, name, place, wishes, control)?
-        else {
-            return Err(attach::protocol(name, "as if it had one level".into()));
+        let (socket, _) = attach::connect(domain, name)?;
+        let Wishes { waiter, type_tag, start, patience, .. } = wishes;
+        let hello = Hello {
+            name: name.clone(),
+            start,
+            waiter,
+            place: Place::Follower(group),
+            needs_fence: false,
+            type_tag,
+            socket: relay,
         };
+        let own_life = process::own_life()?;
+        attach::ask(&socket, name, &Frame::Hello(hello), &[own_life.as_fd()])?;
+        let (kept, mut descriptors) = match attach::answer_within(&socket, name, patience)? {
+            (Frame::Relayed { relay, .. }, descriptors) => (relay, descriptors),
+            (Frame::Refused(reason), _) => return Err(attach::refusal(name, reason, type_tag)),
+            (other, _) => return Err(attach::protocol(name, format!("{other:?}"))),
+        };
+        let missing = || attach::protocol(name, "too few descriptors".into());
+        let segment = take(&mut descriptors).ok_or_else(missing)?;
+        let life = take(&mut descriptors).ok_or_else(missing)?;
         let (memory, header) = open_sender(name, segment)?;
         let life = socket.peer_life(Some(life))?;
         let own = Region::private(RECEIVER_SEGMENT_BYTES);
@@ -67,7 +85,7 @@ impl SenderLink {
             shared: Arc::default(),
         });
         link.watch()?;
-        Ok((link, relay))
+        Ok((link, kept))
     }
 
     fn watch(self: &Arc<Self>) -> Result<(), OsError> {
@@ -88,6 +106,13 @@ impl SenderLink {
     /// Which channel it is.
     pub(super) fn incarnation(&self) -> u128 {
         self.header.incarnation
+    }
+
+    /// Has the sender sent message `sequence`? Its slot holds that or a later one; one load, since a search for
+    /// the head may be overtaken.
+    pub(super) fn has_sent(&self, sequence: u64) -> bool {
+        let slots = Slots::new(&self.memory, &self.header.geometry);
+        ahead_of(slots.at(sequence).stamp().load(Relaxed), sequence) >= 0
     }
 
     /// Is the sender gone, or has it closed the channel?

@@ -159,20 +159,13 @@ impl Owner {
     }
 
     fn welcome_to(&self, row: u32, joining: &Joining<'_>, joined: Joined) -> Welcome {
-        Welcome {
-            row,
-            start: joined.start,
-            epoch: joined.epoch,
-            incarnation: self.header.incarnation,
-            hint: self.hint.is_some(),
-            table: false,
-            settled: match (joining.hello.needs_fence, joining.peer.trusted().is_some()) {
-                (false, _) => 0,
-                (true, true) => joined.settled,
-                (true, false) => u64::MAX,
-            },
-            generation: joined.generation,
-        }
+        let settled = match (joining.hello.needs_fence, joining.peer.trusted().is_some()) {
+            (false, _) => 0,
+            (true, true) => joined.settled,
+            (true, false) => u64::MAX,
+        };
+        let welcome = joined.welcome(row, self.header.incarnation, self.hint.is_some());
+        Welcome { settled, ..welcome }
     }
 
     fn welcome(

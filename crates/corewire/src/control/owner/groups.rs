@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Welcome};
+use corewire_os::OsError;
 use corewire_os::fork::Descriptor;
 use corewire_os::process;
 use corewire_os::socket::{Peer, Socket};
@@ -98,14 +99,14 @@ impl Owner {
     /// Points a receiver to the relay of its group.
     pub(crate) fn point_to_relay(&self, hello: &Hello, socket: &Socket) -> Result<(), Reason> {
         self.check_type(hello)?;
-        self.show_relay(socket, 0)
+        let answer = Frame::Relayed { channel: self.header.incarnation, relay: 0 };
+        socket.send(&answer, &[]).map_err(|error| resources(&error))
     }
 
-    fn show_relay(&self, socket: &Socket, relay: u128) -> Result<(), Reason> {
-        let life = process::own_life().map_err(|error| resources(&error))?;
-        let descriptors = [self.segment.as_fd(), life.as_fd()];
-        let sent = socket.send(&Frame::Relayed { relay }, &descriptors);
-        sent.map_err(|error| resources(&error))
+    fn show_relay(&self, socket: &Socket, relay: u128) -> Result<(), OsError> {
+        let life = process::own_life()?;
+        let answer = Frame::Relayed { channel: self.header.incarnation, relay };
+        socket.send(&answer, &[self.segment.as_fd(), life.as_fd()])
     }
 
     /// Counts one in that gets its messages from the relay of `group`, and tells it which channel's place
@@ -131,9 +132,9 @@ impl Owner {
         let watch = [Watched::FollowerSocket(number), Watched::FollowerLife(number)];
         let tokens = self.watch_both(state, socket, &life, &handler, watch);
         let tokens = tokens.map_err(|error| resources(&error))?;
-        if let Err(reason) = self.show_relay(socket, relay) {
+        if let Err(error) = self.show_relay(socket, relay) {
             self.unwatch(state, socket, &life, tokens);
-            return Err(reason);
+            return Err(resources(&error));
         }
         if let Some(groups) = &mut state.groups {
             let socket = Arc::clone(socket);
