@@ -321,6 +321,17 @@ impl Region {
         unsafe { source.address().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
     }
 
+    /// The same of bytes that nobody writes meanwhile.
+    ///
+    /// # Safety
+    /// They are published, and whoever writes them keeps them still during the call; loom checks it.
+    ///
+    /// # Panics
+    /// If they reach beyond the region.
+    pub unsafe fn copy_out_still(&self, _trusted: Trusted, offset: usize, target: &mut [u8]) {
+        self.copy_out(offset, target);
+    }
+
     /// Copies `source` into the region at `offset`.
     ///
     /// # Panics

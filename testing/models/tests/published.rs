@@ -5,7 +5,7 @@
 
 use corewire_layout::LINE_BYTES;
 use corewire_models::{check, mutants};
-use corewire_ring::published::{Flow, UMP_BYTES, Ump, Zimp, ZimpReceiver, ZimpSender};
+use corewire_ring::published::{BarrelfishMp, Flow, UMP_BYTES, Ump, Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::region::Region;
 use loom::thread;
 
@@ -130,7 +130,38 @@ fn quick_ump_writes_a_slot_again_only_when_it_is_acknowledged() {
     check(3, || through_ump(Flow::Acked));
 }
 
+/// Three messages through one slot.
+#[test]
+fn quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged() {
+    check(3, || {
+        let words = vec![0..8, 2 * LINE_BYTES - 8..2 * LINE_BYTES];
+        let message = LINE_BYTES..2 * LINE_BYTES - 8;
+        let memory = Region::model(BarrelfishMp::bytes(1, 8), words, vec![], vec![message]);
+        let ring = BarrelfishMp::new(&memory, 1, 8);
+        let (mut sender, mut receiver) = (ring.sender(), ring.receiver());
+        let sending = thread::spawn(move || {
+            for number in 1u64..=3 {
+                while !sender.try_send(&number.to_le_bytes()) {
+                    thread::yield_now();
+                }
+            }
+        });
+        for number in 1u64..=3 {
+            let mut message = [0; 8];
+            while !receiver.try_receive(&mut message) {
+                thread::yield_now();
+            }
+            assert_eq!(message, number.to_le_bytes());
+        }
+        sending.join().unwrap();
+    });
+}
+
 mutants! {
+    mutant_u7: U7 => quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged;
+    mutant_u8: U8 => quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged;
+    mutant_u9: U9 => quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged;
+    mutant_u10: U10 => quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged;
     mutant_u1: U1 => quick_ump_writes_a_slot_again_only_when_its_bit_is_cleared;
     mutant_u2: U2 => quick_ump_writes_a_slot_again_only_when_its_bit_is_cleared;
     mutant_u3: U3 => quick_ump_writes_a_slot_again_only_when_its_bit_is_cleared;

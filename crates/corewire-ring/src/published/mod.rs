@@ -2,7 +2,9 @@
 //! caches and on the machine. Whoever shares one trusts the others; nobody may die.
 
 mod barrelfish;
+mod barrelfish_mp;
 mod zimp;
 
 pub use barrelfish::{Flow, UMP_BYTES, Ump, UmpReceiver, UmpSender};
+pub use barrelfish_mp::{BarrelfishMp, BarrelfishMpReceiver, BarrelfishMpSender};
 pub use zimp::{Zimp, ZimpEntry, ZimpReceiver, ZimpSender};
