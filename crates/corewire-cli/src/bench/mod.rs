@@ -13,7 +13,6 @@ mod statistics;
 mod stream;
 mod top;
 mod wake;
-mod work;
 mod zimp;
 
 use clap::{Subcommand, ValueEnum};

@@ -6,13 +6,13 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use corewire::{Receiver, Sender, SharedSender};
-use corewire_ring::yardstick::{BARE_BYTES, BareRing};
+use corewire_ring::yardstick::{BARE_BYTES, BareRing, payload};
 use zerocopy::IntoBytes;
 
 use super::peer::Peer;
 use super::rig::{Kind, Plan, Rig};
 use super::statistics::Spread;
-use super::{Options, Report, work};
+use super::{Options, Report};
 use crate::failure::Failure;
 
 /// Messages of a block of about 10 ms with a claim for each, and of one without.
@@ -165,7 +165,7 @@ fn receive(receiver: &mut Receiver, first: u64, end: u64) -> Result<u64, Failure
     let mut sum = 0u64;
     for number in first..end {
         let message = receiver.receive()?;
-        let (head, last) = work::ends(&message);
+        let (head, last) = payload::ends(&message);
         if head != number {
             return Err(Failure::other(format!("message {head} arrived where {number} was due")));
         }

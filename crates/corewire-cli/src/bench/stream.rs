@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use corewire::{Receiver, Sender};
 use corewire_ring::sync::pause;
-use corewire_ring::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRing};
+use corewire_ring::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRing, payload};
 use zerocopy::IntoBytes;
 
 use super::peer::Peer;
 use super::rig::{Kind, Plan, Rig};
 use super::statistics::{Spread, percentile};
-use super::{Options, Report, work};
+use super::{Options, Report};
 use crate::failure::Failure;
 
 /// Messages that fit a slot, in a block of about 10 ms.
@@ -89,7 +89,7 @@ fn receive_small(receiver: &mut Receiver, first: u64, end: u64) -> Result<u64, F
     let mut sum = 0u64;
     for number in first..end {
         let message = receiver.receive()?;
-        let (head, last) = work::ends(&message);
+        let (head, last) = payload::ends(&message);
         if head != number {
             return Err(out_of_order(head, number));
         }
@@ -121,7 +121,7 @@ fn send_in_place_of(
 ) -> Result<(), Failure> {
     for number in first..end {
         let mut loan = sender.loan(bytes)?;
-        work::fill(&mut loan, number);
+        payload::fill(&mut loan, number);
         loan.send();
     }
     Ok(())
@@ -167,7 +167,7 @@ fn large(options: &Options) -> Result<Report, Failure> {
         let (first, end) = (round * plan.count, (round + 1) * plan.count);
         for (baseline, rates) in baselines.iter().zip(&mut bare_rates) {
             let start = Instant::now();
-            baseline.send(first, end, |number, buffer| work::fill(buffer, number));
+            baseline.send(first, end, |number, buffer| payload::fill(buffer, number));
             if round > 0 {
                 rates.push(rate(plan.count, start));
             }
@@ -176,11 +176,11 @@ fn large(options: &Options) -> Result<Report, Failure> {
         for number in first..end {
             if options.copy {
                 let mut message = vec![0; plan.bytes];
-                work::fill(&mut message, number);
+                payload::fill(&mut message, number);
                 sender.send(&message)?;
             } else {
                 let mut loan = sender.loan(plan.bytes)?;
-                work::fill(&mut loan, number);
+                payload::fill(&mut loan, number);
                 loan.send();
             }
         }
@@ -215,7 +215,7 @@ pub(super) fn buffers_peer(peer: &Peer) -> Result<(), Failure> {
         for baseline in &baselines {
             let mut wrong = None;
             baseline.receive(first, end, |number, buffer| {
-                if work::sum(buffer) != work::expected_sum(plan.bytes, number) {
+                if payload::sum(buffer) != payload::expected_sum(plan.bytes, number) {
                     wrong = Some(number);
                 }
             });
@@ -225,8 +225,8 @@ pub(super) fn buffers_peer(peer: &Peer) -> Result<(), Failure> {
         }
         for number in first..end {
             let message = receiver.receive()?;
-            if work::sum(&message) != work::expected_sum(plan.bytes, number) {
-                return Err(out_of_order(work::ends(&message).0, number));
+            if payload::sum(&message) != payload::expected_sum(plan.bytes, number) {
+                return Err(out_of_order(payload::ends(&message).0, number));
             }
         }
         peer.done(round + 1);

@@ -5,6 +5,8 @@
 //! no deaths. A ratio of 1 to them means that all of that is free. Each has a side for either
 //! process; both call it with the same numbers.
 
+pub mod payload;
+
 use alloc::vec::Vec;
 
 use crate::region::{Access, Payload, Region, Slots, Store};

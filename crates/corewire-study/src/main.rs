@@ -1,0 +1,6 @@
+//! `corewire-study`: the papers' experiments on the reader's own machine.
+#![allow(dead_code)]
+
+mod results;
+
+fn main() {}
