@@ -707,6 +707,20 @@ impl Store {
         self.bytes
     }
 
+    /// The payload of `length` bytes at `place`, a line of the store.
+    ///
+    /// # Panics
+    /// If it would reach beyond the store: a place is our own, never a peer's.
+    #[inline(always)]
+    #[must_use]
+    pub fn payload_at(&self, place: u64, length: u64, _access: Access) -> Payload {
+        let is_inside = place <= self.bytes && length <= self.bytes - place;
+        assert!(is_inside && place.is_multiple_of(LINE_BYTES as u64), "own place");
+        // SAFETY: below the size of the store, all of which lies in its region.
+        let base = unsafe { self.base.add(own_usize(place)) };
+        Payload { base, bytes: own_usize(length) }
+    }
+
     /// The payload of `length` bytes at virtual position `position`. `None` if it would reach
     /// beyond the store, or does not begin at a line: this is the check that a peer's words go
     /// through.

@@ -642,6 +642,15 @@ impl Store {
         self.part.bytes() as u64
     }
 
+    /// The payload of `length` bytes at `place`, a line of the store.
+    ///
+    /// # Panics
+    /// If it would reach beyond the store.
+    #[must_use]
+    pub fn payload_at(&self, place: u64, length: u64, access: Access) -> Payload {
+        self.payload(place, length, access).expect("own place")
+    }
+
     /// The payload of `length` bytes at virtual position `position`. `None` if it would reach
     /// beyond the store.
     #[must_use]

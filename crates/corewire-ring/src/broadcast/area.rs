@@ -67,11 +67,23 @@ impl Area {
     #[inline]
     #[must_use]
     pub fn find(&self, bytes: u64) -> Option<Room> {
+        self.find_from(self.reserved, bytes)
+    }
+
+    /// The same if `span`, which is open in it or closed, were closed.
+    #[must_use]
+    pub fn find_beside(&self, span: &Span, bytes: u64) -> Option<Room> {
+        let is_closed = span.start == span.end;
+        self.find_from(if is_closed { self.reserved } else { span.next }, bytes)
+    }
+
+    #[inline]
+    fn find_from(&self, reserved: u64, bytes: u64) -> Option<Room> {
         let bytes = round_up(bytes, LINE_BYTES as u64)?;
-        let place = place_of(self.reserved, self.bytes)?;
-        let is_empty = self.freed == self.reserved;
+        let place = place_of(reserved, self.bytes)?;
+        let is_empty = self.freed == reserved;
         let must_skip = place + bytes > self.bytes || (is_empty && self.rewinds && place > 0);
-        let position = self.reserved + if must_skip { self.bytes - place } else { 0 };
+        let position = reserved + if must_skip { self.bytes - place } else { 0 };
         let end = position + bytes;
         let oldest = if is_empty { position } else { self.freed };
         (end - oldest <= self.bytes).then_some(Room { position, end })
@@ -148,6 +160,71 @@ impl Area {
     }
 }
 
+/// A stretch of the window that has been given out at once, in one piece, and is filled message by message:
+/// what a message needs is then two comparisons, and what is noted of it one number.
+#[derive(Debug, Default)]
+pub struct Span {
+    /// Virtual position of its first byte, of the next message, and of its end.
+    start: u64,
+    next: u64,
+    end: u64,
+    /// What is to be taken off a position to have its place.
+    origin: u64,
+    /// The last message that was published in it.
+    last: Option<u64>,
+}
+
+impl Span {
+    /// That of `room`, which an area of `area_bytes` bytes has just given out.
+    #[must_use]
+    pub fn of(room: Room, area_bytes: u64) -> Self {
+        let Room { position, end } = room;
+        let origin = position - place_of(position, area_bytes).unwrap_or(0);
+        Self { start: position, next: position, end, origin, last: None }
+    }
+
+    /// Room for the next message, of `bytes` bytes, if it fits.
+    #[inline(always)]
+    #[must_use]
+    pub fn find(&self, bytes: u64) -> Option<Room> {
+        let lines_bytes = bytes.wrapping_add(LINE_BYTES as u64 - 1) & !(LINE_BYTES as u64 - 1);
+        (lines_bytes <= self.end - self.next)
+            .then(|| Room { position: self.next, end: self.next + lines_bytes })
+    }
+
+    /// Where room that was found lies in its area.
+    #[inline(always)]
+    #[must_use]
+    pub fn place(&self, room: Room) -> u64 {
+        room.position - self.origin
+    }
+
+    /// Has the next message begin at `position`: at the end of room that was found, or back at its start.
+    #[inline(always)]
+    pub fn go_on_at(&mut self, position: u64) {
+        self.next = position;
+    }
+
+    /// Notes that message `sequence`, just published, is the last so far.
+    #[inline(always)]
+    pub fn publish(&mut self, sequence: u64) {
+        self.last = Some(sequence);
+    }
+
+    /// Gives back to `area` what was not filled, and has the rest come back once its last message is
+    /// read. Nothing may have been given out since, and no room found in it be in use.
+    pub fn close(&mut self, area: &mut Area) {
+        let Self { start, next, end, last, .. } = core::mem::take(self);
+        if start == end {
+            return;
+        }
+        area.reserved = next;
+        if let Some(sequence) = last {
+            area.publish(sequence);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +247,59 @@ mod tests {
             1 => Just(Step::JoinOldest),
         ];
         proptest::collection::vec(step, 1..if cfg!(miri) { 60 } else { 400 })
+    }
+
+    proptest! {
+        /// The same oracle for an area that is filled by spans, as the sender does: closed where the
+        /// next message does not fit, opened as large as can be, and each message given back, shortened
+        /// or published.
+        #[test]
+        fn live_payloads_of_spans_never_overlap(kilobytes in 1u64..5, steps in steps()) {
+            let bytes = kilobytes * 1024;
+            let (mut area, mut span) = (Area::new(bytes, 64, false), Span::default());
+            let mut sent: Vec<(u64, u64, u64)> = Vec::new();
+            let (mut head, mut cursor) = (0u64, 0u64);
+            for step in steps {
+                match step {
+                    Step::Send(length) | Step::Abandon(length) => {
+                        let length = length.min(bytes / 4);
+                        let has_room = span.find(length).is_some()
+                            || area.find_beside(&span, length).is_some();
+                        if span.find(length).is_none() {
+                            span.close(&mut area);
+                            let room = area.find(length.max(bytes / 16)).or_else(|| area.find(length));
+                            prop_assert_eq!(room.is_some(), has_room);
+                            prop_assert!(cursor < head || room.is_some());
+                            let Some(room) = room else { continue };
+                            area.take(room);
+                            span = Span::of(room, bytes);
+                        }
+                        let room = span.find(length).unwrap();
+                        let place = span.place(room);
+                        prop_assert_eq!(place, room.position % bytes);
+                        span.go_on_at(room.end);
+                        if matches!(step, Step::Abandon(_)) {
+                            span.go_on_at(room.position);
+                            continue;
+                        }
+                        span.publish(head);
+                        prop_assert!(place + length <= bytes);
+                        for &(sequence, start, end) in sent.iter().rev() {
+                            if sequence >= cursor {
+                                prop_assert!(place >= end || place + length <= start);
+                            }
+                        }
+                        sent.push((head, place, place + length));
+                        head += 1;
+                    }
+                    Step::Receive(count) => {
+                        cursor = (cursor + count).min(head);
+                        area.free_before(cursor);
+                    }
+                    Step::JoinOldest => {}
+                }
+            }
+        }
     }
 
     proptest! {

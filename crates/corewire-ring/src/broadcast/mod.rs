@@ -55,7 +55,7 @@ mod receiver;
 mod sender;
 mod words;
 
-pub use area::{Area, Room};
+pub use area::{Area, Room, Span};
 pub use members::{Channel, Joined, Members, Slowest, head_of};
 pub(crate) use pace::Pace;
 pub use receiver::{

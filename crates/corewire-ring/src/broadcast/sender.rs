@@ -10,7 +10,7 @@ use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{HINT, Policy, ROWS_WATCHED_MAX, SleepMode};
 use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, stamp_of};
 
-use super::area::{Area, Room};
+use super::area::{Area, Room, Span};
 use super::members::{Channel, Members, Slowest};
 use super::notice;
 use super::pace::{Pace, slots_ahead};
@@ -19,6 +19,10 @@ use super::{SLEEP_CAP_NS, WAKE_ALL, WAKES_BY_SENDER_MAX};
 use crate::region::{Access, Payload, Place, Region, Rows, Slot, Slots, Store};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, light_fence, pause};
 use crate::{Kernel, Lock, fence_at, order};
+
+/// The window is filled in so many parts, or in parts of one message: fewer cost less to keep, more come
+/// back sooner.
+const SPANS: u64 = 16;
 
 /// What the data thread and the control thread share. Private memory of the sender's process.
 #[repr(align(128))]
@@ -30,7 +34,7 @@ pub struct SenderShared {
     pub(super) watched: AtomicU32,
     /// Stamps must be followed by a fence.
     fenced: AtomicU32,
-    /// Virtual end of the window's reservations.
+    /// Virtual end of what has been given out of the window, the span that is being filled included.
     pub(super) window_reserved: AtomicU64,
     /// The epoch last served, for each row: those that are read after every message, and the rest. The
     /// data thread swaps it, and the control thread stores it when the row gets another receiver.
@@ -172,6 +176,8 @@ pub struct Sender<K> {
     bytes: u64,
     geometry: Geometry,
     window: Area,
+    /// The part of it that is being filled.
+    span: Span,
     window_store: Store,
     large: Area,
     large_store: Store,
@@ -204,6 +210,7 @@ impl<K: Kernel> Sender<K> {
             bytes: 0,
             geometry,
             window: Area::new(geometry.window_bytes(), slots, false),
+            span: Span::default(),
             window_store: Store::new(&segment, geometry.window_offset(0), geometry.window_bytes()),
             large: Area::new(geometry.large_bytes(), slots, true),
             large_store: Store::new(&segment, geometry.large_offset(0), geometry.large_bytes()),
@@ -284,7 +291,47 @@ impl<K: Kernel> Sender<K> {
             let claim = self.claim(slot, bytes as u64, payload, None);
             return Ok(Loan { sender: self, claim });
         }
-        self.loan_elsewhere(bytes, lock, wait)
+        loop {
+            if let Some(room) = self.span.find(bytes as u64) {
+                let claim = self.claim_in_span(bytes as u64, room);
+                return Ok(Loan { sender: self, claim });
+            }
+            if bytes as u64 > self.geometry.window_message_bytes_max() {
+                return self.loan_large(bytes, lock, wait);
+            }
+            while !self.open_span(bytes as u64) {
+                wait(self)?;
+            }
+        }
+    }
+
+    /// A claim of the next slot, and of room in the span.
+    #[inline(always)]
+    fn claim_in_span(&mut self, length: u64, room: Room) -> Claim {
+        let place = self.span.place(room);
+        self.span.go_on_at(room.end);
+        let payload = self.window_store.payload_at(place, length, self.access());
+        let slot = self.next_slot();
+        slot.position().store(room.position, Relaxed);
+        slot.length().store(length, Relaxed);
+        self.claim(slot, KIND_WINDOW, payload, Some(room))
+    }
+
+    /// Has the next part of the window filled, which has room for `length` bytes. False if there is
+    /// none now.
+    #[inline(never)]
+    fn open_span(&mut self, length: u64) -> bool {
+        self.span.close(&mut self.window);
+        let window_bytes = self.geometry.window_bytes();
+        let most = self.window.find(length.max(window_bytes / SPANS));
+        let Some(room) = most.or_else(|| self.window.find(length)) else { return false };
+        if self.head >= self.shared.limit.load(Relaxed) {
+            return false;
+        }
+        self.window.take(room);
+        self.span = Span::of(room, window_bytes);
+        self.shared.window_reserved.store(room.end, Relaxed);
+        true
     }
 
     /// The slot to be written next.
@@ -318,54 +365,35 @@ impl<K: Kernel> Sender<K> {
         Claim { sequence: self.head, place: slot.place(), header, payload, target, room }
     }
 
-    /// The rest of [`Sender::loan_with`], for a payload that does not fit its slot.
-    #[inline]
-    fn loan_elsewhere<L, W, E>(
-        &mut self,
-        bytes: usize,
-        lock: &L,
-        mut wait: W,
-    ) -> Result<Loan<'_, K>, E>
+    /// The rest of [`Sender::loan_with`], for a payload that does not fit the window.
+    #[inline(never)]
+    fn loan_large<L, W, E>(&mut self, bytes: usize, lock: &L, mut wait: W) -> Result<Loan<'_, K>, E>
     where
         L: Lock<Members>,
         W: FnMut(&mut Self) -> Result<(), E>,
     {
         let length = bytes as u64;
-        let in_window = length <= self.geometry.window_message_bytes_max();
         let room = loop {
-            let area = if in_window { &self.window } else { &self.large };
-            match area.find(length) {
-                Some(room) if self.claims(room, in_window, lock) => break room,
+            match self.large.find(length) {
+                Some(room) if self.claims_large(room, lock) => break room,
                 _ => wait(self)?,
             }
         };
-        let (store, header) = if in_window {
-            self.window.take(room);
-            self.shared.window_reserved.store(room.end, Relaxed);
-            (&self.window_store, KIND_WINDOW)
-        } else {
-            self.large.take(room);
-            (&self.large_store, KIND_LARGE)
-        };
-        let payload = store.payload(room.position, length, self.access()).expect("own area");
+        self.large.take(room);
+        let payload = self.large_store.payload(room.position, length, self.access());
         let slot = self.slots.at(self.head);
         slot.position().store(room.position, Relaxed);
         slot.length().store(length, Relaxed);
-        let claim = self.claim(slot, header, payload, Some(room));
+        let claim = self.claim(slot, KIND_LARGE, payload.expect("own area"), Some(room));
         Ok(Loan { sender: self, claim })
     }
 
     /// Is the next message still ours to claim? A reservation in the large area may be of any size,
     /// so a joiner must know of it before it chooses its first message, or revoke the limit first;
     /// for the window it leaves room instead.
-    #[inline]
-    fn claims<L: Lock<Members>>(&self, room: Room, in_window: bool, lock: &L) -> bool {
-        let is_open = || self.head < self.shared.limit.load(Relaxed);
-        if in_window {
-            return is_open();
-        }
+    fn claims_large<L: Lock<Members>>(&self, room: Room, lock: &L) -> bool {
         lock.with(|members| {
-            let is_open = is_open();
+            let is_open = self.head < self.shared.limit.load(Relaxed);
             if is_open {
                 // Never back, even if a loan is given back: what was written there was written.
                 members.large_reserved = members.large_reserved.max(room.end);
@@ -413,11 +441,15 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    #[inline(never)]
+    /// Notes which message the room last taken is for, and its length.
+    #[inline(always)]
     fn keep_room(&mut self, header: u64, length: usize) {
         self.bytes += length as u64;
-        let area = if header == KIND_WINDOW { &mut self.window } else { &mut self.large };
-        area.publish(self.head);
+        if header == KIND_WINDOW {
+            self.span.publish(self.head);
+        } else {
+            self.large.publish(self.head);
+        }
     }
 
     /// Does some receiver sleep that has not been woken for it?
@@ -570,7 +602,11 @@ impl<K: Kernel> Sender<K> {
             return;
         }
         let in_window = bytes as u64 <= self.geometry.window_message_bytes_max();
+        if in_window && self.span.find(bytes as u64).is_some() {
+            return;
+        }
         let (area, area_bytes) = if in_window {
+            self.span.close(&mut self.window);
             (&mut self.window, self.geometry.window_bytes())
         } else {
             (&mut self.large, self.geometry.large_bytes())
@@ -625,7 +661,8 @@ impl<K: Kernel> Sender<K> {
         let fits = if bytes <= INLINE_BYTES_MAX {
             true
         } else if length <= self.geometry.window_message_bytes_max() {
-            self.window.find(length).is_some()
+            self.span.find(length).is_some()
+                || self.window.find_beside(&self.span, length).is_some()
         } else {
             self.large.find(length).is_some()
         };
@@ -797,8 +834,15 @@ impl<K: Kernel> Loan<'_, K> {
                 Some(room) => {
                     let in_window = self.claim.header == KIND_WINDOW;
                     let sender = &mut *self.sender;
-                    let area = if in_window { &mut sender.window } else { &mut sender.large };
-                    area.shrink(room, bytes as u64);
+                    if in_window {
+                        sender.span.go_on_at(room.position);
+                        if let Some(less) = sender.span.find(bytes as u64) {
+                            *room = less;
+                        }
+                        sender.span.go_on_at(room.end);
+                    } else {
+                        sender.large.shrink(room, bytes as u64);
+                    }
                     let length = self.sender.slots.at(self.sender.head).length();
                     length.store(bytes as u64, Relaxed);
                 }
@@ -843,9 +887,11 @@ impl<K: Kernel> Drop for Loan<'_, K> {
     fn drop(&mut self) {
         if let Some(room) = self.claim.room {
             let sender = &mut *self.sender;
-            let in_window = self.claim.header == KIND_WINDOW;
-            let area = if in_window { &mut sender.window } else { &mut sender.large };
-            area.put_back(room);
+            if self.claim.header == KIND_WINDOW {
+                sender.span.go_on_at(room.position);
+            } else {
+                sender.large.put_back(room);
+            }
         }
     }
 }

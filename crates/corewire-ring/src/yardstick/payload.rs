@@ -1,38 +1,33 @@
 //! What is written into a message and read out of it, the same in every measurement: all of it, at the
 //! cost of vector instructions.
 
-/// Fills `target` with the words of `number`, in strides that the compiler turns into vector
-/// stores.
+/// Fills `target` with the words of `number`: a loop that the compiler turns into vector stores.
 #[inline(always)]
 pub fn fill(target: &mut [u8], number: u64) {
     let word = number.to_le_bytes();
-    let (strides, rest) = target.as_chunks_mut::<64>();
-    for stride in strides {
-        *stride = core::array::from_fn(|i| word[i % 8]);
+    let (words, rest) = target.as_chunks_mut::<8>();
+    for target in words {
+        *target = word;
     }
-    let (words, rest) = rest.as_chunks_mut::<8>();
-    words.fill(word);
     for (byte, pattern) in rest.iter_mut().zip(word) {
         *byte = pattern;
     }
 }
 
-/// Adds up the words of `source`, and the bytes after the last, in eight lanes that the compiler turns
-/// into vector additions.
+/// Adds up the words of `source`, and the bytes after the last: a loop that the compiler turns into vector
+/// additions.
 #[inline(always)]
 #[must_use]
 pub fn sum(source: &[u8]) -> u64 {
-    let mut lanes = [0u64; 8];
-    let (strides, rest) = source.as_chunks::<64>();
-    for stride in strides {
-        for (lane, word) in lanes.iter_mut().zip(stride.as_chunks::<8>().0) {
-            *lane = lane.wrapping_add(u64::from_le_bytes(*word));
-        }
+    let (words, rest) = source.as_chunks::<8>();
+    let mut sum = 0u64;
+    for word in words {
+        sum = sum.wrapping_add(u64::from_le_bytes(*word));
     }
-    let (words, rest) = rest.as_chunks::<8>();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let bytes = rest.iter().map(|&byte| u64::from(byte));
-    lanes.into_iter().chain(words).chain(bytes).fold(0, u64::wrapping_add)
+    for byte in rest {
+        sum = sum.wrapping_add(u64::from(*byte));
+    }
+    sum
 }
 
 /// What [`sum`] finds in a message of `bytes` bytes that [`fill`] has filled.
