@@ -6,12 +6,14 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 KILLS ?= 5000
 # How often `make torture-long` does that.
 ROUNDS ?= 10
+# What `make study` is to do: --quick, or all in 20 minutes.
+STUDY ?= --quick
 # How long `make fuzz` spends on each target.
 SECONDS ?= 300
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test bench model model-quick explore kill miri torture torture-long hostile fuzz doc lint
+.PHONY: help setup run test bench study model model-quick explore kill miri torture torture-long hostile fuzz doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -40,6 +42,10 @@ bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, 
 	$(COREWIRE) bench fan-out
 	$(COREWIRE) bench policy
 	$(COREWIRE) bench shared
+
+study: setup ## ZIMP's micro-benchmark, all mechanisms, the rivals too (STUDY="--quick --out DIR")
+	cargo build --release --locked -p corewire-cli -p corewire-study
+	$(COREWIRE) study zimp $(STUDY)
 
 model: setup ## every loom model, and the mutant of every ordering label (long)
 	scripts/models

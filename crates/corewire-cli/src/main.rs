@@ -13,6 +13,7 @@ mod model;
 mod output;
 mod receive;
 mod send;
+mod study;
 mod table;
 mod top;
 mod units;
@@ -59,6 +60,7 @@ enum Command {
     Top(top::Args),
     Metrics(metrics::Args),
     Doctor(doctor::Args),
+    Study(study::Args),
 }
 
 fn main() -> ExitCode {
@@ -79,8 +81,9 @@ fn main() -> ExitCode {
 
 fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
     let creates = matches!(command, Command::Send(_) | Command::FanOut(_) | Command::Bench(_));
-    let is_for_guests =
-        !creates && !matches!(command, Command::FanOutReceiver(_) | Command::Model(_));
+    let is_apart =
+        matches!(command, Command::FanOutReceiver(_) | Command::Model(_) | Command::Study(_));
+    let is_for_guests = !creates && !is_apart;
     access::choose_owner(owner, is_for_guests)?;
     match command {
         Command::FanOut(args) => fan_out::run(&args),
@@ -93,6 +96,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::Top(args) => top::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Study(args) => study::run(&args),
     }
 }
 

@@ -72,12 +72,15 @@ enum RingName {
     TwoLevel,
     /// ZIMP as printed: a lock, a bitmap for each entry
     Zimp,
-    /// Barrelfish's channels, one to each receiver, with epochs and acknowledgements (2009)
+    /// Barrelfish's channels, one to each receiver, as the authors of ZIMP ran them
     #[value(name = "barrelfish_mp")]
     BarrelfishMp,
+    /// The same as Barrelfish has them, with epochs and acknowledgements (2009)
+    #[value(name = "barrelfish_ump")]
+    BarrelfishUmp,
     /// The same with a bit that receivers clear (2017)
-    #[value(name = "barrelfish_mp_used")]
-    BarrelfishMpUsed,
+    #[value(name = "barrelfish_ump_used")]
+    BarrelfishUmpUsed,
 }
 
 impl RingName {
@@ -89,8 +92,9 @@ impl RingName {
                 rings::two_level(receivers, cores, slots).map_err(Failure::usage)?
             }
             Self::Zimp => rings::zimp(receivers, slots),
-            Self::BarrelfishMp => rings::barrelfish_mp(receivers, slots, Flow::Acked),
-            Self::BarrelfishMpUsed => rings::barrelfish_mp(receivers, slots, Flow::Used),
+            Self::BarrelfishMp => rings::barrelfish_mp(receivers, slots),
+            Self::BarrelfishUmp => rings::barrelfish_ump(receivers, slots, Flow::Acked),
+            Self::BarrelfishUmpUsed => rings::barrelfish_ump(receivers, slots, Flow::Used),
         })
     }
 

@@ -2,7 +2,9 @@
 
 use corewire_coherence::caches::{Counts, Machine};
 use corewire_coherence::published::Flow;
-use corewire_coherence::rings::{Figures, Ring, barrelfish_mp, broadcast, two_level, zimp};
+use corewire_coherence::rings::{
+    Figures, Ring, barrelfish_mp, barrelfish_ump, broadcast, two_level, zimp,
+};
 use corewire_coherence::scheduler::Rhythm;
 
 const SLOTS: u64 = 256;
@@ -105,10 +107,10 @@ fn zimp_costs_what_its_print_says() {
 }
 
 #[test]
-fn barrelfish_mp_costs_a_line_for_each_receiver_and_with_used_bits_two() {
+fn barrelfish_ump_costs_a_line_for_each_receiver_and_with_used_bits_two() {
     for receivers in [1, 3] {
         let n = u64::from(receivers);
-        let ring = barrelfish_mp(receivers, SLOTS, Flow::Acked);
+        let ring = barrelfish_ump(receivers, SLOTS, Flow::Acked);
         let acked = measured(ring, Rhythm::OneByOne, 0);
         assert_eq!(
             (acked.sender.upgrades, acked.sender.invalidations),
@@ -117,10 +119,24 @@ fn barrelfish_mp_costs_a_line_for_each_receiver_and_with_used_bits_two() {
         // One acknowledgement for all slots but one.
         let acks = n * (MESSAGES / (SLOTS - 1));
         assert!((acks..=acks + n).contains(&acked.sender.near), "{:?}", acked.sender);
-        let ring = barrelfish_mp(receivers, SLOTS, Flow::Used);
+        let ring = barrelfish_ump(receivers, SLOTS, Flow::Used);
         let used = measured(ring, Rhythm::OneByOne, 0);
         assert_eq!((used.sender.near, used.sender.upgrades), (n * MESSAGES, n * MESSAGES));
         for counts in acked.receivers.iter().chain(&used.receivers) {
+            assert_eq!((counts.near, counts.modifies), (counts.near.max(MESSAGES), 0));
+        }
+    }
+}
+
+#[test]
+fn barrelfish_mp_costs_a_line_for_each_receiver_and_one_for_each_round() {
+    for receivers in [1, 3] {
+        let n = u64::from(receivers);
+        let acked = measured(barrelfish_mp(receivers, SLOTS), Rhythm::OneByOne, 0);
+        assert_eq!(acked.sender.upgrades, n * MESSAGES);
+        let acks = n * (MESSAGES / SLOTS);
+        assert!((acks..=acks + n).contains(&acked.sender.near), "{:?}", acked.sender);
+        for counts in &acked.receivers {
             assert_eq!((counts.near, counts.modifies), (counts.near.max(MESSAGES), 0));
         }
     }
@@ -132,8 +148,8 @@ fn ours_takes_least_of_one_to_many() {
         let others = || {
             [
                 zimp(receivers, SLOTS),
-                barrelfish_mp(receivers, SLOTS, Flow::Used),
-                barrelfish_mp(receivers, SLOTS, Flow::Acked),
+                barrelfish_ump(receivers, SLOTS, Flow::Used),
+                barrelfish_ump(receivers, SLOTS, Flow::Acked),
             ]
         };
         // One message alone takes what Barrelfish's takes with acknowledgements: each receiver's line is

@@ -1,6 +1,67 @@
-//! `corewire-study`: the papers' experiments on the reader's own machine.
-#![allow(dead_code)]
+//! `corewire-study`: the papers' experiments on the reader's own machine, with corewire's rivals. `corewire
+//! study` starts it.
 
+mod board;
+mod check;
+mod collect;
+mod compare;
+mod count;
+mod crew;
+mod failure;
+mod interrupt;
+mod journal;
+mod machine;
+mod mechanisms;
+mod model;
+mod output;
+mod plan;
+mod report;
 mod results;
+mod system_call;
+mod worker;
+mod zimp;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The papers' experiments on this machine, beside what they claim.
+#[derive(Debug, Parser)]
+#[command(name = "corewire study", bin_name = "corewire study", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Zimp(zimp::Args),
+    Compare(compare::Args),
+    Report(compare::ReportArgs),
+    Check(check::Args),
+    /// A process of a run.
+    #[command(hide = true)]
+    Worker {
+        order: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    // A process of a run says why to the one that has started it.
+    let name = if matches!(command, Command::Worker { .. }) { "" } else { "corewire study: " };
+    let result = match command {
+        Command::Zimp(args) => zimp::run(args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Report(args) => compare::report(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Worker { order } => worker::run(&order),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{name}{}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}

@@ -5,7 +5,9 @@
 
 use corewire_layout::LINE_BYTES;
 use corewire_models::{check, mutants};
-use corewire_ring::published::{BarrelfishMp, Flow, UMP_BYTES, Ump, Zimp, ZimpReceiver, ZimpSender};
+use corewire_ring::published::{
+    BarrelfishMp, Flow, UMP_BYTES, Ump, Zimp, ZimpReceiver, ZimpSender,
+};
 use corewire_ring::region::Region;
 use loom::thread;
 

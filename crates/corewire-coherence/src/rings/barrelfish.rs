@@ -1,16 +1,68 @@
-//! Barrelfish MP: a channel to each receiver.
+//! Barrelfish's message passing, in both forms: a channel to each receiver.
+
+use corewire_layout::slot::INLINE_BYTES_MAX;
 
 use super::{Messages, Ring, part};
-use crate::published::{Flow, UMP_BYTES, Ump};
+use crate::published::{BarrelfishMp, Flow, UMP_BYTES, Ump};
 use crate::region::Region;
 
-/// As many channels of `slots` slots as there are receivers, for messages of 48 bytes. A message is
-/// copied into each in turn.
+/// As many channels of `slots` slots as there are receivers, for messages of 48 bytes, as the authors of
+/// ZIMP ran them. A message is copied into each in turn.
+///
+/// # Panics
+/// If there is no slot, or there is no memory.
+#[must_use]
+pub fn barrelfish_mp(receivers: u32, slots: u64) -> Ring {
+    let slots_each = usize::try_from(slots).expect("a small ring");
+    let bytes = BarrelfishMp::bytes(slots_each, INLINE_BYTES_MAX);
+    let memory = Region::private(bytes * receivers as usize).expect("memory for a model");
+    let channel = |row: usize| {
+        let part = memory.part(row * bytes, bytes).expect("a part for each");
+        BarrelfishMp::new(&part, slots_each, INLINE_BYTES_MAX)
+    };
+    let channels: Vec<_> = (0..receivers as usize).map(channel).collect();
+    let mut ring = Ring::new(vec![part(&memory, "channels")], slots);
+    let mut senders: Vec<_> = channels.iter().map(BarrelfishMp::sender).collect();
+    let mut each = EachInTurn::default();
+    // In the line of its header: what is counted there is counted for the header.
+    ring.add(move |number| each.of(&mut senders, |sender| sender.try_send(&Messages::of(number))));
+    for mut receiver in channels.iter().map(BarrelfishMp::receiver) {
+        ring.add(move |number| {
+            let mut message = [0; INLINE_BYTES_MAX];
+            let received = receiver.try_receive(&mut message);
+            if received {
+                Messages::check(number, &message);
+            }
+            received
+        });
+    }
+    ring
+}
+
+/// Who is next to be sent a message that goes to all.
+#[derive(Default)]
+struct EachInTurn(usize);
+
+impl EachInTurn {
+    /// Sends to as many as can be; true once all have it.
+    fn of<S>(&mut self, senders: &mut [S], mut send: impl FnMut(&mut S) -> bool) -> bool {
+        while let Some(sender) = senders.get_mut(self.0) {
+            if !send(sender) {
+                return false;
+            }
+            self.0 += 1;
+        }
+        self.0 = 0;
+        true
+    }
+}
+
+/// The same as Barrelfish itself has them.
 ///
 /// # Panics
 /// If there are fewer than two slots, or there is no memory.
 #[must_use]
-pub fn barrelfish_mp(receivers: u32, slots: u64, flow: Flow) -> Ring {
+pub fn barrelfish_ump(receivers: u32, slots: u64, flow: Flow) -> Ring {
     let slots_each = usize::try_from(slots).expect("a small ring");
     let bytes = Ump::bytes(slots_each);
     let memory = Region::private(bytes * receivers as usize).expect("memory for a model");
@@ -21,19 +73,8 @@ pub fn barrelfish_mp(receivers: u32, slots: u64, flow: Flow) -> Ring {
     let channels: Vec<_> = (0..receivers as usize).map(channel).collect();
     let mut ring = Ring::new(vec![part(&memory, "channels")], slots);
     let mut senders: Vec<_> = channels.iter().map(Ump::sender).collect();
-    // Whose turn it is to get the next message.
-    let mut at = 0;
-    ring.add(move |number| {
-        // In the line of its header: what is counted there is counted for the header.
-        while let Some(sender) = senders.get_mut(at) {
-            if !sender.try_send(&Messages::of(number)) {
-                return false;
-            }
-            at += 1;
-        }
-        at = 0;
-        true
-    });
+    let mut each = EachInTurn::default();
+    ring.add(move |number| each.of(&mut senders, |sender| sender.try_send(&Messages::of(number))));
     for mut receiver in channels.iter().map(Ump::receiver) {
         ring.add(move |number| {
             let mut message = [0; UMP_BYTES];

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use corewire_layout::slot::INLINE_BYTES_MAX;
 
-pub use barrelfish::barrelfish_mp;
+pub use barrelfish::{barrelfish_mp, barrelfish_ump};
 pub use broadcast::{broadcast, two_level};
 pub use zimp::zimp;
 

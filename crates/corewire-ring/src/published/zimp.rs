@@ -36,8 +36,6 @@ const NEXT_SEND_ENTRY: usize = LINE_BYTES;
 const NEXT_READ: usize = 2 * LINE_BYTES;
 /// In the bitmap's line, after the bits: how often the entry has been sent.
 const TURN: usize = LINE_BYTES - 8;
-/// The most receivers: the bits before that.
-const RECEIVERS_MAX: usize = 8 * TURN;
 /// At the end of a message's lines, its length.
 const LENGTH_BYTES: usize = 8;
 
@@ -52,6 +50,9 @@ pub struct Zimp {
 }
 
 impl Zimp {
+    /// The most receivers: the bits of a bitmap's line before the turn.
+    pub const RECEIVERS_MAX: usize = 8 * TURN;
+
     /// Bytes of memory for `entries` entries of `message_bytes` bytes and as many receivers.
     #[must_use]
     pub const fn bytes(entries: u32, receivers: usize, message_bytes: usize) -> usize {
@@ -64,7 +65,7 @@ impl Zimp {
     /// If the memory is too short, there is no entry or receiver, or more than 448 receivers.
     #[must_use]
     pub fn new(memory: &Region, entries: u32, receivers: usize, message_bytes: usize) -> Self {
-        assert!(entries > 0 && (1..=RECEIVERS_MAX).contains(&receivers), "own sizes");
+        assert!(entries > 0 && (1..=Self::RECEIVERS_MAX).contains(&receivers), "own sizes");
         let buffer = NEXT_READ + receivers * LINE_BYTES;
         let bytes = buffer_bytes(entries, message_bytes);
         let buffer = Store::new(memory, buffer as u64, bytes as u64);

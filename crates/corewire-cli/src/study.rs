@@ -1,0 +1,44 @@
+//! `corewire study`: the papers' experiments. A program of its own, since it is built with corewire's
+//! rivals, which nobody needs who only passes messages.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::failure::Failure;
+
+const PROGRAM: &str = "corewire-study";
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire study zimp --quick --out zimp
+  corewire study compare laptop.json server.json
+  corewire study help
+
+Starts corewire-study, which is beside this program or in PATH, with the same arguments. It is built
+apart: cargo build --release -p corewire-study";
+
+/// Repeat the papers' experiments on this machine, beside rivals
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, disable_help_flag = true)]
+pub(crate) struct Args {
+    /// What corewire-study is to do
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+/// Becomes that program.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
+    let program = beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let error = Command::new(program).args(&args.arguments).exec();
+    if error.kind() == ErrorKind::NotFound {
+        return Err(Failure::usage(format!(
+            "{PROGRAM} is neither beside this program nor in PATH; build it with: cargo build \
+             --release -p {PROGRAM}"
+        )));
+    }
+    Err(Failure::other(format!("start {PROGRAM}: {error}")))
+}

@@ -1,0 +1,247 @@
+//! The processes of one run: started, let go together, and heard; ended if they take too long.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use corewire_os::{process, processor, random_u128};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::board::{Board, Step, WORKERS_MAX};
+use crate::failure::{Doing, Failure};
+use crate::interrupt;
+use crate::mechanisms::{Id, Kept, Mechanism, Shape, Site, Visit, with};
+use crate::worker::{Order, Report, Task};
+
+/// What a run is to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Job {
+    pub(crate) mechanism: Id,
+    pub(crate) shape: Shape,
+    pub(crate) task: Task,
+}
+
+/// Beyond the time that a run is to take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Job {
+    /// How many processes.
+    pub(crate) fn processes(self) -> u32 {
+        self.shape.senders + self.shape.receivers
+    }
+
+    /// Are there more processes than this one may use processors?
+    pub(crate) fn is_oversubscribed(self, cores: usize) -> bool {
+        self.processes() as usize > cores
+    }
+
+    fn time(self) -> Duration {
+        match self.task {
+            Task::Stream { warm_up, measured } | Task::PingPong { warm_up, measured } => {
+                warm_up + measured
+            }
+            Task::Count { .. } => PATIENCE,
+        }
+    }
+}
+
+/// The processes, and what they share.
+pub(crate) struct Crew {
+    workers: Vec<Child>,
+    /// Their process descriptors.
+    lives: Vec<OwnedFd>,
+    board: Board,
+    deadline: Instant,
+    directory: PathBuf,
+    _kept: Vec<Kept>,
+}
+
+impl Crew {
+    /// Starts them, and waits until all have opened their ends.
+    pub(crate) fn start(job: Job, scratch: &Path) -> Result<Self, Failure> {
+        let name = format!("{:016x}", random_u128().doing("name a run")? >> 64);
+        let mut crew = Self {
+            workers: Vec::new(),
+            lives: Vec::new(),
+            board: Board::create()?,
+            deadline: Instant::now() + job.time() + PATIENCE,
+            directory: scratch.join(name),
+            _kept: Vec::new(),
+        };
+        std::fs::create_dir_all(&crew.directory)
+            .doing(format_args!("make {}", crew.directory.display()))?;
+        let sites = crew.set_up(job)?;
+        crew.spawn(job, &sites)?;
+        crew.await_ready()?;
+        Ok(crew)
+    }
+
+    /// The sites of a run: one, or there and back.
+    fn set_up(&mut self, job: Job) -> Result<Vec<Site>, Failure> {
+        struct SetUp<'a>(&'a mut Site);
+        impl Visit for SetUp<'_> {
+            type Out = Result<Kept, Failure>;
+            fn visit<M: Mechanism>(self) -> Result<Kept, Failure> {
+                M::set_up(self.0)
+            }
+        }
+        let shape = job.shape;
+        let firsts = match job.task {
+            Task::PingPong { .. } => vec![1, 0],
+            _ => vec![shape.senders],
+        };
+        let mut sites = Vec::new();
+        for (number, first_receiver) in firsts.into_iter().enumerate() {
+            let (directory, ticket) = (self.directory.clone(), Vec::new());
+            let mut site = Site { shape, directory, number, first_receiver, ticket };
+            self._kept.push(with(job.mechanism, SetUp(&mut site))?);
+            sites.push(site);
+        }
+        Ok(sites)
+    }
+
+    fn spawn(&mut self, job: Job, sites: &[Site]) -> Result<(), Failure> {
+        let cpus = processor::allowed().doing("ask for processors")?;
+        let gives_way = job.is_oversubscribed(cpus.len());
+        let program = std::env::current_exe().doing("find this program")?;
+        if job.processes() > WORKERS_MAX {
+            let limit = format!("{} processes; at most {WORKERS_MAX}", job.processes());
+            return Err(Failure::usage(limit));
+        }
+        for worker in 0..job.processes() {
+            let order = Order {
+                mechanism: job.mechanism,
+                task: job.task,
+                sites: sites.to_vec(),
+                worker,
+                board: self.board.path(),
+                cpu: (!gives_way).then(|| cpus[worker as usize]),
+                gives_way,
+            };
+            let text = serde_json::to_string(&order).doing("write an order")?;
+            let child = Command::new(&program)
+                .args(["worker", &text])
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn();
+            let child = child.doing("start a process")?;
+            let life = process::life_of(child.id());
+            self.workers.push(child);
+            self.lives.push(life.doing("watch a process")?);
+        }
+        Ok(())
+    }
+
+    fn await_ready(&mut self) -> Result<(), Failure> {
+        loop {
+            let mut workers = 0..u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
+            if workers.all(|worker| self.board.has_reached(worker, Step::Ready)) {
+                return Ok(());
+            }
+            self.check()?;
+            self.await_an_end(Duration::from_micros(200))?;
+        }
+    }
+
+    /// Fails if one has failed, or time is up.
+    fn check(&mut self) -> Result<(), Failure> {
+        for worker in &mut self.workers {
+            if let Some(status) = worker.try_wait().doing("look after a process")?
+                && !status.success()
+            {
+                return Err(complaint(worker, &status.to_string()));
+            }
+        }
+        if interrupt::is_wanted() {
+            return Err(interrupt::failure());
+        }
+        if Instant::now() > self.deadline {
+            return Err(Failure::other("it did not end in time: a message or a mark got stuck"));
+        }
+        Ok(())
+    }
+
+    /// The numbers of the processes, senders first.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.workers.iter().map(Child::id)
+    }
+
+    /// Lets them begin.
+    pub(crate) fn go(&self) {
+        self.board.go();
+    }
+
+    /// Waits for their reports, senders first. Nothing is looked at meanwhile but whether they have ended.
+    pub(crate) fn finish(mut self) -> Result<Vec<Report>, Failure> {
+        while !self.have_ended()? {
+            self.check()?;
+            self.await_an_end(Duration::from_millis(20))?;
+        }
+        self.workers.iter_mut().map(report).collect()
+    }
+
+    /// Stays out of the way until a process that has not ended does, or for so long.
+    fn await_an_end(&mut self, most: Duration) -> Result<(), Failure> {
+        let mut running = Vec::new();
+        for (worker, life) in self.workers.iter_mut().zip(&self.lives) {
+            if worker.try_wait().doing("look after a process")?.is_none() {
+                running.push(PollFd::new(life, PollFlags::IN));
+            }
+        }
+        let most = Timespec { tv_sec: 0, tv_nsec: i64::from(most.subsec_nanos()) };
+        match poll(&mut running, Some(&most)) {
+            // By Ctrl-C, say.
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error).doing("wait for a process"),
+        }
+    }
+
+    fn have_ended(&mut self) -> Result<bool, Failure> {
+        for worker in &mut self.workers {
+            if worker.try_wait().doing("look after a process")?.is_none() {
+                return Ok(false);
+            }
+        }
+        self.check()?;
+        Ok(true)
+    }
+}
+
+/// What a process that has ended said.
+fn report(worker: &mut Child) -> Result<Report, Failure> {
+    let mut text = String::new();
+    if let Some(output) = &mut worker.stdout {
+        output.read_to_string(&mut text).doing("read a report")?;
+    }
+    serde_json::from_str(&text).doing("read a report")
+}
+
+/// What a process that has failed said.
+fn complaint(worker: &mut Child, status: &str) -> Failure {
+    let mut text = String::new();
+    if let Some(errors) = &mut worker.stderr {
+        // Whatever it was, the status is there.
+        let _ = errors.read_to_string(&mut text);
+    }
+    let mut line = text.trim().lines().last().unwrap_or_default().to_owned();
+    if line.is_empty() {
+        let _ = write!(line, "a process ended: {status}");
+    }
+    Failure::other(line)
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // It may have ended by itself.
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

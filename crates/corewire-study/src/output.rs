@@ -1,0 +1,142 @@
+//! What a study leaves: a page, results, tables, a few lines on the terminal.
+
+use std::fs;
+use std::path::Path;
+
+use crate::failure::{Doing, Failure};
+use crate::report;
+use crate::results::{Results, Spread};
+
+/// Writes page, results and tables into `directory`.
+pub(crate) fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(results).doing("write results")?;
+    put(directory, "results.json", &(json + "\n"))?;
+    put(directory, "points.csv", &points(results)?)?;
+    put(directory, "latencies.csv", &latencies(results)?)?;
+    put(directory, "report.html", &report::render(results).doing("draw the page")?)
+}
+
+/// Writes the page's plots into `directory`, each as a file of its own.
+pub(crate) fn write_plots(directory: &Path, results: &Results) -> Result<(), Failure> {
+    for (stem, svg) in report::plots(results).doing("draw the plots")? {
+        put(directory, &format!("{stem}.svg"), &svg)?;
+    }
+    Ok(())
+}
+
+/// Writes one file.
+pub(crate) fn put(directory: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = directory.join(name);
+    fs::write(&path, text).doing(format_args!("write {}", path.display()))
+}
+
+/// Reads results.
+pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
+    let text = fs::read_to_string(path).doing(format_args!("read {}", path.display()))?;
+    let results: Results = serde_json::from_str(&text)
+        .doing(format_args!("read {}: it holds no results of a study", path.display()))?;
+    if results.format != crate::results::FORMAT {
+        return Err(Failure::usage(format!(
+            "{} has format {}; this program reads {}",
+            path.display(),
+            results.format,
+            crate::results::FORMAT
+        )));
+    }
+    Ok(results)
+}
+
+fn points(results: &Results) -> Result<String, Failure> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let heads = [
+        "mechanism",
+        "bytes",
+        "receivers",
+        "senders",
+        "oversubscribed",
+        "messages_per_s",
+        "messages_per_s_min",
+        "messages_per_s_max",
+        "lost_share",
+        "sender_cpu_ns",
+        "receiver_cpu_ns",
+        "why_not",
+    ];
+    table.write_record(heads).doing("write a table")?;
+    for point in &results.points {
+        let rate = point.messages_per_s();
+        let of = |of: fn(&crate::results::Run) -> f64| Spread::of(point.runs.iter().map(of));
+        let reason = point.impossible.iter().chain(&point.failures).next().cloned();
+        let row = [
+            point.mechanism.clone(),
+            point.bytes.to_string(),
+            point.receivers.to_string(),
+            point.senders.to_string(),
+            point.oversubscribed.to_string(),
+            number(rate.map(|rate| rate.median)),
+            number(rate.map(|rate| rate.min)),
+            number(rate.map(|rate| rate.max)),
+            number(rate.map(|_| point.lost_share())),
+            number(of(|run| run.sender_cpu_ns).map(|times| times.median)),
+            number(of(|run| run.receiver_cpu_ns).map(|times| times.median)),
+            reason.unwrap_or_default(),
+        ];
+        table.write_record(row).doing("write a table")?;
+    }
+    text(table)
+}
+
+fn latencies(results: &Results) -> Result<String, Failure> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let heads = ["mechanism", "bytes", "oversubscribed", "p50_ns", "p99_ns", "why_not"];
+    table.write_record(heads).doing("write a table")?;
+    for latency in &results.latencies {
+        let median = |times: &[f64]| number(Spread::of(times.iter().copied()).map(|it| it.median));
+        let row = [
+            latency.mechanism.clone(),
+            latency.bytes.to_string(),
+            latency.oversubscribed.to_string(),
+            median(&latency.p50_ns),
+            median(&latency.p99_ns),
+            latency.impossible.clone().unwrap_or_default(),
+        ];
+        table.write_record(row).doing("write a table")?;
+    }
+    text(table)
+}
+
+/// Three decimals; nothing of nothing.
+fn number(value: Option<f64>) -> String {
+    value.map(|value| format!("{value:.3}")).unwrap_or_default()
+}
+
+fn text(table: csv::Writer<Vec<u8>>) -> Result<String, Failure> {
+    let bytes = table.into_inner().doing("write a table")?;
+    String::from_utf8(bytes).doing("write a table")
+}
+
+/// Says what came out, in a table of one receiver's rates, and where the rest is.
+pub(crate) fn print(directory: &Path, results: &Results) {
+    let one = |point: &&crate::results::Point| (point.receivers, point.senders) == (1, 1);
+    let mut sizes: Vec<u64> = results.points.iter().filter(one).map(|point| point.bytes).collect();
+    sizes.dedup();
+    println!("one receiver, million messages per second:");
+    let heads: String = sizes.iter().map(|size| format!("{:>9}", size_words(*size))).collect();
+    println!("{:<32}{heads}", "");
+    for mechanism in &results.mechanisms {
+        let cell = |size: &u64| match results.rate(&mechanism.id, *size, 1) {
+            Some(rate) => format!("{:>9.3}", rate / 1e6),
+            None => format!("{:>9}", "-"),
+        };
+        println!("{:<32}{}", mechanism.name, sizes.iter().map(cell).collect::<String>());
+    }
+    println!("\n{}", directory.join("report.html").display());
+}
+
+fn size_words(bytes: u64) -> String {
+    match bytes {
+        ..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}

@@ -1,0 +1,92 @@
+//! How each line looks: told apart by colour, dash and marker, so that any two of them suffice.
+//!
+//! corewire's lines are bold, those of the rings in the papers less so, those of the kernel thin and
+//! greyish. The strong colours are those of Okabe and Ito, dark enough for text.
+
+/// The look of one line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Look {
+    /// Of the line, its markers and its label.
+    pub(crate) colour: &'static str,
+    /// In units of the plot.
+    pub(crate) width: f64,
+    /// SVG's `stroke-dasharray`; empty for a line without gaps.
+    pub(crate) dash: &'static str,
+    /// What marks a point.
+    pub(crate) marker: Marker,
+}
+
+/// The shape of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marker {
+    Circle,
+    Square,
+    Diamond,
+    Up,
+    Down,
+}
+
+const fn look(colour: &'static str, width: f64, dash: &'static str, marker: Marker) -> Look {
+    Look { colour, width, dash, marker }
+}
+
+/// The look of a mechanism and its name where there is little room.
+const MECHANISMS: [(&str, &str, Look); 14] = [
+    ("unix_datagram", "Unix", look("#6e6e6e", 1.3, "", Marker::Square)),
+    ("tcp", "TCP", look("#7a6440", 1.3, "6 3", Marker::Up)),
+    ("udp", "UDP", look("#8a5a78", 1.3, "2 2", Marker::Down)),
+    ("pipe", "pipe", look("#47697a", 1.3, "", Marker::Diamond)),
+    ("named_pipe", "FIFO", look("#4b7a72", 1.3, "6 3", Marker::Circle)),
+    ("shared_memory_semaphores", "shm+sem", look("#647038", 1.3, "8 2 2 2", Marker::Square)),
+    ("system_v_queue", "System V", look("#8a5b48", 1.3, "2 2", Marker::Up)),
+    ("posix_queue", "POSIX", look("#5f5f8a", 1.3, "8 2 2 2", Marker::Down)),
+    ("barrelfish_mp", "Barrelf. MP", look("#a8467f", 2.0, "", Marker::Diamond)),
+    ("barrelfish_ump", "Barrelf. UMP", look("#00785a", 2.0, "6 3", Marker::Up)),
+    ("zimp", "ZIMP", look("#c25400", 2.2, "", Marker::Square)),
+    ("corewire_copy", "cw copying", look("#0072b2", 3.4, "", Marker::Circle)),
+    ("corewire_in_place", "cw in place", look("#111111", 3.4, "", Marker::Circle)),
+    ("iceoryx2", "iceoryx2", look("#8f6200", 2.0, "6 3", Marker::Down)),
+];
+
+/// For lines that are no mechanisms: machines and sizes.
+const OTHERS: [Look; 10] = [
+    look("#0072b2", 2.4, "", Marker::Circle),
+    look("#c25400", 2.0, "6 3", Marker::Square),
+    look("#00785a", 2.0, "", Marker::Up),
+    look("#a8467f", 2.0, "2 2", Marker::Diamond),
+    look("#111111", 2.0, "8 2 2 2", Marker::Down),
+    look("#8f6200", 2.0, "", Marker::Square),
+    look("#2a7fb0", 2.0, "6 3", Marker::Up),
+    look("#6e6e6e", 2.0, "", Marker::Diamond),
+    look("#7d3c98", 2.0, "2 2", Marker::Circle),
+    look("#647038", 2.0, "6 3", Marker::Down),
+];
+
+/// The look of a mechanism; of one that is not known here, the grey of the kernel's.
+pub(crate) fn of_mechanism(id: &str) -> Look {
+    let known = MECHANISMS.iter().find(|(known, ..)| *known == id);
+    known.map_or(MECHANISMS[0].2, |(.., look)| *look)
+}
+
+/// The name of a mechanism where there is little room.
+pub(crate) fn short_name(id: &str, name: &str) -> String {
+    let known = MECHANISMS.iter().find(|(known, ..)| *known == id);
+    known.map_or_else(|| clip(name, 12), |(_, short, _)| (*short).to_owned())
+}
+
+/// The look of the line so far down in a plot whose lines are no mechanisms.
+pub(crate) fn nth(at: usize) -> Look {
+    OTHERS[at % OTHERS.len()]
+}
+
+/// The text, or as much of it as so many letters hold.
+pub(crate) fn clip(text: &str, letters: usize) -> String {
+    // What is in brackets explains, and can be read elsewhere.
+    let is_long = |text: &str| text.chars().count() > letters;
+    let text = text.split_once(" (").filter(|_| is_long(text)).map_or(text, |(name, _)| name);
+    if !is_long(text) {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(letters.saturating_sub(1)).collect();
+    format!("{}\u{2026}", kept.trim_end())
+}

@@ -1,0 +1,104 @@
+//! Where it ran, what was measured, and how to read it.
+
+use crate::results::{Cache, Kind, Machine, Results};
+
+use super::page::{Table, list, paragraph};
+use super::units::{bytes, plural, round};
+use super::{absent, facts};
+
+/// The machine and the run as a table of words.
+pub(crate) fn html(results: &Results) -> String {
+    let machine = &results.machine;
+    let row = |name: &str, text: String| vec![name.to_owned(), text];
+    let rows = vec![
+        row("Processor", machine.processor.clone()),
+        row("Cores", cores(machine)),
+        row("Caches", caches(machine)),
+        row("Memory", bytes(machine.memory_bytes)),
+        row("Kernel", machine.kernel.clone()),
+        row("Hypervisor", machine.hypervisor.clone().unwrap_or_else(|| "none".to_owned())),
+        row(
+            "Hardware counters",
+            machine.counters_absent.clone().unwrap_or_else(|| "readable".to_owned()),
+        ),
+        row("Message queues", machine.queue_limits.clone()),
+        row("corewire", results.version.clone()),
+        row("Began", results.began.replace('T', " ").replace('Z', " UTC")),
+        row("Effort", effort(results)),
+    ];
+    Table { head: Vec::new(), rows, is_prose: true }.html("")
+}
+
+/// The cores of a machine and where they are.
+pub(crate) fn cores(machine: &Machine) -> String {
+    let (cores, sockets) = (plural(machine.cores, "core"), plural(machine.sockets, "socket"));
+    format!("{cores} in {sockets}")
+}
+
+/// The caches of a machine, one after the other.
+pub(crate) fn caches(machine: &Machine) -> String {
+    let cache = |cache: &Cache| {
+        let shared = match cache.shared_by {
+            0 | 1 => String::new(),
+            processors => format!(", shared by {processors}"),
+        };
+        let kind = if cache.kind == "unified" { "" } else { &cache.kind };
+        format!("L{} {kind} {}{shared}", cache.level, bytes(cache.bytes)).replace("  ", " ")
+    };
+    machine.caches.iter().map(cache).collect::<Vec<_>>().join("; ")
+}
+
+fn effort(results: &Results) -> String {
+    let (runs, length) = (plural(results.runs, "run"), round(results.run_s));
+    format!("{}: {runs} of {length} s for each point", results.effort)
+}
+
+/// How the figures were taken.
+pub(crate) fn how_to_read(results: &Results) -> String {
+    let crowd = if facts::receiver_counts(results)
+        .iter()
+        .any(|count| facts::is_oversubscribed(results, *count))
+    {
+        "Here some points had more processes than cores (oversubscribed): their markers are hollow, and \
+         they show how well processes take turns rather than how fast messages go."
+    } else {
+        "No point had more processes than cores."
+    };
+    paragraph(&format!(
+        "Throughput is what a receiver receives in a second, not what the sender has sent. Each figure is \
+         the median of {}; thin bars reach from the slowest to the fastest. {crowd} Two mechanisms are \
+         called level if their medians are within 10 % of each other or their runs overlap. The line of \
+         a mechanism has a gap where a point cannot be had.",
+        plural(results.runs, "run"),
+    )) + &paragraph(
+        "Compare like with like: the kernel's mechanisms enter the kernel for each message; copying rings \
+         leave it in shared memory and each receiver copies it out, as the paper's do; in place, a \
+         receiver reads it where it lies. Where there is little room, cw stands for corewire, FIFO for \
+         named pipes, and shm+sem for shared memory with semaphores.",
+    )
+}
+
+/// How each mechanism was set up.
+pub(crate) fn mechanisms(results: &Results) -> String {
+    let kind = |kind: Kind| match kind {
+        Kind::Kernel => "Through the kernel",
+        Kind::Copying => "Copying out",
+        Kind::InPlace => "In place",
+    };
+    let row = |mechanism: &crate::results::Mechanism| {
+        let kind = kind(mechanism.kind);
+        vec![mechanism.name.clone(), format!("{kind}. {}", mechanism.settings)]
+    };
+    let head = ["Mechanism", "Kind and settings"].map(str::to_owned).into();
+    let rows = results.mechanisms.iter().map(row).collect();
+    Table { head, rows, is_prose: true }.html("")
+}
+
+/// What could not be measured, and why.
+pub(crate) fn not_measured(results: &Results) -> String {
+    let items = absent::of(results);
+    if items.is_empty() {
+        return paragraph("Everything that was asked for was measured.");
+    }
+    paragraph("These points are gaps in the figures, not zeros.") + &list(&items)
+}

@@ -1,0 +1,33 @@
+//! The processor's own counters, where it lets this process read them.
+
+use perf_event::events::Hardware;
+use perf_event::{Builder, Counter};
+
+/// Instructions and misses in the last-level cache of this process.
+pub(super) struct Counters(Option<[Counter; 2]>);
+
+impl Counters {
+    /// Counts from now on.
+    pub(super) fn start() -> Self {
+        Self(open().ok().and_then(|mut counters| {
+            counters.iter_mut().all(|counter| counter.enable().is_ok()).then_some(counters)
+        }))
+    }
+
+    /// What was counted.
+    pub(super) fn stop(self) -> (Option<u64>, Option<u64>) {
+        let Some([mut instructions, mut misses]) = self.0 else { return (None, None) };
+        (instructions.read().ok(), misses.read().ok())
+    }
+}
+
+fn open() -> std::io::Result<[Counter; 2]> {
+    let counter = |event: Hardware| Builder::new(event).include_kernel().build();
+    Ok([counter(Hardware::INSTRUCTIONS)?, counter(Hardware::CACHE_MISSES)?])
+}
+
+/// Why they cannot be read, if they cannot.
+pub(crate) fn why_absent() -> Option<String> {
+    let error = open().err()?;
+    Some(format!("the kernel refuses them: {error}"))
+}

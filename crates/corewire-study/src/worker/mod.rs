@@ -1,0 +1,134 @@
+//! A process of a run: opens its end of a mechanism, does its part, says what it found.
+
+mod counters;
+mod mark;
+mod ping_pong;
+mod stream;
+
+use std::time::Duration;
+
+use corewire_os::{process, processor};
+use serde::{Deserialize, Serialize};
+
+use crate::board::{Board, Step};
+use crate::failure::{Doing, Failure};
+use crate::mechanisms::{Id, Mechanism, Patience, Seat, Site, Visit, with};
+
+pub(crate) use counters::why_absent as why_counters_are_absent;
+
+/// What all processes of a run do.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// Messages one way, as many as can be, for so long.
+    Stream { warm_up: Duration, measured: Duration },
+    /// So many messages one way, their beginning and end marked by system calls (`getppid`). Receivers
+    /// may be late: begin only once all is sent, if the mechanism then loses messages instead of waiting.
+    Count { messages: u64, is_late: bool },
+    /// One message there and back, again and again, for so long.
+    PingPong { warm_up: Duration, measured: Duration },
+}
+
+/// All that a process needs to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) mechanism: Id,
+    pub(crate) task: Task,
+    /// One; there and back for round trips.
+    pub(crate) sites: Vec<Site>,
+    /// Which worker this is. Senders come first, then receivers.
+    pub(crate) worker: u32,
+    pub(crate) board: String,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) gives_way: bool,
+}
+
+/// What it found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Messages sent or received between the marks.
+    pub(crate) messages: u64,
+    pub(crate) elapsed_ns: u64,
+    /// Processor time of the whole process.
+    pub(crate) cpu_ns: u64,
+    pub(crate) instructions: Option<u64>,
+    pub(crate) cache_misses: Option<u64>,
+    /// Bytes that the mechanism's own code copied.
+    pub(crate) copied_bytes: u64,
+    /// Half of a round trip.
+    pub(crate) p50_ns: f64,
+    pub(crate) p99_ns: f64,
+}
+
+/// Follows an order, as JSON, and prints a report.
+pub(crate) fn run(text: &str) -> Result<(), Failure> {
+    let order: Order = serde_json::from_str(text).doing("read an order")?;
+    process::end_with_parent().doing("end with the controller")?;
+    if let Some(cpu) = order.cpu {
+        processor::pin_to(cpu).doing(format_args!("keep to processor {cpu}"))?;
+    }
+    let board = Board::open(&order.board)?;
+    let report = with(order.mechanism, Follow { order: &order, board: &board })?;
+    println!("{}", serde_json::to_string(&report).doing("write a report")?);
+    Ok(())
+}
+
+struct Follow<'a> {
+    order: &'a Order,
+    board: &'a Board,
+}
+
+impl Visit for Follow<'_> {
+    type Out = Result<Report, Failure>;
+
+    fn visit<M: Mechanism>(self) -> Result<Report, Failure> {
+        let Self { order, board } = self;
+        let place = Place { order, board, is_lossy: M::IS_LOSSY };
+        let seat = Seat { board, patience: Patience { gives_way: order.gives_way } };
+        let site = |index: usize| {
+            order.sites.get(index).ok_or_else(|| Failure::other("an order without a site"))
+        };
+        let (there, index) = (site(0)?, order.worker);
+        if let Task::PingPong { warm_up, measured } = order.task {
+            let back = site(1)?;
+            if index == 0 {
+                let (mut sender, mut receiver) =
+                    (M::sender(there, 0, seat)?, M::receiver(back, 0, seat)?);
+                place.ready();
+                return ping_pong::ask(
+                    &mut sender,
+                    &mut receiver,
+                    there.shape.bytes,
+                    [warm_up, measured],
+                );
+            }
+            let mut receiver = M::receiver(there, 0, seat)?;
+            let mut sender = M::sender(back, 0, seat)?;
+            place.ready();
+            return ping_pong::answer(&mut sender, &mut receiver, there.shape.bytes);
+        }
+        if let Some(receiver) = index.checked_sub(there.first_receiver) {
+            let mut end = M::receiver(there, receiver, seat)?;
+            place.ready();
+            stream::receive(&mut end, &place, there)
+        } else {
+            let mut end = M::sender(there, index, seat)?;
+            place.ready();
+            stream::send(&mut end, &place, there)
+        }
+    }
+}
+
+/// A worker's place in a run.
+struct Place<'a> {
+    order: &'a Order,
+    board: &'a Board,
+    is_lossy: bool,
+}
+
+impl Place<'_> {
+    /// The ends are open; waits until those of all others are.
+    fn ready(&self) {
+        self.board.reach(self.order.worker, Step::Ready);
+        self.board.await_go();
+    }
+}

@@ -1,0 +1,268 @@
+//! Messages one way, as many as can be.
+//!
+//! A sender warms up, sends a mark and waits until all receivers have it; measures; sends a mark. Receivers
+//! measure from mark to mark. Every message is written whole and read whole; its sum and its place in the
+//! order are checked. Where messages get lost, marks are sent until they have arrived.
+
+use std::time::{Duration, Instant};
+
+use corewire_ring::yardstick::payload;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::counters::Counters;
+use super::mark::{Code, Said, Word};
+use super::{Place, Report, Task};
+use crate::board::Step;
+use crate::failure::Failure;
+use crate::mechanisms::{Receives, Sends, Site};
+
+/// How long a sender sends between two looks at the clock.
+const LOOK: Duration = Duration::from_micros(100);
+/// Messages between two looks, at most.
+const LOOK_MESSAGES_MAX: u64 = 1 << 15;
+/// After what time a mark that may be lost is sent again.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// What passed between the marks.
+struct Meter {
+    started: Instant,
+    cpu_ns: u64,
+    copied_bytes: u64,
+    counters: Counters,
+    is_marked: bool,
+}
+
+impl Meter {
+    fn start(copied_bytes: u64, place: &Place<'_>) -> Self {
+        let is_marked = matches!(place.order.task, Task::Count { .. });
+        let (counters, cpu_ns, started) = (Counters::start(), cpu_ns(), Instant::now());
+        mark(is_marked);
+        Self { started, cpu_ns, copied_bytes, counters, is_marked }
+    }
+
+    fn stop(self, messages: u64, copied_bytes: u64) -> Report {
+        mark(self.is_marked);
+        let elapsed = self.started.elapsed();
+        let cpu_ns = cpu_ns() - self.cpu_ns;
+        let (instructions, cache_misses) = self.counters.stop();
+        Report {
+            messages,
+            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            cpu_ns,
+            instructions,
+            cache_misses,
+            copied_bytes: copied_bytes - self.copied_bytes,
+            ..Report::default()
+        }
+    }
+}
+
+/// A system call that whoever counts them can tell from all others.
+fn mark(is_wanted: bool) {
+    if is_wanted {
+        std::hint::black_box(rustix::process::getppid());
+    }
+}
+
+/// Processor time of this process.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let part = |part: i64| u64::try_from(part).unwrap_or_default();
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+}
+
+/// A sender's part.
+pub(super) fn send(
+    end: &mut impl Sends,
+    place: &Place<'_>,
+    site: &Site,
+) -> Result<Report, Failure> {
+    let code = Code::new(site.shape.bytes, place.order.worker);
+    let (warm_up, bound) = match place.order.task {
+        Task::Stream { warm_up, measured } => (Bound::Time(warm_up), Bound::Time(measured)),
+        Task::Count { messages, .. } => (Bound::Messages(messages / 10), Bound::Messages(messages)),
+        Task::PingPong { .. } => return Err(Failure::other("a round trip is no stream")),
+    };
+    let first = code.first();
+    let (_, next) = burst(end, code, first, warm_up)?;
+    mark_all(end, place, site, code.start(), Step::Started)?;
+    let meter = Meter::start(end.copied_bytes(), place);
+    let (messages, _) = burst(end, code, next, bound)?;
+    let report = meter.stop(messages, end.copied_bytes());
+    place.board.reach(place.order.worker, Step::Ended);
+    mark_all(end, place, site, code.end(), Step::Ended)?;
+    Ok(report)
+}
+
+/// How long a burst is.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    Time(Duration),
+    Messages(u64),
+}
+
+/// Sends messages from that of `word` on; returns how many, and the word that is next.
+fn burst(
+    end: &mut impl Sends,
+    code: Code,
+    mut word: Word,
+    bound: Bound,
+) -> Result<(u64, Word), Failure> {
+    let started = Instant::now();
+    let (mut sent, mut count, mut looked) = (0, 1, Duration::ZERO);
+    loop {
+        if let Bound::Messages(messages) = bound {
+            count = messages - sent;
+        }
+        word = send_some(end, code, word, count)?;
+        sent += count;
+        let now = started.elapsed();
+        match bound {
+            Bound::Time(time) if now < time => {}
+            Bound::Messages(messages) if sent < messages => {}
+            _ => return Ok((sent, word)),
+        }
+        if now - looked < LOOK {
+            count = (2 * count).min(LOOK_MESSAGES_MAX);
+        } else if now - looked > 4 * LOOK {
+            count = (count / 2).max(1);
+        }
+        looked = now;
+    }
+}
+
+#[inline(never)]
+fn send_some(
+    end: &mut impl Sends,
+    code: Code,
+    mut word: Word,
+    count: u64,
+) -> Result<Word, Failure> {
+    for _ in 0..count {
+        end.send(
+            #[inline(always)]
+            |message| payload::fill(message, word),
+        )?;
+        word = code.after(word);
+    }
+    Ok(word)
+}
+
+/// Sends a mark, and waits until all receivers have it.
+fn mark_all(
+    end: &mut impl Sends,
+    place: &Place<'_>,
+    site: &Site,
+    mark: Word,
+    step: Step,
+) -> Result<(), Failure> {
+    let receivers = || site.receivers().map(|receiver| site.first_receiver + receiver);
+    let patience = if place.is_lossy { AGAIN } else { Duration::MAX };
+    loop {
+        end.send(|message| payload::fill(message, mark))?;
+        if place.board.await_all(receivers(), step, patience) {
+            return Ok(());
+        }
+    }
+}
+
+/// A receiver's part.
+pub(super) fn receive(
+    end: &mut impl Receives,
+    place: &Place<'_>,
+    site: &Site,
+) -> Result<Report, Failure> {
+    let code = Code::new(site.shape.bytes, 0);
+    let mut order = Order { code, bytes: site.shape.bytes, is_lossy: place.is_lossy, due: vec![] };
+    order.due =
+        (0..site.shape.senders).map(|sender| Code::new(order.bytes, sender).first()).collect();
+    // From all senders, each of which begins on its own.
+    pass_marks(end, &mut order, |said| matches!(said, Said::Start { .. }))?;
+    let meter = Meter::start(end.copied_bytes(), place);
+    place.board.reach(place.order.worker, Step::Started);
+    if place.is_lossy && matches!(place.order.task, Task::Count { is_late: true, .. }) {
+        place.board.await_all(0..site.shape.senders, Step::Ended, Duration::MAX);
+    }
+    let messages = pass_marks(end, &mut order, |said| matches!(said, Said::End { .. }))?;
+    let report = meter.stop(messages, end.copied_bytes());
+    place.board.reach(place.order.worker, Step::Ended);
+    Ok(report)
+}
+
+/// Receives until `is_mark` has been said by every sender; returns how many messages came.
+fn pass_marks(
+    end: &mut impl Receives,
+    order: &mut Order,
+    is_mark: impl Fn(Said) -> bool,
+) -> Result<u64, Failure> {
+    let mut waiting: Vec<usize> = (0..order.due.len()).collect();
+    let mut messages = 0;
+    while !waiting.is_empty() {
+        let (count, said) = receive_some(end, order)?;
+        messages += count;
+        match said {
+            Said::Start { sender } | Said::End { sender } if is_mark(said) => {
+                waiting.retain(|&other| other != sender);
+            }
+            _ => {}
+        }
+    }
+    Ok(messages)
+}
+
+/// The order in which messages are due.
+struct Order {
+    code: Code,
+    bytes: usize,
+    is_lossy: bool,
+    /// Of each sender.
+    due: Vec<Word>,
+}
+
+/// Receives until something else than the next message of the one sender comes.
+#[inline(never)]
+fn receive_some(end: &mut impl Receives, order: &mut Order) -> Result<(u64, Said), Failure> {
+    let (code, bytes) = (order.code, order.bytes);
+    let mut messages = 0;
+    let mut due = order.due[0];
+    loop {
+        let (word, sum) = end.receive(
+            #[inline(always)]
+            |message| (code.read(message), payload::sum(message)),
+        )?;
+        if sum != payload::expected_sum(bytes, word) {
+            let text =
+                format!("a message of {bytes} bytes arrived damaged, where {due:#x} was due");
+            return Err(Failure::other(text));
+        }
+        if word == due {
+            due = code.after(due);
+            messages += 1;
+            continue;
+        }
+        order.due[0] = due;
+        if order.accept(word)? {
+            messages += 1;
+            due = order.due[0];
+        } else {
+            return Ok((messages, code.say(word)));
+        }
+    }
+}
+
+impl Order {
+    /// A message that is not the next one of the first sender: another's, a mark (false), or one after a
+    /// loss.
+    #[inline(never)]
+    fn accept(&mut self, word: Word) -> Result<bool, Failure> {
+        let Said::Message { sender, .. } = self.code.say(word) else { return Ok(false) };
+        let Some(due) = self.due.get_mut(sender) else {
+            return Err(Failure::other(format!("a message of no sender arrived: {word:#x}")));
+        };
+        if word != *due && !self.is_lossy {
+            return Err(Failure::other(format!("{word:#x} arrived where {:#x} was due", *due)));
+        }
+        *due = self.code.after(word);
+        Ok(true)
+    }
+}

@@ -1,0 +1,167 @@
+//! What a study leaves, how it goes on, and what it refuses.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::{Scratch, TURN, command, study, text};
+
+/// Short: two mechanisms, two sizes.
+const FEW: [&str; 6] =
+    ["--quick", "--mechanisms", "zimp,corewire_in_place", "--sizes", "64,4096", "--receivers"];
+
+fn zimp(out: &Scratch, receivers: &str) -> std::process::Output {
+    study(&[&["zimp", "--out", out.text()], &FEW[..], &[receivers]].concat())
+}
+
+fn results(out: &Scratch) -> Value {
+    let text = fs::read_to_string(out.path().join("results.json")).expect("results");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn a_study_leaves_a_page_results_and_tables() {
+    let out = Scratch::new("all");
+    let output = zimp(&out, "1,3");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("it will take about"), "the time is said first");
+    let results = results(&out);
+    let points = results["points"].as_array().expect("points");
+    // Two sizes, to one and to three, and from two senders, each by both mechanisms.
+    assert_eq!(points.len(), 12);
+    for point in points {
+        let runs = point["runs"].as_array().expect("runs");
+        assert_eq!(runs.len(), 3, "{point}");
+        for run in runs {
+            assert!(run["messages_per_s"].as_f64().expect("a rate") > 0.0, "{point}");
+            assert_eq!(run["lost"], 0);
+        }
+    }
+    let cores = results["machine"]["cores"].as_u64().expect("cores");
+    for point in points {
+        let processes = point["receivers"].as_u64().unwrap() + point["senders"].as_u64().unwrap();
+        assert_eq!(point["oversubscribed"], processes > cores);
+    }
+    for count in results["counts"].as_array().expect("counts") {
+        let receivers = count["receivers"].as_f64().unwrap();
+        let in_place = count["mechanism"] == "corewire_in_place";
+        assert_eq!(count["send_copies"], 0.0, "{count}");
+        assert_eq!(count["receive_copies"], if in_place { 0.0 } else { receivers }, "{count}");
+        assert!(count["send_calls"].as_f64().unwrap() < 0.001, "{count}");
+        assert!(count["receive_calls"].as_f64().unwrap() < 0.001, "{count}");
+    }
+    assert_eq!(results["model"].as_array().expect("the model").len(), 27);
+    let page = fs::read_to_string(out.path().join("report.html")).expect("a page");
+    assert!(page.contains("Figure 2") && page.contains("Table I"));
+    let table = fs::read_to_string(out.path().join("points.csv")).expect("a table");
+    assert_eq!(table.lines().count(), 13);
+    assert!(!out.path().join("progress.jsonl").exists(), "nothing is unfinished");
+}
+
+#[test]
+fn system_calls_of_the_kernels_mechanisms_are_counted() {
+    let out = Scratch::new("calls");
+    let arguments =
+        ["--quick", "--mechanisms", "pipe,udp", "--sizes", "64,102400", "--receivers", "1"];
+    let output = study(&[&["zimp", "--out", out.text()], &arguments[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for count in results(&out)["counts"].as_array().expect("counts") {
+        let receivers = count["receivers"].as_f64().unwrap();
+        // A datagram holds no more than 65,507 bytes.
+        let datagrams = if count["bytes"] == 102_400 { 2.0 } else { 1.0 };
+        let calls = if count["mechanism"] == "udp" { receivers * datagrams } else { receivers };
+        assert_eq!(count["send_calls"].as_f64(), Some(calls), "{count}");
+        let received = count["receive_calls"].as_f64().unwrap();
+        assert!(received >= calls, "{count}");
+        let copies =
+            [&count["send_copies"], &count["receive_copies"]].map(|it| it.as_f64().unwrap());
+        assert!(
+            copies.iter().all(|copies| (copies - receivers).abs() < 0.01 * receivers),
+            "{count}"
+        );
+    }
+}
+
+#[test]
+fn an_interrupted_study_goes_on_where_it_was() {
+    let out = Scratch::new("resume");
+    let arguments = [&["zimp", "--out", out.text()], &FEW[..], &["1"]].concat();
+    let journal = out.path().join("progress.jsonl");
+    let lines = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    {
+        let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut running = command(&arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is there");
+        while lines() < 5 {
+            std::thread::yield_now();
+            assert!(running.try_wait().expect("a child").is_none(), "it ended by itself");
+        }
+        let pid = nix::unistd::Pid::from_raw(running.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
+        let mut said = String::new();
+        let _ = running.stderr.take().expect("a pipe").read_to_string(&mut said);
+        assert_eq!(running.wait().expect("a child").code(), Some(130), "{said}");
+        assert!(said.contains("goes on where this one was"), "{said}");
+    }
+    let done = lines() - 1;
+    assert!(done >= 4);
+    // Its page can be looked at as it is.
+    let output = study(&["report", out.text()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(out.path().join("report.html").exists());
+    // Other settings would be another study.
+    let output = zimp(&out, "2");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("unfinished run of other settings"));
+    let output = study(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(&format!("{done} runs of it are done")));
+    for point in results(&out)["points"].as_array().expect("points") {
+        assert_eq!(point["runs"].as_array().expect("runs").len(), 3, "{point}");
+    }
+}
+
+#[test]
+fn machines_are_put_side_by_side() {
+    let [one, other] = ["laptop", "server"].map(Scratch::new);
+    for out in [&one, &other] {
+        let output = zimp(out, "1,3");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let files = [&one, &other].map(|out| out.path().join("results.json").display().to_string());
+    let page = one.path().join("compare.html").display().to_string();
+    let output = study(&["compare", &files[0], &files[1], "--out", &page]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = fs::read_to_string(page).expect("a page");
+    for out in [&one, &other] {
+        let name = out.path().file_name().unwrap().to_string_lossy().into_owned();
+        assert!(page.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said_in_one_line() {
+    let out = Scratch::new("refusals");
+    fs::create_dir_all(out.path()).expect("a directory");
+    let odd = out.path().join("odd.json");
+    fs::write(&odd, "{}").expect("a file");
+    let odd = odd.display().to_string();
+    for (arguments, word) in [
+        (vec!["compare", &odd, &odd], "no results of a study"),
+        (vec!["compare", "/no/such/file", &odd], "/no/such/file"),
+        (vec!["report", "/no/such/directory"], "/no/such/directory"),
+        (vec!["check", "zimp", "--receivers", "9999"], "9999"),
+        (vec!["zimp", "--sizes", "0"], "0"),
+        (vec!["zimp", "--mechanisms", "pigeons"], "pigeons"),
+        (vec!["zimp", "--out", "/proc/no"], "/proc/no"),
+    ] {
+        let output = study(&arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(text(&output.stderr).contains(word), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
