@@ -84,6 +84,8 @@ fn point(id: Id, shape: Shape, cores: usize, entries: &[Entry]) -> Point {
                 Ok(run) => point.runs.push(run.clone()),
                 Err(failure) => point.failures.push(failure.clone()),
             }
+            // It was not, where and when it was measured.
+            point.impossible = None;
         }
     }
     point
@@ -106,8 +108,12 @@ fn latency(id: Id, shape: Shape, cores: usize, entries: &[Entry]) -> Latency {
                 Ok([p50, p99]) => {
                     latency.p50_ns.push(*p50);
                     latency.p99_ns.push(*p99);
+                    latency.impossible = None;
                 }
-                Err(failure) => latency.impossible = Some(failure.clone()),
+                Err(failure) if latency.p50_ns.is_empty() => {
+                    latency.impossible = Some(failure.clone());
+                }
+                Err(_) => {}
             }
         }
     }

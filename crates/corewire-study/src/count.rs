@@ -205,6 +205,10 @@ impl Drop for Tracer {
 
 /// Traces a thread no more. One that has ended must be waited for, or its process never ends.
 fn let_go(tid: Pid) {
+    // One that has stopped already goes on at once; of one that runs this says that it does.
+    if ptrace::detach(tid, None).is_ok() {
+        return;
+    }
     let is_there = ptrace::interrupt(tid).is_ok();
     let stopped = waitpid(tid, Some(WaitPidFlag::__WALL));
     if is_there && stopped.is_ok() {

@@ -44,7 +44,7 @@ impl Job {
             Task::Stream { warm_up, measured } | Task::PingPong { warm_up, measured } => {
                 warm_up + measured
             }
-            Task::Count { .. } => PATIENCE,
+            Task::Count { .. } => 3 * PATIENCE,
         }
     }
 }
@@ -148,20 +148,25 @@ impl Crew {
         }
     }
 
-    /// Fails if one has failed, or time is up.
+    /// Fails if one has failed, an end is asked for, or time is up.
     fn check(&mut self) -> Result<(), Failure> {
+        self.check_statuses()?;
+        if interrupt::is_wanted() {
+            return Err(interrupt::failure());
+        }
+        if Instant::now() > self.deadline {
+            return Err(Failure::other("it did not end in time: a message or a mark got stuck"));
+        }
+        Ok(())
+    }
+
+    fn check_statuses(&mut self) -> Result<(), Failure> {
         for worker in &mut self.workers {
             if let Some(status) = worker.try_wait().doing("look after a process")?
                 && !status.success()
             {
                 return Err(complaint(worker, &status.to_string()));
             }
-        }
-        if interrupt::is_wanted() {
-            return Err(interrupt::failure());
-        }
-        if Instant::now() > self.deadline {
-            return Err(Failure::other("it did not end in time: a message or a mark got stuck"));
         }
         Ok(())
     }
@@ -207,7 +212,7 @@ impl Crew {
                 return Ok(false);
             }
         }
-        self.check()?;
+        self.check_statuses()?;
         Ok(true)
     }
 }

@@ -1,7 +1,7 @@
 //! What has been measured so far, a line for each run, so that an interrupted study goes on where it was.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ impl Journal {
     /// A run of another plan is a failure: nothing is measured over it.
     pub(crate) fn open(directory: &Path, header: Header) -> Result<Self, Failure> {
         let path = directory.join(FILE);
-        if let Some((found, entries)) = read(&path)? {
+        if let Some(Found { header: found, entries, bytes }) = read(&path)? {
             if found.plan != header.plan || found.version != header.version {
                 return Err(Failure::usage(format!(
                     "{} holds an unfinished run of other settings: give those again to finish it, \
@@ -75,6 +75,8 @@ impl Journal {
             }
             let file = OpenOptions::new().append(true).open(&path);
             let file = file.doing(format_args!("write {}", path.display()))?;
+            // A line that was not written whole would spoil the next.
+            file.set_len(bytes).doing(format_args!("write {}", path.display()))?;
             return Ok(Self { path, file, header: found, entries });
         }
         let file = File::create(&path).doing(format_args!("write {}", path.display()))?;
@@ -86,7 +88,7 @@ impl Journal {
 
     /// What `directory` holds of an unfinished run; `None` if there is none.
     pub(crate) fn look(directory: &Path) -> Result<Option<(Header, Vec<Entry>)>, Failure> {
-        read(&directory.join(FILE))
+        Ok(read(&directory.join(FILE))?.map(|found| (found.header, found.entries)))
     }
 
     /// Keeps an entry.
@@ -98,7 +100,9 @@ impl Journal {
     }
 
     fn write(&mut self, line: &str) -> Result<(), Failure> {
-        writeln!(self.file, "{line}").doing(format_args!("write {}", self.path.display()))
+        self.file
+            .write_all(format!("{line}\n").as_bytes())
+            .doing(format_args!("write {}", self.path.display()))
     }
 
     /// Removes it: all is measured, and the results are written.
@@ -107,16 +111,67 @@ impl Journal {
     }
 }
 
-/// Reads a journal. A last line that was not written whole is as if it were not there.
-fn read(path: &Path) -> Result<Option<(Header, Vec<Entry>)>, Failure> {
-    let file = match File::open(path) {
+/// What a journal holds.
+struct Found {
+    header: Header,
+    entries: Vec<Entry>,
+    /// Up to the end of the last line that is whole.
+    bytes: u64,
+}
+
+/// Reads a journal. What comes after a line that was not written whole is as if it were not there.
+fn read(path: &Path) -> Result<Option<Found>, Failure> {
+    let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file.doing(format_args!("read {}", path.display()))?,
+        text => text.doing(format_args!("read {}", path.display()))?,
     };
-    let mut lines = BufReader::new(file).lines().map_while(Result::ok);
+    let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     let Some(first) = lines.next() else { return Ok(None) };
-    let header = serde_json::from_str(&first)
+    let header = serde_json::from_str(first)
         .doing(format_args!("read {}: it is no journal of a study", path.display()))?;
-    let entries = lines.map_while(|line| serde_json::from_str(&line).ok()).collect();
-    Ok(Some((header, entries)))
+    let mut found = Found { header, entries: Vec::new(), bytes: first.len() as u64 };
+    for line in lines {
+        let Ok(entry) = serde_json::from_str(line) else { break };
+        found.entries.push(entry);
+        found.bytes += line.len() as u64;
+    }
+    Ok(Some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine;
+    use crate::plan::{Effort, Plan, Wishes};
+
+    #[test]
+    fn a_line_that_was_not_written_whole_spoils_no_other() {
+        let directory = std::env::temp_dir().join(format!("study-journal-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let header = || Header {
+            version: "1".to_owned(),
+            began: String::new(),
+            plan: Plan::new(Effort::Quick, Wishes::default(), &[Id::Zimp], 2),
+            machine: machine::describe(String::new()).unwrap(),
+        };
+        let entry = |run| Entry::RoundTrip {
+            mechanism: Id::Zimp,
+            bytes: 64,
+            run,
+            found: Err("a reason".to_owned()),
+        };
+        let mut journal = Journal::open(&directory, header()).unwrap();
+        journal.add(entry(0)).unwrap();
+        let path = directory.join(FILE);
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("{\"round_trip\": {\"mecha");
+        std::fs::write(&path, text).unwrap();
+        let mut journal = Journal::open(&directory, header()).unwrap();
+        assert_eq!(journal.entries, [entry(0)]);
+        journal.add(entry(1)).unwrap();
+        let journal = Journal::open(&directory, header()).unwrap();
+        assert_eq!(journal.entries, [entry(0), entry(1)]);
+        journal.finish().unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

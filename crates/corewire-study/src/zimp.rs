@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Where the results go; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "corewire-study-zimp")]
     out: PathBuf,
-    /// All sizes for one receiver, two for more: about 5 minutes
+    /// All sizes for one receiver, two for more: about 3 minutes
     #[arg(long)]
     quick: bool,
     /// As the paper: two minutes a point, every number of receivers; days

@@ -1,5 +1,7 @@
 //! Wrong usage, and help against it.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::scratch::{Running, Scratch};
 
 #[test]
@@ -89,4 +91,27 @@ fn every_command_has_help_with_an_example() {
     let done = scratch.run("");
     done.expect_code(2);
     assert!(done.errors.contains("Usage: corewire"), "{}", done.errors);
+}
+
+#[test]
+fn the_study_is_a_program_beside_this_one_that_gets_the_same_arguments() {
+    let scratch = Scratch::new("study");
+    let program = scratch.temporary().join("corewire");
+    std::fs::copy(env!("CARGO_BIN_EXE_corewire"), &program).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.args(args).env("PATH", scratch.temporary());
+        command.output().unwrap()
+    };
+    let missing = run(&["study", "zimp", "--quick"]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert_eq!(missing.status.code(), Some(2), "{said}");
+    assert!(said.contains("cargo build --release -p corewire-study"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let study = scratch.temporary().join("corewire-study");
+    std::fs::write(&study, "#!/bin/sh\necho \"$@\"\nexit 5\n").unwrap();
+    std::fs::set_permissions(&study, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let found = run(&["study", "zimp", "--quick", "--help"]);
+    assert_eq!(found.status.code(), Some(5));
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "zimp --quick --help\n");
 }

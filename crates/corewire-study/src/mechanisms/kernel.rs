@@ -45,6 +45,18 @@ impl Queue {
         Ok(OwnedQueue(Self(id)))
     }
 
+    /// Has it hold `bytes` bytes.
+    pub(super) fn set_capacity(&self, bytes: usize) -> io::Result<()> {
+        let mut settings = std::mem::MaybeUninit::<libc::msqid_ds>::zeroed();
+        // SAFETY: room for the settings, which are numbers: all zeroes are some, too.
+        check(unsafe { libc::msgctl(self.0, libc::IPC_STAT, settings.as_mut_ptr()) })?;
+        // SAFETY: as above, and filled in.
+        let mut settings = unsafe { settings.assume_init() };
+        settings.msg_qbytes = bytes as libc::msglen_t;
+        // SAFETY: only read.
+        check(unsafe { libc::msgctl(self.0, libc::IPC_SET, &raw mut settings) })
+    }
+
     /// The queue of that number.
     pub(super) fn of(id: libc::c_int) -> Self {
         Self(id)

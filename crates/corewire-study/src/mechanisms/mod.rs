@@ -263,6 +263,10 @@ impl Id {
                 if self.0.senders > 1 && !M::HAS_MANY_SENDERS {
                     return Some("one sender at a time: each pair has its own".to_owned());
                 }
+                if self.0.senders > 1 && self.0.bytes < 8 {
+                    let reason = "messages of several senders need 8 bytes to say whose they are";
+                    return Some(reason.to_owned());
+                }
                 M::limit(self.0)
             }
         }

@@ -5,6 +5,11 @@ use super::{Kept, Mechanism, Receives, Seat, Sends, Shape, Site, queue_limits};
 use crate::failure::{Doing, Failure};
 use crate::results::Kind;
 
+/// What a queue holds, unless that is too few messages: as on a machine where nobody has changed it.
+const QUEUE_BYTES: usize = 16 << 10;
+/// Messages that it is to hold, as a POSIX queue does.
+const MESSAGES: usize = 10;
+
 pub(crate) struct SystemV;
 
 /// The end that sends: each receiver's queue.
@@ -26,9 +31,10 @@ impl Mechanism for SystemV {
     const HAS_MANY_SENDERS: bool = true;
 
     fn settings() -> String {
-        let limits = [queue_limits::SYSTEM_V_MESSAGE, queue_limits::SYSTEM_V_QUEUE];
-        let [message, queue] = limits.map(|limit| limit.read().unwrap_or_default());
-        format!("messages of up to {message} bytes, queues of {queue} bytes")
+        format!(
+            "queues of {} KiB, the kernel's default, or of {MESSAGES} messages",
+            QUEUE_BYTES >> 10
+        )
     }
 
     fn limit(shape: Shape) -> Option<String> {
@@ -40,6 +46,12 @@ impl Mechanism for SystemV {
     fn set_up(site: &mut Site) -> Result<Kept, Failure> {
         let queues = site.receivers().map(|_| Queue::create()).collect::<Result<Vec<_>, _>>();
         let queues = queues.doing("make a System V message queue")?;
+        let allowed = queue_limits::SYSTEM_V_QUEUE.read().unwrap_or(u64::MAX);
+        let wanted = QUEUE_BYTES.max(MESSAGES * site.shape.bytes);
+        let bytes = usize::try_from(allowed).unwrap_or(usize::MAX).min(wanted);
+        for OwnedQueue(queue) in &queues {
+            queue.set_capacity(bytes).doing("set what a System V message queue holds")?;
+        }
         site.ticket = queues.iter().map(|OwnedQueue(queue)| queue.id().to_string()).collect();
         Ok(Box::new(queues))
     }

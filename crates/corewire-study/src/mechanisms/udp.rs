@@ -5,6 +5,7 @@
 //! A fragment begins with the message's number in its channel and the fragment's in the message, 8 bytes
 //! each, little-endian. Messages that fit a datagram are sent bare.
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 
 use rustix::net::sockopt;
@@ -92,7 +93,7 @@ impl Sends for Sender {
         write(message);
         if message.len() <= DATAGRAM_BYTES_MAX {
             for socket in sockets {
-                socket.send(message).doing("send by UDP")?;
+                send_or_lose(socket, message)?;
             }
             return Ok(());
         }
@@ -102,11 +103,19 @@ impl Sends for Sender {
             datagram.extend((part as u64).to_le_bytes());
             datagram.extend(bytes);
             for socket in sockets.iter() {
-                socket.send(datagram).doing("send by UDP")?;
+                send_or_lose(socket, datagram)?;
             }
         }
         *sent += 1;
         Ok(())
+    }
+}
+
+/// Sends a datagram. Its receiver may have had the last mark, and be gone, while another has not.
+fn send_or_lose(socket: &UdpSocket, datagram: &[u8]) -> Result<(), Failure> {
+    match socket.send(datagram) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        result => result.map(drop).doing("send by UDP"),
     }
 }
 

@@ -137,7 +137,9 @@ fn crowd(results: &Results, receivers: u32) -> &'static str {
 
 fn rings_over_kernel(results: &Results, receivers: u32) -> Option<String> {
     let of = |ring: &str| -> Option<String> {
-        let rated = facts::sizes(results, receivers).into_iter();
+        let beside_kernel =
+            |size: &u64| PAPERS.iter().any(|id| results.rate(id, *size, receivers).is_some());
+        let rated = facts::sizes(results, receivers).into_iter().filter(beside_kernel);
         let rated: Vec<(u64, f64)> =
             rated.filter_map(|size| Some((size, results.rate(ring, size, receivers)?))).collect();
         let behind = rated.iter().filter(|(size, rate)| {

@@ -60,12 +60,13 @@ pub(crate) fn in_full(results: &Results) -> Vec<String> {
 }
 
 /// How corewire stands among those of its kind: a sentence for all numbers of receivers that say the same.
+/// Where there were too few cores, what goes into a turn decides, which is no merit.
 fn own_kind(results: &Results, id: &str, kind: Kind, counts: &[u32]) -> Vec<String> {
     let mut outcomes: Vec<(String, Vec<String>)> = Vec::new();
-    for receivers in counts {
+    let have_cores = counts.iter().filter(|count| !facts::is_oversubscribed(results, **count));
+    for receivers in have_cores {
         let Some(outcome) = outcome(results, id, kind, *receivers) else { continue };
-        let is_crowded = facts::is_oversubscribed(results, *receivers);
-        let count = format!("{receivers}{}", if is_crowded { " (oversubscribed)" } else { "" });
+        let count = receivers.to_string();
         match outcomes.iter_mut().find(|(known, _)| *known == outcome) {
             Some((_, counts)) => counts.push(count),
             None => outcomes.push((outcome, vec![count])),
@@ -87,6 +88,7 @@ fn own_kind(results: &Results, id: &str, kind: Kind, counts: &[u32]) -> Vec<Stri
 /// How corewire stands, size by size.
 fn outcome(results: &Results, id: &str, kind: Kind, receivers: u32) -> Option<String> {
     let (mut ahead, mut level, mut behind) = (Vec::new(), Vec::new(), Vec::new());
+    let mut missing = Vec::new();
     for size in facts::sizes(results, receivers) {
         let Some(own) = results.point(id, size, receivers, 1) else { continue };
         let rivals = results.mechanisms.iter().filter(|rival| rival.kind == kind && rival.id != id);
@@ -100,10 +102,14 @@ fn outcome(results: &Results, id: &str, kind: Kind, receivers: u32) -> Option<St
             Some(Standing::Ahead) => ahead.push(bytes(size)),
             Some(Standing::Level) => level.push(format!("{} ({})", bytes(size), best.name)),
             Some(Standing::Behind) => behind.push(lag(results, (id, best), size, receivers)?),
-            None => {}
+            None => missing.push(bytes(size)),
         }
     }
-    words(&[ahead, level, behind])
+    let words = words(&[ahead, level, behind])?;
+    Some(match missing.is_empty() {
+        true => words,
+        false => format!("{words}; it has no figure at {}", and(&missing)),
+    })
 }
 
 fn lag(

@@ -22,6 +22,7 @@ const LOOK: Duration = Duration::from_micros(100);
 const LOOK_MESSAGES_MAX: u64 = 1 << 15;
 /// After what time a mark that may be lost is sent again.
 const AGAIN: Duration = Duration::from_millis(2);
+const AGAIN_COUNTED: Duration = Duration::from_millis(500);
 
 /// What passed between the marks.
 struct Meter {
@@ -157,7 +158,12 @@ fn mark_all(
     step: Step,
 ) -> Result<(), Failure> {
     let receivers = || site.receivers().map(|receiver| site.first_receiver + receiver);
-    let patience = if place.is_lossy { AGAIN } else { Duration::MAX };
+    let patience = match place.order.task {
+        _ if !place.is_lossy => Duration::MAX,
+        // Who is stopped at every call takes its time, and a second mark would be counted.
+        Task::Count { .. } => AGAIN_COUNTED,
+        _ => AGAIN,
+    };
     loop {
         end.send(|message| payload::fill(message, mark))?;
         if place.board.await_all(receivers(), step, patience) {

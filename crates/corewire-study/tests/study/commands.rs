@@ -75,12 +75,12 @@ fn system_calls_of_the_kernels_mechanisms_are_counted() {
         assert_eq!(count["send_calls"].as_f64(), Some(calls), "{count}");
         let received = count["receive_calls"].as_f64().unwrap();
         assert!(received >= calls, "{count}");
-        let copies =
-            [&count["send_copies"], &count["receive_copies"]].map(|it| it.as_f64().unwrap());
-        assert!(
-            copies.iter().all(|copies| (copies - receivers).abs() < 0.01 * receivers),
-            "{count}"
-        );
+        // Fragments have headers; and where a fragment is lost, the rest of its message is copied in vain.
+        for copies in ["send_copies", "receive_copies"] {
+            let copies = count[copies].as_f64().unwrap();
+            let is_exact = (copies - receivers).abs() < 0.01 * receivers;
+            assert!(is_exact || (datagrams > 1.0 && copies > receivers), "{count}");
+        }
     }
 }
 

@@ -8,11 +8,16 @@ use crate::{study, text};
 /// Those of the paper, 48 bytes, and one that is no whole number of words.
 const SIZES: [u64; 11] = [1, 48, 64, 100, 128, 512, 1024, 4096, 10_240, 102_400, 1_048_576];
 
-/// Sends through `mechanism`, and returns what was lost.
+/// Sends some messages through `mechanism`, and returns what was lost.
 fn carry(mechanism: &str, bytes: u64, processes: &[&str]) -> u64 {
-    let (bytes, messages) = (bytes.to_string(), if bytes > 100_000 { "30" } else { "500" });
+    let messages = if bytes > 100_000 { "30" } else { "500" };
+    carry_many(mechanism, bytes, messages, processes)
+}
+
+fn carry_many(mechanism: &str, bytes: u64, messages: &str, others: &[&str]) -> u64 {
+    let bytes = bytes.to_string();
     let mut arguments = vec!["check", mechanism, "--bytes", &bytes, "--messages", messages];
-    arguments.extend(processes);
+    arguments.extend(others);
     let output = study(&arguments);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{arguments:?}: {said}{}", text(&output.stderr));
@@ -57,6 +62,11 @@ fn unix_datagrams_carry_what_the_kernel_takes_as_one() {
 }
 
 #[test]
+fn several_senders_need_room_to_say_whose_a_message_is() {
+    assert!(refusal("pipe", &["--bytes", "1", "--senders", "2"]).contains("8 bytes"));
+}
+
+#[test]
 fn tcp_carries_all() {
     carries_all("tcp", false);
     assert_eq!(carry("tcp", 10 << 20, &[]), 0);
@@ -67,9 +77,11 @@ fn udp_loses_what_is_not_received_in_time_and_nothing_else_is_wrong() {
     for bytes in SIZES {
         carry("udp", bytes, &[]);
     }
-    let lost = carry("udp", 64, &["--late", "--messages", "100000"]);
+    carry("udp", 4096, &["--receivers", "3"]);
+    carry("udp", 64, &["--senders", "2"]);
+    let lost = carry_many("udp", 64, "100000", &["--late"]);
     assert!(lost > 0, "a buffer of 100,000 datagrams");
-    let lost = carry("udp", 102_400, &["--late", "--messages", "1000"]);
+    let lost = carry_many("udp", 102_400, "1000", &["--late"]);
     assert!(lost > 0, "a buffer of 100 MB");
     let said = refusal("udp", &["--bytes", "65508", "--senders", "2"]);
     assert!(said.contains("fragments"), "{said}");
