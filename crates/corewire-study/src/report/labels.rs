@@ -46,7 +46,11 @@ pub(crate) fn along(corners: &[(f64, f64)]) -> Vec<(f64, f64)> {
     corners.windows(2).flat_map(between).collect()
 }
 
-/// The place, of those for the left end of a text so wide, that keeps the most distance to all obstacles.
+/// What a text needs around it, in pixels, lest a line cross it.
+const CLEAR: f64 = 7.0;
+
+/// The place, of those for the left end of a text so wide, that keeps the most distance to all obstacles;
+/// `None` if a line would cross it at each.
 pub(crate) fn clearest(
     places: impl Iterator<Item = (f64, f64)>,
     width: f64,
@@ -67,7 +71,7 @@ pub(crate) fn clearest(
             best = Some((clear, place));
         }
     }
-    best.map(|(_, place)| place)
+    best.filter(|(clear, _)| *clear >= CLEAR).map(|(_, place)| place)
 }
 
 /// Labels that touch and therefore move together.
@@ -153,6 +157,7 @@ mod tests {
     fn a_text_goes_where_no_line_passes() {
         let line = along(&[(0.0, 0.0), (50.0, 0.0)]);
         assert_eq!(clearest([(0.0, 2.0), (80.0, 2.0)].into_iter(), 10.0, &line), Some((80.0, 2.0)));
+        assert_eq!(clearest([(0.0, 2.0)].into_iter(), 10.0, &line), None);
         assert_eq!(clearest([(0.0, 2.0)].into_iter(), 10.0, &[]), Some((0.0, 2.0)));
     }
 

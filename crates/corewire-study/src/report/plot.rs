@@ -195,7 +195,7 @@ fn reference(
     let height = at(1.0, *y).1;
     let width = format.width_of(text);
     let room = (right - left - width - 12.0).max(0.0);
-    let shares = [0.0, 0.25, 0.5, 0.75, 1.0];
+    let shares = [0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0];
     let places = [-10.0, 11.0]
         .into_iter()
         .flat_map(|rise| shares.map(|share| (left + 6.0 + room * share, height + rise)));
