@@ -1,19 +1,19 @@
 //! Ctrl-C ends a study between two runs' looks: what was measured is kept, what was made is removed.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::OnceLock;
 
 use crate::failure::{Doing, Failure};
 
-static IS_WANTED: AtomicBool = AtomicBool::new(false);
+static IS_WANTED: OnceLock<()> = OnceLock::new();
 
 /// Has Ctrl-C (and SIGTERM) ask for an end instead of bringing one about.
 pub(crate) fn prepare() -> Result<(), Failure> {
-    ctrlc::set_handler(|| IS_WANTED.store(true, Relaxed)).doing("prepare for Ctrl-C")
+    ctrlc::set_handler(|| *IS_WANTED.get_or_init(|| ())).doing("prepare for Ctrl-C")
 }
 
 /// Is an end asked for?
 pub(crate) fn is_wanted() -> bool {
-    IS_WANTED.load(Relaxed)
+    IS_WANTED.get().is_some()
 }
 
 /// What is then said.
