@@ -140,21 +140,3 @@ fn machines_stand_side_by_side() {
     assert!(page.contains("other &amp; more"));
     assert!(SIZES.contains(&64));
 }
-
-/// Writes the pages to look at: `CW_REPORT_TO=/tmp/pages cargo test -p corewire-study -- --ignored pages`.
-#[test]
-#[ignore = "for looking at the pages"]
-fn pages_to_look_at() {
-    let Some(folder) = std::env::var_os("CW_REPORT_TO").map(std::path::PathBuf::from) else {
-        return;
-    };
-    let results = fixture::results();
-    std::fs::write(folder.join("report.html"), render(&results).unwrap()).unwrap();
-    let both = [("four-cores".to_owned(), results.clone()), ("again".to_owned(), results.clone())];
-    std::fs::write(folder.join("comparison.html"), render_comparison(&both).unwrap()).unwrap();
-    std::fs::write(folder.join("full.html"), render(&fixture::full()).unwrap()).unwrap();
-    std::fs::write(folder.join("empty.html"), render(&fixture::empty()).unwrap()).unwrap();
-    for (stem, svg) in plots(&results).unwrap() {
-        std::fs::write(folder.join(stem).with_extension("svg"), svg).unwrap();
-    }
-}
