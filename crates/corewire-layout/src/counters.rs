@@ -68,7 +68,35 @@ pub enum ReceiverCounter {
     Missed = 6,
 }
 
-/// How many counters fit each of the three tables.
+/// Counters that an endpoint writes, by index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum EndpointCounter {
+    /// Times it waited for a message or for room.
+    Waits = 0,
+    /// Times it slept while it waited.
+    Sleeps = 1,
+    /// Times it found something only when the cap on a sleep ran out. Anything but 0 means that a
+    /// wake-up was lost, or that a peer was stopped between a message and its wake-up.
+    CapFinds = 2,
+    /// Times it woke a sleeping peer.
+    Wakes = 3,
+    /// Times it announced a message by a bit, since its receiver did not poll the pair.
+    Announcements = 4,
+    /// Messages that arrived before anybody asked for them.
+    Unexpected = 5,
+    /// Times such a message had to stay with its sender, because the budget was spent.
+    Stalls = 6,
+    /// Rings taken back from a pair for another one.
+    RingsTaken = 7,
+    /// Peers whose process died.
+    Deaths = 8,
+    /// Peers cut off because their memory held an impossible value.
+    Violations = 9,
+}
+
+/// How many counters fit each of the tables.
 pub const COUNTERS_MAX: usize = 16;
 
 impl SenderCounter {
@@ -81,6 +109,22 @@ impl SenderCounter {
         (Self::CapFinds, "cap_finds"),
         (Self::Wakes, "wakes"),
         (Self::EmptyScans, "empty_scans"),
+    ];
+}
+
+impl EndpointCounter {
+    /// Every counter, in order, with the word a person reads.
+    pub const ALL: [(Self, &'static str); 10] = [
+        (Self::Waits, "waits"),
+        (Self::Sleeps, "sleeps"),
+        (Self::CapFinds, "cap_finds"),
+        (Self::Wakes, "wakes"),
+        (Self::Announcements, "announcements"),
+        (Self::Unexpected, "unexpected"),
+        (Self::Stalls, "stalls"),
+        (Self::RingsTaken, "rings_taken"),
+        (Self::Deaths, "deaths"),
+        (Self::Violations, "violations"),
     ];
 }
 

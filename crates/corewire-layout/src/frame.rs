@@ -22,6 +22,8 @@
 //! | `Observe` | observer, owner | | let me look at channel `name` |
 //! | `Observed` | owner, observer | sender's segment | followed by `count` rows |
 //! | `Rows` | owner, observer | receivers' segments | the rows they belong to |
+//! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | let us talk: you are my row `row` |
+//! | `Paired` | endpoint, endpoint | the same | and you mine |
 //!
 //! A frame is hostile until [`Frame::parse`] has read it; what it refuses closes the connection.
 
@@ -177,6 +179,12 @@ pub enum Reason {
         /// The channel's limit.
         max: u64,
     },
+    /// All peers' rows are taken.
+    #[error("the endpoint has all the {max} peers it was made for")]
+    PeersFull {
+        /// The endpoint's limit.
+        max: u64,
+    },
 }
 
 /// A frame of the handshake.
@@ -257,6 +265,22 @@ pub enum Frame {
         /// The receiver's row.
         row: u32,
         /// The channel's incarnation.
+        incarnation: u128,
+    },
+    /// A request to talk to an endpoint.
+    Pair {
+        /// The endpoint that is asked.
+        name: ChannelName,
+        /// The row that it has with the asker.
+        row: u32,
+        /// The asker's incarnation.
+        incarnation: u128,
+    },
+    /// The answer to it.
+    Paired {
+        /// The row that the asker has.
+        row: u32,
+        /// The incarnation of who answers.
         incarnation: u128,
     },
 }
@@ -355,7 +379,9 @@ impl Frame {
                 [(*row).into(), (*generation).into(), 0, 0, 0, 0]
             }
             Self::Start { start } => [*start, 0, 0, 0, 0, 0],
-            Self::Wake { row, .. } => [(*row).into(), 0, 0, 0, 0, 0],
+            Self::Wake { row, .. } | Self::Pair { row, .. } | Self::Paired { row, .. } => {
+                [(*row).into(), 0, 0, 0, 0, 0]
+            }
             _ => [0; 6],
         };
         raw.words = words.map(U64::new);
@@ -367,9 +393,12 @@ impl Frame {
             Self::Observe { name } | Self::Enter { name, .. } | Self::Follow { name } => {
                 raw.set_name(name, 0);
             }
-            Self::Entered { incarnation, .. } | Self::Wake { incarnation, .. } => {
+            Self::Entered { incarnation, .. }
+            | Self::Wake { incarnation, .. }
+            | Self::Paired { incarnation, .. } => {
                 raw.id = incarnation.to_le_bytes();
             }
+            Self::Pair { name, incarnation, .. } => raw.set_name(name, *incarnation),
             Self::Rows(rows) => {
                 let bytes: Vec<u8> = rows.iter().flat_map(|&row| row.to_le_bytes()).collect();
                 raw.set_tail(&bytes);
@@ -441,6 +470,8 @@ impl Frame {
             15 => Self::Follow { name: raw.name()? },
             16 => Self::Wake { row: small("row", a)?, incarnation: id },
             17 => Self::Relayed { channel: whole(a, b), relay: id },
+            18 => Self::Pair { name: raw.name()?, row: small("row", a)?, incarnation: id },
+            19 => Self::Paired { row: small("row", a)?, incarnation: id },
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -464,6 +495,8 @@ impl Frame {
             Self::Follow { .. } => 15,
             Self::Wake { .. } => 16,
             Self::Relayed { .. } => 17,
+            Self::Pair { .. } => 18,
+            Self::Paired { .. } => 19,
         }
     }
 }
@@ -483,6 +516,7 @@ impl Reason {
             Self::SendersFull { max } => (10, max, 0),
             Self::FromNow => (11, 0, 0),
             Self::NotForGuests => (12, 0, 0),
+            Self::PeersFull { max } => (13, max, 0),
         }
     }
 
@@ -500,6 +534,7 @@ impl Reason {
             10 => Self::SendersFull { max: a },
             11 => Self::FromNow,
             12 => Self::NotForGuests,
+            13 => Self::PeersFull { max: a },
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }
@@ -593,7 +628,7 @@ mod tests {
     }
 
     fn reasons() -> impl Strategy<Value = Reason> {
-        (1u64..=11, any::<u32>(), any::<u32>())
+        (1u64..=13, any::<u32>(), any::<u32>())
             .prop_map(|(code, a, b)| Reason::of_words(code, a.into(), b.into()).unwrap())
     }
 
@@ -642,6 +677,12 @@ mod tests {
             any::<u64>().prop_map(|start| Frame::Start { start }),
             any::<(u32, u128)>().prop_map(|(row, incarnation)| Frame::Wake { row, incarnation }),
             any::<u32>().prop_map(|count| Frame::Observed { count }),
+            (names(), any::<(u32, u128)>()).prop_map(|(name, (row, incarnation))| Frame::Pair {
+                name,
+                row,
+                incarnation
+            }),
+            any::<(u32, u128)>().prop_map(|(row, incarnation)| Frame::Paired { row, incarnation }),
             proptest::collection::vec(any::<u16>(), 0..=ROWS_PER_FRAME).prop_map(Frame::Rows),
         ]
     }

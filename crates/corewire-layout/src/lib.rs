@@ -8,6 +8,8 @@
 //! |---|---|
 //! | [`geometry`] | how large a channel's parts are and where they lie |
 //! | [`segment`] | the two kinds of segment: a sender's and a receiver's, each word with its writer |
+//! | [`endpoint`] | an endpoint's segment and its activity page, each word with its writer |
+//! | [`pair`] | one place in a pair ring |
 //! | [`slot`] | one place in a ring: stamp, header, inline payload |
 //! | [`counters`] | the counters that each party keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
@@ -22,14 +24,16 @@
 extern crate alloc;
 
 pub mod counters;
+pub mod endpoint;
 pub mod frame;
 pub mod geometry;
 pub mod name;
+pub mod pair;
 pub mod segment;
 pub mod slot;
 
 /// The version of everything in this crate. A peer of another version is refused, never guessed at.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// Bytes that a core fetches and owns at once.
 pub const LINE_BYTES: usize = 64;

@@ -176,20 +176,42 @@ impl SocketName {
     }
 }
 
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameKind {
+    /// A channel, or one who waits for it.
+    Channel,
+    /// An endpoint.
+    Endpoint,
+}
+
+impl NameKind {
+    /// The first word of a record.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Channel => "corewire1",
+            Self::Endpoint => "endpoint1",
+        }
+    }
+}
+
 /// What stands in a name file or a waiter's file: one line of text, written with one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameRecord {
+    /// What has the name.
+    pub kind: NameKind,
     /// The owner's socket.
     pub socket: SocketName,
-    /// The channel's incarnation, or the waiter's number.
+    /// The incarnation of what has the name, or the waiter's number.
     pub incarnation: u128,
 }
 
 impl NameRecord {
-    /// The record as it is written: `corewire1 <socket> <incarnation>` and a line end.
+    /// The record as it is written: `corewire1 <socket> <incarnation>`, for an endpoint `endpoint1`
+    /// and so on, and a line end.
     #[must_use]
     pub fn to_text(&self) -> String {
-        format!("corewire1 {:032x} {:032x}\n", self.socket.0, self.incarnation)
+        format!("{} {:032x} {:032x}\n", self.kind.word(), self.socket.0, self.incarnation)
     }
 
     /// Reads a record. `None` for anything else, an empty or half-written file among it.
@@ -197,14 +219,14 @@ impl NameRecord {
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = core::str::from_utf8(text).ok()?;
         let mut words = text.lines().next()?.split_ascii_whitespace();
-        if words.next()? != "corewire1" {
-            return None;
-        }
+        let word = words.next()?;
+        let kinds = [NameKind::Channel, NameKind::Endpoint];
+        let kind = kinds.into_iter().find(|kind| kind.word() == word)?;
         let mut number = || {
             let word = words.next()?;
             (word.len() == 32).then(|| u128::from_str_radix(word, 16).ok()).flatten()
         };
-        Some(Self { socket: SocketName(number()?), incarnation: number()? })
+        Some(Self { kind, socket: SocketName(number()?), incarnation: number()? })
     }
 }
 
@@ -233,14 +255,17 @@ mod tests {
 
     #[test]
     fn a_record_has_its_stated_size() {
-        let record = NameRecord { socket: SocketName(u128::MAX), incarnation: 0 };
-        assert_eq!(record.to_text().len(), RECORD_BYTES);
+        for kind in [NameKind::Channel, NameKind::Endpoint] {
+            let record = NameRecord { kind, socket: SocketName(u128::MAX), incarnation: 0 };
+            assert_eq!(record.to_text().len(), RECORD_BYTES);
+        }
     }
 
     proptest! {
         #[test]
-        fn records_survive_the_file(socket: u128, incarnation: u128) {
-            let record = NameRecord { socket: SocketName(socket), incarnation };
+        fn records_survive_the_file(socket: u128, incarnation: u128, is_channel: bool) {
+            let kind = if is_channel { NameKind::Channel } else { NameKind::Endpoint };
+            let record = NameRecord { kind, socket: SocketName(socket), incarnation };
             prop_assert_eq!(NameRecord::parse(record.to_text().as_bytes()), Some(record));
         }
 

@@ -50,6 +50,7 @@
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::endpoint::EndpointSizeError;
 use crate::geometry::{Geometry, GeometryError};
 use crate::{LAYOUT_VERSION, PAGE_BYTES, ROLE_BYTES};
 
@@ -210,6 +211,16 @@ pub enum FenceMode {
     Fenced = 1,
 }
 
+impl FenceMode {
+    pub(crate) const fn of_word(word: u32) -> Result<Self, HeaderError> {
+        match word {
+            0 => Ok(Self::Asymmetric),
+            1 => Ok(Self::Fenced),
+            other => Err(HeaderError::Field { field: "fence_mode", found: other as u64 }),
+        }
+    }
+}
+
 /// Why a segment's header was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -217,7 +228,7 @@ pub enum HeaderError {
     /// Not a segment of this kind.
     #[error("not a corewire {kind} segment: it begins with {found:#018x}")]
     Magic {
-        /// `sender`, `receiver` or `table`.
+        /// `sender`, `receiver`, `table` or `endpoint`.
         kind: &'static str,
         /// The first eight bytes.
         found: u64,
@@ -239,6 +250,9 @@ pub enum HeaderError {
     /// The sizes in the header are impossible.
     #[error("the header's sizes are impossible: {0}")]
     Geometry(#[from] GeometryError),
+    /// The sizes in an endpoint's header are impossible.
+    #[error("the header's sizes are impossible: {0}")]
+    Endpoint(#[from] EndpointSizeError),
     /// The segment is not as long as its header says.
     #[error("a segment of {found} bytes, but its header asks for {expected}")]
     Length {
@@ -348,13 +362,7 @@ impl SenderHeader {
     /// [`HeaderError`], with what was found.
     pub fn parse(raw: &RawSenderHeader, segment_bytes: u64) -> Result<Self, HeaderError> {
         check_start("sender", SENDER_MAGIC, raw.magic.get(), raw.version.get())?;
-        let fence_mode = match raw.fence_mode.get() {
-            0 => FenceMode::Asymmetric,
-            1 => FenceMode::Fenced,
-            other => {
-                return Err(HeaderError::Field { field: "fence_mode", found: other.into() });
-            }
-        };
+        let fence_mode = FenceMode::of_word(raw.fence_mode.get())?;
         let geometry = Geometry::with_senders(
             raw.slots.get(),
             raw.window_bytes.get(),
@@ -468,7 +476,7 @@ impl ReceiverHeader {
     }
 }
 
-fn check_start(
+pub(crate) fn check_start(
     kind: &'static str,
     magic: u64,
     found: u64,

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use corewire_layout::name::{ChannelName, NameRecord, RECORD_BYTES, SocketName};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord, RECORD_BYTES, SocketName};
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat, inotify,
     mkdir, open, openat, renameat, statat, unlinkat,
@@ -423,7 +423,8 @@ impl RuntimeDirectory {
             })?;
             if let Lock::Held(descriptor) = lock {
                 let claim = Claim { descriptor, file, copy: None };
-                return match claim.write(NameRecord { socket, incarnation: waiter }) {
+                let kind = NameKind::Channel;
+                return match claim.write(NameRecord { kind, socket, incarnation: waiter }) {
                     Ok(()) => Ok(claim),
                     Err(error) => {
                         claim.release(self);

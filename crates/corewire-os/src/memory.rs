@@ -100,6 +100,23 @@ impl Segment {
         Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, region))
     }
 
+    /// The same, of which only the first `first_bytes` are there from the start: the rest once
+    /// [`Segment::allocate`] has said so, and before anything is written there.
+    ///
+    /// # Errors
+    /// As for [`Segment::create`].
+    pub fn create_in_parts(bytes: u64, first_bytes: u64) -> Result<(Self, Region), OsError> {
+        let descriptor = new_memfd()?;
+        retry_on_intr(|| rustix::fs::ftruncate(&descriptor, bytes))
+            .doing(format!("size a segment of {bytes} bytes"))?;
+        let map = Map::shared(&descriptor, to_usize(bytes)?, true)?;
+        allocate(&descriptor, 0, first_bytes)?;
+        rustix::fs::fcntl_add_seals(&descriptor, SEALS).doing("seal a segment")?;
+        map.advise(Advice::LinuxDontFork, "keep from children")?;
+        let region = map.into_region();
+        Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, region))
+    }
+
     /// A small segment that every process it is handed to may write: for hints alone.
     ///
     /// # Errors

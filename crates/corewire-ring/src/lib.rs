@@ -8,6 +8,7 @@
 //! | [`region`] | the only place that turns an offset into a pointer |
 //! | [`broadcast`] | one sender, many receivers, every message in place |
 //! | [`shared`] | several senders, many receivers, one order |
+//! | [`pair`] | any endpoint to any endpoint: a ring for each pair that talks |
 //! | [`spin`] | the lock of the fork handlers |
 //! | [`published`] | the papers' own rings, to compare with |
 //! | [`yardstick`] | what the hardware allows: bare loops that the ring is measured against |
@@ -20,6 +21,7 @@ extern crate std;
 
 pub mod broadcast;
 mod host;
+pub mod pair;
 pub mod published;
 #[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;

@@ -10,9 +10,11 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::Deref;
 use core::ptr::{self, NonNull};
 
 use corewire_layout::geometry::Geometry;
+use corewire_layout::pair::{MORE, MORE_BYTES};
 use corewire_layout::segment::{CURSOR, RECEIVER_CPU, SLEEP_MODE, SLEEPING, WAKE};
 use corewire_layout::slot::{
     HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
@@ -170,6 +172,83 @@ unsafe fn word32_at<'a>(base: NonNull<u8>, offset: usize) -> &'a AtomicU32 {
     // SAFETY: mapped and aligned; others access it only through atomics, or read-only maps.
     unsafe { AtomicU32::from_ptr(at.as_ptr()) }
 }
+
+/// One u32 of a region, found once.
+#[derive(Clone)]
+pub struct Word32 {
+    at: NonNull<u8>,
+    _region: Region,
+}
+
+/// One u64 of a region, found once.
+#[derive(Clone)]
+pub struct Word64 {
+    at: NonNull<u8>,
+    _region: Region,
+}
+
+impl Region {
+    /// The u32 at `offset`, to be kept.
+    ///
+    /// # Panics
+    /// As [`Region::word32`].
+    #[must_use]
+    pub fn keep32(&self, offset: usize) -> Word32 {
+        let at = NonNull::from(self.word32(offset)).cast();
+        Word32 { at, _region: self.clone() }
+    }
+
+    /// The u64 at `offset`, to be kept.
+    ///
+    /// # Panics
+    /// As [`Region::word64`].
+    #[must_use]
+    pub fn keep64(&self, offset: usize) -> Word64 {
+        let at = NonNull::from(self.word64(offset)).cast();
+        Word64 { at, _region: self.clone() }
+    }
+}
+
+impl Deref for Word32 {
+    type Target = AtomicU32;
+
+    #[inline(always)]
+    fn deref(&self) -> &AtomicU32 {
+        // SAFETY: checked when it was found; the region stays mapped as long as this value.
+        unsafe { word32_at(self.at, 0) }
+    }
+}
+
+impl Deref for Word64 {
+    type Target = AtomicU64;
+
+    #[inline(always)]
+    fn deref(&self) -> &AtomicU64 {
+        // SAFETY: checked when it was found; the region stays mapped as long as this value.
+        unsafe { word64_at(self.at, 0) }
+    }
+}
+
+impl fmt::Debug for Word32 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Word32")
+    }
+}
+
+impl fmt::Debug for Word64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Word64")
+    }
+}
+
+// SAFETY: as for Region.
+unsafe impl Send for Word32 {}
+// SAFETY: as for Region.
+unsafe impl Sync for Word32 {}
+// SAFETY: as for Region.
+unsafe impl Send for Word64 {}
+// SAFETY: as for Region.
+unsafe impl Sync for Word64 {}
 
 /// The slots of a ring.
 #[derive(Debug, Clone)]
@@ -344,6 +423,15 @@ impl<'a> Slot<'a> {
         let base = unsafe { self.base.add(INLINE) };
         Payload { base, bytes: bytes.min(INLINE_BYTES_MAX) }
     }
+
+    /// The payload of a slot that goes on with the one before it: `bytes` bytes (at most 56 are given).
+    #[inline(always)]
+    #[must_use]
+    pub fn more(self, bytes: usize, _access: Access) -> Payload {
+        // SAFETY: within this slot.
+        let base = unsafe { self.base.add(MORE) };
+        Payload { base, bytes: bytes.min(MORE_BYTES) }
+    }
 }
 
 /// What a payload is taken for; loom checks that nobody else does the opposite meanwhile.
@@ -462,6 +550,21 @@ impl Payload {
             let target = unsafe { word64_at(self.base, 8 * index) };
             target.store(u64::from_le_bytes(word), Relaxed);
         }
+    }
+
+    /// Writes as much of `source` as fits at `at`. Returns how many bytes that is.
+    ///
+    /// # Safety
+    /// As for [`Payload::as_mut_slice`].
+    pub unsafe fn put(&mut self, at: usize, source: &[u8]) -> usize {
+        let at = at.min(self.bytes);
+        let count = source.len().min(self.bytes - at);
+        // SAFETY: within the payload.
+        let base = unsafe { self.base.add(at) };
+        let mut part = Self { base, bytes: count };
+        // SAFETY: the caller's.
+        unsafe { part.fill(&source[..count]) };
+        count
     }
 
     /// Copies the bytes from `offset` on out into `target`, word by word: whoever may write them

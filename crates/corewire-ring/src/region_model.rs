@@ -13,11 +13,16 @@ use alloc::vec::Vec;
 use core::cell;
 use core::fmt;
 use core::iter;
-use core::ops::Range;
+use core::ops::{Deref, Range};
 use core::ptr::NonNull;
 
 use corewire_layout::counters::COUNTERS_MAX;
+use corewire_layout::endpoint::{
+    ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COUNTERS, ENDPOINT_MODE,
+    ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_RING, ROW_STATE, SUMMARY,
+};
 use corewire_layout::geometry::Geometry;
+use corewire_layout::pair::{MORE, MORE_BYTES};
 use corewire_layout::segment::{
     BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_COUNTERS, DOOR_PID,
     DOOR_SOCKET, DOOR_START, DOOR_TENURE, DOORS, FLOOR, HELD, HINT, HINT_SEGMENT_BYTES,
@@ -263,6 +268,42 @@ impl Region {
         plan.region(u64::from(count) * PAGE_BYTES as u64)
     }
 
+    /// An endpoint's segment of these sizes.
+    ///
+    /// # Panics
+    /// If they do not fit this machine.
+    #[must_use]
+    pub fn model_endpoint(sizes: &EndpointSizes) -> Self {
+        let mut plan = Plan {
+            words64: iter::once(counters(ENDPOINT_COUNTERS)).collect(),
+            words32: [ENDPOINT_SLEEPING, ENDPOINT_MODE, ENDPOINT_BLOCKED].map(one32).into(),
+            cells: Vec::new(),
+        };
+        for row in (0..MODEL_ROWS_MAX).take(own_usize(sizes.peers_max())) {
+            let row = sizes.row_offset(row);
+            plan.words32.push(one32(row + ROW_STATE));
+            plan.words64.extend([ROW_RING, ROW_CURSOR].map(|at| one64(row + at)));
+        }
+        for ring in 0..sizes.rings() {
+            for index in 0..own_usize(sizes.ring_slots()) {
+                let slot = own_usize(sizes.ring_offset(ring)) + index * SLOT_BYTES;
+                plan.words64.extend([STAMP, HEADER, POSITION, LENGTH].map(|at| one64(slot + at)));
+                plan.cells.push(slot + INLINE..slot + SLOT_BYTES);
+            }
+        }
+        let cells = own_usize(sizes.cells_offset());
+        let lines = (cells..cells + own_usize(sizes.cells_bytes())).step_by(LINE_BYTES);
+        plan.cells.extend(lines.map(|at| at..at + LINE_BYTES));
+        plan.region(sizes.segment_bytes())
+    }
+
+    /// An endpoint's activity page.
+    #[must_use]
+    pub fn model_activity() -> Self {
+        let words64 = [SUMMARY, ACTIVE].map(one64).into();
+        Self::model(ACTIVITY_BYTES, words64, iter::once(one32(DOORBELL)).collect(), Vec::new())
+    }
+
     /// A hint segment.
     #[must_use]
     pub fn model_hint() -> Self {
@@ -352,6 +393,50 @@ impl Region {
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// One u32 of a region, found once.
+#[derive(Debug, Clone)]
+pub struct Word32 {
+    region: Region,
+    offset: usize,
+}
+
+/// One u64 of a region, found once.
+#[derive(Debug, Clone)]
+pub struct Word64 {
+    region: Region,
+    offset: usize,
+}
+
+impl Region {
+    /// The u32 at `offset`, to be kept.
+    #[must_use]
+    pub fn keep32(&self, offset: usize) -> Word32 {
+        Word32 { region: self.clone(), offset }
+    }
+
+    /// The u64 at `offset`, to be kept.
+    #[must_use]
+    pub fn keep64(&self, offset: usize) -> Word64 {
+        Word64 { region: self.clone(), offset }
+    }
+}
+
+impl Deref for Word32 {
+    type Target = AtomicU32;
+
+    fn deref(&self) -> &AtomicU32 {
+        self.region.word32(self.offset)
+    }
+}
+
+impl Deref for Word64 {
+    type Target = AtomicU64;
+
+    fn deref(&self) -> &AtomicU64 {
+        self.region.word64(self.offset)
     }
 }
 
@@ -460,6 +545,14 @@ impl<'a> Slot<'a> {
         payload.show();
         payload
     }
+
+    /// The payload of a slot that goes on with the one before it.
+    #[must_use]
+    pub fn more(self, bytes: usize, access: Access) -> Payload {
+        let payload = self.ring.payload(self.offset + MORE, bytes.min(MORE_BYTES), access);
+        payload.show();
+        payload
+    }
 }
 
 /// What a payload is taken for; loom checks that nobody else does the opposite meanwhile.
@@ -554,6 +647,20 @@ impl Payload {
                 target.store(u64::from_le_bytes(word), Relaxed);
             }
         }
+    }
+
+    /// Writes as much of `source` as fits at `at`. Returns how many bytes that is.
+    ///
+    /// # Safety
+    /// As for [`Payload::as_mut_slice`].
+    pub unsafe fn put(&mut self, at: usize, source: &[u8]) -> usize {
+        let at = at.min(self.bytes);
+        let count = source.len().min(self.bytes - at);
+        let Self { model, access, .. } = *self;
+        let mut part = Self { model, offset: self.offset + at, bytes: count, access };
+        // SAFETY: the caller's.
+        unsafe { part.fill(&source[..count]) };
+        count
     }
 
     /// Copies the bytes from `offset` on out into `target`, word by word.

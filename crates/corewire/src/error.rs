@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use corewire_layout::endpoint::EndpointSizeError;
 use corewire_layout::frame::Reason;
 use corewire_layout::geometry::GeometryError;
 use corewire_layout::name::{ChannelName, NameError};
@@ -11,6 +12,7 @@ use corewire_os::OsError;
 use corewire_os::directory::{ClaimError, DirectoryError};
 use corewire_os::memory::SegmentError;
 use corewire_ring::broadcast::Violation;
+use corewire_ring::pair::PairViolation;
 
 use crate::topology::TopologyError;
 
@@ -114,6 +116,228 @@ impl From<ClaimError> for CreateError {
     }
 }
 
+/// Why an endpoint cannot be created.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// The name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A size is out of range.
+    #[error(transparent)]
+    Size(#[from] EndpointSizeError),
+    /// Somebody alive has an endpoint or a channel of this name.
+    #[error("{0} already exists")]
+    AlreadyExists(ChannelName),
+    /// Something that is not corewire's stands in the endpoint's place.
+    #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
+    ForeignFile(String),
+    /// The domain is another user's, and this process a guest in it.
+    #[error("user {owner} alone creates endpoints in its domain; this process runs as user {user}")]
+    Guest {
+        /// The domain's owner.
+        owner: u32,
+        /// This process's effective user.
+        user: u32,
+    },
+    /// This is a forked child: open the domain anew.
+    #[error("this process was forked from the one that opened the domain: open it anew")]
+    Forked,
+    /// A call failed: no memory, no descriptors, a limit.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+impl From<ClaimError> for EndpointError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name),
+            ClaimError::Foreign(file) => Self::ForeignFile(file),
+            ClaimError::Os(error) => Self::Os(error),
+            other => Self::ForeignFile(other.to_string()),
+        }
+    }
+}
+
+/// Why an endpoint cannot be reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// There is no such endpoint now.
+    #[error("endpoint {0} does not exist")]
+    NotFound(ChannelName),
+    /// There was no such endpoint for as long as was asked.
+    #[error("endpoint {name} did not appear within {after:?}")]
+    NotCreated {
+        /// The endpoint.
+        name: ChannelName,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The name is a channel's.
+    #[error("{0} is a channel, not an endpoint")]
+    NotAnEndpoint(ChannelName),
+    /// This endpoint has all its peers.
+    #[error("this endpoint has all the {max} peers it was made for")]
+    Full {
+        /// Its limit.
+        max: u64,
+    },
+    /// The other endpoint said no.
+    #[error("endpoint {name}: {reason}")]
+    Refused {
+        /// The endpoint.
+        name: ChannelName,
+        /// Its reason.
+        reason: Reason,
+    },
+    /// The endpoint's process runs as another user.
+    #[error("endpoint {name} belongs to user {owner}, this process runs as user {user}")]
+    NotPermitted {
+        /// The endpoint.
+        name: ChannelName,
+        /// Its process's effective user.
+        owner: u32,
+        /// This process's effective user.
+        user: u32,
+    },
+    /// The endpoint's process did not answer: it is stopped, or very busy.
+    #[error("the process of endpoint {name} did not answer within {after:?}")]
+    NoAnswer {
+        /// The endpoint.
+        name: ChannelName,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The endpoint's process answered with something that makes no sense.
+    #[error("the process of endpoint {name} answered {found}")]
+    Protocol {
+        /// The endpoint.
+        name: ChannelName,
+        /// What it answered.
+        found: String,
+    },
+    /// The header of the endpoint's memory is wrong.
+    #[error("the memory of endpoint {name}: {error}")]
+    Header {
+        /// The endpoint.
+        name: ChannelName,
+        /// What is wrong.
+        error: HeaderError,
+    },
+    /// The endpoint's memory is not what it must be.
+    #[error("the memory of endpoint {name}: {error}")]
+    Segment {
+        /// The endpoint.
+        name: ChannelName,
+        /// What is wrong.
+        error: SegmentError,
+    },
+    /// Something that is not corewire's stands in the endpoint's place.
+    #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
+    ForeignFile(String),
+    /// This is a forked child: open the domain anew.
+    #[error("this process was forked from the one that has the endpoint")]
+    Forked,
+    /// A call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// What the two handshakes have in common.
+impl From<JoinError> for ConnectError {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Name(error) => Self::Name(error),
+            JoinError::NotFound(name) => Self::NotFound(name),
+            JoinError::NotCreated { name, after } => Self::NotCreated { name, after },
+            JoinError::ForeignFile(file) => Self::ForeignFile(file),
+            JoinError::NotPermitted { name, owner, user } => {
+                Self::NotPermitted { name, owner, user }
+            }
+            JoinError::Refused { name, reason } => Self::Refused { name, reason },
+            JoinError::NoAnswer { name, after } => Self::NoAnswer { name, after },
+            JoinError::Protocol { name, found } => Self::Protocol { name, found },
+            JoinError::Header { name, error } => Self::Header { name, error },
+            JoinError::Segment { name, error } => Self::Segment { name, error },
+            JoinError::Forked => Self::Forked,
+            JoinError::Os(error) => Self::Os(error),
+            other => Self::Os(OsError { what: other.to_string().into(), errno: EPROTO }),
+        }
+    }
+}
+
+/// Protocol error.
+const EPROTO: i32 = 71;
+
+/// Why a message did not go, or come.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// The peer's process died. What it had sent whole was delivered before; what it had not received is
+    /// gone.
+    #[error("endpoint {name} died")]
+    PeerDied {
+        /// The peer.
+        name: ChannelName,
+    },
+    /// The peer's endpoint was closed.
+    #[error("endpoint {name} was closed")]
+    PeerLeft {
+        /// The peer.
+        name: ChannelName,
+    },
+    /// The peer's memory holds an impossible value: it was cut off.
+    #[error("endpoint {name} was cut off: {violation}")]
+    PeerCutOff {
+        /// The peer.
+        name: ChannelName,
+        /// What was found.
+        violation: PairViolation,
+    },
+    /// The handle is no peer's of this endpoint, or of one that went long ago.
+    #[error("no such peer: it is another endpoint's, or has gone")]
+    UnknownPeer,
+    /// The handle is no operation's of this endpoint, or of one whose end was reported.
+    #[error("no such operation: it is another endpoint's, or its end was reported")]
+    UnknownRequest,
+    /// There is no room now: the peer has not received enough of what was sent.
+    #[error("no room towards endpoint {name}")]
+    Full {
+        /// The peer.
+        name: ChannelName,
+    },
+    /// It did not happen for as long as was asked.
+    #[error("not within {after:?}")]
+    Timeout {
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The message does not fit the buffer. It stays to be received.
+    #[error("message of {needed} bytes, but the buffer has {given}")]
+    BufferTooSmall {
+        /// The message's length.
+        needed: u64,
+        /// The buffer's.
+        given: usize,
+    },
+    /// The operation was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// Another thread asked the call to return.
+    #[error("interrupted")]
+    Interrupted,
+    /// This is a forked child: the endpoint is its parent's.
+    #[error("this process was forked from the one that has the endpoint")]
+    Forked,
+    /// A call failed: no memory.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
 /// Why a channel cannot be joined, or looked at.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -124,6 +348,9 @@ pub enum JoinError {
     /// There is no such channel now.
     #[error("channel {0} does not exist")]
     NotFound(ChannelName),
+    /// The name is an endpoint's.
+    #[error("{0} is an endpoint, not a channel")]
+    NotAChannel(ChannelName),
     /// There was no such channel for as long as was asked.
     #[error("channel {name} did not appear within {after:?}")]
     NotCreated {

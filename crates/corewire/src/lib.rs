@@ -104,6 +104,7 @@ pub use control::builder::{ReceiverBuilder, SenderBuilder};
 pub use control::domain::{Domain, DomainBuilder};
 pub use control::levels::Levels;
 pub use control::observer::{ChannelView, Observer, ReceiverView};
+pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;
 pub use corewire_layout::geometry::GeometryError;
 pub use corewire_layout::name::{ChannelName, NameError};
@@ -113,10 +114,16 @@ pub use corewire_os::access::Access;
 pub use corewire_os::directory::DirectoryError;
 pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
+pub use corewire_ring::pair::PairViolation;
 pub use error::{
-    CreateError, JoinError, OpenError, Overwritten, ReceiveError, SendError, ValueError,
+    ConnectError, CreateError, EndpointError, JoinError, MessageError, OpenError, Overwritten,
+    ReceiveError, SendError, ValueError,
 };
 pub use path::batch::{Batch, SendBatch};
+pub use path::endpoint::{
+    Buffer, Completion, Endpoint, EndpointBuilder, Matched, Peer, Received, Request, Selector,
+    Status,
+};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};

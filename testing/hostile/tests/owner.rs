@@ -12,7 +12,7 @@ use corewire::{Domain, JoinError, ReceiveError};
 use corewire_hostile::Random;
 use corewire_layout::frame::{Frame, Reason, Welcome};
 use corewire_layout::geometry::Geometry;
-use corewire_layout::name::{ChannelName, NameRecord};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::DoorState;
 use corewire_layout::segment::{
     FenceMode, HINT_SEGMENT_BYTES, Policy, SenderHeader, TypeTag, tenure,
@@ -47,7 +47,8 @@ impl Owner {
         let directory = RuntimeDirectory::open(&directory.0, Role::Owner).unwrap();
         let (listener, socket) = directory.listen().unwrap();
         let claim = directory.claim(name).unwrap();
-        claim.write(NameRecord { socket, incarnation: 5 }).unwrap();
+        let kind = NameKind::Channel;
+        claim.write(NameRecord { kind, socket, incarnation: 5 }).unwrap();
         Self { listener, _directory: directory, _claim: claim }
     }
 

@@ -11,6 +11,7 @@
 
 #![cfg(loom)]
 
+pub mod pairs;
 pub mod shared;
 
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
-use corewire_layout::name::ChannelName;
+use corewire_layout::name::{ChannelName, NameKind};
 use corewire_layout::segment::{
     BELL, FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES, RawSenderHeader, ReceiverHeader,
     SenderHeader, TypeTag,
@@ -251,6 +251,9 @@ pub(crate) fn connect(
     }
     let not_found = || JoinError::NotFound(name.clone());
     let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
+    if record.kind != NameKind::Channel {
+        return Err(JoinError::NotAChannel(name.clone()));
+    }
     let socket = domain.directory.connect(record.socket)?.ok_or_else(not_found)?;
     let peer = socket.peer()?;
     if peer.uid != domain.directory.owner() {

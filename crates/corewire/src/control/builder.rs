@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corewire_layout::frame::Start;
 use corewire_layout::geometry::{Geometry, WINDOW_BYTES_RANGE};
-use corewire_layout::name::{ChannelName, NameRecord, SocketName};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
 use corewire_layout::segment::{
     FenceMode, HINT_SEGMENT_BYTES, Policy, ROWS_WATCHED_MAX, SenderHeader, TypeTag,
 };
@@ -246,7 +246,7 @@ impl SenderBuilder {
         let socket = domain.socket_name().unwrap_or(SocketName(0));
         match self.build(name, geometry, incarnation, origin) {
             Ok((parts, owner)) => {
-                let record = NameRecord { socket, incarnation };
+                let record = NameRecord { kind: NameKind::Channel, socket, incarnation };
                 self.finish(claim, parts, &owner, record, origin)
             }
             Err(error) => {

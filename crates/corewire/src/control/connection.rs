@@ -90,6 +90,18 @@ impl Connection {
                 }
                 true
             }
+            Frame::Pair { name, row, incarnation } if !self.is_foreign() => {
+                let Some(endpoint) = domain.endpoint(&name) else {
+                    return self.refuse(Reason::NotFound);
+                };
+                // From here on the endpoint watches it.
+                self.unwatch(domain);
+                let socket = &self.socket;
+                match endpoint.be_paired(row, incarnation, socket, self.peer, descriptors) {
+                    Ok(()) => false,
+                    Err(reason) => self.refuse(reason),
+                }
+            }
             Frame::Invite { name, waiter } if !self.is_foreign() => {
                 domain.invited(&name, waiter, Arc::clone(&self.socket));
                 false

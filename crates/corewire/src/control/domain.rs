@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Reason};
-use corewire_layout::name::{ChannelName, NameRecord, SocketName};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
 use corewire_os::OsError;
 use corewire_os::access::Access;
 use corewire_os::directory::{ClaimError, Role, RuntimeDirectory, default_path, default_path_of};
@@ -19,12 +19,14 @@ use corewire_os::socket::{Listener, Peer, Socket};
 
 use crate::control::builder::{ReceiverBuilder, SenderBuilder};
 use crate::control::connection::Connection;
+use crate::control::endpoint::EndpointControl;
 use crate::control::hub::{Handler, Hub, HubHandle, Token, lock};
 use crate::control::observer::Observer;
 use crate::control::owner::{EMFILE, Owner};
 use crate::control::shared::attachment::SharedAttachment;
 use crate::control::shared::member::Member;
 use crate::error::{JoinError, OpenError};
+use crate::path::endpoint::EndpointBuilder;
 use crate::tell::tell;
 
 /// Connections that have not said yet what they want; more are closed at once.
@@ -58,6 +60,7 @@ pub(crate) struct DomainInner {
 #[derive(Default)]
 struct DomainState {
     channels: HashMap<ChannelName, Weak<Owner>>,
+    endpoints: HashMap<ChannelName, Weak<EndpointControl>>,
     /// The shared channels whose names this process has.
     members: HashMap<ChannelName, Weak<Member>>,
     /// Receivers of shared channels, by incarnation and row.
@@ -130,6 +133,20 @@ impl Domain {
         ReceiverBuilder::new(self, name)
     }
 
+    /// Begins to make endpoint `name`, by which this process and others send each other messages.
+    pub fn endpoint(&self, name: &str) -> EndpointBuilder {
+        EndpointBuilder::new(self, name)
+    }
+
+    /// The names of the endpoints that exist, in order; otherwise as [`channels`](Self::channels). A guest
+    /// sees none.
+    ///
+    /// # Errors
+    /// As for [`channels`](Self::channels).
+    pub fn endpoints(&self) -> Result<Vec<ChannelName>, OpenError> {
+        self.names_of(NameKind::Endpoint)
+    }
+
     /// The names of the channels that exist, in order. Those of dead processes are left out, and
     /// for a guest those of processes that let no guests in. May block for a moment at a process
     /// that has more connections waiting than the kernel queues.
@@ -138,6 +155,10 @@ impl Domain {
     /// [`OpenError::Os`] if the runtime directory or a file of it cannot be read, or if it cannot be
     /// said whether a process is alive.
     pub fn channels(&self) -> Result<Vec<ChannelName>, OpenError> {
+        self.names_of(NameKind::Channel)
+    }
+
+    fn names_of(&self, kind: NameKind) -> Result<Vec<ChannelName>, OpenError> {
         if self.inner.is_forked() {
             return Err(OpenError::Forked);
         }
@@ -150,6 +171,7 @@ impl Domain {
                 found => found.ok().flatten(),
             };
             if let Some(record) = record
+                && record.kind == kind
                 && directory.is_alive(record.socket)?
             {
                 names.push(name);
@@ -333,6 +355,18 @@ impl DomainInner {
 
     pub(crate) fn channel(&self, name: &ChannelName) -> Option<Arc<Owner>> {
         lock(&self.state).channels.get(name).and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn add_endpoint(&self, endpoint: &Arc<EndpointControl>) {
+        lock(&self.state).endpoints.insert(endpoint.name().clone(), Arc::downgrade(endpoint));
+    }
+
+    pub(crate) fn remove_endpoint(&self, name: &ChannelName) {
+        lock(&self.state).endpoints.remove(name);
+    }
+
+    pub(crate) fn endpoint(&self, name: &ChannelName) -> Option<Arc<EndpointControl>> {
+        lock(&self.state).endpoints.get(name).and_then(Weak::upgrade)
     }
 
     pub(crate) fn add_member(&self, member: &Arc<Member>) {

@@ -6,6 +6,7 @@
 //! | [`domain`] | a runtime directory, opened; this process's socket in it |
 //! | [`builder`] | creating a channel, joining one |
 //! | [`connection`] | what a peer that connects may ask for |
+//! | [`endpoint`] | an endpoint's side: who its peers are |
 //! | [`owner`] | the sender's side: who has joined, left, died |
 //! | [`attach`] | the receiver's side: joining, and the sender's death |
 //! | [`levels`] | channels on two levels: relays, and those who follow them |
@@ -17,6 +18,7 @@ pub(crate) mod attach;
 pub(crate) mod builder;
 pub(crate) mod connection;
 pub(crate) mod domain;
+pub(crate) mod endpoint;
 pub(crate) mod hub;
 pub(crate) mod levels;
 pub(crate) mod observer;

@@ -6,6 +6,7 @@
 //! `corewire_ring::broadcast`.
 
 pub(crate) mod batch;
+pub(crate) mod endpoint;
 pub(crate) mod receive;
 pub(crate) mod send;
 pub(crate) mod shared;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::geometry::Geometry;
-use corewire_layout::name::{ChannelName, NameRecord};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::{FenceMode, Policy, SenderHeader, TableHeader, TypeTag};
 use corewire_os::directory::{Claim, ClaimError, Membership};
 use corewire_os::event::wait_readable;
@@ -352,7 +352,11 @@ impl Member {
 
     fn record(&self) -> Option<NameRecord> {
         let socket = self.domain.socket_name()?;
-        Some(NameRecord { socket, incarnation: self.memory.header.incarnation })
+        Some(NameRecord {
+            kind: NameKind::Channel,
+            socket,
+            incarnation: self.memory.header.incarnation,
+        })
     }
 
     /// Shows the channel to others, and invites those who wait for it.

@@ -1,0 +1,416 @@
+//! What an endpoint has in shared memory.
+//!
+//! Its segment, writable for its owner and read-only by the kernel for everyone else:
+//!
+//! ```text
+//!      0  header, 256 bytes        written before the segment is handed out, never again
+//!    256  sleeping u32 | mode u32  owner: odd epoch: asleep, or about to be
+//!    384  blocked u32              owner: odd while it waits for room
+//!    512  counters, 16 x u64       owner
+//!   4096  rows, 256 bytes each     owner; one to a peer:
+//!           0  state u32           as a receiver: is this pair polled, or to be announced?
+//!           8  ring u64            as a sender: which of the rings carries messages to this peer
+//!         128  cursor u64          as a receiver: slots of this pair that it is done with
+//!         rings, 64 bytes a slot   as a sender
+//!         cells                    as a sender
+//! ```
+//!
+//! Its activity page, which every peer writes, and which holds nothing but hints:
+//!
+//! ```text
+//!      0  summary u64              a bit for each of the words that has a bit
+//!      8  words, 16 x u64          a bit for each row that has something
+//!    256  doorbell u32             changes when the owner, asleep, must look
+//! ```
+
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::name::{ChannelName, NAME_BYTES_MAX};
+use crate::pair::MESSAGE_SLOTS_MAX;
+use crate::segment::{FenceMode, HeaderError, check_start};
+use crate::slot::SLOT_BYTES;
+use crate::{LAYOUT_VERSION, PAGE_BYTES, ROLE_BYTES, round_up};
+
+/// First eight bytes of an endpoint's segment.
+pub const ENDPOINT_MAGIC: u64 = u64::from_le_bytes(*b"cwire-ep");
+
+/// Endpoint: u32 epoch, odd while the owner sleeps or is about to.
+pub const ENDPOINT_SLEEPING: usize = 256;
+/// Endpoint: u32, how it wants to be woken: one of [`SleepMode`](crate::segment::SleepMode).
+pub const ENDPOINT_MODE: usize = 260;
+/// Endpoint: u32 epoch, odd while the owner waits for room.
+pub const ENDPOINT_BLOCKED: usize = 384;
+/// Endpoint: its counters.
+pub const ENDPOINT_COUNTERS: usize = 512;
+/// Endpoint: the first row.
+pub const ENDPOINT_ROWS: usize = PAGE_BYTES;
+/// Bytes of a row.
+pub const ROW_BYTES: usize = 2 * ROLE_BYTES;
+/// Row: u32, one of [`PairState`].
+pub const ROW_STATE: usize = 0;
+/// Row: u64, how often a ring was assigned (high half), and which it is plus one; 0 if none is.
+pub const ROW_RING: usize = 8;
+/// Row: u64, how many slots of the pair are done with.
+pub const ROW_CURSOR: usize = ROLE_BYTES;
+
+/// Activity: u64, a bit for each word that has a bit.
+pub const SUMMARY: usize = 0;
+/// Activity: the words, a bit for each row.
+pub const ACTIVE: usize = 8;
+/// Activity: u32 that changes when a sleeping owner must look.
+pub const DOORBELL: usize = 256;
+/// Bytes of the activity page.
+pub const ACTIVITY_BYTES: usize = PAGE_BYTES;
+/// The most peers of an endpoint.
+pub const PEERS_MAX: u64 = 1024;
+/// Words of activity.
+pub const ACTIVE_WORDS: usize = 16;
+
+/// How the receiver of a pair learns of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PairState {
+    /// It is to be told, by a bit of its activity page.
+    Cold = 0,
+    /// It looks at the next slot by itself.
+    Hot = 1,
+}
+
+/// Why the sizes of an endpoint were refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointSizeError {
+    /// The number of peers is out of range.
+    #[error("peers: 1 to {PEERS_MAX} are possible, not {asked}")]
+    Peers {
+        /// What was asked for.
+        asked: u64,
+    },
+    /// The number of rings is out of range.
+    #[error("rings: 1 to {PEERS_MAX} are possible, not {asked}")]
+    Rings {
+        /// What was asked for.
+        asked: u64,
+    },
+    /// A ring's slots are not a power of two in range.
+    #[error("slots of a ring: a power of two from {min} to {max} is needed, not {asked}")]
+    Slots {
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// The number of cells is out of range.
+    #[error("cells: {min} to {max} are possible, not {asked}")]
+    Cells {
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// A cell's size is not a power of two in range.
+    #[error("bytes of a cell: a power of two from {min} to {max} is needed, not {asked}")]
+    CellBytes {
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+}
+
+/// Fewest and most slots of a ring.
+pub const RING_SLOTS: (u64, u64) = (if cfg!(loom) { 2 } else { 2 * MESSAGE_SLOTS_MAX }, 1 << 16);
+/// Fewest and most cells.
+pub const CELLS: (u64, u64) = (2, 1 << 12);
+/// Fewest and most bytes of a cell.
+pub const CELL_BYTES: (u64, u64) = (if cfg!(loom) { 64 } else { PAGE_BYTES as u64 }, 1 << 18);
+
+const _: () = assert!(CELLS.1 * CELL_BYTES.1 <= 1 << 32, "an offset among the cells has 32 bits");
+
+/// Sizes and offsets of an endpoint's parts, all derived from five numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndpointSizes {
+    peers_max: u64,
+    rings: u64,
+    ring_slots: u64,
+    cells: u64,
+    cell_bytes: u64,
+}
+
+impl EndpointSizes {
+    /// Checks the five numbers.
+    ///
+    /// # Errors
+    /// [`EndpointSizeError`] names the first that is out of range.
+    pub const fn new(
+        peers_max: u64,
+        rings: u64,
+        ring_slots: u64,
+        cells: u64,
+        cell_bytes: u64,
+    ) -> Result<Self, EndpointSizeError> {
+        use EndpointSizeError as Error;
+        if peers_max == 0 || peers_max > PEERS_MAX {
+            return Err(Error::Peers { asked: peers_max });
+        }
+        if rings == 0 || rings > PEERS_MAX {
+            return Err(Error::Rings { asked: rings });
+        }
+        let (min, max) = RING_SLOTS;
+        if ring_slots < min || ring_slots > max || !ring_slots.is_power_of_two() {
+            return Err(Error::Slots { min, max, asked: ring_slots });
+        }
+        let (min, max) = CELLS;
+        if cells < min || cells > max {
+            return Err(Error::Cells { min, max, asked: cells });
+        }
+        let (min, max) = CELL_BYTES;
+        if cell_bytes < min || cell_bytes > max || !cell_bytes.is_power_of_two() {
+            return Err(Error::CellBytes { min, max, asked: cell_bytes });
+        }
+        Ok(Self { peers_max, rings, ring_slots, cells, cell_bytes })
+    }
+
+    /// The most peers at one time.
+    #[inline]
+    #[must_use]
+    pub const fn peers_max(&self) -> u64 {
+        self.peers_max
+    }
+
+    /// How many peers can be sent to at one time without taking a ring back from another.
+    #[inline]
+    #[must_use]
+    pub const fn rings(&self) -> u64 {
+        self.rings
+    }
+
+    /// Slots of each ring, a power of two.
+    #[inline]
+    #[must_use]
+    pub const fn ring_slots(&self) -> u64 {
+        self.ring_slots
+    }
+
+    /// Cells, for messages longer than travel in slots.
+    #[inline]
+    #[must_use]
+    pub const fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// Bytes of a cell, a power of two.
+    #[inline]
+    #[must_use]
+    pub const fn cell_bytes(&self) -> u64 {
+        self.cell_bytes
+    }
+
+    /// Bytes of a ring.
+    #[must_use]
+    pub const fn ring_bytes(&self) -> u64 {
+        self.ring_slots * SLOT_BYTES as u64
+    }
+
+    /// Where row `row` begins.
+    #[must_use]
+    pub const fn row_offset(&self, row: u32) -> usize {
+        ENDPOINT_ROWS + row as usize * ROW_BYTES
+    }
+
+    /// Where ring `ring` begins.
+    #[must_use]
+    pub const fn ring_offset(&self, ring: u64) -> u64 {
+        let rows = ENDPOINT_ROWS as u64 + self.peers_max * ROW_BYTES as u64;
+        match round_up(rows, PAGE_BYTES as u64) {
+            Some(rings) => rings + ring * self.ring_bytes(),
+            None => u64::MAX,
+        }
+    }
+
+    /// Where the cells begin.
+    #[must_use]
+    pub const fn cells_offset(&self) -> u64 {
+        match round_up(self.ring_offset(self.rings), PAGE_BYTES as u64) {
+            Some(cells) => cells,
+            None => u64::MAX,
+        }
+    }
+
+    /// Bytes of all cells.
+    #[must_use]
+    pub const fn cells_bytes(&self) -> u64 {
+        self.cells * self.cell_bytes
+    }
+
+    /// Bytes of the segment.
+    #[must_use]
+    pub const fn segment_bytes(&self) -> u64 {
+        match round_up(self.cells_offset() + self.cells_bytes(), PAGE_BYTES as u64) {
+            Some(bytes) => bytes,
+            None => u64::MAX,
+        }
+    }
+}
+
+/// An endpoint's header as it lies in memory.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct RawEndpointHeader {
+    magic: U64,
+    version: U32,
+    fence_mode: U32,
+    peers_max: U64,
+    rings: U64,
+    ring_slots: U64,
+    cells: U64,
+    cell_bytes: U64,
+    incarnation: [u8; 16],
+    pid: U32,
+    name_length: U32,
+    name: [u8; 112],
+    reserved: [u8; 64],
+}
+
+const _: () = assert!(size_of::<RawEndpointHeader>() == ENDPOINT_SLEEPING);
+const _: () = assert!(NAME_BYTES_MAX <= 112);
+const _: () = assert!(ENDPOINT_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= ENDPOINT_ROWS);
+const _: () = assert!(ROW_CURSOR + 8 <= ROW_BYTES && ROW_RING + 8 <= ROW_CURSOR);
+const _: () = assert!(64 * ACTIVE_WORDS as u64 == PEERS_MAX);
+const _: () = assert!(ACTIVE + 8 * ACTIVE_WORDS <= DOORBELL && ACTIVE_WORDS <= 64);
+
+/// An endpoint's header, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointHeader {
+    /// Sizes and offsets.
+    pub sizes: EndpointSizes,
+    /// Whether its process can be reached by `membarrier`, and can call it.
+    pub fence_mode: FenceMode,
+    /// Random, new for each endpoint ever made.
+    pub incarnation: u128,
+    /// Its process's number, for people to read.
+    pub pid: u32,
+    /// Its name.
+    pub name: ChannelName,
+}
+
+impl EndpointHeader {
+    /// The header as bytes, to be written at the start of a segment.
+    #[must_use]
+    pub fn to_raw(&self) -> RawEndpointHeader {
+        let text = self.name.as_str().as_bytes();
+        let mut name = [0; 112];
+        name[..text.len()].copy_from_slice(text);
+        RawEndpointHeader {
+            magic: ENDPOINT_MAGIC.into(),
+            version: LAYOUT_VERSION.into(),
+            fence_mode: (self.fence_mode as u32).into(),
+            peers_max: self.sizes.peers_max.into(),
+            rings: self.sizes.rings.into(),
+            ring_slots: self.sizes.ring_slots.into(),
+            cells: self.sizes.cells.into(),
+            cell_bytes: self.sizes.cell_bytes.into(),
+            incarnation: self.incarnation.to_le_bytes(),
+            pid: self.pid.into(),
+            name_length: u32::try_from(text.len()).unwrap_or_default().into(),
+            name,
+            reserved: [0; 64],
+        }
+    }
+
+    /// Checks a copy of the first 256 bytes of a segment of `segment_bytes`. The offsets are worked
+    /// out anew from the five sizes, so none is ever taken from a peer.
+    ///
+    /// # Errors
+    /// [`HeaderError`], with what was found.
+    pub fn parse(raw: &RawEndpointHeader, segment_bytes: u64) -> Result<Self, HeaderError> {
+        check_start("endpoint", ENDPOINT_MAGIC, raw.magic.get(), raw.version.get())?;
+        let fence_mode = FenceMode::of_word(raw.fence_mode.get())?;
+        let sizes = EndpointSizes::new(
+            raw.peers_max.get(),
+            raw.rings.get(),
+            raw.ring_slots.get(),
+            raw.cells.get(),
+            raw.cell_bytes.get(),
+        )?;
+        let expected = sizes.segment_bytes();
+        if expected != segment_bytes {
+            return Err(HeaderError::Length { expected, found: segment_bytes });
+        }
+        let length = raw.name_length.get();
+        let bad = HeaderError::Field { field: "name", found: length.into() };
+        let text = usize::try_from(length).ok().and_then(|length| raw.name.get(..length));
+        let name = text
+            .and_then(|text| core::str::from_utf8(text).ok())
+            .and_then(|text| ChannelName::new(text).ok())
+            .ok_or(bad)?;
+        let incarnation = u128::from_le_bytes(raw.incarnation);
+        Ok(Self { sizes, fence_mode, incarnation, pid: raw.pid.get(), name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> EndpointHeader {
+        EndpointHeader {
+            sizes: EndpointSizes::new(256, 64, 64, 64, 16 << 10).unwrap(),
+            fence_mode: FenceMode::Fenced,
+            incarnation: 7,
+            pid: 3,
+            name: ChannelName::new("rank-0").unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_header_survives_memory() {
+        let bytes = header().sizes.segment_bytes();
+        assert_eq!(EndpointHeader::parse(&header().to_raw(), bytes), Ok(header()));
+        let error = EndpointHeader::parse(&header().to_raw(), bytes + 1).unwrap_err();
+        assert_eq!(error, HeaderError::Length { expected: bytes, found: bytes + 1 });
+    }
+
+    #[test]
+    fn the_parts_do_not_overlap() {
+        let sizes = header().sizes;
+        assert!(sizes.row_offset(255) as u64 + ROW_BYTES as u64 <= sizes.ring_offset(0));
+        assert!(sizes.ring_offset(64) <= sizes.cells_offset());
+        assert!(sizes.cells_offset() + sizes.cells_bytes() <= sizes.segment_bytes());
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_named() {
+        let new = EndpointSizes::new;
+        assert_eq!(new(0, 1, 64, 2, 4096), Err(EndpointSizeError::Peers { asked: 0 }));
+        assert_eq!(new(1, 1025, 64, 2, 4096), Err(EndpointSizeError::Rings { asked: 1025 }));
+        assert!(matches!(new(1, 1, 65, 2, 4096), Err(EndpointSizeError::Slots { .. })));
+        assert!(matches!(new(1, 1, 64, 1, 4096), Err(EndpointSizeError::Cells { .. })));
+        assert!(matches!(new(1, 1, 64, 2, 100), Err(EndpointSizeError::CellBytes { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_is_refused_or_has_the_length_that_was_found(
+            flips in proptest::collection::vec((0usize..256, any::<u8>()), 0..6),
+        ) {
+            let mut bytes: [u8; 256] = zerocopy::transmute!(header().to_raw());
+            for (at, value) in flips {
+                bytes[at] = value;
+            }
+            let raw: RawEndpointHeader = zerocopy::transmute!(bytes);
+            let length = header().sizes.segment_bytes();
+            if let Ok(parsed) = EndpointHeader::parse(&raw, length) {
+                prop_assert_eq!(parsed.sizes.segment_bytes(), length);
+            }
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! What comes from one peer: the ring that it writes, in its segment.
+
+use corewire_layout::LINE_BYTES;
+use corewire_layout::endpoint::PairState;
+use corewire_layout::pair::{
+    HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, fragment_parts, is_at, kind_of,
+    length_of, slots_of,
+};
+
+use super::PairViolation;
+use super::words::EndpointMemory;
+use crate::region::{Access, Slots, Store, Word32, Word64};
+use crate::sync::Ordering::Relaxed;
+use crate::{Trusted, fence_at, order};
+
+/// What lies at the head of a pair: a message, or the next fragment of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// What its sender said; that of the first fragment for all of them.
+    pub tag: u64,
+    /// Bytes of the whole message.
+    pub total: u64,
+    /// Bytes of this fragment.
+    pub bytes: usize,
+    /// It is a message's first.
+    pub is_first: bool,
+    /// Where it lies among the cells; `None` if in slots.
+    cell: Option<u64>,
+}
+
+/// How its receiver learns of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heat {
+    /// It is polled.
+    Hot,
+    /// Its sender may not know yet that it is to announce messages.
+    Cooling,
+    /// Its sender announces every message.
+    Cold,
+}
+
+/// What comes from one peer.
+#[derive(Debug)]
+pub struct Inbox {
+    /// `None` as long as the peer has no ring for this endpoint.
+    slots: Option<Slots>,
+    /// The next slot to be read.
+    next: u64,
+    /// When `next` gets here, the cursor is published.
+    publish_at: u64,
+    /// The cursor as published.
+    published: u64,
+    /// Publish after this many slots, or bytes in cells.
+    batch_slots: u64,
+    batch_bytes: u64,
+    /// Payload bytes in cells that the published cursor still holds.
+    held_bytes: u64,
+    /// Of the message that is being read: its tag, its length, bytes to come.
+    tag: u64,
+    total: u64,
+    left: u64,
+    cursor: Word64,
+    state: Word32,
+    peer: EndpointMemory,
+    cells: Store,
+    ring_word: Word64,
+    /// The peer waits for room while this is odd.
+    blocked: Word32,
+    blocked_seen: u32,
+    /// The assignment of a ring that this one reads, or has read to its end.
+    assigned: u32,
+    trusted: Trusted,
+    pub(super) heat: Heat,
+    /// It waits to be looked at.
+    pub(super) is_queued: bool,
+    /// Its cursor is to be published when there is time.
+    pub(super) is_dirty: bool,
+    /// It is not to be looked at until somebody says so: its first message has no place here.
+    pub(super) is_held: bool,
+    /// When it last had a message.
+    pub(super) tick: u64,
+}
+
+impl Inbox {
+    /// Of `own`, from the endpoint of `peer`: `row_here` is the peer's row here, `row_there` this one's
+    /// row there. The cursor begins at 0.
+    pub(super) fn new(
+        own: &EndpointMemory,
+        row_here: u32,
+        peer: EndpointMemory,
+        row_there: u32,
+        trusted: Trusted,
+    ) -> Self {
+        let (cursor, state) = (own.cursor(row_here), own.state(row_here));
+        let slots = peer.sizes().ring_slots();
+        let batch_slots = (slots / 4).max(1);
+        let inbox = Self {
+            slots: None,
+            next: 0,
+            publish_at: batch_slots,
+            published: 0,
+            batch_slots,
+            batch_bytes: peer.sizes().cell_bytes() / 2,
+            held_bytes: 0,
+            tag: 0,
+            total: 0,
+            left: 0,
+            cursor,
+            state,
+            cells: peer.cells(),
+            ring_word: peer.ring(row_there),
+            blocked: peer.blocked(),
+            peer,
+            blocked_seen: 0,
+            assigned: 0,
+            trusted,
+            heat: Heat::Cold,
+            is_queued: false,
+            is_dirty: false,
+            is_held: false,
+            tick: 0,
+        };
+        inbox.state.store(PairState::Cold as u32, Relaxed);
+        inbox
+    }
+
+    /// Puts the row's words as one finds them who has never been there. To be called before the peer
+    /// knows the row.
+    pub(super) fn reset(own: &EndpointMemory, row_here: u32) {
+        own.cursor(row_here).store(0, Relaxed);
+        own.state(row_here).store(PairState::Cold as u32, Relaxed);
+    }
+
+    /// Says whether its sender must announce messages.
+    pub(super) fn set_state(&self, state: PairState) {
+        self.state.store(state as u32, Relaxed);
+    }
+
+    /// Is something there? One load, if there is a ring.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        match &self.slots {
+            Some(slots) => is_at(slots.at(self.next).stamp().load(Relaxed), self.next),
+            None => false,
+        }
+    }
+
+    /// The ring, if it has one.
+    pub(super) fn slots(&self) -> Option<&Slots> {
+        self.slots.as_ref()
+    }
+
+    /// Tag and length of what lies at the head, which a poll has found, if it is a message in one slot.
+    #[inline(always)]
+    pub fn short_arrival(&self) -> Option<(u64, usize)> {
+        let slot = self.slots.as_ref()?.at(self.next);
+        let stamp = slot.stamp().load(Relaxed);
+        // ORDER(P2): pairs with P1; tag and payload are read after the stamp. (A relaxed load and a fence,
+        // since the map is read-only.)
+        fence_at!(P2: Acquire);
+        let bytes = length_of(stamp);
+        let is_short = kind_of(stamp) == Some(SlotKind::Inline) && self.left == 0;
+        (is_short && bytes <= HEAD_BYTES).then(|| (slot.header().load(Relaxed), bytes))
+    }
+
+    /// Takes a message of `bytes` bytes that lies in one slot. True if the cursor should be published at
+    /// once.
+    #[inline(always)]
+    pub fn take_short(&mut self, bytes: usize, target: &mut [u8]) -> bool {
+        if let Some(slots) = &self.slots {
+            let payload = slots.at(self.next).payload(bytes, Access::Read);
+            // SAFETY: published, and the cursor does not pass it before it is copied; the sender is
+            // trusted to leave it alone until then. The slots keep the mapping.
+            copy_short(unsafe { payload.as_slice(self.trusted) }, target);
+            payload.end_read();
+        }
+        self.next += 1;
+        self.next >= self.publish_at
+    }
+
+    /// Slots done with.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Is it in the middle of a message?
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Looks for a ring, if it has none. True if it has one now.
+    pub(super) fn find_ring(&mut self) -> Result<bool, PairViolation> {
+        if self.slots.is_some() {
+            return Ok(true);
+        }
+        // ORDER(P11): pairs with P10; the stamps are those of this pair.
+        let word = self.ring_word.load(order!(P11: Acquire));
+        let (assigned, ring) = ((word >> 32) as u32, word & 0xffff_ffff);
+        if ring == 0 || assigned == self.assigned {
+            return Ok(false);
+        }
+        let slots = self.peer.slots(ring - 1);
+        let bad = PairViolation { word: "ring", found: word, position: self.next };
+        self.slots = Some(slots.ok_or(bad)?);
+        self.assigned = assigned;
+        Ok(true)
+    }
+
+    /// What lies at the head, which [`Inbox::is_ready`] has found. `None` if it is the ring's end. Each
+    /// word is read once, checked, and used.
+    #[inline(always)]
+    pub(super) fn arrival(&self) -> Result<Option<Arrival>, PairViolation> {
+        let Some(slots) = &self.slots else { return Ok(None) };
+        let slot = slots.at(self.next);
+        let stamp = slot.stamp().load(Relaxed);
+        // ORDER(P2): pairs with P1; tag and payload are read after the stamp. (A relaxed load and a fence,
+        // since the map is read-only.)
+        fence_at!(P2: Acquire);
+        if kind_of(stamp) == Some(SlotKind::Inline)
+            && self.left == 0
+            && length_of(stamp) <= PAIR_INLINE_BYTES_MAX
+        {
+            let bytes = length_of(stamp);
+            let tag = slot.header().load(Relaxed);
+            return Ok(Some(Arrival {
+                tag,
+                total: bytes as u64,
+                bytes,
+                is_first: true,
+                cell: None,
+            }));
+        }
+        self.long_arrival(slots, stamp)
+    }
+
+    #[inline(never)]
+    fn long_arrival(&self, slots: &Slots, stamp: u64) -> Result<Option<Arrival>, PairViolation> {
+        let position = self.next;
+        let bad = |word, found| Err(PairViolation { word, found, position });
+        let slot = slots.at(position);
+        let (tag, total, is_first) = match kind_of(stamp) {
+            Some(SlotKind::Cell) if self.left == 0 => {
+                (slot.header().load(Relaxed), slot.length().load(Relaxed), true)
+            }
+            Some(SlotKind::NextCell) if self.left > 0 => (self.tag, self.total, false),
+            Some(SlotKind::End) if self.left == 0 => return Ok(None),
+            _ => return bad("stamp", stamp),
+        };
+        let place = slot.position().load(Relaxed);
+        let (offset, bytes) = fragment_parts(place);
+        let left = if is_first { total } else { self.left };
+        let fits = offset.is_multiple_of(LINE_BYTES as u64)
+            && bytes > 0
+            && bytes <= self.peer.sizes().cell_bytes()
+            && offset + bytes <= self.cells.bytes();
+        if !fits {
+            return bad("place", place);
+        }
+        if bytes > left {
+            return bad("total", total);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most a cell")]
+        let bytes = bytes as usize;
+        Ok(Some(Arrival { tag, total, bytes, is_first, cell: Some(offset) }))
+    }
+
+    /// Copies the fragment's bytes from `skip` on into `target`, as many as there are or fit. Returns how
+    /// many.
+    #[inline(always)]
+    pub(super) fn copy(&self, arrival: &Arrival, skip: usize, target: &mut [u8]) -> usize {
+        let count = target.len().min(arrival.bytes.saturating_sub(skip));
+        let Some(slots) = &self.slots else { return 0 };
+        if arrival.cell.is_none() && arrival.bytes <= HEAD_BYTES && skip == 0 {
+            let payload = slots.at(self.next).payload(count, Access::Read);
+            // SAFETY: published, and the cursor does not pass it before `pass`; the sender is trusted to
+            // leave it alone until then. The slots keep the mapping.
+            let source = unsafe { payload.as_slice(self.trusted) };
+            copy_short(source, target);
+            payload.end_read();
+            return count;
+        }
+        self.copy_long(slots, arrival, skip, &mut target[..count]);
+        count
+    }
+
+    #[inline(never)]
+    fn copy_long(&self, slots: &Slots, arrival: &Arrival, skip: usize, target: &mut [u8]) {
+        if let Some(offset) = arrival.cell {
+            let payload = self.cells.payload_at(offset, arrival.bytes as u64, Access::Read);
+            // SAFETY: as in `copy`.
+            let source = unsafe { payload.as_slice(self.trusted) };
+            target.copy_from_slice(&source[skip..skip + target.len()]);
+            payload.end_read();
+            return;
+        }
+        let mut done = 0;
+        let mut at = skip;
+        while done < target.len() {
+            let (payload, begin) = if at < HEAD_BYTES {
+                let bytes = arrival.bytes.min(HEAD_BYTES);
+                (slots.at(self.next).payload(bytes, Access::Read), at)
+            } else {
+                let more = at - HEAD_BYTES;
+                let slot = slots.at(self.next + 1 + (more / MORE_BYTES) as u64);
+                let bytes =
+                    (arrival.bytes - HEAD_BYTES - more / MORE_BYTES * MORE_BYTES).min(MORE_BYTES);
+                (slot.more(bytes, Access::Read), more % MORE_BYTES)
+            };
+            // SAFETY: as in `copy`.
+            let source = unsafe { payload.as_slice(self.trusted) };
+            let count = (source.len() - begin).min(target.len() - done);
+            target[done..done + count].copy_from_slice(&source[begin..begin + count]);
+            payload.end_read();
+            done += count;
+            at += count;
+        }
+    }
+
+    /// Is done with it. True if the cursor should be published at once.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
+        if arrival.cell.is_none() {
+            self.next += if arrival.bytes <= HEAD_BYTES { 1 } else { slots_of(arrival.bytes) };
+            return self.next >= self.publish_at;
+        }
+        self.pass_fragment(arrival)
+    }
+
+    fn pass_fragment(&mut self, arrival: &Arrival) -> bool {
+        let left = if arrival.is_first { arrival.total } else { self.left };
+        self.left = left - arrival.bytes as u64;
+        self.tag = arrival.tag;
+        self.total = arrival.total;
+        self.next += 1;
+        self.held_bytes += arrival.bytes as u64;
+        self.next >= self.publish_at || self.held_bytes >= self.batch_bytes
+    }
+
+    /// Is done with the ring's last slot: there is no ring until the peer assigns another.
+    pub(super) fn pass_end(&mut self) {
+        self.next += 1;
+        self.slots = None;
+    }
+
+    /// Stores the cursor, if it has moved. True if the peer waits for that, and is to be woken.
+    pub(super) fn publish_cursor(&mut self) -> bool {
+        self.publish_at = self.next + self.batch_slots;
+        self.held_bytes = 0;
+        if self.published == self.next {
+            return false;
+        }
+        self.published = self.next;
+        // ORDER(P3): pairs with P4; our reads are done before the sender writes there again.
+        self.cursor.store(self.next, order!(P3: Release));
+        // ORDER(P9): pairs with P6; a sender that waits sees the cursor, or we see it waiting.
+        fence_at!(P9: SeqCst);
+        let blocked = self.blocked.load(Relaxed);
+        let is_news = blocked != self.blocked_seen;
+        self.blocked_seen = blocked;
+        is_news && blocked % 2 == 1
+    }
+}
+
+/// Copies up to 48 bytes, with no call.
+#[inline(always)]
+fn copy_short(source: &[u8], target: &mut [u8]) {
+    let target = &mut target[..source.len()];
+    match source.len() {
+        0 => {}
+        1..=7 => target.iter_mut().zip(source).for_each(|(to, from)| *to = *from),
+        8..=15 => copy_ends::<8>(source, target),
+        16..=31 => copy_ends::<16>(source, target),
+        _ => {
+            copy_ends::<16>(&source[..32], &mut target[..32]);
+            let last = source.len() - 16;
+            copy_ends::<16>(&source[last..], &mut target[last..]);
+        }
+    }
+}
+
+/// Copies the first and the last `N` bytes, which overlap.
+#[inline(always)]
+fn copy_ends<const N: usize>(source: &[u8], target: &mut [u8]) {
+    if let (Some(from), Some(to)) = (source.first_chunk::<N>(), target.first_chunk_mut::<N>()) {
+        *to = *from;
+    }
+    if let (Some(from), Some(to)) = (source.last_chunk::<N>(), target.last_chunk_mut::<N>()) {
+        *to = *from;
+    }
+}

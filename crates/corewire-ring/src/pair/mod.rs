@@ -1,0 +1,118 @@
+//! Any endpoint to any endpoint: a ring for each ordered pair that talks.
+//!
+//! After Nemesis (Buntinas and others, sections 2.1 and 3.2): its fastbox, a place in shared memory that
+//! one process writes for one other, made the whole path. Its receive queue, into which all senders link
+//! cells, is not used: a sender that dies between its two stores breaks that chain, one that is stopped
+//! there stalls everybody, and an uncontended message through it takes twice as long.
+//!
+//! # The way of a message
+//!
+//! 1. [`Endpoint::try_send`] compares the pair's head with its limit; above 104 bytes it takes room in a
+//!    cell ([`Endpoint::send_fragment`]).
+//! 2. The payload is written into the ring's slots, in this endpoint's segment, or into the cell.
+//! 3. One store publishes it (P1). Then the peer's word for this pair is looked at: *hot*, and the peer
+//!    polls the ring; *cold*, and a bit in its activity page says so (P7), and it is woken if it sleeps.
+//! 4. [`Endpoint::poll`] of the peer finds the stamp, or the bit (P8).
+//! 5. [`Endpoint::arrival`] reads tag and length (P2); the caller matches them.
+//! 6. [`Endpoint::copy`] takes the payload; [`Endpoint::pass`] is done with it. The cursor is stored (P3)
+//!    once in a quarter of the ring.
+//! 7. The sender reads it (P4) when it comes to its limit.
+//!
+//! # Hot and cold
+//!
+//! A receiver polls the rings of the [`HOT_MAX`] peers that talked last, and one summary word for all the
+//! others, so an empty poll costs the same whatever the number of peers. A pair that cools may lose a
+//! message's bit: its sender may have read the old word just before. So it is looked at by itself every
+//! 256th empty poll until the receiver next sleeps, and before that sleep, behind a barrier on every core
+//! (P6): from then on its sender has read the new word, or its message has been seen. Bits are hints
+//! otherwise, too: whoever dies between a stamp and its bit is looked at when its death is told.
+//!
+//! # Cost of a message of up to 48 bytes, S slots
+//!
+//! | | line transfers | locked instructions | system calls |
+//! |---|---|---|---|
+//! | sender, hot | 1, to own the slot again; 4/S for the cursor | 0 | 0 |
+//! | sender, cold | and 1 for the activity page | 1 or 2 | 0 |
+//! | receiver, hot | 1 | 4/S | 0 |
+//! | receiver, cold | and 1 | 2 | 0 |
+//! | payload of up to 104 bytes | 1 more | | |
+//! | of n bytes in cells | n/64 more, each way | | |
+//! | a sleeping receiver | the doorbell, its epoch | 1 | 1 on either side |
+//!
+//! # Who may do what
+//!
+//! The *data thread* is whoever holds the [`Endpoint`]. The *control thread* knows who comes and goes, and
+//! tells it through [`EndpointShared`]. Each word of the segment has one writer, the data thread; the
+//! activity page is everybody's, and holds nothing that has to be true.
+
+mod cells;
+mod endpoint;
+mod inbox;
+mod outbox;
+mod words;
+
+pub use endpoint::{Endpoint, EndpointParts, EndpointShared, PeerParts, Short};
+pub use inbox::{Arrival, Inbox};
+pub use outbox::Outbox;
+pub use words::{Activity, EndpointMemory};
+
+use crate::region::Payload;
+
+/// So many pairs are polled directly.
+pub const HOT_MAX: usize = if cfg!(loom) { 1 } else { 4 };
+/// The most messages that are taken from one pair while others may have some.
+pub const BURST_MAX: u32 = 16;
+/// Empty polls after which what is done now and then is done.
+pub(crate) const IDLE_POLLS: u64 = if cfg!(loom) { 2 } else { 256 };
+/// A hot pair that had no message for so many rounds of polls gives its place to another.
+const COLD_AFTER: u64 = if cfg!(loom) { 1 } else { 1024 };
+
+/// A word of a peer's memory that cannot be: the peer is cut off, and nothing else is touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the peer's memory holds {found:#x} as {word} of slot {position}")]
+pub struct PairViolation {
+    /// Which word.
+    pub word: &'static str,
+    /// What it holds.
+    pub found: u64,
+    /// The slot that it belongs to.
+    pub position: u64,
+}
+
+/// A message to be sent, wherever its bytes lie.
+pub trait Source {
+    /// Its length.
+    fn bytes(&self) -> u64;
+
+    /// Writes its bytes from `offset` on, as many as `target` takes.
+    fn fill(&self, offset: u64, target: &mut Fragment);
+}
+
+/// Room for a part of a message, which nobody else touches before it is sent.
+#[derive(Debug)]
+pub struct Fragment(Payload);
+
+impl Fragment {
+    /// How many bytes it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// Writes as much of `source` as fits at `at`. Returns how many bytes that is.
+    pub fn put(&mut self, at: usize, source: &[u8]) -> usize {
+        // SAFETY: an outbox makes it of room that it has found, and publishes it after that.
+        unsafe { self.0.put(at, source) }
+    }
+}
+
+impl Source for &[u8] {
+    fn bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn fill(&self, offset: u64, target: &mut Fragment) {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        target.put(0, self.get(offset..).unwrap_or_default());
+    }
+}

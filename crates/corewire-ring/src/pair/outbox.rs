@@ -1,0 +1,330 @@
+//! What goes to one peer: the ring that it reads, in this endpoint's segment.
+
+use corewire_layout::endpoint::PairState;
+use corewire_layout::pair::{
+    HEAD_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, fragment,
+    pair_stamp, slots_of,
+};
+use corewire_layout::segment::SleepMode;
+
+use super::cells::{Cells, Holding};
+use super::words::{Activity, EndpointMemory};
+use super::{Fragment, PairViolation, Source};
+use crate::region::{Access, Slot, Slots, Word32, Word64};
+use crate::sync::{Ordering::Relaxed, light_fence};
+use crate::{Kernel, fence_at, order};
+
+/// What an announcement did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Announced {
+    /// The peer polls, or will find the bit.
+    Bit,
+    /// It slept, and was woken.
+    Woken,
+}
+
+/// What goes to one peer.
+#[derive(Debug)]
+pub struct Outbox {
+    slots: Slots,
+    /// The next slot to be written.
+    head: u64,
+    /// Slots below it may be written. 0 while there is no ring.
+    limit: u64,
+    /// The peer's word that says whether it polls this pair.
+    state: Word32,
+    is_fenced: bool,
+    /// The peer's row for this endpoint.
+    row_there: u32,
+    cursor: Word64,
+    sleeping: Word32,
+    mode: Word32,
+    activity: Activity,
+    /// The cursor as last read.
+    passed: u64,
+    /// The sleeping epoch that was last served.
+    served: u32,
+    holding: Holding,
+    /// Own word: which ring carries messages to this peer.
+    ring_word: Word64,
+    ring: Option<u64>,
+    /// How often a ring was assigned.
+    assigned: u32,
+    /// Where the ring's last slot is, if it is being taken back.
+    end: Option<u64>,
+}
+
+impl Outbox {
+    /// Of `own`, towards the endpoint of `peer`: `row_here` is the peer's row here, `row_there` this one's
+    /// row there.
+    pub(super) fn new(
+        own: &EndpointMemory,
+        row_here: u32,
+        peer: &EndpointMemory,
+        activity: Activity,
+        row_there: u32,
+        is_fenced: bool,
+    ) -> Self {
+        let ring_word = own.ring(row_here);
+        // Whoever had the row before has counted, too, and may be read by nobody.
+        let assigned = (ring_word.load(Relaxed) >> 32) as u32;
+        Self {
+            slots: own.slots(0).expect("an endpoint has a ring"),
+            head: 0,
+            limit: 0,
+            state: peer.state(row_there),
+            is_fenced,
+            row_there,
+            cursor: peer.cursor(row_there),
+            sleeping: peer.sleeping(),
+            mode: peer.mode(),
+            activity,
+            passed: 0,
+            served: 0,
+            holding: Holding::default(),
+            ring_word,
+            ring: None,
+            assigned,
+            end: None,
+        }
+    }
+
+    /// Has it a ring that it may go on writing?
+    #[inline]
+    #[must_use]
+    pub fn has_ring(&self) -> bool {
+        self.ring.is_some() && self.end.is_none()
+    }
+
+    /// Is there a slot, or two for a message that takes as many?
+    pub(super) fn has_slot(&self) -> bool {
+        self.head + MESSAGE_SLOTS_MAX <= self.limit
+    }
+
+    /// May this peer have room in a cell?
+    pub(super) fn may_have_cell(&mut self, cells: &mut Cells) -> bool {
+        self.holding.find(1, cells).is_some()
+    }
+
+    /// Is a ring of it being taken back?
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Has the peer passed everything, as far as is known?
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.passed == self.head
+    }
+
+    /// Slots written so far.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Enqueues a slot of `length` bytes, filled by `fill`, without a look at whether anybody must be
+    /// told. False if there is no room.
+    #[inline(always)]
+    pub fn enqueue(&mut self, tag: u64, length: u64, fill: impl FnOnce(Slot<'_>)) -> bool {
+        if self.head >= self.limit {
+            return false;
+        }
+        let slot = self.slots.at(self.head);
+        fill(slot);
+        slot.header().store(tag, Relaxed);
+        // ORDER(P1): pairs with P2; makes tag and payload visible with the stamp.
+        slot.stamp().store(pair_stamp(self.head, SlotKind::Inline, length), order!(P1: Release));
+        self.head += 1;
+        true
+    }
+
+    /// Sends a message in slots, if there is room for it. False if not; nothing is done then.
+    #[inline(always)]
+    pub(super) fn try_send_inline(&mut self, tag: u64, message: &[u8]) -> bool {
+        if message.len() <= HEAD_BYTES {
+            return self.enqueue(tag, message.len() as u64, |slot| {
+                // SAFETY: the slot is below the limit: nobody reads it before its stamp.
+                unsafe { slot.payload(message.len(), Access::Write).fill(message) };
+            });
+        }
+        message.len() <= PAIR_INLINE_BYTES_MAX && self.send_in_slots(tag, message)
+    }
+
+    /// The rest of it, for a message that takes several slots. The first is published last.
+    fn send_in_slots(&mut self, tag: u64, message: &[u8]) -> bool {
+        let (first, rest) = message.split_at(HEAD_BYTES);
+        if self.head + slots_of(message.len()) > self.limit {
+            return false;
+        }
+        let mut position = self.head;
+        for part in rest.chunks(MORE_BYTES) {
+            position += 1;
+            let slot = self.slots.at(position);
+            // SAFETY: below the limit: nobody reads it before the first slot's stamp.
+            unsafe { slot.more(part.len(), Access::Write).fill(part) };
+            slot.stamp().store(pair_stamp(position, SlotKind::More, 0), Relaxed);
+        }
+        self.enqueue(tag, message.len() as u64, |slot| {
+            // SAFETY: as above.
+            unsafe { slot.payload(HEAD_BYTES, Access::Write).fill(first) };
+        });
+        self.head = position + 1;
+        true
+    }
+
+    /// Sends the next fragment, as long as can be had, of a message of `total` bytes of which `sent` are
+    /// under way. Returns how many bytes it is: 0 if there is no room.
+    pub(super) fn send_fragment(
+        &mut self,
+        tag: u64,
+        source: &impl Source,
+        sent: u64,
+        cells: &mut Cells,
+    ) -> u64 {
+        let total = source.bytes();
+        if self.head >= self.limit {
+            return 0;
+        }
+        let Some(room) = self.holding.find(total - sent, cells) else { return 0 };
+        source.fill(sent, &mut Fragment(cells.payload(room)));
+        let slot = self.slots.at(self.head);
+        slot.position().store(fragment(room.offset, room.bytes), Relaxed);
+        let kind = if sent == 0 {
+            slot.header().store(tag, Relaxed);
+            slot.length().store(total, Relaxed);
+            SlotKind::Cell
+        } else {
+            SlotKind::NextCell
+        };
+        // ORDER(P1): as in `enqueue`.
+        slot.stamp().store(pair_stamp(self.head, kind, 0), order!(P1: Release));
+        self.holding.publish(room, self.head);
+        self.head += 1;
+        room.bytes.into()
+    }
+
+    /// Follows every stamp that its receiver must learn of: is it to be told?
+    #[inline(always)]
+    pub fn is_announcement_due(&self) -> bool {
+        self.fence();
+        self.state.load(Relaxed) != PairState::Hot as u32
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        if self.is_fenced {
+            // ORDER(P5): pairs with P6; the stamp, or the bit, is visible before the receiver's words
+            // are read.
+            fence_at!(P5: SeqCst);
+        } else {
+            light_fence();
+        }
+    }
+
+    /// Sets this endpoint's bit with the peer, and wakes it if it sleeps. The slow half of every send.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn announce<K: Kernel>(&mut self, row_here: u32, kernel: &K) -> Announced {
+        let (index, bit) = (self.row_there / 64, 1 << (self.row_there % 64));
+        // ORDER(P7): pairs with P8; whoever clears the bit after this sees the stamp, and whoever cleared
+        // it before has cleared the summary, too, before it is read here.
+        self.activity.word(index).fetch_or(bit, order!(P7: AcqRel));
+        let summary = self.activity.summary();
+        if summary.load(Relaxed) & 1 << index == 0 {
+            // ORDER(P7): pairs with P8; whoever clears the summary after this sees the word's bit.
+            summary.fetch_or(1 << index, order!(P7: AcqRel));
+        }
+        self.fence();
+        // The mode may be an older one's only if this comes before the sleeper's barrier: then the bit does,
+        // too, and nobody sleeps.
+        let epoch = self.sleeping.load(Relaxed);
+        if epoch.is_multiple_of(2) || epoch == self.served {
+            return Announced::Bit;
+        }
+        self.served = epoch;
+        if self.mode.load(Relaxed) == SleepMode::Descriptor as u32 {
+            kernel.wake_descriptor(row_here);
+        } else {
+            self.ring_doorbell(kernel);
+        }
+        Announced::Woken
+    }
+
+    /// Wakes the peer, whatever it waits for.
+    pub(super) fn ring_doorbell<K: Kernel>(&self, kernel: &K) {
+        let doorbell = self.activity.doorbell();
+        // ORDER(P12): pairs with P13; what was stored before is seen by whom this keeps awake.
+        doorbell.fetch_add(1, order!(P12: Release));
+        kernel.wake(doorbell, 1);
+    }
+
+    /// Reads the peer's cursor, takes back the room of what it has read, and sets a new limit. The slow
+    /// half of every claim. If this ends the ring's time with this peer, returns the ring.
+    pub(super) fn refresh(&mut self, cells: &mut Cells) -> Result<Option<u64>, PairViolation> {
+        let Some(ring) = self.ring else { return Ok(None) };
+        // ORDER(P4): pairs with P3; the peer's reads are done before the slots and cells are written
+        // again.
+        let cursor = self.cursor.load(order!(P4: Acquire));
+        if cursor < self.passed || cursor > self.head {
+            return Err(PairViolation { word: "cursor", found: cursor, position: self.passed });
+        }
+        self.passed = cursor;
+        self.holding.give_back(cursor, cells);
+        match self.end {
+            None => {
+                self.limit = cursor + self.slots.count();
+                Ok(None)
+            }
+            Some(end) if cursor > end => {
+                self.forget_ring();
+                Ok(Some(ring))
+            }
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Gives it ring `ring`, which nobody reads.
+    pub(super) fn assign(&mut self, ring: u64, slots: Slots) {
+        for position in 0..slots.count() {
+            slots.at(position).stamp().store(0, Relaxed);
+        }
+        self.slots = slots;
+        self.ring = Some(ring);
+        self.limit = self.passed + self.slots.count();
+        self.assigned = self.assigned.wrapping_add(1);
+        let word = u64::from(self.assigned) << 32 | (ring + 1);
+        // ORDER(P10): pairs with P11; whoever finds the ring finds no stamp of its last user.
+        self.ring_word.store(word, order!(P10: Release));
+    }
+
+    /// Begins to take its ring back: says so in the ring itself. False if there is no slot for that.
+    pub(super) fn end_ring(&mut self) -> bool {
+        if self.head >= self.limit || !self.has_ring() {
+            return false;
+        }
+        let slot = self.slots.at(self.head);
+        // ORDER(P1): as in `enqueue`.
+        slot.stamp().store(pair_stamp(self.head, SlotKind::End, 0), order!(P1: Release));
+        self.end = Some(self.head);
+        self.head += 1;
+        self.limit = 0;
+        true
+    }
+
+    /// The peer is gone: gives back everything. Returns its ring.
+    pub(super) fn close(&mut self, cells: &mut Cells) -> Option<u64> {
+        self.holding.give_back_all(cells);
+        let ring = self.ring;
+        self.forget_ring();
+        ring
+    }
+
+    fn forget_ring(&mut self) {
+        self.ring = None;
+        self.end = None;
+        self.limit = 0;
+        self.ring_word.store(u64::from(self.assigned) << 32, Relaxed);
+    }
+}

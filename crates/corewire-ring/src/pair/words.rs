@@ -1,0 +1,127 @@
+//! The words of an endpoint's two memories, by name. `corewire_layout::endpoint` says who writes which.
+
+use corewire_layout::counters::EndpointCounter;
+use corewire_layout::endpoint as at;
+use corewire_layout::endpoint::EndpointSizes;
+
+use crate::region::{Region, Slots, Store, Word32, Word64};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+/// An endpoint's segment: one's own, or a peer's.
+#[derive(Debug, Clone)]
+pub struct EndpointMemory {
+    segment: Region,
+    sizes: EndpointSizes,
+}
+
+impl EndpointMemory {
+    /// The words of `segment`, whose header gave `sizes`.
+    #[must_use]
+    pub fn new(segment: Region, sizes: EndpointSizes) -> Self {
+        Self { segment, sizes }
+    }
+
+    /// Sizes and offsets.
+    #[must_use]
+    pub fn sizes(&self) -> &EndpointSizes {
+        &self.sizes
+    }
+
+    /// Odd while the owner sleeps.
+    #[must_use]
+    pub fn sleeping(&self) -> Word32 {
+        self.segment.keep32(at::ENDPOINT_SLEEPING)
+    }
+
+    /// How it wants to be woken.
+    #[must_use]
+    pub fn mode(&self) -> Word32 {
+        self.segment.keep32(at::ENDPOINT_MODE)
+    }
+
+    /// Odd while it waits for room.
+    #[must_use]
+    pub fn blocked(&self) -> Word32 {
+        self.segment.keep32(at::ENDPOINT_BLOCKED)
+    }
+
+    /// Is the pair of `row` polled?
+    #[must_use]
+    pub fn state(&self, row: u32) -> Word32 {
+        self.segment.keep32(self.sizes.row_offset(row) + at::ROW_STATE)
+    }
+
+    /// Which ring carries messages to the peer of `row`.
+    #[must_use]
+    pub fn ring(&self, row: u32) -> Word64 {
+        self.segment.keep64(self.sizes.row_offset(row) + at::ROW_RING)
+    }
+
+    /// How many slots of the pair of `row` are done with.
+    #[must_use]
+    pub fn cursor(&self, row: u32) -> Word64 {
+        self.segment.keep64(self.sizes.row_offset(row) + at::ROW_CURSOR)
+    }
+
+    /// A counter.
+    #[must_use]
+    pub fn counter(&self, counter: EndpointCounter) -> &AtomicU64 {
+        self.segment.word64(at::ENDPOINT_COUNTERS + 8 * counter as usize)
+    }
+
+    /// Adds to a counter, which this thread alone writes.
+    pub(super) fn count(&self, counter: EndpointCounter) {
+        let counter = self.counter(counter);
+        counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// The slots of a ring; `None` if there is no such ring.
+    #[must_use]
+    pub fn slots(&self, ring: u64) -> Option<Slots> {
+        let offset = usize::try_from(self.sizes.ring_offset(ring)).ok()?;
+        let slots = self.sizes.ring_slots();
+        (ring < self.sizes.rings()).then(|| Slots::at_offset(&self.segment, offset, slots))
+    }
+
+    /// The cells.
+    #[must_use]
+    pub fn cells(&self) -> Store {
+        Store::new(&self.segment, self.sizes.cells_offset(), self.sizes.cells_bytes())
+    }
+}
+
+/// An endpoint's activity page, which all its peers write.
+#[derive(Debug, Clone)]
+pub struct Activity {
+    page: Region,
+    summary: Word64,
+    doorbell: Word32,
+}
+
+impl Activity {
+    /// The words of `page`.
+    #[must_use]
+    pub fn new(page: Region) -> Self {
+        let (summary, doorbell) = (page.keep64(at::SUMMARY), page.keep32(at::DOORBELL));
+        Self { page, summary, doorbell }
+    }
+
+    /// A bit for each word that has a bit.
+    #[inline(always)]
+    #[must_use]
+    pub fn summary(&self) -> &Word64 {
+        &self.summary
+    }
+
+    /// A bit for each row that has something.
+    #[must_use]
+    pub fn word(&self, index: u32) -> Word64 {
+        self.page.keep64(at::ACTIVE + 8 * index as usize)
+    }
+
+    /// Changes when the owner, asleep, must look.
+    #[must_use]
+    pub fn doorbell(&self) -> &Word32 {
+        &self.doorbell
+    }
+}

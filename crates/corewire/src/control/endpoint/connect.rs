@@ -1,0 +1,243 @@
+//! The handshake of two endpoints.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use corewire_layout::endpoint::EndpointHeader;
+use corewire_layout::frame::{Frame, Reason};
+use corewire_layout::name::{ChannelName, NameKind};
+use corewire_os::OsError;
+use corewire_os::memory::SegmentError;
+use corewire_os::process::{self, effective_uid};
+use corewire_os::socket::{Peer as Who, Socket};
+use corewire_ring::Trusted;
+use corewire_ring::pair::{Endpoint as Pairs, PeerParts};
+
+use super::{
+    Change, EndpointControl, EndpointKernel, Introduction, Link, Linked, State, Unfit, notice,
+};
+use crate::control::attach::{answer, ask};
+use crate::control::hub::{Failures, Handler, lock};
+use crate::error::{ConnectError, JoinError};
+use crate::tell::tell;
+
+impl EndpointControl {
+    /// Links this endpoint with that of `name`, which exists, and returns its row. If they are linked
+    /// already, nothing is asked.
+    pub(crate) fn connect(&self, name: &ChannelName) -> Result<u32, ConnectError> {
+        if self.is_forked() {
+            return Err(ConnectError::Forked);
+        }
+        let not_found = || ConnectError::NotFound(name.clone());
+        let record = self.domain.directory.look_up(name).map_err(JoinError::from)?;
+        let record = record.ok_or_else(not_found)?;
+        if record.kind != NameKind::Endpoint {
+            return Err(ConnectError::NotAnEndpoint(name.clone()));
+        }
+        let max = self.header.sizes.peers_max();
+        let row = {
+            let mut state = lock(&self.state);
+            let row = self.reserve(&mut state, record.incarnation);
+            let row = row.ok_or(ConnectError::Full { max })?;
+            if matches!(state.links.get(&row), Some(Link::Linked(_))) {
+                return Ok(row);
+            }
+            row
+        };
+        let linked = self
+            .domain
+            .directory
+            .connect(record.socket)
+            .map_err(ConnectError::from)
+            .and_then(|socket| socket.ok_or_else(not_found))
+            .and_then(|socket| self.ask_to_pair(name, row, record.incarnation, socket));
+        match linked {
+            // Unless it has come by itself meanwhile.
+            Err(error) if self.give_up(row) => Err(error),
+            _ => Ok(row),
+        }
+    }
+
+    /// The row of the peer of this incarnation, if it has one; else one that is kept for it. `None` if all
+    /// are taken.
+    fn reserve(&self, state: &mut State, incarnation: u128) -> Option<u32> {
+        if let Some(&row) = state.rows.get(&incarnation) {
+            return Some(row);
+        }
+        let row = self.free(state)?;
+        Pairs::<EndpointKernel>::reset_row(&self.memory, row);
+        state.links.insert(row, Link::Asked);
+        state.rows.insert(incarnation, row);
+        Some(row)
+    }
+
+    /// Keeps a row no longer, if nobody has come to have it. False if somebody has.
+    fn give_up(&self, row: u32) -> bool {
+        let mut state = lock(&self.state);
+        let is_asked = matches!(state.links.get(&row), Some(Link::Asked));
+        if is_asked {
+            state.links.remove(&row);
+            state.rows.retain(|_, other| *other != row);
+        }
+        is_asked
+    }
+
+    fn ask_to_pair(
+        &self,
+        name: &ChannelName,
+        row: u32,
+        incarnation: u128,
+        socket: Socket,
+    ) -> Result<(), ConnectError> {
+        let who = socket.peer()?;
+        let trusted = who.trusted().ok_or_else(|| ConnectError::NotPermitted {
+            name: name.clone(),
+            owner: who.uid,
+            user: effective_uid(),
+        })?;
+        let request = Frame::Pair { name: name.clone(), row, incarnation: self.header.incarnation };
+        self.with_own_descriptors(|descriptors| Ok(ask(&socket, name, &request, descriptors)))??;
+        let (row_there, descriptors) = match answer(&socket, name)? {
+            (Frame::Paired { row, incarnation: found }, descriptors) if found == incarnation => {
+                (row, descriptors)
+            }
+            (Frame::Refused(reason), _) => return Err(refusal(name, reason)),
+            (other, _) => {
+                return Err(ConnectError::Protocol {
+                    name: name.clone(),
+                    found: format!("{other:?}"),
+                });
+            }
+        };
+        let introduction =
+            Introduction::check(descriptors).map_err(|unfit| unfit.to_error(name))?;
+        check_row(&introduction.header, row_there, incarnation)
+            .map_err(|found| ConnectError::Protocol { name: name.clone(), found })?;
+        let socket = Arc::new(socket);
+        Ok(self.link(row, row_there, &socket, introduction, trusted)?)
+    }
+
+    /// Another endpoint asks to be linked with this one.
+    pub(crate) fn be_paired(
+        &self,
+        row_there: u32,
+        incarnation: u128,
+        socket: &Arc<Socket>,
+        who: Who,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Reason> {
+        let trusted = who.trusted().ok_or(Reason::NotForGuests)?;
+        let introduction = Introduction::check(descriptors).map_err(|unfit| unfit.to_reason())?;
+        check_row(&introduction.header, row_there, incarnation).map_err(|_| Reason::Malformed)?;
+        let row = {
+            let mut state = lock(&self.state);
+            if state.is_closed {
+                return Err(Reason::NotFound);
+            }
+            let max = self.header.sizes.peers_max();
+            self.reserve(&mut state, incarnation).ok_or(Reason::PeersFull { max })?
+        };
+        let resources = |error: &OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
+        let answer = Frame::Paired { row, incarnation: self.header.incarnation };
+        // Linked before it is answered: once the other knows its row, it may send.
+        let linked = self.link(row, row_there, socket, introduction, trusted);
+        linked.map_err(|error| {
+            self.give_up(row);
+            resources(&error)
+        })?;
+        let sent = self.with_own_descriptors(|descriptors| socket.send(&answer, descriptors));
+        sent.map_err(|error| {
+            self.drop_link(row, super::Gone::Died);
+            resources(&error)
+        })
+    }
+
+    /// Runs `job` with what a peer needs of this endpoint.
+    fn with_own_descriptors<R>(
+        &self,
+        job: impl FnOnce(&[std::os::fd::BorrowedFd<'_>]) -> Result<R, OsError>,
+    ) -> Result<R, OsError> {
+        let own_life = process::own_life()?;
+        job(&[self.segment.as_fd(), self.activity.as_fd(), self.bell.as_fd(), own_life.as_fd()])
+    }
+
+    /// A peer that was checked has `row` from now on; or is linked once more, because both have asked.
+    fn link(
+        &self,
+        row: u32,
+        row_there: u32,
+        socket: &Arc<Socket>,
+        introduction: Introduction,
+        trusted: Trusted,
+    ) -> Result<(), OsError> {
+        let handler: Weak<dyn Handler> = self.this.clone();
+        let Introduction { header, memory, activity, bell, life } = introduction;
+        let mut state = lock(&self.state);
+        let socket = Arc::clone(socket);
+        if let Some(Link::Linked(linked)) = state.links.get_mut(&row) {
+            let token = self.domain.hub().watch(&*socket, handler)?;
+            linked.sockets.push((socket, token));
+            state.watched.insert(token, row);
+            return Ok(());
+        }
+        let life = socket.peer_life(life)?;
+        let [token, life_token] = self.domain.hub().watch_both(&*socket, &life, &handler)?;
+        state.watched.extend([(token, row), (life_token, row)]);
+        let sockets = vec![(socket, token)];
+        let unread = Failures::default();
+        state.links.insert(row, Link::Linked(Linked { sockets, life, life_token, unread, bell }));
+        let fence_mode = header.fence_mode;
+        let parts = PeerParts { memory, activity, row_there, fence_mode, trusted };
+        tell!(info, "a peer came", endpoint = self.name(), row = row, peer = header.name);
+        state.changes.push(Change::Came { row, name: header.name, parts });
+        drop(state);
+        self.notify(notice::PEERS);
+        Ok(())
+    }
+}
+
+/// Is what a peer says of itself what its memory says?
+fn check_row(header: &EndpointHeader, row: u32, incarnation: u128) -> Result<(), String> {
+    if header.incarnation != incarnation {
+        return Err("with another endpoint's memory".into());
+    }
+    if u64::from(row) >= header.sizes.peers_max() {
+        return Err(format!("with row {row}"));
+    }
+    Ok(())
+}
+
+impl Unfit {
+    fn to_error(&self, name: &ChannelName) -> ConnectError {
+        let name = name.clone();
+        match self {
+            Self::Missing => {
+                ConnectError::Protocol { name, found: "with too few descriptors".into() }
+            }
+            Self::Segment(error) => ConnectError::Segment { name, error: error.clone() },
+            Self::Header(error) => ConnectError::Header { name, error: *error },
+            Self::Os(error) => ConnectError::Os(error.clone()),
+        }
+    }
+
+    fn to_reason(&self) -> Reason {
+        match self {
+            Self::Segment(SegmentError::Os(error)) | Self::Os(error) => {
+                Reason::Resources { errno: error.errno.unsigned_abs() }
+            }
+            _ => Reason::Segment { errno: 0 },
+        }
+    }
+}
+
+/// Turns a refusal into the error that says most.
+fn refusal(name: &ChannelName, reason: Reason) -> ConnectError {
+    let name = name.clone();
+    match reason {
+        Reason::NotFound => ConnectError::NotFound(name),
+        Reason::NotPermitted { owner, asker } => {
+            ConnectError::NotPermitted { name, owner, user: asker }
+        }
+        reason => ConnectError::Refused { name, reason },
+    }
+}

@@ -1,0 +1,357 @@
+//! An endpoint's control half: its name and memory, and who its peers are.
+//!
+//! Two endpoints that talk are *linked*: each maps the other's segment and activity page, has a row for
+//! the other, and watches its process. One handshake does it for both directions ([`connect`]); if both
+//! begin at once, each finds the other's request under the same incarnation and gives it the row that it
+//! has kept for it.
+//!
+//! The data thread learns of what happens here through [`Change`]s, for which a notice sends it.
+
+mod connect;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
+
+use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointHeader, RawEndpointHeader};
+use corewire_layout::frame::Frame;
+use corewire_layout::name::ChannelName;
+use corewire_layout::segment::HeaderError;
+use corewire_os::OsError;
+use corewire_os::directory::{Claim, Watch};
+use corewire_os::event::Bell;
+use corewire_os::fork::{Descriptor, InChild};
+use corewire_os::memory::{Segment, SegmentError};
+use corewire_os::sleep::Linux;
+use corewire_os::socket::{ReceiveError, Socket};
+use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, PairViolation, PeerParts};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::control::domain::{DomainInner, take};
+use crate::control::hub::{Failures, Handler, Token, lock};
+use crate::kernel::{Control, ControlledKernel};
+use crate::tell::tell;
+
+/// Bits of an endpoint's attention.
+pub(crate) mod notice {
+    /// Somebody has come or gone.
+    pub(crate) const PEERS: u32 = 1;
+    /// This process was forked, and this is the child.
+    pub(crate) const FORKED: u32 = 2;
+    /// Another thread asked for the call to return.
+    pub(crate) const INTERRUPTED: u32 = 4;
+}
+
+/// How a peer went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// Its process died, or hung up without a word.
+    Died,
+    /// It was closed.
+    Left,
+    /// Its memory held an impossible value.
+    CutOff(PairViolation),
+}
+
+/// What the data thread is told.
+pub(crate) enum Change {
+    /// A peer has come.
+    Came { row: u32, name: ChannelName, parts: PeerParts },
+    /// A peer has gone. Its row stays its own until [`EndpointControl::free_row`].
+    Gone { row: u32, how: Gone },
+}
+
+pub(crate) type EndpointKernel = ControlledKernel<Arc<EndpointControl>>;
+
+/// What stands behind an endpoint.
+pub(crate) struct EndpointControl {
+    this: Weak<Self>,
+    header: EndpointHeader,
+    segment: Segment,
+    activity: Segment,
+    memory: EndpointMemory,
+    shared: Arc<EndpointShared>,
+    /// Rings when the data thread, which waits for it, should look.
+    bell: Arc<Bell>,
+    linux: Linux,
+    domain: Arc<DomainInner>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    claim: Option<Claim>,
+    links: HashMap<u32, Link>,
+    /// Rows by their peers' incarnations.
+    rows: HashMap<u128, u32>,
+    watched: HashMap<Token, u32>,
+    changes: Vec<Change>,
+    is_closed: bool,
+}
+
+/// What a row is.
+enum Link {
+    /// Kept for a peer that is being asked.
+    Asked,
+    /// A peer's.
+    Linked(Linked),
+    /// A peer's that is gone, which the data thread has not seen to yet.
+    Gone,
+}
+
+struct Linked {
+    /// Usually one; two if both asked at once.
+    sockets: Vec<(Arc<Socket>, Token)>,
+    life: Descriptor,
+    life_token: Token,
+    unread: Failures,
+    bell: Bell,
+}
+
+/// What a peer has sent along, checked.
+struct Introduction {
+    header: EndpointHeader,
+    memory: EndpointMemory,
+    activity: Activity,
+    bell: Bell,
+    life: Option<OwnedFd>,
+}
+
+/// Why a peer's descriptors are of no use.
+enum Unfit {
+    Missing,
+    Segment(SegmentError),
+    Header(HeaderError),
+    Os(OsError),
+}
+
+impl Introduction {
+    fn check(mut descriptors: Vec<OwnedFd>) -> Result<Self, Unfit> {
+        let mut next = || take(&mut descriptors).ok_or(Unfit::Missing);
+        let segment = Segment::adopt(next()?, false).map_err(Unfit::Segment)?;
+        let bytes = size_of::<RawEndpointHeader>() as u64;
+        let region = segment.map(bytes).map_err(Unfit::Segment)?;
+        let mut raw = RawEndpointHeader::new_zeroed();
+        region.copy_out(0, raw.as_mut_bytes());
+        let header = EndpointHeader::parse(&raw, segment.bytes()).map_err(Unfit::Header)?;
+        let page = Segment::adopt(next()?, true).map_err(Unfit::Segment)?;
+        let page = page.map_writable(ACTIVITY_BYTES as u64).map_err(Unfit::Segment)?;
+        let bell = Bell::adopt(next()?).map_err(Unfit::Os)?;
+        let life = next().ok();
+        let memory = EndpointMemory::new(region, header.sizes);
+        Ok(Self { header, memory, activity: Activity::new(page), bell, life })
+    }
+}
+
+/// What an endpoint's control half is made of.
+pub(crate) struct EndpointControlParts {
+    pub(crate) header: EndpointHeader,
+    pub(crate) segment: Segment,
+    pub(crate) activity: Segment,
+    pub(crate) memory: EndpointMemory,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) domain: Arc<DomainInner>,
+}
+
+impl EndpointControl {
+    pub(crate) fn new(parts: EndpointControlParts) -> Arc<Self> {
+        let EndpointControlParts { header, segment, activity, memory, bell, domain } = parts;
+        let control = Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            header,
+            segment,
+            activity,
+            memory,
+            shared: Arc::default(),
+            bell,
+            linux: Linux::get(),
+            domain,
+            state: Mutex::default(),
+        });
+        let in_child: Weak<dyn InChild> = control.this.clone();
+        corewire_os::fork::tell_in_child(in_child);
+        control
+    }
+
+    pub(crate) fn name(&self) -> &ChannelName {
+        &self.header.name
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<EndpointShared> {
+        &self.shared
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// The descriptors by which peers reach this endpoint's memory.
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Watches the runtime directory for names that come.
+    pub(crate) fn watch_names(&self) -> Result<Watch, OsError> {
+        self.domain.directory.watch()
+    }
+
+    /// Waits until something has changed there. False if the deadline passed.
+    pub(crate) fn wait_for_names(
+        &self,
+        watch: &Watch,
+        deadline: Option<Instant>,
+    ) -> Result<bool, OsError> {
+        // Nothing else ends this wait, but who has come may ring.
+        self.bell.silence();
+        watch.wait(self.bell.as_fd(), deadline)
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.domain.is_forked()
+    }
+
+    /// Keeps the claim on the endpoint's name, until it is closed.
+    pub(crate) fn hold(&self, claim: Claim) {
+        lock(&self.state).claim = Some(claim);
+    }
+
+    /// Gives the data thread a notice, and wakes it, however it waits.
+    pub(crate) fn notify(&self, notice: u32) {
+        // The lock may be held by a thread that a forked child does not have.
+        if self.shared.attention() & notice::FORKED == 0 {
+            self.shared.notify(notice, &self.linux);
+            self.bell.ring();
+        }
+    }
+
+    /// What has happened since this was asked last.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        self.shared.clear(notice::PEERS);
+        std::mem::take(&mut lock(&self.state).changes)
+    }
+
+    /// The data thread has seen to a peer that is gone: somebody else may have its row.
+    pub(crate) fn free_row(&self, row: u32) {
+        let mut state = lock(&self.state);
+        if matches!(state.links.get(&row), Some(Link::Gone)) {
+            state.links.remove(&row);
+        }
+    }
+
+    /// A peer whose memory holds impossible values is cut off.
+    pub(crate) fn cut_off(&self, row: u32, violation: PairViolation) {
+        self.drop_link(row, Gone::CutOff(violation));
+    }
+
+    /// Says good-bye to everybody, and lets go of the name.
+    pub(crate) fn close(&self) {
+        self.domain.remove_endpoint(self.name());
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        if let Some(claim) = state.claim.take() {
+            claim.release(&self.domain.directory);
+        }
+        for (_, link) in std::mem::take(&mut state.links) {
+            if let Link::Linked(linked) = link {
+                self.unwatch(&mut state, &linked);
+                for (socket, _) in &linked.sockets {
+                    // If it does not get through, the hang-up says as much.
+                    let _ = socket.send(&Frame::Leave, &[]);
+                }
+            }
+        }
+    }
+
+    fn unwatch(&self, state: &mut State, linked: &Linked) {
+        for (socket, token) in &linked.sockets {
+            self.domain.hub().forget(&**socket, *token);
+            state.watched.remove(token);
+        }
+        self.domain.hub().forget(&linked.life, linked.life_token);
+        state.watched.remove(&linked.life_token);
+    }
+
+    /// A row that nobody has.
+    fn free(&self, state: &State) -> Option<u32> {
+        let max = u32::try_from(self.header.sizes.peers_max()).unwrap_or(u32::MAX);
+        (0..max).find(|row| !state.links.contains_key(row))
+    }
+
+    /// A peer is gone, for whatever reason.
+    fn drop_link(&self, row: u32, how: Gone) {
+        let mut state = lock(&self.state);
+        let Some(link) = state.links.get_mut(&row) else { return };
+        if !matches!(link, Link::Linked(_)) {
+            return;
+        }
+        let Link::Linked(linked) = std::mem::replace(link, Link::Gone) else { return };
+        self.unwatch(&mut state, &linked);
+        state.rows.retain(|_, other| *other != row);
+        state.changes.push(Change::Gone { row, how });
+        drop(state);
+        if let Gone::CutOff(_) = how {
+            linked.sockets.iter().for_each(|(socket, _)| socket.hang_up());
+        }
+        self.notify(notice::PEERS);
+        match how {
+            Gone::Left => {
+                tell!(info, "a peer left", endpoint = self.name(), row = row);
+            }
+            Gone::Died => {
+                tell!(warn, "a peer died", endpoint = self.name(), row = row);
+            }
+            Gone::CutOff(_) => {
+                tell!(
+                    warn,
+                    "a peer's memory held an impossible value",
+                    endpoint = self.name(),
+                    row = row
+                );
+            }
+        }
+    }
+
+    /// Reads what a linked peer says. Says how it went, if it did.
+    fn look_at(&self, row: u32, token: Token) -> Option<Gone> {
+        let state = lock(&self.state);
+        let Some(Link::Linked(linked)) = state.links.get(&row) else { return None };
+        if token == linked.life_token {
+            return Some(Gone::Died);
+        }
+        let (socket, _) = linked.sockets.iter().find(|(_, other)| *other == token)?;
+        match socket.receive() {
+            Ok((Frame::Leave, _)) => Some(Gone::Left),
+            Err(ReceiveError::Nothing) => None,
+            // A failed call is no word of the peer's: if there is one, it is still there.
+            Err(ReceiveError::Os(_)) if !linked.unread.add() => None,
+            // A hang-up without a word: its process has died, or is just dying.
+            _ => Some(Gone::Died),
+        }
+    }
+}
+
+impl Handler for EndpointControl {
+    fn on_event(&self, token: Token, _hung_up: bool) {
+        let row = lock(&self.state).watched.get(&token).copied();
+        if let Some(row) = row
+            && let Some(how) = self.look_at(row, token)
+        {
+            self.drop_link(row, how);
+        }
+    }
+}
+
+impl InChild for EndpointControl {
+    fn forked(&self) {
+        self.shared.mark(notice::FORKED);
+    }
+}
+
+impl Control for Arc<EndpointControl> {
+    fn wake_descriptor(&self, row: u32) {
+        if let Some(Link::Linked(linked)) = lock(&self.state).links.get(&row) {
+            linked.bell.ring();
+        }
+    }
+}

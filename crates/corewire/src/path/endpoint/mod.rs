@@ -1,0 +1,323 @@
+//! Any process to any process, with matching.
+//!
+//! | file | holds |
+//! |---|---|
+//! | this one | the endpoint, its peers, waiting, closing |
+//! | [`send`] | sending, at once or when there is room |
+//! | [`receive`] | receiving, asking what is there |
+//! | [`progress`] | what happens meanwhile: arrivals, rooms, peers that come and go |
+//! | [`matching`] | which receive gets which message |
+//! | [`requests`] | operations that go on by themselves |
+//! | [`buffer`] | where a message's bytes lie |
+
+mod buffer;
+mod builder;
+mod matching;
+mod progress;
+mod receive;
+mod requests;
+mod send;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corewire_layout::counters::EndpointCounter;
+use corewire_layout::name::ChannelName;
+use corewire_ring::pair;
+use corewire_ring::sync::pause;
+
+pub use self::buffer::Buffer;
+pub use self::builder::EndpointBuilder;
+use self::matching::Matching;
+pub use self::matching::Selector;
+use self::progress::{Caller, Row, is_room};
+pub use self::receive::{Matched, Received};
+use self::requests::Requests;
+pub use self::requests::{Completion, Request};
+use crate::control::endpoint::{EndpointControl, EndpointKernel, notice};
+use crate::error::{ConnectError, MessageError};
+use crate::wait::{BARE_POLLS, Interrupter, Patience, Readiness, Wait};
+
+type Pairs = pair::Endpoint<EndpointKernel>;
+
+/// A process's address for messages of any other, made by [`Domain::endpoint`](crate::Domain::endpoint).
+///
+/// A message has a *tag*, 64 bits of the sender's choice, and is received by whoever asks for it by tag
+/// and sender ([`Selector`]). Messages from one endpoint to another that a receive asks for are received
+/// in the order in which they were sent. What arrives before anybody asks for it is kept, within a budget
+/// ([`EndpointBuilder::budget`]); beyond that it stays with its sender, who then waits. Nothing is lost.
+///
+/// # How messages travel
+///
+/// Up to 104 bytes in the ring itself; longer ones through cells of the sender's memory, as many fragments
+/// one after the other as it takes. A message of any length needs no more memory than that, and is copied
+/// twice. `send` returns when its bytes have been copied: the buffer may be used again, but nobody need
+/// have received them.
+///
+/// # Progress
+///
+/// An endpoint does its work inside its calls: what is being received, or sent later
+/// ([`isend`](Self::isend)), goes on while some call of it runs, or waits.
+///
+/// # Threads
+///
+/// Its calls need it alone, so several threads share one behind a mutex, and a thread that waits in it keeps
+/// the others out. A thread each with an endpoint of its own is faster: endpoints cost a name and
+/// [`EndpointBuilder`]'s memory. An [`Interrupter`] ends another thread's wait. In event loops and async
+/// code, ask for [`readiness`](Self::readiness).
+///
+/// # Deaths
+///
+/// What a peer had sent whole before it died is received; of what it had not, nothing is. After that,
+/// whatever waits for it alone ends with [`MessageError::PeerDied`]. Receives that ask for messages of
+/// anybody go on.
+///
+/// Dropping an endpoint closes it, and drops what it has not sent; [`close`](Self::close) sends it first.
+pub struct Endpoint {
+    pairs: Pairs,
+    control: Arc<EndpointControl>,
+    /// By row: the generation of a peer to which something may be sent at once, else 0.
+    open: Vec<u32>,
+    rows: Vec<Row>,
+    /// Rows of peers that have gone, from whom something may be left.
+    leaving: Vec<u32>,
+    /// Rows with sends that wait for room.
+    senders: Vec<u32>,
+    matching: Matching,
+    requests: Requests,
+    wait: Wait,
+    pauses: u32,
+    /// Rings whose memory is there.
+    rings_there: u64,
+    has_cells: bool,
+}
+
+/// Another endpoint, as one endpoint knows it. Of no meaning to any other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer {
+    row: u32,
+    generation: u32,
+}
+
+impl Peer {
+    const fn new(row: u32, generation: u32) -> Self {
+        Self { row, generation }
+    }
+}
+
+/// What is known of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Who sent it; of a send, to whom it went.
+    pub source: Peer,
+    /// Its tag.
+    pub tag: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+impl Endpoint {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.control.name().as_str()
+    }
+
+    /// The endpoint of this name, which exists: asks its process to link with this one, unless they are
+    /// linked already. May be this endpoint itself. Waits for the answer, for at most 10 s.
+    ///
+    /// # Errors
+    /// [`ConnectError::NotFound`] if there is none; [`ConnectError`] for all else.
+    pub fn peer(&mut self, name: &str) -> Result<Peer, ConnectError> {
+        let name = ChannelName::new(name)?;
+        let row = self.control.connect(&name)?;
+        // It is among the changes, unless it has been told already.
+        match self.attend() {
+            Err(MessageError::Forked) => return Err(ConnectError::Forked),
+            // For the next call that waits.
+            Err(MessageError::Interrupted) => self.interrupter().interrupt(),
+            _ => {}
+        }
+        match self.rows.get(row as usize) {
+            Some(entry) if entry.gone.is_none() => Ok(Peer::new(row, entry.generation)),
+            _ => Err(ConnectError::NotFound(name)),
+        }
+    }
+
+    /// The endpoint of this name as soon as it exists; waits for it for at most `timeout`, or for ever.
+    ///
+    /// # Errors
+    /// [`ConnectError::NotCreated`] if it did not appear; otherwise as for [`peer`](Self::peer).
+    pub fn peer_when_created(
+        &mut self,
+        name: &str,
+        timeout: Option<Duration>,
+    ) -> Result<Peer, ConnectError> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let watch = self.control.watch_names()?;
+        loop {
+            match self.peer(name) {
+                Err(ConnectError::NotFound(name)) => {
+                    if !self.control.wait_for_names(&watch, deadline)? {
+                        let after = timeout.unwrap_or_default();
+                        return Err(ConnectError::NotCreated { name, after });
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// A peer's name; `None` if it is no peer of this endpoint, or its place has been taken by another.
+    #[must_use]
+    pub fn name_of(&self, peer: Peer) -> Option<&str> {
+        let row = self.rows.get(peer.row as usize)?;
+        let name = row.name.as_ref().filter(|_| row.generation == peer.generation)?;
+        Some(name.as_str())
+    }
+
+    /// The peers that are linked now, and have not gone.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`.
+    pub fn peers(&mut self) -> Result<Vec<Peer>, MessageError> {
+        self.attend()?;
+        let live =
+            (0u32..).zip(&self.rows).filter(|(_, row)| row.name.is_some() && row.gone.is_none());
+        Ok(live.map(|(index, row)| Peer::new(index, row.generation)).collect())
+    }
+
+    /// One of its counters, by name.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        let (counter, _) = EndpointCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
+        Some(self.pairs.counter(counter))
+    }
+
+    /// A handle by which another thread ends a call of this endpoint that waits.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        let control = Arc::clone(&self.control);
+        Interrupter::new(move || control.notify(notice::INTERRUPTED))
+    }
+
+    /// A descriptor that becomes readable when, after [`arm`](Self::arm), something has happened. It stays
+    /// the same for the endpoint's life.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        Readiness(Arc::clone(self.control.bell()))
+    }
+
+    /// Says that the caller is about to wait for the [`Readiness`] descriptor. Returns false if something
+    /// has happened already: then ask again first. The order is: ask ([`try_receive_into`]
+    /// (Self::try_receive_into), [`test`](Self::test)) until there is nothing, `arm`, wait until readable,
+    /// and again.
+    ///
+    /// # Errors
+    /// [`MessageError::Forked`].
+    pub fn arm(&mut self) -> Result<bool, MessageError> {
+        if self.control.is_forked() {
+            return Err(MessageError::Forked);
+        }
+        self.control.bell().silence();
+        let wanted = self.wanted_room();
+        let mut is_room = |pairs: &mut Pairs| is_room(pairs, &wanted);
+        let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
+            if wanted.is_empty() { None } else { Some(&mut is_room) };
+        Ok(self.pairs.arm(has_room))
+    }
+
+    /// Sees to whatever has come, and sends what there is room for. Never blocks. True if anything was
+    /// done.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`.
+    pub fn progress(&mut self) -> Result<bool, MessageError> {
+        self.go_on(None)
+    }
+
+    /// Sends what has been begun, waiting for as long as it takes, and closes the endpoint. What is sent
+    /// may be received after that.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; the endpoint is closed all the same.
+    pub fn close(mut self) -> Result<(), MessageError> {
+        self.wait_for(Patience::Forever, None, None, |endpoint, _| {
+            endpoint.senders.is_empty().then_some(())
+        })
+    }
+
+    /// The row of a peer that has not gone.
+    fn row_of(&self, peer: Peer) -> Result<u32, MessageError> {
+        let row = self.rows.get(peer.row as usize);
+        match row.filter(|row| row.generation == peer.generation) {
+            None => Err(MessageError::UnknownPeer),
+            Some(row) if row.gone.is_some() => Err(self.error_of(peer.row)),
+            Some(_) => Ok(peer.row),
+        }
+    }
+
+    /// Goes on until `done` says what came of it: polls for a while, then sleeps. `room` is towards whom,
+    /// and of what kind, room is waited for beside what waits to be sent.
+    fn wait_for<T>(
+        &mut self,
+        patience: Patience,
+        mut caller: Option<&mut Caller<'_>>,
+        room: Option<(u32, bool)>,
+        mut done: impl FnMut(&mut Self, Option<&mut Caller<'_>>) -> Option<T>,
+    ) -> Result<T, MessageError> {
+        let pauses = if self.wait == Wait::Park { 0 } else { self.pauses };
+        loop {
+            let mut round = 0;
+            while round < BARE_POLLS + pauses {
+                if self.go_on(caller.as_deref_mut())? {
+                    round = 0;
+                }
+                if let Some(end) = done(self, caller.as_deref_mut()) {
+                    return Ok(end);
+                }
+                round += 1;
+                if round > BARE_POLLS {
+                    pause();
+                }
+            }
+            let Some(limit_ns) = patience.limit_ns() else {
+                return Err(MessageError::Timeout { after: Duration::ZERO });
+            };
+            self.pairs.count(EndpointCounter::Waits);
+            if self.wait != Wait::Spin {
+                let mut wanted = self.wanted_room();
+                wanted.extend(room);
+                let mut is_room = |pairs: &mut Pairs| is_room(pairs, &wanted);
+                let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
+                    if wanted.is_empty() { None } else { Some(&mut is_room) };
+                self.pairs.sleep(limit_ns, has_room);
+            }
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if !self.control.is_forked() {
+            self.pairs.retract();
+            self.pairs.publish_cursors();
+            self.control.close();
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// How long was waited, for an error.
+fn after(patience: Patience) -> Duration {
+    match patience {
+        Patience::Until(_, timeout) => timeout,
+        _ => Duration::ZERO,
+    }
+}

@@ -1,0 +1,414 @@
+//! What users of endpoints rely on.
+
+mod scratch;
+
+use std::thread;
+use std::time::Duration;
+
+use corewire::{ConnectError, Domain, Endpoint, JoinError, MessageError, Peer, Selector, Wait};
+use scratch::Scratch;
+
+/// Two endpoints that know each other.
+fn two(domain: &Domain) -> (Endpoint, Peer, Endpoint, Peer) {
+    let mut a = domain.endpoint("a").create().unwrap();
+    let mut b = domain.endpoint("b").create().unwrap();
+    let to_b = a.peer("b").unwrap();
+    let to_a = b.peer("a").unwrap();
+    (a, to_b, b, to_a)
+}
+
+/// The lowest byte.
+fn low(number: u64) -> u8 {
+    number.to_le_bytes()[0]
+}
+
+fn bytes_of(length: usize, seed: u8) -> Vec<u8> {
+    (0u64..).take(length).map(|i| low(i).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+#[test]
+fn messages_of_every_length_arrive_whole_and_in_order() {
+    let scratch = Scratch::new("endpoint-messages_of_every_length_arrive");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    let lengths = [0, 1, 7, 8, 9, 15, 16, 31, 32, 33, 47, 48, 49, 56, 64, 103, 104, 105, 128, 1000];
+    let long = [4096, 16_383, 16_384, 16_385, 100_000, 1 << 20, 3_000_001];
+    let all: Vec<usize> = lengths.into_iter().chain(long).collect();
+    let sent = all.clone();
+    let sender = thread::spawn(move || {
+        for (tag, length) in (0u64..).zip(sent) {
+            a.send(to_b, tag, &bytes_of(length, low(tag))).unwrap();
+        }
+        a.receive(Selector::any()).unwrap();
+    });
+    let mut buffer = vec![0; 4 << 20];
+    for (tag, length) in (0u64..).zip(all) {
+        let status = b.receive_into(Selector::any(), &mut buffer).unwrap();
+        assert_eq!((status.source, status.tag, status.bytes), (to_a, tag, length as u64));
+        assert_eq!(buffer[..length], bytes_of(length, low(tag)), "{length} bytes");
+    }
+    b.send(to_a, 0, b"done").unwrap();
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_receive_takes_what_it_asks_for_and_leaves_the_rest() {
+    let scratch = Scratch::new("endpoint-a_receive_takes_what_it_asks_fo");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    let mut c = domain.endpoint("c").create().unwrap();
+    let c_to_b = c.peer("b").unwrap();
+    for tag in [1, 2, 3] {
+        a.send(to_b, tag, &[low(tag)]).unwrap();
+        c.send(c_to_b, 10 + tag, &[10 + low(tag); 300]).unwrap();
+    }
+    let from_c = b.peer("c").unwrap();
+    assert_eq!(b.receive(Selector::tag(3)).unwrap().bytes, [3]);
+    assert_eq!(b.receive(Selector::any().from(from_c)).unwrap().status.tag, 11);
+    assert_eq!(b.receive(Selector::masked(0b10, 0b10).from(to_a)).unwrap().bytes, [2]);
+    assert_eq!(b.receive(Selector::masked(8, 8).from(from_c)).unwrap().status.tag, 12);
+    assert_eq!(b.receive(Selector::any().from(to_a)).unwrap().bytes, [1]);
+    assert_eq!(b.receive(Selector::any()).unwrap().bytes, [13; 300]);
+    assert_eq!(b.try_probe(Selector::any()).unwrap(), None);
+    assert_eq!(b.name_of(from_c), Some("c"));
+}
+
+#[test]
+fn operations_end_in_their_order_and_give_their_buffers_back() {
+    let scratch = Scratch::new("endpoint-operations_end_in_their_order_a");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    let first = b.ireceive(Selector::tag(7), vec![0; 10]).unwrap();
+    let second = b.ireceive(Selector::any(), vec![vec![0; 3], vec![0; 300]]).unwrap();
+    let third = b.ireceive(Selector::tag(7), vec![0; 10]).unwrap();
+    assert!(b.test(first).unwrap().is_none());
+    a.send(to_b, 7, b"one").unwrap();
+    a.send_gather(to_b, 7, &[b"tw", &[b'o'; 199]]).unwrap();
+    a.send(to_b, 7, b"three").unwrap();
+    let (place, completion) = b.wait_any(&[third, second, first]).unwrap();
+    assert_eq!(place, 0);
+    assert_eq!(completion.buffer.into_vec()[..5], *b"three");
+    let completion = b.wait(first).unwrap();
+    assert_eq!(completion.result.unwrap().bytes, 3);
+    assert_eq!(completion.buffer.into_vec()[..3], *b"one");
+    let completion = b.wait(second).unwrap();
+    assert_eq!(completion.result.unwrap().bytes, 201);
+    assert_eq!(completion.buffer.into_parts()[0], b"two");
+    assert_eq!(b.wait(second).unwrap_err(), MessageError::UnknownRequest);
+
+    let send = b.isend(to_a, 1, vec![5; 100_000]).unwrap();
+    let more = b.isend(to_a, 2, vec![6; 5_000_000]).unwrap();
+    let last = b.isend(to_a, 3, vec![7; 10]).unwrap();
+    assert!(b.test(more).unwrap().is_none(), "it does not fit the cells");
+    b.cancel(last).unwrap();
+    b.cancel(more).unwrap();
+    assert_eq!(b.wait(last).unwrap().result.unwrap_err(), MessageError::Cancelled);
+    assert_eq!(b.wait(send).unwrap().buffer.len(), 100_000);
+    assert_eq!(a.receive(Selector::any()).unwrap().bytes, vec![5; 100_000]);
+    let receive = a.ireceive(Selector::any(), vec![0; 5_000_000]).unwrap();
+    let completion = loop {
+        b.progress().unwrap();
+        if let Some(completion) = a.test(receive).unwrap() {
+            break completion;
+        }
+    };
+    assert_eq!(completion.result.unwrap().tag, 2);
+    assert_eq!(completion.buffer.into_vec(), vec![6; 5_000_000]);
+    assert_eq!(b.wait(more).unwrap().result.unwrap().bytes, 5_000_000);
+    let cancelled = a.ireceive(Selector::any(), vec![1]).unwrap();
+    a.cancel(cancelled).unwrap();
+    assert_eq!(a.wait(cancelled).unwrap().result.unwrap_err(), MessageError::Cancelled);
+}
+
+#[test]
+fn a_message_too_long_for_its_buffer_stays() {
+    let scratch = Scratch::new("endpoint-a_message_too_long_for_its_buff");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, _) = two(domain);
+    for length in [10, 100, 1000, 100_000] {
+        a.send(to_b, 1, &vec![9; length]).unwrap();
+        let too_small = MessageError::BufferTooSmall { needed: length as u64, given: 5 };
+        assert_eq!(b.receive_into(Selector::any(), &mut [0; 5]).unwrap_err(), too_small);
+        let posted = b.ireceive(Selector::any(), vec![0; 5]).unwrap();
+        assert_eq!(b.wait(posted).unwrap().result.unwrap_err(), too_small);
+        assert_eq!(b.receive(Selector::any()).unwrap().bytes, vec![9; length]);
+    }
+}
+
+#[test]
+fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
+    let scratch = Scratch::new("endpoint-beyond_the_budget_messages_stay");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").create().unwrap();
+    let mut b = domain.endpoint("b").budget(10_000).create().unwrap();
+    let to_b = a.peer("b").unwrap();
+    let mut sent = 0u64;
+    loop {
+        match a.try_send(to_b, sent, &[1; 3000]) {
+            Ok(()) => sent += 1,
+            Err(MessageError::Full { name }) => {
+                assert_eq!(name.as_str(), "b");
+                break;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        // It keeps what it can.
+        assert_eq!(b.try_probe(Selector::tag(u64::MAX)).unwrap(), None);
+    }
+    assert!(b.counter("stalls").unwrap() >= 1);
+    let too_long = MessageError::Timeout { after: Duration::from_millis(1) };
+    let error = a.send_timeout(to_b, 0, &[0], Duration::from_millis(1)).unwrap_err();
+    assert_eq!(error, too_long);
+    for tag in 0..sent {
+        let received = b.receive(Selector::any()).unwrap();
+        assert_eq!((received.status.tag, received.bytes.len()), (tag, 3000));
+    }
+    // One that never fits it is received in place.
+    let sender = thread::spawn(move || a.send(to_b, 77, &bytes_of(1_000_000, 3)).map(|()| a));
+    assert_eq!(b.probe(Selector::tag(77)).unwrap().bytes, 1_000_000);
+    assert_eq!(b.receive(Selector::any()).unwrap().bytes, bytes_of(1_000_000, 3));
+    sender.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_message_that_was_claimed_is_nobody_elses() {
+    let scratch = Scratch::new("endpoint-a_message_that_was_claimed_is_n");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    a.send(to_b, 5, b"mine").unwrap();
+    a.send(to_b, 5, b"yours").unwrap();
+    assert_eq!(b.probe(Selector::tag(5)).unwrap().bytes, 4);
+    let claimed = b.claim(Selector::tag(5)).unwrap();
+    assert_eq!(claimed.status.source, to_a);
+    assert_eq!(b.receive(Selector::tag(5)).unwrap().bytes, b"yours");
+    assert!(b.try_claim(Selector::any()).unwrap().is_none());
+    let mut buffer = [0; 4];
+    b.receive_claimed(claimed, &mut buffer).unwrap();
+    assert_eq!(&buffer, b"mine");
+}
+
+#[test]
+fn an_endpoint_sends_to_itself() {
+    let scratch = Scratch::new("endpoint-an_endpoint_sends_to_itself");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").create().unwrap();
+    let me = a.peer("a").unwrap();
+    a.send(me, 1, b"self").unwrap();
+    let request = a.isend(me, 2, bytes_of(2_000_000, 1)).unwrap();
+    assert_eq!(a.receive(Selector::any().from(me)).unwrap().bytes, b"self");
+    assert_eq!(a.receive(Selector::any()).unwrap().bytes, bytes_of(2_000_000, 1));
+    a.wait(request).unwrap().result.unwrap();
+}
+
+#[test]
+fn a_peer_that_leaves_ends_what_waits_for_it_and_nothing_else() {
+    let scratch = Scratch::new("endpoint-a_peer_that_leaves_ends_what_wa");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    let mut c = domain.endpoint("c").create().unwrap();
+    let c_to_b = c.peer("b").unwrap();
+    let for_a = b.ireceive(Selector::tag(9).from(to_a), vec![0; 10]).unwrap();
+    let for_all = b.ireceive(Selector::tag(9), vec![0; 10]).unwrap();
+    a.send(to_b, 1, b"last words").unwrap();
+    drop(a);
+    let gone = b.wait(for_a).unwrap();
+    assert!(matches!(gone.result, Err(MessageError::PeerLeft { name }) if name.as_str() == "a"));
+    assert!(b.test(for_all).unwrap().is_none());
+    assert_eq!(b.receive(Selector::any().from(to_a)).unwrap().bytes, b"last words");
+    let error = b.receive(Selector::any().from(to_a)).unwrap_err();
+    assert!(matches!(error, MessageError::PeerLeft { .. }));
+    assert!(matches!(b.send(to_a, 0, b"?").unwrap_err(), MessageError::PeerLeft { .. }));
+    c.send(c_to_b, 9, b"c").unwrap();
+    assert_eq!(b.wait(for_all).unwrap().buffer.into_vec()[0], b'c');
+    assert_eq!(b.peer("a").unwrap_err(), ConnectError::NotFound("a".parse_name()));
+}
+
+trait ParseName {
+    fn parse_name(&self) -> corewire::ChannelName;
+}
+
+impl ParseName for str {
+    fn parse_name(&self) -> corewire::ChannelName {
+        corewire::ChannelName::new(self).unwrap()
+    }
+}
+
+#[test]
+fn names_of_channels_and_endpoints_are_told_apart() {
+    let scratch = Scratch::new("endpoint-names_of_channels_and_endpoints");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").create().unwrap();
+    let sender = domain.sender("c").create().unwrap();
+    assert_eq!(a.peer("c").unwrap_err(), ConnectError::NotAnEndpoint("c".parse_name()));
+    let error = domain.receiver("a").join().unwrap_err();
+    assert_eq!(error, JoinError::NotAChannel("a".parse_name()));
+    assert!(domain.endpoint("c").create().is_err());
+    assert!(domain.sender("a").create().is_err());
+    assert_eq!(domain.endpoints().unwrap(), ["a".parse_name()]);
+    assert_eq!(domain.channels().unwrap(), ["c".parse_name()]);
+    drop(sender);
+}
+
+#[test]
+fn more_peers_than_rings_take_turns_at_them() {
+    let scratch = Scratch::new("endpoint-more_peers_than_rings_take_turn");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").rings(2).create().unwrap();
+    let names: Vec<String> = (0..7).map(|i| format!("p{i}")).collect();
+    let others = names.iter().map(|name| {
+        let mut endpoint = domain.endpoint(name).create().unwrap();
+        let peer = a.peer(name).unwrap();
+        endpoint.peer("a").unwrap();
+        (peer, endpoint)
+    });
+    let mut others: Vec<_> = others.collect();
+    for round in 0..20u64 {
+        let requests: Vec<_> = others
+            .iter()
+            .flat_map(|&(peer, _)| {
+                let short = a.isend(peer, round, vec![low(round); 40]).unwrap();
+                [short, a.isend(peer, round, vec![low(round); 5000]).unwrap()]
+            })
+            .collect();
+        // A ring goes on when who has it has seen that it is wanted.
+        for index in 0..others.len() {
+            for length in [40, 5000] {
+                while others[index].1.try_probe(Selector::any()).unwrap().is_none() {
+                    a.progress().unwrap();
+                    for (_, endpoint) in &mut others {
+                        endpoint.progress().unwrap();
+                    }
+                }
+                let received = others[index].1.receive(Selector::any()).unwrap();
+                assert_eq!(received.bytes, vec![low(round); length]);
+            }
+        }
+        for request in requests {
+            a.wait(request).unwrap().result.unwrap();
+        }
+    }
+    assert!(a.counter("rings_taken").unwrap() > 50);
+}
+
+#[test]
+fn whoever_sleeps_is_woken() {
+    let scratch = Scratch::new("endpoint-whoever_sleeps_is_woken");
+    let domain = scratch.domain();
+    for wait in [Wait::Park, Wait::Adaptive, Wait::Spin] {
+        let mut a = domain.endpoint("a").wait(wait).create().unwrap();
+        let mut b = domain.endpoint("b").wait(wait).create().unwrap();
+        let to_b = a.peer("b").unwrap();
+        let to_a = b.peer("a").unwrap();
+        let other = thread::spawn(move || {
+            let mut buffer = vec![0; 200_000];
+            for round in 0..300u64 {
+                let length = [8, 90, 3000, 200_000][(round % 4) as usize];
+                let status = b.receive_into(Selector::tag(round), &mut buffer).unwrap();
+                assert_eq!(status.bytes, length as u64);
+                b.send(to_a, round, &buffer[..length]).unwrap();
+            }
+            b
+        });
+        let mut buffer = vec![0; 200_000];
+        for round in 0..300u64 {
+            let length = [8, 90, 3000, 200_000][(round % 4) as usize];
+            a.send(to_b, round, &vec![low(round); length]).unwrap();
+            a.receive_into(Selector::tag(round).from(to_b), &mut buffer).unwrap();
+            assert_eq!(buffer[..length], vec![low(round); length]);
+        }
+        let b = other.join().unwrap();
+        assert_eq!(a.counter("cap_finds"), Some(0));
+        assert_eq!(b.counter("cap_finds"), Some(0));
+    }
+}
+
+#[test]
+fn an_event_loop_waits_for_the_readiness_descriptor() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let scratch = Scratch::new("endpoint-an_event_loop_waits_for_the_rea");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    let other = thread::spawn(move || {
+        for round in 0..100u64 {
+            assert_eq!(a.receive(Selector::any()).unwrap().status.tag, round);
+            a.send(to_b, round, &[1; 200]).unwrap();
+        }
+        a
+    });
+    let readiness = b.readiness();
+    b.send(to_a, 0, b"").unwrap();
+    let mut buffer = [0; 200];
+    for round in 0..100u64 {
+        while b.try_receive_into(Selector::any(), &mut buffer).unwrap().is_none() {
+            if b.arm().unwrap() {
+                poll(&mut [PollFd::new(&readiness, PollFlags::IN)], None).unwrap();
+            }
+        }
+        if round < 99 {
+            b.send(to_a, round + 1, b"").unwrap();
+        }
+    }
+    drop(other.join().unwrap());
+}
+
+#[test]
+fn another_thread_ends_a_wait() {
+    let scratch = Scratch::new("endpoint-another_thread_ends_a_wait");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").create().unwrap();
+    let interrupter = a.interrupter();
+    let waiting = thread::spawn(move || {
+        let error = a.receive(Selector::any()).unwrap_err();
+        (a, error)
+    });
+    interrupter.interrupt();
+    let (mut a, error) = waiting.join().unwrap();
+    assert_eq!(error, MessageError::Interrupted);
+    let none = a.receive_timeout(Selector::any(), &mut [], Duration::from_millis(1)).unwrap();
+    assert_eq!(none, None);
+}
+
+#[test]
+fn both_ask_at_once_and_are_linked_once() {
+    let scratch = Scratch::new("endpoint-both_ask_at_once_and_are_linked");
+    let domain = scratch.domain();
+    for _ in 0..50 {
+        let mut a = domain.endpoint("a").create().unwrap();
+        let mut b = domain.endpoint("b").create().unwrap();
+        let other = thread::spawn(move || {
+            let to_a = b.peer("a").unwrap();
+            b.send(to_a, 1, b"from b").unwrap();
+            assert_eq!(b.receive(Selector::any().from(to_a)).unwrap().bytes, b"from a");
+            assert_eq!(b.peers().unwrap(), [to_a]);
+            b
+        });
+        let to_b = a.peer("b").unwrap();
+        a.send(to_b, 1, b"from a").unwrap();
+        assert_eq!(a.receive(Selector::any().from(to_b)).unwrap().bytes, b"from b");
+        assert_eq!(a.peers().unwrap(), [to_b]);
+        other.join().unwrap();
+    }
+}
+
+#[test]
+fn a_receive_that_runs_out_of_time_loses_nothing() {
+    let scratch = Scratch::new("endpoint-a_receive_that_runs_out_of_time");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, _) = two(domain);
+    let message = bytes_of(5_000_000, 1);
+    let request = a.isend(to_b, 1, message.clone()).unwrap();
+    let mut buffer = vec![0; 5_000_000];
+    let mut rounds = 0;
+    let status = loop {
+        if let Some(status) = b.try_receive_into(Selector::any(), &mut buffer).unwrap() {
+            break status;
+        }
+        buffer.fill(0);
+        a.progress().unwrap();
+        rounds += 1;
+    };
+    assert!(rounds > 2);
+    assert_eq!(status.bytes, 5_000_000);
+    assert!(buffer == message);
+    a.wait(request).unwrap().result.unwrap();
+}

@@ -1,0 +1,178 @@
+//! Endpoints in memory that loom knows.
+
+use std::sync::Arc;
+
+use corewire_layout::endpoint::EndpointSizes;
+use corewire_layout::segment::FenceMode;
+use corewire_ring::Trusted;
+use corewire_ring::pair::{
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts,
+};
+use corewire_ring::region::Region;
+use corewire_ring::sync::{pause, set_light_fences};
+
+use crate::ModelKernel;
+
+/// An endpoint's bare data thread.
+pub type Pairs = Endpoint<ModelKernel>;
+
+/// An endpoint, as others see it.
+#[derive(Debug, Clone)]
+pub struct ModelEndpoint {
+    memory: EndpointMemory,
+    activity: Activity,
+    fence_mode: FenceMode,
+    /// What its threads share.
+    pub shared: Arc<EndpointShared>,
+    /// The one kernel of all.
+    pub kernel: ModelKernel,
+}
+
+impl ModelEndpoint {
+    /// An endpoint for up to two peers, with so many rings of two slots, and two cells of one line. To be
+    /// made inside a model, by its first thread.
+    ///
+    /// # Panics
+    /// If there are no such sizes.
+    #[must_use]
+    pub fn new(rings: u64, fence_mode: FenceMode, kernel: &ModelKernel) -> Self {
+        let sizes = EndpointSizes::new(2, rings, 2, 2, 64).expect("a model's sizes");
+        set_light_fences(fence_mode == FenceMode::Asymmetric);
+        Self {
+            memory: EndpointMemory::new(Region::model_endpoint(&sizes), sizes),
+            activity: Activity::new(Region::model_activity()),
+            fence_mode,
+            shared: Arc::default(),
+            kernel: kernel.clone(),
+        }
+    }
+
+    /// Its data thread, without peers.
+    #[must_use]
+    pub fn start(&self) -> Pairs {
+        let parts = EndpointParts {
+            memory: self.memory.clone(),
+            activity: self.activity.clone(),
+            fence_mode: self.fence_mode,
+            shared: Arc::clone(&self.shared),
+        };
+        Endpoint::new(parts, self.kernel.clone())
+    }
+
+    /// The same, as its peer knows it, in whose rows it has `row_there`.
+    #[must_use]
+    pub fn as_peer(&self, row_there: u32) -> PeerParts {
+        PeerParts {
+            memory: self.memory.clone(),
+            activity: self.activity.clone(),
+            row_there,
+            fence_mode: self.fence_mode,
+            // SAFETY: models keep to the protocol; loom checks it.
+            trusted: unsafe { Trusted::assume() },
+        }
+    }
+}
+
+/// Two endpoints that know each other, each the other's row 0.
+#[must_use]
+pub fn two(fence_mode: FenceMode) -> (ModelEndpoint, Pairs, ModelEndpoint, Pairs) {
+    let kernel = ModelKernel::new(true);
+    let a = ModelEndpoint::new(1, fence_mode, &kernel);
+    let b = ModelEndpoint::new(1, fence_mode, &kernel);
+    let (mut from, mut to) = (a.start(), b.start());
+    from.add_peer(0, b.as_peer(0));
+    to.add_peer(0, a.as_peer(0));
+    (a, from, b, to)
+}
+
+/// How an endpoint waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It looks again and again.
+    Spin,
+    /// It looks once, then sleeps.
+    Sleep,
+}
+
+/// What message `number` holds.
+fn bytes_of(number: u64, length: usize) -> Vec<u8> {
+    vec![u8::try_from(number + 1).expect("few messages"); length]
+}
+
+/// Sends message `number` of `length` bytes to `row`, waiting for room.
+///
+/// # Panics
+/// If the peer's memory holds impossible values.
+pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait) {
+    let bytes = bytes_of(number, length);
+    let mut sent = 0;
+    loop {
+        if length <= 104 {
+            if pairs.try_send(row, number, &bytes) {
+                return;
+            }
+        } else {
+            sent += pairs.send_fragment(row, number, &&bytes[..], sent);
+            if sent == length as u64 {
+                return;
+            }
+        }
+        let mut is_room = |pairs: &mut Pairs| {
+            if pairs.has_ring(row) {
+                return pairs.has_room(row, length > 104).expect("own memory");
+            }
+            pairs.make_room(row).expect("own memory");
+            if pairs.next_ring().is_none() {
+                pairs.take_ring_back(row);
+            }
+            pairs.next_ring().is_some() && pairs.assign_ring(row)
+        };
+        if !is_room(pairs) {
+            // Nothing is sent to who sends.
+            assert_eq!(pairs.poll(), None);
+            match wait {
+                Wait::Spin => pause(),
+                Wait::Sleep => pairs.sleep(u64::MAX, Some(&mut is_room)),
+            }
+        }
+    }
+}
+
+/// Takes what is there: the next message of `row`, or a part of it. Returns its tag once it is whole.
+///
+/// # Panics
+/// If the message is torn.
+pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
+    let row = pairs.poll()?;
+    let arrival = pairs.arrival(row).expect("own memory")?;
+    let mut bytes = vec![0; arrival.bytes];
+    assert_eq!(pairs.copy(row, &arrival, 0, &mut bytes), arrival.bytes);
+    assert_eq!(bytes, bytes_of(arrival.tag, arrival.bytes), "message {} is torn", arrival.tag);
+    pairs.pass(row, &arrival);
+    (!pairs.is_within(row)).then_some((row, arrival.tag))
+}
+
+/// Waits for a message.
+///
+/// # Panics
+/// If it is torn.
+pub fn receive(pairs: &mut Pairs, wait: Wait) -> (u32, u64) {
+    loop {
+        if let Some(found) = take(pairs) {
+            return found;
+        }
+        match wait {
+            Wait::Spin => pause(),
+            Wait::Sleep => pairs.sleep(u64::MAX, None),
+        }
+    }
+}
+
+/// Has `to` poll what `from` sends it from now on: sends a message and takes it.
+///
+/// # Panics
+/// If it does not come.
+pub fn warm_up(from: &mut Pairs, to: &mut Pairs, row: u32) {
+    send(from, row, 0, 8, Wait::Spin);
+    assert_eq!(take(to).map(|(_, tag)| tag), Some(0), "the first message is lost");
+}

@@ -1,0 +1,322 @@
+//! Models of endpoints: pair rings, activity bits, hot and cold, sleep, rings that change hands, ends.
+//! A name says what its model shows; `quick_` marks those that are run most often.
+
+#![cfg(loom)]
+
+use std::sync::Arc;
+
+use corewire_layout::segment::FenceMode::{self, Asymmetric, Fenced};
+use corewire_models::pairs::{ModelEndpoint, Pairs, Wait, receive, send, take, two, warm_up};
+use corewire_models::{ModelKernel, check, check_bare, mutants};
+use loom::thread;
+
+/// A notice of these models.
+const NOTICE: u32 = 1;
+
+/// Sends `messages` of `length` bytes in a thread of their own, while this one receives them.
+fn one_to_one(
+    mode: FenceMode,
+    messages: u64,
+    length: usize,
+    is_warm: bool,
+    sending: Wait,
+    receiving: Wait,
+) {
+    let (_a, mut from, _b, mut to) = two(mode);
+    let first = u64::from(is_warm);
+    if is_warm {
+        warm_up(&mut from, &mut to, 0);
+    }
+    let sender = thread::spawn(move || {
+        for number in first..first + messages {
+            send(&mut from, 0, number, length, sending);
+        }
+    });
+    for number in first..first + messages {
+        assert_eq!(receive(&mut to, receiving), (0, number));
+    }
+    // Who leaves says how far it has come.
+    to.publish_cursors();
+    sender.join().unwrap();
+}
+
+#[test]
+fn quick_a_paired_message_is_whole_when_its_stamp_is_seen() {
+    check_bare(4, || one_to_one(Asymmetric, 1, 8, true, Wait::Spin, Wait::Spin));
+}
+
+#[test]
+fn a_message_of_two_slots_is_whole_when_its_first_stamp_is_seen() {
+    check_bare(3, || one_to_one(Asymmetric, 2, 60, true, Wait::Spin, Wait::Spin));
+}
+
+#[test]
+fn quick_a_pairs_slot_is_written_again_only_when_it_has_been_read() {
+    check_bare(3, || one_to_one(Asymmetric, 3, 8, true, Wait::Spin, Wait::Spin));
+}
+
+#[test]
+fn a_cell_is_written_again_only_when_it_has_been_read() {
+    check_bare(2, || one_to_one(Asymmetric, 1, 160, true, Wait::Spin, Wait::Spin));
+}
+
+#[test]
+fn quick_a_sleeping_endpoint_is_woken() {
+    check(3, || one_to_one(Asymmetric, 1, 8, true, Wait::Spin, Wait::Sleep));
+}
+
+#[test]
+fn quick_a_sleeping_endpoint_is_woken_by_who_fences() {
+    check(3, || one_to_one(Fenced, 1, 8, true, Wait::Spin, Wait::Sleep));
+}
+
+#[test]
+fn an_endpoint_that_sleeps_before_its_first_message_is_woken() {
+    check(3, || one_to_one(Asymmetric, 2, 8, false, Wait::Spin, Wait::Sleep));
+}
+
+#[test]
+fn quick_an_endpoint_that_waits_for_room_is_woken() {
+    // Whoever makes it must sleep, too, or it would look for ever where this one is not woken.
+    check(2, || one_to_one(Asymmetric, 3, 8, true, Wait::Sleep, Wait::Sleep));
+}
+
+#[test]
+fn both_sleep_in_turn() {
+    check(3, || one_to_one(Asymmetric, 3, 8, true, Wait::Sleep, Wait::Sleep));
+}
+
+/// Two endpoints talk to one, which polls one of them: the first of `rows`.
+fn three(mode: FenceMode) -> (Pairs, Pairs, ModelEndpoint, Pairs) {
+    let kernel = ModelKernel::new(true);
+    let [a, c, b] = std::array::from_fn(|_| ModelEndpoint::new(1, mode, &kernel));
+    let (mut from_a, mut from_c, mut to) = (a.start(), c.start(), b.start());
+    from_a.add_peer(0, b.as_peer(0));
+    from_c.add_peer(0, b.as_peer(1));
+    to.add_peer(0, a.as_peer(0));
+    to.add_peer(1, c.as_peer(0));
+    warm_up(&mut from_a, &mut to, 0);
+    (from_a, from_c, b, to)
+}
+
+/// After whoever sends is done, everything is found in a few looks.
+fn find(to: &mut Pairs, row: u32, tag: u64) {
+    let found = (0..12).find_map(|_| take(to));
+    assert_eq!(found, Some((row, tag)), "a message is lost");
+}
+
+#[test]
+fn quick_a_message_is_never_without_its_bit() {
+    check_bare(3, || {
+        let (_from_a, mut from_c, _b, mut to) = three(Asymmetric);
+        let sender = thread::spawn(move || {
+            send(&mut from_c, 0, 1, 8, Wait::Spin);
+            send(&mut from_c, 0, 2, 8, Wait::Spin);
+        });
+        // It is not polled, since another is.
+        let early = [take(&mut to), take(&mut to)];
+        sender.join().unwrap();
+        for tag in 1..=2 {
+            if !early.contains(&Some((1, tag))) {
+                find(&mut to, 1, tag);
+            }
+        }
+    });
+}
+
+#[test]
+fn quick_bits_of_two_senders_are_both_found() {
+    check_bare(2, || {
+        let (mut from_a, mut from_c, _b, mut to) = three(Asymmetric);
+        // Nobody is polled.
+        assert!(take(&mut to).is_none() && to.arm(None));
+        to.retract();
+        let sender = thread::spawn(move || send(&mut from_c, 0, 1, 8, Wait::Spin));
+        let other = thread::spawn(move || send(&mut from_a, 0, 1, 8, Wait::Spin));
+        let early = take(&mut to);
+        sender.join().unwrap();
+        other.join().unwrap();
+        let others: Vec<_> = (0..12).filter_map(|_| take(&mut to)).collect();
+        let mut rows: Vec<_> = early.into_iter().chain(others).map(|(row, _)| row).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, [0, 1], "a message is lost");
+    });
+}
+
+#[test]
+fn quick_a_message_to_a_pair_that_cools_is_found() {
+    check_bare(2, || {
+        let (mut from_a, mut from_c, _b, mut to) = three(Asymmetric);
+        // Two rounds without a message, and its place is another's.
+        assert!(take(&mut to).is_none() && take(&mut to).is_none());
+        send(&mut from_c, 0, 1, 8, Wait::Spin);
+        let sender = thread::spawn(move || send(&mut from_a, 0, 1, 8, Wait::Spin));
+        let early = [take(&mut to), take(&mut to)];
+        sender.join().unwrap();
+        for row in [0, 1] {
+            if !early.contains(&Some((row, 1))) {
+                find(&mut to, row, 1);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_pair_that_cools_before_a_sleep_wakes_it() {
+    check(2, || {
+        let (mut from_a, mut from_c, _b, mut to) = three(Asymmetric);
+        assert!(take(&mut to).is_none() && take(&mut to).is_none());
+        send(&mut from_c, 0, 1, 8, Wait::Spin);
+        let sender = thread::spawn(move || send(&mut from_a, 0, 1, 8, Wait::Spin));
+        let rows = [receive(&mut to, Wait::Sleep).0, receive(&mut to, Wait::Sleep).0];
+        assert!(rows == [0, 1] || rows == [1, 0]);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_an_endpoint_that_waits_for_its_descriptor_is_rung() {
+    check(3, || {
+        let (_a, mut from, b, mut to) = two(Asymmetric);
+        warm_up(&mut from, &mut to, 0);
+        let sender = thread::spawn(move || send(&mut from, 0, 1, 8, Wait::Spin));
+        while take(&mut to).is_none() {
+            if to.arm(None) {
+                b.kernel.wait_descriptor(0);
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_a_ring_that_changes_hands_shows_nothing_of_before() {
+    check_bare(4, || {
+        let kernel = ModelKernel::new(true);
+        let [a, b, c] = std::array::from_fn(|_| ModelEndpoint::new(1, Asymmetric, &kernel));
+        let (mut from, mut to_b, mut to_c) = (a.start(), b.start(), c.start());
+        from.add_peer(0, b.as_peer(0));
+        from.add_peer(1, c.as_peer(0));
+        to_b.add_peer(0, a.as_peer(0));
+        to_c.add_peer(0, a.as_peer(1));
+        send(&mut from, 0, 5, 8, Wait::Spin);
+        assert_eq!(take(&mut to_b), Some((0, 5)));
+        to_b.publish_cursors();
+        assert!(from.take_ring_back(1));
+        assert_eq!(take(&mut to_b), None);
+        let sender = thread::spawn(move || {
+            assert!(from.take_ring_back(1) && from.assign_ring(1));
+        });
+        assert!(!to_c.has_arrival(0).unwrap(), "assertion: a message of another pair");
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_ring_goes_from_one_peer_to_the_next() {
+    check(1, || {
+        let kernel = ModelKernel::new(true);
+        let [a, b, c] = std::array::from_fn(|_| ModelEndpoint::new(1, Asymmetric, &kernel));
+        let (mut from, mut to_b, mut to_c) = (a.start(), b.start(), c.start());
+        from.add_peer(0, b.as_peer(0));
+        from.add_peer(1, c.as_peer(0));
+        to_b.add_peer(0, a.as_peer(0));
+        to_c.add_peer(0, a.as_peer(1));
+        warm_up(&mut from, &mut to_b, 0);
+        to_b.publish_cursors();
+        let sender = thread::spawn(move || send(&mut from, 1, 1, 8, Wait::Sleep));
+        // Whoever has the ring gives it back when it looks.
+        while !to_c.has_arrival(0).unwrap() {
+            assert_eq!(take(&mut to_b), None);
+            corewire_ring::sync::pause();
+        }
+        assert_eq!(take(&mut to_c), Some((0, 1)));
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_a_sleeping_endpoint_learns_of_a_notice() {
+    // Without barriers, so that nothing else orders what it looks at.
+    check_bare(4, || {
+        let kernel = ModelKernel::new(false);
+        let b = ModelEndpoint::new(1, Asymmetric, &kernel);
+        let mut to = b.start();
+        let shared = Arc::clone(&b.shared);
+        let control = thread::spawn(move || shared.notify(NOTICE, &kernel));
+        while b.shared.attention() == 0 {
+            to.sleep(u64::MAX, None);
+        }
+        control.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_what_a_dead_peer_committed_is_there_when_its_death_is_told() {
+    check_bare(4, || {
+        let (_a, mut from, b, mut to) = two(Asymmetric);
+        warm_up(&mut from, &mut to, 0);
+        let (shared, kernel) = (Arc::clone(&b.shared), b.kernel.clone());
+        let dying = thread::spawn(move || {
+            send(&mut from, 0, 1, 8, Wait::Spin);
+            // Its kernel tells it to the control thread, whom this stands for.
+            shared.notify(NOTICE, &kernel);
+        });
+        if b.shared.attention() & NOTICE != 0 {
+            assert!(to.has_arrival(0).unwrap(), "assertion: what it had sent is lost");
+        }
+        dying.join().unwrap();
+        find(&mut to, 0, 1);
+        to.remove_peer(0);
+        assert!(take(&mut to).is_none());
+    });
+}
+
+#[test]
+fn whoever_waits_for_room_learns_that_its_peer_is_gone() {
+    check(2, || {
+        let (a, mut from, _b, mut to) = two(Asymmetric);
+        warm_up(&mut from, &mut to, 0);
+        let (shared, kernel) = (Arc::clone(&a.shared), a.kernel.clone());
+        let sender = thread::spawn(move || {
+            let mut number = 1;
+            while shared_says_nothing(&from) {
+                if from.try_send(0, number, &[u8::try_from(number + 1).unwrap(); 8]) {
+                    number += 1;
+                } else {
+                    assert_eq!(from.poll(), None);
+                    from.sleep(
+                        u64::MAX,
+                        Some(&mut |pairs: &mut Pairs| pairs.has_room(0, false).unwrap()),
+                    );
+                }
+            }
+            from.remove_peer(0);
+        });
+        drop(to);
+        shared.notify(NOTICE, &kernel);
+        sender.join().unwrap();
+    });
+}
+
+fn shared_says_nothing(pairs: &Pairs) -> bool {
+    pairs.shared().attention() == 0
+}
+
+mutants! {
+    mutant_p1: P1 => quick_a_paired_message_is_whole_when_its_stamp_is_seen;
+    mutant_p2: P2 => quick_a_paired_message_is_whole_when_its_stamp_is_seen;
+    mutant_p3: P3 => quick_a_pairs_slot_is_written_again_only_when_it_has_been_read;
+    mutant_p4: P4 => quick_a_pairs_slot_is_written_again_only_when_it_has_been_read;
+    mutant_p5: P5 => quick_a_sleeping_endpoint_is_woken_by_who_fences;
+    mutant_p6: P6 => quick_a_sleeping_endpoint_is_woken;
+    mutant_p7: P7 => quick_a_message_is_never_without_its_bit;
+    mutant_p8: P8 => quick_a_message_is_never_without_its_bit;
+    mutant_p9: P9 => quick_an_endpoint_that_waits_for_room_is_woken;
+    mutant_p10: P10 => quick_a_ring_that_changes_hands_shows_nothing_of_before;
+    mutant_p11: P11 => quick_a_ring_that_changes_hands_shows_nothing_of_before;
+    mutant_p12: P12 => quick_a_sleeping_endpoint_learns_of_a_notice;
+    mutant_p13: P13 => quick_a_sleeping_endpoint_learns_of_a_notice;
+    mutant_p14: P14 => quick_what_a_dead_peer_committed_is_there_when_its_death_is_told;
+    mutant_p15: P15 => quick_what_a_dead_peer_committed_is_there_when_its_death_is_told;
+}
