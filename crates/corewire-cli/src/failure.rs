@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use corewire::{
-    CreateError, JoinError, OpenError, OsError, ReceiveError, SegmentError, SendError,
-    TopologyError,
+    ConnectError, CreateError, EndpointError, JoinError, MessageError, OpenError, OsError,
+    ReceiveError, SegmentError, SendError, TopologyError,
 };
 
 /// A command's failure.
@@ -83,6 +83,24 @@ impl From<ReceiveError> for Failure {
 impl From<TopologyError> for Failure {
     fn from(error: TopologyError) -> Self {
         Self::usage(error)
+    }
+}
+
+impl From<EndpointError> for Failure {
+    fn from(error: EndpointError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<MessageError> for Failure {
+    fn from(error: MessageError) -> Self {
+        Self::other(error)
     }
 }
 

@@ -32,6 +32,16 @@ pub fn pin_to(cpu: usize) -> Result<(), OsError> {
     sched_setaffinity(None, &set).doing(format!("pin to processor {cpu}"))
 }
 
+/// Keeps this thread on these processors.
+///
+/// # Errors
+/// [`OsError`] if none of them is there, or allowed here.
+pub fn keep_to(cpus: &[usize]) -> Result<(), OsError> {
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).doing("choose processors")
+}
+
 /// Keeps this thread on the processors that share the last-level cache of `cpu`, as far as this process
 /// may use them; where the thread that started it was kept does not matter.
 ///

@@ -12,7 +12,7 @@ use super::{Options, Report, WaitName};
 use crate::failure::Failure;
 
 /// Lines that the baseline walks over, each way.
-const RAW_LINES: usize = 1024;
+pub(super) const RAW_LINES: usize = 1024;
 /// Round trips in a block: about 10 ms.
 pub(super) const ROUND_TRIPS: u64 = 30_000;
 
@@ -124,7 +124,7 @@ pub(super) fn raw_line_peer(peer: &Peer) -> Result<(), Failure> {
 }
 
 /// The median one-way time of a block of round trips over bare lines.
-fn time_raw(raw: &RawLines, round: u64, count: u64) -> Result<f64, Failure> {
+pub(super) fn time_raw(raw: &RawLines, round: u64, count: u64) -> Result<f64, Failure> {
     let times = one_way_times(round, count, |number| {
         raw.ping(number);
         Ok(())

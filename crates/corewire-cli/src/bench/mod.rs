@@ -4,6 +4,7 @@
 //! blocks; the median ratio is reported, with the smallest and the largest.
 
 mod death;
+mod endpoint;
 mod latency;
 mod peer;
 mod policy;
@@ -44,6 +45,10 @@ enum What {
     /// Messages and bytes per second to several receivers, beside a bare loop.
     #[command(after_help = "Example:\n  corewire bench fan-out --receivers 3 --bytes 48")]
     FanOut(Options),
+    /// Endpoints: 8 bytes one way through a matched receive, beside a bare cache line; empty polls,
+    /// silent peers, messages back to back, 64 senders.
+    #[command(after_help = "Example:\n  corewire bench endpoint --json")]
+    Endpoint(Options),
     /// Streaming under `overwrite` and `evict`, whose messages are copied out, beside `block`.
     #[command(after_help = "Example:\n  corewire bench policy --json")]
     Policy(Options),
@@ -136,6 +141,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             (options.clone(), stream::run(&options)?)
         }
         What::FanOut(options) => (options.clone(), stream::run(&options)?),
+        What::Endpoint(options) => (options.clone(), endpoint::run(&options)?),
         What::Policy(options) => (options.clone(), policy::run(&options)?),
         What::Shared(options) => (options.clone(), shared::run(&options)?),
         What::Wake(options) => (options.clone(), wake::run(&options)?),

@@ -7,7 +7,7 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering;
 
 use super::rig::{Kind, Plan, RIG_BYTES, done_word, part};
-use super::{death, latency, policy, shared, stream, top, wake, zimp};
+use super::{death, endpoint, latency, policy, shared, stream, top, wake, zimp};
 use crate::failure::Failure;
 
 /// A peer's view of the rig.
@@ -44,6 +44,10 @@ pub(super) fn run(plan: &str) -> Result<(), Failure> {
         Kind::Zimp => zimp::peer(&peer),
         Kind::RawLine => latency::raw_line_peer(&peer),
         Kind::Stream => stream::peer(&peer),
+        Kind::Endpoint => endpoint::one_way_peer(&peer),
+        Kind::EndpointSilent => endpoint::silent_peer(&peer),
+        Kind::EndpointStream => endpoint::stream_peer(&peer),
+        Kind::EndpointMany => endpoint::many_peer(&peer),
         Kind::Policy => policy::peer(&peer),
         Kind::Shared => shared::peer(&peer),
         Kind::Buffers => stream::buffers_peer(&peer),

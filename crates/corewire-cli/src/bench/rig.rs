@@ -25,6 +25,10 @@ pub(super) enum Kind {
     Zimp,
     RawLine,
     Stream,
+    Endpoint,
+    EndpointSilent,
+    EndpointStream,
+    EndpointMany,
     Policy,
     Shared,
     Buffers,
@@ -102,6 +106,17 @@ impl Rig {
         Self::start_on(&cpus, is_pinned, plan, memory_bytes, peers)
     }
 
+    /// The same, with all peers on processor `cpu`, if one is given, and else where the kernel puts them.
+    pub(super) fn start_with(
+        plan: Plan,
+        memory_bytes: usize,
+        peers: usize,
+        cpu: Option<usize>,
+    ) -> Result<Self, Failure> {
+        let plan = Plan { cpu, ..plan };
+        Self::start_on(&processor::allowed()?, false, plan, memory_bytes, peers)
+    }
+
     /// The same, with every process left where the kernel puts it.
     pub(super) fn start_unpinned(
         plan: Plan,
@@ -141,7 +156,7 @@ impl Rig {
             _segment: segment,
         };
         for index in 0..peers {
-            let cpu = is_pinned.then(|| cpus[index + 1]);
+            let cpu = if is_pinned { Some(cpus[index + 1]) } else { rig.plan.cpu };
             rig.spawn(&Plan { index, cpu, ..rig.plan.clone() })?;
         }
         if is_pinned {

@@ -175,6 +175,13 @@ impl<K: Kernel> Endpoint<K> {
         &self.shared
     }
 
+    /// Has its control thread something to say?
+    #[inline(always)]
+    #[must_use]
+    pub fn has_notice(&self) -> bool {
+        self.shared.attention() != 0
+    }
+
     /// What it asks of the operating system.
     #[must_use]
     pub fn kernel(&self) -> &K {

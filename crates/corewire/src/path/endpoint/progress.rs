@@ -84,7 +84,7 @@ impl Endpoint {
         &mut self,
         mut caller: Option<&mut Caller<'_>>,
     ) -> Result<bool, MessageError> {
-        if self.pairs.shared().attention() != 0 {
+        if self.pairs.has_notice() {
             self.attend()?;
         }
         let mut has_news = false;

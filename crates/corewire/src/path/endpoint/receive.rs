@@ -45,8 +45,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
-        if self.matching.is_empty()
-            && self.senders.is_empty()
+        if self.is_at_rest()
             && let Some(status) = self.take_short(selector, buffer, self.wait)
         {
             return Ok(status);
@@ -96,10 +95,14 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
-        if self.matching.is_empty()
-            && let Some(status) = self.take_short_now(selector, buffer)
-        {
-            return Ok(Some(status));
+        if self.is_at_rest() {
+            match self.poll_short(selector, buffer) {
+                Ok(None) if selector.source.is_none() && !self.pairs.has_notice() => {
+                    return Ok(None);
+                }
+                Ok(Some(status)) => return Ok(Some(status)),
+                _ => {}
+            }
         }
         let mut target = buffer;
         none_if_late(self.receive_slowly(selector, &mut target, Patience::None))
@@ -356,6 +359,12 @@ impl Endpoint {
         self.wait_for(patience, None, None, |endpoint, _| look(endpoint))?
     }
 
+    /// Is there nothing to be done but to look for messages?
+    #[inline(always)]
+    fn is_at_rest(&self) -> bool {
+        self.matching.is_empty() && self.senders.is_empty() && self.leaving.is_empty()
+    }
+
     /// A message in one slot, if it comes while polls are cheaper than to sleep, and before anything else
     /// does. The way of most messages.
     #[inline(always)]
@@ -369,17 +378,12 @@ impl Endpoint {
             }
             if round >= BARE_POLLS {
                 pause();
-                if self.pairs.shared().attention() != 0 {
+                if self.pairs.has_notice() {
                     return None;
                 }
             }
         }
         None
-    }
-
-    #[inline(always)]
-    fn take_short_now(&mut self, selector: Selector, buffer: &mut [u8]) -> Option<Status> {
-        self.poll_short(selector, buffer).ok().flatten()
     }
 
     /// One look. An error if something else has come.
@@ -410,7 +414,7 @@ impl Endpoint {
         target: &mut dyn Target,
         patience: Patience,
     ) -> Result<Status, MessageError> {
-        if self.pairs.shared().attention() != 0 {
+        if self.pairs.has_notice() {
             self.attend()?;
         }
         let mut caller = Caller { selector, target, state: CallerState::Waiting };

@@ -87,7 +87,7 @@ impl Endpoint {
         buffer: impl Into<Buffer>,
     ) -> Result<Request, MessageError> {
         let mut buffer = buffer.into();
-        if self.pairs.shared().attention() != 0 {
+        if self.pairs.has_notice() {
             self.attend()?;
         }
         let row = self.row_of(peer)?;
@@ -117,7 +117,7 @@ impl Endpoint {
     #[inline(always)]
     fn try_inject(&mut self, peer: Peer, tag: u64, message: &[u8]) -> bool {
         self.open.get(peer.row as usize) == Some(&peer.generation)
-            && self.pairs.shared().attention() == 0
+            && !self.pairs.has_notice()
             && self.pairs.try_send(peer.row, tag, message)
     }
 
@@ -131,7 +131,7 @@ impl Endpoint {
         source: &(impl Source + Whole),
         patience: Patience,
     ) -> Result<(), MessageError> {
-        if self.pairs.shared().attention() != 0 {
+        if self.pairs.has_notice() {
             self.attend()?;
         }
         let short = source.short();

@@ -1,0 +1,149 @@
+//! Sixty-four processes that send to one, more than there are cores: does everybody get its turn, and what
+//! does a message cost, beside a single sender on the receiver's own core?
+
+use std::time::Instant;
+
+use corewire::{Buffer, Selector};
+use corewire_os::process::processor_seconds;
+use corewire_os::processor::{allowed, keep_to, pin_to};
+
+use super::super::peer::Peer;
+use super::super::rig::{Kind, Plan, Rig};
+use super::super::{Options, Report};
+use super::{BYTES, check};
+use crate::failure::Failure;
+
+const SENDERS: usize = 64;
+/// How long messages are counted.
+const SECONDS: f64 = 5.0;
+/// The tag of what ends it.
+const OVER: u64 = u64::MAX;
+
+/// What was found with some number of senders.
+struct Found {
+    counts: Vec<u64>,
+    messages_per_s: f64,
+    processor_ns: f64,
+}
+
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let one = measure(options, 1)?;
+    let many = measure(options, SENDERS)?;
+    let slowest = many.counts.iter().copied().min().unwrap_or(0);
+    let sum: u64 = many.counts.iter().sum();
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
+    let fairness = slowest as f64 * SENDERS as f64 / sum.max(1) as f64;
+    let ratio = many.processor_ns / one.processor_ns;
+    report.value("many_senders", SENDERS);
+    report.value("many_messages_per_s", many.messages_per_s.round());
+    report.value("many_slowest_to_mean", (fairness * 1000.0).round() / 1000.0);
+    report.figure(
+        "many_processor_ns_per_message",
+        "64 senders, processor time of a message",
+        many.processor_ns,
+        "ns",
+    );
+    report.figure(
+        "one_processor_ns_per_message",
+        "1 sender on the receiver's core, the same",
+        one.processor_ns,
+        "ns",
+    );
+    report.value("many_processor_ratio", (ratio * 1000.0).round() / 1000.0);
+    report.note(format!(
+        "{:<44} {:>10.1} M messages/s",
+        "64 senders (oversubscribed)",
+        many.messages_per_s / 1e6
+    ));
+    report.note(format!("{:<44} {fairness:>10.3}", "the slowest sender to the mean"));
+    report.note(format!("{:<44} {ratio:>10.3}", "processor time, 64 senders to 1"));
+    Ok(())
+}
+
+/// Counts what `senders` send in a while, nothing of which may be lost.
+fn measure(options: &Options, senders: usize) -> Result<Found, Failure> {
+    let mut plan = Plan::new(Kind::EndpointMany, options)?;
+    plan.receivers = senders;
+    let cpus = allowed()?;
+    let first = cpus.first().copied().unwrap_or(0);
+    let rig = Rig::start_with(plan, 4096, senders, (senders == 1).then_some(first))?;
+    if senders == 1 {
+        pin_to(first)?;
+    }
+    let domain = rig.domain()?;
+    let mut endpoint = domain.endpoint("sink").wait(rig.plan.wait.into()).create()?;
+    // Everybody says that it is there, and who it is.
+    let mut peers = vec![None; senders];
+    for _ in 0..senders {
+        let status = endpoint.receive_into(Selector::any(), &mut [])?;
+        let index = usize::try_from(status.tag).unwrap_or(usize::MAX);
+        if let Some(place) = peers.get_mut(index) {
+            *place = Some(status.source);
+        }
+    }
+    let peers: Vec<_> = peers.into_iter().flatten().collect();
+    for &peer in &peers {
+        endpoint.send(peer, 0, b"")?;
+    }
+    let used = |rig: &Rig| -> Result<f64, Failure> {
+        Ok(rig.processor_seconds()? + processor_seconds(std::process::id())?)
+    };
+    let mut counts = vec![0u64; senders];
+    let (start, before) = (Instant::now(), used(&rig)?);
+    let mut word = [0; BYTES];
+    let mut total = 0u64;
+    while !total.is_multiple_of(4096) || start.elapsed().as_secs_f64() < SECONDS {
+        let status = endpoint.receive_into(Selector::any(), &mut word)?;
+        let index = usize::try_from(status.tag).unwrap_or(usize::MAX);
+        let count = counts.get_mut(index).ok_or_else(|| Failure::other("a strange tag"))?;
+        check(u64::from_le_bytes(word), *count)?;
+        *count += 1;
+        total += 1;
+    }
+    let (seconds, processor) = (start.elapsed().as_secs_f64(), used(&rig)? - before);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
+    let (messages_per_s, processor_ns) =
+        (total as f64 / seconds, processor * 1e9 / total.max(1) as f64);
+    let found = Found { counts: counts.clone(), messages_per_s, processor_ns };
+    for &peer in &peers {
+        let _ = endpoint.isend(peer, OVER, Buffer::default())?;
+    }
+    // What was under way comes, and then each says how many there were.
+    let mut left = senders;
+    while left > 0 {
+        let status = endpoint.receive_into(Selector::any(), &mut word)?;
+        if status.tag >= OVER - SENDERS as u64 {
+            let index = usize::try_from(OVER - 1 - status.tag).unwrap_or(usize::MAX);
+            check(counts.get(index).copied().unwrap_or_default(), u64::from_le_bytes(word))?;
+            left -= 1;
+        } else {
+            let index = usize::try_from(status.tag).unwrap_or(usize::MAX);
+            let count = counts.get_mut(index).ok_or_else(|| Failure::other("a strange tag"))?;
+            check(u64::from_le_bytes(word), *count)?;
+            *count += 1;
+        }
+    }
+    endpoint.close()?;
+    keep_to(&cpus)?;
+    rig.finish()?;
+    Ok(found)
+}
+
+/// A sender: its messages are numbered, and their tag says whose they are.
+pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
+    let tag = peer.plan.index as u64;
+    let name = format!("source-{tag}");
+    let mut endpoint = peer.domain.endpoint(&name).wait(peer.plan.wait.into()).create()?;
+    let sink = endpoint.peer_when_created("sink", None)?;
+    endpoint.send(sink, tag, b"")?;
+    endpoint.receive_into(Selector::any(), &mut [])?;
+    let mut number = 0u64;
+    while endpoint.try_receive_into(Selector::tag(OVER), &mut [])?.is_none() {
+        for _ in 0..64 {
+            endpoint.send(sink, tag, &number.to_le_bytes())?;
+            number += 1;
+        }
+    }
+    endpoint.send(sink, OVER - 1 - tag, &number.to_le_bytes())?;
+    Ok(endpoint.close()?)
+}

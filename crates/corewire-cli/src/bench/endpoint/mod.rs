@@ -1,0 +1,77 @@
+//! Endpoints: the time of a short message through a matched receive, what an empty poll costs, how soon a
+//! message comes from a peer that was silent, short messages back to back, and 64 processes that send to
+//! one. Each beside its baseline, in the same run, in alternating blocks.
+
+mod many;
+mod one_way;
+mod poll;
+mod silent;
+mod stream;
+
+use corewire::{Endpoint, Peer as Other, Selector};
+use corewire_os::processor;
+
+use super::peer::Peer;
+use super::rig::Plan;
+use super::{Options, Report};
+use crate::failure::Failure;
+
+/// Bytes of the messages of all these.
+const BYTES: usize = 8;
+
+pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report::new();
+    let cpus = processor::allowed()?;
+    one_way::run(options, &mut report)?;
+    poll::run(&mut report)?;
+    for part in [silent::run, stream::run, many::run] {
+        // The part before has pinned this process.
+        processor::keep_to(&cpus)?;
+        part(options, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// The peer of [`one_way`], of [`silent`], of [`stream`], of [`many`].
+pub(super) fn one_way_peer(peer: &Peer) -> Result<(), Failure> {
+    one_way::peer(peer)
+}
+
+pub(super) fn silent_peer(peer: &Peer) -> Result<(), Failure> {
+    silent::peer(peer)
+}
+
+pub(super) fn stream_peer(peer: &Peer) -> Result<(), Failure> {
+    stream::peer(peer)
+}
+
+pub(super) fn many_peer(peer: &Peer) -> Result<(), Failure> {
+    many::peer(peer)
+}
+
+/// This process's endpoint, and the other one's.
+fn ends(
+    domain: &corewire::Domain,
+    plan: &Plan,
+    own: &str,
+    other: &str,
+) -> Result<(Endpoint, Other), Failure> {
+    let mut endpoint = domain.endpoint(own).wait(plan.wait.into()).create()?;
+    let other = endpoint.peer_when_created(other, None)?;
+    Ok((endpoint, other))
+}
+
+/// The next message, which is one number.
+#[inline(always)]
+fn receive_number(endpoint: &mut Endpoint) -> Result<u64, Failure> {
+    let mut word = [0; BYTES];
+    endpoint.receive_into(Selector::any(), &mut word)?;
+    Ok(u64::from_le_bytes(word))
+}
+
+fn check(found: u64, due: u64) -> Result<(), Failure> {
+    if found == due {
+        return Ok(());
+    }
+    Err(Failure::other(format!("message {found} arrived where {due} was due")))
+}

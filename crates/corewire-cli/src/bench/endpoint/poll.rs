@@ -1,0 +1,75 @@
+//! What a poll costs that finds nothing, with one peer and with 64.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use corewire::{Domain, Endpoint, Selector};
+use corewire_os::random_u128;
+
+use super::super::Report;
+use super::super::statistics::Spread;
+use crate::failure::Failure;
+
+const IDLE_PEERS: usize = 64;
+const ROUNDS: usize = 21;
+const POLLS: u32 = 1_000_000;
+
+pub(super) fn run(report: &mut Report) -> Result<(), Failure> {
+    let directory = std::env::temp_dir().join(format!("corewire-poll-{:032x}", random_u128()?));
+    let domain = Domain::open_at(&directory)?;
+    let measured = measure(&domain);
+    drop(domain);
+    let _ = std::fs::remove_dir_all(&directory);
+    let [one, many, ratios] = measured?;
+    let (one, many) = (Spread::of(&one).median, Spread::of(&many).median);
+    report.figure("empty_poll_ns_1_peer", "an empty poll, 1 peer", one, "ns");
+    report.figure("empty_poll_ns_64_peers", "the same, 64 idle peers", many, "ns");
+    let spread = Spread::of(&ratios);
+    report.value("empty_poll_ratio", (spread.median * 1000.0).round() / 1000.0);
+    report.note(format!(
+        "{:<44} {:>10.3} (median of {ROUNDS}; {:.3} to {:.3})",
+        "64 peers to 1", spread.median, spread.min, spread.max
+    ));
+    Ok(())
+}
+
+fn measure(domain: &Domain) -> Result<[Vec<f64>; 3], Failure> {
+    let (mut one, _peers) = with_peers(domain, "one", 1)?;
+    let (mut many, _others) = with_peers(domain, "many", IDLE_PEERS)?;
+    let mut times = [vec![], vec![], vec![]];
+    for _ in 0..ROUNDS {
+        let [a, b] = [time(&mut one)?, time(&mut many)?];
+        times[0].push(a);
+        times[1].push(b);
+        times[2].push(b / a);
+    }
+    Ok(times)
+}
+
+/// An endpoint that has had a message of each of `count` peers.
+fn with_peers(
+    domain: &Domain,
+    name: &str,
+    count: usize,
+) -> Result<(Endpoint, Vec<Endpoint>), Failure> {
+    let mut endpoint = domain.endpoint(name).create()?;
+    let mut peers = Vec::new();
+    for index in 0..count {
+        let mut peer = domain.endpoint(&format!("{name}-{index}")).create()?;
+        let to = peer.peer(name)?;
+        peer.send(to, 0, b"here")?;
+        endpoint.receive(Selector::any())?;
+        peers.push(peer);
+    }
+    Ok((endpoint, peers))
+}
+
+#[inline(never)]
+fn time(endpoint: &mut Endpoint) -> Result<f64, Failure> {
+    let mut buffer = [0; 64];
+    let start = Instant::now();
+    for _ in 0..POLLS {
+        black_box(endpoint.try_receive_into(Selector::any(), black_box(&mut buffer))?);
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(POLLS))
+}
