@@ -5,7 +5,7 @@
 //! ```text
 //!      0  header, 256 bytes        written before the segment is handed out, never again
 //!    256  sleeping u32 | mode u32  owner: odd epoch: asleep, or about to be
-//!    384  blocked u32              owner: odd while it waits for room
+//!    384  blocked u32 | cpu u32    owner: odd while it waits for room; where it ran then
 //!    512  counters, 16 x u64       owner
 //!   4096  rows, 256 bytes each     owner; one to a peer:
 //!           0  state u32           as a receiver: is this pair polled, or to be announced?
@@ -41,6 +41,9 @@ pub const ENDPOINT_SLEEPING: usize = 256;
 pub const ENDPOINT_MODE: usize = 260;
 /// Endpoint: u32 epoch, odd while the owner waits for room.
 pub const ENDPOINT_BLOCKED: usize = 384;
+/// Endpoint: u32, the processor that the owner ran on when it last began to wait for room, or woke somebody
+/// who did (a hint).
+pub const ENDPOINT_CPU: usize = 388;
 /// Endpoint: its counters.
 pub const ENDPOINT_COUNTERS: usize = 512;
 /// Endpoint: the first row.

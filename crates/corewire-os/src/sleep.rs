@@ -93,6 +93,10 @@ impl Kernel for Linux {
         u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
     }
 
+    fn give_way(&self) {
+        rustix::thread::sched_yield();
+    }
+
     fn now_ns(&self) -> u64 {
         let now = clock_gettime(ClockId::Monotonic);
         let nanoseconds = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);

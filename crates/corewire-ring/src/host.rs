@@ -23,6 +23,9 @@ pub trait Kernel {
     /// The processor that this thread runs on; a hint.
     fn cpu(&self) -> u32;
 
+    /// Lets others run on this processor, if any want to.
+    fn give_way(&self) {}
+
     /// Nanoseconds since some moment, or always 0 where there is no clock; a hint.
     fn now_ns(&self) -> u64 {
         0

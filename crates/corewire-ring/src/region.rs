@@ -177,14 +177,14 @@ unsafe fn word32_at<'a>(base: NonNull<u8>, offset: usize) -> &'a AtomicU32 {
 #[derive(Clone)]
 pub struct Word32 {
     at: NonNull<u8>,
-    _region: Region,
+    _keep: Arc<dyn Any + Send + Sync>,
 }
 
 /// One u64 of a region, found once.
 #[derive(Clone)]
 pub struct Word64 {
     at: NonNull<u8>,
-    _region: Region,
+    _keep: Arc<dyn Any + Send + Sync>,
 }
 
 impl Region {
@@ -195,7 +195,7 @@ impl Region {
     #[must_use]
     pub fn keep32(&self, offset: usize) -> Word32 {
         let at = NonNull::from(self.word32(offset)).cast();
-        Word32 { at, _region: self.clone() }
+        Word32 { at, _keep: Arc::clone(&self.keep) }
     }
 
     /// The u64 at `offset`, to be kept.
@@ -205,7 +205,7 @@ impl Region {
     #[must_use]
     pub fn keep64(&self, offset: usize) -> Word64 {
         let at = NonNull::from(self.word64(offset)).cast();
-        Word64 { at, _region: self.clone() }
+        Word64 { at, _keep: Arc::clone(&self.keep) }
     }
 }
 
@@ -321,6 +321,49 @@ pub struct Place(NonNull<u8>);
 unsafe impl Send for Place {}
 // SAFETY: as for Send.
 unsafe impl Sync for Place {}
+
+/// Walks over a ring's slots, one after the other. It does not keep them mapped, so that it is small, and
+/// made for nothing.
+#[derive(Debug, Clone)]
+pub struct Walk {
+    at: NonNull<u8>,
+    base: NonNull<u8>,
+    mask: u64,
+}
+
+// SAFETY: as for Region.
+unsafe impl Send for Walk {}
+// SAFETY: as for Region.
+unsafe impl Sync for Walk {}
+
+impl Walk {
+    /// Stands at the slot of `position`.
+    ///
+    /// # Safety
+    /// The slots stay mapped as long as it is used.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn new(slots: &Slots, position: u64) -> Self {
+        Self { at: slots.at(position).base, base: slots.base, mask: slots.mask }
+    }
+
+    /// Goes to the slot of `position`.
+    #[inline(always)]
+    pub fn go_to(&mut self, position: u64) {
+        #[expect(clippy::cast_possible_truncation, reason = "masked: below the number of slots")]
+        let index = (position & self.mask) as usize;
+        // SAFETY: the index is below the number of slots.
+        self.at = unsafe { self.base.add(index * SLOT_BYTES) };
+    }
+
+    /// The stamp of the slot where it stands.
+    #[inline(always)]
+    #[must_use]
+    pub fn stamp(&self) -> &AtomicU64 {
+        // SAFETY: within a slot, which is mapped by the word of whoever made this.
+        unsafe { word64_at(self.at, STAMP) }
+    }
+}
 
 /// One slot.
 #[derive(Debug, Clone, Copy)]

@@ -18,8 +18,8 @@ use core::ptr::NonNull;
 
 use corewire_layout::counters::COUNTERS_MAX;
 use corewire_layout::endpoint::{
-    ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COUNTERS, ENDPOINT_MODE,
-    ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_RING, ROW_STATE, SUMMARY,
+    ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COUNTERS, ENDPOINT_CPU,
+    ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_RING, ROW_STATE, SUMMARY,
 };
 use corewire_layout::geometry::Geometry;
 use corewire_layout::pair::{MORE, MORE_BYTES};
@@ -276,7 +276,9 @@ impl Region {
     pub fn model_endpoint(sizes: &EndpointSizes) -> Self {
         let mut plan = Plan {
             words64: iter::once(counters(ENDPOINT_COUNTERS)).collect(),
-            words32: [ENDPOINT_SLEEPING, ENDPOINT_MODE, ENDPOINT_BLOCKED].map(one32).into(),
+            words32: [ENDPOINT_SLEEPING, ENDPOINT_MODE, ENDPOINT_BLOCKED, ENDPOINT_CPU]
+                .map(one32)
+                .into(),
             cells: Vec::new(),
         };
         for row in (0..MODEL_ROWS_MAX).take(own_usize(sizes.peers_max())) {
@@ -493,6 +495,35 @@ impl Slots {
 /// Where a slot lies in its ring.
 #[derive(Debug, Clone, Copy)]
 pub struct Place(usize);
+
+/// Walks over a ring's slots, one after the other.
+#[derive(Debug, Clone)]
+pub struct Walk {
+    slots: Slots,
+    position: u64,
+}
+
+impl Walk {
+    /// Stands at the slot of `position`.
+    ///
+    /// # Safety
+    /// As on the machine; a model's slots stay.
+    #[must_use]
+    pub unsafe fn new(slots: &Slots, position: u64) -> Self {
+        Self { slots: slots.clone(), position }
+    }
+
+    /// Goes to the slot of `position`.
+    pub fn go_to(&mut self, position: u64) {
+        self.position = position;
+    }
+
+    /// The stamp of the slot where it stands.
+    #[must_use]
+    pub fn stamp(&self) -> &AtomicU64 {
+        self.slots.at(self.position).stamp()
+    }
+}
 
 /// One slot.
 #[derive(Debug, Clone, Copy)]

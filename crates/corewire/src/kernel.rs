@@ -57,6 +57,10 @@ impl<C: Control> Kernel for ControlledKernel<C> {
         self.linux.cpu()
     }
 
+    fn give_way(&self) {
+        self.linux.give_way();
+    }
+
     fn now_ns(&self) -> u64 {
         self.linux.now_ns()
     }

@@ -17,7 +17,7 @@ use super::outbox::{Announced, Outbox};
 use super::words::{Activity, EndpointMemory};
 use super::{BURST_MAX, COLD_AFTER, HOT_MAX, IDLE_POLLS, PairViolation, Source};
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
-use crate::region::{Place, Slots};
+use crate::region::Walk;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
 
@@ -112,8 +112,23 @@ pub struct Endpoint<K> {
     /// Whose messages are being taken, and how many have been.
     turn: usize,
     burst: u32,
+    /// In this round: which of those that are polled is next, and how many that bits have named come
+    /// before them.
+    hot_next: usize,
+    queue_left: usize,
     /// Polls that did not find anything where the one before did.
     polls: u64,
+    /// Somebody was woken who waits for this processor.
+    gives_way: bool,
+    /// The guest, and the poll since when.
+    guest: u32,
+    guest_since: u64,
+    /// The rows that somebody has, and which of them was looked at last for no reason.
+    present: Vec<u32>,
+    visited: usize,
+    /// Announcements and wake-ups that are not counted in the segment yet.
+    announced: u64,
+    woken: u64,
     activity: Activity,
     shared: Arc<EndpointShared>,
     /// Named by a bit, and to be looked at.
@@ -146,7 +161,16 @@ impl<K: Kernel> Endpoint<K> {
             hot_count: 0,
             turn: GUEST,
             burst: 0,
+            hot_next: 0,
+            queue_left: 0,
             polls: 0,
+            gives_way: false,
+            guest: NOBODY,
+            guest_since: 0,
+            present: Vec::new(),
+            visited: 0,
+            announced: 0,
+            woken: 0,
             activity,
             shared,
             queue: VecDeque::new(),
@@ -196,7 +220,12 @@ impl<K: Kernel> Endpoint<K> {
     /// One of its counters.
     #[must_use]
     pub fn counter(&self, counter: EndpointCounter) -> u64 {
-        self.memory.counter(counter).load(Relaxed)
+        let private = match counter {
+            EndpointCounter::Announcements => self.announced,
+            EndpointCounter::Wakes => self.woken,
+            _ => 0,
+        };
+        self.memory.counter(counter).load(Relaxed) + private
     }
 
     /// Counts one more.
@@ -217,6 +246,7 @@ impl<K: Kernel> Endpoint<K> {
         let outbox = Outbox::new(&self.memory, row, &memory, activity, row_there, is_fenced);
         let inbox = Inbox::new(&self.memory, row, memory, row_there, trusted);
         self.peers[row as usize] = Some(Box::new(Peer { inbox, outbox }));
+        self.present.push(row);
         // It may have sent something before it was known here.
         self.enqueue(row);
     }
@@ -234,6 +264,7 @@ impl<K: Kernel> Endpoint<K> {
         if let Some(index) = self.heads.iter().position(|head| head.row == row) {
             self.clear_head(index);
         }
+        self.present.retain(|&other| other != row);
         self.queue.retain(|&other| other != row);
         self.cooling.retain(|&other| other != row);
         self.dirty.retain(|&other| other != row);
@@ -255,11 +286,10 @@ impl<K: Kernel> Endpoint<K> {
     /// nothing is done then.
     #[inline(always)]
     pub fn try_send(&mut self, row: u32, tag: u64, message: &[u8]) -> bool {
-        let Self { peers, kernel, memory, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return false };
+        let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
         let is_sent = peer.outbox.try_send_inline(tag, message);
         if is_sent && peer.outbox.is_announcement_due() {
-            announce(&mut peer.outbox, row, memory, kernel);
+            self.tell(row);
         }
         is_sent
     }
@@ -267,13 +297,39 @@ impl<K: Kernel> Endpoint<K> {
     /// Sends the next fragment of a message of which `sent` bytes are under way, as long as can be had.
     /// Returns how many bytes it is: 0 if there is no room.
     pub fn send_fragment(&mut self, row: u32, tag: u64, source: &impl Source, sent: u64) -> u64 {
-        let Self { peers, kernel, memory, cells, .. } = self;
+        let Self { peers, cells, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return 0 };
         let bytes = peer.outbox.send_fragment(tag, source, sent, cells);
         if bytes > 0 && peer.outbox.is_announcement_due() {
-            announce(&mut peer.outbox, row, memory, kernel);
+            self.tell(row);
         }
         bytes
+    }
+
+    /// Announces what was sent to the peer of `row`. The slow half of every send.
+    #[cold]
+    #[inline(never)]
+    fn tell(&mut self, row: u32) {
+        let Self { peers, kernel, announced, woken, .. } = self;
+        if let Some(Some(peer)) = peers.get_mut(row as usize) {
+            *announced += 1;
+            *woken += u64::from(peer.outbox.announce(row, kernel) == Announced::Woken);
+        }
+    }
+
+    /// Writes out what is counted privately, lest a message touch one line more.
+    fn publish_counters(&mut self) {
+        let private = [
+            (EndpointCounter::Announcements, &mut self.announced),
+            (EndpointCounter::Wakes, &mut self.woken),
+        ];
+        for (counter, count) in private {
+            if *count > 0 {
+                let counter = self.memory.counter(counter);
+                counter.store(counter.load(Relaxed).wrapping_add(*count), Relaxed);
+                *count = 0;
+            }
+        }
     }
 
     /// Makes room towards the peer of `row`, as far as there is any: reads its cursor.
@@ -298,6 +354,13 @@ impl<K: Kernel> Endpoint<K> {
         let Self { peers, cells, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return Ok(false) };
         Ok(peer.outbox.has_slot() && (!needs_cell || peer.outbox.may_have_cell(cells)))
+    }
+
+    /// Did the peer of `row` run on this very processor when it last waited, or woke somebody? Then it can
+    /// make no room as long as this thread runs.
+    #[must_use]
+    pub fn is_here(&self, row: u32) -> bool {
+        self.peer(row).is_some_and(|peer| peer.inbox.sender_cpu() == self.kernel.cpu())
     }
 
     /// Has the pair towards the peer of `row` a ring?
@@ -335,7 +398,7 @@ impl<K: Kernel> Endpoint<K> {
             if self.make_room(other).is_err() {
                 continue;
             }
-            let Self { peers, kernel, memory, free_rings, .. } = self;
+            let Self { peers, memory, free_rings, .. } = self;
             let Some(Some(peer)) = peers.get_mut(other as usize) else { continue };
             if !free_rings.is_empty() {
                 return true;
@@ -346,7 +409,7 @@ impl<K: Kernel> Endpoint<K> {
                 is_ending = true;
                 memory.count(EndpointCounter::RingsTaken);
                 if peer.outbox.is_announcement_due() {
-                    announce(&mut peer.outbox, other, memory, kernel);
+                    self.tell(other);
                 }
             }
         }
@@ -370,13 +433,15 @@ impl<K: Kernel> Endpoint<K> {
     /// The rest of [`Endpoint::poll`].
     #[inline(always)]
     fn poll_others(&mut self) -> Option<u32> {
-        let has_news = self.activity.summary().load(Relaxed) != 0 || !self.queue.is_empty();
-        if has_news && let Some(row) = self.poll_queue_in_turn() {
-            return Some(row);
-        }
-        for index in 0..self.hot_count {
-            if self.heads[index].is_ready() {
-                return self.take_from_hot();
+        if self.activity.summary().load(Relaxed) != 0 || !self.queue.is_empty() {
+            if let Some(row) = self.poll_in_turn() {
+                return Some(row);
+            }
+        } else {
+            for index in 0..self.hot_count {
+                if self.heads[index].is_ready() {
+                    return self.poll_in_turn();
+                }
             }
         }
         self.polls += 1;
@@ -386,15 +451,32 @@ impl<K: Kernel> Endpoint<K> {
         None
     }
 
-    /// Those who are polled have something, or one of them has: the next in turn.
+    /// Those who are named by bits and those who are polled, everybody once before anybody is again.
     #[inline(never)]
-    fn take_from_hot(&mut self) -> Option<u32> {
+    fn poll_in_turn(&mut self) -> Option<u32> {
         self.polls += 1;
-        for step in 1..=self.hot_count {
-            let index = (self.turn + step) % self.hot_count;
-            if self.heads[index].is_ready() {
-                return self.take_from(index);
+        for _ in 0..2 {
+            while self.queue_left > 0 {
+                self.queue_left -= 1;
+                if let Some(row) = self.poll_queue() {
+                    return Some(row);
+                }
             }
+            while self.hot_next < self.hot_count {
+                self.hot_next += 1;
+                if self.heads[self.hot_next - 1].is_ready() {
+                    return self.take_from(self.hot_next - 1);
+                }
+            }
+            self.hot_next = 0;
+            if self.gives_way {
+                // Those who wait for this very processor are to have their turn, too: the others would
+                // fill their rings again and again meanwhile.
+                self.gives_way = false;
+                self.kernel.give_way();
+            }
+            self.collect();
+            self.queue_left = self.queue.len();
         }
         None
     }
@@ -403,28 +485,47 @@ impl<K: Kernel> Endpoint<K> {
     fn take_from(&mut self, index: usize) -> Option<u32> {
         self.turn = index;
         self.burst = 1;
-        let row = self.heads[index].row;
-        let polls = self.polls;
-        if let Some(peer) = self.peer_mut(row) {
-            peer.inbox.tick = polls;
-        }
-        Some(row)
+        let head = &mut self.heads[index];
+        head.tick = self.polls;
+        Some(head.row)
     }
 
-    /// What is done now and then: publishes cursors, looks at pairs that cool.
+    /// What is done now and then, when there is nothing else: publishes cursors and counters, and looks at
+    /// pairs that cool, and at all others in turn, as if a bit had named them. For those in whose sender
+    /// somebody was stopped between a stamp and its bit; and since what nobody has touched for a millisecond
+    /// is in no cache on a busy machine, the code among it: the next message would come ten times as late.
     #[cold]
     #[inline(never)]
     fn look_around(&mut self) -> Option<u32> {
         self.publish_cursors();
-        for _ in 0..self.cooling.len() {
-            self.cooling.rotate_left(1);
-            let row = self.cooling[0];
+        self.publish_counters();
+        self.keep_guest();
+        for index in 0..self.cooling.len() {
+            let row = self.cooling[index];
             if self.is_ready(row) {
                 self.enqueue(row);
-                return self.poll_queue();
             }
         }
-        None
+        self.visited = if self.visited + 1 < self.present.len() { self.visited + 1 } else { 0 };
+        if let Some(&row) = self.present.get(self.visited) {
+            if let Some(peer) = self.peer(row) {
+                peer.inbox.keep_warm();
+                peer.outbox.keep_warm();
+            }
+            self.enqueue(row);
+        }
+        self.poll_in_turn()
+    }
+
+    /// Who was a guest last is polled from now on, if somebody else's place has been idle for longer. Now,
+    /// when nothing is waited for.
+    fn keep_guest(&mut self) {
+        let guest = core::mem::replace(&mut self.guest, NOBODY);
+        if self.peer(guest).is_some_and(|peer| peer.inbox.heat != Heat::Hot && !peer.inbox.is_held)
+        {
+            self.warm(guest);
+            self.turn = GUEST;
+        }
     }
 
     fn is_ready(&self, row: u32) -> bool {
@@ -434,8 +535,8 @@ impl<K: Kernel> Endpoint<K> {
     /// Has the pair of `row` polled at `index`, from where it stands.
     fn set_head(&mut self, index: usize, row: u32) {
         let head = self.peer(row).and_then(|peer| Head::of(row, &peer.inbox));
-        self.heads[index] = head.unwrap_or_else(|| Head::nobody(&self.memory));
-        self.heads[index].row = row;
+        let head = head.unwrap_or_else(|| Head::nobody(&self.memory));
+        self.heads[index] = Head { tick: self.polls, row, ..head };
     }
 
     /// Has nobody polled at `index` any more.
@@ -483,38 +584,25 @@ impl<K: Kernel> Endpoint<K> {
         self.enqueue(row);
     }
 
-    /// Those who are polled and those whom bits name take turns.
-    #[inline(never)]
-    fn poll_queue_in_turn(&mut self) -> Option<u32> {
-        let is_their_turn = self.burst < BURST_MAX || self.turn + 1 >= self.hot_count;
-        if is_their_turn || !self.heads[..self.hot_count].iter().any(Head::is_ready) {
-            self.polls += 1;
-            self.poll_queue()
-        } else {
-            None
-        }
-    }
-
-    /// Those whom bits name, one after the other.
+    /// The next of those whom bits name, if it has something.
     fn poll_queue(&mut self) -> Option<u32> {
-        self.collect();
-        for _ in 0..self.queue.len() {
-            let row = self.queue.pop_front()?;
-            let Some(peer) = self.peer_mut(row) else { continue };
-            peer.inbox.is_queued = false;
-            if peer.inbox.is_held {
-                continue;
-            }
-            // What it holds is looked at when its message is: nothing there is believed before.
-            let is_strange = peer.inbox.find_ring().is_err();
-            if is_strange || peer.inbox.is_ready() {
-                // There may be more than one burst takes, and no bit for it.
-                self.enqueue(row);
-                let index = self.warm(row);
-                return self.take_from(index);
-            }
+        let row = self.queue.pop_front()?;
+        let peer = self.peer_mut(row)?;
+        peer.inbox.is_queued = false;
+        if peer.inbox.is_held {
+            return None;
         }
-        None
+        // What it holds is looked at when its message is: nothing there is believed before.
+        let is_strange = peer.inbox.find_ring().is_err();
+        if !is_strange && (!peer.inbox.is_ready() || peer.inbox.heat == Heat::Hot) {
+            return None;
+        }
+        let index = self.seat(row);
+        if index == GUEST {
+            // There may be more than one burst takes, and no bit for it.
+            self.enqueue(row);
+        }
+        self.take_from(index)
     }
 
     /// Takes the bits that are set.
@@ -539,21 +627,29 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Polls a pair that has a message from now on, if there is a place among those, or one that has not
-    /// been used for a while. Returns where it is polled.
-    fn warm(&mut self, row: u32) -> usize {
-        if let Some(index) = self.heads[..self.hot_count].iter().position(|head| head.row == row) {
-            self.set_head(index, row);
-            return index;
+    /// Polls a pair that a bit has named: as a guest, until somebody else is. One that was just one, or for
+    /// which there is a place, is polled from now on. Returns where.
+    fn seat(&mut self, row: u32) -> usize {
+        let is_regular = row == self.guest && self.polls < self.guest_since + COLD_AFTER;
+        if is_regular || self.hot_count < HOT_MAX {
+            self.warm(row)
+        } else {
+            self.set_head(GUEST, row);
+            self.guest = row;
+            self.guest_since = self.polls;
+            GUEST
         }
+    }
+
+    /// Polls a pair from now on, if there is a place among those, or one that has not been used for longer.
+    /// Returns where it is polled.
+    fn warm(&mut self, row: u32) -> usize {
         let index = if self.hot_count < HOT_MAX {
             self.hot_count += 1;
             self.hot_count - 1
         } else {
-            let tick_of =
-                |index: &usize| self.peer(self.heads[*index].row).map_or(0, |peer| peer.inbox.tick);
-            let idlest = (0..self.hot_count).min_by_key(tick_of);
-            match idlest.filter(|index| self.polls >= tick_of(index) + COLD_AFTER) {
+            let idlest = (0..self.hot_count).min_by_key(|&index| self.heads[index].tick);
+            match idlest.filter(|&index| self.polls >= self.heads[index].tick + COLD_AFTER) {
                 Some(index) => {
                     self.cool(self.heads[index].row);
                     index
@@ -564,6 +660,9 @@ impl<K: Kernel> Endpoint<K> {
                 }
             }
         };
+        if self.heads[GUEST].row == row {
+            self.heads[GUEST] = Head::nobody(&self.memory);
+        }
         self.cooling.retain(|&other| other != row);
         if let Some(peer) = self.peer_mut(row) {
             peer.inbox.heat = Heat::Hot;
@@ -600,12 +699,13 @@ impl<K: Kernel> Endpoint<K> {
             return Short::Other(row);
         }
         let is_due = peer.inbox.take_short(bytes, target);
-        heads[*turn].go_on();
-        if is_due {
-            self.publish(row);
-        } else if !peer.inbox.is_dirty {
+        heads[*turn].go_to(peer.inbox.next());
+        if !peer.inbox.is_dirty {
             peer.inbox.is_dirty = true;
             self.dirty.push(row);
+        }
+        if is_due {
+            self.publish(row, false);
         }
         Short::Taken { row, tag, bytes }
     }
@@ -637,7 +737,7 @@ impl<K: Kernel> Endpoint<K> {
         }
         // Before the cursor: its sender takes another ring only after that, and then announces it.
         self.cool(row);
-        self.publish(row);
+        self.publish(row, true);
         Ok(None)
     }
 
@@ -668,29 +768,34 @@ impl<K: Kernel> Endpoint<K> {
     pub fn pass(&mut self, row: u32, arrival: &Arrival) {
         let Some(peer) = self.peer_mut(row) else { return };
         let is_due = peer.inbox.pass(arrival);
-        let head = Head::of(row, &peer.inbox);
-        match (&mut self.heads[self.turn], head) {
-            (polled, Some(head)) if polled.row == row => *polled = head,
-            _ => self.refresh_head(row),
+        let position = peer.inbox.next();
+        if self.heads[self.turn].row == row {
+            self.heads[self.turn].go_to(position);
+        } else {
+            self.refresh_head(row);
         }
         let Some(peer) = self.peer_mut(row) else { return };
-        if is_due {
-            self.publish(row);
-        } else if !peer.inbox.is_dirty {
+        if !peer.inbox.is_dirty {
             peer.inbox.is_dirty = true;
             self.dirty.push(row);
         }
+        if is_due {
+            self.publish(row, false);
+        }
     }
 
-    /// Stores a pair's cursor, and wakes a sender that waits for it.
+    /// Stores a pair's cursor, and wakes a sender that waits for it, if it `looks`, or has made much room.
     #[inline(never)]
-    fn publish(&mut self, row: u32) {
+    fn publish(&mut self, row: u32, looks: bool) {
         let Self { peers, kernel, memory, .. } = self;
         if let Some(Some(peer)) = peers.get_mut(row as usize)
-            && peer.inbox.publish_cursor()
+            && peer.inbox.publish_cursor(looks)
         {
             peer.outbox.ring_doorbell(kernel);
             memory.count(EndpointCounter::Wakes);
+            let cpu = kernel.cpu();
+            memory.cpu().store(cpu, Relaxed);
+            self.gives_way |= peer.inbox.sender_cpu() == cpu;
         }
     }
 
@@ -700,7 +805,7 @@ impl<K: Kernel> Endpoint<K> {
             if let Some(peer) = self.peer_mut(row) {
                 peer.inbox.is_dirty = false;
             }
-            self.publish(row);
+            self.publish(row, true);
         }
     }
 
@@ -726,6 +831,7 @@ impl<K: Kernel> Endpoint<K> {
         let is_sure = self.announce(SleepMode::Futex);
         let must_look = self.must_look(is_sure) || has_room.as_mut().is_some_and(|it| it(self));
         if !must_look {
+            self.publish_counters();
             self.count(EndpointCounter::Sleeps);
             let is_capped = is_sure && self.sleep_cap_ns <= limit_ns;
             let cap_ns =
@@ -774,6 +880,7 @@ impl<K: Kernel> Endpoint<K> {
     /// sure of that.
     fn block(&mut self) {
         self.blocked_epoch = self.blocked_epoch.wrapping_add(1) | 1;
+        self.memory.cpu().store(self.kernel.cpu(), Relaxed);
         self.memory.blocked().store(self.blocked_epoch, Relaxed);
     }
 
@@ -788,20 +895,19 @@ impl<K: Kernel> Endpoint<K> {
         self.memory.mode().store(mode as u32, Relaxed);
         self.epoch = self.epoch.wrapping_add(1) | 1;
         self.memory.sleeping().store(self.epoch, Relaxed);
-        // ORDER(P6): pairs with P5 and P9; a stamp, bit or cursor stored before is seen by the look that
+        // ORDER(P6): pairs with P5, P9 and P16; a stamp, bit or cursor stored before is seen by the look that
         // follows. Whoever stores one later sees that the pair is cold, the epoch and its mode, and who
         // waits for room.
         #[cfg(loom)]
         if crate::sync::is_weakened("P6") {
             return true;
         }
-        match self.fence_mode {
-            FenceMode::Asymmetric => self.kernel.barrier_everywhere(),
-            FenceMode::Fenced => {
-                fence_at!(P6: SeqCst);
-                true
-            }
+        // Whoever is to announce its messages anyway, and knows it, fences after each bit.
+        if self.fence_mode == FenceMode::Asymmetric && !self.cooling.is_empty() {
+            return self.kernel.barrier_everywhere();
         }
+        fence_at!(P6: SeqCst);
+        true
     }
 
     /// Is there any reason not to sleep? After a barrier, pairs that cooled are cold.
@@ -822,14 +928,15 @@ impl<K: Kernel> Endpoint<K> {
     }
 }
 
-/// Where the next slot of a pair lies, and what its stamp will say: all that a poll needs.
+/// Where the next slot of a pair lies, and what its stamp will say: all that a poll needs. It is of no use
+/// longer than its peer: whoever removes that clears it.
 #[derive(Debug, Clone)]
 struct Head {
-    slots: Slots,
-    place: Place,
+    walk: Walk,
     /// The stamp, but for what the slot holds.
     expected: u64,
-    position: u64,
+    /// The poll at which it had something last.
+    tick: u64,
     row: u32,
 }
 
@@ -837,34 +944,33 @@ impl Head {
     /// One that never has anything.
     fn nobody(memory: &EndpointMemory) -> Self {
         let slots = memory.slots(0).expect("an endpoint has a ring");
-        let place = slots.at(0).place();
+        // SAFETY: the endpoint's own memory, which it keeps.
+        let walk = unsafe { Walk::new(&slots, 0) };
         // No slot has such a stamp: it would be the last of its ring's life.
-        Self { place, slots, expected: !STAMP_BELOW, position: 0, row: NOBODY }
+        Self { walk, expected: !STAMP_BELOW, tick: 0, row: NOBODY }
     }
 
     /// Where the pair stands. `None` if it has no ring, or is not to be looked at.
     fn of(row: u32, inbox: &Inbox) -> Option<Self> {
-        let slots = inbox.slots()?.clone();
         let position = inbox.next();
-        let place = slots.at(position).place();
+        // SAFETY: the inbox keeps its slots until its ring has ended or its peer is removed, and then its
+        // head is cleared.
+        let walk = unsafe { Walk::new(inbox.slots()?, position) };
         let expected = pair_stamp_base(position);
-        (!inbox.is_held).then_some(Self { slots, place, expected, position, row })
+        (!inbox.is_held).then_some(Self { walk, expected, tick: 0, row })
     }
 
     /// Is something there? One load.
     #[inline(always)]
     fn is_ready(&self) -> bool {
-        // SAFETY: the place is of these slots.
-        let slot = unsafe { self.slots.at_place(self.place) };
-        slot.stamp().load(Relaxed) ^ self.expected <= STAMP_BELOW
+        self.walk.stamp().load(Relaxed) ^ self.expected <= STAMP_BELOW
     }
 
-    /// One slot on.
+    /// Goes to where its inbox stands now.
     #[inline(always)]
-    fn go_on(&mut self) {
-        self.position += 1;
-        self.place = self.slots.at(self.position).place();
-        self.expected = pair_stamp_base(self.position);
+    fn go_to(&mut self, position: u64) {
+        self.walk.go_to(position);
+        self.expected = pair_stamp_base(position);
     }
 }
 
@@ -884,11 +990,4 @@ pub enum Short {
     },
     /// The pair of this row has something at its head that is not to be taken so.
     Other(u32),
-}
-
-fn announce<K: Kernel>(outbox: &mut Outbox, row: u32, memory: &EndpointMemory, kernel: &K) {
-    memory.count(EndpointCounter::Announcements);
-    if outbox.announce(row, kernel) == Announced::Woken {
-        memory.count(EndpointCounter::Wakes);
-    }
 }

@@ -39,8 +39,9 @@ pub(super) enum Heat {
     Cold,
 }
 
-/// What comes from one peer.
+/// What comes from one peer. What every message needs comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Inbox {
     /// `None` as long as the peer has no ring for this endpoint.
     slots: Option<Slots>,
@@ -48,28 +49,8 @@ pub struct Inbox {
     next: u64,
     /// When `next` gets here, the cursor is published.
     publish_at: u64,
-    /// The cursor as published.
-    published: u64,
-    /// Publish after this many slots, or bytes in cells.
-    batch_slots: u64,
-    batch_bytes: u64,
-    /// Payload bytes in cells that the published cursor still holds.
-    held_bytes: u64,
-    /// Of the message that is being read: its tag, its length, bytes to come.
-    tag: u64,
-    total: u64,
+    /// Of the message that is being read: bytes to come.
     left: u64,
-    cursor: Word64,
-    state: Word32,
-    peer: EndpointMemory,
-    cells: Store,
-    ring_word: Word64,
-    /// The peer waits for room while this is odd.
-    blocked: Word32,
-    blocked_seen: u32,
-    /// The assignment of a ring that this one reads, or has read to its end.
-    assigned: u32,
-    trusted: Trusted,
     pub(super) heat: Heat,
     /// It waits to be looked at.
     pub(super) is_queued: bool,
@@ -77,8 +58,30 @@ pub struct Inbox {
     pub(super) is_dirty: bool,
     /// It is not to be looked at until somebody says so: its first message has no place here.
     pub(super) is_held: bool,
-    /// When it last had a message.
-    pub(super) tick: u64,
+    trusted: Trusted,
+    state: Word32,
+    /// The cursor as published, and as it was when it was last looked whether its sender waits.
+    published: u64,
+    looked: u64,
+    cursor: Word64,
+    /// The peer waits for room while this is odd.
+    blocked: Word32,
+    /// Where it ran when it last began to, or woke somebody.
+    cpu: Word32,
+    blocked_seen: u32,
+    /// The assignment of a ring that this one reads, or has read to its end.
+    assigned: u32,
+    /// Publish after this many slots, or bytes in cells.
+    batch_slots: u64,
+    batch_bytes: u64,
+    /// Payload bytes in cells that the published cursor still holds.
+    held_bytes: u64,
+    /// Of the message that is being read: its tag, its length.
+    tag: u64,
+    total: u64,
+    cells: Store,
+    ring_word: Word64,
+    peer: EndpointMemory,
 }
 
 impl Inbox {
@@ -99,6 +102,7 @@ impl Inbox {
             next: 0,
             publish_at: batch_slots,
             published: 0,
+            looked: 0,
             batch_slots,
             batch_bytes: peer.sizes().cell_bytes() / 2,
             held_bytes: 0,
@@ -110,6 +114,7 @@ impl Inbox {
             cells: peer.cells(),
             ring_word: peer.ring(row_there),
             blocked: peer.blocked(),
+            cpu: peer.cpu(),
             peer,
             blocked_seen: 0,
             assigned: 0,
@@ -118,7 +123,6 @@ impl Inbox {
             is_queued: false,
             is_dirty: false,
             is_held: false,
-            tick: 0,
         };
         inbox.state.store(PairState::Cold as u32, Relaxed);
         inbox
@@ -144,6 +148,12 @@ impl Inbox {
             Some(slots) => is_at(slots.at(self.next).stamp().load(Relaxed), self.next),
             None => false,
         }
+    }
+
+    /// Loads what the next message will need.
+    pub(super) fn keep_warm(&self) {
+        let _ = self.is_ready();
+        let _ = self.state.load(Relaxed);
     }
 
     /// The ring, if it has one.
@@ -345,16 +355,28 @@ impl Inbox {
         self.slots = None;
     }
 
-    /// Stores the cursor, if it has moved. True if the peer waits for that, and is to be woken.
-    pub(super) fn publish_cursor(&mut self) -> bool {
+    /// Where its sender ran when it last began to wait for room, or woke somebody; a hint.
+    pub(super) fn sender_cpu(&self) -> u32 {
+        self.cpu.load(Relaxed)
+    }
+
+    /// Stores the cursor, if it has moved. True if the peer waits for that, and is to be woken: looked at
+    /// once in half of the ring, or half of a cell, since to wake it for less would cost more than that is
+    /// worth; and always if `looks`.
+    pub(super) fn publish_cursor(&mut self, looks: bool) -> bool {
         self.publish_at = self.next + self.batch_slots;
+        let is_much =
+            self.held_bytes >= self.batch_bytes || self.next - self.looked >= 2 * self.batch_slots;
         self.held_bytes = 0;
-        if self.published == self.next {
+        if self.published != self.next {
+            self.published = self.next;
+            // ORDER(P3): pairs with P4; our reads are done before the sender writes there again.
+            self.cursor.store(self.next, order!(P3: Release));
+        }
+        if self.looked == self.next || !(looks || is_much) {
             return false;
         }
-        self.published = self.next;
-        // ORDER(P3): pairs with P4; our reads are done before the sender writes there again.
-        self.cursor.store(self.next, order!(P3: Release));
+        self.looked = self.next;
         // ORDER(P9): pairs with P6; a sender that waits sees the cursor, or we see it waiting.
         fence_at!(P9: SeqCst);
         let blocked = self.blocked.load(Relaxed);

@@ -33,7 +33,7 @@
 //! |---|---|---|---|
 //! | sender, hot | 1, to own the slot again; 4/S for the cursor | 0 | 0 |
 //! | sender, cold | and 1 for the activity page | 1 or 2 | 0 |
-//! | receiver, hot | 1 | 4/S | 0 |
+//! | receiver, hot | 1 | 2/S | 0 |
 //! | receiver, cold | and 1 | 2 | 0 |
 //! | payload of up to 104 bytes | 1 more | | |
 //! | of n bytes in cells | n/64 more, each way | | |
@@ -63,7 +63,7 @@ pub const HOT_MAX: usize = if cfg!(loom) { 1 } else { 4 };
 /// The most messages that are taken from one pair while others may have some.
 pub const BURST_MAX: u32 = 16;
 /// Empty polls after which what is done now and then is done.
-pub(crate) const IDLE_POLLS: u64 = if cfg!(loom) { 2 } else { 256 };
+pub(crate) const IDLE_POLLS: u64 = if cfg!(loom) { 8 } else { 256 };
 /// A hot pair that had no message for so many rounds of polls gives its place to another.
 const COLD_AFTER: u64 = if cfg!(loom) { 1 } else { 1024 };
 

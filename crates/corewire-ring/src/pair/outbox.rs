@@ -24,7 +24,11 @@ pub(super) enum Announced {
 }
 
 /// What goes to one peer.
+///
+/// What every message needs comes first, and what an announcement needs after that: a peer that was silent
+/// for a while has to fetch each of these lines from afar.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Outbox {
     slots: Slots,
     /// The next slot to be written.
@@ -33,17 +37,19 @@ pub struct Outbox {
     limit: u64,
     /// The peer's word that says whether it polls this pair.
     state: Word32,
-    is_fenced: bool,
+    /// The word of the peer's activity page with this endpoint's bit.
+    word: Word64,
     /// The peer's row for this endpoint.
     row_there: u32,
-    cursor: Word64,
-    sleeping: Word32,
-    mode: Word32,
-    activity: Activity,
-    /// The cursor as last read.
-    passed: u64,
     /// The sleeping epoch that was last served.
     served: u32,
+    is_fenced: bool,
+    sleeping: Word32,
+    activity: Activity,
+    mode: Word32,
+    cursor: Word64,
+    /// The cursor as last read.
+    passed: u64,
     holding: Holding,
     /// Own word: which ring carries messages to this peer.
     ring_word: Word64,
@@ -78,6 +84,7 @@ impl Outbox {
             cursor: peer.cursor(row_there),
             sleeping: peer.sleeping(),
             mode: peer.mode(),
+            word: activity.keep_word(row_there / 64),
             activity,
             passed: 0,
             served: 0,
@@ -94,6 +101,16 @@ impl Outbox {
     #[must_use]
     pub fn has_ring(&self) -> bool {
         self.ring.is_some() && self.end.is_none()
+    }
+
+    /// Loads what the next message will need.
+    pub(super) fn keep_warm(&self) {
+        let _ = self.state.load(Relaxed);
+        let _ = self.word.load(Relaxed);
+        let _ = self.sleeping.load(Relaxed);
+        if self.ring.is_some() {
+            let _ = self.slots.at(self.head).stamp().load(Relaxed);
+        }
     }
 
     /// Is there a slot, or two for a message that takes as many?
@@ -215,8 +232,7 @@ impl Outbox {
     #[inline(always)]
     fn fence(&self) {
         if self.is_fenced {
-            // ORDER(P5): pairs with P6; the stamp, or the bit, is visible before the receiver's words
-            // are read.
+            // ORDER(P5): pairs with P6; the stamp is visible before the pair's state is read.
             fence_at!(P5: SeqCst);
         } else {
             light_fence();
@@ -230,13 +246,15 @@ impl Outbox {
         let (index, bit) = (self.row_there / 64, 1 << (self.row_there % 64));
         // ORDER(P7): pairs with P8; whoever clears the bit after this sees the stamp, and whoever cleared
         // it before has cleared the summary, too, before it is read here.
-        self.activity.word(index).fetch_or(bit, order!(P7: AcqRel));
+        self.word.fetch_or(bit, order!(P7: AcqRel));
         let summary = self.activity.summary();
         if summary.load(Relaxed) & 1 << index == 0 {
             // ORDER(P7): pairs with P8; whoever clears the summary after this sees the word's bit.
             summary.fetch_or(1 << index, order!(P7: AcqRel));
         }
-        self.fence();
+        // ORDER(P16): pairs with P6; the bit is visible before the epoch is read. A full fence, since this is
+        // the slow path, and so that a sleeper all of whose pairs are cold needs no barrier on other cores.
+        fence_at!(P16: SeqCst);
         // The mode may be an older one's only if this comes before the sleeper's barrier: then the bit does,
         // too, and nobody sleeps.
         let epoch = self.sleeping.load(Relaxed);

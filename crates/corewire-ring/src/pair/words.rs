@@ -45,6 +45,12 @@ impl EndpointMemory {
         self.segment.keep32(at::ENDPOINT_BLOCKED)
     }
 
+    /// Where it ran when it began to wait for room.
+    #[must_use]
+    pub fn cpu(&self) -> Word32 {
+        self.segment.keep32(at::ENDPOINT_CPU)
+    }
+
     /// Is the pair of `row` polled?
     #[must_use]
     pub fn state(&self, row: u32) -> Word32 {
@@ -115,7 +121,13 @@ impl Activity {
 
     /// A bit for each row that has something.
     #[must_use]
-    pub fn word(&self, index: u32) -> Word64 {
+    pub fn word(&self, index: u32) -> &AtomicU64 {
+        self.page.word64(at::ACTIVE + 8 * index as usize)
+    }
+
+    /// The same, to be kept.
+    #[must_use]
+    pub fn keep_word(&self, index: u32) -> Word64 {
         self.page.keep64(at::ACTIVE + 8 * index as usize)
     }
 

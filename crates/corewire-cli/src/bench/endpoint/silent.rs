@@ -1,5 +1,6 @@
 //! How soon a message comes from a peer that was silent for a second, to a receive that polls for anybody's,
-//! beside messages of one that is not.
+//! beside messages of one that is not. The peers look for requests all the while, as a process does that waits
+//! for work.
 
 use std::time::Instant;
 
@@ -14,39 +15,39 @@ use super::BYTES;
 use crate::failure::Failure;
 
 /// Peers that are silent, one after the other, until it is their turn again.
-const SILENT: usize = 64;
+const SILENT: u32 = 8;
 /// How often each of them speaks.
 const TURNS: usize = 16;
 /// How long each is silent in between, at least.
 const SILENCE_S: f64 = 1.0;
-/// The tag of a request, which says who is to answer: one of the silent, or who talks all the time.
-const TALKER: u64 = SILENT as u64;
+/// The tag of what ends it.
 const OVER: u64 = u64::MAX;
 
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut plan = Plan::new(Kind::EndpointSilent, options)?;
     plan.receivers = 1;
     let rig = Rig::start(plan, 4096, 1)?;
-    let domain = rig.domain()?;
-    let mut endpoint = domain.endpoint("parent").wait(Wait::Spin).create()?;
+    let mut endpoint = rig.domain()?.endpoint("parent").wait(Wait::Spin).create()?;
     let talker = endpoint.peer_when_created("talker", None)?;
     // Everybody says that it is there.
+    let mut peers = Vec::new();
     for _ in 0..SILENT {
-        endpoint.receive(Selector::any())?;
+        peers.push(endpoint.receive(Selector::any())?.status.source);
     }
     let (mut hot, mut silent) = (vec![], vec![]);
-    let pause_s = SILENCE_S / SILENT_F;
-    for _ in 0..=TURNS {
-        for who in 0..SILENT as u64 {
+    for turn in 0..=TURNS {
+        for &peer in &peers {
             let start = Instant::now();
-            while start.elapsed().as_secs_f64() < pause_s {
-                hot.push(ask(&mut endpoint, talker, TALKER)?);
+            while start.elapsed().as_secs_f64() < SILENCE_S / f64::from(SILENT) {
+                hot.push(ask(&mut endpoint, talker)?);
             }
-            silent.push(ask(&mut endpoint, talker, who)?);
+            let ns = ask(&mut endpoint, peer)?;
+            // In the first turn it was not silent for so long.
+            if turn > 0 {
+                silent.push(ns);
+            }
         }
     }
-    // In their first turn they were not silent for so long.
-    silent.drain(..SILENT);
     endpoint.send(talker, OVER, b"")?;
     let [hot_p50, hot_p99] = [0.5, 0.99].map(|part| percentile(&hot, part));
     let [p50, p99] = [0.5, 0.99].map(|part| percentile(&silent, part));
@@ -61,13 +62,10 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     rig.finish()
 }
 
-/// The same as a number.
-const SILENT_F: f64 = 64.0;
-
-/// How long a message takes that one of the peers is asked for: it holds when it was sent.
+/// How long a message takes that a peer is asked for: it holds when it was sent.
 #[inline(always)]
-fn ask(endpoint: &mut Endpoint, talker: corewire::Peer, who: u64) -> Result<f64, Failure> {
-    endpoint.send(talker, who, b"")?;
+fn ask(endpoint: &mut Endpoint, peer: corewire::Peer) -> Result<f64, Failure> {
+    endpoint.send(peer, 0, b"")?;
     let mut word = [0; BYTES];
     endpoint.receive_into(Selector::any(), &mut word)?;
     let now = ticks();
@@ -77,27 +75,25 @@ fn ask(endpoint: &mut Endpoint, talker: corewire::Peer, who: u64) -> Result<f64,
     Ok(ns)
 }
 
-/// All the peers, in one process.
+/// All the peers, in one process, which looks at them in turn.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let domain = &peer.domain;
     let mut talker = domain.endpoint("talker").wait(Wait::Spin).create()?;
     let to_parent = talker.peer_when_created("parent", None)?;
-    let mut silent = Vec::new();
+    let mut ends = vec![(talker, to_parent)];
     for index in 0..SILENT {
         let mut endpoint = domain.endpoint(&format!("silent-{index}")).create()?;
         let to = endpoint.peer("parent")?;
         endpoint.send(to, 0, b"here")?;
-        silent.push((endpoint, to));
+        ends.push((endpoint, to));
     }
     loop {
-        let status = talker.receive_into(Selector::any(), &mut [])?;
-        if status.tag == OVER {
-            return Ok(());
-        }
-        let index = usize::try_from(status.tag).unwrap_or(SILENT);
-        match silent.get_mut(index) {
-            Some((endpoint, to)) => endpoint.send(*to, 0, &ticks().to_le_bytes())?,
-            None => talker.send(to_parent, 0, &ticks().to_le_bytes())?,
+        for (endpoint, to) in &mut ends {
+            match endpoint.try_receive_into(Selector::any(), &mut [])? {
+                Some(status) if status.tag == OVER => return Ok(()),
+                Some(_) => endpoint.send(*to, 0, &ticks().to_le_bytes())?,
+                None => {}
+            }
         }
     }
 }

@@ -186,6 +186,7 @@ impl EndpointBuilder {
             requests: Requests::default(),
             wait: self.wait,
             pauses: adaptive_pauses(),
+            in_vain: 0,
             rings_there: 0,
             has_cells: false,
         })

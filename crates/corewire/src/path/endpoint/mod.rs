@@ -88,6 +88,8 @@ pub struct Endpoint {
     requests: Requests,
     wait: Wait,
     pauses: u32,
+    /// Sleeps for room since polls for it were worth while.
+    in_vain: u32,
     /// Rings whose memory is there.
     rings_there: u64,
     has_cells: bool,
@@ -258,6 +260,19 @@ impl Endpoint {
         }
     }
 
+    /// How often it is polled before a sleep. Polls for room are worth nothing where whoever is to make some
+    /// needs this very processor, and little where the last ones were in vain: with more processes than
+    /// processors, there are others to run. Now and then they are tried again.
+    fn rounds(&self, room: Option<(u32, bool)>) -> u32 {
+        match (self.wait, room) {
+            (Wait::Spin, _) => BARE_POLLS + self.pauses,
+            (Wait::Park, _) => 1,
+            (Wait::Adaptive, Some((row, _))) if self.pairs.is_here(row) => 1,
+            (Wait::Adaptive, Some(_)) => ((BARE_POLLS + self.pauses) >> (self.in_vain % 16)).max(1),
+            (Wait::Adaptive, None) => BARE_POLLS + self.pauses,
+        }
+    }
+
     /// Goes on until `done` says what came of it: polls for a while, then sleeps. `room` is towards whom,
     /// and of what kind, room is waited for beside what waits to be sent.
     fn wait_for<T>(
@@ -267,14 +282,15 @@ impl Endpoint {
         room: Option<(u32, bool)>,
         mut done: impl FnMut(&mut Self, Option<&mut Caller<'_>>) -> Option<T>,
     ) -> Result<T, MessageError> {
-        let pauses = if self.wait == Wait::Park { 0 } else { self.pauses };
         loop {
+            let rounds = self.rounds(room);
             let mut round = 0;
-            while round < BARE_POLLS + pauses {
+            while round < rounds {
                 if self.go_on(caller.as_deref_mut())? {
                     round = 0;
                 }
                 if let Some(end) = done(self, caller.as_deref_mut()) {
+                    self.in_vain = 0;
                     return Ok(end);
                 }
                 round += 1;
@@ -286,6 +302,7 @@ impl Endpoint {
                 return Err(MessageError::Timeout { after: Duration::ZERO });
             };
             self.pairs.count(EndpointCounter::Waits);
+            self.in_vain += u32::from(room.is_some());
             if self.wait != Wait::Spin {
                 let mut wanted = self.wanted_room();
                 wanted.extend(room);

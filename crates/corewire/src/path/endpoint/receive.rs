@@ -369,7 +369,11 @@ impl Endpoint {
     /// does. The way of most messages.
     #[inline(always)]
     fn take_short(&mut self, selector: Selector, buffer: &mut [u8], wait: Wait) -> Option<Status> {
-        let polls = if wait == Wait::Park { 1 } else { BARE_POLLS + self.pauses };
+        let polls = match wait {
+            Wait::Park => 1,
+            Wait::Adaptive => BARE_POLLS + self.pauses,
+            Wait::Spin => u32::MAX,
+        };
         for round in 0..polls {
             match self.poll_short(selector, buffer) {
                 Ok(None) => {}
