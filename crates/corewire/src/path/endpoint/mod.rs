@@ -268,7 +268,9 @@ impl Endpoint {
             (Wait::Spin, _) => BARE_POLLS + self.pauses,
             (Wait::Park, _) => 1,
             (Wait::Adaptive, Some((row, _))) if self.pairs.is_here(row) => 1,
-            (Wait::Adaptive, Some(_)) => ((BARE_POLLS + self.pauses) >> (self.in_vain % 16)).max(1),
+            (Wait::Adaptive, Some(_)) => {
+                ((BARE_POLLS + self.pauses) >> (self.in_vain % 64).min(31)).max(1)
+            }
             (Wait::Adaptive, None) => BARE_POLLS + self.pauses,
         }
     }
@@ -282,6 +284,7 @@ impl Endpoint {
         room: Option<(u32, bool)>,
         mut done: impl FnMut(&mut Self, Option<&mut Caller<'_>>) -> Option<T>,
     ) -> Result<T, MessageError> {
+        let mut has_slept = false;
         loop {
             let rounds = self.rounds(room);
             let mut round = 0;
@@ -290,7 +293,9 @@ impl Endpoint {
                     round = 0;
                 }
                 if let Some(end) = done(self, caller.as_deref_mut()) {
-                    self.in_vain = 0;
+                    if !has_slept {
+                        self.in_vain = 0;
+                    }
                     return Ok(end);
                 }
                 round += 1;
@@ -310,6 +315,7 @@ impl Endpoint {
                 let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
                     if wanted.is_empty() { None } else { Some(&mut is_room) };
                 self.pairs.sleep(limit_ns, has_room);
+                has_slept = true;
             }
         }
     }
