@@ -418,6 +418,17 @@ impl Endpoint {
         true
     }
 
+    /// A message that was claimed is anybody's again: the oldest receive that waits for it gets it.
+    pub(super) fn offer(&mut self, id: u64) {
+        while let Some(message) = self.matching.by_id(id) {
+            let (source, tag) = (message.source, message.tag);
+            let Some(posted) = self.matching.take_posted(source, tag) else { break };
+            // If it does not fit there, it is still to be had.
+            self.take_kept_for(posted);
+        }
+        self.fetch_held();
+    }
+
     /// Takes the first fragment of a message that was left with its sender, to where it is known to go.
     fn take_held(&mut self, row: u32, caller: Option<&mut Caller<'_>>) {
         self.pairs.release(row);

@@ -298,8 +298,13 @@ impl Endpoint {
         });
         let Some(total) = kept else { return Err(self.end_of(status.source)) };
         self.take_kept_of(id, total, &mut caller);
-        if matches!(caller.state, CallerState::Waiting) {
-            return Err(self.end_of(status.source));
+        match caller.state {
+            CallerState::Waiting => return Err(self.end_of(status.source)),
+            CallerState::Ended(Err(error)) => {
+                self.offer(id);
+                return Err(error);
+            }
+            _ => {}
         }
         let ended =
             self.wait_for(Patience::Forever, Some(&mut caller), None, |endpoint, caller| {
@@ -317,6 +322,7 @@ impl Endpoint {
     pub fn give_back(&mut self, matched: Matched) {
         if let Some(message) = self.matching.by_id(matched.id) {
             message.is_claimed = false;
+            self.offer(matched.id);
         }
     }
 
