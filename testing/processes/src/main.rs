@@ -17,6 +17,7 @@
 //! | `intruder` | joins by hand, and tries to write the sender's memory; says what was refused |
 //! | `torture-sender`, `torture-receiver` | take part in channels at random, until told to leave |
 //! | `exec` | has a channel, and executes itself as `left`, which says what it has then |
+//! | `talker` | sends numbered messages from an endpoint to the endpoint `sink` |
 //! | `sleeper` | sleeps as a receiver, and is refused system calls meanwhile |
 //! | `by-hand` | joins by hand as a guest, and asks for what guests do not get |
 //! | `lock` | locks the files of the channel's name that it can open, says which |
@@ -37,6 +38,7 @@ mod intruder;
 mod refuse;
 mod stream;
 mod supervised;
+mod talker;
 mod torturer;
 
 use std::process::ExitCode;
@@ -153,6 +155,7 @@ fn run() -> Outcome {
         "look" => guest::look(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
+        "talker" => talker::talk(&domain, &options),
         "sleeper" => refuse::sleep(&domain, &options),
         "crowded-sender" => refuse::crowded_sender(&domain, &options),
         other => Err(format!("no role {other}").into()),

@@ -1,0 +1,25 @@
+//! What the tests and their processes both know.
+
+/// What a talker sends to the sink: `testing/processes/tests/endpoints.rs`.
+pub mod talk {
+    /// The tag of a talker's first message, which holds its name.
+    pub const HELLO: u64 = u64::MAX;
+
+    /// How long message `number` is: mostly short, now and then of several slots, cells, or fragments.
+    #[must_use]
+    pub fn length_of(number: u64) -> usize {
+        let length = match number % 32 {
+            0 => 60_000 + number % 40_000,
+            1..=6 => number % 5000,
+            _ => number % 110,
+        };
+        usize::try_from(length).unwrap_or_default()
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn bytes_of(number: u64, length: usize) -> Vec<u8> {
+        let words = (0u64..).flat_map(|index| (number ^ index << 32).to_le_bytes());
+        words.take(length).collect()
+    }
+}

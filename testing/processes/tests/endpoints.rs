@@ -1,0 +1,143 @@
+//! Endpoints killed at any instruction while they talk: what they had sent whole arrives, in order and
+//! whole; of what they had not, nothing is seen; whatever waits for them alone ends, and nothing else.
+//!
+//! `COREWIRE_TORTURE_KILLS` says how many die (60 if not said), `COREWIRE_SEED` repeats a run as far as the
+//! kernel allows.
+
+mod roles;
+
+use std::collections::HashMap;
+
+use corewire::{Domain, Endpoint, MessageError, Peer, Request, Selector, Status};
+use corewire_processes::talk::{HELLO, bytes_of, length_of};
+use roles::{Directory, Random, Role};
+
+const TALKERS: usize = 4;
+/// A tag that nobody ever sends.
+const NEVER: u64 = u64::MAX - 1;
+
+fn kills() -> u64 {
+    let given = std::env::var("COREWIRE_TORTURE_KILLS").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or(60)
+}
+
+/// The sink, and what it knows of its talkers.
+struct Sink {
+    endpoint: Endpoint,
+    buffer: Vec<u8>,
+    /// By peer: its name, and the number of its next message.
+    talkers: HashMap<Peer, (String, u64)>,
+}
+
+impl Sink {
+    /// Checks a message that has come.
+    fn check(&mut self, status: Status) {
+        let bytes = &self.buffer[..usize::try_from(status.bytes).unwrap()];
+        if status.tag == HELLO {
+            let name = String::from_utf8(bytes.to_vec()).unwrap();
+            assert_eq!(self.endpoint.name_of(status.source), Some(&*name));
+            self.talkers.insert(status.source, (name, 0));
+            return;
+        }
+        let (name, next) = self.talkers.get_mut(&status.source).expect("nobody talks before HELLO");
+        assert_eq!(status.tag, *next, "a message of {name} is missing, or came twice");
+        assert_eq!(status.bytes, length_of(status.tag) as u64);
+        assert!(*bytes == bytes_of(status.tag, bytes.len()), "message {next} of {name} is torn");
+        *next += 1;
+    }
+
+    fn receive(&mut self, selector: Selector) -> Result<(), MessageError> {
+        let status = self.endpoint.receive_into(selector, &mut self.buffer)?;
+        self.check(status);
+        Ok(())
+    }
+
+    /// The peer of this name, which says that it is there.
+    fn await_hello(&mut self, name: &str) -> Peer {
+        loop {
+            if let Some((&peer, _)) = self.talkers.iter().find(|(_, talker)| talker.0 == name) {
+                return peer;
+            }
+            self.receive(Selector::any()).unwrap();
+        }
+    }
+
+    fn await_end(&mut self, request: Request) -> Result<Status, MessageError> {
+        loop {
+            if let Some(completion) = self.endpoint.test(request).unwrap() {
+                return completion.result;
+            }
+            let selector = Selector::any();
+            if let Some(status) =
+                self.endpoint.try_receive_into(selector, &mut self.buffer).unwrap()
+            {
+                self.check(status);
+            }
+        }
+    }
+}
+
+fn is_death(error: &MessageError) -> bool {
+    matches!(error, MessageError::PeerDied { .. })
+}
+
+#[test]
+fn talkers_die_and_what_they_had_sent_arrives() {
+    let directory = Directory::new("talkers-die");
+    let mut random = Random::from_environment();
+    let domain = Domain::open_at(directory.path()).unwrap();
+    // Few cells and rings, so that everybody waits for room at times.
+    let builder = domain.endpoint("sink").peers(16).rings(8).cells(4, 16 << 10);
+    let mut sink = Sink {
+        endpoint: builder.create().unwrap(),
+        buffer: vec![0; 200_000],
+        talkers: HashMap::new(),
+    };
+    let for_ever = sink.endpoint.ireceive(Selector::tag(NEVER), vec![0; 8]).unwrap();
+    let mut started = 0;
+    let mut start = |directory: &Directory| {
+        let name = format!("talker-{started}");
+        started += 1;
+        (name.clone(), Role::start("talker", directory, &name, &[]))
+    };
+    let mut roles: Vec<_> = (0..TALKERS).map(|_| start(&directory)).collect();
+    for _ in 0..kills() {
+        let victim = usize::try_from(random.below(TALKERS as u64)).unwrap();
+        let peer = sink.await_hello(&roles[victim].0);
+        for _ in 0..random.below(400) {
+            sink.receive(Selector::any()).unwrap();
+        }
+        // It is talked to, listened to, and dies.
+        let sends: Vec<_> = (0..random.below(3))
+            .map(|_| sink.endpoint.isend(peer, 1, vec![1; 150_000]).unwrap())
+            .collect();
+        let listening =
+            sink.endpoint.ireceive(Selector::tag(NEVER).from(peer), vec![0; 8]).unwrap();
+        roles[victim].1.kill();
+        let (name, fresh) = start(&directory);
+        let mut dead = std::mem::replace(&mut roles[victim], (name, fresh));
+        let error = loop {
+            match sink.receive(Selector::masked(0, 1 << 63).from(peer)) {
+                Ok(()) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(is_death(&error), "{error}");
+        let (_, next) = sink.talkers.remove(&peer).unwrap();
+        let sent = dead.1.latest("sent ", 0);
+        assert!(next > sent || next == 0 && sent == 0, "{next} of more than {sent} have come");
+        assert!(is_death(&sink.await_end(listening).unwrap_err()));
+        for send in sends {
+            // It may have gone in time.
+            if let Err(error) = sink.await_end(send) {
+                assert!(is_death(&error), "{error}");
+            }
+        }
+        assert!(is_death(&sink.endpoint.send(peer, 0, b"?").unwrap_err()));
+        assert!(sink.endpoint.test(for_ever).unwrap().is_none());
+    }
+    assert_eq!(sink.endpoint.counter("violations"), Some(0));
+    assert_eq!(sink.endpoint.counter("deaths"), Some(kills()));
+    sink.endpoint.cancel(for_ever).unwrap();
+    assert_eq!(sink.await_end(for_ever).unwrap_err(), MessageError::Cancelled);
+}
