@@ -1,0 +1,191 @@
+//! Pair rings between threads, and beside a peer that writes anything into its own memory.
+
+mod yielding;
+
+use std::sync::Arc;
+use std::thread;
+
+use corewire_layout::endpoint::{ACTIVITY_BYTES, ENDPOINT_SLEEPING, EndpointSizes};
+use corewire_layout::segment::FenceMode;
+use corewire_ring::Trusted;
+use corewire_ring::pair::{Activity, Endpoint, EndpointMemory, EndpointParts, PeerParts};
+use corewire_ring::region::Region;
+use corewire_ring::sync::Ordering::Relaxed;
+use proptest::prelude::*;
+use yielding::Yielding;
+
+type Pairs = Endpoint<Yielding>;
+
+/// An endpoint's two memories.
+struct Memory {
+    segment: Region,
+    page: Region,
+    sizes: EndpointSizes,
+}
+
+impl Memory {
+    fn new(sizes: EndpointSizes) -> Self {
+        let bytes = usize::try_from(sizes.segment_bytes()).unwrap();
+        let segment = Region::private(bytes).unwrap();
+        Self { segment, page: Region::private(ACTIVITY_BYTES).unwrap(), sizes }
+    }
+
+    fn words(&self) -> (EndpointMemory, Activity) {
+        (EndpointMemory::new(self.segment.clone(), self.sizes), Activity::new(self.page.clone()))
+    }
+
+    fn start(&self) -> Pairs {
+        let (memory, activity) = self.words();
+        let fence_mode = FenceMode::Fenced;
+        Pairs::new(EndpointParts { memory, activity, fence_mode, shared: Arc::default() }, Yielding)
+    }
+
+    fn as_peer(&self, row_there: u32) -> PeerParts {
+        let (memory, activity) = self.words();
+        // SAFETY: tests copy, and check nothing but that they may.
+        let trusted = unsafe { Trusted::assume() };
+        PeerParts { memory, activity, row_there, fence_mode: FenceMode::Fenced, trusted }
+    }
+}
+
+fn two() -> ([Memory; 2], Pairs, Pairs) {
+    let sizes = EndpointSizes::new(4, 2, 8, 4, 4096).unwrap();
+    let memories = [Memory::new(sizes), Memory::new(sizes)];
+    let (mut a, mut b) = (memories[0].start(), memories[1].start());
+    a.add_peer(2, memories[1].as_peer(3));
+    b.add_peer(3, memories[0].as_peer(2));
+    (memories, a, b)
+}
+
+/// Sends as much of a message as there is room for. True if that is all.
+fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -> bool {
+    loop {
+        if message.len() <= 104 {
+            if pairs.try_send(row, tag, message) {
+                return true;
+            }
+        } else {
+            let bytes = pairs.send_fragment(row, tag, &message, *sent);
+            *sent += bytes;
+            if *sent == message.len() as u64 {
+                return true;
+            }
+            if bytes > 0 {
+                continue;
+            }
+        }
+        if !pairs.has_ring(row) {
+            if pairs.next_ring().is_none() || !pairs.assign_ring(row) {
+                return false;
+            }
+        } else if !pairs.has_room(row, message.len() > 104).unwrap_or(false) {
+            return false;
+        }
+    }
+}
+
+fn bytes_of(number: u64) -> Vec<u8> {
+    let length = [0, 8, 48, 49, 104, 105, 5000, 13_000][usize::try_from(number % 8).unwrap()];
+    vec![u8::try_from(number % 251).unwrap(); length]
+}
+
+#[test]
+fn messages_of_every_kind_arrive_in_order() {
+    let messages = if cfg!(miri) { 24 } else { 20_000 };
+    let (_memories, mut a, mut b) = two();
+    let sender = thread::spawn(move || {
+        for number in 0..messages {
+            let mut sent = 0;
+            while !push(&mut a, 2, number, &bytes_of(number), &mut sent) {
+                thread::yield_now();
+            }
+        }
+        a
+    });
+    let mut message = Vec::new();
+    let mut number = 0;
+    while number < messages {
+        let Some(row) = b.poll() else {
+            b.publish_cursors();
+            thread::yield_now();
+            continue;
+        };
+        let Some(arrival) = b.arrival(row).unwrap() else { continue };
+        let from = message.len();
+        message.resize(from + arrival.bytes, 0);
+        assert_eq!(b.copy(row, &arrival, 0, &mut message[from..]), arrival.bytes);
+        b.pass(row, &arrival);
+        assert_eq!((row, arrival.tag), (3, number));
+        if message.len() as u64 == arrival.total {
+            assert_eq!(message, bytes_of(number));
+            message.clear();
+            number += 1;
+        }
+    }
+    b.publish_cursors();
+    let mut a = sender.join().unwrap();
+    a.make_room(2).unwrap();
+    b.remove_peer(3);
+    assert_eq!(b.poll(), None);
+}
+
+/// What a peer that writes anything may write: a word, anywhere.
+fn scribbles() -> impl Strategy<Value = Vec<(prop::sample::Index, u64, bool)>> {
+    let bits = prop_oneof![
+        any::<u64>(),
+        0u64..32,
+        // Stamps and rings that are nearly right.
+        (0u64..20, 0u64..8, 0u64..4096)
+            .prop_map(|(at, kind, length)| at << 16 | kind << 12 | length),
+        (0u64..4, 0u64..4).prop_map(|(count, ring)| count << 32 | ring),
+    ];
+    prop::collection::vec((any::<prop::sample::Index>(), bits, any::<bool>()), 1..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 2000 }, ..Default::default() })]
+
+    /// No panic, nothing outside its memory, and no call that does not end, whatever a peer's segment and
+    /// one's own page hold.
+    #[test]
+    fn a_peer_that_writes_anything_is_found_out_or_harmless(scribbles in scribbles()) {
+        let (memories, mut a, mut b) = two();
+        let mut buffer = vec![0; 5000];
+        for (number, (place, bits, in_page)) in (0u64..).zip(scribbles) {
+            let mut sent = 0;
+            push(&mut a, 2, number, &bytes_of(number), &mut sent);
+            // The header was checked when the two were linked, and is not read again.
+            let (region, first) = match in_page {
+                true => (&memories[1].page, 0),
+                false => (&memories[0].segment, ENDPOINT_SLEEPING),
+            };
+            let words = (region.bytes() - first) / 8;
+            region.word64(first + 8 * place.index(words)).store(bits, Relaxed);
+            let mut is_cut_off = false;
+            for _ in 0..40 {
+                let Some(row) = b.poll() else { continue };
+                match b.arrival(row) {
+                    Ok(Some(arrival)) => {
+                        prop_assert!(arrival.bytes <= buffer.len());
+                        b.copy(row, &arrival, 0, &mut buffer);
+                        b.pass(row, &arrival);
+                    }
+                    Ok(None) => {}
+                    Err(_) => is_cut_off = true,
+                }
+            }
+            b.publish_cursors();
+            if b.arm(None) {
+                b.retract();
+            }
+            let mut answered = 0;
+            push(&mut b, 3, number, &bytes_of(number), &mut answered);
+            is_cut_off |= b.make_room(3).is_err();
+            if is_cut_off {
+                b.remove_peer(3);
+                prop_assert_eq!(b.poll(), None);
+                break;
+            }
+        }
+    }
+}
