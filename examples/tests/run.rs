@@ -48,6 +48,23 @@ fn hello_crosses_processes() {
 }
 
 #[test]
+fn endpoints_ask_and_answer() {
+    let directory = Directory::new("endpoints");
+    let program = env!("CARGO_BIN_EXE_endpoints");
+    let mut server = directory.command(program).arg("serve").spawn().unwrap();
+    let asked = directory.command(program).args(["ask", "6", "7"]).output().unwrap();
+    assert_eq!(printed(&asked), "6 x 7 = 42\n");
+    assert_eq!(printed(&directory.command(program).arg("stop").output().unwrap()), "");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn an_endpoint_is_awaited() {
+    let printed = Directory::new("endpoint-tokio").run(env!("CARGO_BIN_EXE_endpoint_tokio"));
+    assert_eq!(printed, "received 1000 messages\n");
+}
+
+#[test]
 fn fan_out_reads_every_byte() {
     let sum: u64 = (0..200u64).map(|number| number * 100_000).sum();
     let line = format!("200 messages, sum of all bytes {sum}\n");
