@@ -66,6 +66,9 @@ pub enum ReceiverCounter {
     Wakes = 5,
     /// Messages that were overwritten before it had read them.
     Missed = 6,
+    /// Times it had announced that it would sleep, and found a message then: a system call, and another one
+    /// of the sender, who could not know better.
+    NearSleeps = 7,
 }
 
 /// Counters that an endpoint writes, by index.
@@ -142,7 +145,7 @@ impl ControlCounter {
 
 impl ReceiverCounter {
     /// Every counter, in order, with the word a person reads.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Messages, "messages"),
         (Self::Bytes, "bytes"),
         (Self::Waits, "waits"),
@@ -150,5 +153,6 @@ impl ReceiverCounter {
         (Self::CapFinds, "cap_finds"),
         (Self::Wakes, "wakes"),
         (Self::Missed, "missed"),
+        (Self::NearSleeps, "near_sleeps"),
     ];
 }

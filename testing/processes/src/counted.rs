@@ -67,7 +67,7 @@ pub(crate) fn receive(domain: &Domain, options: &Options) -> Outcome {
 
 /// Says what the counters say, then waits for the test to have read it.
 fn report(counter: impl Fn(&str) -> Option<u64>) -> Outcome {
-    let names = ["messages", "waits", "sleeps", "wakes", "cap_finds"];
+    let names = ["messages", "waits", "sleeps", "wakes", "cap_finds", "near_sleeps"];
     let line: Vec<String> =
         names.iter().map(|name| format!("{name}={}", counter(name).unwrap_or(0))).collect();
     let mut out = std::io::stdout();

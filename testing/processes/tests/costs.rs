@@ -22,8 +22,8 @@ fn counters(line: &str) -> HashMap<String, u64> {
 }
 
 /// Streams `count` messages and returns the system calls of both processes between the word to go
-/// and the end, and the sleeps that they report.
-fn stream(test: &str, count: u64, wait: &[&str]) -> (u64, u64) {
+/// and the end, the sleeps that they report, and those that they announced and did not need.
+fn stream(test: &str, count: u64, wait: &[&str]) -> (u64, u64, u64) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Directory::new(test);
     let count = format!("count={count}");
@@ -35,29 +35,33 @@ fn stream(test: &str, count: u64, wait: &[&str]) -> (u64, u64) {
     let tracers = [&sender, &receiver].map(|role| Tracer::attach(role.child.id()));
     receiver.say("go");
     sender.say("go");
-    let sleeps: u64 = [&mut sender, &mut receiver]
-        .into_iter()
-        .map(|role| counters(&role.until("counters"))["sleeps"])
-        .sum();
+    let counted = [&mut sender, &mut receiver].map(|role| counters(&role.until("counters")));
+    let [sleeps, near_sleeps]: [u64; 2] =
+        ["sleeps", "near_sleeps"].map(|name| counted.iter().map(|role| role[name]).sum());
     let calls: u64 = tracers.into_iter().map(Tracer::detach).sum();
     for role in [&mut sender, &mut receiver] {
         role.say("read");
         assert!(role.is_success());
     }
-    println!("{test}: {calls} system calls, {sleeps} sleeps");
-    (calls, sleeps)
+    println!("{test}: {calls} system calls, {sleeps} sleeps, {near_sleeps} more announced");
+    (calls, sleeps, near_sleeps)
 }
 
 #[test]
 fn ten_million_messages_with_spinning_cost_under_100_system_calls() {
-    let (calls, _) = stream("calls-spin", 10_000_000, &["spin"]);
+    let (calls, _, _) = stream("calls-spin", 10_000_000, &["spin"]);
     assert!(calls < 100, "{calls} system calls");
 }
 
 #[test]
 fn with_the_default_wait_a_sleep_costs_at_most_five_system_calls() {
-    let (calls, sleeps) = stream("calls-adaptive", 10_000_000, &[]);
-    assert!(calls < 100 + 5 * sleeps, "{calls} system calls for {sleeps} sleeps");
+    // A message that comes just as a sleep is announced costs each side one, and no sleep comes of it. How
+    // often that happens is the machine's affair, and the tracer's, who stops one side while the other runs.
+    let (calls, sleeps, near_sleeps) = stream("calls-adaptive", 10_000_000, &[]);
+    assert!(
+        calls < 100 + 5 * sleeps + 2 * near_sleeps,
+        "{calls} system calls for {sleeps} sleeps, and {near_sleeps} more announced"
+    );
 }
 
 #[test]

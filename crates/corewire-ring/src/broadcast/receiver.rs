@@ -711,6 +711,8 @@ impl<K: Kernel> Receiver<K> {
             if capped && is_capped && self.is_ready() && !settles(rung) {
                 add(self.own.counter(ReceiverCounter::CapFinds), 1);
             }
+        } else {
+            add(self.own.counter(ReceiverCounter::NearSleeps), 1);
         }
         self.retract();
         self.own.cpu().store(self.kernel.cpu(), Relaxed);
