@@ -210,7 +210,13 @@ impl Ends {
 
     /// Goes on until nothing happens any more.
     fn settle(&mut self) {
-        while self.endpoints.iter_mut().fold(false, |news, it| it.progress().unwrap() || news) {}
+        while self
+            .endpoints
+            .iter_mut()
+            .filter_map(|it| it.progress().unwrap().then_some(()))
+            .count()
+            > 0
+        {}
     }
 }
 
