@@ -118,9 +118,10 @@ impl Outbox {
         self.head + MESSAGE_SLOTS_MAX <= self.limit
     }
 
-    /// May this peer have room in a cell?
+    /// May this peer have room in a cell, however long its fragment? What is left in the one that it is
+    /// filling was not enough for whoever asks.
     pub(super) fn may_have_cell(&mut self, cells: &mut Cells) -> bool {
-        self.holding.find(1, cells).is_some()
+        self.holding.find(u64::MAX, cells).is_some()
     }
 
     /// Is a ring of it being taken back?
