@@ -5,7 +5,7 @@
 //! ```text
 //!      0  header, 256 bytes        written before the segment is handed out, never again
 //!    256  sleeping u32 | mode u32  owner: odd epoch: asleep, or about to be
-//!    384  blocked u32 | cpu u32    owner: odd while it waits for room; where it ran then
+//!    384  blocked u32 | cpu u32    owner: odd while it waits for room, and how; where it ran then
 //!    512  counters, 16 x u64       owner
 //!   4096  rows, 256 bytes each     owner; one to a peer:
 //!           0  state u32           as a receiver: is this pair polled, or to be announced?
@@ -28,7 +28,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::name::{ChannelName, NAME_BYTES_MAX};
 use crate::pair::MESSAGE_SLOTS_MAX;
-use crate::segment::{FenceMode, HeaderError, check_start};
+use crate::segment::{FenceMode, HeaderError, SleepMode, check_start};
 use crate::slot::SLOT_BYTES;
 use crate::{LAYOUT_VERSION, PAGE_BYTES, ROLE_BYTES, round_up};
 
@@ -39,7 +39,7 @@ pub const ENDPOINT_MAGIC: u64 = u64::from_le_bytes(*b"cwire-ep");
 pub const ENDPOINT_SLEEPING: usize = 256;
 /// Endpoint: u32, how it wants to be woken: one of [`SleepMode`](crate::segment::SleepMode).
 pub const ENDPOINT_MODE: usize = 260;
-/// Endpoint: u32 epoch, odd while the owner waits for room.
+/// Endpoint: u32, what [`blocked`] makes: odd while the owner waits for room.
 pub const ENDPOINT_BLOCKED: usize = 384;
 /// Endpoint: u32, the processor that the owner ran on when it last began to wait for room, or woke somebody
 /// who did (a hint).
@@ -78,6 +78,23 @@ pub enum PairState {
     Cold = 0,
     /// It looks at the next slot by itself.
     Hot = 1,
+}
+
+/// What an endpoint that waits for room says: for the how manieth time, and how it is to be woken. In one
+/// word, so that whoever makes room never takes the way of an earlier wait.
+#[must_use]
+pub const fn blocked(times: u32, mode: SleepMode) -> u32 {
+    times << 2 | (mode as u32) << 1 | 1
+}
+
+/// How an endpoint that says this is to be woken; `None` if it does not wait for room.
+#[must_use]
+pub const fn blocked_mode(blocked: u32) -> Option<SleepMode> {
+    match blocked & 0b11 {
+        0b01 => Some(SleepMode::Futex),
+        0b11 => Some(SleepMode::Descriptor),
+        _ => None,
+    }
 }
 
 /// Why the sizes of an endpoint were refused.

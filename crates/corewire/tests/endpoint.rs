@@ -352,6 +352,45 @@ fn an_event_loop_waits_for_the_readiness_descriptor() {
 }
 
 #[test]
+fn an_event_loop_that_waits_for_room_is_told() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let scratch = Scratch::new("endpoint-an_event_loop_that_waits_for_room");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, _) = two(&domain);
+    let mut whole = Vec::new();
+    loop {
+        let request = a.isend(to_b, 0, vec![7; 100]).unwrap();
+        if a.test(request).unwrap().is_some() {
+            continue;
+        }
+        whole.push(request);
+        if whole.len() == 200 {
+            break;
+        }
+    }
+    let readiness = a.readiness();
+    let other = thread::spawn(move || {
+        let mut buffer = [0; 100];
+        let mut count = 0;
+        while b.receive_into(Selector::any(), &mut buffer).unwrap().tag == 0 {
+            count += 1;
+        }
+        count
+    });
+    for request in whole {
+        while a.test(request).unwrap().is_none() {
+            if a.arm().unwrap() {
+                let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
+                let ready = poll(&mut [PollFd::new(&readiness, PollFlags::IN)], Some(&limit));
+                assert_eq!(ready, Ok(1), "nobody says that there is room");
+            }
+        }
+    }
+    a.send(to_b, 1, b"").unwrap();
+    assert!(other.join().unwrap() >= 200);
+}
+
+#[test]
 fn another_thread_ends_a_wait() {
     let scratch = Scratch::new("endpoint-another_thread_ends_a_wait");
     let domain = scratch.domain();

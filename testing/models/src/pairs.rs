@@ -95,7 +95,11 @@ pub enum Wait {
 }
 
 /// What message `number` holds.
-fn bytes_of(number: u64, length: usize) -> Vec<u8> {
+///
+/// # Panics
+/// If there are too many.
+#[must_use]
+pub fn bytes_of(number: u64, length: usize) -> Vec<u8> {
     vec![u8::try_from(number + 1).expect("few messages"); length]
 }
 

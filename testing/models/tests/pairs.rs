@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use corewire_layout::segment::FenceMode::{self, Asymmetric, Fenced};
-use corewire_models::pairs::{ModelEndpoint, Pairs, Wait, receive, send, take, two, warm_up};
+use corewire_models::pairs::{
+    ModelEndpoint, Pairs, Wait, bytes_of, receive, send, take, two, warm_up,
+};
 use corewire_models::{ModelKernel, check, check_bare, mutants};
 use loom::thread;
 
@@ -205,6 +207,29 @@ fn quick_an_endpoint_that_waits_for_its_descriptor_is_rung() {
 }
 
 #[test]
+fn quick_an_endpoint_that_waits_for_room_at_its_descriptor_is_rung() {
+    check(2, || {
+        let (a, mut from, _b, mut to) = two(Asymmetric);
+        warm_up(&mut from, &mut to, 0);
+        let sender = thread::spawn(move || {
+            for number in 1..=3 {
+                while !from.try_send(0, number, &bytes_of(number, 8)) {
+                    assert_eq!(from.poll(), None);
+                    let mut is_room = |pairs: &mut Pairs| pairs.has_room(0, false).unwrap();
+                    if !is_room(&mut from) && from.arm(Some(&mut is_room)) {
+                        a.kernel.wait_descriptor(0);
+                    }
+                }
+            }
+        });
+        for number in 1..=3 {
+            assert_eq!(receive(&mut to, Wait::Sleep), (0, number));
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
 fn quick_a_ring_that_changes_hands_shows_nothing_of_before() {
     check_bare(4, || {
         let kernel = ModelKernel::new(true);
@@ -299,7 +324,7 @@ fn whoever_waits_for_room_learns_that_its_peer_is_gone() {
         let sender = thread::spawn(move || {
             let mut number = 1;
             while shared_says_nothing(&from) {
-                if from.try_send(0, number, &[u8::try_from(number + 1).unwrap(); 8]) {
+                if from.try_send(0, number, &bytes_of(number, 8)) {
                     number += 1;
                 } else {
                     assert_eq!(from.poll(), None);

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use corewire_layout::counters::EndpointCounter;
-use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes, PairState};
+use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes, PairState, blocked};
 use corewire_layout::pair::{STAMP_BELOW, pair_stamp_base};
 use corewire_layout::segment::{FenceMode, SleepMode};
 
@@ -143,7 +143,9 @@ pub struct Endpoint<K> {
     memory: EndpointMemory,
     fence_mode: FenceMode,
     epoch: u32,
-    blocked_epoch: u32,
+    /// How often it has waited for room, and does it now?
+    blocked_times: u32,
+    is_blocked: bool,
     sleep_cap_ns: u64,
     kernel: K,
 }
@@ -181,7 +183,8 @@ impl<K: Kernel> Endpoint<K> {
             memory,
             fence_mode,
             epoch: 0,
-            blocked_epoch: 0,
+            blocked_times: 0,
+            is_blocked: false,
             sleep_cap_ns: SLEEP_CAP_NS,
             kernel,
         }
@@ -789,9 +792,9 @@ impl<K: Kernel> Endpoint<K> {
     fn publish(&mut self, row: u32, looks: bool) {
         let Self { peers, kernel, memory, .. } = self;
         if let Some(Some(peer)) = peers.get_mut(row as usize)
-            && peer.inbox.publish_cursor(looks)
+            && let Some(mode) = peer.inbox.publish_cursor(looks)
         {
-            peer.outbox.ring_doorbell(kernel);
+            peer.outbox.wake(row, mode, kernel);
             memory.count(EndpointCounter::Wakes);
             let cpu = kernel.cpu();
             memory.cpu().store(cpu, Relaxed);
@@ -826,7 +829,7 @@ impl<K: Kernel> Endpoint<K> {
         // ORDER(P13): as above.
         let bell = self.activity.doorbell().load(order!(P13: Acquire));
         if has_room.is_some() {
-            self.block();
+            self.block(SleepMode::Futex);
         }
         let is_sure = self.announce(SleepMode::Futex);
         let must_look = self.must_look(is_sure) || has_room.as_mut().is_some_and(|it| it(self));
@@ -853,7 +856,7 @@ impl<K: Kernel> Endpoint<K> {
     pub fn arm(&mut self, mut has_room: Option<&mut dyn FnMut(&mut Self) -> bool>) -> bool {
         self.publish_cursors();
         if has_room.is_some() {
-            self.block();
+            self.block(SleepMode::Descriptor);
         }
         let is_sure = self.announce(SleepMode::Descriptor);
         if self.must_look(is_sure) || has_room.as_mut().is_some_and(|it| it(self)) {
@@ -870,18 +873,19 @@ impl<K: Kernel> Endpoint<K> {
             self.epoch = self.epoch.wrapping_add(1);
             self.memory.sleeping().store(self.epoch, Relaxed);
         }
-        if self.blocked_epoch % 2 == 1 {
-            self.blocked_epoch = self.blocked_epoch.wrapping_add(1);
-            self.memory.blocked().store(self.blocked_epoch, Relaxed);
+        if self.is_blocked {
+            self.is_blocked = false;
+            self.memory.blocked().store(0, Relaxed);
         }
     }
 
     /// Says that it waits for room, where everybody who makes some sees it; the barrier that follows makes
     /// sure of that.
-    fn block(&mut self) {
-        self.blocked_epoch = self.blocked_epoch.wrapping_add(1) | 1;
+    fn block(&mut self, mode: SleepMode) {
+        self.is_blocked = true;
+        self.blocked_times = self.blocked_times.wrapping_add(1);
         self.memory.cpu().store(self.kernel.cpu(), Relaxed);
-        self.memory.blocked().store(self.blocked_epoch, Relaxed);
+        self.memory.blocked().store(blocked(self.blocked_times, mode), Relaxed);
     }
 
     /// Has every later message announced, and makes the epoch odd, where whoever announces one sees it.

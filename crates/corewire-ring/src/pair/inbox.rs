@@ -1,11 +1,12 @@
 //! What comes from one peer: the ring that it writes, in its segment.
 
 use corewire_layout::LINE_BYTES;
-use corewire_layout::endpoint::PairState;
+use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::pair::{
     HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, fragment_parts, is_at, kind_of,
     length_of, slots_of,
 };
+use corewire_layout::segment::SleepMode;
 
 use super::PairViolation;
 use super::words::EndpointMemory;
@@ -360,10 +361,10 @@ impl Inbox {
         self.cpu.load(Relaxed)
     }
 
-    /// Stores the cursor, if it has moved. True if the peer waits for that, and is to be woken: looked at
-    /// once in half of the ring, or half of a cell, since to wake it for less would cost more than that is
-    /// worth; and always if `looks`.
-    pub(super) fn publish_cursor(&mut self, looks: bool) -> bool {
+    /// Stores the cursor, if it has moved. If the peer waits for that, returns how it is to be woken: looked
+    /// at once in half of the ring, or half of a cell, since to wake it for less would cost more than that
+    /// is worth; and always if `looks`.
+    pub(super) fn publish_cursor(&mut self, looks: bool) -> Option<SleepMode> {
         self.publish_at = self.next + self.batch_slots;
         let is_much =
             self.held_bytes >= self.batch_bytes || self.next - self.looked >= 2 * self.batch_slots;
@@ -374,15 +375,17 @@ impl Inbox {
             self.cursor.store(self.next, order!(P3: Release));
         }
         if self.looked == self.next || !(looks || is_much) {
-            return false;
+            return None;
         }
         self.looked = self.next;
         // ORDER(P9): pairs with P6; a sender that waits sees the cursor, or we see it waiting.
         fence_at!(P9: SeqCst);
         let blocked = self.blocked.load(Relaxed);
-        let is_news = blocked != self.blocked_seen;
+        if blocked == self.blocked_seen {
+            return None;
+        }
         self.blocked_seen = blocked;
-        is_news && blocked % 2 == 1
+        blocked_mode(blocked)
     }
 }
 

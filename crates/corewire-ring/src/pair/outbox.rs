@@ -263,16 +263,17 @@ impl Outbox {
             return Announced::Bit;
         }
         self.served = epoch;
-        if self.mode.load(Relaxed) == SleepMode::Descriptor as u32 {
-            kernel.wake_descriptor(row_here);
-        } else {
-            self.ring_doorbell(kernel);
-        }
+        let is_descriptor = self.mode.load(Relaxed) == SleepMode::Descriptor as u32;
+        let mode = if is_descriptor { SleepMode::Descriptor } else { SleepMode::Futex };
+        self.wake(row_here, mode, kernel);
         Announced::Woken
     }
 
-    /// Wakes the peer, whatever it waits for.
-    pub(super) fn ring_doorbell<K: Kernel>(&self, kernel: &K) {
+    /// Wakes the peer, the way it waits.
+    pub(super) fn wake<K: Kernel>(&self, row_here: u32, mode: SleepMode, kernel: &K) {
+        if mode == SleepMode::Descriptor {
+            return kernel.wake_descriptor(row_here);
+        }
         let doorbell = self.activity.doorbell();
         // ORDER(P12): pairs with P13; what was stored before is seen by whom this keeps awake.
         doorbell.fetch_add(1, order!(P12: Release));

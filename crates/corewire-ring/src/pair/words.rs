@@ -39,7 +39,7 @@ impl EndpointMemory {
         self.segment.keep32(at::ENDPOINT_MODE)
     }
 
-    /// Odd while it waits for room.
+    /// Whether it waits for room, and how.
     #[must_use]
     pub fn blocked(&self) -> Word32 {
         self.segment.keep32(at::ENDPOINT_BLOCKED)
