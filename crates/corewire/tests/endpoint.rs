@@ -356,7 +356,7 @@ fn an_event_loop_that_waits_for_room_is_told() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let scratch = Scratch::new("endpoint-an_event_loop_that_waits_for_room");
     let domain = scratch.domain();
-    let (mut a, to_b, mut b, _) = two(&domain);
+    let (mut a, to_b, mut b, _) = two(domain);
     let mut whole = Vec::new();
     loop {
         let request = a.isend(to_b, 0, vec![7; 100]).unwrap();

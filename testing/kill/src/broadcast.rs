@@ -30,13 +30,13 @@ use corewire_ring::{Lock, Trusted};
 use kernel::{Log, address};
 pub use kernel::{TurnKernel, TurnLock};
 use reader::Asleep;
-pub use reader::{Reader, Stop, content};
+pub use reader::{Reader, Stop};
 pub use start::State;
 
 /// Where an operation begins.
 pub type Start = crate::start::Start<State>;
 
-use crate::engine::{Operation, World};
+use crate::engine::{Operation, World, content, stretch};
 use crate::start::EVICT_AFTER_NS;
 
 /// Slots of the ring: receivers publish their cursors after two messages, so that there are some
@@ -370,11 +370,4 @@ impl World for Broadcast {
     fn go_on(self, dead: &[Role]) {
         self.recover(dead);
     }
-}
-
-/// Where a region lies.
-#[must_use]
-pub fn stretch(region: &Region) -> Stretch {
-    let (base, bytes) = region.address();
-    base.addr().get()..base.addr().get() + bytes
 }

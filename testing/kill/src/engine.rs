@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use corewire_layout::segment::Policy;
+use corewire_ring::region::Region;
 use corewire_ring::sync::kill::{self, Ended, Plan, Stretch};
 
 use crate::start::{Start, State};
@@ -61,6 +62,25 @@ impl<W: World> Clone for Operation<W> {
     fn clone(&self) -> Self {
         Self { ..*self }
     }
+}
+
+/// Where a region lies.
+#[must_use]
+pub fn stretch(region: &Region) -> Stretch {
+    let (base, bytes) = region.address();
+    base.addr().get()..base.addr().get() + bytes
+}
+
+/// What the message of a number and a length holds.
+#[must_use]
+pub fn content(sequence: u64, bytes: usize) -> Vec<u8> {
+    let mut next = sequence.wrapping_mul(37).wrapping_add(bytes as u64).to_le_bytes()[0];
+    let mut content = vec![0; bytes];
+    for byte in &mut content {
+        *byte = next | 1;
+        next = next.wrapping_add(3);
+    }
+    content
 }
 
 /// Ends a case: the oracle has found something.

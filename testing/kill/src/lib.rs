@@ -1,4 +1,4 @@
-//! Kills a role after each of its stores: a sender or a receiver dies at any instruction, and the
+//! Kills a role after each of its stores: a sender, a receiver or an endpoint dies at any instruction, and the
 //! others then find nothing lost that was committed, nothing invented, torn, out of order or
 //! delivered twice, no room gone for good, and nobody left asleep.
 //!
@@ -13,6 +13,7 @@
 //! | [`start`] | policies and states |
 //! | [`broadcast`] | the channel of one sender: its starts, the table of its operations, how its survivors recover, and the oracle |
 //! | [`shared`] | the same for the channel of several senders |
+//! | [`pairs`] | the same for endpoints |
 //! | [`report`] | what came out, and the tables that are checked in |
 //!
 //! Another ring joins as another [`engine::World`] with a table of its own. `make kill` runs all of
@@ -22,6 +23,7 @@
 
 pub mod broadcast;
 pub mod engine;
+pub mod pairs;
 pub mod report;
 pub mod shared;
 pub mod start;

@@ -33,8 +33,7 @@ pub use start::State;
 /// Where an operation begins.
 pub type Start = crate::start::Start<State>;
 
-use crate::broadcast::stretch;
-use crate::engine::{Operation, World};
+use crate::engine::{Operation, World, stretch};
 use crate::start::EVICT_AFTER_NS;
 
 /// Slots of the ring: the fewest that a shared channel may have.

@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use corewire_kill::broadcast::stretch;
+use corewire_kill::engine::stretch;
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::kill::{self, Ended, Plan};

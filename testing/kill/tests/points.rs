@@ -6,6 +6,7 @@ use std::path::Path;
 
 use corewire_kill::broadcast::Broadcast;
 use corewire_kill::engine::{Count, Engine, World};
+use corewire_kill::pairs::Pairs;
 use corewire_kill::report;
 use corewire_kill::shared::Shared;
 
@@ -54,4 +55,15 @@ fn every_kill_point_of_a_shared_channel_leaves_the_others_whole() {
 #[ignore = "takes a quarter of an hour; `make kill` runs it"]
 fn every_pair_of_kill_points_of_a_shared_channel_leaves_the_others_whole() {
     kill_at_each_pair::<Shared>("shared");
+}
+
+#[test]
+fn every_kill_point_of_endpoints_leaves_the_others_whole() {
+    kill_at_each::<Pairs>("pairs");
+}
+
+#[test]
+#[ignore = "takes minutes; `make kill` runs it"]
+fn every_pair_of_kill_points_of_endpoints_leaves_the_others_whole() {
+    kill_at_each_pair::<Pairs>("pairs");
 }

@@ -175,15 +175,3 @@ fn check(
     *expected = sequence + 1;
     *delivered += 1;
 }
-
-/// What the message of a number and a length holds.
-#[must_use]
-pub fn content(sequence: u64, bytes: usize) -> Vec<u8> {
-    let mut next = sequence.wrapping_mul(37).wrapping_add(bytes as u64).to_le_bytes()[0];
-    let mut content = vec![0; bytes];
-    for byte in &mut content {
-        *byte = next | 1;
-        next = next.wrapping_add(3);
-    }
-    content
-}

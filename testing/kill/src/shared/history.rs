@@ -1,7 +1,7 @@
 //! What was sent, and what became of it.
 
 use super::ROWS;
-use crate::broadcast::content;
+use crate::engine::content;
 use crate::engine::fail;
 use crate::ensure;
 

@@ -3,6 +3,7 @@
 #![cfg(corewire_kill)]
 
 mod broadcast;
+mod pairs;
 mod shared;
 
 use corewire_kill::engine::{Engine, Mistake, World};

@@ -1,0 +1,76 @@
+//! The operations of the endpoints. To add one: a line below, and `make kill` to renew its table in
+//! `points/`.
+
+use super::{A, B, C, CELL, LONG, MANY_LOOKS, Pairs, Role, SHORT, Start, State, TWO_SLOTS};
+use crate::engine::Operation;
+
+/// Is the first at liberty to do something?
+fn is_first_awake(start: Start) -> bool {
+    !matches!(start.state, State::Blocked | State::BlockedArmed)
+}
+
+/// Is the second?
+fn is_second_awake(start: Start) -> bool {
+    !matches!(start.state, State::Asleep | State::Armed)
+}
+
+fn always(_: Start) -> bool {
+    true
+}
+
+fn is_in_the_middle(start: Start) -> bool {
+    start.state == State::Middle
+}
+
+type Line = (&'static str, Role, fn(Start) -> bool, fn(&mut Pairs));
+
+/// Every operation of every role.
+pub(super) fn all() -> Vec<Operation<Pairs>> {
+    const TABLE: &[Line] = &[
+        ("a_sends_short", A, is_first_awake, |w| _ = w.party(A).send(B, SHORT)),
+        ("a_sends_two_slots", A, is_first_awake, |w| _ = w.party(A).send(B, TWO_SLOTS)),
+        ("a_sends_cell", A, is_first_awake, |w| _ = w.party(A).send(B, CELL)),
+        ("a_sends_long", A, is_first_awake, |w| _ = w.party(A).send(B, LONG)),
+        ("a_goes_on", A, is_in_the_middle, |w| _ = w.party(A).go_on(B)),
+        ("a_sends_batch", A, is_first_awake, |w| {
+            for bytes in [SHORT, TWO_SLOTS, CELL] {
+                w.party(A).send(B, bytes);
+            }
+        }),
+        ("a_sends_to_c", A, is_first_awake, |w| _ = w.party(A).send(C, SHORT)),
+        ("a_makes_room", A, is_first_awake, |w| _ = w.party(A).make_room(B)),
+        ("a_sleeps_for_room", A, is_first_awake, |w| w.party(A).sleep(Some(B))),
+        ("a_arms_for_room", A, is_first_awake, |w| _ = w.party(A).arm(Some(B))),
+        ("a_wakes", A, always, |w| w.party(A).wake_up()),
+        ("a_leaves", A, always, |w| {
+            w.party(A).wake_up();
+            w.party(A).pairs.publish_cursors();
+        }),
+        ("b_receives", B, is_second_awake, |w| _ = w.receive_one(B, 2)),
+        ("b_receives_all", B, is_second_awake, |w| w.receive_all(B)),
+        ("b_looks_around", B, is_second_awake, |w| while w.receive_one(B, MANY_LOOKS) {}),
+        ("b_receives_and_sleeps", B, is_second_awake, |w| {
+            w.receive_all(B);
+            w.party(B).sleep(None);
+        }),
+        ("b_receives_and_arms", B, is_second_awake, |w| {
+            w.receive_all(B);
+            w.party(B).arm(None);
+        }),
+        ("b_wakes_and_receives", B, always, |w| {
+            w.party(B).wake_up();
+            w.receive_all(B);
+        }),
+        ("b_replies", B, is_second_awake, |w| _ = w.party(B).send(A, TWO_SLOTS)),
+        ("b_lets_c_go", B, is_second_awake, |w| w.let_go(B, C)),
+        ("c_sends_short", C, always, |w| _ = w.party(C).send(B, SHORT)),
+        ("c_sends_long", C, always, |w| _ = w.party(C).send(B, LONG)),
+        ("c_receives_all", C, always, |w| {
+            w.receive_all(C);
+            w.party(C).pairs.publish_cursors();
+        }),
+    ];
+    let line =
+        |&(name, role, is_in, run): &Line| Operation { name, role, is_in, prepare: |_| {}, run };
+    TABLE.iter().map(line).collect()
+}

@@ -1,0 +1,286 @@
+//! One endpoint, and what it has sent and got.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes, blocked};
+use corewire_layout::segment::{FenceMode, SleepMode};
+use corewire_layout::slot::SLOT_BYTES;
+use corewire_ring::Trusted;
+use corewire_ring::pair::{
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts,
+};
+use corewire_ring::region::Region;
+use corewire_ring::sync::Ordering::Relaxed;
+use corewire_ring::sync::kill::Stretch;
+
+use super::kernel::{Log, TurnKernel};
+use super::{CELL_BYTES, CELLS, RINGS, Role, SLOTS};
+use crate::engine::{content, fail};
+use crate::ensure;
+
+/// A whole message: its number, and its bytes.
+pub(super) type Message = (u64, Vec<u8>);
+
+/// An endpoint that lives.
+#[derive(Debug)]
+pub struct Party {
+    /// Who it is.
+    pub role: Role,
+    /// Its data thread.
+    pub pairs: Endpoint<TurnKernel>,
+    /// Its memory, which nobody else writes.
+    pub segment: Region,
+    /// What everybody writes.
+    pub page: Region,
+    /// Its words.
+    pub memory: EndpointMemory,
+    /// Its words that everybody writes.
+    pub activity: Activity,
+    /// What it shares with its control thread.
+    pub shared: Arc<EndpointShared>,
+    /// How it sleeps.
+    pub(super) asleep: Option<Asleep>,
+    /// With each peer, by row.
+    with: Vec<Talk>,
+}
+
+/// An endpoint that sleeps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asleep {
+    pub(super) mode: SleepMode,
+    pub(super) doorbell: u32,
+    /// Waits for room towards it, whose cursor stood there.
+    pub(super) room: Option<(Role, u64)>,
+}
+
+/// What two have to do with each other, as one of them sees it.
+#[derive(Debug, Default, Clone)]
+struct Talk {
+    /// Every message that was sent, or was about to be.
+    sent: Vec<Vec<u8>>,
+    /// How many of them went whole, as far as this one knows.
+    finished: u64,
+    /// Bytes of the last one that are under way.
+    under_way: u64,
+    /// Of the message of which a part has come.
+    part: Vec<u8>,
+    /// How many messages have come.
+    got: u64,
+}
+
+impl Party {
+    pub(super) fn new(role: Role, log: &Rc<RefCell<Log>>) -> Self {
+        let sizes =
+            EndpointSizes::new(3, RINGS, SLOTS, CELLS, CELL_BYTES as u64).expect("possible sizes");
+        let bytes = usize::try_from(sizes.segment_bytes()).expect("small");
+        let segment = Region::private(bytes).expect("memory");
+        let page = Region::private(ACTIVITY_BYTES).expect("memory");
+        let memory = EndpointMemory::new(segment.clone(), sizes);
+        let activity = Activity::new(page.clone());
+        let shared = Arc::<EndpointShared>::default();
+        let parts = EndpointParts {
+            memory: memory.clone(),
+            activity: activity.clone(),
+            fence_mode: FenceMode::Asymmetric,
+            shared: Arc::clone(&shared),
+        };
+        let kernel = TurnKernel { role, log: Rc::clone(log) };
+        let with = vec![Talk::default(); 3];
+        let pairs = Endpoint::new(parts, kernel);
+        Self { role, pairs, segment, page, memory, activity, shared, asleep: None, with }
+    }
+
+    /// What its peers are given.
+    pub(super) fn as_peer(&self) -> PeerParts {
+        PeerParts {
+            memory: self.memory.clone(),
+            activity: self.activity.clone(),
+            row_there: 0,
+            fence_mode: FenceMode::Asymmetric,
+            // SAFETY: all are one thread's, and keep to the protocol.
+            trusted: unsafe { Trusted::assume() },
+        }
+    }
+
+    /// Takes a peer in: it has the row of its own number, and so has this one with it.
+    pub(super) fn meet(&mut self, peer: Role, parts: PeerParts) {
+        self.with[peer.0 as usize] = Talk::default();
+        Endpoint::<TurnKernel>::reset_row(&self.memory, peer.0);
+        self.pairs.add_peer(peer.0, PeerParts { row_there: self.role.0, ..parts });
+    }
+
+    /// Lets a peer go. What it has not sent whole never was.
+    pub(super) fn part_from(&mut self, peer: Role) {
+        self.pairs.remove_peer(peer.0);
+        self.with[peer.0 as usize].under_way = 0;
+    }
+
+    /// Every message that was sent to a peer, or was about to be.
+    pub(super) fn sent_to(&self, peer: Role) -> &[Vec<u8>] {
+        &self.with[peer.0 as usize].sent
+    }
+
+    /// How many messages went to a peer whole.
+    pub(super) fn finished_to(&self, peer: Role) -> u64 {
+        self.with[peer.0 as usize].finished
+    }
+
+    /// How many messages of a peer have come.
+    pub(super) fn got_of(&self, peer: Role) -> u64 {
+        self.with[peer.0 as usize].got
+    }
+
+    /// The next message of a peer has come: this one.
+    pub(super) fn count(&mut self, peer: Role, tag: u64) {
+        let talk = &mut self.with[peer.0 as usize];
+        ensure!(tag == talk.got, "message {tag} comes after {} messages", talk.got);
+        talk.got += 1;
+    }
+
+    /// Is a message under way of which a part is to come?
+    pub(super) fn is_sending(&self) -> bool {
+        self.with.iter().any(|talk| talk.under_way > 0)
+    }
+
+    /// Begins a message, and sends as much of it as there is room for. False if nothing went.
+    pub(super) fn send(&mut self, to: Role, bytes: usize) -> bool {
+        let talk = &mut self.with[to.0 as usize];
+        if talk.under_way > 0 {
+            return false;
+        }
+        talk.sent.push(content(talk.sent.len() as u64, bytes));
+        let has_gone = self.go_on(to);
+        if !has_gone {
+            self.with[to.0 as usize].sent.pop();
+        }
+        has_gone
+    }
+
+    /// Goes on with the last message, if it has not gone whole. False if nothing went.
+    pub(super) fn go_on(&mut self, to: Role) -> bool {
+        let mut has_gone = false;
+        loop {
+            let talk = &mut self.with[to.0 as usize];
+            let tag = talk.finished;
+            let Some(message) = usize::try_from(tag).ok().and_then(|index| talk.sent.get(index))
+            else {
+                return has_gone;
+            };
+            if message.len() <= 104 {
+                if self.pairs.try_send(to.0, tag, message) {
+                    talk.finished += 1;
+                    return true;
+                }
+            } else {
+                let bytes = self.pairs.send_fragment(to.0, tag, &&message[..], talk.under_way);
+                talk.under_way += bytes;
+                has_gone |= bytes > 0;
+                if talk.under_way == message.len() as u64 {
+                    talk.under_way = 0;
+                    talk.finished += 1;
+                    return true;
+                }
+            }
+            if !self.make_room(to) {
+                return has_gone;
+            }
+        }
+    }
+
+    /// Makes room, if there is any.
+    pub(super) fn make_room(&mut self, to: Role) -> bool {
+        let needs_cell = self.with[to.0 as usize].sent.last().is_some_and(|last| last.len() > 104);
+        let is_room = is_room(&mut self.pairs, to, needs_cell);
+        if is_room && !self.pairs.has_ring(to.0) {
+            return self.pairs.assign_ring(to.0);
+        }
+        is_room
+    }
+
+    /// Takes what comes next, having looked so often: whose, and the message if it is whole.
+    pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Message>)> {
+        let row = (0..looks).find_map(|_| self.pairs.poll())?;
+        let arrival = match self.pairs.arrival(row) {
+            Ok(Some(arrival)) => arrival,
+            // The end of a ring.
+            Ok(None) => return Some((row, None)),
+            Err(violation) => fail(format!("row {row}: {violation}")),
+        };
+        let talk = &mut self.with[row as usize];
+        if arrival.is_first {
+            talk.part.clear();
+        }
+        let begin = talk.part.len();
+        talk.part.resize(begin + arrival.bytes, 0);
+        let count = self.pairs.copy(row, &arrival, 0, &mut talk.part[begin..]);
+        ensure!(count == arrival.bytes, "a part of {} bytes of {}", count, arrival.bytes);
+        self.pairs.pass(row, &arrival);
+        let is_whole = talk.part.len() as u64 == arrival.total;
+        ensure!(is_whole != self.pairs.is_within(row), "the end of a message is not where it is");
+        Some((row, is_whole.then(|| (arrival.tag, std::mem::take(&mut talk.part)))))
+    }
+
+    /// Announces that it sleeps, for want of room towards a peer or of messages, which way it says. False
+    /// if there is something to do.
+    pub(super) fn fall_asleep(&mut self, mode: SleepMode, room: Option<(Role, u64)>) -> bool {
+        let doorbell = self.activity.doorbell().load(Relaxed);
+        let is_armed = self.arm(room.map(|(to, _)| to));
+        if is_armed {
+            // What a call that sleeps says, and takes back before it returns.
+            self.memory.mode().store(mode as u32, Relaxed);
+            if room.is_some() {
+                self.memory.blocked().store(blocked(1, mode), Relaxed);
+            }
+            self.asleep = Some(Asleep { mode, doorbell, room });
+        }
+        is_armed
+    }
+
+    /// Announces that it waits for its descriptor.
+    pub(super) fn arm(&mut self, room: Option<Role>) -> bool {
+        match room {
+            Some(to) => self.pairs.arm(Some(&mut |pairs| is_room(pairs, to, false))),
+            None => self.pairs.arm(None),
+        }
+    }
+
+    /// Sleeps, as far as anybody can here.
+    pub(super) fn sleep(&mut self, room: Option<Role>) {
+        match room {
+            Some(to) => self.pairs.sleep(u64::MAX, Some(&mut |pairs| is_room(pairs, to, false))),
+            None => self.pairs.sleep(u64::MAX, None),
+        }
+    }
+
+    /// It sleeps no more.
+    pub(super) fn wake_up(&mut self) {
+        self.asleep = None;
+        self.pairs.retract();
+    }
+
+    /// Where the slots of its ring lie.
+    ///
+    /// # Panics
+    /// Never: every endpoint has a ring.
+    #[must_use]
+    pub fn ring(&self) -> Stretch {
+        let slots = self.memory.slots(0).expect("an endpoint has a ring");
+        let stamp = |position| slots.at(position).stamp().as_ptr().addr();
+        stamp(0)..stamp(SLOTS - 1) + SLOT_BYTES
+    }
+}
+
+/// Is there room towards a peer, or a ring to be had?
+fn is_room(pairs: &mut Endpoint<TurnKernel>, to: Role, needs_cell: bool) -> bool {
+    let own = "own memory";
+    if pairs.has_ring(to.0) {
+        return pairs.has_room(to.0, needs_cell).expect(own);
+    }
+    pairs.make_room(to.0).expect(own);
+    if pairs.next_ring().is_none() {
+        pairs.take_ring_back(to.0);
+    }
+    pairs.next_ring().is_some()
+}

@@ -1,0 +1,113 @@
+//! Among endpoints.
+
+use corewire_kill::pairs::{A, B, C, Pairs};
+use corewire_layout::endpoint::PairState;
+use corewire_layout::pair::{SlotKind, kind_of};
+use corewire_layout::slot::{HEADER, STAMP};
+use corewire_ring::sync::kill::Fate;
+
+use super::{at, held_back, in_slots, must_be_found};
+
+fn lost(is_hit: bool) -> Fate {
+    if is_hit { Fate::Lost } else { Fate::Made }
+}
+
+#[test]
+fn a_stamp_before_its_tag_is_found() {
+    must_be_found::<Pairs>("message", |world| {
+        in_slots(world.party(A).ring(), |at, _| held_back(at == HEADER));
+    });
+}
+
+#[test]
+fn a_fragment_before_its_length_is_found() {
+    must_be_found::<Pairs>("total", |world| {
+        in_slots(world.party(A).ring(), |at, _| held_back(at > HEADER));
+    });
+}
+
+#[test]
+fn a_fragment_before_its_place_is_found() {
+    must_be_found::<Pairs>("place", |world| {
+        in_slots(world.party(A).ring(), |at, _| held_back(at == HEADER + 8));
+    });
+}
+
+#[test]
+fn a_ring_with_the_stamps_of_before_is_found() {
+    must_be_found::<Pairs>("messages", |world| {
+        in_slots(world.party(A).ring(), |at, value| lost(at == STAMP && value == 0));
+    });
+}
+
+#[test]
+fn a_ring_that_is_not_named_is_found() {
+    must_be_found::<Pairs>("messages", |world| {
+        at(world.party(A).memory.ring(B.0).as_ptr().addr(), |_| Fate::Lost);
+    });
+}
+
+#[test]
+fn a_bit_that_is_not_set_is_found() {
+    must_be_found::<Pairs>("messages", |world| {
+        at(world.party(B).activity.word(0).as_ptr().addr(), |_| Fate::Lost);
+    });
+}
+
+#[test]
+fn a_word_that_is_not_in_the_summary_is_found() {
+    must_be_found::<Pairs>("messages", |world| {
+        at(world.party(B).activity.summary().as_ptr().addr(), |_| Fate::Lost);
+    });
+}
+
+#[test]
+fn a_doorbell_that_is_not_rung_is_found() {
+    must_be_found::<Pairs>("left asleep", |world| {
+        at(world.party(B).activity.doorbell().as_ptr().addr(), |_| Fate::Lost);
+    });
+}
+
+#[test]
+fn a_sleeper_that_is_not_cold_is_found() {
+    must_be_found::<Pairs>("left asleep", |world| {
+        at(world.party(B).memory.state(A.0).as_ptr().addr(), |value| {
+            lost(value == PairState::Cold as u64)
+        });
+    });
+}
+
+#[test]
+fn room_that_is_not_told_of_is_found() {
+    must_be_found::<Pairs>("no room", |world| {
+        at(world.party(B).memory.cursor(A.0).as_ptr().addr(), |_| Fate::Lost);
+    });
+}
+
+#[test]
+fn one_who_waits_for_room_and_is_not_rung_is_found() {
+    must_be_found::<Pairs>("left asleep", |world| {
+        at(world.party(A).activity.doorbell().as_ptr().addr(), |_| Fate::Lost);
+    });
+}
+
+#[test]
+fn a_ring_that_is_never_given_back_is_found() {
+    must_be_found::<Pairs>("no room", |world| {
+        in_slots(world.party(A).ring(), |at, value| {
+            lost(at == STAMP && kind_of(value) == Some(SlotKind::End))
+        });
+    });
+}
+
+#[test]
+fn an_end_that_is_not_passed_is_found() {
+    must_be_found::<Pairs>("no room", |world| {
+        at(world.party(C).memory.cursor(A.0).as_ptr().addr(), |_| Fate::Lost);
+    });
+}
+
+#[test]
+fn an_endpoint_that_forgets_the_dead_is_found() {
+    must_be_found::<Pairs>("of 1 that the dead sent", |world| world.forgets_the_dead = true);
+}
