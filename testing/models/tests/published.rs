@@ -4,11 +4,14 @@
 #![cfg(loom)]
 
 use corewire_layout::LINE_BYTES;
-use corewire_models::{check, mutants};
+use corewire_models::{check, check_bare, mutants};
+use corewire_ring::Trusted;
 use corewire_ring::published::{
-    BarrelfishMp, Flow, UMP_BYTES, Ump, Zimp, ZimpReceiver, ZimpSender,
+    BarrelfishMp, Flow, FreeQueue, Nemesis, NemesisOptions, NemesisQueue, UMP_BYTES, Ump, Zimp,
+    ZimpReceiver, ZimpSender,
 };
 use corewire_ring::region::Region;
+use loom::sync::Arc;
 use loom::thread;
 
 /// A ring for one receiver and messages of 8 bytes.
@@ -159,7 +162,180 @@ fn quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged() {
     });
 }
 
+/// The words of Nemesis' queue at `offset`: tail; head, or the shadow of it; and the lock.
+fn queue_words(offset: usize, has_shadow_head: bool) -> Vec<std::ops::Range<usize>> {
+    let beside = has_shadow_head.then_some(offset + 8);
+    let words = [offset, offset + LINE_BYTES].into_iter().chain(beside);
+    words.map(|at| at..at + 8).collect()
+}
+
+/// A queue, and the memory of its cells, eight bytes each.
+fn nemesis_queue(cells: usize, has_shadow_head: bool) -> (Arc<NemesisQueue>, Region) {
+    let links = (0..cells).map(|cell| cell_at(cell) - 8..cell_at(cell));
+    let words = queue_words(0, has_shadow_head).into_iter().chain(links).collect();
+    let lock = 2 * LINE_BYTES..2 * LINE_BYTES + 4;
+    let content = (0..cells).map(|cell| cell_at(cell)..cell_at(cell) + 8).collect();
+    let memory = Region::model(NemesisQueue::bytes(cells), words, vec![lock], content);
+    (Arc::new(NemesisQueue::new(&memory, cells, has_shadow_head)), memory)
+}
+
+/// Where the content of a cell is.
+fn cell_at(cell: usize) -> usize {
+    NemesisQueue::bytes(cell) + 8
+}
+
+fn put(queue: &NemesisQueue, memory: &Region, cell: usize, content: u64) {
+    memory.copy_in(cell_at(cell), &content.to_le_bytes());
+    queue.enqueue(cell);
+}
+
+fn content(memory: &Region, cell: usize) -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: a model keeps to the protocol; loom checks it.
+    let trusted = unsafe { Trusted::assume() };
+    // SAFETY: whoever has taken a cell has it alone; loom checks it.
+    unsafe { memory.copy_out_still(trusted, cell_at(cell), &mut bytes) };
+    u64::from_le_bytes(bytes)
+}
+
+fn get(queue: &NemesisQueue, memory: &Region) -> (usize, u64) {
+    loop {
+        match queue.dequeue() {
+            Some(cell) => return (cell, content(memory, cell)),
+            None => thread::yield_now(),
+        }
+    }
+}
+
+/// Two put a cell each into a queue, from which one takes them.
+fn two_put_one_takes(has_shadow_head: bool) {
+    let (queue, memory) = nemesis_queue(2, has_shadow_head);
+    let others = [0, 1].map(|cell| {
+        let (queue, memory) = (Arc::clone(&queue), memory.clone());
+        thread::spawn(move || put(&queue, &memory, cell, cell as u64 + 7))
+    });
+    let take = || queue.dequeue().map(|cell| (cell, content(&memory, cell)));
+    let early = [take(), take()];
+    others.into_iter().for_each(|other| other.join().unwrap());
+    let mut taken: Vec<_> = early.into_iter().chain([take(), take()]).flatten().collect();
+    taken.sort_unstable();
+    assert_eq!(taken, [(0, 7), (1, 8)], "assertion: a cell is lost");
+}
+
+#[test]
+fn quick_nemesis_queue_loses_no_cell() {
+    check(2, || two_put_one_takes(false));
+}
+
+#[test]
+fn quick_nemesis_queue_with_a_shadow_head_loses_no_cell() {
+    check(2, || two_put_one_takes(true));
+}
+
+/// A cell goes to and fro between two queues, as from a free queue to a receive queue.
+#[test]
+fn quick_nemesis_fills_a_cell_again_only_when_it_has_been_read() {
+    check(3, || {
+        let (there, memory) = nemesis_queue(1, true);
+        let (back, _) = nemesis_queue(1, false);
+        back.enqueue(0);
+        let sending = {
+            let (there, back, memory) = (Arc::clone(&there), Arc::clone(&back), memory.clone());
+            thread::spawn(move || {
+                for number in 1..=2 {
+                    let cell = loop {
+                        match back.dequeue() {
+                            Some(cell) => break cell,
+                            None => thread::yield_now(),
+                        }
+                    };
+                    put(&there, &memory, cell, number);
+                }
+            })
+        };
+        for number in 1..=2 {
+            assert_eq!(get(&there, &memory), (0, number));
+            back.enqueue(0);
+        }
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn quick_nemesis_queue_gives_each_of_many_a_cell_of_its_own() {
+    check(2, || {
+        let (queue, _memory) = nemesis_queue(2, false);
+        queue.enqueue(0);
+        queue.enqueue(1);
+        let other = Arc::clone(&queue);
+        let taking = thread::spawn(move || other.dequeue_of_many());
+        let mut taken = [queue.dequeue_of_many(), taking.join().unwrap()];
+        taken.sort_unstable();
+        assert_eq!(taken, [Some(0), Some(1)]);
+    });
+}
+
+/// Two processes with fastboxes, and a cell each of 32 bytes.
+fn nemesis() -> [Nemesis; 2] {
+    let options = NemesisOptions {
+        processes: 2,
+        cells: 1,
+        cell_bytes: 32,
+        free_queue: FreeQueue::Sender,
+        has_shadow_head: true,
+        has_fastboxes: true,
+    };
+    let queues = (0..4).map(|queue| 3 * queue * LINE_BYTES);
+    // Four boxes, two cells: a line each.
+    let lines = (0..6).map(|line| (12 + line) * LINE_BYTES);
+    let words = queues.clone().flat_map(|at| queue_words(at, true));
+    let headers = lines.clone().flat_map(|at| [0, 8, 16, 24].map(|word| at + word..at + word + 8));
+    let locks = queues.map(|at| at + 2 * LINE_BYTES..at + 2 * LINE_BYTES + 4);
+    let bytes = lines.map(|at| at + 32..at + 64);
+    let words = words.chain(headers).collect();
+    let memory = Region::model(options.bytes(), words, locks.collect(), bytes.collect());
+    let all = [0, 1].map(|index| Nemesis::new(&memory, options, index));
+    all[0].prepare();
+    all
+}
+
+#[test]
+fn quick_nemesis_keeps_the_order_of_fastbox_and_queue() {
+    check_bare(2, || {
+        let [mut sender, mut receiver] = nemesis();
+        let sending = thread::spawn(move || {
+            for number in 1u64..=3 {
+                while !sender.try_send(1, number, 8, &number.to_le_bytes()) {
+                    thread::yield_now();
+                }
+            }
+        });
+        for number in 1u64..=3 {
+            let mut message = [0; 32];
+            let piece = loop {
+                match receiver.try_receive(None, &mut message) {
+                    Some(piece) => break piece,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!((piece.tag, piece.bytes), (number, 8));
+            assert_eq!(message[..8], number.to_le_bytes());
+        }
+        sending.join().unwrap();
+    });
+}
+
 mutants! {
+    mutant_n1: N1 => quick_nemesis_queue_loses_no_cell;
+    mutant_n2: N2 => quick_nemesis_queue_loses_no_cell;
+    mutant_n3: N3 => quick_nemesis_queue_loses_no_cell;
+    mutant_n4: N4 => quick_nemesis_queue_loses_no_cell;
+    mutant_n5: N5 => quick_nemesis_queue_gives_each_of_many_a_cell_of_its_own;
+    mutant_n6: N6 => quick_nemesis_queue_gives_each_of_many_a_cell_of_its_own;
+    mutant_n7: N7 => quick_nemesis_keeps_the_order_of_fastbox_and_queue;
+    mutant_n8: N8 => quick_nemesis_keeps_the_order_of_fastbox_and_queue;
+    mutant_n9: N9 => quick_nemesis_keeps_the_order_of_fastbox_and_queue;
+    mutant_n10: N10 => quick_nemesis_keeps_the_order_of_fastbox_and_queue;
     mutant_u7: U7 => quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged;
     mutant_u8: U8 => quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged;
     mutant_u9: U9 => quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged;

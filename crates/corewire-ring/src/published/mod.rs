@@ -3,8 +3,10 @@
 
 mod barrelfish;
 mod barrelfish_mp;
+mod nemesis;
 mod zimp;
 
 pub use barrelfish::{Flow, UMP_BYTES, Ump, UmpReceiver, UmpSender};
 pub use barrelfish_mp::{BarrelfishMp, BarrelfishMpReceiver, BarrelfishMpSender};
+pub use nemesis::{FreeQueue, Nemesis, NemesisOptions, NemesisQueue, Piece};
 pub use zimp::{Zimp, ZimpEntry, ZimpReceiver, ZimpSender};
