@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 KILLS ?= 5000
 # How often `make torture-long` does that.
 ROUNDS ?= 10
-# What `make study` is to do: --quick, or all in 20 minutes.
+# What `make study` is to do: --quick, or all in 25 minutes.
 STUDY ?= --quick
 # How long `make fuzz` spends on each target.
 SECONDS ?= 300
@@ -43,9 +43,10 @@ bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, 
 	$(COREWIRE) bench policy
 	$(COREWIRE) bench shared
 
-study: setup ## ZIMP's micro-benchmark, all mechanisms, the rivals too (STUDY="--quick --out DIR")
+study: setup ## ZIMP's micro-benchmark and Nemesis' experiments, the rivals too (STUDY="--quick")
 	cargo build --release --locked -p corewire-cli -p corewire-study
 	$(COREWIRE) study zimp $(STUDY)
+	$(COREWIRE) study nemesis $(STUDY)
 
 model: setup ## every loom model, and the mutant of every ordering label (long)
 	scripts/models

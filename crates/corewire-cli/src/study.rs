@@ -14,6 +14,7 @@ const PROGRAM: &str = "corewire-study";
 const EXAMPLES: &str = "\
 Examples:
   corewire study zimp --quick --out zimp
+  corewire study nemesis --quick --out nemesis
   corewire study compare laptop.json server.json
   corewire study help
 

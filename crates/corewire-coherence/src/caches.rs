@@ -110,7 +110,7 @@ impl Counts {
         self.near + self.far
     }
 
-    fn add(&mut self, more: &Self) {
+    pub(crate) fn add(&mut self, more: &Self) {
         self.near += more.near;
         self.far += more.far;
         self.upgrades += more.upgrades;

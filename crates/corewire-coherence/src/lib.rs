@@ -1,7 +1,7 @@
 //! What a ring costs in line transfers, counted on a model of coherent caches: the rings' own source,
 //! run by any number of roles, on a machine of any number of cores.
 //!
-//! The modules [`broadcast`], [`published`], [`region`], [`shared`] and [`sync`] are those of `corewire-ring`,
+//! The modules [`broadcast`], [`pair`], [`published`], [`region`], [`shared`] and [`sync`] are those of `corewire-ring`,
 //! compiled here a second time with the face of `sync` that reports each access to [`caches`].
 //!
 //! | module | holds |
@@ -20,6 +20,8 @@ pub mod scheduler;
 pub mod broadcast;
 #[path = "../../corewire-ring/src/host.rs"]
 mod host;
+#[path = "../../corewire-ring/src/pair/mod.rs"]
+pub mod pair;
 #[path = "../../corewire-ring/src/published/mod.rs"]
 pub mod published;
 #[path = "../../corewire-ring/src/region.rs"]

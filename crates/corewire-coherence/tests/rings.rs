@@ -3,7 +3,8 @@
 use corewire_coherence::caches::{Counts, Machine};
 use corewire_coherence::published::Flow;
 use corewire_coherence::rings::{
-    Figures, Ring, barrelfish_mp, barrelfish_ump, broadcast, two_level, zimp,
+    Figures, ManyToOne, Ring, Talk, barrelfish_mp, barrelfish_ump, broadcast, endpoints, nemesis,
+    two_level, zimp,
 };
 use corewire_coherence::scheduler::Rhythm;
 
@@ -206,4 +207,23 @@ fn two_levels_in_one_domain_are_one() {
     let flat = figures(8, Rhythm::Stream, 0);
     let two = measured(two_level(8, 512, SLOTS).unwrap(), Rhythm::Stream, 0);
     assert_eq!((flat.time_ns, flat.sender), (two.time_ns, two.sender));
+}
+
+#[test]
+fn one_of_many_is_found_at_the_same_cost_whatever_their_number() {
+    let lines = |ring: ManyToOne, talk| {
+        let figures = ring.measure(Machine::default(), talk, MESSAGES).unwrap();
+        (figures.receiver.transfers(), figures.time_ns)
+    };
+    for talk in [Talk::One, Talk::All] {
+        let (some, _) = lines(endpoints(64), talk);
+        let (most, most_ns) = lines(endpoints(255), talk);
+        // A word of bits for each 64 peers.
+        assert!(most <= some + MESSAGES / 4, "{talk:?}: {some} lines of 64 peers, {most} of 255");
+        assert!(most <= 3 * MESSAGES, "{talk:?}: {most} lines");
+        let (_, boxes_ns) = lines(nemesis(255, true), talk);
+        assert!(most_ns < boxes_ns, "{talk:?}: {most_ns} ns; looking at all takes {boxes_ns}");
+    }
+    let (one, _) = lines(endpoints(255), Talk::One);
+    assert!(one <= MESSAGES + MESSAGES / 32, "{one} lines of one that is polled");
 }

@@ -105,6 +105,16 @@ pub const fn length_of(stamp: u64) -> usize {
     (stamp & LENGTH_MASK) as usize
 }
 
+/// The length of a message that lies in one slot, by what its stamp holds below its position; `None` if the
+/// slot holds anything else, or if any bit of `other` is set that no length has.
+#[inline(always)]
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "at most 48")]
+pub const fn whole_length(below: u64, other: u64) -> Option<usize> {
+    let length = below.wrapping_sub((SlotKind::Inline as u64) << KIND_SHIFT);
+    if length | other <= HEAD_BYTES as u64 { Some(length as usize) } else { None }
+}
+
 /// How many slots an inline payload of `bytes` takes.
 #[inline(always)]
 #[must_use]

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Doing, Failure};
-use crate::{collect, journal, output, report};
+use crate::{collect, journal, nemesis, output, report};
 
 /// Put the results of several machines side by side, in one page.
 #[derive(Debug, clap::Args)]
@@ -56,6 +56,9 @@ pub(crate) struct ReportArgs {
 
 /// Runs that command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
+    if nemesis::redraw(&args.directory, args.plots)? {
+        return Ok(());
+    }
     let results = match journal::Journal::look(&args.directory)? {
         Some((header, entries)) => collect::results(&header, &entries)?,
         None => output::read(&args.directory.join("results.json"))?,

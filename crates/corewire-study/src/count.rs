@@ -15,6 +15,7 @@ use crate::crew::{Crew, Job};
 use crate::failure::{Doing, Failure};
 use crate::interrupt;
 use crate::results::Count;
+use crate::worker::Report;
 
 /// A run that is stopped so often takes long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,7 +52,7 @@ pub(crate) fn count(job: Job, scratch: &Path) -> Result<Count, Failure> {
     tracer.follow()?;
     let calls = std::mem::take(&mut tracer.calls);
     drop(tracer);
-    let reports = crew.finish()?;
+    let reports: Vec<Report> = crew.finish()?;
     let senders = job.shape.senders as usize;
     let bytes = job.shape.bytes;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]

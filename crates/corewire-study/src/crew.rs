@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use corewire_os::{process, processor, random_u128};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 
 use crate::board::{Board, Step, WORKERS_MAX};
 use crate::failure::{Doing, Failure};
 use crate::interrupt;
 use crate::mechanisms::{Id, Kept, Mechanism, Shape, Site, Visit, with};
-use crate::worker::{Order, Report, Task};
+use crate::worker::{Order, Task};
 
 /// What a run is to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,33 +52,55 @@ impl Job {
 
 /// The processes, and what they share.
 pub(crate) struct Crew {
+    /// Those that were started here; they may have started others.
     workers: Vec<Child>,
     /// Their process descriptors.
     lives: Vec<OwnedFd>,
     board: Board,
     deadline: Instant,
     directory: PathBuf,
-    _kept: Vec<Kept>,
+    kept: Vec<Kept>,
 }
 
 impl Crew {
     /// Starts them, and waits until all have opened their ends.
     pub(crate) fn start(job: Job, scratch: &Path) -> Result<Self, Failure> {
+        let mut crew = Self::new(scratch, job.time())?;
+        let sites = crew.set_up(job)?;
+        crew.spawn(job, &sites)?;
+        crew.await_ready(job.processes())?;
+        Ok(crew)
+    }
+
+    /// Nobody yet, for a run that takes about so long; with a directory of its own in `scratch`.
+    pub(crate) fn new(scratch: &Path, time: Duration) -> Result<Self, Failure> {
         let name = format!("{:016x}", random_u128().doing("name a run")? >> 64);
-        let mut crew = Self {
+        let crew = Self {
             workers: Vec::new(),
             lives: Vec::new(),
             board: Board::create()?,
-            deadline: Instant::now() + job.time() + PATIENCE,
+            deadline: Instant::now() + time + PATIENCE,
             directory: scratch.join(name),
-            _kept: Vec::new(),
+            kept: Vec::new(),
         };
         std::fs::create_dir_all(&crew.directory)
             .doing(format_args!("make {}", crew.directory.display()))?;
-        let sites = crew.set_up(job)?;
-        crew.spawn(job, &sites)?;
-        crew.await_ready()?;
         Ok(crew)
+    }
+
+    /// Its directory, removed at the end.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where its processes find the board.
+    pub(crate) fn board(&self) -> String {
+        self.board.path()
+    }
+
+    /// Keeps something until the end.
+    pub(crate) fn keep(&mut self, kept: Kept) {
+        self.kept.push(kept);
     }
 
     /// The sites of a run: one, or there and back.
@@ -98,7 +121,8 @@ impl Crew {
         for (number, first_receiver) in firsts.into_iter().enumerate() {
             let (directory, ticket) = (self.directory.clone(), Vec::new());
             let mut site = Site { shape, directory, number, first_receiver, ticket };
-            self._kept.push(with(job.mechanism, SetUp(&mut site))?);
+            let kept = with(job.mechanism, SetUp(&mut site))?;
+            self.keep(kept);
             sites.push(site);
         }
         Ok(sites)
@@ -123,23 +147,27 @@ impl Crew {
                 gives_way,
             };
             let text = serde_json::to_string(&order).doing("write an order")?;
-            let child = Command::new(&program)
-                .args(["worker", &text])
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn();
-            let child = child.doing("start a process")?;
-            let life = process::life_of(child.id());
-            self.workers.push(child);
-            self.lives.push(life.doing("watch a process")?);
+            let mut command = Command::new(&program);
+            self.add(command.args(["worker", &text]))?;
         }
         Ok(())
     }
 
-    fn await_ready(&mut self) -> Result<(), Failure> {
+    /// Starts a process.
+    pub(crate) fn add(&mut self, command: &mut Command) -> Result<(), Failure> {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().doing(format_args!("start {name}"))?;
+        let life = process::life_of(child.id());
+        self.workers.push(child);
+        self.lives.push(life.doing("watch a process")?);
+        Ok(())
+    }
+
+    /// Waits until so many have opened their ends.
+    pub(crate) fn await_ready(&mut self, processes: u32) -> Result<(), Failure> {
         loop {
-            let mut workers = 0..u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
+            let mut workers = 0..processes;
             if workers.all(|worker| self.board.has_reached(worker, Step::Ready)) {
                 return Ok(());
             }
@@ -181,13 +209,16 @@ impl Crew {
         self.board.go();
     }
 
-    /// Waits for their reports, senders first. Nothing is looked at meanwhile but whether they have ended.
-    pub(crate) fn finish(mut self) -> Result<Vec<Report>, Failure> {
+    /// Waits for their reports, in the order in which they were started. Nothing is looked at meanwhile but
+    /// whether they have ended.
+    pub(crate) fn finish<R: DeserializeOwned>(mut self) -> Result<Vec<R>, Failure> {
         while !self.have_ended()? {
             self.check()?;
             self.await_an_end(Duration::from_millis(20))?;
         }
-        self.workers.iter_mut().map(report).collect()
+        let reports: Vec<Vec<R>> =
+            self.workers.iter_mut().map(reports).collect::<Result<_, _>>()?;
+        Ok(reports.into_iter().flatten().collect())
     }
 
     /// Stays out of the way until a process that has not ended does, or for so long.
@@ -217,13 +248,14 @@ impl Crew {
     }
 }
 
-/// What a process that has ended said.
-fn report(worker: &mut Child) -> Result<Report, Failure> {
+/// What a process that has ended said, and whomever it had started: a line each.
+fn reports<R: DeserializeOwned>(worker: &mut Child) -> Result<Vec<R>, Failure> {
     let mut text = String::new();
     if let Some(output) = &mut worker.stdout {
         output.read_to_string(&mut text).doing("read a report")?;
     }
-    serde_json::from_str(&text).doing("read a report")
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).doing("read a report")).collect()
 }
 
 /// What a process that has failed said.
@@ -233,7 +265,11 @@ fn complaint(worker: &mut Child, status: &str) -> Failure {
         // Whatever it was, the status is there.
         let _ = errors.read_to_string(&mut text);
     }
-    let mut line = text.trim().lines().last().unwrap_or_default().to_owned();
+    // Whoever starts others says more than they do, and draws frames around it.
+    let ours = text.lines().find(|line| line.starts_with("cannot "));
+    let says = |line: &&str| line.contains(char::is_alphanumeric);
+    let last = || text.lines().map(str::trim).rfind(says);
+    let mut line = ours.or_else(last).unwrap_or_default().to_owned();
     if line.is_empty() {
         let _ = write!(line, "a process ended: {status}");
     }

@@ -13,6 +13,7 @@ mod journal;
 mod machine;
 mod mechanisms;
 mod model;
+mod nemesis;
 mod output;
 mod plan;
 mod report;
@@ -36,6 +37,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Zimp(zimp::Args),
+    Nemesis(nemesis::Args),
     Compare(compare::Args),
     Report(compare::ReportArgs),
     Check(check::Args),
@@ -44,18 +46,36 @@ enum Command {
     Worker {
         order: String,
     },
+    /// One of the two processes of a run.
+    #[command(hide = true)]
+    Peer {
+        order: String,
+    },
+    /// What is run where instructions are counted.
+    #[command(hide = true)]
+    Count {
+        operation: nemesis::Operation,
+        directory: std::path::PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     // A process of a run says why to the one that has started it.
-    let name = if matches!(command, Command::Worker { .. }) { "" } else { "corewire study: " };
+    let name = if matches!(command, Command::Worker { .. } | Command::Peer { .. }) {
+        ""
+    } else {
+        "corewire study: "
+    };
     let result = match command {
         Command::Zimp(args) => zimp::run(args),
+        Command::Nemesis(args) => nemesis::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
         Command::Check(args) => check::run(&args),
         Command::Worker { order } => worker::run(&order),
+        Command::Peer { order } => nemesis::follow(&order),
+        Command::Count { operation, directory } => nemesis::count(operation, &directory),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -195,7 +195,7 @@ impl Ends {
 
 /// Nobody sleeps in a model: who has nothing to do waits for the scheduler.
 #[derive(Debug, Clone, Copy)]
-struct NoKernel;
+pub(super) struct NoKernel;
 
 impl Kernel for NoKernel {
     fn barrier_everywhere(&self) -> bool {

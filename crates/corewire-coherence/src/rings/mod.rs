@@ -3,6 +3,7 @@
 
 mod barrelfish;
 mod broadcast;
+mod many;
 mod zimp;
 
 use std::cell::Cell;
@@ -12,6 +13,7 @@ use corewire_layout::slot::INLINE_BYTES_MAX;
 
 pub use barrelfish::{barrelfish_mp, barrelfish_ump};
 pub use broadcast::{broadcast, two_level};
+pub use many::{Lost, ManyFigures, ManyToOne, Talk, endpoints, nemesis};
 pub use zimp::zimp;
 
 use crate::caches::{Caches, Counts, Machine, Part};

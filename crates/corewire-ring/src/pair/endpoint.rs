@@ -273,6 +273,12 @@ impl<K: Kernel> Endpoint<K> {
         self.dirty.retain(|&other| other != row);
     }
 
+    /// The two rings of a pair by themselves, for whoever counts what they cost: what goes around the
+    /// endpoint so is neither announced nor polled for by it.
+    pub fn rings_of(&mut self, row: u32) -> Option<(&mut Outbox, &mut Inbox)> {
+        self.peer_mut(row).map(|peer| (&mut peer.outbox, &mut peer.inbox))
+    }
+
     #[inline(always)]
     fn peer(&self, row: u32) -> Option<&Peer> {
         self.peers.get(row as usize)?.as_deref()

@@ -3,8 +3,8 @@
 use corewire_layout::LINE_BYTES;
 use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::pair::{
-    HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, fragment_parts, is_at, kind_of,
-    length_of, slots_of,
+    HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, fragment_parts, is_at,
+    kind_of, length_of, pair_stamp_base, slots_of, whole_length,
 };
 use corewire_layout::segment::SleepMode;
 
@@ -50,8 +50,8 @@ pub struct Inbox {
     next: u64,
     /// When `next` gets here, the cursor is published.
     publish_at: u64,
-    /// Of the message that is being read: bytes to come.
-    left: u64,
+    /// All bits are set in the middle of a message, else none.
+    within: u64,
     pub(super) heat: Heat,
     /// It waits to be looked at.
     pub(super) is_queued: bool,
@@ -77,7 +77,8 @@ pub struct Inbox {
     batch_bytes: u64,
     /// Payload bytes in cells that the published cursor still holds.
     held_bytes: u64,
-    /// Of the message that is being read: its tag, its length.
+    /// Of the message that is being read: bytes to come, its tag, its length.
+    left: u64,
     tag: u64,
     total: u64,
     cells: Store,
@@ -110,6 +111,7 @@ impl Inbox {
             tag: 0,
             total: 0,
             left: 0,
+            within: 0,
             cursor,
             state,
             cells: peer.cells(),
@@ -170,9 +172,8 @@ impl Inbox {
         // ORDER(P2): pairs with P1; tag and payload are read after the stamp. (A relaxed load and a fence,
         // since the map is read-only.)
         fence_at!(P2: Acquire);
-        let bytes = length_of(stamp);
-        let is_short = kind_of(stamp) == Some(SlotKind::Inline) && self.left == 0;
-        (is_short && bytes <= HEAD_BYTES).then(|| (slot.header().load(Relaxed), bytes))
+        let bytes = whole_length(stamp & STAMP_BELOW, self.within)?;
+        Some((slot.header().load(Relaxed), bytes))
     }
 
     /// Takes a message of `bytes` bytes that lies in one slot. True if the cursor should be published at
@@ -188,6 +189,20 @@ impl Inbox {
         }
         self.next += 1;
         self.next >= self.publish_at
+    }
+
+    /// Dequeues a message in one slot and no more: its tag and its length. Without a look at whether anybody
+    /// must be told.
+    #[inline(always)]
+    pub fn dequeue(&mut self) -> Option<(u64, usize)> {
+        let slot = self.slots.as_ref()?.at(self.next);
+        let stamp = slot.stamp().load(Relaxed);
+        // ORDER(P2): as above.
+        fence_at!(P2: Acquire);
+        // Of another position's stamp, more is left than a length.
+        let bytes = whole_length(stamp.wrapping_sub(pair_stamp_base(self.next)), self.within)?;
+        self.next += 1;
+        Some((slot.header().load(Relaxed), bytes))
     }
 
     /// Slots done with.
@@ -343,6 +358,7 @@ impl Inbox {
     fn pass_fragment(&mut self, arrival: &Arrival) -> bool {
         let left = if arrival.is_first { arrival.total } else { self.left };
         self.left = left - arrival.bytes as u64;
+        self.within = if self.left > 0 { u64::MAX } else { 0 };
         self.tag = arrival.tag;
         self.total = arrival.total;
         self.next += 1;

@@ -31,7 +31,7 @@ const fn look(colour: &'static str, width: f64, dash: &'static str, marker: Mark
 }
 
 /// The look of a mechanism and its name where there is little room.
-const MECHANISMS: [(&str, &str, Look); 14] = [
+const MECHANISMS: [(&str, &str, Look); 22] = [
     ("unix_datagram", "Unix", look("#6e6e6e", 1.3, "", Marker::Square)),
     ("tcp", "TCP", look("#7a6440", 1.3, "6 3", Marker::Up)),
     ("udp", "UDP", look("#8a5a78", 1.3, "2 2", Marker::Down)),
@@ -46,6 +46,14 @@ const MECHANISMS: [(&str, &str, Look); 14] = [
     ("corewire_copy", "cw copying", look("#0072b2", 3.4, "", Marker::Circle)),
     ("corewire_in_place", "cw in place", look("#111111", 3.4, "", Marker::Circle)),
     ("iceoryx2", "iceoryx2", look("#8f6200", 2.0, "6 3", Marker::Down)),
+    ("corewire", "corewire", look("#111111", 3.4, "", Marker::Circle)),
+    ("nemesis", "Nemesis", look("#c25400", 2.2, "", Marker::Square)),
+    ("nemesis_queues", "N. queues", look("#a8467f", 2.0, "", Marker::Diamond)),
+    ("nemesis_plain", "N. plain", look("#00785a", 2.0, "6 3", Marker::Up)),
+    ("nemesis_receiver", "N. receiver's", look("#647038", 1.6, "2 2", Marker::Down)),
+    ("nemesis_global", "N. global", look("#7a6440", 1.6, "8 2 2 2", Marker::Square)),
+    ("libfabric_shm", "libfabric", look("#0072b2", 2.2, "6 3", Marker::Up)),
+    ("open_mpi", "Open MPI", look("#8f6200", 2.2, "", Marker::Down)),
 ];
 
 /// For lines that are no mechanisms: machines and sizes.

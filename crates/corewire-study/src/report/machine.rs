@@ -8,9 +8,25 @@ use super::{absent, facts};
 
 /// The machine and the run as a table of words.
 pub(crate) fn html(results: &Results) -> String {
-    let machine = &results.machine;
+    let queues = ("Message queues", results.machine.queue_limits.clone());
+    let run = [
+        queues,
+        ("corewire", results.version.clone()),
+        ("Began", moment(&results.began)),
+        ("Effort", effort(results)),
+    ];
+    table(&results.machine, &run)
+}
+
+/// When a run began.
+pub(crate) fn moment(began: &str) -> String {
+    began.replace('T', " ").replace('Z', " UTC")
+}
+
+/// A machine, and what is to be said of the run on it.
+pub(crate) fn table(machine: &Machine, run: &[(&str, String)]) -> String {
     let row = |name: &str, text: String| vec![name.to_owned(), text];
-    let rows = vec![
+    let mut rows = vec![
         row("Processor", machine.processor.clone()),
         row("Cores", cores(machine)),
         row("Caches", caches(machine)),
@@ -21,11 +37,8 @@ pub(crate) fn html(results: &Results) -> String {
             "Hardware counters",
             machine.counters_absent.clone().unwrap_or_else(|| "readable".to_owned()),
         ),
-        row("Message queues", machine.queue_limits.clone()),
-        row("corewire", results.version.clone()),
-        row("Began", results.began.replace('T', " ").replace('Z', " UTC")),
-        row("Effort", effort(results)),
     ];
+    rows.extend(run.iter().map(|(name, text)| row(name, text.clone())));
     Table { head: Vec::new(), rows, is_prose: true }.html("")
 }
 

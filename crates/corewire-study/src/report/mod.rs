@@ -16,6 +16,7 @@ mod labels;
 mod look;
 mod machine;
 mod model;
+pub(crate) mod nemesis;
 mod page;
 mod plot;
 mod scale;

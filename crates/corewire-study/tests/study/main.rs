@@ -2,6 +2,7 @@
 
 mod commands;
 mod mechanisms;
+mod nemesis;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -79,6 +79,10 @@ impl NemesisOptions {
         if self.has_fastboxes { (self.processes * self.processes) as usize } else { 0 }
     }
 
+    const fn box_offset(&self, from: u32, to: u32) -> usize {
+        self.boxes_offset() + (from * self.processes + to) as usize * self.stride()
+    }
+
     const fn cells_offset(&self) -> usize {
         self.boxes_offset() + self.boxes() * self.stride()
     }
@@ -109,6 +113,21 @@ impl Header {
     }
 }
 
+/// A place for one message of a pair.
+#[derive(Debug, Clone)]
+struct Fastbox {
+    full: Word64,
+    header: Header,
+    offset: usize,
+}
+
+impl Fastbox {
+    fn new(memory: &Region, offset: usize) -> Self {
+        let (full, header) = (memory.keep64(offset + FULL), Header::new(memory, offset));
+        Self { full, header, offset }
+    }
+}
+
 /// What lies in a cell or a fastbox: a message, or a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
@@ -131,7 +150,8 @@ pub struct Nemesis {
     free: Vec<Queue>,
     links: Vec<Word64>,
     headers: Vec<Header>,
-    boxes: Vec<(Word64, Header)>,
+    /// By process: the box that goes there, and the one that comes from there.
+    boxes: Vec<[Fastbox; 2]>,
     memory: Region,
     /// By process: pieces sent there, pieces received from there, and what is left of the message that is
     /// being received.
@@ -156,8 +176,8 @@ impl Nemesis {
             |number: usize| Queue::new(memory, number * Queue::BYTES, options.has_shadow_head);
         let processes = options.processes as usize;
         let cell = |index: usize| options.cells_offset() + index * options.stride();
-        let a_box = |index: usize| options.boxes_offset() + index * options.stride();
-        let boxes = 0..options.boxes();
+        let a_box = |from, to| Fastbox::new(memory, options.box_offset(from, to));
+        let boxes = if options.has_fastboxes { 0..options.processes } else { 0..0 };
         Self {
             options,
             index,
@@ -167,9 +187,7 @@ impl Nemesis {
                 .map(|index| memory.keep64(cell(index) + NEXT))
                 .collect(),
             headers: (0..options.all_cells()).map(|i| Header::new(memory, cell(i))).collect(),
-            boxes: boxes
-                .map(|i| (memory.keep64(a_box(i) + FULL), Header::new(memory, a_box(i))))
-                .collect(),
+            boxes: boxes.map(|other| [a_box(index, other), a_box(other, index)]).collect(),
             memory: memory.clone(),
             sent: [0].repeat(processes),
             received: [0].repeat(processes),
@@ -197,13 +215,12 @@ impl Nemesis {
     pub fn try_send(&mut self, to: u32, tag: u64, total: u64, piece: &[u8]) -> bool {
         let header = (tag, total);
         if self.options.has_fastboxes {
-            let number = (self.index * self.options.processes + to) as usize;
+            let [there, _] = &self.boxes[to as usize];
             // ORDER(N8): pairs with N9; what is written over has been read.
-            if self.boxes[number].0.load(order!(N8: Acquire)) == 0 {
-                let offset = self.options.boxes_offset() + number * self.options.stride();
-                self.fill(&self.boxes[number].1, offset, to, header, piece);
+            if there.full.load(order!(N8: Acquire)) == 0 {
+                self.fill(&there.header, there.offset, to, header, piece);
                 // ORDER(N7): pairs with N10; the message is there before the box is full.
-                self.boxes[number].0.store(1, order!(N7: Release));
+                there.full.store(1, order!(N7: Release));
                 self.sent[to as usize] = self.sent[to as usize].wrapping_add(1);
                 return true;
             }
@@ -285,19 +302,17 @@ impl Nemesis {
 
     #[inline(always)]
     fn take_box(&mut self, source: u32, target: &mut [u8]) -> Option<Piece> {
-        let number = (source * self.options.processes + self.index) as usize;
-        let (full, words) = &self.boxes[number];
+        let [_, here] = &self.boxes[source as usize];
         // ORDER(N10): pairs with N7.
-        if full.load(order!(N10: Acquire)) == 0 {
+        if here.full.load(order!(N10: Acquire)) == 0 {
             return None;
         }
-        if halves(words.from.load(Relaxed)).1 != self.received[source as usize] {
+        if halves(here.header.from.load(Relaxed)).1 != self.received[source as usize] {
             return None;
         }
-        let offset = self.options.boxes_offset() + number * self.options.stride();
-        let piece = self.read(words, offset, source, target);
+        let piece = self.read(&here.header, here.offset, source, target);
         // ORDER(N9): pairs with N8; the reading is done before the box is empty.
-        full.store(0, order!(N9: Release));
+        here.full.store(0, order!(N9: Release));
         self.count(piece);
         Some(piece)
     }

@@ -1,0 +1,332 @@
+//! `corewire-study nemesis`: the intranode experiments of Nemesis (papers/002, section 4.1), with what is
+//! beside it.
+
+mod instructions;
+mod peer;
+mod polling;
+pub(crate) mod results;
+mod wires;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use corewire_os::{processor, random_u128};
+use indicatif::{ProgressBar, ProgressStyle};
+
+pub(crate) use instructions::{Operation, run as count};
+pub(crate) use peer::run as follow;
+use peer::{COLD_BYTES, Found, Order, Report, Shape};
+use results::{FORMAT, Point, Results, STUDY, Wire};
+use wires::{Id, Seat};
+
+use crate::crew::Crew;
+use crate::failure::{Doing, Failure};
+use crate::report::nemesis as page;
+use crate::zimp::Scratch;
+use crate::{interrupt, machine, output};
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire study nemesis --quick --out nemesis
+  corewire study nemesis --out nemesis --wires corewire,open_mpi --sizes 0,8,4096
+
+Writes DIR/report.html, a page to look at, DIR/results.json, which docs/study.md describes, and the
+points as points.csv. libfabric and Open MPI are measured if their libraries are there.";
+
+/// Measure Nemesis' experiments: latency, bandwidth, instructions, polling; with libfabric and Open MPI.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where the results go; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "corewire-study-nemesis")]
+    out: PathBuf,
+    /// Powers of two only, and shorter: about a minute
+    #[arg(long)]
+    quick: bool,
+    /// Only these
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    wires: Vec<Id>,
+    /// Only messages of so many bytes
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1 << 26))]
+    sizes: Vec<u32>,
+}
+
+/// The longest message of Figure 5.
+const LONGEST: usize = 4 << 20;
+/// Figure 4's sizes that are no powers of two.
+const SMALL: [usize; 4] = [0, 24, 48, 104];
+/// NetPIPE looks this far beside each power of two.
+const BESIDE: usize = 3;
+/// Starting and ending a run.
+const AROUND: Duration = Duration::from_millis(600);
+
+/// What is measured.
+struct Plan {
+    effort: &'static str,
+    runs: u32,
+    /// Each shape in each run.
+    measured: Duration,
+    wires: Vec<Id>,
+    shapes: Vec<Shape>,
+}
+
+impl Plan {
+    fn new(args: &Args) -> Self {
+        let (effort, runs, milliseconds) =
+            if args.quick { ("quick", 3, 4) } else { ("default", 5, 20) };
+        let mut sizes: Vec<usize> = args.sizes.iter().map(|&size| size as usize).collect();
+        if sizes.is_empty() {
+            sizes.extend(SMALL);
+            let powers = (0..).map(|power| 1 << power).take_while(|&size| size <= LONGEST);
+            for size in powers {
+                sizes.push(size);
+                if !args.quick && size >= 4 * BESIDE {
+                    sizes.extend([size - BESIDE, size + BESIDE]);
+                }
+            }
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        let shapes = [false, true]
+            .into_iter()
+            .flat_map(|is_cold| sizes.iter().map(move |&bytes| Shape { bytes, is_cold }));
+        let all = || Id::value_variants().to_vec();
+        let wires = if args.wires.is_empty() { all() } else { args.wires.clone() };
+        let measured = Duration::from_millis(milliseconds);
+        Self { effort, runs, measured, wires, shapes: shapes.collect() }
+    }
+
+    /// What one run of a wire takes, about: long messages take longer than they are given.
+    fn time_of_run(&self) -> Duration {
+        AROUND + self.measured.mul_f64(1.4) * u32::try_from(self.shapes.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    fs::create_dir_all(&args.out).doing(format_args!("make {}", args.out.display()))?;
+    interrupt::prepare()?;
+    let plan = Plan::new(args);
+    let cpus = processor::allowed().doing("ask for processors")?;
+    let mut results = Results {
+        format: FORMAT,
+        study: STUDY.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        began: jiff::Timestamp::now()
+            .round(jiff::Unit::Second)
+            .doing("read the clock")?
+            .to_string(),
+        effort: plan.effort.to_owned(),
+        run_s: plan.measured.as_secs_f64(),
+        runs: plan.runs,
+        machine: machine::describe("not used".to_owned())?,
+        oversubscribed: cpus.len() < 2,
+        cold_bytes: COLD_BYTES as u64,
+        wires: plan.wires.iter().map(|&id| about(id)).collect(),
+        points: points(&plan),
+        instructions: Vec::new(),
+        instructions_absent: None,
+        polling: polling::count()?,
+    };
+    let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
+    let scratch = Scratch(std::env::temp_dir().join(scratch));
+    measure(&plan, &cpus, &scratch.0, &mut results)?;
+    match instructions::count(&scratch.0) {
+        Ok(counts) => results.instructions = counts,
+        Err(why) => results.instructions_absent = Some(why.message),
+    }
+    write(&args.out, &results)?;
+    print(&args.out, &results);
+    Ok(())
+}
+
+fn about(id: Id) -> Wire {
+    Wire {
+        id: id.text(),
+        name: id.name().to_owned(),
+        settings: id.settings(),
+        impossible: id.absence(),
+        failures: Vec::new(),
+    }
+}
+
+/// Without runs yet: the shapes of each wire in their order.
+fn points(plan: &Plan) -> Vec<Point> {
+    let of = |&id: &Id| {
+        plan.shapes.iter().map(move |shape| Point {
+            wire: id.text(),
+            bytes: shape.bytes as u64,
+            cold: shape.is_cold,
+            runs: Vec::new(),
+        })
+    };
+    plan.wires.iter().flat_map(of).collect()
+}
+
+/// Runs every wire in turn, every other time in the opposite order.
+fn measure(
+    plan: &Plan,
+    cpus: &[usize],
+    scratch: &Path,
+    results: &mut Results,
+) -> Result<(), Failure> {
+    let possible = |&index: &usize| results.wires[index].impossible.is_none();
+    let possible: Vec<usize> = (0..plan.wires.len()).filter(possible).collect();
+    let runs = possible.len() * plan.runs as usize;
+    let time = plan.time_of_run() * u32::try_from(runs).unwrap_or(u32::MAX);
+    eprintln!("it will take about {} seconds", time.as_secs().max(1));
+    let bar = ProgressBar::new(runs as u64);
+    let style = ProgressStyle::with_template("{wide_msg} {bar:24} {percent:>3} %, {eta} left");
+    bar.set_style(style.doing("draw a progress bar")?);
+    for run in 0..plan.runs {
+        let mut turn = possible.clone();
+        if run % 2 == 1 {
+            turn.reverse();
+        }
+        for index in turn {
+            let id = plan.wires[index];
+            bar.set_message(id.name());
+            let found = run_once(plan, id, cpus, scratch);
+            if interrupt::is_wanted() {
+                bar.abandon();
+                return Err(interrupt::failure());
+            }
+            match found {
+                Ok(found) => {
+                    let own = results.points[index * plan.shapes.len()..].iter_mut();
+                    own.zip(found).for_each(|(point, found)| point.runs.push(found));
+                }
+                Err(failure) => results.wires[index].failures.push(failure.message),
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// One run of a wire: all shapes, between two processes.
+fn run_once(plan: &Plan, id: Id, cpus: &[usize], scratch: &Path) -> Result<Vec<Found>, Failure> {
+    let mut crew = Crew::new(scratch, plan.time_of_run() * 4)?;
+    let (kept, ticket) = id.set_up()?;
+    crew.keep(kept);
+    let program = std::env::current_exe().doing("find this program")?;
+    let program = program.to_string_lossy().into_owned();
+    let gives_way = cpus.len() < 2;
+    let arguments = |index: u32| {
+        let order = Order {
+            wire: id,
+            seat: Seat {
+                index,
+                directory: crew.directory().to_owned(),
+                ticket: ticket.clone(),
+                gives_way,
+            },
+            board: crew.board(),
+            cpu: (!gives_way).then(|| cpus[index as usize]),
+            shapes: plan.shapes.clone(),
+            measured: plan.measured,
+        };
+        let order = serde_json::to_string(&order).doing("write an order")?;
+        Ok::<_, Failure>(vec![program.clone(), "peer".to_owned(), order])
+    };
+    let processes = [arguments(0)?, arguments(1)?];
+    if let Some(mut launcher) = id.launcher(&processes) {
+        crew.add(&mut launcher)?;
+    } else {
+        for process in &processes {
+            crew.add(Command::new(&process[0]).args(&process[1..]))?;
+        }
+    }
+    crew.await_ready(2)?;
+    crew.go();
+    let reports: Vec<Report> = crew.finish()?;
+    let report = reports.into_iter().next();
+    let found = report.ok_or_else(|| Failure::other("nobody reported"))?.found;
+    if found.len() == plan.shapes.len() {
+        Ok(found)
+    } else {
+        Err(Failure::other("a report is not whole"))
+    }
+}
+
+/// Writes page, results and table into `directory`.
+fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(results).doing("write results")?;
+    output::put(directory, "results.json", &(json + "\n"))?;
+    output::put(directory, "points.csv", &table(results)?)?;
+    output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
+}
+
+/// What the command line asks for: draws the page of `directory` again, if it holds such results.
+pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
+    let Ok(text) = fs::read_to_string(directory.join("results.json")) else { return Ok(false) };
+    let is_it =
+        serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|value| value["study"] == STUDY);
+    if !is_it {
+        return Ok(false);
+    }
+    let results: Results = serde_json::from_str(&text).doing("read results")?;
+    if results.format != FORMAT {
+        return Err(Failure::usage(format!(
+            "{} has format {}; this program reads {FORMAT}",
+            directory.join("results.json").display(),
+            results.format
+        )));
+    }
+    write(directory, &results)?;
+    if with_plots {
+        for (stem, svg) in page::plots(&results).doing("draw the plots")? {
+            output::put(directory, &format!("{stem}.svg"), &svg)?;
+        }
+    }
+    print(directory, &results);
+    Ok(true)
+}
+
+fn table(results: &Results) -> Result<String, Failure> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let heads = ["wire", "bytes", "cold", "one_way_ns_p50", "min", "max", "one_way_ns_p99"];
+    table.write_record(heads).doing("write a table")?;
+    for point in &results.points {
+        let Some(middle) = point.p50_ns() else { continue };
+        let high = crate::results::Spread::of(point.runs.iter().map(|run| run.p99_ns));
+        let number = |figure: f64| format!("{figure:.1}");
+        let row = [
+            point.wire.clone(),
+            point.bytes.to_string(),
+            point.cold.to_string(),
+            number(middle.median),
+            number(middle.min),
+            number(middle.max),
+            high.map_or(String::new(), |high| number(high.median)),
+        ];
+        table.write_record(row).doing("write a table")?;
+    }
+    let bytes = table.into_inner().doing("write a table")?;
+    String::from_utf8(bytes).doing("write a table")
+}
+
+/// Says what came out: one way with warm buffers, and where the rest is.
+fn print(directory: &Path, results: &Results) {
+    const SHOWN: [u64; 6] = [8, 64, 512, 4096, 65_536, 1 << 20];
+    let sizes: Vec<u64> = SHOWN.into_iter().filter(|it| results.sizes().contains(it)).collect();
+    println!("one way, warm buffers, ns:");
+    let heads: String = sizes.iter().map(|size| format!("{size:>10}")).collect();
+    println!("{:<26}{heads}", "");
+    for wire in &results.wires {
+        let cell = |&size: &u64| match results.one_way_ns(&wire.id, size, false) {
+            Some(time) => format!("{time:>10.0}"),
+            None => format!("{:>10}", "-"),
+        };
+        println!("{:<26}{}", wire.name, sizes.iter().map(cell).collect::<String>());
+        for why in wire.impossible.iter().chain(&wire.failures) {
+            println!("  {why}");
+        }
+    }
+    println!("\n{}", directory.join("report.html").display());
+}

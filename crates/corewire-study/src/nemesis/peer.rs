@@ -1,0 +1,227 @@
+//! A process of a run: a message there and back, by NetPIPE's method (papers/002, section 4.1): every size,
+//! and those beside it, again and again for a while, from buffers that are warm or cold.
+
+use std::time::{Duration, Instant};
+
+use corewire_os::processor::{tick_ns, ticks};
+use corewire_os::{process, processor};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::wires::{Id, Seat, Visit, Wire};
+use crate::board::{Board, Step};
+use crate::failure::{Doing, Failure};
+
+/// Of buffers that are to be cold: more than the private caches of any processor hold.
+pub(crate) const COLD_BYTES: usize = 128 << 20;
+/// Between cold buffers of short messages: not the line after the last, which the processor would fetch by
+/// itself.
+const COLD_STEP: usize = 4096 + 64;
+/// Round trips before any is counted, and the fewest that are.
+const ROUNDS_MIN: u64 = 8;
+/// Round trips between two looks at the clock, at most.
+const ROUNDS_MAX: u64 = 100_000;
+const TICKS_MAX: u64 = 1 << 40;
+
+/// A size, and where the buffers lie.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    pub(crate) bytes: usize,
+    /// Each message from and to memory that no private cache has; else always the same buffer.
+    pub(crate) is_cold: bool,
+}
+
+/// All that a process needs to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) wire: Id,
+    pub(crate) seat: Seat,
+    pub(crate) board: String,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) shapes: Vec<Shape>,
+    /// For each.
+    pub(crate) measured: Duration,
+}
+
+/// What the one that asks has found of a shape: half a round trip.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    pub(crate) rounds: u64,
+    pub(crate) p50_ns: f64,
+    pub(crate) p99_ns: f64,
+    pub(crate) mean_ns: f64,
+}
+
+/// All of it, in the order of the shapes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) found: Vec<Found>,
+}
+
+/// Follows an order, as JSON; the first of the two prints a report.
+pub(crate) fn run(text: &str) -> Result<(), Failure> {
+    let order: Order = serde_json::from_str(text).doing("read an order")?;
+    process::end_with_parent().doing("end with the controller")?;
+    if let Some(cpu) = order.cpu {
+        processor::pin_to(cpu).doing(format_args!("keep to processor {cpu}"))?;
+    }
+    let board = Board::open(&order.board)?;
+    order.wire.with(Follow { order: &order, board: &board })
+}
+
+struct Follow<'a> {
+    order: &'a Order,
+    board: &'a Board,
+}
+
+impl Visit for Follow<'_> {
+    type Out = Result<(), Failure>;
+
+    fn visit<W: Wire>(self) -> Result<(), Failure> {
+        let Self { order, board } = self;
+        let longest = order.shapes.iter().map(|shape| shape.bytes).max().unwrap_or_default();
+        let has_cold = order.shapes.iter().any(|shape| shape.is_cold);
+        let (mut from, mut to) = (Buffers::new(longest, has_cold), Buffers::new(longest, has_cold));
+        let mut wire = W::open(&order.seat, board)?;
+        board.reach(order.seat.index, Step::Ready);
+        board.await_go();
+        let mut found = Vec::new();
+        for &shape in &order.shapes {
+            let mut end = End { wire: &mut wire, from: &mut from, to: &mut to, shape };
+            if order.seat.index == 0 {
+                found.push(end.ask(order.measured)?);
+            } else {
+                end.answer()?;
+            }
+        }
+        drop(wire);
+        if order.seat.index == 0 {
+            let report = serde_json::to_string(&Report { found }).doing("write a report")?;
+            println!("{report}");
+        }
+        Ok(())
+    }
+}
+
+/// Where messages lie.
+struct Buffers {
+    memory: Vec<u8>,
+    next: usize,
+    /// By how much the next lap is shifted.
+    shift: usize,
+}
+
+impl Buffers {
+    fn new(longest: usize, has_cold: bool) -> Self {
+        let bytes = if has_cold { COLD_BYTES.max(2 * longest) } else { longest };
+        // All pages are to be there.
+        let memory = (0..bytes).map(|at| (at >> 12).to_le_bytes()[0]).collect();
+        Self { memory, next: 0, shift: 0 }
+    }
+
+    /// The next buffer of this shape.
+    #[inline(always)]
+    fn next(&mut self, shape: Shape) -> &mut [u8] {
+        if !shape.is_cold {
+            return &mut self.memory[..shape.bytes];
+        }
+        if self.next + shape.bytes > self.memory.len() {
+            // Other lines of the same pages.
+            self.shift = (self.shift + 64) % 4096;
+            self.next = if shape.bytes < 4096 { self.shift } else { 0 };
+        }
+        let at = self.next;
+        self.next = at + COLD_STEP.max(shape.bytes.next_multiple_of(64));
+        &mut self.memory[at..at + shape.bytes]
+    }
+}
+
+struct End<'a, W> {
+    wire: &'a mut W,
+    from: &'a mut Buffers,
+    to: &'a mut Buffers,
+    shape: Shape,
+}
+
+impl<W: Wire> End<'_, W> {
+    fn ask(&mut self, measured: Duration) -> Result<Found, Failure> {
+        self.check()?;
+        let mut times = Histogram::<u64>::new_with_max(TICKS_MAX, 3).doing("make a histogram")?;
+        let mut rounds = ROUNDS_MIN;
+        self.rounds(rounds, &mut times)?;
+        times.reset();
+        let begun = Instant::now();
+        while begun.elapsed() < measured || times.len() < ROUNDS_MIN {
+            self.rounds(rounds, &mut times)?;
+            rounds = (2 * rounds).min(ROUNDS_MAX).min(4 * times.len());
+            let left = measured.saturating_sub(begun.elapsed());
+            let each = begun.elapsed().as_nanos() / u128::from(times.len().max(1));
+            let most = u64::try_from(left.as_nanos() / each.max(1)).unwrap_or(ROUNDS_MAX);
+            rounds = rounds.clamp(1, most.max(1));
+        }
+        self.command(0)?;
+        let half_ns = tick_ns() / 2.0;
+        #[expect(clippy::cast_precision_loss, reason = "a time")]
+        let of = |share: f64| times.value_at_quantile(share) as f64 * half_ns;
+        Ok(Found {
+            rounds: times.len(),
+            p50_ns: of(0.5),
+            p99_ns: of(0.99),
+            mean_ns: times.mean() * half_ns,
+        })
+    }
+
+    /// Tells the other one how many round trips come now.
+    fn command(&mut self, rounds: u64) -> Result<(), Failure> {
+        self.wire.send(&rounds.to_le_bytes())
+    }
+
+    fn rounds(&mut self, rounds: u64, times: &mut Histogram<u64>) -> Result<(), Failure> {
+        self.command(rounds)?;
+        for _ in 0..rounds {
+            let from = self.from.next(self.shape);
+            let to = self.to.next(self.shape);
+            let start = ticks();
+            self.wire.send(from)?;
+            self.wire.receive(to)?;
+            times.saturating_record(ticks() - start);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self) -> Result<(), Failure> {
+        let bytes = self.shape.bytes;
+        // What came is sent back.
+        self.wire.receive(&mut self.to.memory[..bytes])?;
+        self.wire.send(&self.to.memory[..bytes])?;
+        loop {
+            let mut rounds = [0; 8];
+            self.wire.receive(&mut rounds)?;
+            let rounds = u64::from_le_bytes(rounds);
+            if rounds == 0 {
+                return Ok(());
+            }
+            for _ in 0..rounds {
+                let to = self.to.next(self.shape);
+                self.wire.receive(to)?;
+                self.wire.send(self.from.next(self.shape))?;
+            }
+        }
+    }
+
+    /// One message there and back, every byte of which is looked at.
+    fn check(&mut self) -> Result<(), Failure> {
+        let bytes = self.shape.bytes;
+        let sent = &mut self.from.memory[..bytes];
+        sent.iter_mut()
+            .zip(1u64..)
+            .for_each(|(byte, at)| *byte = ((at * 31) >> 3).to_le_bytes()[0]);
+        self.to.memory[..bytes].fill(0);
+        self.wire.send(sent)?;
+        self.wire.receive(&mut self.to.memory[..bytes])?;
+        if self.to.memory[..bytes] == self.from.memory[..bytes] {
+            return Ok(());
+        }
+        Err(Failure::other(format!("a message of {bytes} bytes came back damaged")))
+    }
+}

@@ -1,0 +1,44 @@
+//! corewire's endpoints, as anybody uses them.
+
+use std::time::Duration;
+
+use corewire::{Domain, Endpoint, Peer, Selector};
+
+use super::{Seat, TAG, Wire};
+use crate::board::Board;
+use crate::failure::{Doing, Failure};
+
+/// For the other one to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Wired {
+    endpoint: Endpoint,
+    peer: Peer,
+    selector: Selector,
+}
+
+pub(super) fn settings() -> String {
+    "as made without options: 64 slots a pair, 64 cells of 16 KiB, adaptive wait".to_owned()
+}
+
+impl Wire for Wired {
+    fn open(seat: &Seat, _: &Board) -> Result<Self, Failure> {
+        let domain = Domain::open_at(&seat.directory.join("domain")).doing("open a domain")?;
+        let name = |index: u32| format!("peer-{index}");
+        let endpoint = domain.endpoint(&name(seat.index)).create();
+        let mut endpoint = endpoint.doing("make an endpoint")?;
+        let peer = endpoint.peer_when_created(&name(seat.other()), Some(PATIENCE));
+        let peer = peer.doing("find the other endpoint")?;
+        Ok(Self { endpoint, peer, selector: Selector::tag(TAG).from(peer) })
+    }
+
+    #[inline(always)]
+    fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
+        self.endpoint.send(self.peer, TAG, message).doing("send")
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, target: &mut [u8]) -> Result<(), Failure> {
+        self.endpoint.receive_into(self.selector, target).doing("receive").map(drop)
+    }
+}

@@ -1,0 +1,175 @@
+//! What carries messages between two processes, both ways, from the sender's buffer to the receiver's: one
+//! file each, behind one trait.
+
+mod endpoint;
+mod libfabric;
+mod open_mpi;
+mod published;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::ValueEnum;
+use corewire_ring::published::FreeQueue;
+use serde::{Deserialize, Serialize};
+
+use crate::board::Board;
+use crate::failure::Failure;
+use crate::mechanisms::{Kept, Patience};
+
+/// A wire's name in results and on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Id {
+    /// corewire's endpoints
+    Corewire,
+    /// Nemesis with all its optimisations: shadow head, fastboxes, free queue at the sender
+    Nemesis,
+    /// The same without fastboxes
+    NemesisQueues,
+    /// Without fastboxes and shadow head
+    NemesisPlain,
+    /// Without fastboxes, the free queue at the receiver
+    NemesisReceiver,
+    /// Without fastboxes, one free queue for all
+    NemesisGlobal,
+    /// libfabric's shm provider
+    LibfabricShm,
+    /// Open MPI's own shared memory
+    OpenMpi,
+}
+
+/// Where a process's end of a wire is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Seat {
+    /// 0 or 1.
+    pub(crate) index: u32,
+    /// The run's own.
+    pub(crate) directory: PathBuf,
+    /// What the set-up has made.
+    pub(crate) ticket: String,
+    /// There are too few cores.
+    pub(crate) gives_way: bool,
+}
+
+impl Seat {
+    const fn other(&self) -> u32 {
+        1 - self.index
+    }
+
+    const fn patience(&self) -> Patience {
+        Patience { gives_way: self.gives_way }
+    }
+}
+
+/// An end.
+pub(crate) trait Wire: Sized {
+    /// Opens it, and waits for the other one.
+    fn open(seat: &Seat, board: &Board) -> Result<Self, Failure>;
+
+    /// Sends a message: when this returns, `message` may be written again.
+    fn send(&mut self, message: &[u8]) -> Result<(), Failure>;
+
+    /// Receives the next message into `target`, as long as that. Matched by its tag and its sender.
+    fn receive(&mut self, target: &mut [u8]) -> Result<(), Failure>;
+}
+
+/// Something to be done with a kind of wire.
+pub(crate) trait Visit {
+    /// What comes of it.
+    type Out;
+    /// Does it.
+    fn visit<W: Wire>(self) -> Self::Out;
+}
+
+/// The tag of every message.
+const TAG: u64 = 42;
+
+impl Id {
+    /// As in results and on the command line.
+    pub(crate) fn text(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// For people.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Corewire => "corewire endpoint",
+            Self::Nemesis => "Nemesis",
+            Self::NemesisQueues => "Nemesis, queues",
+            Self::NemesisPlain => "Nemesis, plain queues",
+            Self::NemesisReceiver => "Nemesis, receiver's cells",
+            Self::NemesisGlobal => "Nemesis, global cells",
+            Self::LibfabricShm => "libfabric shm",
+            Self::OpenMpi => "Open MPI",
+        }
+    }
+
+    /// How it is set up, in a sentence.
+    pub(crate) fn settings(self) -> String {
+        match self {
+            Self::Corewire => endpoint::settings(),
+            Self::Nemesis => {
+                published::settings("free queue at the sender, shadow head, fastboxes")
+            }
+            Self::NemesisQueues => published::settings("free queue at the sender, shadow head"),
+            Self::NemesisPlain => published::settings("free queue at the sender"),
+            Self::NemesisReceiver => {
+                published::settings("free queue at the receiver, under a lock, shadow head")
+            }
+            Self::NemesisGlobal => published::settings("one free queue, under a lock, shadow head"),
+            Self::LibfabricShm => libfabric::settings(),
+            Self::OpenMpi => open_mpi::settings(),
+        }
+    }
+
+    /// Why it cannot be had here, if it cannot.
+    pub(crate) fn absence(self) -> Option<String> {
+        match self {
+            Self::LibfabricShm => libfabric::absence(),
+            Self::OpenMpi => open_mpi::absence(),
+            _ => None,
+        }
+    }
+
+    /// Makes what both ends have in common, and what tells them of it.
+    pub(crate) fn set_up(self) -> Result<(Kept, String), Failure> {
+        match self.published() {
+            Some(options) => published::set_up(options),
+            None => Ok((Box::new(()), String::new())),
+        }
+    }
+
+    /// What starts both processes, given their arguments, if they cannot be started by themselves.
+    pub(crate) fn launcher(self, processes: &[Vec<String>; 2]) -> Option<Command> {
+        (self == Self::OpenMpi).then(|| open_mpi::launcher(processes))
+    }
+
+    /// Which of Nemesis' options, if it is one of those.
+    pub(super) const fn published(self) -> Option<published::Options> {
+        let (free_queue, has_shadow_head, has_fastboxes) = match self {
+            Self::Nemesis => (FreeQueue::Sender, true, true),
+            Self::NemesisQueues => (FreeQueue::Sender, true, false),
+            Self::NemesisPlain => (FreeQueue::Sender, false, false),
+            Self::NemesisReceiver => (FreeQueue::Receiver, true, false),
+            Self::NemesisGlobal => (FreeQueue::Global, true, false),
+            _ => return None,
+        };
+        Some(published::options(free_queue, has_shadow_head, has_fastboxes))
+    }
+
+    /// Does `visit` with it.
+    pub(crate) fn with<V: Visit>(self, visit: V) -> V::Out {
+        match self {
+            Self::Corewire => visit.visit::<endpoint::Wired>(),
+            Self::Nemesis => visit.visit::<published::All>(),
+            Self::NemesisQueues => visit.visit::<published::Queues>(),
+            Self::NemesisPlain => visit.visit::<published::Plain>(),
+            Self::NemesisReceiver => visit.visit::<published::AtReceiver>(),
+            Self::NemesisGlobal => visit.visit::<published::Global>(),
+            Self::LibfabricShm => visit.visit::<libfabric::Shm>(),
+            Self::OpenMpi => visit.visit::<open_mpi::Mpi>(),
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The page of `study nemesis`: what a run has found, beside what the paper claims. As with the other page,
+//! every sentence with a figure is computed.
+
+use crate::nemesis::results::{Instructions, Point, Polling, Results, Wire};
+use crate::results::Spread;
+
+use super::chart::{Axis, Chart, Figure, Mark, Picture, Series};
+use super::page::{self, Section, Table, list, paragraph};
+use super::svg::{Format, Place};
+use super::units::{Quantity, and, bytes, nanoseconds, plural, round};
+use super::{Error, look, machine};
+
+const OWN: &str = "corewire";
+/// Nemesis with everything, and without.
+const NEMESIS: &str = "nemesis";
+const QUEUES: &str = "nemesis_queues";
+const PLAIN: &str = "nemesis_plain";
+/// Libraries that people use.
+const RIVALS: [&str; 2] = ["libfabric_shm", "open_mpi"];
+/// Figure 4 goes no further than this.
+const LATENCY_MAX: u64 = 1024;
+/// Up to which corewire is to be ahead.
+const AHEAD_MAX: u64 = 4096;
+/// Sizes that tables have, if they were measured.
+const SHOWN: [u64; 10] = [0, 1, 8, 48, 64, 104, 512, 1024, 4096, 65_536];
+
+/// The page for one machine.
+pub(crate) fn render(results: &Results) -> Result<String, Error> {
+    let title = "Message passing between two cores: Nemesis\u{2019} experiments on this machine";
+    let lead = format!("<p class=\"lead\">{}</p>\n", page::escape(&summary(results)));
+    let short = ahead(results);
+    let lead = match short.is_empty() {
+        true => lead,
+        false => {
+            format!("{lead}<div class=\"short\">\n<h2>In short</h2>\n{}</div>\n", list(&short))
+        }
+    };
+    let latency = figures(&latency(results), "This run has too few sizes to draw.")?;
+    let bandwidth = figures(&bandwidth(results), "This run has too few sizes to draw.")?;
+    let polling = figures(&polling_figures(results), "The model has not been run.")?;
+    let sections = [
+        Section::new("machine", "The machine", machine_table(results)),
+        Section::new("reading", "How to read", how_to_read(results)),
+        Section::new("latency", "Latency (Figure 4)", latency + &numbers(results)),
+        Section::new("bandwidth", "Bandwidth (Figure 5)", bandwidth),
+        Section::new("optimisations", "Each optimisation", optimisations(results)),
+        Section::new("instructions", "Instructions (section 4.1.2)", instructions(results)),
+        Section::new("polling", "Looking for one of many", polling_words(results) + &polling),
+        Section::new("absent", "What could not be measured here", absent(results)),
+        Section::new("wires", "How each was set up", settings(results)),
+    ];
+    Ok(page::page(title, &lead, &sections))
+}
+
+/// Every figure as a file of its own: its stem and its SVG.
+pub(crate) fn plots(results: &Results) -> Result<Vec<(String, String)>, Error> {
+    let all = latency(results).into_iter().chain(bandwidth(results));
+    all.chain(polling_figures(results))
+        .map(|figure| {
+            let picture = page::picture(&figure, Format::Wide, Place::File)?;
+            Ok((figure.stem, picture))
+        })
+        .collect()
+}
+
+fn figures(all: &[Figure], missing: &str) -> Result<String, Error> {
+    if all.is_empty() { Ok(paragraph(missing)) } else { page::figures(all) }
+}
+
+fn name<'a>(results: &'a Results, id: &'a str) -> &'a str {
+    let wire = results.wires.iter().find(|wire| wire.id == id);
+    wire.map_or(id, |wire| wire.name.as_str())
+}
+
+fn summary(results: &Results) -> String {
+    let machine = &results.machine;
+    let intro = format!(
+        "This repeats the intranode experiments of the paper \u{201c}Design and Evaluation of Nemesis: a \
+         Scalable, Low-Latency, Message-Passing Communication Subsystem\u{201d} (Buntinas, Mercier and Gropp) \
+         on {} ({}): a message there and back between two processes, halved.",
+        machine.processor,
+        plural(machine.cores, "core"),
+    );
+    let times = results.wires.iter().filter_map(|wire| {
+        let time = nanoseconds(results.one_way_ns(&wire.id, 8, false)?);
+        Some(format!("{time} through {}", wire.name))
+    });
+    let times: Vec<String> = times.collect();
+    if times.is_empty() {
+        return intro;
+    }
+    format!("{intro} 8 B take {}.", and(&times))
+}
+
+/// Where corewire stands against what people use.
+fn ahead(results: &Results) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for rival in RIVALS {
+        for is_cold in [false, true] {
+            let ratios: Vec<(u64, f64)> = results
+                .sizes()
+                .into_iter()
+                .filter(|&size| size <= AHEAD_MAX)
+                .filter_map(|size| {
+                    let own = results.one_way_ns(OWN, size, is_cold)?;
+                    Some((size, results.one_way_ns(rival, size, is_cold)? / own))
+                })
+                .collect();
+            let Some(worst) = ratios.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)) else {
+                continue;
+            };
+            let Some(best) = ratios.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+                continue;
+            };
+            let behind: Vec<String> =
+                ratios.iter().filter(|(_, ratio)| *ratio <= 1.0).map(|it| bytes(it.0)).collect();
+            let buffers = if is_cold { "cold" } else { "warm" };
+            let (who, count) = (name(results, rival), ratios.len());
+            let range = format!(
+                "{who} takes {} to {} times as long (most at {}, least at {})",
+                round(worst.1),
+                round(best.1),
+                bytes(best.0),
+                bytes(worst.0)
+            );
+            sentences.push(match behind.len() {
+                0 => format!(
+                    "With {buffers} buffers corewire is ahead of {who} at all {count} sizes up to {}: {range}.",
+                    bytes(AHEAD_MAX)
+                ),
+                few => format!(
+                    "With {buffers} buffers corewire is not ahead of {who} at {few} of {count} sizes up to {} \
+                     ({}): {range}.",
+                    bytes(AHEAD_MAX),
+                    and(&behind)
+                ),
+            });
+        }
+    }
+    sentences
+}
+
+fn machine_table(results: &Results) -> String {
+    let runs = plural(results.runs, "run");
+    let run = [
+        ("corewire", results.version.clone()),
+        ("Began", machine::moment(&results.began)),
+        (
+            "Effort",
+            format!(
+                "{}: {runs} of {} for each size",
+                results.effort,
+                nanoseconds(results.run_s * 1e9)
+            ),
+        ),
+    ];
+    machine::table(&results.machine, &run)
+}
+
+fn how_to_read(results: &Results) -> String {
+    let crowd = match results.oversubscribed {
+        true => {
+            "Here both processes had to share one core: the figures show how well they take turns."
+        }
+        false => "Each process has a core of its own.",
+    };
+    paragraph(&format!(
+        "One process sends a message, the other sends one of the same size back; each figure is half of the \
+         time between, the median of a run, and the median of {}. {crowd} A message is sent from a buffer of \
+         the sender and received into one of the receiver, matched by tag and sender. With warm buffers they \
+         are always the same; with cold ones they go through {} of memory, more than a core\u{2019}s own caches \
+         hold, though not more than all caches of a large machine.",
+        plural(results.runs, "run"),
+        bytes(results.cold_bytes),
+    ))
+}
+
+/// Figure 4.
+fn latency(results: &Results) -> Vec<Figure> {
+    let shown = |point: &Point| point.bytes <= LATENCY_MAX;
+    let axis = || Axis::new("One-way latency", Quantity::Nanoseconds);
+    by_size(results, "figure-4", "Figure 4: latency of small messages", axis, shown, |_, time| time)
+}
+
+/// Figure 5.
+fn bandwidth(results: &Results) -> Vec<Figure> {
+    let axis = || Axis::new("Bytes per second, one way", Quantity::ByteRate);
+    #[expect(clippy::cast_precision_loss, reason = "messages are far smaller than 2^52 bytes")]
+    let rate = |bytes: u64, time: f64| bytes as f64 / (time / 1e9);
+    by_size(results, "figure-5", "Figure 5: bandwidth", axis, |_| true, rate)
+}
+
+/// A figure for warm buffers and one for cold ones.
+fn by_size(
+    results: &Results,
+    stem: &str,
+    heading: &str,
+    y: impl Fn() -> Axis,
+    is_shown: impl Fn(&Point) -> bool,
+    figure: impl Fn(u64, f64) -> f64,
+) -> Vec<Figure> {
+    let one = |is_cold: bool| {
+        let series = results.wires.iter().map(|wire| {
+            let own = results
+                .points
+                .iter()
+                .filter(|point| point.wire == wire.id && point.cold == is_cold && is_shown(point));
+            line(wire, own.map(|point| mark(point, &figure)).collect())
+        });
+        let x = Axis::new("Message size", Quantity::Bytes);
+        let chart = Chart { x, y: y(), series: series.collect(), reference: None }.shown()?;
+        let buffers = if is_cold { "cold" } else { "warm" };
+        Some(Figure {
+            stem: format!("{stem}-{buffers}"),
+            heading: format!("{heading}, {buffers} buffers"),
+            caption: format!(
+                "Median of {}; thin bars reach from the least to the most. Both axes are logarithmic.",
+                plural(results.runs, "run")
+            ),
+            picture: Picture::Lines(chart),
+        })
+    };
+    [false, true].into_iter().filter_map(one).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "messages are far smaller than 2^52 bytes")]
+fn mark(point: &Point, figure: &impl Fn(u64, f64) -> f64) -> Option<Mark> {
+    let Spread { median, min, max } = point.p50_ns()?;
+    let [y, one, other] = [median, min, max].map(|time| figure(point.bytes, time));
+    let span = (one.min(other), one.max(other));
+    Some(Mark { x: point.bytes as f64, y, span: Some(span), hollow: false })
+}
+
+fn line(wire: &Wire, marks: Vec<Option<Mark>>) -> Series {
+    Series {
+        name: wire.name.clone(),
+        short: look::short_name(&wire.id, &wire.name),
+        look: look::of_mechanism(&wire.id),
+        marks,
+    }
+}
+
+/// The medians as tables.
+fn numbers(results: &Results) -> String {
+    let one = |is_cold: bool| {
+        let sizes = shown_sizes(results);
+        let head = std::iter::once("One way".to_owned()).chain(sizes.iter().map(|it| bytes(*it)));
+        let row = |wire: &Wire| {
+            let cells = sizes.iter().map(|&size| {
+                let time = results.one_way_ns(&wire.id, size, is_cold);
+                time.map_or("\u{2013}".to_owned(), nanoseconds)
+            });
+            std::iter::once(wire.name.clone()).chain(cells).collect()
+        };
+        let rows = results.wires.iter().map(row).collect();
+        let table = Table { head: head.collect(), rows, is_prose: false };
+        table.html(if is_cold { "Cold buffers" } else { "Warm buffers" })
+    };
+    one(false) + &one(true)
+}
+
+fn shown_sizes(results: &Results) -> Vec<u64> {
+    let sizes = results.sizes();
+    SHOWN.into_iter().filter(|size| sizes.contains(size)).collect()
+}
+
+/// What each optimisation of the paper does here.
+fn optimisations(results: &Results) -> String {
+    let pairs = [
+        ("Fastboxes (section 3.2; the paper: 500 ns less)", QUEUES, NEMESIS),
+        ("Shadow head (section 3.1; the paper: 200 ns less)", PLAIN, QUEUES),
+        ("Free queue at the sender, not the receiver", "nemesis_receiver", QUEUES),
+        ("Free queue at the sender, not one of all", "nemesis_global", QUEUES),
+        ("corewire\u{2019}s pair rings, not Nemesis with everything", NEMESIS, OWN),
+    ];
+    let sizes = shown_sizes(results);
+    let rows = pairs.into_iter().map(|(what, without, with)| {
+        let cells = sizes.iter().map(|&size| {
+            let of = |wire: &str| results.one_way_ns(wire, size, false);
+            match of(without).zip(of(with)) {
+                Some((without, with)) => format!("{:+.0} ns", with - without),
+                None => "\u{2013}".to_owned(),
+            }
+        });
+        std::iter::once(what.to_owned()).chain(cells).collect()
+    });
+    let head = std::iter::once("With it".to_owned()).chain(sizes.iter().map(|it| bytes(*it)));
+    let table = Table { head: head.collect(), rows: rows.collect(), is_prose: false };
+    paragraph(
+        "What a message takes with an optimisation, less what it takes without, one way with warm buffers. Less \
+         than nothing is a gain.",
+    ) + &table.html("")
+}
+
+fn instructions(results: &Results) -> String {
+    if let Some(why) = &results.instructions_absent {
+        return paragraph(&format!("Instructions could not be counted here: {why}."));
+    }
+    let words = |operation: &str| {
+        match operation {
+            "pair_enqueue" => "corewire: a slot of a pair\u{2019}s ring written, nothing else",
+            "pair_dequeue" => "corewire: a slot read, nothing else",
+            "nemesis_enqueue" => "Nemesis: a cell put into a queue",
+            "nemesis_dequeue" => "Nemesis: a cell taken out of a queue",
+            "send" => "corewire: Endpoint::send of 8 bytes",
+            "receive" => "corewire: Endpoint::receive_into of 8 bytes, matched",
+            _ => "",
+        }
+        .to_owned()
+    };
+    let row = |counted: &Instructions| {
+        let paper = counted.paper.map_or("\u{2013}".to_owned(), |paper| paper.to_string());
+        vec![words(&counted.operation), round(counted.instructions), paper]
+    };
+    let head = ["", "Instructions", "In the paper"].map(str::to_owned).into();
+    let rows = results.instructions.iter().map(row).collect();
+    let table = Table { head, rows, is_prose: false };
+    paragraph(
+        "Counted step by step, 16 operations in a row, with a message there before its receive is called, as in \
+         the paper: with their share of what is done once for many. The paper\u{2019}s send and receive are those \
+         of MPI over Nemesis, on another instruction set; its enqueue and dequeue are bare.",
+    ) + &table.html("")
+}
+
+fn polling_words(results: &Results) -> String {
+    let of = |ring: &str, all_send: bool| {
+        let row = results
+            .polling
+            .iter()
+            .filter(|row| (row.ring.as_str(), row.all_send) == (ring, all_send));
+        row.max_by_key(|row| row.peers)
+    };
+    let sentence = |all_send: bool| {
+        let (own, queues, boxes) =
+            (of(OWN, all_send)?, of(NEMESIS, all_send)?, of("fastboxes", all_send)?);
+        Some(format!(
+            "With {} of which {}, a message takes {} through corewire, {} through Nemesis\u{2019} queue and {} \
+             through its fastboxes, all of which are looked at.",
+            plural(own.peers, "peer"),
+            if all_send { "each sends in turn" } else { "one sends" },
+            nanoseconds(own.message_ns),
+            nanoseconds(queues.message_ns),
+            nanoseconds(boxes.message_ns),
+        ))
+    };
+    let sentences: Vec<String> = [false, true].into_iter().filter_map(sentence).collect();
+    paragraph(
+        "The rings\u{2019} own source on a model of coherent caches: one message at a time from one of many, to one \
+         that looks for any of them.",
+    ) + &list(&sentences)
+}
+
+fn polling_figures(results: &Results) -> Vec<Figure> {
+    let one = |all_send: bool| {
+        let rings = [(OWN, "corewire", OWN), (NEMESIS, "Nemesis, queue", QUEUES)];
+        let rings = rings.into_iter().chain([("fastboxes", "Nemesis, fastboxes", NEMESIS)]);
+        let series = rings.map(|(ring, name, look)| {
+            let rows =
+                results.polling.iter().filter(|row| row.ring == ring && row.all_send == all_send);
+            let mark = |row: &Polling| {
+                let (x, y) = (f64::from(row.peers), row.message_ns);
+                Some(Mark { x, y, span: None, hollow: false })
+            };
+            let short = look::short_name(look, name);
+            let marks = rows.map(mark).collect();
+            Series { name: name.to_owned(), short, look: look::of_mechanism(look), marks }
+        });
+        let x = Axis::new("Peers", Quantity::Count);
+        let y = Axis::new("Time per message", Quantity::Nanoseconds);
+        let chart = Chart { x, y, series: series.collect(), reference: None }.shown()?;
+        let (stem, who) = match all_send {
+            true => ("polling-all", "all send in turn"),
+            false => ("polling-one", "one sends"),
+        };
+        Some(Figure {
+            stem: stem.to_owned(),
+            heading: format!("Coherence model: a message from one of many peers, {who}"),
+            caption: "From one message to the next, one at a time, on the model\u{2019}s clocks. Lower is better."
+                .to_owned(),
+            picture: Picture::Lines(chart),
+        })
+    };
+    [false, true].into_iter().filter_map(one).collect()
+}
+
+fn absent(results: &Results) -> String {
+    let whys = results.wires.iter().flat_map(|wire| {
+        let whys = wire.impossible.iter().chain(&wire.failures);
+        whys.map(|why| format!("{}: {why}.", wire.name))
+    });
+    let none = results.instructions_absent.iter().map(|why| format!("Instructions: {why}."));
+    let items: Vec<String> = whys.chain(none).collect();
+    if items.is_empty() {
+        return paragraph("Everything that was asked for was measured.");
+    }
+    paragraph("These are gaps in the figures, not zeros.") + &list(&items)
+}
+
+fn settings(results: &Results) -> String {
+    let row = |wire: &Wire| vec![wire.name.clone(), format!("{}.", wire.settings)];
+    let head = ["Through", "Settings"].map(str::to_owned).into();
+    let rows = results.wires.iter().map(row).collect();
+    Table { head, rows, is_prose: true }.html("")
+}
