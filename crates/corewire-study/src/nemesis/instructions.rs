@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use corewire::{Domain, Endpoint, Peer, Selector};
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes};
 use corewire_layout::segment::FenceMode;
+use corewire_os::processor;
 use corewire_os::sleep::Linux;
 use corewire_ring::Trusted;
 use corewire_ring::pair::{self, Activity, EndpointMemory, EndpointParts, PeerParts};
@@ -75,7 +76,15 @@ impl Operation {
 
 /// Counts all of them.
 pub(super) fn count(scratch: &Path) -> Result<Vec<Instructions>, Failure> {
-    Operation::value_variants().iter().map(|&it| count_one(it, scratch)).collect()
+    let count = || {
+        // With whom it counts on one processor: each step is a turn of both.
+        let cpus = processor::allowed().doing("ask for processors")?;
+        let first = cpus.first().copied().unwrap_or_default();
+        processor::pin_to(first).doing(format_args!("keep to processor {first}"))?;
+        Operation::value_variants().iter().map(|&it| count_one(it, scratch)).collect()
+    };
+    let counted = std::thread::scope(|scope| scope.spawn(count).join());
+    counted.unwrap_or_else(|_| Err(Failure::other("counting instructions panicked")))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
