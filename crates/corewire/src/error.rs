@@ -590,3 +590,18 @@ pub struct ValueError {
     /// The message's length.
     pub found: usize,
 }
+
+/// Why a [`WaitSet`](crate::WaitSet) cannot wait.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// An endpoint's call ended with this.
+    #[error(transparent)]
+    Endpoint(#[from] MessageError),
+    /// A receiver has no descriptor to wait for.
+    #[error(transparent)]
+    Receiver(#[from] JoinError),
+    /// A call failed.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}

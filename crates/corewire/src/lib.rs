@@ -117,7 +117,7 @@ pub use corewire_ring::broadcast::Violation;
 pub use corewire_ring::pair::PairViolation;
 pub use error::{
     ConnectError, CreateError, EndpointError, JoinError, MessageError, OpenError, Overwritten,
-    ReceiveError, SendError, ValueError,
+    ReceiveError, SendError, ValueError, WaitError,
 };
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
@@ -128,6 +128,7 @@ pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
+pub use path::wait_set::{Source, WaitSet};
 pub use topology::{Topology, TopologyError};
 pub use typed::{MessageType, TypedReceiver, TypedSender, Value};
 pub use wait::{Interrupter, Readiness, Wait};

@@ -108,7 +108,7 @@ impl<T, S> DerefMut for TypedSender<T, S> {
 /// A receiver of values of one type; derefs to the [`Receiver`] for everything else.
 #[derive(Debug)]
 pub struct TypedReceiver<T> {
-    receiver: Receiver,
+    pub(crate) receiver: Receiver,
     _type: PhantomData<fn() -> T>,
 }
 

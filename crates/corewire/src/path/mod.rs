@@ -11,3 +11,4 @@ pub(crate) mod receive;
 pub(crate) mod send;
 pub(crate) mod shared;
 pub(crate) mod snapshot;
+pub(crate) mod wait_set;

@@ -1,0 +1,198 @@
+//! Waiting for whichever of several has something.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use corewire_os::event::wait_readable;
+use corewire_ring::broadcast::SLEEP_CAP_NS;
+use corewire_ring::sync::pause;
+
+use super::endpoint::Endpoint;
+use super::receive::Receiver;
+use crate::error::WaitError;
+use crate::typed::TypedReceiver;
+use crate::wait::{BARE_POLLS, Readiness, Wait, adaptive_pauses};
+
+mod sealed {
+    use super::{Readiness, WaitError};
+
+    /// What a set asks of what it waits for.
+    pub trait Source {
+        /// Is there something? A look, and no more.
+        fn look(&mut self) -> Result<bool, WaitError>;
+        /// Has its descriptor rung from now on. False if there is something already.
+        fn arm(&mut self) -> Result<bool, WaitError>;
+        /// Its descriptor.
+        fn descriptor(&self) -> Result<Readiness, WaitError>;
+    }
+}
+
+/// What a [`WaitSet`] waits for: an [`Endpoint`], a [`Receiver`] of either kind, a [`TypedReceiver`].
+pub trait Source: sealed::Source {}
+
+impl<S: sealed::Source + ?Sized> Source for S {}
+
+impl sealed::Source for Endpoint {
+    fn look(&mut self) -> Result<bool, WaitError> {
+        Ok(self.progress()?)
+    }
+
+    fn arm(&mut self) -> Result<bool, WaitError> {
+        Ok(Endpoint::arm(self)?)
+    }
+
+    fn descriptor(&self) -> Result<Readiness, WaitError> {
+        Ok(self.readiness())
+    }
+}
+
+impl<A> sealed::Source for Receiver<A> {
+    fn look(&mut self) -> Result<bool, WaitError> {
+        // What is wrong, or over, is for whoever asks.
+        Ok(self.ring.ready_count(1) > 0 || !matches!(self.ring.end(), Ok(None)))
+    }
+
+    fn arm(&mut self) -> Result<bool, WaitError> {
+        Ok(Receiver::arm(self)?)
+    }
+
+    fn descriptor(&self) -> Result<Readiness, WaitError> {
+        Ok(self.readiness()?)
+    }
+}
+
+impl<T> sealed::Source for TypedReceiver<T> {
+    fn look(&mut self) -> Result<bool, WaitError> {
+        self.receiver.look()
+    }
+
+    fn arm(&mut self) -> Result<bool, WaitError> {
+        sealed::Source::arm(&mut self.receiver)
+    }
+
+    fn descriptor(&self) -> Result<Readiness, WaitError> {
+        self.receiver.descriptor()
+    }
+}
+
+/// Waits for whichever of several endpoints and receivers has something to be asked for.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use corewire::{Domain, Selector, WaitSet};
+///
+/// let domain = Domain::open()?;
+/// let mut requests = domain.endpoint("server").create()?;
+/// let mut prices = domain.receiver("prices").join()?;
+/// let mut set = WaitSet::default();
+/// let mut request = [0; 64];
+/// loop {
+///     match set.wait(&mut [&mut requests, &mut prices], None)? {
+///         Some(0) => while requests.try_receive_into(Selector::any(), &mut request)?.is_some() {},
+///         _ => while prices.try_receive()?.is_some() {},
+///     }
+/// }
+/// # }
+/// ```
+///
+/// As with any descriptor, ask until there is nothing before waiting again: an endpoint says only what has
+/// happened since it was asked last. That a channel has ended, too, is something to be asked for.
+#[derive(Debug)]
+pub struct WaitSet {
+    wait: Wait,
+    pauses: u32,
+    /// Whom to look at first: not always the same.
+    first: usize,
+}
+
+impl Default for WaitSet {
+    fn default() -> Self {
+        Self::new(Wait::default())
+    }
+}
+
+impl WaitSet {
+    /// A set that waits this way, whatever the ways of its sources. With [`Wait::Spin`] it asks the kernel
+    /// nothing.
+    #[must_use]
+    pub fn new(wait: Wait) -> Self {
+        let pauses = if wait == Wait::Adaptive { adaptive_pauses() } else { 0 };
+        Self { wait, pauses, first: 0 }
+    }
+
+    /// Waits until one of `sources` has something, for at most `timeout`, or for ever. Returns which, as
+    /// its place among them, or `None` after the timeout. If several have, they take turns.
+    ///
+    /// # Errors
+    /// Those of the source that has failed; [`WaitError::Os`] if the kernel refuses to wait.
+    pub fn wait(
+        &mut self,
+        sources: &mut [&mut dyn Source],
+        timeout: Option<Duration>,
+    ) -> Result<Option<usize>, WaitError> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(found) = self.poll(sources)? {
+                return Ok(Some(found));
+            }
+            let has_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
+            if !has_time {
+                return Ok(None);
+            }
+            if self.wait != Wait::Spin
+                && let Some(found) = self.sleep(sources, deadline)?
+            {
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    /// Looks at all of them for as long as a wake-up would take.
+    fn poll(&mut self, sources: &mut [&mut dyn Source]) -> Result<Option<usize>, WaitError> {
+        let rounds = if self.wait == Wait::Park { 1 } else { BARE_POLLS + self.pauses };
+        for round in 0..rounds {
+            for index in self.turn(sources.len()) {
+                if sources[index].look()? {
+                    return Ok(Some(self.found(index)));
+                }
+            }
+            if round >= BARE_POLLS {
+                pause();
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for their descriptors, and not longer than any sleep lasts.
+    fn sleep(
+        &mut self,
+        sources: &mut [&mut dyn Source],
+        deadline: Option<Instant>,
+    ) -> Result<Option<usize>, WaitError> {
+        for index in self.turn(sources.len()) {
+            if !sources[index].arm()? {
+                return Ok(Some(self.found(index)));
+            }
+        }
+        let descriptors: Result<Vec<_>, _> =
+            sources.iter().map(|source| source.descriptor()).collect();
+        let descriptors = descriptors?;
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let cap = Instant::now().checked_add(Duration::from_nanos(SLEEP_CAP_NS));
+        let until = deadline.into_iter().chain(cap).min();
+        let is_ready = wait_readable(&descriptors, until)?;
+        let ready = self.turn(sources.len()).find(|&index| is_ready[index]);
+        Ok(ready.map(|index| self.found(index)))
+    }
+
+    /// All of so many places, each first once in a while.
+    fn turn(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let first = if self.first < count { self.first } else { 0 };
+        (first..count).chain(0..first)
+    }
+
+    fn found(&mut self, index: usize) -> usize {
+        self.first = index + 1;
+        index
+    }
+}
