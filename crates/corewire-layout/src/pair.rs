@@ -106,7 +106,7 @@ pub const fn length_of(stamp: u64) -> usize {
 }
 
 /// The length of a message that lies in one slot, by what its stamp holds below its position; `None` if the
-/// slot holds anything else, or if any bit of `other` is set that no length has.
+/// slot holds anything else, or if `other` is all ones. (It is that, or 0.)
 #[inline(always)]
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "at most 48")]

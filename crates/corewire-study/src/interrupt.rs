@@ -16,6 +16,11 @@ pub(crate) fn is_wanted() -> bool {
     IS_WANTED.get().is_some()
 }
 
+/// What is then said of a study that keeps nothing before its end.
+pub(crate) fn loss() -> Failure {
+    Failure { message: "interrupted; nothing was written".to_owned(), code: 130 }
+}
+
 /// What is then said.
 pub(crate) fn failure() -> Failure {
     let message = "interrupted; the same command goes on where this one was";

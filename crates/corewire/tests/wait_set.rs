@@ -110,10 +110,46 @@ fn a_wait_ends_with_its_time_or_its_channel() {
 }
 
 #[test]
+fn what_another_call_has_taken_in_is_told() {
+    let scratch = Scratch::new("wait_set-what_another_call_has_taken_in");
+    let domain = scratch.domain();
+    for wait in WAITS {
+        let (_sender, mut receiver, mut from, mut to) = all(domain);
+        let peer = from.peer("to").unwrap();
+        from.send(peer, 1, b"").unwrap();
+        while !to.progress().unwrap() {}
+        let found = WaitSet::new(wait).wait(&mut [&mut receiver, &mut to], None);
+        assert_eq!(found.unwrap(), Some(1));
+        assert!(to.try_receive_into(Selector::tag(1), &mut []).unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_receiver_that_has_missed_messages_is_told_of_others() {
+    let scratch = Scratch::new("wait_set-a_receiver_that_has_missed");
+    let domain = scratch.domain();
+    for wait in WAITS {
+        let mut sender = domain.sender("newest").overwrite().create().unwrap();
+        let mut receiver = domain.receiver("newest").snapshots().join().unwrap();
+        for _ in 0..100_000 {
+            sender.send(b"news").unwrap();
+        }
+        assert_eq!(WaitSet::new(wait).wait(&mut [&mut receiver], None).unwrap(), Some(0));
+        assert!(receiver.try_receive().unwrap().is_some());
+    }
+}
+
+#[test]
 fn a_wait_that_is_interrupted_ends() {
     let scratch = Scratch::new("wait_set-a_wait_that_is_interrupted");
     let domain = scratch.domain();
     let (_sender, mut receiver, _from, mut to) = all(domain);
+    for wait in WAITS {
+        let mut set = WaitSet::new(wait);
+        receiver.interrupter().interrupt();
+        assert_eq!(set.wait(&mut [&mut receiver, &mut to], None).unwrap(), Some(0));
+        assert!(receiver.receive().is_err());
+    }
     let interrupter = to.interrupter();
     let other = thread::spawn(move || interrupter.interrupt());
     let waited = WaitSet::default().wait(&mut [&mut receiver, &mut to], None);

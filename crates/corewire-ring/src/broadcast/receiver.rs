@@ -781,8 +781,9 @@ impl<K: Kernel> Receiver<K> {
         self.policy == Policy::Overwrite && ahead_of(stamp, self.next) > 0
     }
 
-    /// Is there any reason not to sleep?
-    fn must_look(&self) -> bool {
+    /// Is there any reason not to sleep? A look, and no more.
+    #[must_use]
+    pub fn must_look(&self) -> bool {
         if let Some(many) = &self.many {
             return many.is_evicted()
                 || self.is_ready()

@@ -861,6 +861,8 @@ impl<K: Kernel> Endpoint<K> {
     /// is something to look at already.
     pub fn arm(&mut self, mut has_room: Option<&mut dyn FnMut(&mut Self) -> bool>) -> bool {
         self.publish_cursors();
+        // Of an earlier wait.
+        self.unblock();
         if has_room.is_some() {
             self.block(SleepMode::Descriptor);
         }
@@ -879,6 +881,11 @@ impl<K: Kernel> Endpoint<K> {
             self.epoch = self.epoch.wrapping_add(1);
             self.memory.sleeping().store(self.epoch, Relaxed);
         }
+        self.unblock();
+    }
+
+    /// Waits for room no more.
+    fn unblock(&mut self) {
         if self.is_blocked {
             self.is_blocked = false;
             self.memory.blocked().store(0, Relaxed);

@@ -142,7 +142,7 @@ impl Outbox {
         self.head
     }
 
-    /// Enqueues a slot of `length` bytes, filled by `fill`, without a look at whether anybody must be
+    /// Enqueues a slot of `length` bytes, below 4096, filled by `fill`, without a look at whether anybody must be
     /// told. False if there is no room.
     #[inline(always)]
     pub fn enqueue(&mut self, tag: u64, length: u64, fill: impl FnOnce(Slot<'_>)) -> bool {

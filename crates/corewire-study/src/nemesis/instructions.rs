@@ -35,6 +35,17 @@ use crate::failure::{Doing, Failure};
 const BATCHES: usize = 32;
 const BATCH: u32 = 16;
 
+/// Does it for each of a batch, by number. No loop, which would be counted, too.
+macro_rules! each {
+    ($number:ident => $job:expr) => {
+        each!($number $job, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    ($number:ident $job:expr, $($each:literal)*) => {$({
+        let $number: usize = $each;
+        $job
+    })*};
+}
+
 /// What a batch takes that does nothing.
 #[inline(never)]
 fn nothing(_: &Marks) {}
@@ -96,31 +107,36 @@ fn count_one(operation: Operation, scratch: &Path) -> Result<Instructions, Failu
         .arg(scratch.join(&name))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::inherit())
         .spawn();
-    let mut stepped = Stepped(child.doing("start a process")?);
+    let child = child.doing("start a process")?;
+    let mut stepped = Stepped { child, has_ended: false };
     let (nothing, all) = stepped.count()?;
     let instructions = (all as f64 / BATCHES as f64 - nothing as f64) / f64::from(BATCH);
     Ok(Instructions { operation: name, instructions, paper: operation.paper() })
 }
 
 /// A process that goes step by step.
-struct Stepped(Child);
+struct Stepped {
+    child: Child,
+    /// It has, and its number may be another's.
+    has_ended: bool,
+}
 
 impl Stepped {
     /// Steps between its first two marks, and between all later ones.
     fn count(&mut self) -> Result<(u64, u64), Failure> {
         let what = "step through a process (ptrace)";
         let mut line = String::new();
-        if let Some(output) = &mut self.0.stdout {
+        if let Some(output) = &mut self.child.stdout {
             BufReader::new(output).read_line(&mut line).doing(what)?;
         }
         let marks = usize::from_str_radix(line.trim(), 16).doing(what)? as ptrace::AddressType;
-        let tid = Pid::from_raw(self.0.id().cast_signed());
+        let tid = Pid::from_raw(self.child.id().cast_signed());
         ptrace::seize(tid, ptrace::Options::empty()).doing(what)?;
         ptrace::interrupt(tid).doing(what)?;
         waitpid(tid, Some(WaitPidFlag::__WALL)).doing(what)?;
-        if let Some(input) = &mut self.0.stdin {
+        if let Some(input) = &mut self.child.stdin {
             input.write_all(b"\n").doing(what)?;
         }
         // What the first marks have between them, then all others.
@@ -131,8 +147,12 @@ impl Stepped {
                 WaitStatus::Stopped(_, Signal::SIGWINCH) => {
                     steps[stretch.min(1)] += step_to_mark(tid, marks).doing(what)?;
                 }
-                WaitStatus::Exited(_, 0) if stretch == BATCHES + 1 => break,
+                WaitStatus::Exited(_, 0) if stretch == BATCHES + 1 => {
+                    self.has_ended = true;
+                    break;
+                }
                 other => {
+                    self.has_ended = matches!(other, WaitStatus::Exited(..));
                     let failed = format!("what was counted ended too soon: {other:?}");
                     return Err(Failure::other(failed));
                 }
@@ -158,9 +178,10 @@ fn step_to_mark(tid: Pid, marks: ptrace::AddressType) -> Result<u64, Errno> {
 
 impl Drop for Stepped {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if !self.has_ended {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -208,23 +229,19 @@ pub(crate) fn run(operation: Operation, directory: &Path) -> Result<(), Failure>
 /// A batch, since an enqueue is part of whoever calls it: the call itself is shared by as many.
 #[inline(never)]
 fn enqueue_batch(outbox: &mut pair::Outbox) -> bool {
-    (0..BATCH).all(|_| outbox.enqueue(7, 0, |_| {}))
+    each!(_number => if !outbox.enqueue(7, 0, |_| {}) {
+        return false;
+    });
+    true
 }
 
 #[inline(never)]
 fn dequeue_batch(inbox: &mut pair::Inbox) -> u64 {
     let mut sum = 0;
-    // No loop, which would be counted, too.
-    macro_rules! dequeue_each {
-        ($($number:literal)*) => {$(
-            let _: u32 = $number;
-            match inbox.dequeue() {
-                Some((tag, _)) => sum += tag,
-                None => return sum,
-            }
-        )*};
-    }
-    dequeue_each!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+    each!(_number => match inbox.dequeue() {
+        Some((tag, _)) => sum += tag,
+        None => return sum,
+    });
     sum
 }
 
@@ -245,9 +262,6 @@ fn pair(operation: Operation) -> Result<(), Failure> {
     }
     let marks = Marks::begin()?;
     for _ in 0..BATCHES {
-        other.endpoint.publish_cursors();
-        let cannot = |error| Failure::other(format!("cannot make room: {error}"));
-        one.endpoint.make_room(0).map_err(cannot)?;
         let (outbox, _) = one.endpoint.rings_of(0).ok_or_else(missing)?;
         let (_, inbox) = other.endpoint.rings_of(0).ok_or_else(missing)?;
         let is_counted = operation == Operation::PairEnqueue;
@@ -298,12 +312,17 @@ impl Bare {
 
 #[inline(never)]
 fn put_batch(queue: &NemesisQueue) {
-    (0..BATCH as usize).for_each(|cell| queue.enqueue(cell));
+    each!(cell => queue.enqueue(cell));
 }
 
 #[inline(never)]
 fn take_batch(queue: &NemesisQueue) -> usize {
-    (0..BATCH).filter_map(|_| queue.dequeue()).sum()
+    let mut sum = 0;
+    each!(_number => match queue.dequeue() {
+        Some(cell) => sum += cell,
+        None => return sum,
+    });
+    sum
 }
 
 fn nemesis(operation: Operation) -> Result<(), Failure> {

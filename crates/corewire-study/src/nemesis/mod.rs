@@ -139,6 +139,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Ok(counts) => results.instructions = counts,
         Err(why) => results.instructions_absent = Some(why.message),
     }
+    if interrupt::is_wanted() {
+        return Err(interrupt::loss());
+    }
     write(&args.out, &results)?;
     print(&args.out, &results);
     Ok(())
@@ -193,7 +196,7 @@ fn measure(
             let found = run_once(plan, id, cpus, scratch);
             if interrupt::is_wanted() {
                 bar.abandon();
-                return Err(interrupt::failure());
+                return Err(interrupt::loss());
             }
             match found {
                 Ok(found) => {
@@ -265,19 +268,18 @@ fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
 /// What the command line asks for: draws the page of `directory` again, if it holds such results.
 pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
     let Ok(text) = fs::read_to_string(directory.join("results.json")) else { return Ok(false) };
-    let is_it =
-        serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|value| value["study"] == STUDY);
-    if !is_it {
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    if found["study"] != STUDY {
         return Ok(false);
     }
-    let results: Results = serde_json::from_str(&text).doing("read results")?;
-    if results.format != FORMAT {
+    if found["format"] != FORMAT {
         return Err(Failure::usage(format!(
             "{} has format {}; this program reads {FORMAT}",
             directory.join("results.json").display(),
-            results.format
+            found["format"]
         )));
     }
+    let results: Results = serde_json::from_value(found).doing("read results")?;
     write(directory, &results)?;
     if with_plots {
         for (stem, svg) in page::plots(&results).doing("draw the plots")? {

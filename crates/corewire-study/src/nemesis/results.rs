@@ -75,7 +75,7 @@ pub(crate) struct Point {
 pub(crate) struct Instructions {
     /// Which operation.
     pub(crate) operation: String,
-    /// Instructions, by callgrind.
+    /// Instructions, counted step by step.
     pub(crate) instructions: f64,
     /// What the paper has for its own.
     pub(crate) paper: Option<u32>,

@@ -323,12 +323,14 @@ impl<A> Receiver<A> {
     pub fn arm(&mut self) -> Result<bool, JoinError> {
         let readiness = self.attachment.readiness()?;
         readiness.0.silence();
+        // Between two relays it rings when the next one is there.
+        Ok(self.is_between() || self.ring.arm())
+    }
+
+    /// Has its relay gone, and there is no other yet?
+    pub(crate) fn is_between(&self) -> bool {
         let follower = self.ring.kernel().control.follower.as_ref();
-        if follower.is_some_and(|follower| follower.is_between(&self.ring)) {
-            // It rings when the next relay is there.
-            return Ok(true);
-        }
-        Ok(self.ring.arm())
+        follower.is_some_and(|follower| follower.is_between(&self.ring))
     }
 }
 

@@ -34,7 +34,7 @@ impl<S: sealed::Source + ?Sized> Source for S {}
 
 impl sealed::Source for Endpoint {
     fn look(&mut self) -> Result<bool, WaitError> {
-        Ok(self.progress()?)
+        Ok(Endpoint::look(self)?)
     }
 
     fn arm(&mut self) -> Result<bool, WaitError> {
@@ -49,7 +49,7 @@ impl sealed::Source for Endpoint {
 impl<A> sealed::Source for Receiver<A> {
     fn look(&mut self) -> Result<bool, WaitError> {
         // What is wrong, or over, is for whoever asks.
-        Ok(self.ring.ready_count(1) > 0 || !matches!(self.ring.end(), Ok(None)))
+        Ok(!self.is_between() && self.ring.must_look())
     }
 
     fn arm(&mut self) -> Result<bool, WaitError> {
@@ -95,8 +95,9 @@ impl<T> sealed::Source for TypedReceiver<T> {
 /// # }
 /// ```
 ///
-/// As with any descriptor, ask until there is nothing before waiting again: an endpoint says only what has
-/// happened since it was asked last. That a channel has ended, too, is something to be asked for.
+/// Ask until there is nothing before waiting again: an endpoint says only once that a message is there, or
+/// an operation has ended. It may say so of what has been asked for since. That a channel has ended, or that
+/// somebody has interrupted the call, too, is something to be asked for.
 #[derive(Debug)]
 pub struct WaitSet {
     wait: Wait,

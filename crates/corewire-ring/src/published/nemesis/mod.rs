@@ -206,7 +206,8 @@ impl Nemesis {
         }
     }
 
-    /// Sends a piece of a message of `total` bytes: what comes next of it, as much as a cell takes or less.
+    /// Sends a piece of a message of `total` bytes: what comes next of it, as much as a cell takes, or all
+    /// that is left if that is less.
     /// False if there is no empty cell.
     ///
     /// # Panics

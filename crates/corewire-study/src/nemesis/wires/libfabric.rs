@@ -25,6 +25,9 @@ const FI_TAGGED: u64 = 1 << 3;
 const FI_RECV: u64 = 1 << 10;
 const FI_TRANSMIT: u64 = 1 << 11;
 const FI_CONTEXT: u64 = 1 << 59;
+/// Of capabilities; of modes, the same bit has another meaning.
+const FI_DIRECTED_RECV: u64 = 1 << 59;
+const FI_THREAD_DOMAIN: c_int = 3;
 const FI_EP_RDM: c_int = 3;
 const FI_ENABLE: c_int = 6;
 const FI_AV_TABLE: c_int = 2;
@@ -283,10 +286,12 @@ fn info(library: &Library) -> Result<*mut Info, Failure> {
     }
     // SAFETY: as above.
     unsafe {
-        (*hints).caps = FI_TAGGED;
+        (*hints).caps = FI_TAGGED | FI_DIRECTED_RECV;
         (*hints).mode = FI_CONTEXT;
         (*(*hints).endpoint).kind = FI_EP_RDM;
         (*(*hints).domain).av_kind = FI_AV_TABLE;
+        // One thread alone: no locks.
+        (*(*hints).domain).threading = FI_THREAD_DOMAIN;
         (*(*hints).fabric).provider = libc::strdup(PROVIDER.as_ptr());
     }
     let mut found = ptr::null_mut();

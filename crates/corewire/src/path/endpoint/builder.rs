@@ -187,6 +187,7 @@ impl EndpointBuilder {
             wait: self.wait,
             pauses: adaptive_pauses(),
             in_vain: 0,
+            has_news: false,
             rings_there: 0,
             has_cells: false,
         })

@@ -90,6 +90,8 @@ pub struct Endpoint {
     pauses: u32,
     /// Sleeps for room since polls for it were worth while.
     in_vain: u32,
+    /// Something was kept or has ended that nobody has been told of by [`Endpoint::look`].
+    has_news: bool,
     /// Rings whose memory is there.
     rings_there: u64,
     has_cells: bool,
@@ -237,6 +239,13 @@ impl Endpoint {
     /// [`MessageError::Interrupted`] or `Forked`.
     pub fn progress(&mut self) -> Result<bool, MessageError> {
         self.go_on(None)
+    }
+
+    /// Sees to whatever has come. Has anything been kept, or ended, since this was asked last, whoever saw to
+    /// it?
+    pub(crate) fn look(&mut self) -> Result<bool, MessageError> {
+        self.go_on(None)?;
+        Ok(std::mem::take(&mut self.has_news))
     }
 
     /// Sends what has been begun, waiting for as long as it takes, and closes the endpoint. What is sent

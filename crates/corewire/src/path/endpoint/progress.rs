@@ -156,6 +156,7 @@ impl Endpoint {
         if entry.gone.is_some() {
             return;
         }
+        self.has_news = true;
         if how == Gone::Died {
             self.pairs.count(EndpointCounter::Deaths);
         }
@@ -217,6 +218,7 @@ impl Endpoint {
                 self.take_kept(caller);
             }
         }
+        self.has_news = true;
         self.rows[row as usize].is_over = true;
         self.pairs.remove_peer(row);
         self.control.free_row(row);
@@ -297,6 +299,7 @@ impl Endpoint {
             caller.state = CallerState::Ended(Err(too_small(arrival.total, given)));
         }
         self.pairs.count(EndpointCounter::Unexpected);
+        self.has_news = true;
         let is_held = !self.matching.has_budget(arrival.total);
         let id = self.matching.keep(source, arrival.tag, arrival.total, is_held);
         if is_held {
@@ -347,7 +350,10 @@ impl Endpoint {
             let status =
                 Status { source: self.peer_of(row), tag: arrival.tag, bytes: arrival.total };
             match (middle, caller) {
-                (Middle::Request(request), _) => self.requests.end(request, Ok(status), None),
+                (Middle::Request(request), _) => {
+                    self.has_news = true;
+                    self.requests.end(request, Ok(status), None);
+                }
                 (Middle::Caller, Some(caller)) => caller.state = CallerState::Ended(Ok(status)),
                 _ => {}
             }
@@ -575,6 +581,7 @@ impl Endpoint {
 
     fn end_send(&mut self, pending: Pending, result: Result<Status, MessageError>) {
         if let Some(request) = pending.request {
+            self.has_news = true;
             self.requests.end(request, result, Some(pending.buffer));
         }
     }
