@@ -1,6 +1,6 @@
 //! Wrong usage, and help against it.
 
-use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use crate::scratch::{Running, Scratch};
 
@@ -97,7 +97,14 @@ fn every_command_has_help_with_an_example() {
 fn the_study_is_a_program_beside_this_one_that_gets_the_same_arguments() {
     let scratch = Scratch::new("study");
     let program = scratch.temporary().join("corewire");
-    std::fs::copy(env!("CARGO_BIN_EXE_corewire"), &program).unwrap();
+    // By other processes: what this one has open for writing, a child of another test has, too, for a moment,
+    // and a program that somebody has open for writing cannot be run.
+    let shell = |script: &str, argument: &Path| {
+        let mut command = std::process::Command::new("sh");
+        let done = command.args(["-c", script]).arg(argument).current_dir(scratch.temporary());
+        assert!(done.status().unwrap().success(), "{script}");
+    };
+    shell("cp \"$0\" corewire", Path::new(env!("CARGO_BIN_EXE_corewire")));
     let run = |args: &[&str]| {
         let mut command = std::process::Command::new(&program);
         command.args(args).env("PATH", scratch.temporary());
@@ -109,8 +116,7 @@ fn the_study_is_a_program_beside_this_one_that_gets_the_same_arguments() {
     assert!(said.contains("cargo build --release -p corewire-study"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     let study = scratch.temporary().join("corewire-study");
-    std::fs::write(&study, "#!/bin/sh\necho \"$@\"\nexit 5\n").unwrap();
-    std::fs::set_permissions(&study, std::fs::Permissions::from_mode(0o755)).unwrap();
+    shell("printf '#!/bin/sh\\necho \"$@\"\\nexit 5\\n' > \"$0\" && chmod 755 \"$0\"", &study);
     let found = run(&["study", "zimp", "--quick", "--help"]);
     assert_eq!(found.status.code(), Some(5));
     assert_eq!(String::from_utf8_lossy(&found.stdout), "zimp --quick --help\n");

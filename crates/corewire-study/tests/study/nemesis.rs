@@ -16,20 +16,24 @@ fn a_study_of_nemesis_leaves_a_page_results_and_a_table() {
     let results: Value = serde_json::from_str(&json).expect("JSON");
     let wires = results["wires"].as_array().expect("wires");
     assert_eq!(wires.len(), 8);
-    let is_absent = |id: &Value| {
+    let runs_of = |id: &Value| {
         let wire = wires.iter().find(|wire| wire["id"] == *id).expect("a wire of its own");
-        assert_eq!(wire["failures"].as_array().expect("failures").len(), 0, "{wire}");
-        wire["impossible"].is_string()
+        // What is not ours may fail where its own libraries do.
+        let failures = wire["failures"].as_array().expect("failures").len();
+        if wire["impossible"].is_string() { 0 } else { 3 - failures }
     };
     let points = results["points"].as_array().expect("points");
     assert_eq!(points.len(), 8 * 4 * 2, "each wire with each size, warm and cold");
     for point in points {
         let runs = point["runs"].as_array().expect("runs");
-        assert_eq!(runs.len(), if is_absent(&point["wire"]) { 0 } else { 3 }, "{point}");
+        assert_eq!(runs.len(), runs_of(&point["wire"]), "{point}");
         assert!(runs.iter().all(|run| run["p50_ns"].as_f64().expect("a time") > 0.0), "{point}");
     }
     // Ours and the paper's are there whatever else is.
-    assert!(!is_absent(&Value::from("corewire")) && !is_absent(&Value::from("nemesis")));
+    for wire in wires.iter().map(|wire| &wire["id"]) {
+        let is_foreign = *wire == "libfabric_shm" || *wire == "open_mpi";
+        assert!(is_foreign || runs_of(wire) == 3, "{wire}");
+    }
     let instructions = results["instructions"].as_array().expect("instructions");
     assert!(instructions.len() == 6 || results["instructions_absent"].is_string());
     assert_eq!(results["polling"].as_array().expect("the model").len(), 3 * 2 * 9);
