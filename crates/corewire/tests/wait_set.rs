@@ -10,6 +10,8 @@ use corewire::{
 };
 use scratch::Scratch;
 
+/// A wait that should end at once, and fails the test if it does not.
+const LONG: Option<Duration> = Some(Duration::from_secs(30));
 const WAITS: [Wait; 3] = [Wait::Spin, Wait::Adaptive, Wait::Park];
 
 /// A channel and an endpoint, and who sends to both.
@@ -118,7 +120,7 @@ fn what_another_call_has_taken_in_is_told() {
         let peer = from.peer("to").unwrap();
         from.send(peer, 1, b"").unwrap();
         while !to.progress().unwrap() {}
-        let found = WaitSet::new(wait).wait(&mut [&mut receiver, &mut to], None);
+        let found = WaitSet::new(wait).wait(&mut [&mut receiver, &mut to], LONG);
         assert_eq!(found.unwrap(), Some(1));
         assert!(to.try_receive_into(Selector::tag(1), &mut []).unwrap().is_some());
     }
@@ -134,7 +136,7 @@ fn a_receiver_that_has_missed_messages_is_told_of_others() {
         for _ in 0..100_000 {
             sender.send(b"news").unwrap();
         }
-        assert_eq!(WaitSet::new(wait).wait(&mut [&mut receiver], None).unwrap(), Some(0));
+        assert_eq!(WaitSet::new(wait).wait(&mut [&mut receiver], LONG).unwrap(), Some(0));
         assert!(receiver.try_receive().unwrap().is_some());
     }
 }
@@ -147,7 +149,7 @@ fn a_wait_that_is_interrupted_ends() {
     for wait in WAITS {
         let mut set = WaitSet::new(wait);
         receiver.interrupter().interrupt();
-        assert_eq!(set.wait(&mut [&mut receiver, &mut to], None).unwrap(), Some(0));
+        assert_eq!(set.wait(&mut [&mut receiver, &mut to], LONG).unwrap(), Some(0));
         assert!(receiver.receive().is_err());
     }
     let interrupter = to.interrupter();

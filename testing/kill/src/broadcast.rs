@@ -1,7 +1,7 @@
 //! The channel of one sender: a sender with its control thread, two receivers, and a row for a
 //! newcomer.
 
-mod kernel;
+mod lock;
 pub mod operations;
 mod reader;
 mod recovery;
@@ -27,8 +27,7 @@ use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::kill::Stretch;
 use corewire_ring::{Lock, Trusted};
 
-use kernel::{Log, address};
-pub use kernel::{TurnKernel, TurnLock};
+pub use lock::TurnLock;
 use reader::Asleep;
 pub use reader::{Reader, Stop};
 pub use start::State;
@@ -37,6 +36,7 @@ pub use start::State;
 pub type Start = crate::start::Start<State>;
 
 use crate::engine::{Operation, World, content, stretch};
+use crate::kernel::{Log, TurnKernel, address};
 use crate::start::EVICT_AFTER_NS;
 
 /// Slots of the ring: receivers publish their cursors after two messages, so that there are some
@@ -53,6 +53,8 @@ pub const INLINE_BYTES: usize = 20;
 /// The row that is free at the start.
 pub const NEWCOMER: u32 = 2;
 const ROWS: u32 = 3;
+/// Where all of them run.
+const CPU: u32 = 7;
 
 /// Who may die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +127,7 @@ impl Broadcast {
             hint: hint.clone(),
             shared: Arc::clone(&shared),
         };
-        let kernel = TurnKernel { role: Role::Sender, log: Rc::clone(&log) };
+        let kernel = TurnKernel { cpu: CPU, log: Rc::clone(&log) };
         let mut world = Self {
             start,
             slots: Slots::new(&segment, &geometry),
@@ -152,10 +154,10 @@ impl Broadcast {
         world
     }
 
-    /// The kernel, as a role asks it.
+    /// The kernel of all.
     #[must_use]
-    pub fn kernel(&self, role: Role) -> TurnKernel {
-        TurnKernel { role, log: Rc::clone(&self.log) }
+    pub fn kernel(&self) -> TurnKernel {
+        TurnKernel { cpu: CPU, log: Rc::clone(&self.log) }
     }
 
     /// Runs `job` with the members, as the control thread does.
@@ -182,7 +184,7 @@ impl Broadcast {
         if self.members.with(|members| members.free_row()) != Some(row) {
             return;
         }
-        let kernel = self.kernel(Role::Control);
+        let kernel = self.kernel();
         let joined =
             self.with_members(|members, channel| members.join(row, 1, from, channel, &kernel));
         self.welcome = Some(Welcome {
@@ -202,7 +204,7 @@ impl Broadcast {
     pub fn begin(&mut self) {
         let Some(welcome) = self.welcome else { return };
         let row = welcome.row;
-        let kernel = self.kernel(Role::Receiver(row));
+        let kernel = self.kernel();
         let parts = ReceiverParts {
             sender: self.segment.clone(),
             geometry: self.geometry,
@@ -282,7 +284,7 @@ impl Broadcast {
         match asleep.mode {
             SleepMode::Futex => {
                 let bell = self.words.bell();
-                let is_rung = log.wakes.iter().any(|&(word, _)| word == address(bell));
+                let is_rung = log.wakes.contains(&address(bell));
                 bell.load(Relaxed) != asleep.bell && is_rung
             }
             SleepMode::Descriptor => log.descriptors.contains(&row),

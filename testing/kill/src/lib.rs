@@ -23,6 +23,7 @@
 
 pub mod broadcast;
 pub mod engine;
+mod kernel;
 pub mod pairs;
 pub mod report;
 pub mod shared;

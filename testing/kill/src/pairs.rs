@@ -1,6 +1,5 @@
 //! Endpoints: three of them, each linked with the two others.
 
-mod kernel;
 mod operations;
 mod party;
 mod recovery;
@@ -12,8 +11,6 @@ use std::rc::Rc;
 use corewire_layout::segment::Policy;
 use corewire_ring::sync::kill::Stretch;
 
-use kernel::Log;
-pub use kernel::TurnKernel;
 pub use party::Party;
 pub use start::State;
 
@@ -23,6 +20,7 @@ pub type Start = crate::start::Start<State>;
 use crate::engine::stretch;
 use crate::engine::{Operation, World};
 use crate::ensure;
+use crate::kernel::Log;
 
 /// Slots of each ring: receivers publish their cursors after two.
 const SLOTS: u64 = 8;

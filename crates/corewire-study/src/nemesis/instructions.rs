@@ -152,7 +152,8 @@ impl Stepped {
                     break;
                 }
                 other => {
-                    self.has_ended = matches!(other, WaitStatus::Exited(..));
+                    self.has_ended =
+                        matches!(other, WaitStatus::Exited(..) | WaitStatus::Signaled(..));
                     let failed = format!("what was counted ended too soon: {other:?}");
                     return Err(Failure::other(failed));
                 }

@@ -9,10 +9,11 @@ use corewire_ring::broadcast::{Loan, Members, SLEEP_CAP_NS, notice};
 use corewire_ring::sync::kill;
 
 use super::{
-    Broadcast, INLINE_BYTES, LARGE_BYTES, NEWCOMER, Role, Start, State, TurnKernel, WINDOW_BYTES,
-    content, wait_for_room,
+    Broadcast, INLINE_BYTES, LARGE_BYTES, NEWCOMER, Role, Start, State, WINDOW_BYTES, content,
+    wait_for_room,
 };
 use crate::engine::Operation;
+use crate::kernel::TurnKernel;
 
 /// How a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,11 +156,11 @@ fn of_control() -> impl Iterator<Item = Operation<Broadcast>> {
             w.members.with(Members::invite);
             w.shared.revoke();
             w.members.with(Members::answered);
-            w.shared.nudge(&w.kernel(Role::Control));
+            w.shared.nudge(&w.kernel());
         }),
         ("demand_fence", is_open, |w| w.shared.demand_fence()),
         ("interrupt", is_open, |w| {
-            let kernel = w.kernel(Role::Control);
+            let kernel = w.kernel();
             w.members.with(|_| w.shared.notify(notice::INTERRUPTED, &kernel));
         }),
     ];
@@ -185,7 +186,7 @@ fn of_control() -> impl Iterator<Item = Operation<Broadcast>> {
 fn leave(world: &mut Broadcast, row: u32, why: ControlCounter) {
     world.readers[row as usize] = None;
     world.with_members(|members, channel| members.leave(row, channel, why));
-    world.shared.nudge(&world.kernel(Role::Control));
+    world.shared.nudge(&world.kernel());
 }
 
 /// The operations of a receiver, by row.

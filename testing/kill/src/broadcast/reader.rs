@@ -4,9 +4,9 @@ use corewire_layout::segment::SleepMode;
 use corewire_ring::Trusted;
 use corewire_ring::broadcast::{End, InPlace, Receiver, Violation};
 
-use super::TurnKernel;
 use crate::engine::fail;
 use crate::ensure;
+use crate::kernel::TurnKernel;
 
 /// Why a call that waits gave up.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,13 +10,13 @@ use corewire_ring::Lock;
 use corewire_ring::broadcast::{End, Members, notice};
 use corewire_ring::sync::Ordering::Relaxed;
 
-use super::kernel::{Log, address};
 use super::operations::Way;
 use super::{
     Blocked, Broadcast, INLINE_BYTES, LARGE_BYTES, ROWS, Reader, Role, SLOTS, State, WINDOW_BYTES,
 };
 use crate::engine::fail;
 use crate::ensure;
+use crate::kernel::{Log, address};
 
 impl Broadcast {
     /// How many messages are committed; every stamp must be one that fits.
@@ -96,7 +96,7 @@ impl Broadcast {
         {
             let words = self.receiver_words(row);
             let is_woken = words.wake().load(Relaxed) != wake
-                && self.log.borrow().wakes.iter().any(|&(at, _)| at == address(words.wake()));
+                && self.log.borrow().wakes.contains(&address(words.wake()));
             let has_moved = words.cursor().load(Relaxed) != cursor;
             ensure!(!has_moved || is_woken, "the sender is left asleep");
         }
@@ -119,7 +119,7 @@ impl Broadcast {
         }
         self.with_members(|members, channel| members.leave(row, channel, why));
         let wakes = self.log.borrow().wakes.len();
-        self.shared.nudge(&self.kernel(Role::Control));
+        self.shared.nudge(&self.kernel());
         let is_nudged = self.log.borrow().wakes.len() > wakes;
         ensure!(is_nudged, "the sender is not woken by a death");
         if self.blocked.take().is_some() {

@@ -15,10 +15,10 @@ use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::kill::Stretch;
 
-use super::kernel::{Log, TurnKernel};
 use super::{CELL_BYTES, CELLS, RINGS, Role, SLOTS};
 use crate::engine::{content, fail};
 use crate::ensure;
+use crate::kernel::{Log, TurnKernel};
 
 /// A whole message: its number, and its bytes.
 pub(super) type Message = (u64, Vec<u8>);
@@ -86,7 +86,7 @@ impl Party {
             fence_mode: FenceMode::Asymmetric,
             shared: Arc::clone(&shared),
         };
-        let kernel = TurnKernel { role, log: Rc::clone(log) };
+        let kernel = TurnKernel { cpu: role.0, log: Rc::clone(log) };
         let with = vec![Talk::default(); 3];
         let pairs = Endpoint::new(parts, kernel);
         Self { role, pairs, segment, page, memory, activity, shared, asleep: None, with }

@@ -3,10 +3,10 @@
 use corewire_layout::segment::SleepMode;
 use corewire_ring::sync::Ordering::Relaxed;
 
-use super::kernel::{Log, address};
 use super::party::Asleep;
 use super::{ALL, CELL_BYTES, LONG, Pairs, Party, Role, SHORT, SLOTS, TWO_SLOTS};
 use crate::ensure;
+use crate::kernel::{Log, address};
 
 impl Pairs {
     /// The others learn of these deaths, recover and go on.

@@ -6,22 +6,21 @@ use std::rc::Rc;
 use corewire_ring::Kernel;
 use corewire_ring::sync::{AtomicU32, kill};
 
-use super::Role;
-
 /// What the kernel was asked for.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     /// The words on which somebody was woken.
-    pub(super) wakes: Vec<usize>,
+    pub(crate) wakes: Vec<usize>,
     /// The rows whose descriptors were written to.
-    pub(super) descriptors: Vec<u32>,
+    pub(crate) descriptors: Vec<u32>,
 }
 
-/// The kernel, as one role asks it.
+/// The kernel, as a role asks it.
 #[derive(Debug, Clone)]
 pub struct TurnKernel {
-    pub(super) role: Role,
-    pub(super) log: Rc<RefCell<Log>>,
+    /// Where it says that the role runs.
+    pub(crate) cpu: u32,
+    pub(crate) log: Rc<RefCell<Log>>,
 }
 
 impl Kernel for TurnKernel {
@@ -40,7 +39,7 @@ impl Kernel for TurnKernel {
     }
 
     fn cpu(&self) -> u32 {
-        self.role.0
+        self.cpu
     }
 
     fn wake_descriptor(&self, row: u32) {
@@ -50,6 +49,6 @@ impl Kernel for TurnKernel {
     }
 }
 
-pub(super) fn address(word: &AtomicU32) -> usize {
+pub(crate) fn address(word: &AtomicU32) -> usize {
     word.as_ptr().addr()
 }
