@@ -33,7 +33,7 @@ pub mod segment;
 pub mod slot;
 
 /// The version of everything in this crate. A peer of another version is refused, never guessed at.
-pub const LAYOUT_VERSION: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
 
 /// Bytes that a core fetches and owns at once.
 pub const LINE_BYTES: usize = 64;

@@ -67,6 +67,15 @@ pub const fn pair_stamp(position: u64, kind: SlotKind, length: u64) -> u64 {
     position.wrapping_add(1) << POSITION_SHIFT | (kind as u64) << KIND_SHIFT | length
 }
 
+/// Where a pair begins that its receiver has at `row`: the position of its first slot.
+///
+/// Rings lie alike in all segments, and slots of the same position in the same set of a cache. Whoever
+/// has had as many messages of each of its peers would look at that many lines of one set.
+#[must_use]
+pub const fn first_position(row: u32) -> u64 {
+    row as u64
+}
+
 /// A stamp's bits below its position.
 pub const STAMP_BELOW: u64 = (1 << POSITION_SHIFT) - 1;
 

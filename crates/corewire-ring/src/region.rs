@@ -255,7 +255,7 @@ unsafe impl Sync for Word64 {}
 pub struct Slots {
     base: NonNull<u8>,
     mask: u64,
-    _region: Region,
+    _keep: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: as for Region.
@@ -281,7 +281,7 @@ impl Slots {
     pub fn at_offset(region: &Region, offset: usize, slots: u64) -> Self {
         assert!(slots.is_power_of_two() && offset.is_multiple_of(SLOT_BYTES), "own geometry");
         let ring = region.part(offset, own_usize(slots) * SLOT_BYTES).expect("own geometry");
-        Self { base: ring.base, mask: slots - 1, _region: ring }
+        Self { base: ring.base, mask: slots - 1, _keep: ring.keep }
     }
 
     /// How many there are.

@@ -157,7 +157,7 @@ fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
     }
     assert!(b.counter("stalls").unwrap() >= 1);
     let too_long = MessageError::Timeout { after: Duration::from_millis(1) };
-    let error = a.send_timeout(to_b, 0, &[0], Duration::from_millis(1)).unwrap_err();
+    let error = a.send_timeout(to_b, 0, &[0; 3000], Duration::from_millis(1)).unwrap_err();
     assert_eq!(error, too_long);
     for tag in 0..sent {
         let received = b.receive(Selector::any()).unwrap();
@@ -168,6 +168,42 @@ fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
     assert_eq!(b.probe(Selector::tag(77)).unwrap().bytes, 1_000_000);
     assert_eq!(b.receive(Selector::any()).unwrap().bytes, bytes_of(1_000_000, 3));
     sender.join().unwrap().unwrap();
+}
+
+#[test]
+fn one_try_finds_what_was_sent_by_whomever_of_many() {
+    let scratch = Scratch::new("endpoint-one_try_finds_what_was_sent");
+    let domain = scratch.domain();
+    let mut sink = domain.endpoint("sink").create().unwrap();
+    let mut sources: Vec<_> = (0..100)
+        .map(|index| {
+            let mut source = domain.endpoint(&format!("source-{index}")).create().unwrap();
+            let to = source.peer("sink").unwrap();
+            (source, to)
+        })
+        .collect();
+    // More than are watched, those who are hot among them, and those who were.
+    for round in 0..50u64 {
+        let picked: Vec<_> = (0..100).filter(|index| index * 7 % 50 <= round).collect();
+        for &index in picked.iter().rev() {
+            let (source, to) = &mut sources[usize::try_from(index).unwrap()];
+            source.send(*to, index, &round.to_le_bytes()).unwrap();
+        }
+        let mut found: Vec<_> = picked
+            .iter()
+            .map(|_| {
+                let mut word = [0; 8];
+                let status = sink.try_receive_into(Selector::any(), &mut word).unwrap().unwrap();
+                assert_eq!(u64::from_le_bytes(word), round);
+                status.tag
+            })
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, picked);
+        for _ in 0..round * 100 {
+            assert_eq!(sink.try_receive_into(Selector::any(), &mut []).unwrap(), None);
+        }
+    }
 }
 
 #[test]

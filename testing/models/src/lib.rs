@@ -17,6 +17,7 @@ pub mod shared;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use corewire_layout::PAGE_BYTES;
 use corewire_layout::counters::ControlCounter;
@@ -66,7 +67,17 @@ fn check_weakened(labels: &str, preemptions_max: usize, model: impl Fn() + Sync 
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions_max));
-    builder.check(model);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    let runs = runs.load(Ordering::Relaxed);
+    println!("{runs} interleavings");
+    // Loom compares an access with the last one of its object alone: where a thread loads a word, and writes
+    // it then, it may not see that others have loaded it before.
+    assert!(runs > 1, "nothing of what this model's threads do was seen to depend on another");
 }
 
 /// A kernel of futexes. No sleep of it ends by its cap, so that a lost wake-up shows.

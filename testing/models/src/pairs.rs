@@ -172,11 +172,12 @@ pub fn receive(pairs: &mut Pairs, wait: Wait) -> (u32, u64) {
     }
 }
 
-/// Has `to` poll what `from` sends it from now on: sends a message and takes it.
+/// Has `to` poll what `from` sends it from now on: sends a message, and has it taken in a round that ends.
 ///
 /// # Panics
 /// If it does not come.
 pub fn warm_up(from: &mut Pairs, to: &mut Pairs, row: u32) {
     send(from, row, 0, 8, Wait::Spin);
     assert_eq!(take(to).map(|(_, tag)| tag), Some(0), "the first message is lost");
+    assert_eq!(take(to), None, "nothing else was sent");
 }

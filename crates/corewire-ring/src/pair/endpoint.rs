@@ -8,16 +8,17 @@ use core::fmt;
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes, PairState, blocked};
-use corewire_layout::pair::{STAMP_BELOW, pair_stamp_base};
 use corewire_layout::segment::{FenceMode, SleepMode};
 
 use super::cells::Cells;
 use super::inbox::{Arrival, Heat, Inbox};
 use super::outbox::{Announced, Outbox};
+use super::watch::{GUEST, Head, Watch};
 use super::words::{Activity, EndpointMemory};
-use super::{BURST_MAX, COLD_AFTER, HOT_MAX, IDLE_POLLS, PairViolation, Source};
+use super::{
+    BITS_EVERY, BITS_OFTEN, IDLE_POLLS, LOOKS_FAST, LOOKS_ONCE, PairViolation, Source, WATCHED_MAX,
+};
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
-use crate::region::Walk;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
 
@@ -97,32 +98,22 @@ struct Peer {
     outbox: Outbox,
 }
 
-/// Nobody.
-const NOBODY: u32 = u32::MAX;
-/// Where whom a bit has named is polled, who has no place of its own.
-const GUEST: usize = HOT_MAX;
-
 /// An endpoint's data thread.
 #[derive(Debug)]
 pub struct Endpoint<K> {
     peers: Vec<Option<Box<Peer>>>,
-    /// Polled directly; behind them, whom a bit has named and who has no place among them.
-    heads: [Head; HOT_MAX + 1],
-    hot_count: usize,
-    /// Whose messages are being taken, and how many have been.
-    turn: usize,
-    burst: u32,
-    /// In this round: which of those that are polled is next, and how many that bits have named come
-    /// before them.
-    hot_next: usize,
-    queue_left: usize,
+    /// Who is looked at.
+    watch: Watch,
+    /// Who polls again and again looks for bits every so many polls.
+    bits_every: u64,
+    /// Everybody is looked at in turn, one round at least.
+    is_busy: bool,
+    /// How many of those that bits have named are left in this round; `None` before they are taken in.
+    queue_left: Option<usize>,
     /// Polls that did not find anything where the one before did.
     polls: u64,
     /// Somebody was woken who waits for this processor.
     gives_way: bool,
-    /// The guest, and the poll since when.
-    guest: u32,
-    guest_since: u64,
     /// The rows that somebody has, and which of them was looked at last for no reason.
     present: Vec<u32>,
     visited: usize,
@@ -135,8 +126,8 @@ pub struct Endpoint<K> {
     queue: VecDeque<u32>,
     /// Not polled any more, which their senders may not know.
     cooling: Vec<u32>,
-    /// Whose cursors are to be published when there is time.
-    dirty: Vec<u32>,
+    /// A bit for each row whose cursor is to be published when there is time.
+    dirty: [u64; ACTIVE_WORDS],
     cells: Cells,
     /// Rings that nobody has.
     free_rings: VecDeque<u64>,
@@ -159,16 +150,12 @@ impl<K: Kernel> Endpoint<K> {
         let peers = usize::try_from(sizes.peers_max()).unwrap_or(usize::MAX);
         Self {
             peers: (0..peers).map(|_| None).collect(),
-            heads: core::array::from_fn(|_| Head::nobody(&memory)),
-            hot_count: 0,
-            turn: GUEST,
-            burst: 0,
-            hot_next: 0,
-            queue_left: 0,
+            watch: Watch::new(&memory),
+            bits_every: BITS_EVERY,
+            is_busy: false,
+            queue_left: None,
             polls: 0,
             gives_way: false,
-            guest: NOBODY,
-            guest_since: 0,
             present: Vec::new(),
             visited: 0,
             announced: 0,
@@ -177,7 +164,7 @@ impl<K: Kernel> Endpoint<K> {
             shared,
             queue: VecDeque::new(),
             cooling: Vec::new(),
-            dirty: Vec::new(),
+            dirty: [0; ACTIVE_WORDS],
             cells: Cells::new(memory.cells(), sizes.cells(), sizes.cell_bytes()),
             free_rings: (0..sizes.rings()).collect(),
             memory,
@@ -250,6 +237,7 @@ impl<K: Kernel> Endpoint<K> {
         let inbox = Inbox::new(&self.memory, row, memory, row_there, trusted);
         self.peers[row as usize] = Some(Box::new(Peer { inbox, outbox }));
         self.present.push(row);
+        self.set_bits_every();
         // It may have sent something before it was known here.
         self.enqueue(row);
     }
@@ -264,13 +252,18 @@ impl<K: Kernel> Endpoint<K> {
         let Some(peer) = self.peers.get_mut(row as usize).and_then(Option::take) else { return };
         let mut peer = peer;
         self.free_rings.extend(peer.outbox.close(&mut self.cells));
-        if let Some(index) = self.heads.iter().position(|head| head.row == row) {
-            self.clear_head(index);
-        }
+        self.watch.remove(row);
         self.present.retain(|&other| other != row);
+        self.set_bits_every();
         self.queue.retain(|&other| other != row);
         self.cooling.retain(|&other| other != row);
-        self.dirty.retain(|&other| other != row);
+        self.dirty[row as usize / 64] &= !(1 << (row % 64));
+    }
+
+    /// Bits are needed more often if there are peers that are not watched.
+    fn set_bits_every(&mut self) {
+        let all_watched = self.present.len() <= WATCHED_MAX;
+        self.bits_every = if all_watched { BITS_EVERY } else { BITS_OFTEN };
     }
 
     /// The two rings of a pair by themselves, for whoever counts what they cost: what goes around the
@@ -287,6 +280,21 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(always)]
     fn peer_mut(&mut self, row: u32) -> Option<&mut Peer> {
         self.peers.get_mut(row as usize)?.as_deref_mut()
+    }
+
+    /// Says who the peer of `row` is to the caller, as long as messages may go the short way to it and from
+    /// it; 0 if they may not.
+    pub fn open(&mut self, row: u32, generation: u32) {
+        if let Some(peer) = self.peer_mut(row) {
+            peer.inbox.generation = generation;
+        }
+    }
+
+    /// Was [`Endpoint::open`] told this last?
+    #[inline(always)]
+    #[must_use]
+    pub fn is_open(&self, row: u32, generation: u32) -> bool {
+        self.peer(row).is_some_and(|peer| peer.inbox.generation == generation)
     }
 
     // Sending.
@@ -428,75 +436,96 @@ impl<K: Kernel> Endpoint<K> {
     // Receiving.
 
     /// The row of a pair that has something at its head, if there is one. Takes no more than
-    /// [`BURST_MAX`] in a row from one pair while others have something.
+    /// [`BURST_MAX`](super::BURST_MAX) in a row from one pair while others have something.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<u32> {
-        let head = &self.heads[self.turn];
-        if head.is_ready() && self.burst < BURST_MAX {
-            self.burst += 1;
-            return Some(head.row);
-        }
-        self.poll_others()
+        self.poll_as(Haste::Once)
     }
 
-    /// The rest of [`Endpoint::poll`].
     #[inline(always)]
-    fn poll_others(&mut self) -> Option<u32> {
-        if self.activity.summary().load(Relaxed) != 0 || !self.queue.is_empty() {
-            if let Some(row) = self.poll_in_turn() {
+    fn poll_as(&mut self, haste: Haste) -> Option<u32> {
+        // Once more around for a pair that was found, not to a copy of what follows: that would be code
+        // which nothing has run for as long as that pair was silent.
+        loop {
+            if let Some(row) = self.watch.current() {
                 return Some(row);
             }
-        } else {
-            for index in 0..self.hot_count {
-                if self.heads[index].is_ready() {
-                    return self.poll_in_turn();
-                }
+            match self.turn_to_another(haste) {
+                Turn::Found => {}
+                Turn::Nobody => return None,
+                Turn::Strange(row) => return Some(row),
             }
         }
-        self.polls += 1;
-        if self.polls.is_multiple_of(IDLE_POLLS) {
-            return self.look_around();
-        }
-        None
     }
 
-    /// Those who are named by bits and those who are polled, everybody once before anybody is again.
+    /// Turns to another pair that has something at its head.
+    #[inline(always)]
+    fn turn_to_another(&mut self, haste: Haste) -> Turn {
+        // Whoever sets a bit takes the line of all bits away for as long as a message needs: who polls again
+        // and again finds the message itself meanwhile.
+        let looks_for_bits = match haste {
+            Haste::Once => true,
+            Haste::Fast => self.polls.is_multiple_of(self.bits_every),
+            Haste::Slow => self.polls.is_multiple_of(self.bits_every / 8),
+        };
+        let has_bits = looks_for_bits && self.activity.summary().load(Relaxed) != 0;
+        let turn = if has_bits || self.is_busy || !self.queue.is_empty() {
+            self.turn_in_order()
+        } else {
+            let looks = match haste {
+                Haste::Once => LOOKS_ONCE,
+                Haste::Fast => LOOKS_FAST,
+                Haste::Slow => WATCHED_MAX,
+            };
+            Turn::found(self.watch.turn_to_next(looks, self.polls))
+        };
+        if turn == Turn::Nobody {
+            self.polls += 1;
+            if self.polls.is_multiple_of(IDLE_POLLS) {
+                self.look_around();
+            }
+        } else {
+            self.is_busy |= self.watch.has_found();
+        }
+        turn
+    }
+
+    /// Those who are named by bits and those who are watched, everybody once before anybody is again.
     #[inline(never)]
-    fn poll_in_turn(&mut self) -> Option<u32> {
-        self.polls += 1;
+    fn turn_in_order(&mut self) -> Turn {
         for _ in 0..2 {
-            while self.queue_left > 0 {
-                self.queue_left -= 1;
-                if let Some(row) = self.poll_queue() {
-                    return Some(row);
+            // Before the bits: those come later than what they stand for.
+            if self.watch.turn_in_round(self.polls) {
+                return Turn::Found;
+            }
+            let mut left = match self.queue_left.take() {
+                Some(left) => left,
+                None => {
+                    self.collect();
+                    self.queue.len()
+                }
+            };
+            while left > 0 {
+                left -= 1;
+                match self.turn_to_queued() {
+                    Turn::Nobody => {}
+                    turn => {
+                        self.queue_left = Some(left);
+                        return turn;
+                    }
                 }
             }
-            while self.hot_next < self.hot_count {
-                self.hot_next += 1;
-                if self.heads[self.hot_next - 1].is_ready() {
-                    return self.take_from(self.hot_next - 1);
-                }
-            }
-            self.hot_next = 0;
+            self.watch.begin_round();
+            self.is_busy = false;
+            self.keep_found();
             if self.gives_way {
                 // Those who wait for this very processor are to have their turn, too: the others would
                 // fill their rings again and again meanwhile.
                 self.gives_way = false;
                 self.kernel.give_way();
             }
-            self.collect();
-            self.queue_left = self.queue.len();
         }
-        None
-    }
-
-    #[inline(always)]
-    fn take_from(&mut self, index: usize) -> Option<u32> {
-        self.turn = index;
-        self.burst = 1;
-        let head = &mut self.heads[index];
-        head.tick = self.polls;
-        Some(head.row)
+        Turn::Nobody
     }
 
     /// What is done now and then, when there is nothing else: publishes cursors and counters, and looks at
@@ -505,10 +534,13 @@ impl<K: Kernel> Endpoint<K> {
     /// is in no cache on a busy machine, the code among it: the next message would come ten times as late.
     #[cold]
     #[inline(never)]
-    fn look_around(&mut self) -> Option<u32> {
+    fn look_around(&mut self) {
         self.publish_cursors();
         self.publish_counters();
-        self.keep_guest();
+        self.keep_found();
+        while let Some(row) = self.watch.next_idle(self.polls) {
+            self.cool(row);
+        }
         for index in 0..self.cooling.len() {
             let row = self.cooling[index];
             if self.is_ready(row) {
@@ -521,19 +553,26 @@ impl<K: Kernel> Endpoint<K> {
                 peer.inbox.keep_warm();
                 peer.outbox.keep_warm();
             }
-            self.enqueue(row);
+            match self.watch.place(row) {
+                Some(place) => self.watch.visit(place),
+                None => self.enqueue(row),
+            }
         }
-        self.poll_in_turn()
+        // Where bits are needed, the way of a message that a bit names is gone, too.
+        self.is_busy |= self.bits_every == BITS_OFTEN;
     }
 
-    /// Who was a guest last is polled from now on, if somebody else's place has been idle for longer. Now,
-    /// when nothing is waited for.
-    fn keep_guest(&mut self) {
-        let guest = core::mem::replace(&mut self.guest, NOBODY);
-        if self.peer(guest).is_some_and(|peer| peer.inbox.heat != Heat::Hot && !peer.inbox.is_held)
-        {
-            self.warm(guest);
-            self.turn = GUEST;
+    /// Makes those hot who had a message and were not.
+    fn keep_found(&mut self) {
+        while let Some(found) = self.watch.next_found(self.polls) {
+            if let Some(left) = found.left {
+                self.cool(left);
+            }
+            self.cooling.retain(|&other| other != found.row);
+            if let Some(peer) = self.peer_mut(found.row) {
+                peer.inbox.heat = Heat::Hot;
+                peer.inbox.set_state(PairState::Hot);
+            }
         }
     }
 
@@ -541,28 +580,16 @@ impl<K: Kernel> Endpoint<K> {
         self.peer(row).is_some_and(|peer| peer.inbox.is_ready() && !peer.inbox.is_held)
     }
 
-    /// Has the pair of `row` polled at `index`, from where it stands.
-    fn set_head(&mut self, index: usize, row: u32) {
-        let head = self.peer(row).and_then(|peer| Head::of(row, &peer.inbox));
-        let head = head.unwrap_or_else(|| Head::nobody(&self.memory));
-        self.heads[index] = Head { tick: self.polls, row, ..head };
+    /// Where the pair of `row` stands.
+    fn head(&self, row: u32) -> Head {
+        let head = self.peer(row).and_then(|peer| Head::of(&peer.inbox));
+        head.unwrap_or_else(|| self.watch.nobody())
     }
 
-    /// Has nobody polled at `index` any more.
-    fn clear_head(&mut self, index: usize) {
-        self.heads[index] = Head::nobody(&self.memory);
-        if index < self.hot_count {
-            self.heads[index..self.hot_count].rotate_left(1);
-            self.hot_count -= 1;
-        }
-        self.turn = GUEST;
-    }
-
-    /// Has the head of a pair, if it is polled, stand where its inbox stands.
+    /// Has the head of a pair, if it is watched, stand where its inbox stands.
     fn refresh_head(&mut self, row: u32) {
-        if let Some(index) = self.heads.iter().position(|head| head.row == row) {
-            self.set_head(index, row);
-        }
+        let head = self.head(row);
+        self.watch.renew(row, head);
     }
 
     /// Has a pair looked at.
@@ -593,25 +620,34 @@ impl<K: Kernel> Endpoint<K> {
         self.enqueue(row);
     }
 
-    /// The next of those whom bits name, if it has something.
-    fn poll_queue(&mut self) -> Option<u32> {
-        let row = self.queue.pop_front()?;
-        let peer = self.peer_mut(row)?;
+    /// Turns to the next of those whom bits name, if it has something.
+    fn turn_to_queued(&mut self) -> Turn {
+        let Some(row) = self.queue.pop_front() else { return Turn::Nobody };
+        let Some(peer) = self.peer_mut(row) else { return Turn::Nobody };
         peer.inbox.is_queued = false;
         if peer.inbox.is_held {
-            return None;
+            return Turn::Nobody;
         }
-        // What it holds is looked at when its message is: nothing there is believed before.
-        let is_strange = peer.inbox.find_ring().is_err();
-        if !is_strange && (!peer.inbox.is_ready() || peer.inbox.heat == Heat::Hot) {
-            return None;
+        if peer.inbox.find_ring().is_err() {
+            self.enqueue(row);
+            return Turn::Strange(row);
         }
-        let index = self.seat(row);
-        if index == GUEST {
+        if !peer.inbox.is_ready() || peer.inbox.heat == Heat::Hot {
+            return Turn::Nobody;
+        }
+        let place = match self.watch.place(row) {
+            Some(place) => place,
+            None => {
+                let head = self.head(row);
+                self.watch.seat(row, head)
+            }
+        };
+        if place == GUEST {
             // There may be more than one burst takes, and no bit for it.
             self.enqueue(row);
         }
-        self.take_from(index)
+        self.watch.turn_to(place, self.polls);
+        Turn::Found
     }
 
     /// Takes the bits that are set.
@@ -636,51 +672,6 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Polls a pair that a bit has named: as a guest, until somebody else is. One that was just one, or for
-    /// which there is a place, is polled from now on. Returns where.
-    fn seat(&mut self, row: u32) -> usize {
-        let is_regular = row == self.guest && self.polls < self.guest_since + COLD_AFTER;
-        if is_regular || self.hot_count < HOT_MAX {
-            self.warm(row)
-        } else {
-            self.set_head(GUEST, row);
-            self.guest = row;
-            self.guest_since = self.polls;
-            GUEST
-        }
-    }
-
-    /// Polls a pair from now on, if there is a place among those, or one that has not been used for longer.
-    /// Returns where it is polled.
-    fn warm(&mut self, row: u32) -> usize {
-        let index = if self.hot_count < HOT_MAX {
-            self.hot_count += 1;
-            self.hot_count - 1
-        } else {
-            let idlest = (0..self.hot_count).min_by_key(|&index| self.heads[index].tick);
-            match idlest.filter(|&index| self.polls >= self.heads[index].tick + COLD_AFTER) {
-                Some(index) => {
-                    self.cool(self.heads[index].row);
-                    index
-                }
-                None => {
-                    self.set_head(GUEST, row);
-                    return GUEST;
-                }
-            }
-        };
-        if self.heads[GUEST].row == row {
-            self.heads[GUEST] = Head::nobody(&self.memory);
-        }
-        self.cooling.retain(|&other| other != row);
-        if let Some(peer) = self.peer_mut(row) {
-            peer.inbox.heat = Heat::Hot;
-            peer.inbox.set_state(PairState::Hot);
-        }
-        self.set_head(index, row);
-        index
-    }
-
     /// Has a pair's sender announce its messages from now on. It may not know at once.
     fn cool(&mut self, row: u32) {
         if let Some(peer) = self.peer_mut(row)
@@ -692,31 +683,31 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Takes the next message, if there is one and it fits a slot and `target`, and `is_wanted` says so
-    /// of its row, tag and length. Nothing else is looked at meanwhile: this is the way of most messages.
+    /// Takes the next message, if there is one and it fits a slot and `target`, its pair is open, and
+    /// `is_wanted` says so of its row, generation, tag and length. Nothing else is looked at meanwhile: this
+    /// is the way of most messages.
     #[inline(always)]
     pub fn take_short(
         &mut self,
+        haste: Haste,
         target: &mut [u8],
-        is_wanted: impl FnOnce(u32, u64, usize) -> bool,
+        is_wanted: impl FnOnce(u32, u32, u64, usize) -> bool,
     ) -> Short {
-        let Some(row) = self.poll() else { return Short::Nothing };
-        let Self { peers, heads, turn, .. } = self;
+        let Some(row) = self.poll_as(haste) else { return Short::Nothing };
+        let Self { peers, watch, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return Short::Other(row) };
         let Some((tag, bytes)) = peer.inbox.short_arrival() else { return Short::Other(row) };
-        if bytes > target.len() || !is_wanted(row, tag, bytes) {
+        let generation = peer.inbox.generation;
+        if generation == 0 || bytes > target.len() || !is_wanted(row, generation, tag, bytes) {
             return Short::Other(row);
         }
         let is_due = peer.inbox.take_short(bytes, target);
-        heads[*turn].go_to(peer.inbox.next());
-        if !peer.inbox.is_dirty {
-            peer.inbox.is_dirty = true;
-            self.dirty.push(row);
-        }
+        watch.current_head().go_to(peer.inbox.next());
+        self.dirty[row as usize / 64] |= 1 << (row % 64);
         if is_due {
             self.publish(row, false);
         }
-        Short::Taken { row, tag, bytes }
+        Short::Taken { row, generation, tag, bytes }
     }
 
     /// What lies at the head of the pair of `row`, which [`Endpoint::poll`] has found. `None` if there is
@@ -741,9 +732,7 @@ impl<K: Kernel> Endpoint<K> {
             return Ok(None);
         }
         peer.inbox.pass_end();
-        if let Some(index) = self.heads.iter().position(|head| head.row == row) {
-            self.clear_head(index);
-        }
+        self.watch.remove(row);
         // Before the cursor: its sender takes another ring only after that, and then announces it.
         self.cool(row);
         self.publish(row, true);
@@ -778,16 +767,13 @@ impl<K: Kernel> Endpoint<K> {
         let Some(peer) = self.peer_mut(row) else { return };
         let is_due = peer.inbox.pass(arrival);
         let position = peer.inbox.next();
-        if self.heads[self.turn].row == row {
-            self.heads[self.turn].go_to(position);
+        let head = self.watch.current_head();
+        if head.row() == row {
+            head.go_to(position);
         } else {
             self.refresh_head(row);
         }
-        let Some(peer) = self.peer_mut(row) else { return };
-        if !peer.inbox.is_dirty {
-            peer.inbox.is_dirty = true;
-            self.dirty.push(row);
-        }
+        self.dirty[row as usize / 64] |= 1 << (row % 64);
         if is_due {
             self.publish(row, false);
         }
@@ -810,11 +796,13 @@ impl<K: Kernel> Endpoint<K> {
 
     /// Stores all cursors that have moved.
     pub fn publish_cursors(&mut self) {
-        while let Some(row) = self.dirty.pop() {
-            if let Some(peer) = self.peer_mut(row) {
-                peer.inbox.is_dirty = false;
+        for index in 0u32.. {
+            let Some(word) = self.dirty.get_mut(index as usize) else { break };
+            let mut bits = core::mem::take(word);
+            while bits != 0 {
+                self.publish(64 * index + bits.trailing_zeros(), true);
+                bits &= bits - 1;
             }
-            self.publish(row, true);
         }
     }
 
@@ -904,11 +892,10 @@ impl<K: Kernel> Endpoint<K> {
     /// Has every later message announced, and makes the epoch odd, where whoever announces one sees it.
     /// False if the kernel could not promise that.
     fn announce(&mut self, mode: SleepMode) -> bool {
-        while self.hot_count > 0 {
-            self.cool(self.heads[self.hot_count - 1].row);
-            self.clear_head(self.hot_count - 1);
+        while let Some(row) = self.watch.next_hot() {
+            self.cool(row);
         }
-        self.clear_head(GUEST);
+        self.watch.dismiss_guest();
         self.memory.mode().store(mode as u32, Relaxed);
         self.epoch = self.epoch.wrapping_add(1) | 1;
         self.memory.sleeping().store(self.epoch, Relaxed);
@@ -945,49 +932,33 @@ impl<K: Kernel> Endpoint<K> {
     }
 }
 
-/// Where the next slot of a pair lies, and what its stamp will say: all that a poll needs. It is of no use
-/// longer than its peer: whoever removes that clears it.
-#[derive(Debug, Clone)]
-struct Head {
-    walk: Walk,
-    /// The stamp, but for what the slot holds.
-    expected: u64,
-    /// The poll at which it had something last.
-    tick: u64,
-    row: u32,
+/// How somebody polls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    /// Once, to know whether there is anything: all hot pairs and all bits are looked at.
+    Once,
+    /// Again and again: the other pairs and the bits are looked at in some of the polls.
+    Fast,
+    /// Again and again, with time between polls: all watched pairs are looked at in each.
+    Slow,
 }
 
-impl Head {
-    /// One that never has anything.
-    fn nobody(memory: &EndpointMemory) -> Self {
-        let slots = memory.slots(0).expect("an endpoint has a ring");
-        // SAFETY: the endpoint's own memory, which it keeps.
-        let walk = unsafe { Walk::new(&slots, 0) };
-        // No slot has such a stamp: it would be the last of its ring's life.
-        Self { walk, expected: !STAMP_BELOW, tick: 0, row: NOBODY }
-    }
+/// What came of looking for another pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// There is none.
+    Nobody,
+    /// It is its turn.
+    Found,
+    /// The pair of this row has a ring that cannot be: nothing there is looked at, and whoever asks for its
+    /// arrival is told.
+    Strange(u32),
+}
 
-    /// Where the pair stands. `None` if it has no ring, or is not to be looked at.
-    fn of(row: u32, inbox: &Inbox) -> Option<Self> {
-        let position = inbox.next();
-        // SAFETY: the inbox keeps its slots until its ring has ended or its peer is removed, and then its
-        // head is cleared.
-        let walk = unsafe { Walk::new(inbox.slots()?, position) };
-        let expected = pair_stamp_base(position);
-        (!inbox.is_held).then_some(Self { walk, expected, tick: 0, row })
-    }
-
-    /// Is something there? One load.
+impl Turn {
     #[inline(always)]
-    fn is_ready(&self) -> bool {
-        self.walk.stamp().load(Relaxed) ^ self.expected <= STAMP_BELOW
-    }
-
-    /// Goes to where its inbox stands now.
-    #[inline(always)]
-    fn go_to(&mut self, position: u64) {
-        self.walk.go_to(position);
-        self.expected = pair_stamp_base(position);
+    fn found(is_found: bool) -> Self {
+        if is_found { Self::Found } else { Self::Nobody }
     }
 }
 
@@ -1000,6 +971,8 @@ pub enum Short {
     Taken {
         /// Whose.
         row: u32,
+        /// What was said of that row.
+        generation: u32,
         /// What its sender said.
         tag: u64,
         /// Its length.

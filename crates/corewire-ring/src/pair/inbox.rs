@@ -3,8 +3,8 @@
 use corewire_layout::LINE_BYTES;
 use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::pair::{
-    HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, fragment_parts, is_at,
-    kind_of, length_of, pair_stamp_base, slots_of, whole_length,
+    HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, first_position,
+    fragment_parts, is_at, kind_of, length_of, pair_stamp_base, slots_of, whole_length,
 };
 use corewire_layout::segment::SleepMode;
 
@@ -52,11 +52,11 @@ pub struct Inbox {
     publish_at: u64,
     /// All bits are set in the middle of a message, else none.
     within: u64,
+    /// What [`Endpoint::open`](super::Endpoint::open) was told. Here, since every message needs it.
+    pub(super) generation: u32,
     pub(super) heat: Heat,
     /// It waits to be looked at.
     pub(super) is_queued: bool,
-    /// Its cursor is to be published when there is time.
-    pub(super) is_dirty: bool,
     /// It is not to be looked at until somebody says so: its first message has no place here.
     pub(super) is_held: bool,
     trusted: Trusted,
@@ -99,12 +99,13 @@ impl Inbox {
         let (cursor, state) = (own.cursor(row_here), own.state(row_here));
         let slots = peer.sizes().ring_slots();
         let batch_slots = (slots / 4).max(1);
+        let first = first_position(row_here);
         let inbox = Self {
             slots: None,
-            next: 0,
-            publish_at: batch_slots,
-            published: 0,
-            looked: 0,
+            next: first,
+            publish_at: first + batch_slots,
+            published: first,
+            looked: first,
             batch_slots,
             batch_bytes: peer.sizes().cell_bytes() / 2,
             held_bytes: 0,
@@ -112,6 +113,7 @@ impl Inbox {
             total: 0,
             left: 0,
             within: 0,
+            generation: 0,
             cursor,
             state,
             cells: peer.cells(),
@@ -124,7 +126,6 @@ impl Inbox {
             trusted,
             heat: Heat::Cold,
             is_queued: false,
-            is_dirty: false,
             is_held: false,
         };
         inbox.state.store(PairState::Cold as u32, Relaxed);
@@ -134,7 +135,7 @@ impl Inbox {
     /// Puts the row's words as one finds them who has never been there. To be called before the peer
     /// knows the row.
     pub(super) fn reset(own: &EndpointMemory, row_here: u32) {
-        own.cursor(row_here).store(0, Relaxed);
+        own.cursor(row_here).store(first_position(row_here), Relaxed);
         own.state(row_here).store(PairState::Cold as u32, Relaxed);
     }
 
@@ -378,12 +379,12 @@ impl Inbox {
     }
 
     /// Stores the cursor, if it has moved. If the peer waits for that, returns how it is to be woken: looked
-    /// at once in half of the ring, or half of a cell, since to wake it for less would cost more than that
-    /// is worth; and always if `looks`.
+    /// at once in three quarters of the ring, or half of a cell, since to wake it for less would cost more
+    /// than that is worth; and always if `looks`.
     pub(super) fn publish_cursor(&mut self, looks: bool) -> Option<SleepMode> {
         self.publish_at = self.next + self.batch_slots;
         let is_much =
-            self.held_bytes >= self.batch_bytes || self.next - self.looked >= 2 * self.batch_slots;
+            self.held_bytes >= self.batch_bytes || self.next - self.looked >= 3 * self.batch_slots;
         self.held_bytes = 0;
         if self.published != self.next {
             self.published = self.next;

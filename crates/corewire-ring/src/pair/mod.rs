@@ -20,12 +20,22 @@
 //!
 //! # Hot and cold
 //!
-//! A receiver polls the rings of the [`HOT_MAX`] peers that talked last, and one summary word for all the
-//! others, so an empty poll costs the same whatever the number of peers. A pair that cools may lose a
-//! message's bit: its sender may have read the old word just before. So it is looked at by itself every
-//! 256th empty poll until the receiver next sleeps, and before that sleep, behind a barrier on every core
-//! (P6): from then on its sender has read the new word, or its message has been seen. Bits are hints
-//! otherwise, too: whoever dies between a stamp and its bit is looked at when its death is told.
+//! A receiver looks at the rings of hot pairs in every poll: those that talk, and the [`HOT_KEPT`] that
+//! talked last. For all others there is one summary word, so an empty poll costs the same whatever the
+//! number of peers. It *watches* them besides, up to [`WATCHED_MAX`] pairs (`watch`): looks at a few of them
+//! in each poll, in turn. So a message from a peer that was silent for long is found in its slot, mostly
+//! before its bit is set. Whoever has a message is hot from the end of that round on, and cold again when it
+//! has been silent for a while and there are others.
+//!
+//! A pair that cools may lose a message's bit: its sender may have read the old word just before. So it is
+//! looked at every [`IDLE_POLLS`] empty polls until the receiver next sleeps, and before that sleep, behind
+//! a barrier on every core (P6): from then on its sender has read the new word, or its message has been
+//! seen. Bits are hints otherwise, too: whoever dies between a stamp and its bit is looked at when its death
+//! is told.
+//!
+//! What no core has touched for a second is in none of its caches on a busy machine, and each line of it
+//! takes as long to fetch as a message takes to come. So what the next message of a silent peer needs is
+//! looked at now and then, few lines are needed, and it takes the way through the code that all others take.
 //!
 //! # Cost of a message of up to 48 bytes, S slots
 //!
@@ -33,8 +43,8 @@
 //! |---|---|---|---|
 //! | sender, hot | 1, to own the slot again; 4/S for the cursor | 0 | 0 |
 //! | sender, cold | and 1 for the activity page | 1 or 2 | 0 |
-//! | receiver, hot | 1 | 2/S | 0 |
-//! | receiver, cold | and 1 | 2 | 0 |
+//! | receiver, hot, or watched | 1 | 2/S | 0 |
+//! | receiver, told by a bit | and 1 | 2 | 0 |
 //! | payload of up to 104 bytes | 1 more | | |
 //! | of n bytes in cells | n/64 more, each way | | |
 //! | a sleeping receiver | the doorbell, its epoch | 1 | 1 on either side |
@@ -49,21 +59,31 @@ mod cells;
 mod endpoint;
 mod inbox;
 mod outbox;
+mod watch;
 mod words;
 
-pub use endpoint::{Endpoint, EndpointParts, EndpointShared, PeerParts, Short};
+pub use endpoint::{Endpoint, EndpointParts, EndpointShared, Haste, PeerParts, Short};
 pub use inbox::{Arrival, Inbox};
 pub use outbox::Outbox;
 pub use words::{Activity, EndpointMemory};
 
 use crate::region::Payload;
 
-/// So many pairs are polled directly.
-pub const HOT_MAX: usize = if cfg!(loom) { 1 } else { 4 };
+/// So many pairs are watched: looked at before a bit names them.
+pub const WATCHED_MAX: usize = if cfg!(loom) { 1 } else { 64 };
+/// So many of them stay hot, however long they are silent: those that talked last.
+pub const HOT_KEPT: usize = if cfg!(loom) { 0 } else { 4 };
+/// So many of those that are not hot are looked at in a poll, in turn; and by whoever polls again and again.
+const LOOKS_ONCE: usize = 4;
+const LOOKS_FAST: usize = 12;
+/// Who polls again and again looks at the bits every so many polls; and if there are more peers than can be
+/// watched.
+const BITS_EVERY: u64 = if cfg!(loom) { 8 } else { 256 };
+const BITS_OFTEN: u64 = 8;
 /// The most messages that are taken from one pair while others may have some.
-pub const BURST_MAX: u32 = 16;
+pub const BURST_MAX: u32 = 32;
 /// Empty polls after which what is done now and then is done.
-pub(crate) const IDLE_POLLS: u64 = if cfg!(loom) { 8 } else { 256 };
+pub(crate) const IDLE_POLLS: u64 = if cfg!(loom) { 8 } else { 1024 };
 /// A hot pair that had no message for so many rounds of polls gives its place to another.
 const COLD_AFTER: u64 = if cfg!(loom) { 1 } else { 1024 };
 

@@ -2,8 +2,8 @@
 
 use corewire_layout::endpoint::PairState;
 use corewire_layout::pair::{
-    HEAD_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, fragment,
-    pair_stamp, slots_of,
+    HEAD_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, first_position,
+    fragment, pair_stamp, slots_of,
 };
 use corewire_layout::segment::SleepMode;
 
@@ -76,7 +76,7 @@ impl Outbox {
         let assigned = (ring_word.load(Relaxed) >> 32) as u32;
         Self {
             slots: own.slots(0).expect("an endpoint has a ring"),
-            head: 0,
+            head: first_position(row_there),
             limit: 0,
             state: peer.state(row_there),
             is_fenced,
@@ -86,7 +86,7 @@ impl Outbox {
             mode: peer.mode(),
             word: activity.keep_word(row_there / 64),
             activity,
-            passed: 0,
+            passed: first_position(row_there),
             served: 0,
             holding: Holding::default(),
             ring_word,

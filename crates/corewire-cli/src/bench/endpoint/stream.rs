@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Messages of a block of about 10 ms.
 const MESSAGES: u64 = 300_000;
 /// An endpoint's own number of slots to a ring.
-const SLOTS: usize = 64;
+const SLOTS: usize = 256;
 
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut plan = Plan::new(Kind::EndpointStream, options)?;
@@ -56,7 +56,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     ] {
         report.value(key, (value * 1000.0).round() / 1000.0);
     }
-    report.note(format!("{:<44} {:>10.1} M messages/s", "a bare ring of 64 slots", bare / 1e6));
+    report.note(format!("{:<44} {:>10.1} M messages/s", "a bare ring of 256 slots", bare / 1e6));
     report.note(format!("{:<44} {:>10.1} M messages/s", "8 bytes back to back", ours / 1e6));
     report.note(format!(
         "{:<44} {:>10.3} (median of {}; {:.3} to {:.3})",

@@ -23,7 +23,7 @@ use crate::wait::{Wait, adaptive_pauses, cap_ns};
 
 /// An endpoint to be made; begun by [`Domain::endpoint`].
 ///
-/// Its memory: 256 bytes for each peer there may be; for each peer that it sends to, a ring (4 KiB if not
+/// Its memory: 256 bytes for each peer there may be; for each peer that it sends to, a ring (16 KiB if not
 /// said), of which there are no more than [`rings`](Self::rings) says, whatever the number of peers; and,
 /// once it sends a message of more than 104 bytes, the cells (1 MiB if not said).
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl EndpointBuilder {
             name: name.into(),
             peers: 256,
             rings: None,
-            ring_slots: 64,
+            ring_slots: 256,
             cells: 64,
             cell_bytes: 16 << 10,
             budget_bytes: 16 << 20,
@@ -70,8 +70,9 @@ impl EndpointBuilder {
         self
     }
 
-    /// Slots of each ring, of 64 bytes, a power of two from 4 to 65536: 64 if not said. More make streams of
-    /// short messages faster, and cost every peer that is sent to as much memory.
+    /// Slots of each ring, of 64 bytes, a power of two from 4 to 65536: 256 if not said. A sender that waits
+    /// for room is woken when three quarters are free, so fewer cost more wake-ups where there are more
+    /// senders than processors; more cost as much memory for every peer that is sent to.
     pub fn ring_slots(mut self, slots: usize) -> Self {
         self.ring_slots = slots as u64;
         self
@@ -178,7 +179,6 @@ impl EndpointBuilder {
         Ok(Endpoint {
             pairs,
             control,
-            open: Vec::new(),
             rows: Vec::new(),
             leaving: Vec::new(),
             senders: Vec::new(),

@@ -77,8 +77,6 @@ type Pairs = pair::Endpoint<EndpointKernel>;
 pub struct Endpoint {
     pairs: Pairs,
     control: Arc<EndpointControl>,
-    /// By row: the generation of a peer to which something may be sent at once, else 0.
-    open: Vec<u32>,
     rows: Vec<Row>,
     /// Rows of peers that have gone, from whom something may be left.
     leaving: Vec<u32>,

@@ -130,12 +130,11 @@ impl Endpoint {
                 let index = row as usize;
                 if self.rows.len() <= index {
                     self.rows.resize_with(index + 1, Row::default);
-                    self.open.resize(index + 1, 0);
                 }
                 let generation = self.rows[index].generation.wrapping_add(1).max(1);
                 self.rows[index] = Row { generation, name: Some(name), ..Row::default() };
-                self.open[index] = generation;
                 self.pairs.add_peer(row, parts);
+                self.pairs.open(row, generation);
             }
             Change::Gone { row, how } => self.begin_leaving(row, how),
         }
@@ -161,7 +160,7 @@ impl Endpoint {
             self.pairs.count(EndpointCounter::Deaths);
         }
         entry.gone = Some(how);
-        self.open[row as usize] = 0;
+        self.pairs.open(row, 0);
         let sends = std::mem::take(&mut entry.sends);
         self.senders.retain(|&other| other != row);
         for pending in sends {
@@ -573,7 +572,7 @@ impl Endpoint {
             if !entry.sends.is_empty() {
                 self.senders.push(row);
             } else if entry.gone.is_none() {
-                self.open[row as usize] = entry.generation;
+                self.pairs.open(row, entry.generation);
             }
         }
         has_news
@@ -589,7 +588,7 @@ impl Endpoint {
     /// Has a message sent when there is room, in its turn.
     pub(super) fn send_later(&mut self, row: u32, pending: Pending) {
         self.rows[row as usize].sends.push_back(pending);
-        self.open[row as usize] = 0;
+        self.pairs.open(row, 0);
         if !self.senders.contains(&row) {
             self.senders.push(row);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corewire_ring::pair::Short;
+use corewire_ring::pair::{Haste, Short};
 use corewire_ring::sync::pause;
 
 use super::buffer::{Buffer, Target};
@@ -96,7 +96,7 @@ impl Endpoint {
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
         if self.is_at_rest() {
-            match self.poll_short(selector, buffer) {
+            match self.poll_short(selector, buffer, Haste::Once) {
                 Ok(None) if selector.source.is_none() && !self.pairs.has_notice() => {
                     return Ok(None);
                 }
@@ -381,7 +381,8 @@ impl Endpoint {
             Wait::Spin => u32::MAX,
         };
         for round in 0..polls {
-            match self.poll_short(selector, buffer) {
+            let haste = if round < BARE_POLLS { Haste::Fast } else { Haste::Slow };
+            match self.poll_short(selector, buffer, haste) {
                 Ok(None) => {}
                 Ok(found) => return found,
                 Err(()) => return None,
@@ -398,18 +399,19 @@ impl Endpoint {
 
     /// One look. An error if something else has come.
     #[inline(always)]
-    fn poll_short(&mut self, selector: Selector, buffer: &mut [u8]) -> Result<Option<Status>, ()> {
-        let open = &self.open;
-        let generation = |row: u32| open.get(row as usize).copied().unwrap_or(0);
-        let mut source = Peer::new(0, 0);
-        let found = self.pairs.take_short(buffer, |row, tag, _| {
-            source = Peer::new(row, generation(row));
-            // 0 where something stands in the way of sends: then the longer way finds out.
-            source.generation != 0 && selector.takes(source, tag)
+    fn poll_short(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+        haste: Haste,
+    ) -> Result<Option<Status>, ()> {
+        let found = self.pairs.take_short(haste, buffer, |row, generation, tag, _| {
+            selector.takes(Peer::new(row, generation), tag)
         });
         match found {
             Short::Nothing => Ok(None),
-            Short::Taken { tag, bytes, .. } => {
+            Short::Taken { row, generation, tag, bytes } => {
+                let source = Peer::new(row, generation);
                 Ok(Some(Status { source, tag, bytes: bytes as u64 }))
             }
             Short::Other(_) => Err(()),

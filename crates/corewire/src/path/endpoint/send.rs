@@ -116,7 +116,7 @@ impl Endpoint {
     /// Sends a short message if nothing stands in its way. The way of most messages.
     #[inline(always)]
     fn try_inject(&mut self, peer: Peer, tag: u64, message: &[u8]) -> bool {
-        self.open.get(peer.row as usize) == Some(&peer.generation)
+        self.pairs.is_open(peer.row, peer.generation)
             && !self.pairs.has_notice()
             && self.pairs.try_send(peer.row, tag, message)
     }
