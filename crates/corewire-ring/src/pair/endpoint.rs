@@ -710,6 +710,32 @@ impl<K: Kernel> Endpoint<K> {
         Short::Taken { row, generation, tag, bytes }
     }
 
+    /// The same, for a message at the head of the pair of `row` that takes two slots, or lies in a cell whole.
+    /// [`Short::Other`] if there is none.
+    #[inline]
+    pub fn take_whole(
+        &mut self,
+        row: u32,
+        target: &mut [u8],
+        is_wanted: impl FnOnce(u32, u32, u64, usize) -> bool,
+    ) -> Short {
+        let Some(peer) = self.peer(row) else { return Short::Other(row) };
+        let generation = peer.inbox.generation;
+        // What is wrong with it is told to whoever asks for the arrival.
+        let Ok(Some(arrival)) = peer.inbox.arrival() else { return Short::Other(row) };
+        let (tag, bytes) = (arrival.tag, arrival.bytes);
+        if !arrival.is_whole()
+            || generation == 0
+            || bytes > target.len()
+            || !is_wanted(row, generation, tag, bytes)
+        {
+            return Short::Other(row);
+        }
+        self.copy(row, &arrival, 0, &mut target[..bytes]);
+        self.pass(row, &arrival);
+        Short::Taken { row, generation, tag, bytes }
+    }
+
     /// What lies at the head of the pair of `row`, which [`Endpoint::poll`] has found. `None` if there is
     /// nothing to be received after all.
     ///

@@ -29,6 +29,15 @@ pub struct Arrival {
     cell: Option<u64>,
 }
 
+impl Arrival {
+    /// Is it all of its message?
+    #[inline(always)]
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_first && self.bytes as u64 == self.total
+    }
+}
+
 /// How its receiver learns of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heat {

@@ -113,12 +113,23 @@ impl Endpoint {
         Ok(request)
     }
 
-    /// Sends a short message if nothing stands in its way. The way of most messages.
+    /// Sends a message that takes a slot or two, or a part of a cell, if nothing stands in its way. The way of
+    /// most messages.
     #[inline(always)]
     fn try_inject(&mut self, peer: Peer, tag: u64, message: &[u8]) -> bool {
-        self.pairs.is_open(peer.row, peer.generation)
-            && !self.pairs.has_notice()
-            && self.pairs.try_send(peer.row, tag, message)
+        if !self.pairs.is_open(peer.row, peer.generation) || self.pairs.has_notice() {
+            return false;
+        }
+        if message.len() > PAIR_INLINE_BYTES_MAX {
+            return self.try_inject_in_cell(peer.row, tag, message);
+        }
+        self.pairs.try_send(peer.row, tag, message)
+    }
+
+    #[inline(never)]
+    fn try_inject_in_cell(&mut self, row: u32, tag: u64, message: &[u8]) -> bool {
+        let is_one = message.len() as u64 <= self.pairs.sizes().cell_bytes();
+        self.has_cells && is_one && self.pairs.send_fragment(row, tag, &message, 0) > 0
     }
 
     /// The slow half of every send.
