@@ -438,24 +438,7 @@ impl<'a> Slot<'a> {
     /// does nothing.)
     #[inline(always)]
     pub fn prefetch_to_write(self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint; it changes no register, and memory only in where it is.
-        unsafe {
-            core::arch::asm!(
-                "prefetchw [{}]",
-                in(reg) self.base.as_ptr(),
-                options(readonly, nostack, preserves_flags),
-            );
-        };
-        #[cfg(all(target_arch = "aarch64", not(miri)))]
-        // SAFETY: as above.
-        unsafe {
-            core::arch::asm!(
-                "prfm pstl1keep, [{}]",
-                in(reg) self.base.as_ptr(),
-                options(readonly, nostack, preserves_flags),
-            );
-        };
+        prefetch_to_write(self.base);
     }
 
     /// The inline payload's first `bytes` bytes (at most 48 are given).
@@ -506,6 +489,15 @@ impl Payload {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Has the processor fetch its lines to be written soon.
+    #[inline(always)]
+    pub fn prefetch_to_write(&self) {
+        for offset in (0..self.bytes).step_by(LINE_BYTES) {
+            // SAFETY: below its length.
+            prefetch_to_write(unsafe { self.base.add(offset) });
+        }
     }
 
     /// The bytes, to be read in place.
@@ -987,4 +979,29 @@ impl Drop for Private {
         // SAFETY: allocated in `new` with this layout, and not freed since.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
+}
+
+/// Has the processor fetch the line at `at`, to be written.
+#[inline(always)]
+fn prefetch_to_write(at: NonNull<u8>) {
+    #[cfg(miri)]
+    let _ = at;
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint; it changes no register, and memory only in where it is.
+    unsafe {
+        core::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) at.as_ptr(),
+            options(readonly, nostack, preserves_flags),
+        );
+    };
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            "prfm pstl1keep, [{}]",
+            in(reg) at.as_ptr(),
+            options(readonly, nostack, preserves_flags),
+        );
+    };
 }

@@ -617,6 +617,9 @@ impl Payload {
         self.bytes
     }
 
+    /// Nothing to fetch here.
+    pub fn prefetch_to_write(&self) {}
+
     /// The bytes, to be read in place.
     ///
     /// # Safety

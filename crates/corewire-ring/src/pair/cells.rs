@@ -87,6 +87,17 @@ impl Holding {
         }
     }
 
+    /// Has the lines fetched that a fragment of as many bytes would be written to next, while there is time.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, bytes: u32, cells: &Cells) {
+        if let Some(held) = self.held.back()
+            && held.used_bytes + u64::from(bytes) <= cells.cell_bytes
+        {
+            let offset = u64::from(held.cell) * cells.cell_bytes + held.used_bytes;
+            cells.store.payload_at(offset, bytes.into(), Access::Write).prefetch_to_write();
+        }
+    }
+
     /// The peer is done with the slots below `cursor`: gives back what lies in no other.
     pub(super) fn give_back(&mut self, cursor: u64, cells: &mut Cells) {
         while let Some(held) = self.held.front()

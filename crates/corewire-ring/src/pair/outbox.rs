@@ -14,6 +14,12 @@ use crate::region::{Access, Slot, Slots, Word32, Word64};
 use crate::sync::{Ordering::Relaxed, light_fence};
 use crate::{Kernel, fence_at, order};
 
+/// Who has sent a fragment shorter than this has the lines fetched for another of as many bytes, up to so
+/// many: each line that its receiver has read before has to be taken from it before it is written again
+/// (500 ns instead of 700 for 2 KiB, one way). Where there are more, the stores themselves do it as fast.
+const PREFETCHING_BELOW: u32 = 4096;
+const PREFETCHED_BYTES_MAX: u32 = 2048;
+
 /// What an announcement did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announced {
@@ -220,6 +226,9 @@ impl Outbox {
         slot.stamp().store(pair_stamp(self.head, kind, 0), order!(P1: Release));
         self.holding.publish(room, self.head);
         self.head += 1;
+        if room.bytes < PREFETCHING_BELOW {
+            self.holding.prefetch(room.bytes.min(PREFETCHED_BYTES_MAX), cells);
+        }
         room.bytes.into()
     }
 
