@@ -216,10 +216,12 @@ fn one_of_many_is_found_at_the_same_cost_whatever_their_number() {
         (figures.receiver.transfers(), figures.time_ns)
     };
     for talk in [Talk::One, Talk::All] {
-        let (some, _) = lines(endpoints(64), talk);
+        let (watched, _) = lines(endpoints(64), talk);
+        let (some, _) = lines(endpoints(128), talk);
         let (most, most_ns) = lines(endpoints(255), talk);
         // A word of bits for each 64 peers.
-        assert!(most <= some + MESSAGES / 4, "{talk:?}: {some} lines of 64 peers, {most} of 255");
+        assert!(most <= some + MESSAGES / 4, "{talk:?}: {some} lines of 128 peers, {most} of 255");
+        assert!(watched <= some, "{talk:?}: {watched} lines of 64 peers, {some} of 128");
         assert!(most <= 3 * MESSAGES, "{talk:?}: {most} lines");
         let (_, boxes_ns) = lines(nemesis(255, true), talk);
         assert!(most_ns < boxes_ns, "{talk:?}: {most_ns} ns; looking at all takes {boxes_ns}");

@@ -55,8 +55,8 @@ pub struct ManyFigures {
 #[error("message {0} does not come")]
 pub struct Lost(pub u64);
 
-/// Looks without a message, after which there is none. (An endpoint looks at everything once in 256.)
-const LOOKS_MAX: u32 = 1024;
+/// Looks without a message, after which there is none. (An endpoint looks at everything once in 1024.)
+const LOOKS_MAX: u32 = 4096;
 
 impl ManyToOne {
     /// Sends until everything is as it stays, then counts what `messages` more cost. The receiver looks once
@@ -113,7 +113,8 @@ impl ManyToOne {
     }
 }
 
-/// corewire's endpoints: a ring for each peer, four of them polled, the others by their bits.
+/// corewire's endpoints: a ring for each peer; those that talk are polled, up to 64 watched, all others found by
+/// their bits.
 ///
 /// # Panics
 /// If there is no memory.
