@@ -207,6 +207,48 @@ fn one_try_finds_what_was_sent_by_whomever_of_many() {
 }
 
 #[test]
+fn a_silent_peer_is_heard_among_many_who_never_stop() {
+    let scratch = Scratch::new("endpoint-a_silent_peer_is_heard");
+    let domain = scratch.domain();
+    let mut sink = domain.endpoint("sink").wait(Wait::Spin).create().unwrap();
+    let mut sources: Vec<_> = (0..100)
+        .map(|index| {
+            let mut source = domain.endpoint(&format!("source-{index}")).create().unwrap();
+            let to = source.peer("sink").unwrap();
+            (source, to)
+        })
+        .collect();
+    for (tag, (source, to)) in (0u64..).zip(&mut sources) {
+        source.send(*to, tag, b"once").unwrap();
+        sink.receive(Selector::any()).unwrap();
+    }
+    for _ in 0..10_003 {
+        assert_eq!(sink.try_receive_into(Selector::any(), &mut []).unwrap(), None);
+    }
+    // Six of them always have something.
+    for (tag, (source, to)) in (0u64..).zip(&mut sources).take(6) {
+        for _ in 0..40 {
+            source.send(*to, tag, b"again").unwrap();
+        }
+    }
+    let mut receive = |sources: &mut [(Endpoint, Peer)]| {
+        let tag = sink.receive_into(Selector::any(), &mut [0; 8]).unwrap().tag;
+        if tag < 6 {
+            let (source, to) = &mut sources[usize::try_from(tag).unwrap()];
+            source.send(*to, tag, b"again").unwrap();
+        }
+        tag
+    };
+    // One who is watched, and one who is not.
+    for silent in [10, 90] {
+        assert!((0..10_000).all(|_| receive(&mut sources) < 6));
+        let (source, to) = &mut sources[silent];
+        source.send(*to, 1000, b"me").unwrap();
+        assert!((0..10_000).any(|_| receive(&mut sources) == 1000), "{silent} is not heard");
+    }
+}
+
+#[test]
 fn a_message_that_was_claimed_is_nobody_elses() {
     let scratch = Scratch::new("endpoint-a_message_that_was_claimed_is_n");
     let domain = scratch.domain();

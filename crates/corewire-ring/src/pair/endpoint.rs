@@ -16,7 +16,8 @@ use super::outbox::{Announced, Outbox};
 use super::watch::{GUEST, Head, Watch};
 use super::words::{Activity, EndpointMemory};
 use super::{
-    BITS_EVERY, BITS_OFTEN, IDLE_POLLS, LOOKS_FAST, LOOKS_ONCE, PairViolation, Source, WATCHED_MAX,
+    BITS_EVERY, BITS_OFTEN, IDLE_POLLS, LOOKS_FAST, LOOKS_ONCE, PairViolation, Source, TURNS_MAX,
+    WATCHED_MAX,
 };
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
@@ -110,6 +111,8 @@ pub struct Endpoint<K> {
     is_busy: bool,
     /// How many of those that bits have named are left in this round; `None` before they are taken in.
     queue_left: Option<usize>,
+    /// Turns so far.
+    turns: u32,
     /// Polls that did not find anything where the one before did.
     polls: u64,
     /// Somebody was woken who waits for this processor.
@@ -153,6 +156,7 @@ impl<K: Kernel> Endpoint<K> {
             watch: Watch::new(&memory),
             bits_every: BITS_EVERY,
             is_busy: false,
+            turns: 0,
             queue_left: None,
             polls: 0,
             gives_way: false,
@@ -485,7 +489,9 @@ impl<K: Kernel> Endpoint<K> {
                 self.look_around();
             }
         } else {
-            self.is_busy |= self.watch.has_found();
+            // Those who always have something are not to keep the others from being looked at.
+            self.turns = self.turns.wrapping_add(1);
+            self.is_busy |= self.watch.has_found() || self.turns.is_multiple_of(TURNS_MAX);
         }
         turn
     }

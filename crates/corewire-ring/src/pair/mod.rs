@@ -80,6 +80,8 @@ const LOOKS_FAST: usize = 12;
 /// watched.
 const BITS_EVERY: u64 = if cfg!(loom) { 8 } else { 256 };
 const BITS_OFTEN: u64 = 8;
+/// So many turns in a row may go to hot pairs before everybody is looked at.
+const TURNS_MAX: u32 = 64;
 /// The most messages that are taken from one pair while others may have some.
 pub const BURST_MAX: u32 = 32;
 /// Empty polls after which what is done now and then is done.
