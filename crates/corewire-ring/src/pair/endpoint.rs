@@ -113,7 +113,7 @@ pub struct Endpoint<K> {
     queue_left: Option<usize>,
     /// Turns so far.
     turns: u32,
-    /// Polls that did not find anything where the one before did.
+    /// Polls that did not find anything.
     polls: u64,
     /// Somebody was woken who waits for this processor.
     gives_way: bool,
@@ -451,7 +451,7 @@ impl<K: Kernel> Endpoint<K> {
         // Once more around for a pair that was found, not to a copy of what follows: that would be code
         // which nothing has run for as long as that pair was silent.
         loop {
-            if let Some(row) = self.watch.current() {
+            if let Some(row) = self.watch.current(self.polls) {
                 return Some(row);
             }
             match self.turn_to_another(haste) {
@@ -473,7 +473,7 @@ impl<K: Kernel> Endpoint<K> {
             Haste::Slow => self.polls.is_multiple_of(self.bits_every / 8),
         };
         let has_bits = looks_for_bits && self.activity.summary().load(Relaxed) != 0;
-        let turn = if has_bits || self.is_busy || !self.queue.is_empty() {
+        let turn = if has_bits || self.is_busy || self.gives_way || !self.queue.is_empty() {
             self.turn_in_order()
         } else {
             let looks = match haste {
@@ -487,6 +487,9 @@ impl<K: Kernel> Endpoint<K> {
             self.polls += 1;
             if self.polls.is_multiple_of(IDLE_POLLS) {
                 self.look_around();
+                if !self.queue.is_empty() {
+                    return self.turn_in_order();
+                }
             }
         } else {
             // Those who always have something are not to keep the others from being looked at.
@@ -496,7 +499,8 @@ impl<K: Kernel> Endpoint<K> {
         turn
     }
 
-    /// Those who are named by bits and those who are watched, everybody once before anybody is again.
+    /// Those who are watched and those who are named by bits, everybody before anybody is again (but whoever
+    /// is both may have a second turn).
     #[inline(never)]
     fn turn_in_order(&mut self) -> Turn {
         for _ in 0..2 {
@@ -573,6 +577,8 @@ impl<K: Kernel> Endpoint<K> {
         while let Some(found) = self.watch.next_found(self.polls) {
             if let Some(left) = found.left {
                 self.cool(left);
+                // Nobody looks at it any more, and its last message may have no bit.
+                self.enqueue(left);
             }
             self.cooling.retain(|&other| other != found.row);
             if let Some(peer) = self.peer_mut(found.row) {

@@ -97,7 +97,7 @@ pub struct Inbox {
 
 impl Inbox {
     /// Of `own`, from the endpoint of `peer`: `row_here` is the peer's row here, `row_there` this one's
-    /// row there. The cursor begins at 0.
+    /// row there. The cursor begins at [`first_position`].
     pub(super) fn new(
         own: &EndpointMemory,
         row_here: u32,
@@ -215,7 +215,7 @@ impl Inbox {
         Some((slot.header().load(Relaxed), bytes))
     }
 
-    /// Slots done with.
+    /// The position of the next slot to be read.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next

@@ -142,7 +142,7 @@ impl Outbox {
         self.passed == self.head
     }
 
-    /// Slots written so far.
+    /// The position of the next slot to be written.
     #[must_use]
     pub fn head(&self) -> u64 {
         self.head

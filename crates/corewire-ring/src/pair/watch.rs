@@ -70,9 +70,10 @@ impl Watch {
 
     /// The row whose turn it is, if it has something, and has not had its share. One load.
     #[inline(always)]
-    pub(super) fn current(&mut self) -> Option<u32> {
-        let head = &self.heads[self.turn];
+    pub(super) fn current(&mut self, polls: u64) -> Option<u32> {
+        let head = &mut self.heads[self.turn];
         if head.is_ready() && self.burst < BURST_MAX {
+            head.tick = polls;
             self.burst += 1;
             return Some(head.row);
         }

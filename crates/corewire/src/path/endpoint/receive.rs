@@ -371,8 +371,8 @@ impl Endpoint {
         self.matching.is_empty() && self.senders.is_empty() && self.leaving.is_empty()
     }
 
-    /// A message in one slot, if it comes while polls are cheaper than to sleep, and before anything else
-    /// does. The way of most messages.
+    /// A message in slots, or whole in a cell, if it comes while polls are cheaper than to sleep, and before
+    /// anything else does. The way of most messages.
     #[inline(always)]
     fn take_short(&mut self, selector: Selector, buffer: &mut [u8], wait: Wait) -> Option<Status> {
         let polls = match wait {
