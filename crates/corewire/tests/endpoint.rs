@@ -17,6 +17,16 @@ fn two(domain: &Domain) -> (Endpoint, Peer, Endpoint, Peer) {
     (a, to_b, b, to_a)
 }
 
+/// More endpoints than another watches, each with that one as its peer "sink".
+fn a_hundred(domain: &Domain) -> Vec<(Endpoint, Peer)> {
+    let one = |index| {
+        let mut source = domain.endpoint(&format!("source-{index}")).create().unwrap();
+        let to = source.peer("sink").unwrap();
+        (source, to)
+    };
+    (0..100).map(one).collect()
+}
+
 /// The lowest byte.
 fn low(number: u64) -> u8 {
     number.to_le_bytes()[0]
@@ -175,13 +185,7 @@ fn one_try_finds_what_was_sent_by_whomever_of_many() {
     let scratch = Scratch::new("endpoint-one_try_finds_what_was_sent");
     let domain = scratch.domain();
     let mut sink = domain.endpoint("sink").create().unwrap();
-    let mut sources: Vec<_> = (0..100)
-        .map(|index| {
-            let mut source = domain.endpoint(&format!("source-{index}")).create().unwrap();
-            let to = source.peer("sink").unwrap();
-            (source, to)
-        })
-        .collect();
+    let mut sources = a_hundred(domain);
     // More than are watched, those who are hot among them, and those who were.
     for round in 0..50u64 {
         let picked: Vec<_> = (0..100).filter(|index| index * 7 % 50 <= round).collect();
@@ -211,13 +215,7 @@ fn a_silent_peer_is_heard_among_many_who_never_stop() {
     let scratch = Scratch::new("endpoint-a_silent_peer_is_heard");
     let domain = scratch.domain();
     let mut sink = domain.endpoint("sink").wait(Wait::Spin).create().unwrap();
-    let mut sources: Vec<_> = (0..100)
-        .map(|index| {
-            let mut source = domain.endpoint(&format!("source-{index}")).create().unwrap();
-            let to = source.peer("sink").unwrap();
-            (source, to)
-        })
-        .collect();
+    let mut sources = a_hundred(domain);
     for (tag, (source, to)) in (0u64..).zip(&mut sources) {
         source.send(*to, tag, b"once").unwrap();
         sink.receive(Selector::any()).unwrap();

@@ -105,8 +105,6 @@ pub struct Endpoint<K> {
     peers: Vec<Option<Box<Peer>>>,
     /// Who is looked at.
     watch: Watch,
-    /// Who polls again and again looks for bits every so many polls.
-    bits_every: u64,
     /// Everybody is looked at in turn, one round at least.
     is_busy: bool,
     /// How many of those that bits have named are left in this round; `None` before they are taken in.
@@ -154,7 +152,6 @@ impl<K: Kernel> Endpoint<K> {
         Self {
             peers: (0..peers).map(|_| None).collect(),
             watch: Watch::new(&memory),
-            bits_every: BITS_EVERY,
             is_busy: false,
             turns: 0,
             queue_left: None,
@@ -241,7 +238,6 @@ impl<K: Kernel> Endpoint<K> {
         let inbox = Inbox::new(&self.memory, row, memory, row_there, trusted);
         self.peers[row as usize] = Some(Box::new(Peer { inbox, outbox }));
         self.present.push(row);
-        self.set_bits_every();
         // It may have sent something before it was known here.
         self.enqueue(row);
     }
@@ -258,16 +254,9 @@ impl<K: Kernel> Endpoint<K> {
         self.free_rings.extend(peer.outbox.close(&mut self.cells));
         self.watch.remove(row);
         self.present.retain(|&other| other != row);
-        self.set_bits_every();
         self.queue.retain(|&other| other != row);
         self.cooling.retain(|&other| other != row);
         self.dirty[row as usize / 64] &= !(1 << (row % 64));
-    }
-
-    /// Bits are needed more often if there are peers that are not watched.
-    fn set_bits_every(&mut self) {
-        let all_watched = self.present.len() <= WATCHED_MAX;
-        self.bits_every = if all_watched { BITS_EVERY } else { BITS_OFTEN };
     }
 
     /// The two rings of a pair by themselves, for whoever counts what they cost: what goes around the
@@ -462,17 +451,29 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
+    /// Is there a place for every peer among those that are watched?
+    #[inline(always)]
+    fn can_watch_all(&self) -> bool {
+        self.present.len() <= WATCHED_MAX
+    }
+
+    /// Whoever sets a bit takes the line of all bits away for as long as a message needs: who polls again and
+    /// again finds the message itself meanwhile, unless there are peers that are not watched.
+    #[inline(always)]
+    fn looks_for_bits(&self, haste: Haste) -> bool {
+        match (haste, self.can_watch_all()) {
+            (Haste::Once, _) => true,
+            (Haste::Fast, true) => self.polls.is_multiple_of(BITS_EVERY),
+            (Haste::Fast, false) => self.polls.is_multiple_of(BITS_OFTEN),
+            (Haste::Slow, true) => self.polls.is_multiple_of(BITS_EVERY / 8),
+            (Haste::Slow, false) => true,
+        }
+    }
+
     /// Turns to another pair that has something at its head.
     #[inline(always)]
     fn turn_to_another(&mut self, haste: Haste) -> Turn {
-        // Whoever sets a bit takes the line of all bits away for as long as a message needs: who polls again
-        // and again finds the message itself meanwhile.
-        let looks_for_bits = match haste {
-            Haste::Once => true,
-            Haste::Fast => self.polls.is_multiple_of(self.bits_every),
-            Haste::Slow => self.polls.is_multiple_of(self.bits_every / 8),
-        };
-        let has_bits = looks_for_bits && self.activity.summary().load(Relaxed) != 0;
+        let has_bits = self.looks_for_bits(haste) && self.activity.summary().load(Relaxed) != 0;
         let turn = if has_bits || self.is_busy || self.gives_way || !self.queue.is_empty() {
             self.turn_in_order()
         } else {
@@ -569,7 +570,7 @@ impl<K: Kernel> Endpoint<K> {
             }
         }
         // Where bits are needed, the way of a message that a bit names is gone, too.
-        self.is_busy |= self.bits_every == BITS_OFTEN;
+        self.is_busy |= !self.can_watch_all();
     }
 
     /// Makes those hot who had a message and were not.
@@ -696,21 +697,21 @@ impl<K: Kernel> Endpoint<K> {
     }
 
     /// Takes the next message, if there is one and it fits a slot and `target`, its pair is open, and
-    /// `is_wanted` says so of its row, generation, tag and length. Nothing else is looked at meanwhile: this
+    /// `is_wanted` says so of its row, generation and tag. Nothing else is looked at meanwhile: this
     /// is the way of most messages.
     #[inline(always)]
     pub fn take_short(
         &mut self,
         haste: Haste,
         target: &mut [u8],
-        is_wanted: impl FnOnce(u32, u32, u64, usize) -> bool,
+        is_wanted: impl FnOnce(u32, u32, u64) -> bool,
     ) -> Short {
         let Some(row) = self.poll_as(haste) else { return Short::Nothing };
         let Self { peers, watch, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return Short::Other(row) };
         let Some((tag, bytes)) = peer.inbox.short_arrival() else { return Short::Other(row) };
         let generation = peer.inbox.generation;
-        if generation == 0 || bytes > target.len() || !is_wanted(row, generation, tag, bytes) {
+        if generation == 0 || bytes > target.len() || !is_wanted(row, generation, tag) {
             return Short::Other(row);
         }
         let is_due = peer.inbox.take_short(bytes, target);
@@ -729,7 +730,7 @@ impl<K: Kernel> Endpoint<K> {
         &mut self,
         row: u32,
         target: &mut [u8],
-        is_wanted: impl FnOnce(u32, u32, u64, usize) -> bool,
+        is_wanted: impl FnOnce(u32, u32, u64) -> bool,
     ) -> Short {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
         let generation = peer.inbox.generation;
@@ -739,11 +740,11 @@ impl<K: Kernel> Endpoint<K> {
         if !arrival.is_whole()
             || generation == 0
             || bytes > target.len()
-            || !is_wanted(row, generation, tag, bytes)
+            || !is_wanted(row, generation, tag)
         {
             return Short::Other(row);
         }
-        self.copy(row, &arrival, 0, &mut target[..bytes]);
+        peer.inbox.copy(&arrival, 0, &mut target[..bytes]);
         self.pass(row, &arrival);
         Short::Taken { row, generation, tag, bytes }
     }

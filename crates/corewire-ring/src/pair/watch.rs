@@ -20,7 +20,7 @@ use crate::region::Walk;
 use crate::sync::Ordering::Relaxed;
 
 /// Nobody's row.
-pub(super) const NOBODY: u32 = u32::MAX;
+const NOBODY: u32 = u32::MAX;
 /// Where a guest is.
 pub(super) const GUEST: usize = WATCHED_MAX;
 /// The place of whoever has none.
@@ -165,7 +165,8 @@ impl Watch {
         } else {
             self.count += 1;
         }
-        self.put(place, Head { row, ..head });
+        self.heads[place] = Head { row, ..head };
+        self.note(place);
         place
     }
 
@@ -276,11 +277,6 @@ impl Watch {
         for place in [one, other] {
             self.note(place);
         }
-    }
-
-    fn put(&mut self, place: usize, head: Head) {
-        self.heads[place] = head;
-        self.note(place);
     }
 
     /// Notes where the row is that is at `place`.

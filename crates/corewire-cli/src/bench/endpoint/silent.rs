@@ -16,11 +16,11 @@ use crate::failure::Failure;
 
 /// Peers that are silent, one after the other, until it is their turn again, and how often it is. With the
 /// one that talks, as many as an endpoint polls; and more than that, whose messages are announced.
-const POLLED: (u64, usize) = (63, 16);
-const ANNOUNCED: (u64, usize) = (96, 4);
+const POLLED: (u32, usize) = (63, 16);
+const ANNOUNCED: (u32, usize) = (96, 4);
 /// How long each is silent in between, at least.
-const SILENCE_S: f64 = 1.0;
-/// Messages of the one that talks before it is looked at the clock.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Messages of the one that talks between two looks at the clock.
 const HOT_AT_A_TIME: u64 = 512;
 /// The tag of what ends it.
 const OVER: u64 = u64::MAX;
@@ -49,11 +49,11 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     Ok(())
 }
 
-fn measure(options: &Options, (peers, turns): (u64, usize)) -> Result<Found, Failure> {
+fn measure(options: &Options, (peers, turns): (u32, usize)) -> Result<Found, Failure> {
     let cpus = processor::allowed()?;
     let mut plan = Plan::new(Kind::EndpointSilent, options)?;
     plan.receivers = 1;
-    plan.count = peers;
+    plan.count = peers.into();
     let rig = Rig::start(plan, 4096, 1)?;
     let mut endpoint = rig.domain()?.endpoint("parent").wait(Wait::Spin).create()?;
     let talker = endpoint.peer_when_created("talker", None)?;
@@ -63,8 +63,7 @@ fn measure(options: &Options, (peers, turns): (u64, usize)) -> Result<Found, Fai
         silent.push(endpoint.receive(Selector::any())?.status.source);
     }
     let mut found = Found { hot: vec![], silent: vec![] };
-    let gaps = u32::try_from(peers).unwrap_or(u32::MAX);
-    let gap = Duration::from_secs_f64(SILENCE_S) / gaps;
+    let gap = SILENCE / peers;
     for turn in 0..=turns {
         for &peer in &silent {
             let start = Instant::now();

@@ -405,9 +405,8 @@ impl Endpoint {
         buffer: &mut [u8],
         haste: Haste,
     ) -> Result<Option<Status>, ()> {
-        let is_wanted = |row: u32, generation: u32, tag: u64, _: usize| {
-            selector.takes(Peer::new(row, generation), tag)
-        };
+        let is_wanted =
+            |row: u32, generation: u32, tag: u64| selector.takes(Peer::new(row, generation), tag);
         let found = match self.pairs.take_short(haste, buffer, is_wanted) {
             Short::Other(row) => self.pairs.take_whole(row, buffer, is_wanted),
             other => other,
