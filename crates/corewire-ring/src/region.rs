@@ -356,12 +356,11 @@ impl Walk {
         self.at = unsafe { self.base.add(index * SLOT_BYTES) };
     }
 
-    /// The stamp of the slot where it stands.
+    /// The slot where it stands, which is mapped by the word of whoever made this.
     #[inline(always)]
     #[must_use]
-    pub fn stamp(&self) -> &AtomicU64 {
-        // SAFETY: within a slot, which is mapped by the word of whoever made this.
-        unsafe { word64_at(self.at, STAMP) }
+    pub fn slot(&self) -> Slot<'_> {
+        Slot { base: self.at, _slots: PhantomData }
     }
 }
 

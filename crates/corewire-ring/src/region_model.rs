@@ -518,10 +518,10 @@ impl Walk {
         self.position = position;
     }
 
-    /// The stamp of the slot where it stands.
+    /// The slot where it stands.
     #[must_use]
-    pub fn stamp(&self) -> &AtomicU64 {
-        self.slots.at(self.position).stamp()
+    pub fn slot(&self) -> Slot<'_> {
+        self.slots.at(self.position)
     }
 }
 

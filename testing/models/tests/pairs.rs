@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use corewire_layout::segment::FenceMode::{self, Asymmetric, Fenced};
 use corewire_models::pairs::{
-    ModelEndpoint, Pairs, Wait, bytes_of, receive, send, take, two, warm_up,
+    ModelEndpoint, Pairs, Wait, bytes_of, meet, receive, send, take, two, warm_up,
 };
 use corewire_models::{ModelKernel, check, check_bare, mutants};
 use loom::thread;
@@ -110,10 +110,10 @@ fn three(mode: FenceMode) -> (Pairs, Pairs, ModelEndpoint, Pairs) {
     let kernel = ModelKernel::new(true);
     let [a, c, b] = std::array::from_fn(|_| ModelEndpoint::new(1, mode, &kernel));
     let (mut from_a, mut from_c, mut to) = (a.start(), c.start(), b.start());
-    from_a.add_peer(0, b.as_peer(0));
-    from_c.add_peer(0, b.as_peer(1));
-    to.add_peer(0, a.as_peer(0));
-    to.add_peer(1, c.as_peer(0));
+    meet(&mut from_a, 0, b.as_peer(0));
+    meet(&mut from_c, 0, b.as_peer(1));
+    meet(&mut to, 0, a.as_peer(0));
+    meet(&mut to, 1, c.as_peer(0));
     warm_up(&mut from_a, &mut to, 0);
     (from_a, from_c, b, to)
 }
@@ -245,10 +245,10 @@ fn quick_a_ring_that_changes_hands_shows_nothing_of_before() {
         let kernel = ModelKernel::new(true);
         let [a, b, c] = std::array::from_fn(|_| ModelEndpoint::new(1, Asymmetric, &kernel));
         let (mut from, mut to_b, mut to_c) = (a.start(), b.start(), c.start());
-        from.add_peer(0, b.as_peer(0));
-        from.add_peer(1, c.as_peer(0));
-        to_b.add_peer(0, a.as_peer(0));
-        to_c.add_peer(0, a.as_peer(1));
+        meet(&mut from, 0, b.as_peer(0));
+        meet(&mut from, 1, c.as_peer(0));
+        meet(&mut to_b, 0, a.as_peer(0));
+        meet(&mut to_c, 0, a.as_peer(1));
         send(&mut from, 0, 5, 8, Wait::Spin);
         assert_eq!(take(&mut to_b), Some((0, 5)));
         to_b.publish_cursors();
@@ -268,10 +268,10 @@ fn a_ring_goes_from_one_peer_to_the_next() {
         let kernel = ModelKernel::new(true);
         let [a, b, c] = std::array::from_fn(|_| ModelEndpoint::new(1, Asymmetric, &kernel));
         let (mut from, mut to_b, mut to_c) = (a.start(), b.start(), c.start());
-        from.add_peer(0, b.as_peer(0));
-        from.add_peer(1, c.as_peer(0));
-        to_b.add_peer(0, a.as_peer(0));
-        to_c.add_peer(0, a.as_peer(1));
+        meet(&mut from, 0, b.as_peer(0));
+        meet(&mut from, 1, c.as_peer(0));
+        meet(&mut to_b, 0, a.as_peer(0));
+        meet(&mut to_c, 0, a.as_peer(1));
         warm_up(&mut from, &mut to_b, 0);
         to_b.publish_cursors();
         let sender = thread::spawn(move || send(&mut from, 1, 1, 8, Wait::Sleep));
@@ -292,8 +292,8 @@ fn quick_a_sleeping_endpoint_learns_of_a_notice() {
         let kernel = ModelKernel::new(false);
         let [a, b] = std::array::from_fn(|_| ModelEndpoint::new(1, Asymmetric, &kernel));
         let (mut from, mut to) = (a.start(), b.start());
-        from.add_peer(0, b.as_peer(0));
-        to.add_peer(0, a.as_peer(0));
+        meet(&mut from, 0, b.as_peer(0));
+        meet(&mut to, 0, a.as_peer(0));
         warm_up(&mut from, &mut to, 0);
         let shared = Arc::clone(&b.shared);
         let control = thread::spawn(move || shared.notify(NOTICE, &kernel));

@@ -16,8 +16,8 @@ use super::outbox::{Announced, Outbox};
 use super::watch::{GUEST, Head, Watch};
 use super::words::{Activity, EndpointMemory};
 use super::{
-    BITS_EVERY, BITS_OFTEN, IDLE_POLLS, LOOKS_FAST, LOOKS_ONCE, PairViolation, Source, TURNS_MAX,
-    WATCHED_MAX,
+    BITS_EVERY, BITS_OFTEN, GROUPS_FAST, GROUPS_ONCE, IDLE_POLLS, PairViolation, Source, TURNS_MAX,
+    VISIT_EVERY, WATCHED_MAX,
 };
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
@@ -432,18 +432,11 @@ impl<K: Kernel> Endpoint<K> {
     /// [`BURST_MAX`](super::BURST_MAX) in a row from one pair while others have something.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<u32> {
-        self.poll_as(Haste::Once)
-    }
-
-    #[inline(always)]
-    fn poll_as(&mut self, haste: Haste) -> Option<u32> {
-        // Once more around for a pair that was found, not to a copy of what follows: that would be code
-        // which nothing has run for as long as that pair was silent.
         loop {
-            if let Some(row) = self.watch.current(self.polls) {
-                return Some(row);
+            if let Some((head, _)) = self.watch.current(self.polls) {
+                return Some(head.row());
             }
-            match self.turn_to_another(haste) {
+            match self.turn_to_another(Haste::Once) {
                 Turn::Found => {}
                 Turn::Nobody => return None,
                 Turn::Strange(row) => return Some(row),
@@ -477,16 +470,16 @@ impl<K: Kernel> Endpoint<K> {
         let turn = if has_bits || self.is_busy || self.gives_way || !self.queue.is_empty() {
             self.turn_in_order()
         } else {
-            let looks = match haste {
-                Haste::Once => LOOKS_ONCE,
-                Haste::Fast => LOOKS_FAST,
+            let groups = match haste {
+                Haste::Once => GROUPS_ONCE,
+                Haste::Fast => GROUPS_FAST,
                 Haste::Slow => WATCHED_MAX,
             };
-            Turn::found(self.watch.turn_to_next(looks, self.polls))
+            Turn::found(self.watch.turn_to_next(groups, self.polls))
         };
         if turn == Turn::Nobody {
             self.polls += 1;
-            if self.polls.is_multiple_of(IDLE_POLLS) {
+            if self.polls.is_multiple_of(VISIT_EVERY) {
                 self.look_around();
                 if !self.queue.is_empty() {
                     return self.turn_in_order();
@@ -539,13 +532,18 @@ impl<K: Kernel> Endpoint<K> {
         Turn::Nobody
     }
 
-    /// What is done now and then, when there is nothing else: publishes cursors and counters, and looks at
-    /// pairs that cool, and at all others in turn, as if a bit had named them. For those in whose sender
-    /// somebody was stopped between a stamp and its bit; and since what nobody has touched for a millisecond
-    /// is in no cache on a busy machine, the code among it: the next message would come ten times as late.
+    /// What is done now and then, when there is nothing else.
     #[cold]
     #[inline(never)]
     fn look_around(&mut self) {
+        if self.polls.is_multiple_of(IDLE_POLLS) {
+            self.tidy_up();
+        }
+        self.visit_next();
+    }
+
+    /// Publishes cursors and counters, and looks at pairs that cool and are not watched.
+    fn tidy_up(&mut self) {
         self.publish_cursors();
         self.publish_counters();
         self.keep_found();
@@ -554,10 +552,16 @@ impl<K: Kernel> Endpoint<K> {
         }
         for index in 0..self.cooling.len() {
             let row = self.cooling[index];
-            if self.is_ready(row) {
+            if self.watch.place(row).is_none() && self.is_ready(row) {
                 self.enqueue(row);
             }
         }
+    }
+
+    /// Looks at one pair, of all in turn, as if a bit had named it. For those in whose sender somebody was
+    /// stopped between a stamp and its bit; and since what nobody has touched for a millisecond is in no
+    /// cache on a busy machine, the code among it: the next message would come ten times as late.
+    fn visit_next(&mut self) {
         self.visited = if self.visited + 1 < self.present.len() { self.visited + 1 } else { 0 };
         if let Some(&row) = self.present.get(self.visited) {
             if let Some(peer) = self.peer(row) {
@@ -702,25 +706,42 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(always)]
     pub fn take_short(
         &mut self,
-        haste: Haste,
+        haste: impl Fn() -> Haste,
         target: &mut [u8],
-        is_wanted: impl FnOnce(u32, u32, u64) -> bool,
+        is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
-        let Some(row) = self.poll_as(haste) else { return Short::Nothing };
-        let Self { peers, watch, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return Short::Other(row) };
-        let Some((tag, bytes)) = peer.inbox.short_arrival() else { return Short::Other(row) };
-        let generation = peer.inbox.generation;
-        if generation == 0 || bytes > target.len() || !is_wanted(row, generation, tag) {
-            return Short::Other(row);
+        // Once more around for a pair that was found, not to a copy of what follows: that would be code
+        // which nothing has run for as long as that pair was silent.
+        loop {
+            if let Some((head, below)) = self.watch.current(self.polls) {
+                let row = head.row();
+                let Some(Some(peer)) = self.peers.get_mut(row as usize) else {
+                    return Short::Other(row);
+                };
+                let inbox = &mut peer.inbox;
+                let Some((tag, bytes)) = inbox.short_arrival(head.slot(), below) else {
+                    return Short::Other(row);
+                };
+                let generation = inbox.generation;
+                if generation == 0 || bytes > target.len() || !is_wanted(row, generation, tag) {
+                    return Short::Other(row);
+                }
+                if inbox.is_published() {
+                    self.dirty[row as usize / 64] |= 1 << (row % 64);
+                }
+                let is_due = inbox.take_short(head.slot(), bytes, target);
+                head.go_to(inbox.next());
+                if is_due {
+                    self.publish(row, false);
+                }
+                return Short::Taken { row, generation, tag, bytes };
+            }
+            match self.turn_to_another(haste()) {
+                Turn::Found => {}
+                Turn::Nobody => return Short::Nothing,
+                Turn::Strange(row) => return Short::Other(row),
+            }
         }
-        let is_due = peer.inbox.take_short(bytes, target);
-        watch.current_head().go_to(peer.inbox.next());
-        self.dirty[row as usize / 64] |= 1 << (row % 64);
-        if is_due {
-            self.publish(row, false);
-        }
-        Short::Taken { row, generation, tag, bytes }
     }
 
     /// The same, for a message at the head of the pair of `row` that takes two slots, or lies in a cell whole.
@@ -730,7 +751,7 @@ impl<K: Kernel> Endpoint<K> {
         &mut self,
         row: u32,
         target: &mut [u8],
-        is_wanted: impl FnOnce(u32, u32, u64) -> bool,
+        is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
         let generation = peer.inbox.generation;

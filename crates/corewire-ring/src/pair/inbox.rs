@@ -3,14 +3,14 @@
 use corewire_layout::LINE_BYTES;
 use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::pair::{
-    HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, first_position,
-    fragment_parts, is_at, kind_of, length_of, pair_stamp_base, slots_of, whole_length,
+    HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, first_position, fragment_parts, is_at,
+    kind_of, length_of, pair_stamp_base, slots_of, whole_length,
 };
 use corewire_layout::segment::SleepMode;
 
 use super::PairViolation;
 use super::words::EndpointMemory;
-use crate::region::{Access, Slots, Store, Word32, Word64};
+use crate::region::{Access, Slot, Slots, Store, Word32, Word64};
 use crate::sync::Ordering::Relaxed;
 use crate::{Trusted, fence_at, order};
 
@@ -53,11 +53,10 @@ pub(super) enum Heat {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Inbox {
-    /// `None` as long as the peer has no ring for this endpoint.
-    slots: Option<Slots>,
     /// The next slot to be read.
     next: u64,
-    /// When `next` gets here, the cursor is published.
+    /// The cursor as published, and when `next` gets so far that it is again.
+    published: u64,
     publish_at: u64,
     /// All bits are set in the middle of a message, else none.
     within: u64,
@@ -70,8 +69,9 @@ pub struct Inbox {
     pub(super) is_held: bool,
     trusted: Trusted,
     state: Word32,
-    /// The cursor as published, and as it was when it was last looked whether its sender waits.
-    published: u64,
+    /// `None` as long as the peer has no ring for this endpoint.
+    slots: Option<Slots>,
+    /// The cursor when it was last looked whether its sender waits.
     looked: u64,
     cursor: Word64,
     /// The peer waits for room while this is odd.
@@ -174,31 +174,33 @@ impl Inbox {
         self.slots.as_ref()
     }
 
-    /// Tag and length of what lies at the head, which a poll has found, if it is a message in one slot.
+    /// Tag and length of what lies in `slot`, the next, of which the stamp says `below`, if it is a message in
+    /// one slot.
     #[inline(always)]
-    pub fn short_arrival(&self) -> Option<(u64, usize)> {
-        let slot = self.slots.as_ref()?.at(self.next);
-        let stamp = slot.stamp().load(Relaxed);
+    pub(super) fn short_arrival(&self, slot: Slot<'_>, below: u64) -> Option<(u64, usize)> {
         // ORDER(P2): pairs with P1; tag and payload are read after the stamp. (A relaxed load and a fence,
         // since the map is read-only.)
         fence_at!(P2: Acquire);
-        let bytes = whole_length(stamp & STAMP_BELOW, self.within)?;
+        let bytes = whole_length(below, self.within)?;
         Some((slot.header().load(Relaxed), bytes))
     }
 
-    /// Takes a message of `bytes` bytes that lies in one slot. True if the cursor should be published at
-    /// once.
+    /// Takes such a message, of `bytes` bytes. True if the cursor should be published at once.
     #[inline(always)]
-    pub fn take_short(&mut self, bytes: usize, target: &mut [u8]) -> bool {
-        if let Some(slots) = &self.slots {
-            let payload = slots.at(self.next).payload(bytes, Access::Read);
-            // SAFETY: published, and the cursor does not pass it before it is copied; the sender is
-            // trusted to leave it alone until then. The slots keep the mapping.
-            copy_short(unsafe { payload.as_slice(self.trusted) }, target);
-            payload.end_read();
-        }
+    pub(super) fn take_short(&mut self, slot: Slot<'_>, bytes: usize, target: &mut [u8]) -> bool {
+        let payload = slot.payload(bytes, Access::Read);
+        // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to
+        // leave it alone until then. Whoever has the slot keeps the mapping.
+        copy_short(unsafe { payload.as_slice(self.trusted) }, target);
+        payload.end_read();
         self.next += 1;
         self.next >= self.publish_at
+    }
+
+    /// Has nothing been taken since the cursor was last published?
+    #[inline(always)]
+    pub(super) fn is_published(&self) -> bool {
+        self.next == self.published
     }
 
     /// Dequeues a message in one slot and no more: its tag and its length. Without a look at whether anybody

@@ -28,9 +28,9 @@
 //! has been silent for a while and there are others.
 //!
 //! A pair that cools may lose a message's bit: its sender may have read the old word just before. So it is
-//! looked at every [`IDLE_POLLS`] empty polls until the receiver next sleeps, and before that sleep, behind
-//! a barrier on every core (P6): from then on its sender has read the new word, or its message has been
-//! seen. Bits are hints otherwise, too: whoever dies between a stamp and its bit is looked at when its death
+//! looked at, in turn if it is watched and every [`IDLE_POLLS`] empty polls if it is not, until the receiver
+//! next sleeps, and before that sleep, behind a barrier on every core (P6): from then on its sender has read
+//! the new word, or its message has been seen. Bits are hints otherwise, too: whoever dies between a stamp and its bit is looked at when its death
 //! is told.
 //!
 //! What no core has touched for a second is in none of its caches on a busy machine, and each line of it
@@ -73,18 +73,22 @@ use crate::region::Payload;
 pub const WATCHED_MAX: usize = if cfg!(loom) { 1 } else { 64 };
 /// So many of them stay hot, however long they are silent: those that talked last.
 pub const HOT_KEPT: usize = if cfg!(loom) { 0 } else { 4 };
-/// So many of those that are not hot are looked at in a poll, in turn; and by whoever polls again and again.
-const LOOKS_ONCE: usize = 4;
-const LOOKS_FAST: usize = 12;
+/// So many groups of four of those that are not hot are looked at in a poll, in turn; and by whoever polls
+/// again and again.
+const GROUPS_ONCE: usize = 1;
+const GROUPS_FAST: usize = 4;
 /// Who polls again and again looks at the bits every so many polls; and if there are more peers than can be
 /// watched.
 const BITS_EVERY: u64 = if cfg!(loom) { 8 } else { 256 };
 const BITS_OFTEN: u64 = 8;
 /// So many turns in a row may go to hot pairs before everybody is looked at.
 const TURNS_MAX: u32 = 64;
-/// The most messages that are taken from one pair while others may have some.
-pub const BURST_MAX: u32 = 32;
-/// Empty polls after which what is done now and then is done.
+/// The most slots that are taken from one pair while others may have something.
+pub const BURST_MAX: u64 = 32;
+/// Empty polls after which one more pair is visited, since what has not been touched for long is slow; with 64 of
+/// them each has its turn within a tenth of a millisecond.
+const VISIT_EVERY: u64 = if cfg!(loom) { 8 } else { 128 };
+/// Empty polls after which all else is done that is done now and then.
 pub(crate) const IDLE_POLLS: u64 = if cfg!(loom) { 8 } else { 1024 };
 /// A hot pair that had no message for so many rounds of polls gives its place to another.
 const COLD_AFTER: u64 = if cfg!(loom) { 1 } else { 1024 };

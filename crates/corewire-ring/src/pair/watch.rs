@@ -16,7 +16,7 @@ use corewire_layout::pair::{STAMP_BELOW, pair_stamp_base};
 use super::inbox::Inbox;
 use super::words::EndpointMemory;
 use super::{BURST_MAX, COLD_AFTER, HOT_KEPT, WATCHED_MAX};
-use crate::region::Walk;
+use crate::region::{Slot, Walk};
 use crate::sync::Ordering::Relaxed;
 
 /// Nobody's row.
@@ -26,7 +26,14 @@ pub(super) const GUEST: usize = WATCHED_MAX;
 /// The place of whoever has none.
 const NOWHERE: u8 = u8::MAX;
 
+/// So many heads are looked at in one go, with no question in between but whether one has something.
+const GROUP: usize = if WATCHED_MAX < 4 { WATCHED_MAX } else { 4 };
+
+/// By how much a stamp grows in the most slots that are taken in one turn.
+const SHARE: u64 = pair_stamp_base(BURST_MAX) - pair_stamp_base(0);
+
 const _: () = assert!(WATCHED_MAX < NOWHERE as usize);
+const _: () = assert!(WATCHED_MAX.is_multiple_of(GROUP));
 
 /// The pairs that are looked at.
 #[derive(Debug)]
@@ -36,10 +43,10 @@ pub(super) struct Watch {
     nobody: Head,
     hot: usize,
     count: usize,
-    /// Whose messages are being taken, and how many have been.
+    /// Whose messages are being taken, and what its stamp was when that began.
     turn: usize,
-    burst: u32,
-    /// Which of those that are not hot is looked at next.
+    turn_began: u64,
+    /// Which group is looked at next, of those with somebody who is not hot.
     next: usize,
     /// Which of all is looked at next in this round.
     round_next: usize,
@@ -60,7 +67,7 @@ impl Watch {
             hot: 0,
             count: 0,
             turn: GUEST,
-            burst: 0,
+            turn_began: 0,
             next: 0,
             round_next: 0,
             has_found: false,
@@ -68,29 +75,32 @@ impl Watch {
         }
     }
 
-    /// The row whose turn it is, if it has something, and has not had its share. One load.
+    /// Who has its turn, if it has something, and has not had its share; and what its stamp says of that. One
+    /// load.
     #[inline(always)]
-    pub(super) fn current(&mut self, polls: u64) -> Option<u32> {
+    pub(super) fn current(&mut self, polls: u64) -> Option<(&mut Head, u64)> {
         let head = &mut self.heads[self.turn];
-        if head.is_ready() && self.burst < BURST_MAX {
+        let below = head.below();
+        // Somebody else may have come to this place: then this may be any number.
+        let has_share = head.expected.wrapping_sub(self.turn_began) < SHARE;
+        if below <= STAMP_BELOW && has_share {
             head.tick = polls;
-            self.burst += 1;
-            return Some(head.row);
+            return Some((head, below));
         }
         None
     }
 
-    /// Looks at all that are hot, the one after the current one first, and at as many as `looks` of the
+    /// Looks at all that are hot, the one after the current one first, and at as many as `groups` of the
     /// others. True if it is somebody's turn now.
     #[inline(always)]
-    pub(super) fn turn_to_next(&mut self, looks: usize, polls: u64) -> bool {
-        let Some(place) = self.next_ready(looks) else { return false };
+    pub(super) fn turn_to_next(&mut self, groups: usize, polls: u64) -> bool {
+        let Some(place) = self.next_ready(groups) else { return false };
         self.turn_to(place, polls);
         true
     }
 
     #[inline(always)]
-    fn next_ready(&mut self, looks: usize) -> Option<usize> {
+    fn next_ready(&mut self, groups: usize) -> Option<usize> {
         let mut place = self.turn;
         for _ in 0..self.hot {
             place = if place + 1 < self.hot { place + 1 } else { 0 };
@@ -99,11 +109,13 @@ impl Watch {
             }
         }
         if self.count > self.hot {
-            for _ in 0..looks.min(self.count - self.hot) {
-                let place = self.next;
-                self.next = if place + 1 < self.count { place + 1 } else { self.hot };
-                if self.heads[place].is_ready() {
-                    return Some(place);
+            let (first, end) = (self.hot / GROUP, self.count.div_ceil(GROUP));
+            for _ in 0..groups.min(end - first) {
+                let group = if (first..end).contains(&self.next) { self.next } else { first };
+                self.next = group + 1;
+                let heads = self.heads.as_chunks::<GROUP>().0.get(group)?;
+                if let Some(place) = heads.iter().position(Head::is_ready) {
+                    return Some(group * GROUP + place);
                 }
             }
         }
@@ -134,8 +146,8 @@ impl Watch {
         head.tick = polls;
         head.is_found = true;
         self.has_found |= place >= self.hot;
+        self.turn_began = head.expected;
         self.turn = place;
-        self.burst = 0;
     }
 
     /// The head of whose turn it is.
@@ -343,10 +355,22 @@ impl Head {
         self.row
     }
 
-    /// Is something there? One load.
+    /// Where its next message lies.
+    #[inline(always)]
+    pub(super) fn slot(&self) -> Slot<'_> {
+        self.walk.slot()
+    }
+
+    /// What the stamp says of what lies there; more than [`STAMP_BELOW`] if there is nothing. One load.
+    #[inline(always)]
+    fn below(&self) -> u64 {
+        self.walk.slot().stamp().load(Relaxed) ^ self.expected
+    }
+
+    /// Is something there?
     #[inline(always)]
     fn is_ready(&self) -> bool {
-        self.walk.stamp().load(Relaxed) ^ self.expected <= STAMP_BELOW
+        self.below() <= STAMP_BELOW
     }
 
     /// Goes to where its inbox stands now.

@@ -19,7 +19,7 @@ use super::requests::Requests;
 use crate::control::domain::{Domain, DomainInner};
 use crate::control::endpoint::{EndpointControl, EndpointControlParts, EndpointKernel};
 use crate::error::EndpointError;
-use crate::wait::{Wait, adaptive_pauses, cap_ns};
+use crate::wait::{BARE_POLLS, Wait, adaptive_pauses, cap_ns};
 
 /// An endpoint to be made; begun by [`Domain::endpoint`].
 ///
@@ -176,6 +176,7 @@ impl EndpointBuilder {
         let parts = EndpointParts { memory, activity: Activity::new(page), fence_mode, shared };
         let mut pairs = pair::Endpoint::new(parts, EndpointKernel::new(Arc::clone(&control)));
         pairs.set_sleep_cap(cap_ns(self.sleep_cap));
+        let pauses = adaptive_pauses();
         Ok(Endpoint {
             pairs,
             control,
@@ -185,7 +186,12 @@ impl EndpointBuilder {
             matching: Matching::new(self.budget_bytes),
             requests: Requests::default(),
             wait: self.wait,
-            pauses: adaptive_pauses(),
+            pauses,
+            short_polls: match self.wait {
+                Wait::Park => 1,
+                Wait::Adaptive => BARE_POLLS + pauses,
+                Wait::Spin => u32::MAX,
+            },
             in_vain: 0,
             has_news: false,
             rings_there: 0,

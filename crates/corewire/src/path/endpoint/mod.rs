@@ -86,6 +86,8 @@ pub struct Endpoint {
     requests: Requests,
     wait: Wait,
     pauses: u32,
+    /// How often a receive polls for a short message before it goes the long way.
+    short_polls: u32,
     /// Sleeps for room since polls for it were worth while.
     in_vain: u32,
     /// Something was kept or has ended that nobody has been told of by [`Endpoint::look`].

@@ -11,7 +11,7 @@ use super::progress::{Caller, CallerState};
 use super::requests::{Completion, Operation, Request};
 use super::{Endpoint, Peer, Status, after};
 use crate::error::MessageError;
-use crate::wait::{BARE_POLLS, Patience, Wait};
+use crate::wait::{BARE_POLLS, Patience};
 
 /// A message that was received into memory of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Endpoint {
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
         if self.is_at_rest()
-            && let Some(status) = self.take_short(selector, buffer, self.wait)
+            && let Some(status) = self.take_short(selector, buffer)
         {
             return Ok(status);
         }
@@ -96,7 +96,7 @@ impl Endpoint {
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
         if self.is_at_rest() {
-            match self.poll_short(selector, buffer, Haste::Once) {
+            match self.poll_short(selector, buffer, || Haste::Once) {
                 Ok(None) if selector.source.is_none() && !self.pairs.has_notice() => {
                     return Ok(None);
                 }
@@ -365,23 +365,18 @@ impl Endpoint {
         self.wait_for(patience, None, None, |endpoint, _| look(endpoint))?
     }
 
-    /// Is there nothing to be done but to look for messages?
+    /// Is there nothing to be done but to look for messages? One branch for all of it.
     #[inline(always)]
     fn is_at_rest(&self) -> bool {
-        self.matching.is_empty() && self.senders.is_empty() && self.leaving.is_empty()
+        self.matching.is_empty() & self.senders.is_empty() & self.leaving.is_empty()
     }
 
     /// A message in slots, or whole in a cell, if it comes while polls are cheaper than to sleep, and before
     /// anything else does. The way of most messages.
     #[inline(always)]
-    fn take_short(&mut self, selector: Selector, buffer: &mut [u8], wait: Wait) -> Option<Status> {
-        let polls = match wait {
-            Wait::Park => 1,
-            Wait::Adaptive => BARE_POLLS + self.pauses,
-            Wait::Spin => u32::MAX,
-        };
-        for round in 0..polls {
-            let haste = if round < BARE_POLLS { Haste::Fast } else { Haste::Slow };
+    fn take_short(&mut self, selector: Selector, buffer: &mut [u8]) -> Option<Status> {
+        for round in 0..self.short_polls {
+            let haste = || if round < BARE_POLLS { Haste::Fast } else { Haste::Slow };
             match self.poll_short(selector, buffer, haste) {
                 Ok(None) => {}
                 Ok(found) => return found,
@@ -403,7 +398,7 @@ impl Endpoint {
         &mut self,
         selector: Selector,
         buffer: &mut [u8],
-        haste: Haste,
+        haste: impl Fn() -> Haste,
     ) -> Result<Option<Status>, ()> {
         let is_wanted =
             |row: u32, generation: u32, tag: u64| selector.takes(Peer::new(row, generation), tag);

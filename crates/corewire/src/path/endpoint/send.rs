@@ -117,7 +117,7 @@ impl Endpoint {
     /// most messages.
     #[inline(always)]
     fn try_inject(&mut self, peer: Peer, tag: u64, message: &[u8]) -> bool {
-        if !self.pairs.is_open(peer.row, peer.generation) || self.pairs.has_notice() {
+        if self.pairs.has_notice() || !self.pairs.is_open(peer.row, peer.generation) {
             return false;
         }
         if message.len() > PAIR_INLINE_BYTES_MAX {
