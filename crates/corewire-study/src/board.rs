@@ -4,6 +4,7 @@
 //! ```text
 //! 0            go: the controller's
 //! 128 (w + 1)  worker w: its step, then the port of each of its sites
+//! 65536        bare lines, of the first two workers
 //! ```
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,11 +13,15 @@ use std::time::{Duration, Instant};
 use corewire_os::memory::Segment;
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::{Acquire, Release};
+use corewire_ring::yardstick::RawLines;
 
 use crate::failure::{Doing, Failure};
 
+/// Where the bare lines begin, and how many there are.
+const LINES_AT: usize = 1 << 16;
+const LINES: usize = 16;
 /// Bytes of the memory.
-const BYTES: u64 = 1 << 16;
+const BYTES: u64 = (LINES_AT + RawLines::bytes(LINES)) as u64;
 const WORKER_BYTES: usize = 128;
 /// The most workers.
 pub(crate) const WORKERS_MAX: u32 = 500;
@@ -69,6 +74,13 @@ impl Board {
         while self.memory.word64(0).load(Acquire) == 0 {
             std::thread::yield_now();
         }
+    }
+
+    /// Lines that go to and fro between two workers, for the time that this takes here and now.
+    pub(crate) fn lines(&self) -> Result<RawLines, Failure> {
+        let memory = self.memory.part(LINES_AT, RawLines::bytes(LINES));
+        let memory = memory.ok_or_else(|| Failure::other("the memory of a run is too short"))?;
+        Ok(RawLines::new(&memory, LINES))
     }
 
     /// Worker `worker` has come to `step`.

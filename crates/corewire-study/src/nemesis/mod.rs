@@ -1,6 +1,7 @@
 //! `corewire-study nemesis`: the intranode experiments of Nemesis (papers/002, section 4.1), with what is
 //! beside it.
 
+pub(crate) mod distances;
 mod instructions;
 mod peer;
 mod polling;
@@ -170,7 +171,8 @@ fn points(plan: &Plan) -> Vec<Point> {
     plan.wires.iter().flat_map(of).collect()
 }
 
-/// Runs every wire in turn, every other time in the opposite order.
+/// Runs every wire in turn, every other time in the opposite order; then, up to as many times again, those of
+/// which something was not measured where most was.
 fn measure(
     plan: &Plan,
     cpus: &[usize],
@@ -185,8 +187,12 @@ fn measure(
     let bar = ProgressBar::new(runs as u64);
     let style = ProgressStyle::with_template("{wide_msg} {bar:24} {percent:>3} %, {eta} left");
     bar.set_style(style.doing("draw a progress bar")?);
-    for run in 0..plan.runs {
+    for run in 0..2 * plan.runs {
         let mut turn = possible.clone();
+        if run >= plan.runs {
+            turn.retain(|&index| lacks(plan, results, index));
+            bar.inc_length(turn.len() as u64);
+        }
         if run % 2 == 1 {
             turn.reverse();
         }
@@ -210,6 +216,16 @@ fn measure(
     }
     bar.finish_and_clear();
     Ok(())
+}
+
+/// Has a wire that can be had a shape with fewer than half of the runs where the cores were for most of the time?
+fn lacks(plan: &Plan, results: &Results, index: usize) -> bool {
+    let Some(home) = results.distances().into_iter().next() else { return false };
+    let count = plan.shapes.len();
+    results.points[index * count..][..count].iter().any(|point| {
+        let here = point.runs.iter().filter(|found| home.has(found)).count();
+        !point.runs.is_empty() && 2 * here < plan.runs as usize
+    })
 }
 
 /// One run of a wire: all shapes, between two processes.
@@ -292,22 +308,39 @@ pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure
 
 fn table(results: &Results) -> Result<String, Failure> {
     let mut table = csv::Writer::from_writer(Vec::new());
-    let heads = ["wire", "bytes", "cold", "one_way_ns_p50", "min", "max", "one_way_ns_p99"];
+    let heads = [
+        "line_ns",
+        "wire",
+        "bytes",
+        "cold",
+        "runs",
+        "one_way_ns_p50",
+        "min",
+        "max",
+        "one_way_ns_p99",
+    ];
     table.write_record(heads).doing("write a table")?;
-    for point in &results.points {
-        let Some(middle) = point.p50_ns() else { continue };
-        let high = crate::results::Spread::of(point.runs.iter().map(|run| run.p99_ns));
-        let number = |figure: f64| format!("{figure:.1}");
-        let row = [
-            point.wire.clone(),
-            point.bytes.to_string(),
-            point.cold.to_string(),
-            number(middle.median),
-            number(middle.min),
-            number(middle.max),
-            high.map_or(String::new(), |high| number(high.median)),
-        ];
-        table.write_record(row).doing("write a table")?;
+    let number = |figure: f64| format!("{figure:.1}");
+    for distance in results.distances() {
+        let line = distance
+            .line_ns
+            .map_or(String::new(), |(least, most)| number(f64::midpoint(least, most)));
+        for point in &results.at(&distance).points {
+            let Some(middle) = point.p50_ns() else { continue };
+            let high = crate::results::Spread::of(point.runs.iter().map(|run| run.p99_ns));
+            let row = [
+                line.clone(),
+                point.wire.clone(),
+                point.bytes.to_string(),
+                point.cold.to_string(),
+                point.runs.len().to_string(),
+                number(middle.median),
+                number(middle.min),
+                number(middle.max),
+                high.map_or(String::new(), |high| number(high.median)),
+            ];
+            table.write_record(row).doing("write a table")?;
+        }
     }
     let bytes = table.into_inner().doing("write a table")?;
     String::from_utf8(bytes).doing("write a table")
@@ -316,6 +349,7 @@ fn table(results: &Results) -> Result<String, Failure> {
 /// Says what came out: one way with warm buffers, and where the rest is.
 fn print(directory: &Path, results: &Results) {
     const SHOWN: [u64; 6] = [8, 64, 512, 4096, 65_536, 1 << 20];
+    let results = &results.at_most_frequent();
     let sizes: Vec<u64> = SHOWN.into_iter().filter(|it| results.sizes().contains(it)).collect();
     println!("one way, warm buffers, ns:");
     let heads: String = sizes.iter().map(|size| format!("{size:>10}")).collect();

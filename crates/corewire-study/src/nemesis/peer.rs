@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use corewire_os::processor::{tick_ns, ticks};
 use corewire_os::{process, processor};
+use corewire_ring::yardstick::RawLines;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,8 @@ const ROUNDS_MIN: u64 = 8;
 /// Round trips between two looks at the clock, at most.
 const ROUNDS_MAX: u64 = 100_000;
 const TICKS_MAX: u64 = 1 << 40;
+/// Round trips of a bare line between two sizes.
+const LINE_ROUNDS: u64 = 400;
 
 /// A size, and where the buffers lie.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -50,6 +53,9 @@ pub(crate) struct Found {
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
     pub(crate) mean_ns: f64,
+    /// A bare line one way, before and after; `None` if both processes share a core.
+    #[serde(default)]
+    pub(crate) line_ns: Option<[f64; 2]>,
 }
 
 /// All of it, in the order of the shapes.
@@ -86,13 +92,21 @@ impl Visit for Follow<'_> {
         board.reach(order.seat.index, Step::Ready);
         board.await_go();
         let mut found = Vec::new();
+        let mut lines = Lines { lines: board.lines()?, gone: 0 };
+        let mut line = || order.cpu.map(|_| lines.go(order.seat.index == 0));
+        let mut before = line();
         for &shape in &order.shapes {
             let mut end = End { wire: &mut wire, from: &mut from, to: &mut to, shape };
-            if order.seat.index == 0 {
-                found.push(end.ask(order.measured)?);
+            let asked = if order.seat.index == 0 {
+                Some(end.ask(order.measured)?)
             } else {
                 end.answer()?;
-            }
+                None
+            };
+            let after = line();
+            let line_ns = before.zip(after).map(|(before, after)| [before, after]);
+            found.extend(asked.map(|asked| Found { line_ns, ..asked }));
+            before = after;
         }
         drop(wire);
         if order.seat.index == 0 {
@@ -100,6 +114,35 @@ impl Visit for Follow<'_> {
             println!("{report}");
         }
         Ok(())
+    }
+}
+
+/// Bare lines between the two processes.
+struct Lines {
+    lines: RawLines,
+    /// Round trips so far.
+    gone: u64,
+}
+
+impl Lines {
+    /// Half a round trip, the median of many, as the one that asks has it.
+    fn go(&mut self, asks: bool) -> f64 {
+        let first = self.gone;
+        self.gone += LINE_ROUNDS;
+        let trip = |number: u64| {
+            let start = ticks();
+            if asks {
+                self.lines.ping(number)
+            } else {
+                self.lines.pong(number)
+            }
+            ticks() - start
+        };
+        let mut times: Vec<u64> = (first..self.gone).map(trip).collect();
+        times.sort_unstable();
+        #[expect(clippy::cast_precision_loss, reason = "a time")]
+        let median = times[times.len() / 2] as f64;
+        median * tick_ns() / 2.0
     }
 }
 
@@ -168,6 +211,7 @@ impl<W: Wire> End<'_, W> {
             p50_ns: of(0.5),
             p99_ns: of(0.99),
             mean_ns: times.mean() * half_ns,
+            line_ns: None,
         })
     }
 

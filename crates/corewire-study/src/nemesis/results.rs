@@ -98,7 +98,7 @@ pub(crate) struct Polling {
 }
 
 impl Point {
-    /// The medians of the runs.
+    /// The medians of the runs, all of which are to be of one place ([`Results::at`]).
     pub(crate) fn p50_ns(&self) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| run.p50_ns))
     }

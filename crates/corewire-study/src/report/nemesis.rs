@@ -1,6 +1,7 @@
 //! The page of `study nemesis`: what a run has found, beside what the paper claims. As with the other page,
 //! every sentence with a figure is computed.
 
+use crate::nemesis::distances::Distance;
 use crate::nemesis::results::{Instructions, Point, Polling, Results, Wire};
 use crate::results::Spread;
 
@@ -24,11 +25,23 @@ const AHEAD_MAX: u64 = 4096;
 /// Sizes that tables have, if they were measured.
 const SHOWN: [u64; 10] = [0, 1, 8, 48, 64, 104, 512, 1024, 4096, 65_536];
 
-/// The page for one machine.
+/// The page for one machine: what was measured where its cores were most of the time, and what is ahead
+/// elsewhere.
 pub(crate) fn render(results: &Results) -> Result<String, Error> {
+    let distances = results.distances();
+    let everywhere = results;
+    let results = &results.at_most_frequent();
     let title = "Message passing between two cores: Nemesis\u{2019} experiments on this machine";
     let lead = format!("<p class=\"lead\">{}</p>\n", page::escape(&summary(results)));
-    let short = ahead(results);
+    let mut short = ahead(results);
+    for distance in distances.iter().skip(1) {
+        let Some((least, most)) = distance.line_ns else { continue };
+        let times = [least, most].map(nanoseconds);
+        let there = ahead(&everywhere.at(distance)).into_iter();
+        short.extend(there.map(|sentence| {
+            format!("Where a bare line takes {} to {} one way: {sentence}", times[0], times[1])
+        }));
+    }
     let lead = match short.is_empty() {
         true => lead,
         false => {
@@ -40,7 +53,7 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
     let polling = figures(&polling_figures(results), "The model has not been run.")?;
     let sections = [
         Section::new("machine", "The machine", machine_table(results)),
-        Section::new("reading", "How to read", how_to_read(results)),
+        Section::new("reading", "How to read", how_to_read(results, &distances)),
         Section::new("latency", "Latency (Figure 4)", latency + &numbers(results)),
         Section::new("bandwidth", "Bandwidth (Figure 5)", bandwidth),
         Section::new("optimisations", "Each optimisation", optimisations(results)),
@@ -54,6 +67,7 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
 
 /// Every figure as a file of its own: its stem and its SVG.
 pub(crate) fn plots(results: &Results) -> Result<Vec<(String, String)>, Error> {
+    let results = &results.at_most_frequent();
     let all = latency(results).into_iter().chain(bandwidth(results));
     all.chain(polling_figures(results))
         .map(|figure| {
@@ -157,14 +171,14 @@ fn machine_table(results: &Results) -> String {
     machine::table(&results.machine, &run)
 }
 
-fn how_to_read(results: &Results) -> String {
+fn how_to_read(results: &Results, distances: &[Distance]) -> String {
     let crowd = match results.oversubscribed {
         true => {
             "Here both processes had to share one core: the figures show how well they take turns."
         }
         false => "Each process has a core of its own.",
     };
-    paragraph(&format!(
+    let how = format!(
         "One process sends a message, the other sends one of the same size back; each figure is half of the \
          time between, the median of a run, and the median of {}. {crowd} A message is sent from a buffer of \
          the sender and received into one of the receiver, matched by tag and sender. With warm buffers they \
@@ -172,7 +186,27 @@ fn how_to_read(results: &Results) -> String {
          hold, though not more than all caches of a large machine.",
         plural(results.runs, "run"),
         bytes(results.cold_bytes),
-    ))
+    );
+    paragraph(&how) + &whereabouts(distances).map_or_else(String::new, |words| paragraph(&words))
+}
+
+/// Where the cores were, and what that means for the figures.
+fn whereabouts(distances: &[Distance]) -> Option<String> {
+    let shown = distances.first()?;
+    let (least, most) = shown.line_ns?;
+    let line = format!("between {} and {} one way", nanoseconds(least), nanoseconds(most));
+    let (here, of) = (shown.runs, shown.of);
+    Some(if here == of {
+        format!(
+            "A bare cache line takes {line}, before and after each size: the cores stayed where they were."
+        )
+    } else {
+        format!(
+            "The cores were moved meanwhile, as a shared host does, and what was measured with the cores at one place \
+             says nothing about what was measured at another. A bare cache line is timed before and after each \
+             size: of {of} such runs these are the {here} in which it took {line}."
+        )
+    })
 }
 
 /// Figure 4.

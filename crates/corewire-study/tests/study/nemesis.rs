@@ -26,7 +26,8 @@ fn a_study_of_nemesis_leaves_a_page_results_and_a_table() {
     assert_eq!(points.len(), 8 * 4 * 2, "each wire with each size, warm and cold");
     for point in points {
         let runs = point["runs"].as_array().expect("runs");
-        assert_eq!(runs.len(), runs_of(&point["wire"]), "{point}");
+        // There are more where the cores were moved.
+        assert!(runs.len() >= runs_of(&point["wire"]), "{point}");
         assert!(runs.iter().all(|run| run["p50_ns"].as_f64().expect("a time") > 0.0), "{point}");
     }
     // Ours and the paper's are there whatever else is.

@@ -1,0 +1,118 @@
+//! How far apart the two cores were. Some hosts move them about while a program runs: two threads of one core
+//! for a second, then two cores of different clusters. What was measured at one distance says nothing about what
+//! was measured at another, so a bare line is timed before and after each size, and only runs with alike lines
+//! are compared.
+
+use super::peer::Found;
+use super::results::Results;
+
+/// Lines that take up to so many times as long as others went as far.
+const ALIKE: f64 = 1.5;
+/// A distance is worth showing with so much of all runs.
+const SHOWN_SHARE: f64 = 0.05;
+
+/// A distance at which the cores were for a while.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Distance {
+    /// The times of a bare line over it, from the least to the most; `None` if none were taken, and all runs
+    /// count as of one distance.
+    pub(crate) line_ns: Option<(f64, f64)>,
+    /// Runs of all points that were at it, among how many.
+    pub(crate) runs: usize,
+    pub(crate) of: usize,
+}
+
+impl Distance {
+    /// Was it measured at this one?
+    pub(crate) fn has(&self, found: &Found) -> bool {
+        let Some((least, most)) = self.line_ns else { return true };
+        line_of(found).is_some_and(|line| (least..=most).contains(&line))
+    }
+}
+
+impl Results {
+    /// The distances, the one with the most runs first.
+    pub(crate) fn distances(&self) -> Vec<Distance> {
+        of(self.points.iter().flat_map(|point| &point.runs))
+    }
+
+    /// What was measured at one of them.
+    pub(crate) fn at(&self, distance: &Distance) -> Self {
+        let mut here = self.clone();
+        here.points.iter_mut().for_each(|point| point.runs.retain(|found| distance.has(found)));
+        here
+    }
+
+    /// What was measured at that with the most runs.
+    pub(crate) fn at_most_frequent(&self) -> Self {
+        self.distances().first().map_or_else(|| self.clone(), |distance| self.at(distance))
+    }
+}
+
+fn of<'a>(runs: impl Iterator<Item = &'a Found>) -> Vec<Distance> {
+    let (mut lines, mut of) = (Vec::new(), 0);
+    let mut is_timed = false;
+    for found in runs {
+        of += 1;
+        is_timed |= found.line_ns.is_some();
+        lines.extend(line_of(found));
+    }
+    if !is_timed {
+        let one = Distance { line_ns: None, runs: of, of };
+        return (of > 0).then_some(one).into_iter().collect();
+    }
+    lines.sort_unstable_by(f64::total_cmp);
+    let mut distances = Vec::new();
+    while let Some((first, end)) = widest(&lines) {
+        #[expect(clippy::cast_precision_loss, reason = "few runs")]
+        let share = (end - first) as f64 / of as f64;
+        if share < SHOWN_SHARE && !distances.is_empty() {
+            break;
+        }
+        let line_ns = Some((lines[first], lines[end - 1]));
+        distances.push(Distance { line_ns, runs: end - first, of });
+        lines.drain(first..end);
+    }
+    distances
+}
+
+/// The most lines in a row that are alike.
+fn widest(lines: &[f64]) -> Option<(usize, usize)> {
+    let end = |first: usize| lines.partition_point(|line| *line <= lines[first] * ALIKE);
+    (0..lines.len()).map(|first| (first, end(first))).max_by_key(|(first, end)| end - first)
+}
+
+/// The bare line of a run; `None` if the cores were moved meanwhile.
+fn line_of(found: &Found) -> Option<f64> {
+    let [before, after] = found.line_ns?;
+    (before.max(after) <= before.min(after) * ALIKE).then_some(f64::midpoint(before, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(line_ns: Option<[f64; 2]>) -> Found {
+        Found { rounds: 8, p50_ns: 1.0, p99_ns: 1.0, mean_ns: 1.0, line_ns }
+    }
+
+    #[test]
+    fn runs_with_alike_lines_are_of_one_distance_and_those_between_of_none() {
+        let lines = [[64.0, 66.0], [280.0, 300.0], [290.0, 285.0], [66.0, 290.0], [270.0, 280.0]];
+        let all = lines.map(|line| found(Some(line)));
+        let distances = of(all.iter());
+        let far = Distance { line_ns: Some((275.0, 290.0)), runs: 3, of: 5 };
+        let near = Distance { line_ns: Some((65.0, 65.0)), runs: 1, of: 5 };
+        assert_eq!(distances, [far, near]);
+        assert_eq!(all.map(|found| far.has(&found)), [false, true, true, false, true]);
+    }
+
+    #[test]
+    fn without_lines_all_runs_are_of_one_distance() {
+        let all = [found(None), found(None)];
+        let distance = Distance { line_ns: None, runs: 2, of: 2 };
+        assert_eq!(of(all.iter()), [distance]);
+        assert!(distance.has(&all[0]));
+        assert_eq!(of([].iter()), []);
+    }
+}
