@@ -16,8 +16,8 @@ use super::outbox::{Announced, Outbox};
 use super::watch::{GUEST, Head, Watch};
 use super::words::{Activity, EndpointMemory};
 use super::{
-    BITS_EVERY, BITS_OFTEN, GROUPS_FAST, GROUPS_ONCE, IDLE_POLLS, PairViolation, Source, TURNS_MAX,
-    VISIT_EVERY, WATCHED_MAX,
+    BITS_EVERY, BITS_OFTEN, GROUPS_ONCE, IDLE_POLLS, PairViolation, Source, TURNS_MAX, VISIT_EVERY,
+    WATCHED_MAX,
 };
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
@@ -472,8 +472,7 @@ impl<K: Kernel> Endpoint<K> {
         } else {
             let groups = match haste {
                 Haste::Once => GROUPS_ONCE,
-                Haste::Fast => GROUPS_FAST,
-                Haste::Slow => WATCHED_MAX,
+                Haste::Fast | Haste::Slow => WATCHED_MAX,
             };
             Turn::found(self.watch.turn_to_next(groups, self.polls))
         };
@@ -997,9 +996,9 @@ impl<K: Kernel> Endpoint<K> {
 pub enum Haste {
     /// Once, to know whether there is anything: all hot pairs and all bits are looked at.
     Once,
-    /// Again and again: the other pairs and the bits are looked at in some of the polls.
+    /// Again and again: all watched pairs are looked at in each poll, the bits in some.
     Fast,
-    /// Again and again, with time between polls: all watched pairs are looked at in each.
+    /// The same, with time between polls: the bits are looked at more often.
     Slow,
 }
 

@@ -23,7 +23,7 @@
 //! A receiver looks at the rings of hot pairs in every poll: those that talk, and the [`HOT_KEPT`] that
 //! talked last. For all others there is one summary word, so an empty poll costs the same whatever the
 //! number of peers. It *watches* them besides, up to [`WATCHED_MAX`] pairs (`watch`): looks at a few of them
-//! in each poll, in turn. So a message from a peer that was silent for long is found in its slot, mostly
+//! in each poll, in turn, and at all of them if it has nothing to do but to wait. So a message from a peer that was silent for long is found in its slot, mostly
 //! before its bit is set. Whoever has a message is hot from the end of that round on, and cold again when it
 //! has been silent for a while and there are others.
 //!
@@ -73,10 +73,9 @@ use crate::region::Payload;
 pub const WATCHED_MAX: usize = if cfg!(loom) { 1 } else { 64 };
 /// So many of them stay hot, however long they are silent: those that talked last.
 pub const HOT_KEPT: usize = if cfg!(loom) { 0 } else { 4 };
-/// So many groups of four of those that are not hot are looked at in a poll, in turn; and by whoever polls
-/// again and again.
+/// So many groups of four of those that are not hot are looked at in a single poll, in turn. (Who polls again and
+/// again looks at all.)
 const GROUPS_ONCE: usize = 1;
-const GROUPS_FAST: usize = 4;
 /// Who polls again and again looks at the bits every so many polls; and if there are more peers than can be
 /// watched.
 const BITS_EVERY: u64 = if cfg!(loom) { 8 } else { 256 };

@@ -46,7 +46,7 @@ impl Endpoint {
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
         if self.is_at_rest()
-            && let Some(status) = self.take_short(selector, buffer)
+            && let Some(status) = self.take_short(&selector, buffer)
         {
             return Ok(status);
         }
@@ -96,7 +96,7 @@ impl Endpoint {
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
         if self.is_at_rest() {
-            match self.poll_short(selector, buffer, || Haste::Once) {
+            match self.poll_short(&selector, buffer, || Haste::Once) {
                 Ok(None) if selector.source.is_none() && !self.pairs.has_notice() => {
                     return Ok(None);
                 }
@@ -374,7 +374,7 @@ impl Endpoint {
     /// A message in slots, or whole in a cell, if it comes while polls are cheaper than to sleep, and before
     /// anything else does. The way of most messages.
     #[inline(always)]
-    fn take_short(&mut self, selector: Selector, buffer: &mut [u8]) -> Option<Status> {
+    fn take_short(&mut self, selector: &Selector, buffer: &mut [u8]) -> Option<Status> {
         for round in 0..self.short_polls {
             let haste = || if round < BARE_POLLS { Haste::Fast } else { Haste::Slow };
             match self.poll_short(selector, buffer, haste) {
@@ -396,7 +396,7 @@ impl Endpoint {
     #[inline(always)]
     fn poll_short(
         &mut self,
-        selector: Selector,
+        selector: &Selector,
         buffer: &mut [u8],
         haste: impl Fn() -> Haste,
     ) -> Result<Option<Status>, ()> {
