@@ -487,7 +487,7 @@ fn another_thread_ends_a_wait() {
 fn both_ask_at_once_and_are_linked_once() {
     let scratch = Scratch::new("endpoint-both_ask_at_once_and_are_linked");
     let domain = scratch.domain();
-    for _ in 0..50 {
+    for _ in 0..500 {
         let mut a = domain.endpoint("a").create().unwrap();
         let mut b = domain.endpoint("b").create().unwrap();
         let other = thread::spawn(move || {

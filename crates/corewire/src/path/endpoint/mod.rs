@@ -136,7 +136,9 @@ impl Endpoint {
     pub fn peer(&mut self, name: &str) -> Result<Peer, ConnectError> {
         let name = ChannelName::new(name)?;
         let row = self.control.connect(&name)?;
-        // It is among the changes, unless it has been told already.
+        // It is among the changes, unless it has been told already; its notice may be on its way yet, where it
+        // has come by itself.
+        self.take_in_changes();
         match self.attend() {
             Err(MessageError::Forked) => return Err(ConnectError::Forked),
             // For the next call that waits.

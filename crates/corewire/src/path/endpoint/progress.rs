@@ -113,15 +113,20 @@ impl Endpoint {
             return Err(MessageError::Forked);
         }
         if attention & notice::PEERS != 0 {
-            for change in self.control.changes() {
-                self.apply(change);
-            }
+            self.take_in_changes();
         }
         if attention & notice::INTERRUPTED != 0 {
             self.pairs.shared().clear(notice::INTERRUPTED);
             return Err(MessageError::Interrupted);
         }
         Ok(())
+    }
+
+    /// Takes in whoever has come or gone, as far as the control thread knows.
+    pub(super) fn take_in_changes(&mut self) {
+        for change in self.control.changes() {
+            self.apply(change);
+        }
     }
 
     fn apply(&mut self, change: Change) {

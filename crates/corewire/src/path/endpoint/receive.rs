@@ -373,6 +373,9 @@ impl Endpoint {
 
     /// A message in slots, or whole in a cell, if it comes while polls are cheaper than to sleep, and before
     /// anything else does. The way of most messages.
+    ///
+    /// The selector is not copied: a processor that loads a copy's words wider than they were stored waits until
+    /// they are in the cache, for as long as all the rest of a receive takes.
     #[inline(always)]
     fn take_short(&mut self, selector: &Selector, buffer: &mut [u8]) -> Option<Status> {
         for round in 0..self.short_polls {
