@@ -60,7 +60,8 @@ pub(crate) fn cap_ns(said: Option<Duration>) -> u64 {
 
 /// A shorter cap would be no sleep.
 const SLEEP_CAP_MIN_NS: u64 = 1_000_000;
-/// Polls without a pause before anything else is done: a message that is on its way is found so.
+/// Polls without a pause before anything else is done: a message that is on its way is found so. (Who waits for
+/// room pauses from the first one on.)
 pub(crate) const BARE_POLLS: u32 = 64;
 /// No limit on a sleep but its cap.
 pub(crate) const NO_LIMIT_NS: u64 = u64::MAX;

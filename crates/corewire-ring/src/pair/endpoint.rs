@@ -260,7 +260,7 @@ impl<K: Kernel> Endpoint<K> {
     }
 
     /// The two rings of a pair by themselves, for whoever counts what they cost: what goes around the
-    /// endpoint so is neither announced nor polled for by it.
+    /// endpoint so is not announced by it, and nothing of this pair is to be polled for any more.
     pub fn rings_of(&mut self, row: u32) -> Option<(&mut Outbox, &mut Inbox)> {
         self.peer_mut(row).map(|peer| (&mut peer.outbox, &mut peer.inbox))
     }
@@ -472,7 +472,7 @@ impl<K: Kernel> Endpoint<K> {
         } else {
             let groups = match haste {
                 Haste::Once => GROUPS_ONCE,
-                Haste::Fast | Haste::Slow => WATCHED_MAX,
+                Haste::Fast | Haste::Slow => usize::MAX,
             };
             Turn::found(self.watch.turn_to_next(groups, self.polls))
         };
@@ -718,6 +718,7 @@ impl<K: Kernel> Endpoint<K> {
                     return Short::Other(row);
                 };
                 let inbox = &mut peer.inbox;
+                debug_assert!(head.is_at(inbox.next()), "the head is where its inbox is");
                 let Some((tag, bytes)) = inbox.short_arrival(head.slot(), below) else {
                     return Short::Other(row);
                 };
@@ -824,6 +825,7 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(always)]
     pub fn pass(&mut self, row: u32, arrival: &Arrival) {
         let Some(peer) = self.peer_mut(row) else { return };
+        debug_assert!(!peer.inbox.is_held, "what is held is released first");
         let is_due = peer.inbox.pass(arrival);
         let position = peer.inbox.next();
         let head = self.watch.current_head();

@@ -190,7 +190,7 @@ impl Inbox {
     pub(super) fn take_short(&mut self, slot: Slot<'_>, bytes: usize, target: &mut [u8]) -> bool {
         let payload = slot.payload(bytes, Access::Read);
         // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to
-        // leave it alone until then. Whoever has the slot keeps the mapping.
+        // leave it alone until then. The inbox's slots keep the mapping as long as a head says where they are.
         copy_short(unsafe { payload.as_slice(self.trusted) }, target);
         payload.end_read();
         self.next += 1;

@@ -21,17 +21,17 @@
 //! # Hot and cold
 //!
 //! A receiver looks at the rings of hot pairs in every poll: those that talk, and the [`HOT_KEPT`] that
-//! talked last. For all others there is one summary word, so an empty poll costs the same whatever the
-//! number of peers. It *watches* them besides, up to [`WATCHED_MAX`] pairs (`watch`): looks at a few of them
-//! in each poll, in turn, and at all of them if it has nothing to do but to wait. So a message from a peer that was silent for long is found in its slot, mostly
-//! before its bit is set. Whoever has a message is hot from the end of that round on, and cold again when it
-//! has been silent for a while and there are others.
+//! talked last. For all others there is one summary word. It *watches* them besides, up to [`WATCHED_MAX`]
+//! pairs (`watch`): whoever waits looks at all of their slots in each poll, and whoever looks only once at a
+//! few, in turn, so that this costs nearly the same whatever the number of peers. So a message from a peer
+//! that was silent for long is found in its slot, mostly before its bit is set. Whoever has a message is hot
+//! from the end of that round on, and cold again when it has been silent for a while and there are others.
 //!
 //! A pair that cools may lose a message's bit: its sender may have read the old word just before. So it is
 //! looked at, in turn if it is watched and every [`IDLE_POLLS`] empty polls if it is not, until the receiver
 //! next sleeps, and before that sleep, behind a barrier on every core (P6): from then on its sender has read
-//! the new word, or its message has been seen. Bits are hints otherwise, too: whoever dies between a stamp and its bit is looked at when its death
-//! is told.
+//! the new word, or its message has been seen. Bits are hints otherwise, too: whoever dies between a stamp
+//! and its bit is looked at when its death is told.
 //!
 //! What no core has touched for a second is in none of its caches on a busy machine, and each line of it
 //! takes as long to fetch as a message takes to come. So what the next message of a silent peer needs is
@@ -84,11 +84,12 @@ const BITS_OFTEN: u64 = 8;
 const TURNS_MAX: u32 = 64;
 /// The most slots that are taken from one pair while others may have something.
 pub const BURST_MAX: u64 = 32;
-/// Empty polls after which one more pair is visited, since what has not been touched for long is slow; with 64 of
-/// them each has its turn within a tenth of a millisecond.
+/// Empty polls after which one more pair is visited, since what has not been touched for long is slow: with 64 of
+/// them, each has its turn in a fraction of a millisecond.
 const VISIT_EVERY: u64 = if cfg!(loom) { 8 } else { 128 };
 /// Empty polls after which all else is done that is done now and then.
 pub(crate) const IDLE_POLLS: u64 = if cfg!(loom) { 8 } else { 1024 };
+const _: () = assert!(IDLE_POLLS.is_multiple_of(VISIT_EVERY));
 /// A hot pair that had no message for so many rounds of polls gives its place to another.
 const COLD_AFTER: u64 = if cfg!(loom) { 1 } else { 1024 };
 

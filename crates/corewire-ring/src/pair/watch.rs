@@ -2,8 +2,8 @@
 //!
 //! A pair that has had a message is *watched*, as long as there is a place: where its next slot lies, and
 //! what the stamp there will be, is kept in a small record, its [`Head`]. The heads of hot pairs come first.
-//! All of them are looked at in every poll; of the others, whose messages are announced besides, a few, in
-//! turn. So a message from a pair that was silent for long is mostly found where it lies, one line transfer
+//! All of them are looked at in every poll; of the others, whose messages are announced besides, all by who
+//! waits, and a few, in turn, by who looks only once. So a message from a pair that was silent for long is mostly found where it lies, one line transfer
 //! after it was sent, while its sender is still announcing it.
 //!
 //! Whoever has no place is looked at when a bit names it, as a guest.
@@ -209,6 +209,7 @@ impl Watch {
 
     /// It is the turn of who is at `place`, for no reason.
     pub(super) fn visit(&mut self, place: usize) {
+        self.turn_began = self.heads[place].expected;
         self.turn = place;
     }
 
@@ -371,6 +372,12 @@ impl Head {
     #[inline(always)]
     fn is_ready(&self) -> bool {
         self.below() <= STAMP_BELOW
+    }
+
+    /// Does it stand at `position`?
+    #[inline(always)]
+    pub(super) fn is_at(&self, position: u64) -> bool {
+        self.expected == pair_stamp_base(position)
     }
 
     /// Goes to where its inbox stands now.

@@ -9,7 +9,7 @@ use super::results::Results;
 /// Lines that take up to so many times as long as others went as far.
 const ALIKE: f64 = 1.5;
 /// A distance is worth showing with so much of all runs.
-const SHOWN_SHARE: f64 = 0.05;
+const SHOWN_SHARE: f64 = 0.2;
 
 /// A distance at which the cores were for a while.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +31,7 @@ impl Distance {
 }
 
 impl Results {
-    /// The distances, the one with the most runs first.
+    /// The distances, the one with the most runs first; none if the cores were moved in each of them.
     pub(crate) fn distances(&self) -> Vec<Distance> {
         of(self.points.iter().flat_map(|point| &point.runs))
     }

@@ -218,13 +218,15 @@ fn measure(
     Ok(())
 }
 
-/// Has a wire that can be had a shape with fewer than half of the runs where the cores were for most of the time?
+/// Has a wire a shape of which more than half of the runs are to be had where the cores were for most of the time,
+/// and were elsewhere?
 fn lacks(plan: &Plan, results: &Results, index: usize) -> bool {
-    let Some(home) = results.distances().into_iter().next() else { return false };
+    let home = results.distances().into_iter().next();
     let count = plan.shapes.len();
     results.points[index * count..][..count].iter().any(|point| {
-        let here = point.runs.iter().filter(|found| home.has(found)).count();
-        !point.runs.is_empty() && 2 * here < plan.runs as usize
+        let is_here = |found: &&Found| home.is_some_and(|home| home.has(found));
+        let here = point.runs.iter().filter(is_here).count();
+        here < point.runs.len() && 2 * here < plan.runs as usize
     })
 }
 

@@ -180,19 +180,32 @@ fn how_to_read(results: &Results, distances: &[Distance]) -> String {
     };
     let how = format!(
         "One process sends a message, the other sends one of the same size back; each figure is half of the \
-         time between, the median of a run, and the median of {}. {crowd} A message is sent from a buffer of \
+         time between, the median of a run, and the median of its runs ({}). {crowd} A message is sent from a buffer of \
          the sender and received into one of the receiver, matched by tag and sender. With warm buffers they \
          are always the same; with cold ones they go through {} of memory, more than a core\u{2019}s own caches \
          hold, though not more than all caches of a large machine.",
-        plural(results.runs, "run"),
+        runs(results),
         bytes(results.cold_bytes),
     );
-    paragraph(&how) + &whereabouts(distances).map_or_else(String::new, |words| paragraph(&words))
+    paragraph(&how)
+        + &whereabouts(results, distances).map_or_else(String::new, |words| paragraph(&words))
+}
+
+/// How many runs the points have.
+fn runs(results: &Results) -> String {
+    let counts = || results.points.iter().map(|point| point.runs.len()).filter(|&count| count > 0);
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    if least == most { plural(most, "run") } else { format!("{least} to {}", plural(most, "run")) }
 }
 
 /// Where the cores were, and what that means for the figures.
-fn whereabouts(distances: &[Distance]) -> Option<String> {
-    let shown = distances.first()?;
+fn whereabouts(results: &Results, distances: &[Distance]) -> Option<String> {
+    let Some(shown) = distances.first() else {
+        let has_runs = results.points.iter().any(|point| !point.runs.is_empty());
+        return has_runs.then(|| {
+            "The cores were moved in the middle of every run: compare nothing of this.".to_owned()
+        });
+    };
     let (least, most) = shown.line_ns?;
     let line = format!("between {} and {} one way", nanoseconds(least), nanoseconds(most));
     let (here, of) = (shown.runs, shown.of);
@@ -249,7 +262,7 @@ fn by_size(
             heading: format!("{heading}, {buffers} buffers"),
             caption: format!(
                 "Median of {}; thin bars reach from the least to the most. Both axes are logarithmic.",
-                plural(results.runs, "run")
+                runs(results)
             ),
             picture: Picture::Lines(chart),
         })
