@@ -298,7 +298,8 @@ pub enum MessageError {
         /// What was found.
         violation: PairViolation,
     },
-    /// The handle is no peer's of this endpoint, or of one that went long ago.
+    /// The handle is no peer's of this endpoint, or of one whose place another has: eight others or more have come
+    /// since it went, or there were no other places.
     #[error("no such peer: it is another endpoint's, or has gone")]
     UnknownPeer,
     /// The handle is no operation's of this endpoint, or of one whose end was reported.

@@ -299,6 +299,34 @@ fn a_peer_that_leaves_ends_what_waits_for_it_and_nothing_else() {
     assert_eq!(b.peer("a").unwrap_err(), ConnectError::NotFound("a".parse_name()));
 }
 
+#[test]
+fn who_asks_for_a_peer_that_left_hears_so_though_others_have_come() {
+    let scratch = Scratch::new("endpoint-who_asks_for_a_peer_that_left");
+    let domain = scratch.domain();
+    for (peers, newcomers, is_known) in [(32, 7, true), (2, 2, false)] {
+        let mut sink = domain.endpoint("sink").peers(peers).create().unwrap();
+        let mut first = domain.endpoint("first").create().unwrap();
+        let to_sink = first.peer("sink").unwrap();
+        first.send(to_sink, 0, b"").unwrap();
+        let gone = sink.receive(Selector::any()).unwrap().status.source;
+        drop(first);
+        let error = sink.receive(Selector::any().from(gone)).unwrap_err();
+        assert!(matches!(error, MessageError::PeerLeft { .. }), "{error}");
+        for number in 0..newcomers {
+            let mut other = domain.endpoint(&format!("other-{number}")).create().unwrap();
+            let to_sink = other.peer("sink").unwrap();
+            other.send(to_sink, 0, b"").unwrap();
+            let source = sink.receive(Selector::any()).unwrap().status.source;
+            drop(other);
+            let error = sink.receive(Selector::any().from(source)).unwrap_err();
+            assert!(matches!(error, MessageError::PeerLeft { .. }), "{error}");
+        }
+        let error = sink.send(gone, 0, b"?").unwrap_err();
+        assert_eq!(matches!(error, MessageError::PeerLeft { .. }), is_known, "{error}");
+        assert_eq!(matches!(error, MessageError::UnknownPeer), !is_known, "{error}");
+    }
+}
+
 trait ParseName {
     fn parse_name(&self) -> corewire::ChannelName;
 }

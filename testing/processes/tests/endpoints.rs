@@ -133,7 +133,8 @@ fn talkers_die_and_what_they_had_sent_arrives() {
                 assert!(is_death(&error), "{error}");
             }
         }
-        assert!(is_death(&sink.endpoint.send(peer, 0, b"?").unwrap_err()));
+        let error = sink.endpoint.send(peer, 0, b"?").unwrap_err();
+        assert!(is_death(&error), "{error}");
         assert!(sink.endpoint.test(for_ever).unwrap().is_none());
     }
     assert_eq!(sink.endpoint.counter("violations"), Some(0));

@@ -9,7 +9,7 @@
 
 mod connect;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
@@ -79,10 +79,15 @@ pub(crate) struct EndpointControl {
     state: Mutex<State>,
 }
 
+/// So many rows of peers that have gone are not given to others, as long as there are more.
+const LEFT_KEPT: usize = 8;
+
 #[derive(Default)]
 struct State {
     claim: Option<Claim>,
     links: HashMap<u32, Link>,
+    /// Rows that had a peer, and have none now, the one that has been so for the longest first.
+    left: VecDeque<u32>,
     /// Rows by their peers' incarnations.
     rows: HashMap<u128, u32>,
     watched: HashMap<Token, u32>,
@@ -236,6 +241,7 @@ impl EndpointControl {
         let mut state = lock(&self.state);
         if matches!(state.links.get(&row), Some(Link::Gone)) {
             state.links.remove(&row);
+            state.left.push_back(row);
         }
     }
 
@@ -272,10 +278,14 @@ impl EndpointControl {
         state.watched.remove(&linked.life_token);
     }
 
-    /// A row that nobody has.
-    fn free(&self, state: &State) -> Option<u32> {
+    /// A row that nobody has; of those that somebody had not the last ones, if there are others: who asks for a
+    /// peer that has just gone is to hear that, not that there is no such peer.
+    fn free(&self, state: &mut State) -> Option<u32> {
         let max = u32::try_from(self.header.sizes.peers_max()).unwrap_or(u32::MAX);
-        (0..max).find(|row| !state.links.contains_key(row))
+        let is_unused = |row: &u32| !state.links.contains_key(row) && !state.left.contains(row);
+        let unused = || (0..max).find(is_unused);
+        let row = if state.left.len() < LEFT_KEPT { unused() } else { None };
+        row.or_else(|| state.left.pop_front())
     }
 
     /// A peer is gone, for whatever reason.
