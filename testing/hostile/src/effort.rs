@@ -2,6 +2,7 @@
 //! channel's sizes. Built with `--cfg corewire_steps`, the ring counts its accesses to atomics, and
 //! every call of the harness is held to that number. Otherwise only calls of the kernel are counted.
 
+use corewire_layout::endpoint::EndpointSizes;
 use corewire_layout::geometry::Geometry;
 
 use crate::kernel::Idle;
@@ -11,7 +12,7 @@ const LOSSES_AT_A_TIME: u64 = 64;
 /// Looks for a bell that comes late, after a sleep that its cap ended.
 const SETTLING_LOOKS: u64 = 10_000;
 
-/// The bound of a channel.
+/// The bound of a channel, or an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
     accesses_max: u64,
@@ -28,6 +29,14 @@ impl Effort {
         let accesses_max =
             64 + losses + 4 * geometry.slots() + 12 * geometry.receivers_max() + words;
         Self { accesses_max, calls_max: 8 + geometry.receivers_max() }
+    }
+
+    /// Of an endpoint of these sizes: a constant, and each peer, slot and cell a few times.
+    #[must_use]
+    pub fn of_endpoint(sizes: &EndpointSizes) -> Self {
+        let (peers, slots) = (sizes.peers_max(), sizes.rings() * sizes.ring_slots());
+        let accesses_max = 128 + 32 * peers + 4 * slots + 4 * sizes.cells();
+        Self { accesses_max, calls_max: 8 + 4 * peers }
     }
 
     /// Runs `call` and asserts that it did no more than is allowed `times` times over.

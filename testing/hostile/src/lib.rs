@@ -3,7 +3,7 @@
 //! The memory is what processes have: a memfd that its owner maps for writing and everyone else for
 //! reading. Here each of these maps has an inaccessible page before and after it, so that an access
 //! outside ends the test. [`receiver`] drives a receiver whose sender is hostile, [`sender`] a sender
-//! one of whose receivers is. What the neighbour does is a list of [`Step`]s: from a seed, from a
+//! one of whose receivers is, [`pairs`] an endpoint one of whose peers is. What the neighbour does is a list of [`Step`]s: from a seed, from a
 //! property test that shrinks it, or from a fuzzer.
 //!
 //! What is asserted after every step: nothing panicked or faulted, no call did more work than the
@@ -19,6 +19,7 @@
 pub mod effort;
 pub mod kernel;
 pub mod memory;
+pub mod pairs;
 pub mod receiver;
 pub mod sender;
 pub mod step;

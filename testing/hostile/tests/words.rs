@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use corewire_hostile::receiver::site;
-use corewire_hostile::{Random, Step, receiver, sender};
+use corewire_hostile::{Random, Step, pairs, receiver, sender};
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::Policy;
 use proptest::prelude::*;
@@ -79,6 +79,22 @@ fn a_sender_bears_any_word_of_a_receivers_and_the_others_get_everything() {
         assert!(tally.violations > 0);
         assert_eq!(tally.evictions > 0, matches!(policy, Policy::Evict { .. }));
     }
+}
+
+#[test]
+fn an_endpoint_bears_any_word_of_a_peers_and_the_others_get_everything() {
+    let mut random = Random::from_environment();
+    let each = words() / 10;
+    let mut victim = pairs::Victim::new();
+    let began = Instant::now();
+    for _ in 0..each {
+        victim.step(&random.step());
+    }
+    victim.finish();
+    say("endpoint", each, began, &victim.tally);
+    let tally = victim.tally;
+    assert!(tally.hostile > 0 && tally.violations > 0 && tally.empty > 0);
+    assert!(tally.honest > each / 2);
 }
 
 /// Runs `job` while another thread calls `write` again and again; returns how often it did.
@@ -188,6 +204,9 @@ proptest! {
     fn any_list_of_hostile_words_is_borne(
         steps in steps(), sizes in 0usize..4, policy in 0usize..3, is_sender: bool,
     ) {
+        let mut victim = pairs::Victim::new();
+        steps.iter().for_each(|step| victim.step(step));
+        victim.finish();
         let (geometry, policy) = (geometry(SIZES[sizes]), POLICIES[policy]);
         if is_sender {
             let mut victim = sender::Victim::new(geometry, policy, 1);

@@ -1,0 +1,465 @@
+//! An endpoint one of whose peers is hostile: every word of that peer's segment may hold anything, and every
+//! word of the endpoint's own activity page, which all its peers write. The other peer is honest, and gets
+//! and loses nothing by it.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use corewire_layout::endpoint::{
+    ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_CPU, ENDPOINT_MODE,
+    ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_RING, ROW_STATE, SUMMARY,
+};
+use corewire_layout::pair::{SlotKind, fragment, pair_stamp};
+use corewire_layout::segment::FenceMode;
+use corewire_layout::slot::{HEADER, LENGTH, POSITION, SLOT_BYTES, STAMP};
+use corewire_ring::Trusted;
+use corewire_ring::pair::{
+    Activity, Endpoint, EndpointMemory, EndpointParts, Haste, PairViolation, PeerParts, Short,
+};
+
+use corewire_ring::region::Region;
+
+use crate::effort::Effort;
+use crate::kernel::Idle;
+use crate::memory::{Memory, Width, Words};
+use crate::step::Step;
+
+/// Steps before the hostile peer is another.
+const STEPS_PER_SCENE: u64 = 32;
+/// Calls that follow each word.
+const CALLS: u16 = 7;
+/// Lengths of messages: in a slot, in two, in a cell, in several.
+const LENGTHS: [usize; 8] = [0, 8, 48, 49, 104, 105, 4096, 9000];
+/// Rows of the endpoint. Each peer knows nobody else.
+const HOSTILE: u32 = 0;
+const HONEST: u32 = 2;
+/// After so many polls whatever an honest peer has sent has come, whatever a page of bits says.
+const POLLS_MAX: u32 = 1 << 14;
+
+type Pairs = Endpoint<Idle>;
+
+/// An endpoint and its memory.
+#[derive(Debug)]
+struct Owner {
+    words: Words,
+    page_words: Words,
+    /// As it has them, and as others do.
+    own: Region,
+    page: Region,
+    shown: Region,
+    shown_page: Region,
+    sizes: EndpointSizes,
+}
+
+impl Owner {
+    fn new() -> Self {
+        let sizes = EndpointSizes::new(4, 2, 8, 4, 4096).expect("possible sizes");
+        let bytes = usize::try_from(sizes.segment_bytes()).expect("small");
+        let (segment, page) = (Memory::new(bytes), Memory::new(ACTIVITY_BYTES));
+        Self {
+            words: segment.words(),
+            page_words: page.words(),
+            own: segment.writable(),
+            page: page.writable(),
+            shown: segment.readable(),
+            shown_page: page.writable(),
+            sizes,
+        }
+    }
+
+    fn start(&self, kernel: &Idle) -> Pairs {
+        let parts = EndpointParts {
+            memory: EndpointMemory::new(self.own.clone(), self.sizes),
+            activity: Activity::new(self.page.clone()),
+            fence_mode: FenceMode::Fenced,
+            shared: Arc::default(),
+        };
+        Endpoint::new(parts, kernel.clone())
+    }
+
+    fn as_peer(&self, row_there: u32) -> PeerParts {
+        PeerParts {
+            memory: EndpointMemory::new(self.shown.clone(), self.sizes),
+            activity: Activity::new(self.shown_page.clone()),
+            row_there,
+            fence_mode: FenceMode::Fenced,
+            // SAFETY: nobody writes during a call.
+            trusted: unsafe { Trusted::assume() },
+        }
+    }
+
+    /// A new peer of its own has a row.
+    fn meet(&self, pairs: &mut Pairs, row: u32, peer: PeerParts) {
+        let memory = EndpointMemory::new(self.own.clone(), self.sizes);
+        Pairs::reset_row(&memory, row);
+        pairs.add_peer(row, peer);
+        pairs.open(row, 1);
+    }
+}
+
+/// An endpoint, its hostile peer and its honest one.
+#[derive(Debug)]
+pub struct Victim {
+    effort: Effort,
+    kernel: Idle,
+    own: Owner,
+    pairs: Pairs,
+    hostile: Owner,
+    /// As it would be if it were honest, until words of its memory are written over.
+    hostile_pairs: Pairs,
+    words: Words,
+    page: Words,
+    honest_pairs: Pairs,
+    /// Slots that the hostile one has written, about.
+    around: u64,
+    /// Messages to and from the honest one, and how many have come.
+    to: Talk,
+    from: Talk,
+    is_linked: bool,
+    buffer: Vec<u8>,
+    steps: u64,
+    /// What came of the calls, for those who want to know whether the steps reach anything.
+    pub tally: Tally,
+}
+
+/// Messages one way.
+#[derive(Debug, Clone, Default)]
+struct Talk {
+    sent: u64,
+    /// Bytes of the next one that have gone, of how many.
+    under_way: u64,
+    length: usize,
+    come: u64,
+    part: Vec<u8>,
+}
+
+/// How often which outcome was seen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Messages of the hostile peer, or parts of them.
+    pub hostile: u64,
+    /// Messages of the honest one, whole, and those that it got.
+    pub honest: u64,
+    /// Impossible values found.
+    pub violations: u64,
+    /// Nothing there.
+    pub empty: u64,
+}
+
+impl Victim {
+    /// An endpoint with both peers.
+    #[must_use]
+    pub fn new() -> Self {
+        let (own, hostile, honest) = (Owner::new(), Owner::new(), Owner::new());
+        let kernel = Idle::default();
+        let (mut pairs, mut honest_pairs) = (own.start(&kernel), honest.start(&kernel));
+        own.meet(&mut pairs, HONEST, honest.as_peer(1));
+        honest.meet(&mut honest_pairs, 1, own.as_peer(HONEST));
+        Self {
+            effort: Effort::of_endpoint(&own.sizes),
+            hostile_pairs: hostile.start(&kernel),
+            words: hostile.words.clone(),
+            page: own.page_words.clone(),
+            kernel,
+            own,
+            pairs,
+            hostile,
+            honest_pairs,
+            around: 0,
+            to: Talk::default(),
+            from: Talk::default(),
+            is_linked: false,
+            buffer: vec![0; 4096],
+            steps: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Writes one word, and makes every call.
+    pub fn step(&mut self, step: &Step) {
+        if self.steps.is_multiple_of(STEPS_PER_SCENE) || !self.is_linked {
+            self.link();
+        }
+        self.steps += 1;
+        let length = LENGTHS[step.choose(LENGTHS.len())];
+        // The hostile one goes on as an honest one would, as far as it can.
+        self.around += u64::from(push(&mut self.hostile_pairs, 3, 7, &vec![7; length], &mut 0));
+        talk(&mut self.honest_pairs, 1, &mut self.from, length);
+        talk(&mut self.pairs, HONEST, &mut self.to, length);
+        let (words, offset, width) = self.site(step);
+        let found = words.load(offset, width);
+        words.store(offset, width, self.value(step, found));
+        if step.order % 8 == 7 {
+            return;
+        }
+        self.kernel.set(step.happens(1 << 10), step.happens(3));
+        for call in 0..CALLS {
+            self.call((step.order % CALLS + call) % CALLS, step);
+        }
+        if !step.happens(5) {
+            words.store(offset, width, found);
+        }
+        self.hear_honest();
+    }
+
+    /// Everything that the honest peer has sent comes, and it gets everything.
+    pub fn finish(&mut self) {
+        self.hear_honest();
+        assert_eq!((self.from.come, self.to.come), (self.from.sent, self.to.sent));
+    }
+
+    /// Another hostile peer, in memory that is as it should be.
+    fn link(&mut self) {
+        self.pairs.remove_peer(HOSTILE);
+        self.words.put_back(&vec![0; self.words.bytes() / 8]);
+        self.hostile_pairs = self.hostile.start(&self.kernel);
+        self.own.meet(&mut self.pairs, HOSTILE, self.hostile.as_peer(3));
+        self.hostile.meet(&mut self.hostile_pairs, 3, self.own.as_peer(HOSTILE));
+        self.around = 0;
+        self.is_linked = true;
+    }
+
+    fn violated(&mut self, violation: PairViolation) {
+        black_box(violation);
+        self.tally.violations += 1;
+        self.pairs.remove_peer(HOSTILE);
+        self.is_linked = false;
+    }
+
+    /// Which word a step means. Most are those that the endpoint looks at next.
+    fn site(&self, step: &Step) -> (Words, usize, Width) {
+        let sizes = &self.own.sizes;
+        let place = usize::from(step.place);
+        let at = |offset: u64| usize::try_from(offset).expect("small");
+        let ring = at(sizes.ring_offset(u64::from(step.place >> 15)));
+        let position = self.around.wrapping_add(u64::from(step.place >> 8) % 8);
+        let slot = ring + at(position % sizes.ring_slots()) * SLOT_BYTES;
+        let row = sizes.row_offset(3);
+        let (offset, width) = match place % 24 {
+            0..=4 => (slot + STAMP, Width::Eight),
+            5 | 6 => (slot + HEADER, Width::Eight),
+            7..=9 => (slot + POSITION, Width::Eight),
+            10 => (slot + LENGTH, Width::Eight),
+            11 | 12 => (row + ROW_CURSOR, Width::Eight),
+            13 => (row + ROW_STATE, Width::Four),
+            14 | 15 => (row + ROW_RING, Width::Eight),
+            16 => (ENDPOINT_SLEEPING, Width::Four),
+            17 => (ENDPOINT_MODE, Width::Four),
+            18 => (ENDPOINT_BLOCKED, Width::Four),
+            19 => (ENDPOINT_CPU, Width::Four),
+            20 => return (self.page.clone(), SUMMARY, Width::Eight),
+            21 => return (self.page.clone(), ACTIVE + place / 24 % 16 * 8, Width::Eight),
+            22 => return (self.page.clone(), DOORBELL, Width::Four),
+            _ => (place / 24 * 64 % self.words.bytes(), Width::Eight),
+        };
+        (self.words.clone(), offset, width)
+    }
+
+    /// Anything at all, or what lies near something that counts.
+    fn value(&self, step: &Step, found: u64) -> u64 {
+        let (value, sizes) = (step.value, &self.own.sizes);
+        let near = |centre: u64| centre.wrapping_add(value % 5).wrapping_sub(2);
+        let position = near(self.around);
+        let kinds =
+            [SlotKind::Inline, SlotKind::More, SlotKind::Cell, SlotKind::NextCell, SlotKind::End];
+        let kind = kinds[usize::try_from(value >> 8 & 0xff).expect("small") % 5];
+        let size = [48, 104, sizes.cell_bytes(), sizes.cells_bytes(), 1 << 32]
+            [usize::try_from(value >> 16 & 0xff).expect("small") % 5];
+        let low = |value: u64| u32::try_from(value & 0xffff_ffff).expect("masked");
+        match step.shape % 16 {
+            0 => 0,
+            1 => u64::MAX,
+            2 | 3 => pair_stamp(position, kind, value >> 24 & 0x7f),
+            4 => pair_stamp(position, kind, near(size) & 0xfff),
+            5 => pair_stamp(position, SlotKind::Inline, 0) | value >> 48,
+            6 | 7 => fragment(low(near(size) / 64 * 64), low(near(size))),
+            8 => fragment(low(near(sizes.cells_bytes())), low(near(64))),
+            9 => near(size),
+            10 => (value & 7) << 32 | value >> 32 & 3,
+            11 => position,
+            12 => near(found),
+            13 => found ^ 1 << (value % 64),
+            14 => near(u64::MAX),
+            _ => value,
+        }
+    }
+
+    fn call(&mut self, call: u16, step: &Step) {
+        if !self.is_linked && call != 4 {
+            return;
+        }
+        let Self { pairs, effort, kernel, buffer, .. } = self;
+        match call {
+            0 => self.take(true),
+            1 => self.take(false),
+            2 => {
+                let length = LENGTHS[usize::from(step.shape) % LENGTHS.len()];
+                let message = vec![9; length];
+                let end = effort.bound(kernel, 4, || {
+                    push(pairs, HOSTILE, 9, &message, &mut 0);
+                    pairs.make_room(HOSTILE)
+                });
+                if let Err(violation) = end {
+                    self.violated(violation);
+                }
+            }
+            3 => {
+                let found = effort.bound(kernel, 2, || {
+                    black_box((pairs.is_here(HOSTILE), pairs.is_within(HOSTILE)));
+                    pairs.has_room(HOSTILE, true)?;
+                    pairs.has_arrival(HOSTILE)
+                });
+                if let Err(violation) = found {
+                    self.violated(violation);
+                }
+            }
+            4 => effort.bound(kernel, 2, || {
+                if pairs.arm(None) {
+                    pairs.retract();
+                }
+                pairs.sleep(u64::MAX, None);
+            }),
+            5 => effort.bound(kernel, 2, || {
+                pairs.hold(HOSTILE);
+                black_box(pairs.poll());
+                pairs.release(HOSTILE);
+            }),
+            _ => effort.bound(kernel, 2, || {
+                black_box(pairs.take_ring_back(HONEST) && buffer.is_empty());
+                pairs.publish_cursors();
+            }),
+        }
+    }
+
+    /// Looks once, the short way or the long one, and takes what there is, from whomever.
+    fn take(&mut self, is_short: bool) {
+        let Self { pairs, effort, kernel, buffer, .. } = self;
+        let row = if is_short {
+            let haste = || if self.steps.is_multiple_of(2) { Haste::Fast } else { Haste::Slow };
+            let wants = |_: u32, _: u32, _: u64| true;
+            match effort.bound(kernel, 1, || pairs.take_short(haste, &mut buffer[..48], wants)) {
+                Short::Nothing => None,
+                Short::Taken { row, tag, bytes, .. } => {
+                    assert!(bytes <= 48);
+                    return self.count(row, tag, bytes, bytes as u64);
+                }
+                Short::Other(row) => Some(row),
+            }
+        } else {
+            effort.bound(kernel, 1, || pairs.poll())
+        };
+        let Some(row) = row else {
+            self.tally.empty += 1;
+            return;
+        };
+        let arrival = effort.bound(kernel, 1, || pairs.arrival(row));
+        match arrival {
+            Ok(Some(arrival)) => {
+                assert!(arrival.bytes <= buffer.len(), "a fragment of {} bytes", arrival.bytes);
+                let bytes = pairs.copy(row, &arrival, 0, buffer);
+                effort.bound(kernel, 1, || pairs.pass(row, &arrival));
+                self.count(row, arrival.tag, bytes, arrival.total);
+            }
+            Ok(None) => {}
+            Err(violation) => {
+                assert_eq!(row, HOSTILE, "the honest one is not cut off: {violation}");
+                self.violated(violation);
+            }
+        }
+    }
+
+    /// A message, or a part of one, has come, and lies in the buffer.
+    fn count(&mut self, row: u32, tag: u64, bytes: usize, total: u64) {
+        if row == HOSTILE {
+            black_box(&self.buffer[..bytes]);
+            self.tally.hostile += 1;
+            return;
+        }
+        assert_eq!(row, HONEST, "nobody else is there");
+        hear(&mut self.from, tag, &self.buffer[..bytes], total);
+        self.tally.honest = self.from.come + self.to.come;
+    }
+
+    /// Takes whatever the honest one has sent, and has it take what was sent to it.
+    fn hear_honest(&mut self) {
+        let mut polls = 0;
+        while self.from.come < self.from.sent {
+            self.take(polls % 2 == 0);
+            polls += 1;
+            assert!(polls < POLLS_MAX, "a message of the honest one is lost");
+        }
+        self.pairs.publish_cursors();
+        while self.to.come < self.to.sent {
+            let row = self.honest_pairs.poll();
+            let arrival = row.map(|row| self.honest_pairs.arrival(row).expect("own memory"));
+            if let (Some(row), Some(Some(arrival))) = (row, arrival) {
+                let bytes = self.honest_pairs.copy(row, &arrival, 0, &mut self.buffer);
+                self.honest_pairs.pass(row, &arrival);
+                hear(&mut self.to, arrival.tag, &self.buffer[..bytes], arrival.total);
+            }
+            polls += 1;
+            assert!(polls < POLLS_MAX, "a message to the honest one is lost");
+        }
+        self.honest_pairs.publish_cursors();
+    }
+}
+
+impl Default for Victim {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn text_of(number: u64, bytes: usize) -> Vec<u8> {
+    vec![number.to_le_bytes()[0]; bytes]
+}
+
+/// Sends the next message of a talk, as far as there is room, which must not be forgotten half way.
+fn talk(pairs: &mut Pairs, row: u32, talk: &mut Talk, length: usize) {
+    if talk.under_way == 0 {
+        talk.length = length;
+    }
+    let message = text_of(talk.sent, talk.length);
+    if push(pairs, row, talk.sent, &message, &mut talk.under_way) {
+        talk.sent += 1;
+        talk.under_way = 0;
+    }
+}
+
+fn hear(talk: &mut Talk, tag: u64, bytes: &[u8], total: u64) {
+    assert_eq!(tag, talk.come, "a message of the honest one is missing");
+    talk.part.extend(bytes);
+    if talk.part.len() as u64 == total {
+        assert_eq!(talk.part, text_of(tag, talk.part.len()), "message {tag} is damaged");
+        talk.part.clear();
+        talk.come += 1;
+    }
+}
+
+/// Sends as much of a message as there is room for. True if that is all. What is wrong with the peer is found
+/// by the calls that say so.
+fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -> bool {
+    loop {
+        if message.len() <= 104 {
+            if pairs.try_send(row, tag, message) {
+                return true;
+            }
+        } else {
+            let bytes = pairs.send_fragment(row, tag, &message, *sent);
+            *sent += bytes;
+            if *sent == message.len() as u64 {
+                return true;
+            }
+            if bytes > 0 {
+                continue;
+            }
+        }
+        if !pairs.has_ring(row) {
+            if pairs.next_ring().is_none() || !pairs.assign_ring(row) {
+                return false;
+            }
+        } else if !pairs.has_room(row, message.len() > 104).unwrap_or(false) {
+            return false;
+        }
+    }
+}
