@@ -429,7 +429,7 @@ impl<K: Kernel> Endpoint<K> {
     // Receiving.
 
     /// The row of a pair that has something at its head, if there is one. Takes no more than
-    /// [`BURST_MAX`](super::BURST_MAX) in a row from one pair while others have something.
+    /// [`BURST_MAX`](super::BURST_MAX) slots in a row from one pair while others have something.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<u32> {
         loop {

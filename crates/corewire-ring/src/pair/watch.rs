@@ -3,8 +3,8 @@
 //! A pair that has had a message is *watched*, as long as there is a place: where its next slot lies, and
 //! what the stamp there will be, is kept in a small record, its [`Head`]. The heads of hot pairs come first.
 //! All of them are looked at in every poll; of the others, whose messages are announced besides, all by who
-//! waits, and a few, in turn, by who looks only once. So a message from a pair that was silent for long is mostly found where it lies, one line transfer
-//! after it was sent, while its sender is still announcing it.
+//! waits, and a few, in turn, by who looks only once. So a message from a pair that was silent for long is
+//! mostly found where it lies, one line transfer after it was sent, while its sender is still announcing it.
 //!
 //! Whoever has no place is looked at when a bit names it, as a guest.
 
