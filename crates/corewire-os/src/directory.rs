@@ -10,21 +10,21 @@
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use corewire_layout::name::{ChannelName, NameKind, NameRecord, RECORD_BYTES, SocketName};
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat, inotify,
-    mkdir, open, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat,
+    inotify, mkdir, open, openat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::access::Access;
 use crate::event::wait_readable;
-use crate::fork::Descriptor;
-use crate::process::effective_uid;
+use crate::fork::{Descriptor, without_forks};
+use crate::process::{check_file_size, effective_uid};
 use crate::socket::{Listener, Socket};
 use crate::{Doing, OsError, random_u128};
 
@@ -39,7 +39,10 @@ pub enum DirectoryError {
     #[error(
         "runtime directory {path:?} belongs to user {owner}, {}",
         if expected == user {
-            format!("this process runs as user {user}")
+            format!(
+                "this process runs as user {user}: have it removed, or set COREWIRE_RUNTIME_DIR to a \
+                 directory of this user's"
+            )
         } else {
             format!("not to user {expected}")
         }
@@ -90,6 +93,9 @@ pub enum DirectoryError {
         /// The rule's mode.
         mode_asked: u32,
     },
+    /// Descriptors are reached through `/proc/self/fd`, and that is not there.
+    #[error("/proc/self/fd is not there: mount /proc (a chroot needs one of its own)")]
+    NoProc,
     /// A call failed.
     #[error(transparent)]
     Os(#[from] OsError),
@@ -177,9 +183,13 @@ impl RuntimeDirectory {
             true => format!("open runtime directory {} of user {expected}", path.display()),
             false => format!("open runtime directory {}", path.display()),
         };
-        let descriptor = retry_on_intr(|| open(path, flags, Mode::empty())).doing(what)?;
+        let open_path = || retry_on_intr(|| open(path, flags, Mode::empty()));
+        let descriptor = Descriptor::make(open_path).doing(what)?;
         let status = fstat(&descriptor).doing("look at the runtime directory")?;
         let (owner, path) = (status.st_uid, path.to_owned());
+        if let Err(Errno::NOENT) = statat(CWD, "/proc/self/fd", AtFlags::empty()) {
+            return Err(DirectoryError::NoProc);
+        }
         if owner != expected {
             return Err(DirectoryError::Owner { path, owner, expected, user });
         }
@@ -195,7 +205,7 @@ impl RuntimeDirectory {
             }
             _ => Access::Owner,
         };
-        Ok(Self { descriptor: Descriptor::new(descriptor), path, owner, access, is_guest })
+        Ok(Self { descriptor, path, owner, access, is_guest })
     }
 
     /// Whom it belongs to.
@@ -396,12 +406,12 @@ impl RuntimeDirectory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let what = format!("make {file}");
         let open = || openat(&self.descriptor, &file, flags, Mode::RUSR | Mode::WUSR);
-        let copy = retry_on_intr(open).doing(what.clone())?;
+        let copy = Descriptor::make(|| retry_on_intr(open)).doing(what.clone())?;
         let mode = Mode::from_raw_mode(self.access.file_mode());
         retry_on_intr(|| fchmod(&copy, mode)).doing(what).inspect_err(|_| {
             self.remove(&file);
         })?;
-        Ok(Some((Descriptor::new(copy), file)))
+        Ok(Some((copy, file)))
     }
 
     /// Leaves a note that this process waits for `name`.
@@ -478,15 +488,13 @@ impl RuntimeDirectory {
     pub fn sweep(&self) -> Result<usize, OsError> {
         let mut removed = 0;
         let files = self.files()?;
-        for socket in files.iter().filter_map(|file| SocketName::of_file(file)) {
-            if self.is_socket(&socket.file()) && !self.is_alive(socket)? {
-                removed += usize::from(self.remove(&socket.file()));
-            }
-        }
-        // Left by one who died before its socket could be shown.
-        for file in files.iter().filter(|file| file.starts_with(".p.")) {
+        // Those that begin with a dot were left by processes that died before they could show them.
+        for file in files
+            .iter()
+            .filter(|file| SocketName::of_file(file.strip_prefix('.').unwrap_or(file)).is_some())
+        {
             if self.is_socket(file)
-                && let Err(error) = Socket::connect(&self.short_path(file))
+                && let Err(error) = Socket::connect_now(&self.short_path(file))
                 && error.is(Errno::CONNREFUSED)
             {
                 removed += usize::from(self.remove(file));
@@ -500,7 +508,7 @@ impl RuntimeDirectory {
         for file in files.iter().filter(|file| file.starts_with("n.") || file.starts_with("w.")) {
             let Ok(record) = self.read_record(file) else { continue };
             let is_dead = match record {
-                Some(record) => !self.is_alive(record.socket)?,
+                Some(record) => matches!(self.is_alive(record.socket), Ok(false)),
                 // Just made, or made by somebody who died before writing: the lock tells.
                 None => true,
             };
@@ -538,14 +546,15 @@ impl RuntimeDirectory {
     /// [`OsError`] if the kernel has no more watches to give.
     pub fn watch(&self) -> Result<Watch, OsError> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let descriptor = inotify::init(flags).doing("watch the runtime directory")?;
+        let make = || inotify::init(flags);
+        let descriptor = Descriptor::make(make).doing("watch the runtime directory")?;
         let what = inotify::WatchFlags::CREATE
             | inotify::WatchFlags::MODIFY
             | inotify::WatchFlags::MOVED_TO
             | inotify::WatchFlags::DELETE;
         inotify::add_watch(&descriptor, self.short_path("."), what)
             .doing("watch the runtime directory")?;
-        Ok(Watch(Descriptor::new(descriptor)))
+        Ok(Watch(descriptor))
     }
 
     /// Is there a process that listens at `socket`? For a guest, one that lets guests in.
@@ -557,6 +566,8 @@ impl RuntimeDirectory {
             Ok(found) => Ok(found.is_some()),
             // More connections wait than it can queue: it is alive, if not well.
             Err(error) if error.is(Errno::AGAIN) => Ok(true),
+            // A socket of another kind: no process of corewire's listens there.
+            Err(error) if error.is(Errno::PROTOTYPE) => Ok(false),
             Err(error) if error.is(Errno::ACCESS) && self.is_guest => Ok(false),
             Err(error) => Err(error),
         }
@@ -564,7 +575,8 @@ impl RuntimeDirectory {
 
     fn files(&self) -> Result<Vec<String>, OsError> {
         // All over again: what has failed once gives no more entries.
-        retry_on_intr(|| self.list()).doing("read the runtime directory")
+        // The list is read at once: a forked child keeps no descriptor of it.
+        without_forks(|| retry_on_intr(|| self.list())).doing("read the runtime directory")
     }
 
     fn list(&self) -> Result<Vec<String>, Errno> {
@@ -579,10 +591,22 @@ impl RuntimeDirectory {
         Ok(names)
     }
 
+    /// Nothing but a regular file is opened: a FIFO or a device that somebody put there is left alone.
+    fn refuse_foreign(&self, file: &str) -> Result<(), ClaimError> {
+        match statat(&self.descriptor, file, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile => {
+                Err(ClaimError::Foreign(file.into()))
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(OsError::new(format!("look at {file}"), errno).into()),
+        }
+    }
+
     fn read_record(&self, file: &str) -> Result<Option<NameRecord>, ClaimError> {
+        self.refuse_foreign(file)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || openat(&self.descriptor, file, flags, Mode::empty());
-        let descriptor = match retry_on_intr(open) {
+        let descriptor = match Descriptor::make(|| retry_on_intr(open)) {
             Err(Errno::NOENT) => return Ok(None),
             // Just being made.
             Err(Errno::ACCESS) if self.is_guest => return Ok(None),
@@ -611,15 +635,16 @@ impl RuntimeDirectory {
         extra: OFlags,
         operation: FlockOperation,
     ) -> Result<Lock, ClaimError> {
+        self.refuse_foreign(file)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | extra;
         let mode = Mode::RUSR | Mode::WUSR;
         let open = || openat(&self.descriptor, file, flags, mode);
-        let descriptor = match retry_on_intr(open) {
+        let descriptor = match Descriptor::make(|| retry_on_intr(open)) {
             Err(Errno::NOENT) => return Ok(Lock::Replaced),
             Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
                 return Err(ClaimError::Foreign(file.into()));
             }
-            other => Descriptor::new(other.doing(format!("open {file}"))?),
+            other => other.doing(format!("open {file}"))?,
         };
         match retry_on_intr(|| rustix::fs::flock(&descriptor, operation)) {
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy),
@@ -669,7 +694,7 @@ fn is_members_file(file: &str) -> bool {
 }
 
 /// Gives the directory the mode of `access`, and its group if it names one.
-fn set_rule(directory: &OwnedFd, path: &Path, access: &Access) -> Result<(), DirectoryError> {
+fn set_rule(directory: &Descriptor, path: &Path, access: &Access) -> Result<(), DirectoryError> {
     let look = || fstat(directory).doing("look at the runtime directory");
     let mode_asked = access.directory_mode();
     let before = look()?;
@@ -740,6 +765,7 @@ impl Claim {
 
 fn write_record(descriptor: &Descriptor, file: &str, record: NameRecord) -> Result<(), OsError> {
     let text = record.to_text();
+    check_file_size(text.len() as u64, file)?;
     let written = retry_on_intr(|| rustix::io::pwrite(descriptor, text.as_bytes(), 0));
     match written.doing(format!("write {file}"))? {
         bytes if bytes == text.len() => Ok(()),

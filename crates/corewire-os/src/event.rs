@@ -1,6 +1,6 @@
 //! Waiting for many descriptors at once, and a descriptor that a thread can ring.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
@@ -28,8 +28,8 @@ impl EventSet {
     /// # Errors
     /// [`OsError`] if there is no descriptor left.
     pub fn new() -> Result<Self, OsError> {
-        let set = epoll::create(epoll::CreateFlags::CLOEXEC).doing("make an event set")?;
-        Ok(Self(Descriptor::new(set)))
+        let make = || epoll::create(epoll::CreateFlags::CLOEXEC);
+        Descriptor::make(make).doing("make an event set").map(Self)
     }
 
     /// Watches `descriptor` for input, hang-up and end of life under `token`.
@@ -88,14 +88,14 @@ impl Bell {
     /// [`OsError`] if there is no descriptor left.
     pub fn new() -> Result<Self, OsError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Self(Descriptor::new(eventfd(0, flags).doing("make an eventfd")?)))
+        Descriptor::make(|| eventfd(0, flags)).doing("make an eventfd").map(Self)
     }
 
     /// One that a peer handed over.
     ///
     /// # Errors
     /// [`OsError`] if it is no eventfd but a file, a pipe or a socket.
-    pub fn adopt(descriptor: OwnedFd) -> Result<Self, OsError> {
+    pub fn adopt(descriptor: Descriptor) -> Result<Self, OsError> {
         const TYPE_OF_FILE: u32 = 0o170_000;
         let what = "take a peer's eventfd";
         // An eventfd is none of the kinds that have a number. To write to a pipe or a socket whose
@@ -106,7 +106,7 @@ impl Bell {
         }
         // Whoever made it may have forgotten, and ringing must not wait.
         rustix::io::ioctl_fionbio(&descriptor, true).doing(what)?;
-        Ok(Self(Descriptor::new(descriptor)))
+        Ok(Self(descriptor))
     }
 
     /// Makes it readable. Never blocks: a full counter is readable already.

@@ -3,21 +3,29 @@
 //! A child shares nothing of its parent's channels: it would be a second writer of words that have
 //! one. Own segments are not copied into it at all; in their place, and in place of the peers'
 //! segments, it gets zeroed pages of its own, so that a handle that the child still holds neither
-//! faults nor says anything to anyone. Every descriptor is closed, every data thread is given a
-//! notice, and [`generation`] changes: handles answer with an error from their slow path.
+//! faults nor reaches another process. Every descriptor is closed, every data thread gets a notice,
+//! and [`generation`] changes: handles answer with an error from their slow path.
+//!
+//! A table lists the descriptors and mappings of this process. Each is made and listed under one lock,
+//! which the fork handlers take too, and is taken off the list and released under it: so a child never
+//! keeps one that is not listed yet, or any more. The lock is held for one system call, or for a few that
+//! do not block; the kernel lends its holder the priority of a thread that waits.
 //!
 //! Covered are `fork` and whatever calls the C library's handlers. `vfork`, `posix_spawn` and `exec`
 //! are covered by close-on-exec. A raw `clone` system call is not: do not use handles after it.
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Once, Weak};
+use std::sync::Weak;
+use std::time::Duration;
 
-use corewire_ring::spin::Spin;
+use corewire_ring::handoff::Handoff;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use rustix::thread::futex;
 
-/// Somebody who must know that this is the child now. Called between `fork` and the child's next
+/// An object that must know that this is the child now. Called between `fork` and the child's next
 /// instruction: may only store to memory.
 pub trait InChild: Send + Sync {
     /// This is the child.
@@ -31,17 +39,30 @@ enum Entry {
     Notice(Weak<dyn InChild>),
 }
 
-/// The table, behind a spin lock that the fork handlers can take and leave.
+/// The table, behind a lock that the fork handlers can take in the parent and reset in the child.
 struct Table {
-    lock: Spin,
-    entries: std::cell::UnsafeCell<Vec<Entry>>,
+    lock: Handoff,
+    entries: UnsafeCell<Vec<Entry>>,
 }
 
 // SAFETY: `entries` is only touched with `lock` held.
 unsafe impl Sync for Table {}
 
-static TABLE: Table = Table { lock: Spin::new(), entries: std::cell::UnsafeCell::new(Vec::new()) };
+static TABLE: Table = Table { lock: Handoff::new(), entries: UnsafeCell::new(Vec::new()) };
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Installs the fork handlers before `main`, or when the library is loaded: before there is anything
+/// that a child could keep, and without a moment in which a fork could be missed.
+#[used]
+// SAFETY: the section holds pointers to functions of this signature, which the loader calls once.
+#[unsafe(link_section = ".init_array")]
+static INSTALL: extern "C" fn() = {
+    extern "C" fn install() {
+        // SAFETY: the three handlers are plain functions without arguments that live forever.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    }
+    install
+};
 
 /// How many forks lie between this process and the one that loaded corewire.
 #[must_use]
@@ -49,26 +70,43 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
+fn own_number() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
 fn lock() {
-    TABLE.lock.lock(rustix::thread::sched_yield);
+    TABLE.lock.lock(own_number(), |word| {
+        if futex::lock_pi(word, futex::Flags::PRIVATE, None).is_ok() {
+            return true;
+        }
+        // A filter refuses the call. A thread of higher priority must leave the core to the holder.
+        let moment = Duration::from_micros(50);
+        let moment = rustix::thread::Timespec::try_from(moment).unwrap_or_default();
+        let _ = rustix::thread::nanosleep(&moment);
+        false
+    });
 }
 
 fn unlock() {
-    TABLE.lock.unlock();
+    TABLE.lock.unlock(own_number(), |word| {
+        // It fails only if no thread waits, which the kernel's flag rules out.
+        let _ = futex::unlock_pi(word, futex::Flags::PRIVATE);
+    });
 }
 
 fn with_entries<R>(job: impl FnOnce(&mut Vec<Entry>) -> R) -> R {
-    static HANDLERS: Once = Once::new();
-    HANDLERS.call_once(|| {
-        // SAFETY: the three handlers are plain functions without arguments that live forever.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
     lock();
     // SAFETY: the lock is held.
     let entries = unsafe { &mut *TABLE.entries.get() };
     let result = job(entries);
     unlock();
     result
+}
+
+/// Runs `job`, during which no thread of this process forks: for descriptors that it opens and closes
+/// again. The job must not block, nor make or drop anything of this crate.
+pub fn without_forks<R>(job: impl FnOnce() -> R) -> R {
+    with_entries(|_| job())
 }
 
 extern "C" fn before() {
@@ -94,14 +132,14 @@ extern "C" fn in_child() {
             unsafe { libc::close(*descriptor) };
             false
         }
-        Entry::Notice(who) => {
-            if let Some(who) = who.upgrade() {
-                who.forked();
+        Entry::Notice(target) => {
+            if let Some(target) = target.upgrade() {
+                target.forked();
             }
             false
         }
     });
-    unlock();
+    TABLE.lock.reset();
 }
 
 fn replace_with_zeroes(address: usize, bytes: usize) {
@@ -111,20 +149,32 @@ fn replace_with_zeroes(address: usize, bytes: usize) {
     unsafe { libc::mmap(at, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
 }
 
-/// Has `who` told in a forked child.
-pub fn tell_in_child(who: Weak<dyn InChild>) {
+/// Notifies `target` in a forked child.
+pub fn tell_in_child(target: Weak<dyn InChild>) {
     with_entries(|entries| {
-        entries.retain(|entry| !matches!(entry, Entry::Notice(who) if who.strong_count() == 0));
-        entries.push(Entry::Notice(who));
+        entries.retain(|entry| !matches!(entry, Entry::Notice(other) if other.strong_count() == 0));
+        entries.push(Entry::Notice(target));
     });
 }
 
-pub(crate) fn add_pages(address: usize, bytes: usize) {
-    with_entries(|entries| entries.push(Entry::Pages(address, bytes)));
+/// Maps pages with `map`, which returns their address, and lists them.
+pub(crate) fn map_pages<E>(
+    bytes: usize,
+    map: impl FnOnce() -> Result<*mut std::ffi::c_void, E>,
+) -> Result<*mut std::ffi::c_void, E> {
+    with_entries(|entries| {
+        let at = map()?;
+        entries.push(Entry::Pages(at.addr(), bytes));
+        Ok(at)
+    })
 }
 
-pub(crate) fn remove_pages(address: usize) {
-    with_entries(|entries| remove(entries, |e| matches!(e, Entry::Pages(at, _) if *at == address)));
+/// Takes the pages at `address` off the list and unmaps them with `unmap`.
+pub(crate) fn unmap_pages(address: usize, unmap: impl FnOnce()) {
+    with_entries(|entries| {
+        remove(entries, |entry| matches!(entry, Entry::Pages(at, _) if *at == address));
+        unmap();
+    });
 }
 
 fn remove(entries: &mut Vec<Entry>, is_it: impl FnMut(&Entry) -> bool) {
@@ -139,19 +189,43 @@ pub struct Descriptor {
     generation: u32,
 }
 
+/// The list of descriptors, while no thread of this process forks.
+pub(crate) struct Keeper<'a>(&'a mut Vec<Entry>);
+
+impl Keeper<'_> {
+    /// Lists `descriptor`, which has just been made.
+    pub(crate) fn keep(&mut self, descriptor: OwnedFd) -> Descriptor {
+        self.0.push(Entry::Descriptor(descriptor.as_raw_fd()));
+        Descriptor { inner: ManuallyDrop::new(descriptor), generation: generation() }
+    }
+}
+
+/// Runs `job`, which makes descriptors and lists them at once; no thread of this process forks
+/// meanwhile. The job must not block, nor drop anything of this crate.
+pub(crate) fn making<R>(job: impl FnOnce(&mut Keeper<'_>) -> R) -> R {
+    with_entries(|entries| job(&mut Keeper(entries)))
+}
+
 impl Descriptor {
-    /// Takes `descriptor` over.
-    #[must_use]
-    pub fn new(descriptor: OwnedFd) -> Self {
-        let raw = descriptor.as_raw_fd();
-        with_entries(|entries| entries.push(Entry::Descriptor(raw)));
-        Self { inner: ManuallyDrop::new(descriptor), generation: generation() }
+    /// The descriptor that `make` makes by one system call that does not block.
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub fn make<E>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Self, E> {
+        making(|keeper| make().map(|descriptor| keeper.keep(descriptor)))
     }
 
-    /// False in a forked child, where it is closed and its number may be somebody else's.
+    /// False in a forked child, where it is closed and its number may belong to another descriptor.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.generation == generation()
+    }
+}
+
+/// Takes over a descriptor that a forked child may have kept before now.
+impl From<OwnedFd> for Descriptor {
+    fn from(descriptor: OwnedFd) -> Self {
+        making(|keeper| keeper.keep(descriptor))
     }
 }
 
@@ -169,14 +243,52 @@ impl Drop for Descriptor {
         let raw = self.inner.as_raw_fd();
         with_entries(|entries| {
             remove(entries, |entry| matches!(entry, Entry::Descriptor(at) if *at == raw));
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.inner) };
         });
-        // SAFETY: dropped once, here.
-        unsafe { ManuallyDrop::drop(&mut self.inner) };
     }
 }
 
 impl fmt::Debug for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Descriptor({})", self.inner.as_raw_fd())
+    }
+}
+
+/// A value that each process has for itself: a forked child begins with a new one, since a thread that
+/// it does not have may have been changing the parent's.
+pub struct PerProcess<T: 'static>(UnsafeCell<Option<(u32, &'static T)>>);
+
+// SAFETY: the cell is only touched with the table's lock held, and hands out shared references alone.
+unsafe impl<T: Send + Sync> Sync for PerProcess<T> {}
+
+impl<T: Default> PerProcess<T> {
+    /// A value that is made when it is first asked for.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "for statics")]
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new(None))
+    }
+
+    /// This process's value. It is never freed.
+    pub fn get(&self) -> &'static T {
+        with_entries(|_| {
+            // SAFETY: the lock is held.
+            let slot = unsafe { &mut *self.0.get() };
+            match *slot {
+                Some((made_in, value)) if made_in == generation() => value,
+                _ => {
+                    let value: &'static T = Box::leak(Box::default());
+                    *slot = Some((generation(), value));
+                    value
+                }
+            }
+        })
+    }
+}
+
+impl<T> fmt::Debug for PerProcess<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PerProcess")
     }
 }

@@ -26,6 +26,7 @@ pub mod socket;
 
 use std::borrow::Cow;
 use std::io;
+use std::path::Path;
 
 use rustix::io::Errno;
 
@@ -84,6 +85,27 @@ impl<T> Doing<T> for io::Result<T> {
             errno: error.raw_os_error().unwrap_or(libc::EIO),
         })
     }
+}
+
+/// The text of the file at `path`. A forked child keeps no descriptor of it. A file that is not a regular one
+/// gives what can be read without waiting.
+///
+/// # Errors
+/// The failed call, or a text that is not UTF-8.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = fork::Descriptor::make(|| open(path.as_ref(), flags, Mode::empty()))?;
+    let mut text = Vec::new();
+    loop {
+        text.reserve(4096);
+        match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut text)) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 /// 128 random bits from the kernel.

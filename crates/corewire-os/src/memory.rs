@@ -8,7 +8,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::fork::{self, Descriptor};
+use crate::process::check_file_size;
 use crate::{Doing, OsError};
 
 /// How a segment's memory is to be had.
@@ -76,7 +77,7 @@ impl Segment {
     /// [`OsError`] that says what was asked for: no memory, no descriptor, a limit on locked
     /// memory, a NUMA node that is not there.
     pub fn create(bytes: u64, options: MemoryOptions) -> Result<(Self, Region), OsError> {
-        let descriptor = new_memfd()?;
+        let descriptor = new_memfd(bytes)?;
         retry_on_intr(|| rustix::fs::ftruncate(&descriptor, bytes))
             .doing(format!("size a segment of {bytes} bytes"))?;
         let map = Map::shared(&descriptor, to_usize(bytes)?, true)?;
@@ -97,7 +98,7 @@ impl Segment {
         }
         map.advise(Advice::LinuxDontFork, "keep from children")?;
         let region = map.into_region();
-        Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, region))
+        Ok((Self { descriptor, bytes }, region))
     }
 
     /// The same, of which only the first `first_bytes` are there from the start: the rest once
@@ -106,7 +107,7 @@ impl Segment {
     /// # Errors
     /// As for [`Segment::create`].
     pub fn create_in_parts(bytes: u64, first_bytes: u64) -> Result<(Self, Region), OsError> {
-        let descriptor = new_memfd()?;
+        let descriptor = new_memfd(bytes)?;
         retry_on_intr(|| rustix::fs::ftruncate(&descriptor, bytes))
             .doing(format!("size a segment of {bytes} bytes"))?;
         let map = Map::shared(&descriptor, to_usize(bytes)?, true)?;
@@ -114,7 +115,7 @@ impl Segment {
         rustix::fs::fcntl_add_seals(&descriptor, SEALS).doing("seal a segment")?;
         map.advise(Advice::LinuxDontFork, "keep from children")?;
         let region = map.into_region();
-        Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, region))
+        Ok((Self { descriptor, bytes }, region))
     }
 
     /// A small segment that every process it is handed to may write: for hints alone.
@@ -122,12 +123,12 @@ impl Segment {
     /// # Errors
     /// [`OsError`], as for [`Segment::create`].
     pub fn create_writable_by_all(bytes: u64) -> Result<(Self, Region), OsError> {
-        let descriptor = new_memfd()?;
+        let descriptor = new_memfd(bytes)?;
         allocate(&descriptor, 0, bytes)?;
         let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&descriptor, seals).doing("seal a segment")?;
         let region = Map::shared(&descriptor, to_usize(bytes)?, true)?.into_region();
-        Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, region))
+        Ok((Self { descriptor, bytes }, region))
     }
 
     /// A segment of `bytes` bytes that several processes write: nobody can resize it, and whoever has
@@ -136,14 +137,14 @@ impl Segment {
     /// # Errors
     /// [`OsError`], as for [`Segment::create`].
     pub fn create_shared(bytes: u64) -> Result<(Self, Region), OsError> {
-        let descriptor = new_memfd()?;
+        let descriptor = new_memfd(bytes)?;
         retry_on_intr(|| rustix::fs::ftruncate(&descriptor, bytes))
             .doing(format!("size a segment of {bytes} bytes"))?;
         let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&descriptor, seals).doing("seal a segment")?;
         let map = Map::shared(&descriptor, to_usize(bytes)?, true)?;
         map.advise(Advice::LinuxDontFork, "keep from children")?;
-        Ok((Self { descriptor: Descriptor::new(descriptor), bytes }, map.into_region()))
+        Ok((Self { descriptor, bytes }, map.into_region()))
     }
 
     /// Has the memory of `bytes` bytes from `start` be there.
@@ -158,12 +159,12 @@ impl Segment {
     ///
     /// # Errors
     /// [`OsError`] if there is no descriptor left.
-    pub fn reopen_read_only(&self) -> Result<OwnedFd, OsError> {
+    pub fn reopen_read_only(&self) -> Result<Descriptor, OsError> {
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", self.descriptor.as_fd().as_raw_fd());
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-        retry_on_intr(|| rustix::fs::open(&path, flags, rustix::fs::Mode::empty()))
-            .doing("open a segment for reading")
+        let open = || rustix::fs::open(&path, flags, rustix::fs::Mode::empty());
+        Descriptor::make(|| retry_on_intr(open)).doing("open a segment for reading")
     }
 
     /// Takes over a descriptor from a peer, once the kernel confirms that nobody can write to it
@@ -171,7 +172,8 @@ impl Segment {
     ///
     /// # Errors
     /// [`SegmentError`], with what was found.
-    pub fn adopt(descriptor: OwnedFd, writable: bool) -> Result<Self, SegmentError> {
+    pub fn adopt(descriptor: impl Into<Descriptor>, writable: bool) -> Result<Self, SegmentError> {
+        let descriptor = descriptor.into();
         let found = rustix::fs::fcntl_get_seals(&descriptor).doing("read a segment's seals")?;
         let needed = if writable { SEALS.difference(SealFlags::FUTURE_WRITE) } else { SEALS };
         if !found.contains(needed) {
@@ -180,7 +182,7 @@ impl Segment {
         }
         let status = rustix::fs::fstat(&descriptor).doing("read a segment's size")?;
         let bytes = u64::try_from(status.st_size).unwrap_or(0);
-        Ok(Self { descriptor: Descriptor::new(descriptor), bytes })
+        Ok(Self { descriptor, bytes })
     }
 
     /// Opens a segment that was made to be written by all through a path to its descriptor, such as
@@ -191,7 +193,8 @@ impl Segment {
     pub fn open_writable(path: &str) -> Result<Self, SegmentError> {
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
         let open = || rustix::fs::open(path, flags, rustix::fs::Mode::empty());
-        let descriptor = retry_on_intr(open).doing(format!("open {path}"))?;
+        let make = || retry_on_intr(open);
+        let descriptor = Descriptor::make(make).doing(format!("open {path}"))?;
         Self::adopt(descriptor, true)
     }
 
@@ -232,15 +235,12 @@ impl AsFd for Segment {
     }
 }
 
-fn new_memfd() -> Result<OwnedFd, OsError> {
+fn new_memfd(bytes: u64) -> Result<Descriptor, OsError> {
+    check_file_size(bytes, "a segment")?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Before Linux 6.3 there is no NOEXEC_SEAL.
-    rustix::fs::memfd_create("corewire", flags | MemfdFlags::NOEXEC_SEAL)
-        .or_else(|errno| match errno {
-            Errno::INVAL => rustix::fs::memfd_create("corewire", flags),
-            other => Err(other),
-        })
-        .doing("make a segment")
+    let make = |flags| Descriptor::make(|| rustix::fs::memfd_create("corewire", flags));
+    // Before Linux 6.3 there is no NOEXEC_SEAL, and a filter may refuse what it does not know.
+    make(flags | MemfdFlags::NOEXEC_SEAL).or_else(|_| make(flags)).doing("make a segment")
 }
 
 /// Has the memory be there. In parts, since a signal undoes what one call has done so far.
@@ -276,25 +276,34 @@ impl Map {
     fn shared(descriptor: impl AsFd, bytes: usize, writable: bool) -> Result<Self, OsError> {
         let protection =
             if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a new mapping, at an address that the kernel chooses.
-        let at = unsafe {
-            rustix::mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, descriptor, 0)
-        };
+        let at = fork::map_pages(bytes, || {
+            // SAFETY: a new mapping, at an address that the kernel chooses.
+            unsafe {
+                rustix::mm::mmap(
+                    ptr::null_mut(),
+                    bytes,
+                    protection,
+                    MapFlags::SHARED,
+                    descriptor,
+                    0,
+                )
+            }
+        });
         Self::new(at.doing(format!("map a segment of {bytes} bytes"))?, bytes)
     }
 
     fn zeroes(bytes: usize) -> Result<Self, OsError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping, at an address that the kernel chooses.
-        let at =
-            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ, flags) };
+        let at = fork::map_pages(bytes, || {
+            // SAFETY: a new mapping, at an address that the kernel chooses.
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ, flags) }
+        });
         Self::new(at.doing(format!("reserve {bytes} bytes of addresses"))?, bytes)
     }
 
     fn new(at: *mut c_void, bytes: usize) -> Result<Self, OsError> {
         let base =
             NonNull::new(at.cast::<u8>()).ok_or(OsError::new("map a segment", Errno::INVAL))?;
-        fork::add_pages(base.as_ptr().addr(), bytes);
         Ok(Self { base, bytes })
     }
 
@@ -344,9 +353,10 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        fork::remove_pages(self.base.as_ptr().addr());
-        // SAFETY: this mapping, once; regions over it keep it from being dropped.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        fork::unmap_pages(self.base.as_ptr().addr(), || {
+            // SAFETY: this mapping, once; regions over it keep it from being dropped.
+            let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        });
     }
 }
 

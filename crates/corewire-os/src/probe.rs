@@ -1,6 +1,5 @@
 //! What this machine offers, for `corewire doctor`.
 
-use std::fs;
 use std::io::{IoSlice, IoSliceMut};
 
 use rustix::process::{Resource, getrlimit};
@@ -27,7 +26,7 @@ pub fn descriptor_limits() -> (u64, u64) {
 /// The chosen word of a kernel setting that lists its choices, such as `always [madvise] never`.
 #[must_use]
 pub fn chosen(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = crate::read_text(path).ok()?;
     let start = text.find('[')? + 1;
     let end = text[start..].find(']')? + start;
     Some(text[start..end].to_owned())
@@ -63,14 +62,14 @@ pub fn cross_process_copy() -> Result<(), String> {
 /// Who may trace or copy from whom (`kernel.yama.ptrace_scope`); `None` where there is no Yama.
 #[must_use]
 pub fn ptrace_scope() -> Option<u32> {
-    fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+    crate::read_text("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
 /// How many directories this user may watch at a time, by all its processes; `None` where the kernel does not
 /// say. Whoever waits for a channel to appear watches one.
 #[must_use]
 pub fn watches_max() -> Option<u64> {
-    fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok()?.trim().parse().ok()
+    crate::read_text("/proc/sys/fs/inotify/max_user_instances").ok()?.trim().parse().ok()
 }
 
 /// What governs the clock of processor `cpu`, as `performance` or `powersave`; `None` where the kernel does
@@ -78,5 +77,5 @@ pub fn watches_max() -> Option<u64> {
 #[must_use]
 pub fn governor(cpu: usize) -> Option<String> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
-    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+    Some(crate::read_text(path).ok()?.trim().to_owned())
 }

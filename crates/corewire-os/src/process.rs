@@ -1,13 +1,12 @@
 //! Limits, signals, deaths.
 
-use std::os::fd::OwnedFd;
-
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, pidfd_open,
     set_parent_process_death_signal, setrlimit,
 };
 
+use crate::fork::Descriptor;
 use crate::{Doing, OsError};
 
 /// This process's number, for people to read.
@@ -26,18 +25,20 @@ pub fn effective_uid() -> u32 {
 ///
 /// # Errors
 /// [`OsError`] before Linux 5.3, or without a free descriptor.
-pub fn own_life() -> Result<OwnedFd, OsError> {
-    pidfd_open(getpid(), PidfdFlags::empty()).doing("make a process descriptor")
+pub fn own_life() -> Result<Descriptor, OsError> {
+    Descriptor::make(|| pidfd_open(getpid(), PidfdFlags::empty()))
+        .doing("make a process descriptor")
 }
 
 /// A descriptor that becomes readable when process `pid`, a child of this one, ends.
 ///
 /// # Errors
 /// [`OsError`] if there is no such process.
-pub fn life_of(pid: u32) -> Result<OwnedFd, OsError> {
+pub fn life_of(pid: u32) -> Result<Descriptor, OsError> {
     let what = format!("watch process {pid}");
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    pidfd_open(pid.ok_or(OsError::new(what.clone(), Errno::SRCH))?, PidfdFlags::empty()).doing(what)
+    let pid = pid.ok_or(OsError::new(what.clone(), Errno::SRCH))?;
+    Descriptor::make(|| pidfd_open(pid, PidfdFlags::empty())).doing(what)
 }
 
 /// Has this process killed when the thread that started it ends, however that ends.
@@ -59,10 +60,27 @@ pub fn processor_seconds(pid: u32) -> Result<f64, OsError> {
     let mut nanoseconds = 0u64;
     for thread in threads {
         let path = thread.doing(what.clone())?.path().join("schedstat");
-        let text = std::fs::read_to_string(path).doing(what.clone())?;
+        let text = crate::read_text(path).doing(what.clone())?;
         nanoseconds += text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
     }
     Ok(std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
+}
+
+/// Refuses what the limit on file sizes (`RLIMIT_FSIZE`) forbids for `what`, of `bytes` bytes. The kernel
+/// would not only refuse it, but end the process with `SIGXFSZ`.
+///
+/// # Errors
+/// [`OsError`] with both sizes.
+pub(crate) fn check_file_size(bytes: u64, what: &str) -> Result<(), OsError> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < bytes => {
+            let what = format!(
+                "have {bytes} bytes for {what}: at most {limit} are allowed (RLIMIT_FSIZE, ulimit -f)"
+            );
+            Err(OsError::new(what, Errno::FBIG))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Raises the soft limit on descriptors to the hard one, and returns it.

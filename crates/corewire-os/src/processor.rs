@@ -1,6 +1,5 @@
 //! Cores, caches, pinning, the cost of a pause.
 
-use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -8,6 +7,7 @@ use std::time::Instant;
 use corewire_ring::sync::pause;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::fork::PerProcess;
 use crate::{Doing, OsError};
 
 /// The processors that this thread may run on, in order.
@@ -67,8 +67,8 @@ fn numbers_of(list: &str) -> impl Iterator<Item = usize> {
 /// What one spin-loop hint costs here, in nanoseconds; measured once, in about 20 us.
 #[must_use]
 pub fn pause_ns() -> f64 {
-    static COST: OnceLock<f64> = OnceLock::new();
-    *COST.get_or_init(|| {
+    static COST: PerProcess<OnceLock<f64>> = PerProcess::new();
+    *COST.get().get_or_init(|| {
         let round = || {
             let start = Instant::now();
             for _ in 0..200 {
@@ -99,16 +99,17 @@ pub fn ticks() -> u64 {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        static START: OnceLock<Instant> = OnceLock::new();
-        u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+        static START: PerProcess<OnceLock<Instant>> = PerProcess::new();
+        u64::try_from(START.get().get_or_init(Instant::now).elapsed().as_nanos())
+            .unwrap_or(u64::MAX)
     }
 }
 
 /// Nanoseconds of one of the [`ticks`]; measured once, in 20 ms.
 #[must_use]
 pub fn tick_ns() -> f64 {
-    static TICK: OnceLock<f64> = OnceLock::new();
-    *TICK.get_or_init(|| {
+    static TICK: PerProcess<OnceLock<f64>> = PerProcess::new();
+    *TICK.get().get_or_init(|| {
         // Each end is the closest pair of many, since a thread may lose its core between the two.
         let pair = || {
             let pairs = (0..50).map(|_| {
@@ -150,7 +151,7 @@ pub fn caches(cpu: usize) -> Vec<Cache> {
     let base = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
     let read = |index: usize, file: &str| {
         let path = Path::new(&base).join(format!("index{index}")).join(file);
-        fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+        crate::read_text(path).ok().map(|text| text.trim().to_owned())
     };
     (0..8)
         .map_while(|index| {
@@ -189,7 +190,7 @@ fn parse_size(text: &str) -> Option<u64> {
 /// The name of the processor model, where the kernel says.
 #[must_use]
 pub fn model_name() -> Option<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let text = crate::read_text("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }

@@ -19,45 +19,58 @@ use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::thread::{ClockId, MembarrierCommand, Timespec, membarrier};
 use rustix::time::clock_gettime;
 
-/// How long a sleeper waits at a time where it can wait on one word only.
-const ONE_WORD_CAP_NS: u64 = 1_000_000;
+use crate::fork::PerProcess;
+
+/// How often a sleeper looks at the words that it cannot wait on.
+const LOOK_UP_NS: u64 = 1_000_000;
 
 /// Linux, as rings see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Linux {
+    found: &'static Found,
+}
+
+/// What the kernel gives this process.
+#[derive(Debug)]
+struct Found {
     has_membarrier: bool,
-    has_waitv: bool,
+    /// 1 while `futex_waitv` is believed to work. A call that is refused later sets it to 0.
+    has_waitv: AtomicU32,
 }
 
 impl Linux {
     /// Finds out what this process may use, and registers it for barriers, once.
     #[must_use]
     pub fn get() -> Self {
-        static FOUND: OnceLock<Linux> = OnceLock::new();
-        *FOUND.get_or_init(|| Self {
+        static FOUND: PerProcess<OnceLock<Found>> = PerProcess::new();
+        let found = FOUND.get().get_or_init(|| Found {
             has_membarrier: membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
                 && membarrier(MembarrierCommand::GlobalExpedited).is_ok(),
-            has_waitv: futex::waitv(&[], WaitvFlags::empty(), None, ClockId::Monotonic)
-                != Err(Errno::NOSYS),
-        })
+            // A wait for no word at all is invalid: no other answer proves that the call is there.
+            has_waitv: AtomicU32::new(u32::from(
+                futex::waitv(&[], WaitvFlags::empty(), None, ClockId::Monotonic)
+                    == Err(Errno::INVAL),
+            )),
+        });
+        Self { found }
     }
 
     /// Can this process both call `membarrier` and be reached by it?
     #[must_use]
-    pub const fn has_membarrier(&self) -> bool {
-        self.has_membarrier
+    pub fn has_membarrier(&self) -> bool {
+        self.found.has_membarrier
     }
 
     /// Can it wait on two words at once?
     #[must_use]
-    pub const fn has_waitv(&self) -> bool {
-        self.has_waitv
+    pub fn has_waitv(&self) -> bool {
+        self.found.has_waitv.load(Ordering::Relaxed) == 1
     }
 }
 
 impl Kernel for Linux {
     fn barrier_everywhere(&self) -> bool {
-        if !self.has_membarrier {
+        if !self.has_membarrier() {
             // Everyone who sends to a process like this one fences for itself.
             fence(Ordering::SeqCst);
             return true;
@@ -75,18 +88,23 @@ impl Kernel for Linux {
     }
 
     fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
-        if !self.has_waitv {
-            return wait_on_one(shared, own, cap_ns);
+        if self.has_waitv() {
+            let mut words = [futex::Wait::new(), futex::Wait::new()];
+            for (wait, (word, expected)) in words.iter_mut().zip([shared, own]) {
+                wait.val = expected.into();
+                wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+                wait.flags = WaitFlags::SIZE_U32;
+            }
+            let deadline = deadline_after(cap_ns);
+            match futex::waitv(&words, WaitvFlags::empty(), Some(&deadline), ClockId::Monotonic) {
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => return false,
+                Err(Errno::TIMEDOUT) => return true,
+                // For want of memory, this once.
+                Err(Errno::NOMEM) => {}
+                Err(_) => self.found.has_waitv.store(0, Ordering::Relaxed),
+            }
         }
-        let mut words = [futex::Wait::new(), futex::Wait::new()];
-        for (wait, (word, expected)) in words.iter_mut().zip([shared, own]) {
-            wait.val = expected.into();
-            wait.uaddr = WaitPtr::new(word.as_ptr().cast());
-            wait.flags = WaitFlags::SIZE_U32;
-        }
-        let deadline = deadline_after(cap_ns);
-        let woken = futex::waitv(&words, WaitvFlags::empty(), Some(&deadline), ClockId::Monotonic);
-        woken == Err(Errno::TIMEDOUT)
+        wait_looking_up(shared, own, cap_ns)
     }
 
     fn cpu(&self) -> u32 {
@@ -104,15 +122,30 @@ impl Kernel for Linux {
     }
 }
 
-fn wait_on_one(shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
-    let (word, expected) = shared;
-    if own.0.load(Ordering::Relaxed) != own.1 {
-        return false;
+/// Waits on the shared word alone, and looks at the other now and then. Where the kernel refuses that,
+/// too, it looks at both. True if the cap has passed.
+fn wait_looking_up(shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
+    let now_ns = || clock_gettime(ClockId::Monotonic);
+    let start = now_ns();
+    let changed = |(word, expected): (&AtomicU32, u32)| word.load(Ordering::Relaxed) != expected;
+    loop {
+        if changed(own) || changed(shared) {
+            return false;
+        }
+        let passed = Duration::try_from(now_ns() - start).unwrap_or_default();
+        let left = Duration::from_nanos(cap_ns).saturating_sub(passed);
+        if left.is_zero() {
+            return true;
+        }
+        let moment = left.min(Duration::from_nanos(LOOK_UP_NS));
+        let moment =
+            Timespec::try_from(moment).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+        match futex::wait(shared.0, futex::Flags::empty(), shared.1, Some(&moment)) {
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => return false,
+            Err(Errno::TIMEDOUT) => {}
+            Err(_) => drop(rustix::thread::nanosleep(&moment)),
+        }
     }
-    let cap = Duration::from_nanos(cap_ns.min(ONE_WORD_CAP_NS));
-    let timeout = Timespec::try_from(cap).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
-    let woken = futex::wait(word, futex::Flags::empty(), expected, Some(&timeout));
-    woken == Err(Errno::TIMEDOUT) && cap_ns <= ONE_WORD_CAP_NS
 }
 
 fn deadline_after(cap_ns: u64) -> Timespec {

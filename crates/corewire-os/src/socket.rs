@@ -16,7 +16,7 @@ use rustix::net::{
 };
 
 use crate::event::wait_readable;
-use crate::fork::Descriptor;
+use crate::fork::{Descriptor, making};
 use crate::process::effective_uid;
 use crate::{Doing, OsError};
 
@@ -95,13 +95,13 @@ impl Socket {
         Self::connected(new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?, path)
     }
 
-    fn connected(socket: OwnedFd, path: &str) -> Result<Self, OsError> {
+    fn connected(socket: Descriptor, path: &str) -> Result<Self, OsError> {
         let what = "connect to a process";
         let address = SocketAddrUnix::new(path).doing(what)?;
         // Interrupted, it is not under way: that is so for other kinds of sockets.
         retry_on_intr(|| rustix::net::connect(&socket, &address)).doing(what)?;
         rustix::io::ioctl_fionbio(&socket, true).doing(what)?;
-        Ok(Self(Descriptor::new(socket)))
+        Ok(Self(socket))
     }
 
     /// Who is at the other end.
@@ -168,27 +168,30 @@ impl Socket {
     ///
     /// # Errors
     /// [`OsError`] if there is neither.
-    pub fn peer_life(&self, sent: Option<OwnedFd>) -> Result<Descriptor, OsError> {
-        let mut found: libc::c_int = -1;
-        let mut bytes = 4;
-        // SAFETY: the option is an int, and `bytes` says so.
-        let result = unsafe {
-            libc::getsockopt(
-                self.0.as_fd().as_raw_fd(),
-                libc::SOL_SOCKET,
-                SO_PEERPIDFD,
-                (&raw mut found).cast(),
-                &raw mut bytes,
-            )
-        };
-        if result == 0 {
+    pub fn peer_life(&self, sent: Option<Descriptor>) -> Result<Descriptor, OsError> {
+        let ask = || {
+            let mut found: libc::c_int = -1;
+            let mut bytes = 4;
+            // SAFETY: the option is an int, and `bytes` says so.
+            let result = unsafe {
+                libc::getsockopt(
+                    self.0.as_fd().as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    SO_PEERPIDFD,
+                    (&raw mut found).cast(),
+                    &raw mut bytes,
+                )
+            };
+            if result != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
             // SAFETY: a new descriptor that the kernel just gave us.
-            return Ok(Descriptor::new(unsafe { OwnedFd::from_raw_fd(found) }));
-        }
-        let error = std::io::Error::last_os_error();
-        match sent {
-            Some(sent) => Ok(Descriptor::new(sent)),
-            None => Err(error).doing("watch the peer's process"),
+            Ok(unsafe { OwnedFd::from_raw_fd(found) })
+        };
+        match (Descriptor::make(ask), sent) {
+            (Ok(life), _) => Ok(life),
+            (Err(_), Some(sent)) => Ok(sent),
+            (Err(error), None) => Err(error).doing("watch the peer's process"),
         }
     }
 
@@ -216,7 +219,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`ReceiveError`]; after anything but `Nothing` the connection should be closed.
-    pub fn receive(&self) -> Result<(Frame, Vec<OwnedFd>), ReceiveError> {
+    pub fn receive(&self) -> Result<(Frame, Vec<Descriptor>), ReceiveError> {
         if !self.0.is_ours() {
             return Err(OsError::new("receive a frame in a forked child", Errno::BADF).into());
         }
@@ -225,28 +228,31 @@ impl Socket {
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX + 3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let mut receive = || {
-            retry_on_intr(|| {
-                recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
-            })
-        };
-        let received = match receive() {
-            // The peer closed without having read all. The kernel says so once; what the peer had
-            // said before, such as why it refuses, comes after it.
-            Err(Errno::CONNRESET) => receive(),
-            other => other,
-        };
+        let (received, descriptors) = making(|keeper| {
+            let mut receive = || {
+                retry_on_intr(|| {
+                    recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+                })
+            };
+            let received = match receive() {
+                // The peer closed without having read all. The kernel says so once; what the peer
+                // had sent before, such as why it refuses, comes after it.
+                Err(Errno::CONNRESET) => receive(),
+                other => other,
+            };
+            let mut descriptors = Vec::new();
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(rights) = message {
+                    descriptors.extend(rights.map(|descriptor| keeper.keep(descriptor)));
+                }
+            }
+            (received, descriptors)
+        });
         let received = match received {
             Err(Errno::AGAIN) => return Err(ReceiveError::Nothing),
             Err(Errno::CONNRESET) => return Err(ReceiveError::Closed),
             other => other.doing("receive a frame")?,
         };
-        let mut descriptors = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                descriptors.extend(rights);
-            }
-        }
         if received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(ReceiveError::Descriptors);
         }
@@ -271,7 +277,7 @@ impl Socket {
     pub fn receive_by(
         &self,
         deadline: Option<Instant>,
-    ) -> Result<(Frame, Vec<OwnedFd>), ReceiveError> {
+    ) -> Result<(Frame, Vec<Descriptor>), ReceiveError> {
         loop {
             let readable = wait_readable(&[self.as_fd()], deadline)?;
             match self.receive() {
@@ -308,7 +314,7 @@ impl Listener {
         let socket = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(path).doing(what)?).doing(what)?;
         rustix::net::listen(&socket, BACKLOG).doing(what)?;
-        Ok(Self(Descriptor::new(socket)))
+        Ok(Self(socket))
     }
 
     /// Takes the next connection, if one waits.
@@ -317,8 +323,8 @@ impl Listener {
     /// [`OsError`]: `EAGAIN` if none waits, `EMFILE` if no descriptor is left.
     pub fn accept(&self) -> Result<Socket, OsError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = retry_on_intr(|| rustix::net::accept_with(&self.0, flags)).doing("accept")?;
-        Ok(Socket(Descriptor::new(socket)))
+        let accept = || retry_on_intr(|| rustix::net::accept_with(&self.0, flags));
+        Descriptor::make(accept).doing("accept").map(Socket)
     }
 }
 
@@ -328,6 +334,7 @@ impl AsFd for Listener {
     }
 }
 
-fn new_socket(flags: SocketFlags) -> Result<OwnedFd, OsError> {
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).doing("make a socket")
+fn new_socket(flags: SocketFlags) -> Result<Descriptor, OsError> {
+    let make = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    Descriptor::make(make).doing("make a socket")
 }

@@ -4,7 +4,13 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use corewire_os::directory::{Role, RuntimeDirectory};
+use corewire_layout::name::{ChannelName, SocketName};
+use corewire_os::directory::{ClaimError, Role, RuntimeDirectory};
+use rustix::fs::{FileType, Mode};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
 
 /// A directory of its own, removed at the end.
 struct Scratch(PathBuf);
@@ -65,7 +71,7 @@ fn what_corewire_did_not_make_is_not_swept() {
 fn what_the_living_have_is_not_swept() {
     let scratch = Scratch::new("living");
     let directory = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap();
-    let name = corewire_layout::name::ChannelName::new("log").unwrap();
+    let name = ChannelName::new("log").unwrap();
     let (_listener, _) = directory.listen().unwrap();
     let _claim = directory.claim(&name).unwrap();
     let _membership = directory.join_members(&name, true).unwrap().unwrap();
@@ -73,4 +79,79 @@ fn what_the_living_have_is_not_swept() {
     assert_eq!(before.len(), 3);
     directory.clear(&name);
     assert_eq!(scratch.files(), before);
+}
+
+/// A listener of another kind than corewire's, which stays open.
+fn stream_listener(scratch: &Scratch, file: &str) -> UnixListener {
+    UnixListener::bind(scratch.0.join(file)).unwrap()
+}
+
+#[test]
+fn live_sockets_of_other_programs_are_left_alone() {
+    let scratch = Scratch::new("foreign-sockets");
+    let directory = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap();
+    let _stream = stream_listener(&scratch, SOCKET);
+    let datagrams = "p.ffeeddccbbaa99887766554433221100";
+    let _datagrams = std::os::unix::net::UnixDatagram::bind(scratch.0.join(datagrams)).unwrap();
+    let _unshown = stream_listener(&scratch, UNSHOWN);
+    assert_eq!(directory.sweep(), Ok(0));
+    assert_eq!(scratch.files(), [UNSHOWN, SOCKET, datagrams]);
+    let socket = SocketName::of_file(SOCKET).unwrap();
+    assert_eq!(directory.is_alive(socket), Ok(false));
+}
+
+#[test]
+fn a_fifo_is_left_alone_and_named() {
+    let scratch = Scratch::new("fifo");
+    let directory = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap();
+    let names = ["n.log", "m.log", "w.log.00112233445566778899aabbccddeeff", "g.log"];
+    for file in names {
+        let path = scratch.0.join(file);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    }
+    assert_eq!(directory.sweep(), Ok(0));
+    assert_eq!(scratch.files().len(), names.len());
+    let name = ChannelName::new("log").unwrap();
+    let error = directory.claim(&name).unwrap_err();
+    assert!(error.to_string().contains("n.log"), "{error}");
+    assert!(matches!(directory.look_up(&name), Err(ClaimError::Foreign(file)) if file == "n.log"));
+}
+
+#[test]
+fn a_process_with_a_full_queue_keeps_nobody_waiting() {
+    let scratch = Scratch::new("full");
+    let directory = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap();
+    let path = scratch.0.join(UNSHOWN);
+    let socket = |flags| socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let listener = socket(SocketFlags::empty()).unwrap();
+    let address = SocketAddrUnix::new(&path).unwrap();
+    bind(&listener, &address).unwrap();
+    listen(&listener, 0).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let caller = socket(SocketFlags::NONBLOCK).unwrap();
+        match connect(&caller, &address) {
+            Ok(()) => waiting.push(caller),
+            Err(errno) => break assert_eq!(errno, Errno::AGAIN),
+        }
+    }
+    let start = std::time::Instant::now();
+    assert_eq!(directory.sweep(), Ok(0));
+    // A connection that is waited for gives up after five seconds.
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    assert_eq!(scratch.files(), [UNSHOWN]);
+}
+
+#[test]
+fn a_directory_that_another_user_made_first_is_named_with_what_to_set() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new("squatter");
+    fs::create_dir(&scratch.0).unwrap();
+    std::os::unix::fs::chown(&scratch.0, Some(12_345), None).unwrap();
+    let error = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap_err().to_string();
+    for word in ["squatter", "user 12345", "user 0", "COREWIRE_RUNTIME_DIR"] {
+        assert!(error.contains(word), "{word}: {error}");
+    }
 }

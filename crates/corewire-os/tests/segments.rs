@@ -26,7 +26,7 @@ fn memory_without_seals_is_refused() {
 fn what_is_no_memory_is_refused() {
     for path in ["/dev/null", "/"] {
         let file = std::fs::File::open(path).unwrap();
-        let error = Segment::adopt(file.into(), false).unwrap_err();
+        let error = Segment::adopt(OwnedFd::from(file), false).unwrap_err();
         assert!(matches!(error, SegmentError::Os(_)), "{error}");
     }
 }

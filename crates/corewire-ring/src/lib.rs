@@ -9,7 +9,7 @@
 //! | [`broadcast`] | one sender, many receivers, every message in place |
 //! | [`shared`] | several senders, many receivers, one order |
 //! | [`pair`] | any endpoint to any endpoint: a ring for each pair that talks |
-//! | [`spin`] | the lock of the fork handlers |
+//! | [`handoff`] | the lock that fork handlers take |
 //! | [`published`] | the papers' own rings, to compare with |
 //! | [`yardstick`] | what the hardware allows: bare loops that the ring is measured against |
 
@@ -20,13 +20,13 @@ extern crate alloc;
 extern crate std;
 
 pub mod broadcast;
+pub mod handoff;
 mod host;
 pub mod pair;
 pub mod published;
 #[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;
 pub mod shared;
-pub mod spin;
 pub mod sync;
 pub mod yardstick;
 

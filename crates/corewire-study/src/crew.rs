@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use corewire_os::fork::Descriptor;
 use corewire_os::{process, processor, random_u128};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -55,7 +55,7 @@ pub(crate) struct Crew {
     /// Those that were started here; they may have started others.
     workers: Vec<Child>,
     /// Their process descriptors.
-    lives: Vec<OwnedFd>,
+    lives: Vec<Descriptor>,
     board: Board,
     deadline: Instant,
     directory: PathBuf,

@@ -76,7 +76,7 @@ impl Topology {
     /// [`TopologyError`]: it cannot be read, has other keys, or values that cannot be.
     pub fn read(path: &Path) -> Result<Self, TopologyError> {
         let failed = |why: String| TopologyError { path: path.to_owned(), why };
-        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let text = corewire_os::read_text(path).map_err(|error| failed(error.to_string()))?;
         let topology: Self =
             serde_json::from_str(&text).map_err(|error| failed(format!("no topology: {error}")))?;
         for (name, count) in

@@ -1,13 +1,16 @@
-//! In steady state, sending and receiving allocate nothing.
+//! In steady state, sending and receiving allocate nothing; what is opened and dropped leaves nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::thread;
 
 use corewire::Domain;
 
-/// Counts the allocations of the thread that asks.
+/// Counts the allocations of the thread that asks, and the bytes that all threads hold.
 struct Counting;
+
+static HELD_BYTES: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -17,11 +20,13 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        HELD_BYTES.fetch_add(layout.size().cast_signed() as i64, Relaxed);
         // SAFETY: the caller's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        HELD_BYTES.fetch_sub(layout.size().cast_signed() as i64, Relaxed);
         // SAFETY: the caller's.
         unsafe { System.dealloc(block, layout) }
     }
@@ -76,4 +81,19 @@ fn steady_state_allocates_nothing() {
     assert_eq!(reading.join().unwrap(), 0, "allocations by the receiver");
     drop((sender, domain));
     std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
+fn a_domain_that_is_opened_and_dropped_leaves_no_memory() {
+    let path = std::env::temp_dir().join(format!("corewire-leak-{}", std::process::id()));
+    // Keeps the control thread, and what it knows.
+    let kept = Domain::open_at(&path).unwrap();
+    let rounds = |count| (0..count).for_each(|_| drop(Domain::open_at(&path).unwrap()));
+    rounds(10);
+    let before = HELD_BYTES.load(Relaxed);
+    rounds(1000);
+    let held = HELD_BYTES.load(Relaxed) - before;
+    drop(kept);
+    std::fs::remove_dir_all(&path).unwrap();
+    assert!(held < 100_000, "{held} bytes after 1000 rounds");
 }

@@ -555,3 +555,32 @@ fn a_receive_that_runs_out_of_time_loses_nothing() {
     assert!(buffer == message);
     a.wait(request).unwrap().result.unwrap();
 }
+
+#[test]
+fn a_name_that_is_made_anew_meanwhile_is_the_next_endpoint_or_none() {
+    let scratch = Scratch::new("endpoint-anew");
+    let domain = scratch.domain().clone();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let mut linked = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(relaxed) {
+                drop(domain.endpoint("again").create().unwrap());
+            }
+        });
+        for _ in 0..1500 {
+            let mut asker = scratch.domain().endpoint("asker").create().unwrap();
+            match asker.peer("again") {
+                Ok(_) => linked += 1,
+                Err(ConnectError::NotFound(_)) => {}
+                Err(other) => {
+                    is_over.store(true, relaxed);
+                    panic!("{other}");
+                }
+            }
+        }
+        is_over.store(true, relaxed);
+    });
+    assert!(linked > 0);
+}

@@ -303,7 +303,7 @@ fn wrong_descriptors_are_an_error() {
     refused(Welcome { hint: true, ..welcome() }, &[segment.as_fd(), life.as_fd(), stiff.as_fd()]);
     refused(welcome(), &[]);
     refused(welcome(), &[segment.as_fd()]);
-    let many: Vec<OwnedFd> = (0..60).map(|_| life.try_clone().unwrap()).collect();
+    let many: Vec<OwnedFd> = (0..60).map(|_| life.as_fd().try_clone_to_owned().unwrap()).collect();
     refused(welcome(), &borrow(&many));
     drop((segment, region, life, stiff, many));
     before.is_back();

@@ -12,8 +12,8 @@ use corewire_models::{
     ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare, mutants,
 };
 use corewire_ring::broadcast::{End, notice};
+use corewire_ring::handoff::Handoff;
 use corewire_ring::region::Region;
-use corewire_ring::spin::Spin;
 use corewire_ring::yardstick::BareRing;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -249,21 +249,24 @@ fn quick_the_bare_ring_of_the_benchmarks_loses_nothing() {
 }
 
 #[test]
-fn quick_a_spin_lock_lets_in_one_at_a_time() {
+fn quick_a_lock_has_one_holder_at_a_time() {
     check(3, || {
         #[expect(clippy::arc_with_non_send_sync, reason = "loom runs one thread at a time")]
-        let guarded = Arc::new((Spin::new(), UnsafeCell::new(0)));
-        let count = |guarded: &(Spin, UnsafeCell<u32>)| {
-            guarded.0.lock(thread::yield_now);
+        let guarded = Arc::new((Handoff::new(), UnsafeCell::new(0)));
+        let count = |guarded: &(Handoff, UnsafeCell<u32>), own| {
+            guarded.0.lock(own, |_| {
+                thread::yield_now();
+                false
+            });
             guarded.1.with_mut(|number| {
                 // SAFETY: the lock is held, which is what loom checks here.
                 unsafe { *number += 1 }
             });
-            guarded.0.unlock();
+            guarded.0.unlock(own, |_| panic!("no kernel has flagged the word"));
         };
         let other = Arc::clone(&guarded);
-        let counting = thread::spawn(move || count(&other));
-        count(&guarded);
+        let counting = thread::spawn(move || count(&other, 1));
+        count(&guarded, 2);
         counting.join().unwrap();
     });
 }
@@ -480,8 +483,8 @@ mutants! {
     mutant_b14: B14 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
     mutant_y1: Y1 => quick_the_bare_ring_of_the_benchmarks_loses_nothing;
     mutant_y2: Y2 => quick_the_bare_ring_of_the_benchmarks_loses_nothing;
-    mutant_f1: F1 => quick_a_spin_lock_lets_in_one_at_a_time;
-    mutant_f2: F2 => quick_a_spin_lock_lets_in_one_at_a_time;
+    mutant_f1: F1 => quick_a_lock_has_one_holder_at_a_time;
+    mutant_f2: F2 => quick_a_lock_has_one_holder_at_a_time;
     mutant_j1: J1 => quick_nothing_that_a_newcomer_was_promised_is_overwritten;
     mutant_j2: J2 => quick_a_newcomer_judges_each_message_by_its_own_header;
     mutant_w1: W1 => quick_a_sleeping_receiver_learns_of_its_senders_death;

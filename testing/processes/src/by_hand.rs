@@ -1,13 +1,14 @@
 //! A guest that speaks with a channel's owner by hand, and asks for what guests do not get.
 
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Start, Welcome};
 use corewire_layout::name::{ChannelName, NameRecord};
 use corewire_layout::segment::{ReceiverHeader, SLEEP_MODE, SLEEPING, SleepMode, TypeTag};
+use corewire_os::fork::Descriptor;
 use corewire_os::memory::{MemoryOptions, Segment};
 use corewire_os::process;
 use corewire_os::socket::{ReceiveError, Socket};
@@ -29,7 +30,7 @@ pub(crate) struct Wishes {
 pub(crate) struct Joined {
     pub(crate) socket: Socket,
     pub(crate) welcome: Welcome,
-    pub(crate) descriptors: Vec<OwnedFd>,
+    pub(crate) descriptors: Vec<Descriptor>,
     /// Its own words, which the sender reads.
     pub(crate) page: Region,
 }
@@ -44,7 +45,7 @@ pub(crate) fn connect(directory: &Path, channel: &str) -> Result<Socket, Failure
 }
 
 /// Its next frame.
-pub(crate) fn hear(socket: &Socket) -> Result<(Frame, Vec<OwnedFd>), ReceiveError> {
+pub(crate) fn hear(socket: &Socket) -> Result<(Frame, Vec<Descriptor>), ReceiveError> {
     socket.receive_by(Instant::now().checked_add(Duration::from_secs(60)))
 }
 

@@ -4,12 +4,13 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 use std::ptr;
 
 use corewire_layout::frame::Frame;
 use corewire_layout::segment::BELL;
+use corewire_os::fork::Descriptor;
 use corewire_os::process;
 
 use crate::Outcome;
@@ -21,15 +22,15 @@ pub(crate) fn run(directory: &Path, channel: &str) -> Outcome {
     // SAFETY: plain numbers.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
     let Joined { socket, descriptors, .. } = join(directory, channel, Wishes::default())?;
-    let [segment, sender_life] = <[OwnedFd; 2]>::try_from(descriptors)
+    let [segment, sender_life] = <[Descriptor; 2]>::try_from(descriptors)
         .map_err(|found| format!("{} descriptors", found.len()))?;
     println!("joined");
     let status = rustix::fs::fstat(&segment)?;
     let target = Target {
-        descriptor: segment.as_raw_fd(),
+        descriptor: segment.as_fd().as_raw_fd(),
         bytes: usize::try_from(status.st_size)?,
         sender: libc::pid_t::try_from(socket.peer()?.pid)?,
-        sender_life: sender_life.as_raw_fd(),
+        sender_life: sender_life.as_fd().as_raw_fd(),
     };
     target.try_all()?;
     socket.send(&Frame::Leave, &[])?;

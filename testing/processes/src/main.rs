@@ -8,6 +8,9 @@
 //! | `receiver` | waits for the channel, checks every message, says how it ended |
 //! | `counted-sender`, `counted-receiver` | exchange a given number of 48-byte messages |
 //! | `deaf-sender`, `deaf-receiver` | cannot read from their sockets once they are joined |
+//! | `forker` | forks `count` times while two threads open, create, join and drop |
+//! | `leave-children` | has a channel, and children that were forked meanwhile and do not end |
+//! | `real-time` | makes descriptors in a real-time thread beside an ordinary one of the same core |
 //! | `fork` | forks with live handles, and checks what child and parent can do |
 //! | `faults` | goes through a scenario under a supervisor, who has a system call fail |
 //! | `look` | says what it sees of a domain and what it may do there, a line for each |
@@ -18,6 +21,7 @@
 //! | `torture-sender`, `torture-receiver` | take part in channels at random, until told to leave |
 //! | `exec` | has a channel, and executes itself as `left`, which says what it has then |
 //! | `talker` | sends numbered messages from an endpoint to the endpoint `sink` |
+//! | `limited` | creates channels under a limit on file sizes |
 //! | `sleeper` | sleeps as a receiver, and is refused system calls meanwhile |
 //! | `by-hand` | joins by hand as a guest, and asks for what guests do not get |
 //! | `lock` | locks the files of the channel's name that it can open, says which |
@@ -140,6 +144,8 @@ fn run() -> Outcome {
         "lock" => return guest::lock(directory.as_ref(), &options.channel),
         "by-hand" => return by_hand::run(directory.as_ref(), &options),
         "left" => return executed::say_what_is_left(directory.as_ref()),
+        "forker" => return forked::fork_beside_churning(directory.as_ref(), &options),
+        "real-time" => return forked::share_core_with_real_time(&options),
         _ => {}
     }
     let domain = builder.open()?;
@@ -154,8 +160,10 @@ fn run() -> Outcome {
         "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
+        "leave-children" => forked::leave_children(&domain, &options),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "talker" => talker::talk(&domain, &options),
+        "limited" => refuse::limited(&domain, &options),
         "sleeper" => refuse::sleep(&domain, &options),
         "crowded-sender" => refuse::crowded_sender(&domain, &options),
         other => Err(format!("no role {other}").into()),

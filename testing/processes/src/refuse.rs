@@ -41,6 +41,23 @@ pub(crate) fn sleep(domain: &Domain, options: &Options) -> Outcome {
     }
 }
 
+/// Creates what its limit on file sizes forbids, and then what it allows.
+pub(crate) fn limited(domain: &Domain, options: &Options) -> Outcome {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+    limit.current = Some(1 << 20);
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, limit)?;
+    let create = |bytes| {
+        let builder = domain.sender(&options.channel).slots(64).window_bytes(64 << 10);
+        builder.largest_message(bytes).create().map(drop)
+    };
+    println!(
+        "large {}",
+        create(16 << 20).map_or_else(|error| error.to_string(), |()| "made".into())
+    );
+    println!("small {:?}", create(16 << 10));
+    Ok(())
+}
+
 /// One of several senders, whose process has no descriptor left for anybody who connects to it. Sends a
 /// message when it is told to.
 pub(crate) fn crowded_sender(domain: &Domain, options: &Options) -> Outcome {

@@ -122,9 +122,29 @@ fn a_filter_that_is_put_on_later_makes_sleeps_short() {
     looks_up_often("filter-later", "filter-later");
 }
 
+/// A sleeper that cannot wait on two words is woken by a message as ever, and finds the sender's death.
 #[test]
-fn without_futex_waitv_sleepers_look_up() {
-    looks_up_often("no-waitv", "no-waitv");
+fn without_futex_waitv_sleepers_are_woken_and_told() {
+    let directory = Directory::new("no-waitv");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut sleeper = Role::start("sleeper", &directory, "c", &["park", "no-waitv"]);
+    let mut sender = Role::start("counted-sender", &directory, "c", &["count=1"]);
+    sleeper.until("joined");
+    sender.until("ready");
+    // Asleep.
+    let observer = domain.observe("c").unwrap();
+    let is_asleep = || observer.look().receivers.iter().any(|receiver| receiver.is_asleep);
+    while !is_asleep() {
+        std::thread::yield_now();
+    }
+    sender.say("go");
+    sleeper.until("received");
+    while !is_asleep() {
+        std::thread::yield_now();
+    }
+    sender.kill();
+    assert_eq!(sleeper.until("ended"), "SenderDied");
+    assert!(sleeper.is_success());
 }
 
 /// A sender that can take no connection in is alive: whoever watches it finds that out, with the
@@ -198,4 +218,14 @@ fn a_sender_that_cannot_be_read_from_is_given_up() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(receiver.until("ended"), "Err(SenderDied)");
     assert!(receiver.is_success());
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_an_error_and_no_signal() {
+    let directory = Directory::new("limited");
+    let mut role = Role::start("limited", &directory, "c", &[]);
+    let error = role.until("large");
+    assert!(error.contains("at most 1048576 are allowed (RLIMIT_FSIZE"), "{error}");
+    assert_eq!(role.until("small"), "Ok(())");
+    assert!(role.is_success());
 }

@@ -1,6 +1,6 @@
 //! The receiver's side: joining a channel, and learning that its sender has died.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -286,7 +286,7 @@ pub(crate) fn ask(
 pub(crate) fn answer(
     socket: &Socket,
     name: &ChannelName,
-) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
+) -> Result<(Frame, Vec<Descriptor>), JoinError> {
     answer_within(socket, name, Patience::Forever)
 }
 
@@ -295,7 +295,7 @@ pub(crate) fn answer_within(
     socket: &Socket,
     name: &ChannelName,
     patience: Patience,
-) -> Result<(Frame, Vec<OwnedFd>), JoinError> {
+) -> Result<(Frame, Vec<Descriptor>), JoinError> {
     let now = Instant::now();
     let (deadline, timeout) = match patience {
         // Whoever runs answers sooner, however little time the caller has.
@@ -361,7 +361,7 @@ pub(crate) fn refusal(name: &ChannelName, reason: Reason, expected: TypeTag) -> 
 struct Link {
     memory: Region,
     header: SenderHeader,
-    life: OwnedFd,
+    life: Descriptor,
     hint: Option<Region>,
 }
 
@@ -369,7 +369,7 @@ impl Link {
     fn check(
         name: &ChannelName,
         welcome: Welcome,
-        mut descriptors: Vec<OwnedFd>,
+        mut descriptors: Vec<Descriptor>,
     ) -> Result<Self, JoinError> {
         let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
         let missing = || protocol(name, "too few descriptors".into());
@@ -400,7 +400,7 @@ impl Link {
 /// Maps and checks a sender's segment.
 pub(crate) fn open_sender(
     name: &ChannelName,
-    descriptor: OwnedFd,
+    descriptor: Descriptor,
 ) -> Result<(Region, SenderHeader), JoinError> {
     let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
     let segment = Segment::adopt(descriptor, false).map_err(bad)?;

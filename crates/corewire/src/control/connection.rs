@@ -1,6 +1,6 @@
 //! What a peer that connects to this process's socket may ask for.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use corewire_layout::LAYOUT_VERSION;
@@ -8,6 +8,7 @@ use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Frame, FrameError, Hello, ROWS_PER_FRAME, Reason};
 use corewire_layout::name::ChannelName;
 use corewire_os::OsError;
+use corewire_os::fork::Descriptor;
 use corewire_os::socket::{Peer, ReceiveError, Socket};
 
 use crate::control::domain::DomainInner;
@@ -63,7 +64,7 @@ impl Connection {
     }
 
     /// Serves one request. True if the connection is to be kept and watched on.
-    fn serve(&self, domain: &Arc<DomainInner>, frame: Frame, descriptors: Vec<OwnedFd>) -> bool {
+    fn serve(&self, domain: &Arc<DomainInner>, frame: Frame, descriptors: Vec<Descriptor>) -> bool {
         match frame {
             Frame::Hello(mut hello) => {
                 if self.is_foreign() {
@@ -160,7 +161,7 @@ impl Connection {
         }
     }
 
-    fn admit(&self, domain: &DomainInner, hello: &Hello, descriptors: Vec<OwnedFd>) -> bool {
+    fn admit(&self, domain: &DomainInner, hello: &Hello, descriptors: Vec<Descriptor>) -> bool {
         if let Some(member) = domain.member(&hello.name) {
             return match member.admit(hello, &self.socket, self.peer) {
                 Ok(arrival) => {

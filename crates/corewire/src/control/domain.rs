@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Reason};
@@ -13,6 +12,7 @@ use corewire_os::OsError;
 use corewire_os::access::Access;
 use corewire_os::directory::{ClaimError, Role, RuntimeDirectory, default_path, default_path_of};
 use corewire_os::event::{Bell, wait_readable};
+use corewire_os::fork::Descriptor;
 use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{Listener, Peer, Socket};
@@ -54,6 +54,8 @@ pub(crate) struct DomainInner {
     pub(crate) hub: Arc<HubHandle>,
     /// Where others reach this process; a guest is not reached.
     listening: Option<(Listener, SocketName)>,
+    /// Names the listener in the hub.
+    token: OnceLock<Token>,
     state: Mutex<DomainState>,
 }
 
@@ -318,11 +320,12 @@ impl DomainInner {
             directory,
             hub,
             listening,
+            token: OnceLock::new(),
             state,
         });
         if let Some((listener, _)) = &inner.listening {
             let handler: Weak<dyn Handler> = inner.this.clone();
-            inner.hub().watch(listener, handler)?;
+            let _ = inner.token.set(inner.hub().watch(listener, handler)?);
         }
         Ok(inner)
     }
@@ -590,9 +593,13 @@ impl Handler for DomainInner {
 
 impl Drop for DomainInner {
     fn drop(&mut self) {
-        if !self.is_forked()
-            && let Some(name) = self.socket_name()
-        {
+        if self.is_forked() {
+            return;
+        }
+        if let Some((listener, name)) = &self.listening {
+            if let Some(&token) = self.token.get() {
+                self.hub().forget(listener, token);
+            }
             self.directory.remove(&name.file());
         }
     }
@@ -607,6 +614,6 @@ pub(crate) fn invite(socket: &Socket, name: &ChannelName, waiter: u128) -> Resul
 }
 
 /// Descriptors of a request, by position.
-pub(crate) fn take(descriptors: &mut Vec<OwnedFd>) -> Option<OwnedFd> {
+pub(crate) fn take(descriptors: &mut Vec<Descriptor>) -> Option<Descriptor> {
     (!descriptors.is_empty()).then(|| descriptors.remove(0))
 }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_os::event::{Bell, EventSet, wait_readable};
-use corewire_os::{OsError, fork, process};
+use corewire_os::fork::{self, PerProcess};
+use corewire_os::{OsError, process};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 /// Whoever watches a descriptor. Called on the control thread, and must not block.
@@ -47,15 +48,13 @@ pub(crate) struct HubHandle {
 }
 
 /// The process's control thread, if it has one.
-static CURRENT: Mutex<Weak<HubHandle>> = Mutex::new(Weak::new());
+static CURRENT: PerProcess<Mutex<Weak<HubHandle>>> = PerProcess::new();
 
 impl HubHandle {
     /// The process's control thread, started if need be.
     pub(crate) fn get() -> Result<Arc<Self>, OsError> {
-        let mut current = lock(&CURRENT);
-        if let Some(handle) = current.upgrade()
-            && handle.generation == fork::generation()
-        {
+        let mut current = lock(CURRENT.get());
+        if let Some(handle) = current.upgrade() {
             return Ok(handle);
         }
         let hub = Arc::new(Hub {

@@ -1,7 +1,6 @@
 //! Looking on without joining.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 
 use corewire_layout::counters::{ControlCounter, ReceiverCounter, SenderCounter};
 use corewire_layout::frame::Frame;
@@ -9,6 +8,7 @@ use corewire_layout::name::ChannelName;
 use corewire_layout::segment::{
     RECEIVER_SEGMENT_BYTES, RawReceiverHeader, ReceiverHeader, SenderHeader, TypeTag,
 };
+use corewire_os::fork::Descriptor;
 use corewire_os::memory::{Segment, SegmentError};
 use corewire_ring::broadcast::{ReceiverWords, SenderWords, head_of};
 use corewire_ring::region::{Region, Slots};
@@ -250,7 +250,7 @@ fn see(row: u16, pid: u32, words: &ReceiverWords, start: u64, sent: u64) -> Rece
 
 fn open_receiver(
     name: &ChannelName,
-    descriptor: OwnedFd,
+    descriptor: Descriptor,
 ) -> Result<(u32, ReceiverWords), JoinError> {
     let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
     let segment = Segment::adopt(descriptor, false).map_err(bad)?;

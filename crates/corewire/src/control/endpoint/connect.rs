@@ -1,12 +1,13 @@
 //! The handshake of two endpoints.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 
 use corewire_layout::endpoint::EndpointHeader;
 use corewire_layout::frame::{Frame, Reason};
 use corewire_layout::name::{ChannelName, NameKind};
 use corewire_os::OsError;
+use corewire_os::fork::Descriptor;
 use corewire_os::memory::SegmentError;
 use corewire_os::process::{self, effective_uid};
 use corewire_os::socket::{Peer as Who, Socket};
@@ -82,6 +83,18 @@ impl EndpointControl {
         is_asked
     }
 
+    /// Makes a row that is kept for the peer `before` one for the peer `after`. False if that peer has a
+    /// row already: it has just asked for one itself, and has been told of that.
+    fn rename(&self, row: u32, before: u128, after: u128) -> bool {
+        let mut state = lock(&self.state);
+        if state.rows.contains_key(&after) {
+            return false;
+        }
+        state.rows.remove(&before);
+        state.rows.insert(after, row);
+        true
+    }
+
     fn ask_to_pair(
         &self,
         name: &ChannelName,
@@ -97,10 +110,8 @@ impl EndpointControl {
         })?;
         let request = Frame::Pair { name: name.clone(), row, incarnation: self.header.incarnation };
         self.with_own_descriptors(|descriptors| Ok(ask(&socket, name, &request, descriptors)))??;
-        let (row_there, descriptors) = match answer(&socket, name)? {
-            (Frame::Paired { row, incarnation: found }, descriptors) if found == incarnation => {
-                (row, descriptors)
-            }
+        let (row_there, found, descriptors) = match answer(&socket, name)? {
+            (Frame::Paired { row, incarnation }, descriptors) => (row, incarnation, descriptors),
             (Frame::Refused(reason), _) => return Err(refusal(name, reason)),
             (other, _) => {
                 return Err(ConnectError::Protocol {
@@ -111,8 +122,12 @@ impl EndpointControl {
         };
         let introduction =
             Introduction::check(descriptors).map_err(|unfit| unfit.to_error(name))?;
-        check_row(&introduction.header, row_there, incarnation)
+        check_row(&introduction.header, row_there, found)
             .map_err(|found| ConnectError::Protocol { name: name.clone(), found })?;
+        // The endpoint that was looked up has ended, and this is the next one of the same name.
+        if found != incarnation && !self.rename(row, incarnation, found) {
+            return Err(ConnectError::NotFound(name.clone()));
+        }
         let socket = Arc::new(socket);
         Ok(self.link(row, row_there, &socket, introduction, trusted)?)
     }
@@ -124,7 +139,7 @@ impl EndpointControl {
         incarnation: u128,
         socket: &Arc<Socket>,
         who: Who,
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Descriptor>,
     ) -> Result<(), Reason> {
         let trusted = who.trusted().ok_or(Reason::NotForGuests)?;
         let introduction = Introduction::check(descriptors).map_err(|unfit| unfit.to_reason())?;

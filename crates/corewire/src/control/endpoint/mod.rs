@@ -10,7 +10,7 @@
 mod connect;
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -120,7 +120,7 @@ struct Introduction {
     memory: EndpointMemory,
     activity: Activity,
     bell: Bell,
-    life: Option<OwnedFd>,
+    life: Option<Descriptor>,
 }
 
 /// Why a peer's descriptors are of no use.
@@ -132,7 +132,7 @@ enum Unfit {
 }
 
 impl Introduction {
-    fn check(mut descriptors: Vec<OwnedFd>) -> Result<Self, Unfit> {
+    fn check(mut descriptors: Vec<Descriptor>) -> Result<Self, Unfit> {
         let mut next = || take(&mut descriptors).ok_or(Unfit::Missing);
         let segment = Segment::adopt(next()?, false).map_err(Unfit::Segment)?;
         let bytes = size_of::<RawEndpointHeader>() as u64;

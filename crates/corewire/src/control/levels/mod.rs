@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use corewire_layout::segment::Policy;
+use corewire_os::fork::PerProcess;
 use corewire_os::sleep::Linux;
 use corewire_os::{OsError, processor, random_u128};
 use corewire_ring::Kernel;
@@ -86,9 +87,9 @@ const UPPER_HALF: u128 = !0 << 64;
 /// The group of whoever runs on this processor: the first of those that share its last-level cache.
 pub(crate) fn own_group() -> u32 {
     /// As the kernel described them, once for each processor.
-    static KNOWN: Mutex<BTreeMap<u32, u32>> = Mutex::new(BTreeMap::new());
+    static KNOWN: PerProcess<Mutex<BTreeMap<u32, u32>>> = PerProcess::new();
     let processor = Linux::get().cpu();
-    *lock(&KNOWN).entry(processor).or_insert_with(|| {
+    *lock(KNOWN.get()).entry(processor).or_insert_with(|| {
         let shared_by = processor::last_level(processor as usize).unwrap_or_default();
         let first = shared_by.split(|c: char| !c.is_ascii_digit()).next();
         first.and_then(|first| first.parse().ok()).unwrap_or(0)

@@ -1,6 +1,5 @@
 //! Taking a receiver in: what it sends is checked, it gets a row of the ring, and is told where it begins.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use corewire_layout::counters::ControlCounter;
@@ -35,7 +34,7 @@ impl Owner {
         hello: &Hello,
         socket: &Arc<Socket>,
         peer: Peer,
-        mut descriptors: Vec<OwnedFd>,
+        mut descriptors: Vec<Descriptor>,
     ) -> Result<(), Reason> {
         let mut state = lock(&self.state);
         if state.is_closed {
@@ -189,7 +188,7 @@ impl Owner {
 }
 
 /// Checks a receiver's segment before it is mapped for good.
-fn check_receiver(descriptor: OwnedFd) -> Result<Segment, Reason> {
+fn check_receiver(descriptor: Descriptor) -> Result<Segment, Reason> {
     let bad = |error: SegmentError| match error {
         SegmentError::Os(error) => Reason::Segment { errno: error.errno.unsigned_abs() },
         _ => Reason::Segment { errno: 0 },

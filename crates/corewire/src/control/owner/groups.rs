@@ -6,7 +6,7 @@
 //! timed: the kernel says who is there.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 
 use corewire_layout::counters::ControlCounter;
@@ -117,7 +117,7 @@ impl Owner {
         group: u32,
         hello: &Hello,
         socket: &Arc<Socket>,
-        mut descriptors: Vec<OwnedFd>,
+        mut descriptors: Vec<Descriptor>,
     ) -> Result<(), Reason> {
         let max = self.header.geometry.receivers_max();
         if self.joined_with(state) as u64 >= max {

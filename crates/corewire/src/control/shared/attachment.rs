@@ -1,13 +1,12 @@
 //! A receiver of a shared channel, but for its data path.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock, Weak};
 
 use corewire_layout::frame::{Frame, Welcome};
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::{FenceMode, RECEIVER_SEGMENT_BYTES};
 use corewire_os::event::Bell;
-use corewire_os::fork::InChild;
+use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::Socket;
 use corewire_ring::Trusted;
@@ -39,7 +38,7 @@ pub(crate) fn join<A: Reading>(
     socket: &Socket,
     trusted: Option<Trusted>,
     welcome: Welcome,
-    mut descriptors: Vec<OwnedFd>,
+    mut descriptors: Vec<Descriptor>,
     wishes: Wishes,
 ) -> Result<Receiver<A>, JoinError> {
     let missing = || protocol(name, "too few descriptors".into());

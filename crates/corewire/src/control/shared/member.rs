@@ -2,7 +2,7 @@
 //! that has gone.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::{FenceMode, Policy, SenderHeader, TableHeader, TypeTag};
 use corewire_os::directory::{Claim, ClaimError, Membership};
 use corewire_os::event::wait_readable;
-use corewire_os::fork::InChild;
+use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::Segment;
 use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
@@ -600,7 +600,7 @@ impl Member {
     }
 
     /// The ring, for one who looks on.
-    pub(crate) fn segments(&self) -> Result<(OwnedFd, &Segment), OsError> {
+    pub(crate) fn segments(&self) -> Result<(Descriptor, &Segment), OsError> {
         Ok((self.memory.ring_segment.reopen_read_only()?, &self.memory.table_segment))
     }
 }

@@ -6,7 +6,6 @@ pub(crate) mod attachment;
 pub(crate) mod member;
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -298,8 +297,8 @@ impl SharedMemory {
     /// Maps and checks what came from the host, for writing what such a party writes.
     pub(crate) fn open(
         name: &ChannelName,
-        ring: OwnedFd,
-        table: OwnedFd,
+        ring: Descriptor,
+        table: Descriptor,
         party: Option<Party>,
     ) -> Result<Self, JoinError> {
         let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
