@@ -1,4 +1,4 @@
-//! In steady state, sending and receiving allocate nothing.
+//! In steady state, sending and receiving allocate no memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -6,23 +6,23 @@ use std::thread;
 
 use corewire::Domain;
 
-/// Counts the allocations of the thread that asks.
+/// Counts the allocations of the calling thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every call on to the system's allocator.
+// SAFETY: passes every call on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees what the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees what the system's allocator requires.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -54,7 +54,7 @@ fn steady_state_allocates_nothing() {
                     assert_eq!(receiver.receive_into(&mut buffer).unwrap(), length);
                 }
             }
-            // What comes once, when the first window fills, is not steady state.
+            // Allocations that happen once, when the first window fills, are not steady state.
             counted += if round < 100 { 0 } else { allocations() - before };
         }
         counted
