@@ -89,6 +89,7 @@
 //! holds back learns of the death and frees the row. An evicted receiver frees its own row;
 //! otherwise the row is taken only after that receiver's death, since it may still store its
 //! cursor.
+//!
 //! # Receive
 //!
 //! Load the stamp at the position.
