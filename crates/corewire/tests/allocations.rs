@@ -16,7 +16,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every call on to the system's allocator.
+// SAFETY: passes every call on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
@@ -59,7 +59,7 @@ fn steady_state_allocates_nothing() {
                     assert_eq!(receiver.receive_into(&mut buffer).unwrap(), length);
                 }
             }
-            // What comes once, when the first window fills, is not steady state.
+            // Allocations that happen once, when the first window fills, are not steady state.
             counted += if round < 100 { 0 } else { allocations() - before };
         }
         counted

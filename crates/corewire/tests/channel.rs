@@ -1,4 +1,4 @@
-//! What a user of a channel relies on, within one process.
+//! The behaviour that users of a channel rely on, within one process.
 
 mod scratch;
 
@@ -222,7 +222,7 @@ fn one_receiver_too_many_is_told_the_limit() {
     let error = scratch.domain().receiver("c").join().unwrap_err();
     assert!(error.to_string().contains("all the 2 receivers"), "{error}");
     drop(first);
-    // The place is free once the control thread has seen the receiver go.
+    // The row is free once the control thread has seen the receiver leave.
     while scratch.domain().receiver("c").join().is_err() {
         thread::yield_now();
     }
@@ -352,8 +352,9 @@ fn a_waiting_call_can_be_interrupted() {
     sender.send(b"nobody minds").unwrap();
 }
 
-/// The third receiver of a row shows the epochs that the first one showed, if each begins carelessly
-/// far from the one before, and is then taken for served.
+/// If each receiver of a row began its epochs carelessly far from those of the previous one, the
+/// third receiver would show the epochs that the first one showed, and the sender would consider
+/// them served.
 #[test]
 fn a_sleeper_is_not_taken_for_one_that_had_its_row_before() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -361,7 +362,7 @@ fn a_sleeper_is_not_taken_for_one_that_had_its_row_before() {
     let domain = scratch.domain();
     let mut sender = domain.sender("c").receivers(16).create().unwrap();
     for count in 1..6 {
-        // None of its sleeps but the last is served, since nothing is sent before.
+        // The sender serves only the last of its sleeps, since it sends nothing before.
         let sleep_and_be_served = |sender: &mut Sender| {
             let mut receiver = domain.receiver("c").join().unwrap();
             let readiness = receiver.readiness().unwrap();
@@ -487,13 +488,14 @@ fn an_access_rule_sets_the_directorys_mode() {
         (Access::Users(vec![]), 0o755, "0755"),
     ];
     for (rule, mode, shown) in rules {
-        // Whatever it was, it becomes what the rule says.
+        // Whatever the mode was before, it becomes what the rule requires.
         let domain = builder().access(rule).open().unwrap();
         assert_eq!((found().mode() & 0o7777, found().gid()), (mode, group));
         assert!(!domain.is_guest() && domain.owner() == user);
         let error = builder().open().unwrap_err();
         assert!(error.to_string().contains(&format!("mode {shown}; others")), "{error}");
-        // One of this user's that says whose it is takes it as it is, and finds the channels.
+        // An opener of the same user that states the owner uses the directory as it is, and finds
+        // the channels.
         let mut sender = domain.sender("c").create().unwrap();
         let other = builder().owner(user).open().unwrap();
         let mut receiver = other.receiver("c").join().unwrap();
@@ -524,7 +526,7 @@ fn a_guest_needs_a_directory_of_the_user_it_names() {
     assert!(error.ends_with(&expected), "{error}");
     let error = builder().access(Access::Owner).open().unwrap_err();
     assert_eq!(error, OpenError::Guest { owner: other, user });
-    // It makes no directory.
+    // A guest creates no directory.
     let path = scratch.path.join("none");
     assert!(Domain::builder().path(&path).owner(other).open().is_err() && !path.exists());
 }
@@ -676,7 +678,8 @@ fn a_sleeper_finds_a_message_whose_wake_up_is_late() {
     while observer.look().receivers[0].counters.iter().all(|&found| found != ("sleeps", 1)) {
         thread::yield_now();
     }
-    // Nobody is woken before the batch ends, as when its sender is stopped between the two.
+    // No receiver is woken before the batch ends, as if the sender were stopped between the message
+    // and the wake-up.
     let mut batch = sender.batch();
     batch.send(b"unheard").unwrap();
     assert_eq!(sleeper.join().unwrap(), (b"unheard".to_vec(), Some(1)));

@@ -1,4 +1,4 @@
-//! What users of endpoints rely on.
+//! The behaviour that users of endpoints rely on.
 
 mod scratch;
 
@@ -17,7 +17,7 @@ fn two(domain: &Domain) -> (Endpoint, Peer, Endpoint, Peer) {
     (a, to_b, b, to_a)
 }
 
-/// More endpoints than another watches, each with that one as its peer "sink".
+/// More endpoints than another endpoint watches. Each has that endpoint as its peer "sink".
 fn a_hundred(domain: &Domain) -> Vec<(Endpoint, Peer)> {
     let one = |index| {
         let mut source = domain.endpoint(&format!("source-{index}")).create().unwrap();
@@ -27,7 +27,7 @@ fn a_hundred(domain: &Domain) -> Vec<(Endpoint, Peer)> {
     (0..100).map(one).collect()
 }
 
-/// The lowest byte.
+/// The lowest byte of a number.
 fn low(number: u64) -> u8 {
     number.to_le_bytes()[0]
 }
@@ -162,7 +162,7 @@ fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
             }
             Err(error) => panic!("{error}"),
         }
-        // It keeps what it can.
+        // This call makes `b` keep what its budget allows.
         assert_eq!(b.try_probe(Selector::tag(u64::MAX)).unwrap(), None);
     }
     assert!(b.counter("stalls").unwrap() >= 1);
@@ -173,7 +173,7 @@ fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
         let received = b.receive(Selector::any()).unwrap();
         assert_eq!((received.status.tag, received.bytes.len()), (tag, 3000));
     }
-    // One that never fits it is received in place.
+    // A message that never fits the budget is received in place.
     let sender = thread::spawn(move || a.send(to_b, 77, &bytes_of(1_000_000, 3)).map(|()| a));
     assert_eq!(b.probe(Selector::tag(77)).unwrap().bytes, 1_000_000);
     assert_eq!(b.receive(Selector::any()).unwrap().bytes, bytes_of(1_000_000, 3));
@@ -186,7 +186,7 @@ fn one_try_finds_what_was_sent_by_whomever_of_many() {
     let domain = scratch.domain();
     let mut sink = domain.endpoint("sink").create().unwrap();
     let mut sources = a_hundred(domain);
-    // More than are watched, those who are hot among them, and those who were.
+    // More senders than are watched, among them hot ones and ones that were hot before.
     for round in 0..50u64 {
         let picked: Vec<_> = (0..100).filter(|index| index * 7 % 50 <= round).collect();
         for &index in picked.iter().rev() {
@@ -223,7 +223,7 @@ fn a_silent_peer_is_heard_among_many_who_never_stop() {
     for _ in 0..10_003 {
         assert_eq!(sink.try_receive_into(Selector::any(), &mut []).unwrap(), None);
     }
-    // Six of them always have something.
+    // Six of them always have a message.
     for (tag, (source, to)) in (0u64..).zip(&mut sources).take(6) {
         for _ in 0..40 {
             source.send(*to, tag, b"again").unwrap();
@@ -237,7 +237,7 @@ fn a_silent_peer_is_heard_among_many_who_never_stop() {
         }
         tag
     };
-    // One who is watched, and one who is not.
+    // One that is watched, and one that is not.
     for silent in [10, 90] {
         assert!((0..10_000).all(|_| receive(&mut sources) < 6));
         let (source, to) = &mut sources[silent];
@@ -374,7 +374,7 @@ fn more_peers_than_rings_take_turns_at_them() {
                 [short, a.isend(peer, round, vec![low(round); 5000]).unwrap()]
             })
             .collect();
-        // A ring goes on when who has it has seen that it is wanted.
+        // A ring is passed on when the peer that has it has seen that it is wanted.
         for index in 0..others.len() {
             for length in [40, 5000] {
                 while others[index].1.try_probe(Selector::any()).unwrap().is_none() {

@@ -1,4 +1,5 @@
-//! Channels on two levels: every receiver of a group gets every message, whatever becomes of the relay.
+//! Channels with two levels: every receiver of a group gets every message, whatever happens to the
+//! relay.
 
 mod scratch;
 
@@ -7,10 +8,10 @@ use std::time::Duration;
 use corewire::{CreateError, Domain, JoinError, Levels, ReceiveError, Receiver, Sender};
 use scratch::Scratch;
 
-/// Last-level caches: that of the sender, and another.
+/// Last-level caches: the sender's, and another one.
 const HOME: u32 = 0;
 const AFAR: u32 = 7;
-/// No sleep is to end by this cap.
+/// No sleep may end by this cap.
 const UNSEEN: Duration = Duration::from_secs(60);
 
 fn sender(domain: &Domain, name: &str) -> Sender {
@@ -49,7 +50,7 @@ fn receivers_at_both_caches_get_every_message_in_order() {
             });
         }
         for number in 0..20_000u64 {
-            // In a slot, and in the window.
+            // Some messages fit a slot, some need the window.
             let bytes = if number % 7 == 0 { 1000 } else { 48 };
             let mut message = vec![0; bytes];
             message[..8].copy_from_slice(&number.to_le_bytes());
@@ -76,24 +77,26 @@ fn when_the_relay_leaves_the_others_go_on_without_loss() {
                 assert_eq!(next_number(receiver), expected);
             }
         }
-        // The first to join has made the relay; whoever makes the next one, all go on.
+        // The first receiver that joined has made the relay. Whichever receiver makes the next
+        // relay, all continue.
         drop(receivers.remove(0));
         for receiver in &mut receivers {
             for expected in number - 50..number {
                 assert_eq!(next_number(receiver), expected);
             }
         }
-        // The sender learns of it on its own thread.
+        // The sender's control thread notices it a little later.
         while sender.receivers() != receivers.len() {
             std::thread::yield_now();
         }
     }
     let counters = domain.observe("two").unwrap().look().counters;
     let count = |name| counters.iter().find(|(word, _)| *word == name).unwrap().1;
-    // Followers, and the relays that read for them, whose number is a matter of who was first.
+    // Followers, and the relays that read for them. The number of relays depends on which receiver
+    // was first.
     assert!(count("joins") > 4 && count("leaves") > 4, "{counters:?}");
     assert_eq!(count("deaths"), 0);
-    // Nobody is left who could hold it up.
+    // No receiver is left that could hold the sender back.
     for _ in 0..40_000u64 {
         sender.send(&number.to_le_bytes()).unwrap();
     }
@@ -111,7 +114,7 @@ fn receivers_that_wait_for_the_channel_get_its_first_message() {
                 assert_eq!(next_number(&mut receiver), 0);
             });
         }
-        // Each leaves a note before it looks.
+        // Each receiver leaves a note before it looks for the channel.
         scratch.await_notes(3);
         let channel = domain.sender("two").levels(Levels::Two).cache_domain(HOME);
         let mut sender = channel.sleep_cap(UNSEEN).create().unwrap();
@@ -129,7 +132,7 @@ fn one_that_still_reads_an_old_channel_holds_up_no_new_one() {
     let mut old = receiver(domain, "two", AFAR);
     (0..10u64).for_each(|number| first.send(&number.to_le_bytes()).unwrap());
     drop(first);
-    // More than its ring holds.
+    // The second channel carries more messages than its ring holds.
     let mut second = sender(domain, "two");
     let mut new = receiver(domain, "two", AFAR);
     for number in 0..40_000u64 {
@@ -143,8 +146,8 @@ fn one_that_still_reads_an_old_channel_holds_up_no_new_one() {
     assert_eq!(old.receive().map(drop), Err(ReceiveError::EndOfStream), "and so again");
 }
 
-/// A receiver that does nothing for a while, in which two relays go: what it has not read waits for it,
-/// and the others go on.
+/// A receiver is busy while relays leave. The messages that it has not read are kept for it, and
+/// the other receivers continue.
 #[test]
 fn one_that_is_busy_while_relays_go_gets_everything_after_all() {
     let scratch = Scratch::new("levels-busy");
@@ -162,7 +165,8 @@ fn one_that_is_busy_while_relays_go_gets_everything_after_all() {
         for expected in number - 500..number {
             assert_eq!(next_number(&mut quick), expected);
         }
-        // Whether it has the relay or not: all that have it go, one by one.
+        // Whether this receiver has the relay or not: one after the other, all receivers that have
+        // it leave.
         drop(relays.remove(0));
     }
     for expected in 0..number {

@@ -1,6 +1,7 @@
-//! Random programs of sends, receives, probes, claims and cancels, with wildcards, beside a model of which
-//! receive gets which message that fits a page. `COREWIRE_PROGRAMS=1000000` runs so many; a failure names
-//! its program's number, with which `COREWIRE_PROGRAM=` runs it alone.
+//! Random programs of sends, receives, probes, claims and cancels, with wildcards, compared with a
+//! one-page model of which receive gets which message. `COREWIRE_PROGRAMS=1000000` sets the number
+//! of programs. A failure prints the number of its program; `COREWIRE_PROGRAM=` with that number
+//! runs it alone.
 
 mod scratch;
 
@@ -9,14 +10,14 @@ use std::collections::VecDeque;
 use corewire::{Completion, Endpoint, Matched, MessageError, Peer, Request, Selector};
 use scratch::Scratch;
 
-/// Programs of a run that nobody has asked more of.
+/// Default number of programs in a run.
 const PROGRAMS: u64 = 100_000;
-/// What a kept message costs beside its bytes, as the builder's documentation says.
+/// The cost of a kept message besides its bytes, as the builder's documentation states.
 const OVERHEAD_BYTES: usize = 128;
-/// The budget of programs in which it runs out.
+/// The budget of the programs in which it runs out.
 const SMALL_BUDGET: usize = 2000;
 
-/// Numbers that look random, from a seed.
+/// Pseudo-random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -34,7 +35,7 @@ impl Dice {
     }
 }
 
-/// A message of the model: its number is what it is told by.
+/// A message of the model, identified by its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Message {
     source: usize,
@@ -71,13 +72,13 @@ struct Kept {
     is_claimed: bool,
 }
 
-/// Who gets what.
+/// The model: which receive gets which message.
 #[derive(Default)]
 struct Model {
     budget_bytes: usize,
     posted: Vec<(usize, Wish, usize)>,
     kept: Vec<Kept>,
-    /// Sent, and behind one that is left with its sender.
+    /// Messages that were sent but are behind one that is left with its sender.
     behind: VecDeque<Message>,
     ends: Vec<Option<End>>,
 }
@@ -97,7 +98,7 @@ impl Model {
         self.flow();
     }
 
-    /// What is behind nothing that is held comes.
+    /// Messages arrive that are not behind a held message.
     fn flow(&mut self) {
         while !self.kept.iter().any(|kept| kept.is_held) || self.fetch() {
             let Some(message) = self.behind.pop_front() else { return };
@@ -105,7 +106,7 @@ impl Model {
         }
     }
 
-    /// What is held is taken in, if that is possible by now.
+    /// Accepts the held message, if that is possible by now.
     fn fetch(&mut self) -> bool {
         let held = self.kept.iter().position(|kept| kept.is_held && !kept.is_claimed);
         match held {
@@ -134,7 +135,7 @@ impl Model {
         self.kept.iter().position(|kept| !kept.is_claimed && wish.takes(&kept.message))
     }
 
-    /// What a receive that does not wait gets.
+    /// The result of a receive that does not wait.
     fn take(&mut self, wish: &Wish, room: usize) -> Option<End> {
         let index = self.find(wish)?;
         let length = self.kept[index].message.length;
@@ -157,7 +158,7 @@ impl Model {
         operation
     }
 
-    /// What was claimed is anybody's again.
+    /// A claimed message is available to every receive again.
     fn give_back(&mut self, index: usize) {
         let kept = &mut self.kept[index];
         kept.is_claimed = false;
@@ -183,7 +184,7 @@ impl Model {
     }
 }
 
-/// The endpoints of all programs: the first receives, and sends to itself, too.
+/// The endpoints of all programs. The first receives, and also sends to itself.
 struct Ends {
     endpoints: Vec<Endpoint>,
     to_first: Vec<Peer>,
@@ -208,7 +209,7 @@ impl Ends {
         Self { endpoints, to_first, sources }
     }
 
-    /// Goes on until nothing happens any more.
+    /// Makes progress until nothing happens any more.
     fn settle(&mut self) {
         while self
             .endpoints
@@ -225,7 +226,7 @@ struct Run<'a> {
     ends: &'a mut Ends,
     model: Model,
     dice: Dice,
-    /// By operation of the model.
+    /// Indexed by the operation of the model.
     requests: Vec<Option<Request>>,
     sends: Vec<(usize, Request)>,
     claimed: Vec<(Matched, Message)>,
@@ -364,7 +365,8 @@ impl Run<'_> {
         self.model.cancel(operation);
     }
 
-    /// Every operation has ended if it has in the model, and as it has there.
+    /// Checks that each operation has ended if and only if it has in the model, and with the same
+    /// result.
     fn check_operations(&mut self) {
         for operation in 0..self.requests.len() {
             let Some(request) = self.requests[operation] else { continue };
@@ -378,7 +380,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes everything back, for the next program.
+    /// Takes everything back, ready for the next program.
     fn finish(&mut self) {
         while let Some((matched, message)) = self.claimed.pop() {
             let is_it = |kept: &Kept| kept.is_claimed && kept.message == message;
@@ -427,7 +429,7 @@ fn number_of(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Says which program failed.
+/// Prints which program failed.
 struct Named(u64);
 
 impl Drop for Named {
@@ -464,7 +466,7 @@ fn run_all(ends: &mut Ends, budget_bytes: usize) {
 #[test]
 fn every_receive_gets_the_message_that_is_its_own() {
     let scratch = Scratch::new("matching");
-    // Itself, and two others.
+    // The endpoint itself, and two others.
     run_all(&mut Ends::new(&scratch, None, 3), usize::MAX / 2);
 }
 

@@ -37,7 +37,7 @@ fn send(sender: &mut Sender, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Receives what is there, checks it, and returns how many messages came.
+/// Receives and checks all messages that are there. Returns their number.
 fn receive_all(receiver: &mut SnapshotReceiver) -> u64 {
     let mut received = 0;
     while let Some(mut snapshot) = receiver.try_receive().unwrap() {

@@ -1,4 +1,4 @@
-//! Channels that several senders share: one order, and a life beyond any of them.
+//! Channels that several senders share: one order, and a lifetime beyond that of any sender.
 
 mod scratch;
 
@@ -39,7 +39,8 @@ fn check(bytes: &[u8]) -> (u64, u64) {
 
 #[test]
 fn all_receivers_get_all_senders_messages_in_one_order() {
-    // How many each of three senders sends; `COREWIRE_ORDER_MESSAGES` says how many in all.
+    // Messages of each of three senders. `COREWIRE_ORDER_MESSAGES` sets the number of messages in
+    // all.
     let given = std::env::var("COREWIRE_ORDER_MESSAGES").ok();
     let count = given.map_or(30_000, |text| text.parse::<u64>().unwrap() / 300 * 100);
     let scratch = Scratch::new("shared-order");
@@ -121,7 +122,7 @@ fn the_channel_lives_on_when_its_creator_leaves() {
     first.send(&message(0, 0)).unwrap();
     drop(first);
     second.send(&message(1, 1)).unwrap();
-    // Whoever comes now is let in by the second.
+    // The second sender admits every new party from now on.
     let mut third = open(&scratch);
     let mut late = loop {
         match scratch.domain().receiver("c").join() {
@@ -139,7 +140,7 @@ fn the_channel_lives_on_when_its_creator_leaves() {
     drop(third);
     assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
     assert_eq!(late.receive().unwrap_err(), ReceiveError::EndOfStream);
-    // Everybody is gone: the next is another channel.
+    // All parties have left: the next sender creates a new channel.
     let mut anew = open(&scratch);
     assert_eq!(anew.receivers(), 0);
     anew.send(b"of nobody's business").unwrap();
@@ -301,7 +302,8 @@ fn senders_that_come_and_go_leave_nothing_behind() {
             for reader in [&mut reader, &mut *receiver] {
                 assert_eq!(check(&reader.receive().unwrap()), (1, number));
                 assert_eq!(check(&reader.receive().unwrap()), (0, number));
-                // The next guest's row may be this one's, whose payload it leaves alone until then.
+                // The next guest may get this guest's row. It must not overwrite this guest's
+                // payload before the receivers acknowledge it.
                 reader.acknowledge();
             }
         }
@@ -309,7 +311,8 @@ fn senders_that_come_and_go_leave_nothing_behind() {
     churn(&mut host, &mut receiver);
     let before = descriptors();
     churn(&mut host, &mut receiver);
-    // The control thread may not have seen the last hang-ups yet; other tests run beside.
+    // The control thread may not have seen the last hang-ups yet, and other tests run at the same
+    // time.
     assert!(descriptors() < before + 40, "{before} descriptors have become {}", descriptors());
 }
 
@@ -322,7 +325,7 @@ fn whoever_takes_a_row_again_leaves_what_was_sent_from_it_alone() {
     before.send(&message(1, 7)).unwrap();
     drop(before);
     let mut after = open(&scratch);
-    // The same memory: nothing of it may be written before the receiver has read.
+    // The new sender has the same memory. It must not write there before the receiver has read.
     assert!(matches!(after.try_send(&message(2, 7)), Err(SendError::Full { .. })));
     after.try_send(&message(2, 0)).unwrap();
     first.try_send(&message(3, 7)).unwrap();

@@ -1,4 +1,4 @@
-//! What is told to a subscriber of the crate `tracing`.
+//! What is reported to a `tracing` subscriber.
 
 mod scratch;
 
@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Keeps a line for each span and event.
+/// Records a line for each span and event.
 #[derive(Clone, Default)]
 struct Listener(Arc<Mutex<Vec<String>>>);
 
@@ -67,7 +67,7 @@ impl Listener {
 #[test]
 fn joins_leaves_evictions_and_refusals_are_told() {
     let listener = Listener::default();
-    // For the control thread, too.
+    // Global, so that it covers the control thread too.
     tracing::subscriber::set_global_default(listener.clone()).unwrap();
     let scratch = Scratch::new("tracing");
     let domain = scratch.domain();

@@ -1,4 +1,4 @@
-//! Waiting for whichever of several has something.
+//! Waiting until any of several receivers or endpoints has a message.
 
 mod scratch;
 
@@ -10,11 +10,11 @@ use corewire::{
 };
 use scratch::Scratch;
 
-/// A wait that should end at once, and fails the test if it does not.
+/// The limit of a wait that should end at once; the test fails if it does not.
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
 const WAITS: [Wait; 3] = [Wait::Spin, Wait::Adaptive, Wait::Park];
 
-/// A channel and an endpoint, and who sends to both.
+/// A channel and an endpoint, and the senders to both.
 fn all(domain: &Domain) -> (Sender, Receiver, Endpoint, Endpoint) {
     let sender = domain.sender("channel").create().unwrap();
     let receiver = domain.receiver("channel").join().unwrap();
@@ -38,7 +38,7 @@ fn whichever_has_something_ends_the_wait() {
                     from.send(peer, number, b"").unwrap();
                 }
                 if number % 50 == 0 {
-                    // Now and then it sleeps.
+                    // Pauses, so that the waiting thread sometimes falls asleep.
                     thread::yield_now();
                 }
             }
@@ -104,7 +104,7 @@ fn a_wait_ends_with_its_time_or_its_channel() {
         assert_eq!(set.wait(&mut [&mut receiver, &mut to], moment).unwrap(), None);
         assert_eq!(set.wait(&mut [], moment).unwrap(), None);
         sender.close();
-        // That there is nothing more is something to be asked for.
+        // The end of a channel also ends a wait.
         assert_eq!(set.wait(&mut [&mut to, &mut receiver], None).unwrap(), Some(1));
         assert!(receiver.receive().is_err());
         drop(from);
@@ -157,7 +157,7 @@ fn a_wait_that_is_interrupted_ends() {
     let waited = WaitSet::default().wait(&mut [&mut receiver, &mut to], None);
     match waited {
         Err(error) => assert_eq!(error, WaitError::Endpoint(MessageError::Interrupted)),
-        // Whoever asks it is told.
+        // The next call on the endpoint returns the interruption.
         Ok(found) => {
             assert_eq!(found, Some(1));
             assert_eq!(to.progress(), Err(MessageError::Interrupted));

@@ -1,16 +1,16 @@
-//! What is explored: how many slots and parties, and what each of them is to do.
+//! The configurations: how many slots and parties there are, and what each party does.
 
-/// One thing that a sender sends.
+/// One item that a sender sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Send {
     /// One message in a slot of its own.
     Message,
-    /// So many messages in a run.
+    /// This number of messages, in one run.
     Batch(u8),
 }
 
 impl Send {
-    /// The slots that it claims.
+    /// The number of slots that it claims.
     #[must_use]
     pub fn slots(&self) -> u8 {
         match *self {
@@ -20,54 +20,54 @@ impl Send {
     }
 }
 
-/// A sender's plan. It leaves at the end.
+/// A sender's plan. The sender leaves when the plan is done.
 #[derive(Debug, Clone)]
 pub struct SenderPlan {
-    /// What it sends, in this order.
+    /// What the sender sends, in order.
     pub sends: Vec<Send>,
-    /// Has it no row at first?
+    /// Whether the sender has no row at first and enters later.
     pub is_late: bool,
 }
 
-/// A receiver's plan. It receives until the channel ends.
+/// A receiver's plan. The receiver receives until the channel ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReceiverPlan {
-    /// Does it join while the others are at work?
+    /// Whether it joins while the other parties are already active.
     pub is_late: bool,
-    /// May it leave at any time?
+    /// Whether it may leave at any time.
     pub may_leave: bool,
 }
 
-/// A small world to be explored.
+/// A small world to explore.
 #[derive(Debug, Clone)]
 pub struct Configuration {
-    /// What it shows.
+    /// Names what the configuration shows.
     pub name: &'static str,
-    /// Slots of the ring, six at most.
+    /// Slots of the ring, at most six.
     pub slots: u8,
     /// The longest run.
     pub run_max: u8,
-    /// Rows of the senders' table, three at most.
+    /// Rows of the senders' table, at most three.
     pub sender_rows: u8,
-    /// Rows of the receivers' table, three at most.
+    /// Rows of the receivers' table, at most three.
     pub receiver_rows: u8,
-    /// The senders, three at most.
+    /// The senders, at most three.
     pub senders: Vec<SenderPlan>,
-    /// The receivers, three at most.
+    /// The receivers, at most three.
     pub receivers: Vec<ReceiverPlan>,
-    /// May a sender that is held back evict a receiver?
+    /// Whether a sender that is held back may evict a receiver.
     pub can_evict: bool,
-    /// How many processes may be killed.
+    /// Maximum number of processes that may be killed.
     pub kills_max: u8,
-    /// May a receiver put off storing its cursor?
+    /// Whether a receiver may delay storing its cursor.
     pub has_lazy_cursors: bool,
-    /// Do senders store the shared tail? If not, it stays at the first sequence.
+    /// Whether senders store the shared tail. If not, it stays at the first sequence.
     pub has_hint: bool,
 }
 
 impl Configuration {
-    /// One message after another from `senders` senders to `receivers` receivers, all there from
-    /// the first, with at most one death.
+    /// `senders` lists the number of single messages of each sender. All senders and all
+    /// `receivers` receivers are there from the start, and there is at most one death.
     #[must_use]
     pub fn new(name: &'static str, slots: u8, senders: &[u8], receivers: u8) -> Self {
         let plan =
@@ -88,70 +88,70 @@ impl Configuration {
         }
     }
 
-    /// With runs of up to so many slots.
+    /// Allows runs of up to `run_max` slots.
     #[must_use]
     pub fn runs(mut self, run_max: u8) -> Self {
         self.run_max = run_max;
         self
     }
 
-    /// With a shared tail.
+    /// Lets senders store the shared tail.
     #[must_use]
     pub fn hint(mut self) -> Self {
         self.has_hint = true;
         self
     }
 
-    /// With that plan for one of the senders.
+    /// Sets the plan of one sender.
     #[must_use]
     pub fn plan(mut self, sender: usize, sends: &[Send]) -> Self {
         self.senders[sender].sends = sends.to_vec();
         self
     }
 
-    /// With one of the senders entering when the others are at work.
+    /// Makes one sender enter while the others are already active.
     #[must_use]
     pub fn late_sender(mut self, sender: usize) -> Self {
         self.senders[sender].is_late = true;
         self
     }
 
-    /// With one more receiver, which joins when the others are at work.
+    /// Adds a receiver that joins while the others are already active.
     #[must_use]
     pub fn joiner(mut self) -> Self {
         self.receivers.push(ReceiverPlan { is_late: true, may_leave: false });
         self
     }
 
-    /// With one of the receivers free to leave.
+    /// Lets one receiver leave at any time.
     #[must_use]
     pub fn leaver(mut self, receiver: usize) -> Self {
         self.receivers[receiver].may_leave = true;
         self
     }
 
-    /// With so many rows for senders and for receivers.
+    /// Sets the number of rows for senders and for receivers.
     #[must_use]
     pub fn rows(mut self, sender_rows: u8, receiver_rows: u8) -> Self {
         (self.sender_rows, self.receiver_rows) = (sender_rows, receiver_rows);
         self
     }
 
-    /// With so many deaths at most.
+    /// Sets the maximum number of deaths.
     #[must_use]
     pub fn kills(mut self, kills_max: u8) -> Self {
         self.kills_max = kills_max;
         self
     }
 
-    /// With eviction.
+    /// Lets senders evict receivers.
     #[must_use]
     pub fn evict(mut self) -> Self {
         self.can_evict = true;
         self
     }
 
-    /// With cursors that are stored late.
+    /// Lets receivers delay storing their cursors.
     #[must_use]
     pub fn lazy(mut self) -> Self {
         self.has_lazy_cursors = true;

@@ -1,9 +1,9 @@
 //! The search: breadth first through every state that a model can reach.
 //!
-//! Of a state that has been seen only a fingerprint of 128 bits is kept, so that two states are
-//! taken for one with a probability of about n^2 / 2^129: below 10^-24 for ten million. Each state
-//! also keeps its parent and the number of the step that led to it, from which the shortest way to
-//! a violation is replayed.
+//! For a state that has been seen, only a fingerprint of 128 bits is kept. Two states are confused
+//! with a probability of about n^2 / 2^129: below 10^-24 for ten million states. For each state the
+//! search also keeps its parent and the number of the step that led to it; the shortest path to a
+//! violation is replayed from these.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -11,30 +11,30 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// A system of parties that take one step at a time.
 pub trait Model {
-    /// Everything that shared and private memory hold.
+    /// The contents of shared and private memory.
     type State: Clone + Hash;
 
-    /// Where every run begins.
+    /// The state in which every run begins.
     fn initial(&self) -> Self::State;
 
-    /// Every step that somebody can take from `state`.
+    /// Every step that any party can take from `state`.
     fn steps(&self, state: &Self::State, steps: &mut Steps<Self::State>);
 
-    /// Has everybody who lives done what they came for?
+    /// Whether every live party has finished.
     fn is_done(&self, state: &Self::State) -> bool;
 
-    /// One line for a trace.
+    /// One line of text for a trace.
     fn show(&self, state: &Self::State) -> String;
 }
 
 /// One step of one party.
 #[derive(Debug)]
 pub struct Step<S> {
-    /// Who takes it.
+    /// The party that takes it.
     pub actor: (&'static str, usize),
     /// What it does.
     pub name: &'static str,
-    /// Whether progress may count on it. Nobody is saved by a kill.
+    /// Whether progress may rely on this step. No progress argument may rely on a kill.
     pub helps: bool,
     /// The state after it, or the rule that it breaks.
     pub outcome: Result<S, &'static str>,
@@ -45,29 +45,29 @@ pub struct Step<S> {
 pub struct Steps<S>(Vec<Step<S>>);
 
 impl<S> Steps<S> {
-    /// Adds one.
+    /// Adds one step.
     pub fn push(&mut self, step: Step<S>) {
         self.0.push(step);
     }
 }
 
-/// What an exhaustive search has seen.
+/// The result of an exhaustive search.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
-    /// States that can be reached.
+    /// Number of reachable states.
     pub states_count: usize,
-    /// States in which everybody who lives is done.
+    /// Number of states in which every live party has finished.
     pub final_count: usize,
-    /// Steps between them.
+    /// Number of steps between these states.
     pub steps_count: usize,
 }
 
-/// A rule that does not hold, and the shortest way there.
+/// A broken rule, and the shortest path to it.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// The rule.
+    /// The broken rule.
     pub rule: &'static str,
-    /// States seen until then.
+    /// Number of states seen until then.
     pub states_count: usize,
     /// One line for each step.
     pub trace: Vec<String>,
@@ -80,7 +80,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The rule that whoever lives can always finish, without another death or eviction.
+/// The rule that every live party can always finish, without another death or eviction.
 pub const STUCK: &str = "somebody who lives can never finish";
 
 /// Mixes words into two lanes of 64 bits.
@@ -121,12 +121,12 @@ impl Hasher for Fingerprint {
 fn fingerprint(state: &impl Hash) -> u128 {
     let mut hasher = Fingerprint::default();
     state.hash(&mut hasher);
-    // Once more, so that the last word reaches every bit.
+    // Mix once more, so that the last word affects every bit.
     hasher.mix(0);
     (u128::from(hasher.0[1]) << 64) | u128::from(hasher.0[0])
 }
 
-/// A fingerprint is as good as its own hash.
+/// A fingerprint needs no further hashing.
 #[derive(Default)]
 struct Low(u64);
 
@@ -148,12 +148,12 @@ impl Hasher for Low {
 struct Search<'a, M: Model> {
     model: &'a M,
     numbers: HashMap<u128, u32, BuildHasherDefault<Low>>,
-    /// Parent, and which of its steps.
+    /// For each state: its parent, and the number of the parent's step that led to it.
     origins: Vec<(u32, u16)>,
     waiting: VecDeque<M::State>,
-    /// For each state, in order, where its helpful steps lead.
+    /// For each state, in order, the states to which its helpful steps lead.
     targets: Vec<u32>,
-    /// Where each state's targets begin.
+    /// For each state, the index in `targets` at which its own begin.
     offsets: Vec<usize>,
     done: Vec<bool>,
 }
@@ -161,10 +161,11 @@ struct Search<'a, M: Model> {
 /// Visits every state of `model`.
 ///
 /// # Errors
-/// The first rule found broken, by a shortest trace. [`STUCK`] is judged when all states are known.
+/// The first broken rule, with a shortest trace. [`STUCK`] is checked after all states are known.
 ///
 /// # Panics
-/// If there are more than 2^32 states or 2^16 steps from one, which no configuration comes near.
+/// If there are more than 2^32 states or 2^16 steps from one state. No configuration comes near
+/// that.
 pub fn explore<M: Model>(model: &M) -> Result<Report, Failure> {
     let mut search = Search {
         model,
@@ -219,8 +220,8 @@ impl<M: Model> Search<'_, M> {
         &self.targets[self.offsets[number]..self.offsets[number + 1]]
     }
 
-    /// A state from which no helpful steps lead to a final one. Preferably one that has none at
-    /// all, since that says best what is missing.
+    /// A state from which no helpful steps lead to a final state. Prefers a state without any
+    /// helpful step, since that shows best what is missing.
     fn stuck(&self) -> Option<u32> {
         let count = self.done.len();
         let mut starts = vec![0_u32; count + 1];
@@ -254,7 +255,7 @@ impl<M: Model> Search<'_, M> {
         u32::try_from(dead_end.unwrap_or(first)).ok()
     }
 
-    /// Goes again from the initial state to `number`, and takes its step `choice`.
+    /// Replays the steps from the initial state to `number`, then takes step `choice` there.
     fn failure(&self, rule: &'static str, number: u32, choice: Option<u16>) -> Failure {
         let mut choices: Vec<u16> = choice.into_iter().collect();
         let mut at = number;

@@ -1,4 +1,4 @@
-//! Hosts, and how one of them lets a sender in.
+//! Hosts, and how a host admits a sender.
 
 use crate::join::ROW_TAKEN;
 use crate::mutant::Mutant;
@@ -6,8 +6,8 @@ use crate::protocol::{Out, Protocol};
 use crate::state::{Life, ReceiverAt, Sender, SenderAt, SenderRow, State};
 
 impl Protocol {
-    /// Who may be asked: the one that has the channel's name, or, if it is dead or gone, whoever
-    /// takes the name next.
+    /// The senders that may be asked to admit a party: the one that has the channel's name or, if
+    /// that one is dead or gone, any sender that may take the name next.
     pub(crate) fn hosts(&self, state: &State) -> Vec<u8> {
         let has_host = state.senders[usize::from(state.host)].is_present();
         let may_host = |&host: &u8| {
@@ -17,7 +17,7 @@ impl Protocol {
         (0..).take(state.senders.len()).filter(may_host).collect()
     }
 
-    /// One newcomer at a time.
+    /// Whether the host is busy: it handles one new party at a time.
     pub(crate) fn is_busy(state: &State, host: u8) -> bool {
         let is_joining = state
             .receivers
@@ -49,8 +49,8 @@ impl Protocol {
         }
     }
 
-    /// The first row that is free, or of a dead sender that no slot names. In one step: the dead
-    /// add nothing, and nobody else takes rows.
+    /// The first row that is free, or whose sender is dead and that no slot names. All in one step:
+    /// the dead add nothing, and no other process takes rows.
     fn vacant(&self, state: &State, host: u8) -> Option<u8> {
         let known = state.senders[usize::from(host)].known;
         (0..self.configuration.sender_rows).find(|&row| {

@@ -1,19 +1,19 @@
-//! A join: the host prepares a row on a receiver's behalf.
+//! A join: the host prepares a row for a receiver.
 
 use crate::mutant::Mutant;
 use crate::protocol::{Out, Protocol};
 use crate::state::{Life, Receiver, ReceiverAt, Seat, Stage, State};
 use crate::walk::Walk;
 
-/// The rule that no row stays with the dead.
+/// The rule that no row stays with a dead receiver.
 pub const ROW_LOST: &str = "a join is refused for a row that nobody holds";
 
-/// The rule that nobody gets the row of one who lives.
+/// The rule that no party gets the row of a live one.
 pub const ROW_TAKEN: &str = "a row is taken that somebody holds who lives";
 
 impl Protocol {
-    /// The steps of a receiver that is not there yet, and those of its host, which go on when the
-    /// receiver is dead.
+    /// The steps of a receiver that has not joined yet, and the steps of its host, which continue
+    /// even if the receiver is dead.
     pub(crate) fn join_steps(&self, state: &State, index: usize, out: &mut Out<'_>) {
         let receiver = state.receivers[index];
         match receiver.at {
@@ -45,8 +45,8 @@ impl Protocol {
         }
     }
 
-    /// The receiver alone knows that it is not there: to everybody else its row is that of a live
-    /// one.
+    /// Only the receiver knows that it has not joined. To all others its row looks like that of a
+    /// live receiver.
     fn lose_host(&self, state: &State, index: usize, stage: Stage, out: &mut Out<'_>) {
         let mut next = if stage == Stage::Choose || self.has(Mutant::JoinLeftBehind) {
             let at = ReceiverAt::Absent;
@@ -123,8 +123,8 @@ impl Protocol {
         out.go(name, next);
     }
 
-    /// Chooses the first row that is free or of a dead receiver, gives it its next generation, and
-    /// tells the receiver. In one step: nobody else takes rows.
+    /// Chooses the first row that is free or whose receiver is dead, gives it its next generation,
+    /// and tells the receiver. All in one step, since no other process takes rows.
     fn choose(&self, state: &State, index: usize, host: u8, out: &mut Out<'_>) {
         let known = state.senders[usize::from(host)].known;
         let mut next = state.clone();

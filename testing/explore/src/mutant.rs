@@ -3,71 +3,75 @@
 /// One mistake. Its documentation says which rule is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutant {
-    /// A receiver passes a claim without asking whether its owner lives.
+    /// A receiver passes a claim without checking whether its owner is alive.
     SkipLiveClaim,
     /// A receiver passes a claim of a dead sender without loading the stamp again.
     SkipWithoutReread,
     /// A receiver passes a slot of a dead sender's run without loading the stamp again.
     SkipRunWithoutReread,
-    /// A receiver that passes an older stamp in a run takes it for the first of another.
+    /// A receiver that passes an older stamp inside a run treats it as the first of another run.
     NoteOlderStamp,
-    /// A sender claims where a claim of the lap before is neither published nor of a dead sender.
+    /// A sender claims a slot whose claim of the lap before is neither published nor of a dead
+    /// sender.
     ClaimOverLiveClaim,
-    /// The same, where the slot is the published first of a run of the lap before.
+    /// The same, where the slot is the published first slot of a run of the lap before.
     ClaimOverLiveRun,
-    /// A run is claimed when the life of its first slot alone is over.
+    /// A sender claims a run after it checks only that the previous life of the first slot is over.
     SurveyFirstSlotAlone,
-    /// A run is claimed when its first slot alone is below the limit.
+    /// A sender claims a run after it checks only that the first slot is below the limit.
     LimitFirstSlotAlone,
-    /// Without receivers a sender may claim less than the longest run.
+    /// Without receivers, a sender's limit leaves room for less than the longest run.
     LimitBelowOneRun,
     /// A sender does not load the epoch again after the cursors.
     RefreshWithoutEpoch,
-    /// A joiner looks for the head before its row counts.
+    /// The host looks for a joining receiver's head before the row counts.
     HeadBeforeJoined,
-    /// A new sender takes a dead sender's row while a claim of it is in the ring.
+    /// A new sender takes a dead sender's row while a claim of that row is in the ring.
     ReuseRowWithClaim,
-    /// The same, where it is not a claim but the published first of an unfinished run.
+    /// The same, where the ring holds not a claim but the published first slot of an unfinished
+    /// run.
     ReuseRowWithRun,
-    /// A death is known by the row alone.
+    /// A death is known by the row alone, without the generation.
     DeathByRow,
-    /// Who is told of the death of one that had left its row forgets that the next holder is dead.
+    /// A party that learns of the death of an earlier holder of a row forgets that the next holder
+    /// is dead.
     ForgetLaterDeath,
-    /// A receiver delivers a copy without looking whether it was evicted meanwhile.
+    /// A receiver delivers a copy without checking whether it was evicted meanwhile.
     DeliverWithoutRecheck,
     /// A sender stores its claim instead of swapping it in.
     ClaimByStore,
-    /// Whoever finds a run goes on by one slot.
+    /// A walk that finds a run goes on by one slot instead of the run's length.
     WalkIntoRun,
-    /// Whoever was lapped does not look back for a run.
+    /// A walk that was lapped does not look back for a run.
     LapIntoRun,
-    /// Whoever looks back does not begin again where another lap has begun meanwhile.
+    /// A walk that looks back does not start again where another lap has begun meanwhile.
     LapWithoutRestart,
-    /// The shared tail is the slot after the first of a run.
+    /// The shared tail is stored as the slot after the first of a run.
     HintInsideRun,
     /// A receiver stores its cursor in the middle of a run.
     CursorInsideRun,
-    /// A receiver looks once through the senders' rows before it ends.
+    /// A receiver scans the senders' rows only once before it ends.
     EndAfterOneScan,
     /// A receiver does not load the stamp again before it ends.
     EndWithoutLastLook,
-    /// A receiver ends in the middle of a run whose owner it has just learned to be dead.
+    /// A receiver ends in the middle of a run whose owner it has just learned is dead.
     EndInsideRun,
     /// There is a new host before the old one is dead.
     TwoHosts,
-    /// A receiver whose host died leaves what the host did for it.
+    /// A receiver whose host died does not undo what the host did for it.
     JoinLeftBehind,
-    /// A row has its next generation only when it counts: a host that dies before that has told a
-    /// receiver the one that the next host tells another.
+    /// A row gets its next generation only when it counts. A host that dies before that has told
+    /// one receiver the generation that the next host tells another.
     GenerationToldTwice,
-    /// Nobody takes the row of a receiver that was evicted and died.
+    /// A row whose receiver was evicted and died is never taken again.
     EvictedForEver,
-    /// The row of a receiver that was evicted is taken while that one lives.
+    /// The row of an evicted receiver is taken while that receiver is alive.
     EvictedRowTaken,
-    /// Senders wait for receivers that are dead.
+    /// Senders wait for dead receivers.
     DeadReceiverCounts,
-    /// A receiver that waits does not look whether it was evicted.
+    /// A receiver that waits does not check whether it was evicted.
     WaitWithoutRecheck,
-    /// Not needed: a row counts before it has a cursor of its own, with the one left there.
+    /// Breaks nothing, since the rule is not needed: a row counts before its cursor is stored, with
+    /// the cursor that the last holder left.
     JoinedWithoutCursor,
 }

@@ -1,4 +1,4 @@
-//! The model: who is there, who can be killed, and who learns of it.
+//! The model: which parties there are, which can be killed, and which learn of a death.
 
 use crate::configuration::{Configuration, Send};
 use crate::engine::{Model, Step, Steps};
@@ -15,7 +15,7 @@ pub struct Protocol {
     mutant: Option<Mutant>,
 }
 
-/// Where steps go, and whose they are.
+/// Collects steps, together with the party that takes them.
 #[derive(Debug)]
 pub(crate) struct Out<'a> {
     pub(crate) steps: &'a mut Steps<State>,
@@ -33,7 +33,7 @@ impl Out<'_> {
         self.add(name, true, Ok(state));
     }
 
-    /// A step that nobody may count on.
+    /// A step that progress may not rely on.
     pub(crate) fn suffer(&mut self, name: &'static str, mut state: State) {
         state.note_quiet();
         self.add(name, false, Ok(state));
@@ -46,7 +46,8 @@ impl Out<'_> {
 }
 
 impl State {
-    /// Whoever looks for the end may find it if no sender was there at one moment meanwhile.
+    /// Marks each receiver that scans for senders: it may end, since no sender is there at this
+    /// moment.
     fn note_quiet(&mut self) {
         if self.senders.iter().any(Sender::is_present) {
             return;
@@ -60,7 +61,7 @@ impl State {
 }
 
 impl Protocol {
-    /// The protocol as it should be.
+    /// The protocol without a mistake.
     ///
     /// # Panics
     /// If the configuration does not fit the model's memory.
@@ -108,7 +109,7 @@ impl Protocol {
         self.mutant == Some(mutant)
     }
 
-    /// The first sequence. Older stamps are of the lap before the first.
+    /// The first sequence. Older stamps belong to the lap before the first.
     pub(crate) fn first(&self) -> u8 {
         self.configuration.slots
     }
@@ -121,7 +122,7 @@ impl Protocol {
         state.slots[self.slot(sequence)].stamp
     }
 
-    /// Is the holder of a senders' row dead, as far as somebody knows who knows these dead?
+    /// Whether the holder of a sender's row is dead according to the deaths in `known`.
     pub(crate) fn is_known_dead(&self, state: &State, row: u8, known: Known) -> bool {
         if self.has(Mutant::DeathByRow) {
             return (0..).zip(&state.senders).any(|(index, sender)| {
@@ -134,13 +135,13 @@ impl Protocol {
         })
     }
 
-    /// What a sender does when it has its row.
+    /// The first step of a sender that has its row.
     pub(crate) fn first_at(&self, sender: usize) -> SenderAt {
         let is_idle = self.configuration.senders[sender].sends.is_empty();
         if is_idle { SenderAt::Leave } else { SenderAt::Look }
     }
 
-    /// How many slots a sender wants.
+    /// The number of slots that a sender wants to claim next.
     pub(crate) fn run(&self, sender: usize, sends: u8) -> u8 {
         self.configuration.senders[sender].sends.get(usize::from(sends)).map_or(1, Send::slots)
     }
@@ -153,7 +154,7 @@ impl Protocol {
             if sender.life == Life::Live {
                 let mut next = state.clone();
                 next.kills_count += 1;
-                // What its host does goes on.
+                // A sender that is being admitted keeps its position: its host goes on.
                 let at = if sender.is_present() { SenderAt::Leave } else { sender.at };
                 let row = sender.row;
                 next.senders[index] = Sender { life: Life::Dead, row, at, ..Sender::ABSENT };
@@ -165,7 +166,7 @@ impl Protocol {
             if receiver.life == Life::Live {
                 let mut next = state.clone();
                 next.kills_count += 1;
-                // The same.
+                // The same for a receiver that is joining.
                 let at = match receiver.at {
                     ReceiverAt::Join { .. } => receiver.at,
                     _ => ReceiverAt::Look,
@@ -179,7 +180,7 @@ impl Protocol {
         }
     }
 
-    /// The kernel reports the deaths of those whose rows say who they are.
+    /// The kernel reports the deaths of processes that the rows identify.
     fn learn(&self, state: &State, out: &mut Out<'_>) {
         let forgets = self.has(Mutant::ForgetLaterDeath);
         let is_reported = |sender: &Sender| {
@@ -291,7 +292,8 @@ impl Model for Protocol {
                 state.sender_rows[place] = SenderRow { holder: Some(index), generation: 1 };
             }
         }
-        // The first receivers have the last rows, so that a joiner's is looked at before theirs.
+        // The first receivers have the last rows, so that a joining receiver's row is read before
+        // theirs.
         let early = self.configuration.receivers.iter().filter(|plan| !plan.is_late);
         let rows_free = usize::from(self.configuration.receiver_rows).saturating_sub(early.count());
         for (index, plan) in (0..).zip(&self.configuration.receivers) {

@@ -1,4 +1,4 @@
-//! A receiver: it delivers, passes what the dead have claimed, and finds its end.
+//! A receiver: it delivers messages, passes the claims of dead senders, and finds the end.
 
 use crate::mutant::Mutant;
 use crate::protocol::{Out, Protocol};
@@ -6,15 +6,16 @@ use crate::state::{Life, PARTIES_MAX, Receiver, ReceiverAt, Run, Seat, Stamp, St
 
 /// The rule that a payload is whole and belongs to its sequence.
 pub const WRONG_PAYLOAD: &str = "a receiver delivers what was not sent there";
-/// The rule that no message is passed over.
+/// The rule that no message is passed without being delivered.
 pub const PASSED_MESSAGE: &str = "a receiver passes a committed message";
 /// The rule that only an evicted receiver loses messages.
 pub const LAPPED: &str = "a receiver is lapped without being evicted";
-/// The rule that a receiver ends only when no sender was there at one moment of its search.
+/// The rule that a receiver ends only if there was a moment during its search when no sender was
+/// there.
 pub const ENDED_EARLY: &str = "a receiver ends while a sender is there";
-/// The rule that a receiver has received all before it ends.
+/// The rule that a receiver has received all messages before it ends.
 pub const ENDED_WITHOUT: &str = "a receiver ends before a message";
-/// The rule that an evicted receiver says so.
+/// The rule that an evicted receiver reports its eviction.
 pub const EVICTED_SILENTLY: &str = "an evicted receiver ends as if it had received all";
 
 impl Protocol {
@@ -87,7 +88,7 @@ impl Protocol {
         }
     }
 
-    /// Its own row given back: a swap, so that nothing happens if somebody has done so.
+    /// Frees the receiver's own row by a swap, which does nothing if the row was already freed.
     pub(crate) fn vacated(state: &State, index: usize, at: ReceiverAt) -> State {
         let receiver = state.receivers[index];
         let mut next = state.with_receiver(index, Receiver { at, ..receiver });
@@ -104,7 +105,7 @@ impl Protocol {
         row.generation != generation || !matches!(row.seat, Seat::Joined(_))
     }
 
-    /// Notes the run that begins at the position of a receiver, if one does.
+    /// Notes the run that begins at the receiver's position, if one begins there.
     fn note(receiver: &mut Receiver, stamp: Stamp) {
         if stamp.run > 1 {
             let first = receiver.next;
@@ -112,7 +113,7 @@ impl Protocol {
         }
     }
 
-    /// What a receiver is done with: nothing inside a run, whose first stamp must stay.
+    /// The cursor that the receiver may store: never inside a run, whose first stamp must stay.
     fn cursor(&self, receiver: &Receiver) -> u8 {
         match receiver.run {
             Some(run) if !self.has(Mutant::CursorInsideRun) => run.first,
@@ -120,7 +121,7 @@ impl Protocol {
         }
     }
 
-    /// The receiver one slot further.
+    /// Moves the receiver one slot further.
     fn passed(&self, state: &State, mut receiver: Receiver, index: usize) -> State {
         receiver.next += 1;
         receiver.run = receiver.run.filter(|run| receiver.next < run.end);
@@ -132,7 +133,7 @@ impl Protocol {
         next
     }
 
-    /// Goes on without a message, `stamp` being all that there is.
+    /// Moves on without a message; `stamp` is all that the slot holds.
     fn pass(&self, state: &State, index: usize, stamp: Stamp, out: &mut Out<'_>) {
         const NAME: &str = "passes what a dead sender had claimed";
         let mut receiver = state.receivers[index];
@@ -193,7 +194,7 @@ impl Protocol {
             if Self::is_evicted(state, index) && !self.has(Mutant::WaitWithoutRecheck) {
                 go(out, "finds itself evicted", ReceiverAt::Leave);
             }
-            // A slot in a run is claimed, whatever its own stamp says.
+            // A slot inside a run is claimed, whatever its own stamp says.
             if receiver.run.is_none() || self.has(Mutant::EndInsideRun) {
                 self.scan_row(state, index, (false, 0, [0; PARTIES_MAX], false), out);
             }
@@ -206,8 +207,8 @@ impl Protocol {
         }
     }
 
-    /// Loads one row of the senders. Two passes that agree show a moment between them at which no
-    /// sender was there; one alone may look at each row while the other is held.
+    /// Loads one row of the senders. Two scans that agree show a moment between them at which no
+    /// sender was there. A single scan may read each row while another row is held.
     fn scan_row(
         &self,
         state: &State,

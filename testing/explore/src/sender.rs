@@ -1,17 +1,17 @@
-//! A sender: it enters, claims, publishes, finds its limit, and leaves.
+//! A sender: it enters, claims, publishes, computes its limit, and leaves.
 
 use crate::mutant::Mutant;
 use crate::protocol::{Out, Protocol};
 use crate::state::{Life, Seat, Sender, SenderAt, Stamp, State};
 use crate::walk::Walk;
 
-/// The rule that a claim takes no slot of one that still lives.
+/// The rule that no sender claims a slot of a live sender's claim.
 pub const LIVE_CLAIM_TAKEN: &str = "a slot of a live claim is claimed by another";
-/// The rule that claims follow each other without a gap, and that none lies in another.
+/// The rule that claims follow each other without a gap and do not overlap.
 pub const CLAIM_MISPLACED: &str = "a claim begins where the one before does not end";
-/// The rule that nobody but its owner touches a claim.
+/// The rule that only the owner of a claim changes it.
 pub const CLAIM_LOST: &str = "a sender writes where its claim is no more";
-/// The rule that what a receiver has passed stays empty.
+/// The rule that a slot that a receiver has passed stays empty.
 pub const PASSED_COMMITTED: &str = "a message is committed that a receiver has passed";
 
 impl Protocol {
@@ -93,7 +93,7 @@ impl Protocol {
         }
     }
 
-    /// The last slot of the claim that `sender` wants, or has.
+    /// The last slot of the claim that `sender` wants or has.
     fn claim_last(&self, sender: &Sender, index: usize) -> u8 {
         sender.next + self.run(index, sender.sends) - 1
     }
@@ -108,7 +108,8 @@ impl Protocol {
         self.walk_on(state, index, Walk::Pace { at }, out);
     }
 
-    /// Goes on to the first slot that nobody has claimed, and asks whether it can be had.
+    /// Continues to the first slot that no sender has claimed, and checks whether it can be
+    /// claimed.
     fn walk_on(&self, state: &State, index: usize, walk: Walk, out: &mut Out<'_>) {
         let sender = state.senders[index];
         let (guess, stamp) = match self.walk(state, walk) {
@@ -138,7 +139,8 @@ impl Protocol {
         out.go("finds its guess free", state.with_sender(index, Sender { at, ..sender }));
     }
 
-    /// Is the life that `stamp` tells of over? If so, what is next on the way to the claim.
+    /// Checks whether the previous life that `stamp` shows is over. Returns the next position on
+    /// the way to the claim.
     fn judge(
         &self,
         sender: &Sender,
@@ -156,7 +158,7 @@ impl Protocol {
         }
     }
 
-    /// The slot of `at` can be had. What is next?
+    /// The slot at `at` can be claimed. Returns the next position.
     fn surveyed(&self, sender: &Sender, index: usize, at: u8, expected: Stamp) -> SenderAt {
         if at == self.claim_last(sender, index) || self.has(Mutant::SurveyFirstSlotAlone) {
             SenderAt::Swap { expected }
@@ -198,14 +200,14 @@ impl Protocol {
         out.go("claims", next);
     }
 
-    /// Writes one of the two words of `at`, and the stamp with the second.
+    /// Writes one of the two words of the slot at `at`; with the second word, also the stamp.
     fn write(&self, state: &State, index: usize, at: u8, word: usize, out: &mut Out<'_>) {
         let sender = state.senders[index];
         let run = self.run(index, sender.sends);
         let is_first = at == sender.next;
         let stamp = self.stamp(state, at);
         let own = Stamp { sequence: at, claimed: true, run, row: sender.row };
-        // The later slots of a run carry no claim of their own.
+        // The later slots of a run have no claim of their own.
         if if is_first { stamp != own } else { stamp.sequence >= at } {
             return out.fail("writes", CLAIM_LOST);
         }
@@ -235,7 +237,7 @@ impl Protocol {
         Sender { sends, next: at + 1, at: then, ..sender }
     }
 
-    /// Finds the limit: one load a step.
+    /// Computes the limit, with one load per step.
     fn refresh(&self, state: &State, index: usize, out: &mut Out<'_>) {
         const NONE: u8 = u8::MAX;
         let sender = state.senders[index];

@@ -1,38 +1,39 @@
-//! What memory holds: the ring and the two tables, which are shared, and each party's own.
+//! The contents of memory: the ring and the two tables, which are shared, and each party's private
+//! memory.
 
 use crate::walk::Walk;
 
-/// The most slots of a ring.
+/// The maximum number of slots of a ring.
 pub(crate) const SLOTS_MAX: usize = 6;
-/// The most senders, rows of senders, receivers, or rows of receivers.
+/// The maximum number of senders, of receivers, and of rows of each.
 pub(crate) const PARTIES_MAX: usize = 3;
 
-/// What the word of a slot says.
+/// The contents of a slot's stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     pub(crate) sequence: u8,
     /// Claimed and not published.
     pub(crate) claimed: bool,
-    /// How many slots belong to the claim that begins here; one if none begins here.
+    /// Number of slots of the claim that begins here; 1 if none begins here.
     pub(crate) run: u8,
-    /// The row of the sender that claimed it.
+    /// The row of the sender that claimed the slot.
     pub(crate) row: u8,
 }
 
 impl Stamp {
-    /// Sequences begin with the number of slots, so that this is older than all of them.
+    /// Real sequences start at the number of slots, so this stamp is older than all of them.
     pub(crate) const NEVER: Self = Self { sequence: 0, claimed: false, run: 1, row: 0 };
 }
 
-/// A slot. Its payload is two words, so that a torn one shows.
+/// A slot. Its payload has two words, so that a torn payload shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Slot {
     pub(crate) stamp: Stamp,
     pub(crate) words: [u8; 2],
 }
 
-/// A row of the senders' table. The holder stands for the generation too: no two generations of a
-/// row have the same.
+/// A row of the senders' table. The holder also stands for the generation: no holder has two
+/// generations of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SenderRow {
     pub(crate) holder: Option<u8>,
@@ -43,7 +44,7 @@ pub(crate) struct SenderRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Seat {
     Free,
-    /// Holds senders back.
+    /// Counts: its cursor holds senders back.
     Joined(u8),
     Evicted(u8),
 }
@@ -56,21 +57,21 @@ pub(crate) struct ReceiverRow {
     pub(crate) cursor: u8,
 }
 
-/// What has become of a process.
+/// The state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Life {
     /// Not started.
     Waiting,
     Live,
     Dead,
-    /// Left in order, ended, evicted, or never let in.
+    /// Left in order, ended, was evicted, or was never admitted.
     Gone,
 }
 
-/// Where a sender is. Sequences are named `at`.
+/// The position of a sender in its program. Sequences are called `at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum SenderAt {
-    /// Looks for a host that lets it in.
+    /// Looks for a host that admits it.
     Enter,
     /// Its host is about to take that row for it.
     Let { host: u8, row: u8 },
@@ -78,15 +79,15 @@ pub(crate) enum SenderAt {
     Look,
     /// Has found its guess claimed, and is about to load the shared tail.
     Tail,
-    /// Looks for the first slot that nobody has claimed.
+    /// Looks for the first slot that no sender has claimed.
     Walk(Walk),
-    /// About to load the stamp of a later slot of the run that it wants.
+    /// About to load the stamp of a later slot of the run that it wants to claim.
     Survey { at: u8, expected: Stamp },
     /// About to load the last stamp of an earlier run.
     Finish { at: u8, expected: Stamp, head: Stamp },
     /// About to load the row that an unfinished claim names.
     Judge { at: u8, expected: Stamp, row: u8 },
-    /// About to compare and swap.
+    /// About to compare and swap the first stamp.
     Swap { expected: Stamp },
     /// Has claimed, and is about to store the shared tail.
     Hint,
@@ -102,9 +103,9 @@ pub(crate) enum SenderAt {
     Cursor { epoch: u8, row: u8, least: u8 },
     /// About to load the epoch again.
     Recheck { epoch: u8, least: u8 },
-    /// Some receiver is too far behind.
+    /// Held back: a receiver is too far behind.
     Held,
-    /// Has sent all.
+    /// Has sent everything.
     Leave,
 }
 
@@ -113,22 +114,23 @@ pub(crate) enum SenderAt {
 pub(crate) struct Sender {
     pub(crate) life: Life,
     pub(crate) row: u8,
-    /// How much of its plan is done.
+    /// Number of entries of its plan that are done.
     pub(crate) sends: u8,
-    /// Its guess: a claim begins there or will, and everything below has been claimed.
+    /// Its guess: a claim begins there or will begin there, and all slots below have been claimed.
     pub(crate) next: u8,
-    /// It may claim below this.
+    /// It may claim slots below this sequence.
     pub(crate) limit: u8,
     pub(crate) known: Known,
     pub(crate) at: SenderAt,
 }
 
-/// The deaths that somebody has been told of.
+/// The deaths that a party has been told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Known {
-    /// Senders from bit 0, receivers from bit 4.
+    /// One bit for each party: senders from bit 0, receivers from bit 4.
     pub(crate) bits: u8,
-    /// By sender's row, the last one told of, from 1; used by one mutant alone.
+    /// For each sender's row, the last holder reported dead, counted from 1. Only one mutant uses
+    /// it.
     pub(crate) last: [u8; PARTIES_MAX],
 }
 
@@ -144,16 +146,16 @@ impl Known {
     }
 }
 
-/// How far a host has come with a join.
+/// The host's progress with a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// Looks for a row, and tells the receiver.
+    /// Looks for a row, and tells the receiver about it.
     Choose,
-    /// Looks for a head, for the first cursor.
+    /// Looks for a head, to use as the first cursor.
     First(Walk),
-    /// About to store it.
+    /// About to store the first cursor.
     Place { at: u8 },
-    /// About to let the row count.
+    /// About to make the row count.
     Take,
     /// About to raise the epoch.
     Announce,
@@ -165,54 +167,54 @@ pub(crate) enum Stage {
     Welcome { at: u8 },
 }
 
-/// Where a receiver is.
+/// The position of a receiver in its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ReceiverAt {
     /// Looks for the host.
     Absent,
-    /// Waits for its host, whose steps these are.
+    /// Waits for its host, which takes these steps.
     Join {
         host: u8,
         stage: Stage,
     },
     /// About to load the stamp at its position.
     Look,
-    /// Has found nothing there, and may look again or ask whether that is the end.
+    /// Has found nothing there. It may look again, or check whether the channel has ended.
     Idle,
     /// Has copied the first word.
     Copy {
         word: u8,
     },
-    /// Has copied both, and is about to ask whether that counts.
+    /// Has copied both words, and is about to check whether the copy is valid.
     Confirm {
         words: [u8; 2],
     },
-    /// Has found `stamp`, and is about to load the row of whoever has claimed that slot.
+    /// Has found `stamp`, and is about to load the row of the sender that claimed that slot.
     Judge {
         stamp: Stamp,
         owner: u8,
     },
-    /// Knows that its owner is dead: about to load the stamp again.
+    /// Knows that the owner is dead, and is about to load the stamp again.
     Reread {
         stamp: Stamp,
     },
-    /// Looks for a sender that may live: the rows twice, so that they agree.
+    /// Looks for a sender that may be alive: scans the rows twice, and both scans must agree.
     Scan {
         again: bool,
         row: u8,
         generations: [u8; PARTIES_MAX],
         quiet: bool,
     },
-    /// There was none: about to load the stamp for the last time.
+    /// Found no sender, and is about to load the stamp for the last time.
     LastLook {
         quiet: bool,
     },
-    /// Has found a later sequence.
+    /// Has found a later sequence than its position.
     Lapped,
     Leave,
 }
 
-/// A run that a receiver is in: its first slot, the one after its last, and its owner's row.
+/// A run that a receiver is in: its first slot, the slot after its last, and its owner's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Run {
     pub(crate) first: u8,
@@ -229,22 +231,22 @@ pub(crate) struct Receiver {
     pub(crate) known: Known,
     pub(crate) start: u8,
     pub(crate) next: u8,
-    /// The cursor that it has stored, if it puts that off.
+    /// The cursor that it has stored, if cursors are stored late.
     pub(crate) stored: u8,
-    /// Forgotten when it is passed.
+    /// The run that it is in; cleared when the receiver has passed it.
     pub(crate) run: Option<Run>,
     pub(crate) at: ReceiverAt,
 }
 
-/// Everything.
+/// The whole state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub(crate) slots: [Slot; SLOTS_MAX],
     /// The shared tail.
     pub(crate) tail: u8,
-    /// Where the next claim begins. Nobody knows it; rules are judged by it.
+    /// Where the next claim begins. No party reads it; only the checks of rules do.
     pub(crate) head: u8,
-    /// Who has the channel's name.
+    /// The sender that has the channel's name.
     pub(crate) host: u8,
     pub(crate) sender_rows: [SenderRow; PARTIES_MAX],
     pub(crate) receiver_rows: [ReceiverRow; PARTIES_MAX],
@@ -254,18 +256,18 @@ pub struct State {
     pub(crate) kills_count: u8,
 }
 
-/// The bit of a sender among the dead that somebody knows.
+/// The bit for a dead sender in `Known::bits`.
 pub(crate) fn sender_bit(index: u8) -> u8 {
     1 << index
 }
 
-/// The bit of a receiver there.
+/// The bit for a dead receiver in `Known::bits`.
 pub(crate) fn receiver_bit(index: u8) -> u8 {
     1 << (4 + index)
 }
 
 impl Sender {
-    /// Does it live and hold a row?
+    /// Whether it is alive and holds a row.
     pub(crate) fn is_present(&self) -> bool {
         let is_entering = matches!(self.at, SenderAt::Enter | SenderAt::Let { .. });
         self.life == Life::Live && !is_entering

@@ -1,23 +1,24 @@
-//! The way to the first slot that nobody has claimed, which senders and hosts walk.
+//! The walk to the first slot that no sender has claimed. Senders and hosts use it.
 
 use crate::mutant::Mutant;
 use crate::protocol::Protocol;
 use crate::state::{Stamp, State};
 
-/// Where somebody stands on it.
+/// The position in a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Walk {
     /// About to load the stamp at `at`, where a claim begins or will begin.
     Pace { at: u8 },
-    /// Was lapped: about to load the stamp at `at`, which somebody has claimed.
+    /// Was lapped, and is about to load the stamp at `at`, which a sender has claimed.
     Land { at: u8 },
-    /// `at` has a stamp with this `run`; about to look whether a run covers it that begins `back`
-    /// slots before.
+    /// `at` has a stamp with this `run`. About to check whether a run that begins `back` slots
+    /// earlier covers it.
     Back { at: u8, run: u8, back: u8 },
 }
 
 impl Protocol {
-    /// Takes a step. If nobody has claimed the slot that was looked at: its sequence and its stamp.
+    /// Takes one step. If no sender has claimed the slot that was read, returns its sequence and
+    /// its stamp as the error.
     pub(crate) fn walk(&self, state: &State, walk: Walk) -> Result<Walk, (u8, Stamp)> {
         match walk {
             Walk::Pace { at } => {

@@ -1,9 +1,9 @@
-//! The configurations that are explored.
+//! The configurations that the tests explore.
 
 use crate::configuration::Configuration;
 use crate::configuration::Send::{Batch, Message};
 
-/// Those of half a minute's run.
+/// The configurations that take half a minute in all.
 #[must_use]
 pub fn quick() -> Vec<Configuration> {
     let world = Configuration::new;
@@ -72,7 +72,7 @@ pub fn quick() -> Vec<Configuration> {
     ]
 }
 
-/// Larger ones: 40 million states, two or three minutes, and a gigabyte.
+/// Larger configurations: 40 million states, two or three minutes, and a gigabyte of memory.
 #[must_use]
 pub fn full() -> Vec<Configuration> {
     let world = Configuration::new;

@@ -1,6 +1,6 @@
-//! The protocol holds in every small world, and not without any one of its rules.
+//! The protocol holds in every small world, and fails without any one of its rules.
 //!
-//! `COREWIRE_EXPLORE=full` adds larger worlds: two or three minutes, and a gigabyte.
+//! `COREWIRE_EXPLORE=full` adds larger worlds: two or three minutes, and a gigabyte of memory.
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ fn world(name: &str) -> Configuration {
     quick().into_iter().find(|world| world.name == name).expect("a world of that name")
 }
 
-/// Without that rule, the search must find that `rule` is broken.
+/// Without the rule that `mutant` leaves out, the search must find that `rule` is broken.
 #[track_caller]
 fn caught(mutant: Mutant, name: &str, rule: &str) {
     match explore(&Protocol::with_mutant(world(name), mutant)) {
@@ -113,7 +113,8 @@ mutants! {
     waiting_after_an_eviction: WaitWithoutRecheck in "evict" breaks EVICTED_SILENTLY,
 }
 
-/// A rule that changes nothing: a reader must not rest anything on it.
+/// A mutant that breaks nothing: the rule that it leaves out is not needed, so no argument may rely
+/// on it.
 #[test]
 fn what_is_not_needed() {
     for name in ["late receiver", "join beside a receiver", "leaver and joiner", "evict and join"] {

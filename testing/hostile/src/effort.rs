@@ -1,18 +1,19 @@
-//! How much work a call may do, whatever its neighbour wrote: a number that follows from the
-//! channel's sizes. Built with `--cfg corewire_steps`, the ring counts its accesses to atomics, and
-//! every call of the harness is held to that number. Otherwise only calls of the kernel are counted.
+//! The maximum work of a call, whatever the neighbour wrote. It follows from the channel's sizes.
+//! Built with `--cfg corewire_steps`, the ring counts its accesses to atomics, and every call of
+//! the harness must stay within the maximum. Without it, only calls of the kernel are counted.
 
 use corewire_layout::endpoint::EndpointSizes;
 use corewire_layout::geometry::Geometry;
 
 use crate::kernel::Idle;
 
-/// Looks that a call may take at messages that are lost while it looks, before it looks up.
+/// Messages that a call may find lost, one after the other, before it checks whether to wait or
+/// give up.
 const LOSSES_AT_A_TIME: u64 = 64;
-/// Looks for a bell that comes late, after a sleep that its cap ended.
+/// Checks for a bell that arrives late, after a sleep that the cap ended.
 const SETTLING_LOOKS: u64 = 10_000;
 
-/// The bound of a channel, or an endpoint.
+/// The maximum work of a call on a channel or an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
     accesses_max: u64,
@@ -20,8 +21,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Of a channel of this geometry: a constant, and each slot, receiver and word of the longest
-    /// message a few times.
+    /// The maximum for a channel of this geometry: a constant, and each slot, receiver and word of
+    /// the longest message a few times.
     #[must_use]
     pub fn of(geometry: &Geometry) -> Self {
         let words = geometry.message_bytes_max().max(48).div_ceil(8) + 2;
@@ -31,7 +32,8 @@ impl Effort {
         Self { accesses_max, calls_max: 8 + geometry.receivers_max() }
     }
 
-    /// Of an endpoint of these sizes: a constant, and each peer, slot and cell a few times.
+    /// The maximum for an endpoint of these sizes: a constant, and each peer, slot and cell a few
+    /// times.
     #[must_use]
     pub fn of_endpoint(sizes: &EndpointSizes) -> Self {
         let (peers, slots) = (sizes.peers_max(), sizes.rings() * sizes.ring_slots());
@@ -39,7 +41,7 @@ impl Effort {
         Self { accesses_max, calls_max: 8 + 4 * peers }
     }
 
-    /// Runs `call` and asserts that it did no more than is allowed `times` times over.
+    /// Runs `call` and asserts that it did at most `times` times the maximum work.
     #[inline]
     pub fn bound<R>(&self, kernel: &Idle, times: u64, call: impl FnOnce() -> R) -> R {
         let _ = (kernel.take_calls(), kernel.take_capped());

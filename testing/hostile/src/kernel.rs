@@ -1,4 +1,4 @@
-//! An operating system on which nobody ever sleeps, and a lock that nobody else takes.
+//! An operating system on which no call ever sleeps, and a lock without contention.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use corewire_ring::broadcast::Members;
 use corewire_ring::sync::{AtomicU32, Ordering, fence};
 use corewire_ring::{Kernel, Lock};
 
-/// Counts what it is asked for. Cheap to clone; clones count together.
+/// Counts the calls. Cheap to clone; all clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub struct Idle(Rc<Counts>);
 
@@ -20,19 +20,19 @@ struct Counts {
 }
 
 impl Idle {
-    /// Calls made since the last look.
+    /// Returns the number of calls since the last call of this function.
     #[must_use]
     pub fn take_calls(&self) -> u64 {
         self.0.calls.take()
     }
 
-    /// Was a sleep since the last look ended by its cap?
+    /// Returns whether the cap ended a sleep since the last call of this function.
     #[must_use]
     pub fn take_capped(&self) -> bool {
         self.0.was_capped.take()
     }
 
-    /// How the next sleep ends, and whether the next barrier is refused.
+    /// Sets whether the cap ends the next sleep, and whether the next barrier is refused.
     pub fn set(&self, is_capped: bool, is_refused: bool) {
         self.0.capped.set(is_capped);
         self.0.refuses.set(is_refused);
@@ -56,7 +56,7 @@ impl Kernel for Idle {
 
     fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
         self.count();
-        // As the kernel does: it looks at both words.
+        // Reads both words, as the kernel does.
         let _ = (shared.0.load(Ordering::Relaxed), own.0.load(Ordering::Relaxed));
         let capped = self.0.capped.take();
         self.0.was_capped.set(self.0.was_capped.get() || capped);
@@ -76,7 +76,7 @@ impl Kernel for Idle {
     }
 }
 
-/// The members of a channel whose control thread is the test.
+/// The members of a channel. The test acts as the channel's control thread.
 #[derive(Debug)]
 pub struct Locked(pub RefCell<Members>);
 

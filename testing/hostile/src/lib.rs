@@ -1,14 +1,14 @@
-//! A neighbour that writes anything into its own memory, and the rings that have to bear it.
+//! A neighbour that writes anything into its own memory, and the rings that must withstand it.
 //!
-//! The memory is what processes have: a memfd that its owner maps for writing and everyone else for
-//! reading. Here each of these maps has an inaccessible page before and after it, so that an access
-//! outside ends the test. [`receiver`] drives a receiver whose sender is hostile, [`sender`] a sender
-//! one of whose receivers is, [`pairs`] an endpoint one of whose peers is. What the neighbour does is a list of [`Step`]s: from a seed, from a
-//! property test that shrinks it, or from a fuzzer.
+//! The memory is that of real processes: a memfd that its owner maps writable and all others map
+//! read-only. Here each map has an inaccessible page before and after it, so an access outside the
+//! map ends the test. [`receiver`] tests a receiver with a hostile sender, [`sender`] a sender with
+//! a hostile receiver, [`pairs`] an endpoint with a hostile peer. The neighbour's actions are a
+//! list of [`Step`]s: from a seed, from a property test that shrinks it, or from a fuzzer.
 //!
-//! What is asserted after every step: nothing panicked or faulted, no call did more work than the
-//! sizes of the channel allow (exactly so with `--cfg corewire_steps`, see [`effort`]), and whoever
-//! is not linked to the hostile neighbour got every message.
+//! After every step the tests assert: nothing panicked or faulted; no call did more work than the
+//! sizes of the channel allow (checked exactly with `--cfg corewire_steps`, see [`effort`]); and
+//! every party that is not linked to the hostile neighbour got every message.
 
 #![allow(
     clippy::missing_panics_doc,

@@ -1,4 +1,4 @@
-//! Memory of two processes, mapped with a page before and after that nobody may touch.
+//! Memory of two processes, mapped with an inaccessible page before and after it.
 
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use corewire_ring::region::Region;
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A memfd, to be mapped several times.
+/// A memfd that is mapped several times.
 #[derive(Debug)]
 pub struct Memory {
     descriptor: OwnedFd,
@@ -19,7 +19,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// `bytes` zeroes, rounded up to pages.
+    /// Creates `bytes` zero bytes, rounded up to whole pages.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let bytes = bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
@@ -28,25 +28,25 @@ impl Memory {
         Self { descriptor, bytes }
     }
 
-    /// All of it, as a process that only reads it has it.
+    /// Maps all of it read-only, as a process that only reads it does.
     #[must_use]
     pub fn readable(&self) -> Region {
         self.region(0, self.bytes, ProtFlags::READ)
     }
 
-    /// All of it, as the process that writes it has it.
+    /// Maps all of it writable, as the process that writes it does.
     #[must_use]
     pub fn writable(&self) -> Region {
         self.region(0, self.bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// One page of it, for its writer.
+    /// Maps one page of it writable.
     #[must_use]
     pub fn writable_page(&self, index: usize) -> Region {
         self.region(index * PAGE_BYTES, PAGE_BYTES, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// All of it, for one who writes any word at any time.
+    /// Maps all of it, for a neighbour that writes any word at any time.
     #[must_use]
     pub fn words(&self) -> Words {
         let map = self.map(0, self.bytes, ProtFlags::READ | ProtFlags::WRITE);
@@ -56,7 +56,7 @@ impl Memory {
     fn region(&self, offset: usize, bytes: usize, protection: ProtFlags) -> Region {
         let map = self.map(offset, bytes, protection);
         let base = map.base;
-        // SAFETY: the mapping lives in the `Arc`, and is writable if it was asked for so.
+        // SAFETY: the mapping lives in the `Arc`, and is writable if `protection` says so.
         unsafe { Region::new(base, bytes, Arc::new(map)) }
     }
 
@@ -73,7 +73,7 @@ impl Memory {
         };
         let outer = outer.expect("addresses");
         let inner = outer.cast::<u8>().wrapping_add(PAGE_BYTES).cast::<c_void>();
-        // SAFETY: replaces the middle of the mapping just made.
+        // SAFETY: replaces the middle of the mapping that was just made.
         let at = unsafe {
             rustix::mm::mmap(
                 inner,
@@ -90,7 +90,7 @@ impl Memory {
     }
 }
 
-/// A mapping between its two guards.
+/// A mapping between its two guard pages.
 #[derive(Debug)]
 struct Map {
     outer: *mut c_void,
@@ -99,14 +99,15 @@ struct Map {
     bytes: usize,
 }
 
-// SAFETY: an address and a length; what is done through it is atomic, or before others look.
+// SAFETY: an address and a length. Accesses through it are atomic, or happen while no other thread
+// reads.
 unsafe impl Send for Map {}
 // SAFETY: as for Send.
 unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: this mapping with its guards, once.
+        // SAFETY: unmaps this mapping and its guard pages, once.
         let _ = unsafe { rustix::mm::munmap(self.outer, self.guarded) };
     }
 }
@@ -118,7 +119,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Bytes of it.
+    /// Its size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.map.bytes
@@ -126,21 +127,21 @@ impl Words {
 
     fn at64(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.map.bytes);
-        // SAFETY: inside by the assertion.
+        // SAFETY: the assertion keeps it inside the mapping.
         let at = unsafe { self.map.base.add(offset) }.cast::<u64>();
-        // SAFETY: mapped, aligned, and accessed by words.
+        // SAFETY: mapped, aligned, and accessed only word by word.
         unsafe { AtomicU64::from_ptr(at.as_ptr()) }
     }
 
     fn at32(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.map.bytes);
-        // SAFETY: inside by the assertion.
+        // SAFETY: the assertion keeps it inside the mapping.
         let at = unsafe { self.map.base.add(offset) }.cast::<u32>();
-        // SAFETY: mapped, aligned, and accessed by words.
+        // SAFETY: mapped, aligned, and accessed only word by word.
         unsafe { AtomicU32::from_ptr(at.as_ptr()) }
     }
 
-    /// The word of this width at `offset`.
+    /// Loads the word of this width at `offset`.
     #[must_use]
     pub fn load(&self, offset: usize, width: Width) -> u64 {
         match width {
@@ -149,7 +150,7 @@ impl Words {
         }
     }
 
-    /// Writes it; of a narrow word, the lower half of `value`.
+    /// Stores the word of this width at `offset`. A narrow word gets the lower half of `value`.
     pub fn store(&self, offset: usize, width: Width, value: u64) {
         match width {
             Width::Four => {
@@ -160,22 +161,22 @@ impl Words {
         }
     }
 
-    /// A copy of everything.
+    /// Returns a copy of all words.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u64> {
         (0..self.map.bytes / 8).map(|index| self.load(8 * index, Width::Eight)).collect()
     }
 
-    /// Puts a copy back. For moments when nobody else looks.
+    /// Writes a copy back. Call it only while no other thread accesses the memory.
     pub fn put_back(&self, words: &[u64]) {
         assert_eq!(8 * words.len(), self.map.bytes);
         let target = self.map.base.cast::<u64>();
-        // SAFETY: as long as the map, aligned to a page, and a copy that lies elsewhere.
+        // SAFETY: the copy is as long as the map, which is aligned to a page, and lies elsewhere.
         unsafe { ptr::copy_nonoverlapping(words.as_ptr(), target.as_ptr(), words.len()) };
     }
 }
 
-/// Bytes of a word.
+/// The width of a word, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     /// A u32.

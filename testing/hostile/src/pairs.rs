@@ -1,6 +1,6 @@
-//! An endpoint one of whose peers is hostile: every word of that peer's segment may hold anything, and every
-//! word of the endpoint's own activity page, which all its peers write. The other peer is honest, and gets
-//! and loses nothing by it.
+//! An endpoint with a hostile peer. Every word of that peer's segment may hold anything, and so may
+//! every word of the endpoint's own activity page, which all its peers write. The other peer is
+//! honest; it neither gains nor loses a message because of the hostile one.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,16 +24,17 @@ use crate::kernel::Idle;
 use crate::memory::{Memory, Width, Words};
 use crate::step::Step;
 
-/// Steps before the hostile peer is another.
+/// Steps before a new hostile peer replaces the old one.
 const STEPS_PER_SCENE: u64 = 32;
-/// Calls that follow each word.
+/// Calls that follow each word that is written.
 const CALLS: u16 = 7;
-/// Lengths of messages: in a slot, in two, in a cell, in several.
+/// Lengths of messages: some fit one slot, some two, some one cell, one needs several cells.
 const LENGTHS: [usize; 8] = [0, 8, 48, 49, 104, 105, 4096, 9000];
-/// Rows of the endpoint. Each peer knows nobody else.
+/// Rows of the endpoint. The two peers do not know each other.
 const HOSTILE: u32 = 0;
 const HONEST: u32 = 2;
-/// After so many polls whatever an honest peer has sent has come, whatever a page of bits says.
+/// After at most this many polls every message of an honest peer has arrived, whatever the activity
+/// page holds.
 const POLLS_MAX: u32 = 1 << 14;
 
 type Pairs = Endpoint<Idle>;
@@ -43,7 +44,7 @@ type Pairs = Endpoint<Idle>;
 struct Owner {
     words: Words,
     page_words: Words,
-    /// As it has them, and as others do.
+    /// As the endpoint itself maps them, then as others do.
     own: Region,
     page: Region,
     shown: Region,
@@ -83,12 +84,12 @@ impl Owner {
             activity: Activity::new(self.shown_page.clone()),
             row_there,
             fence_mode: FenceMode::Fenced,
-            // SAFETY: nobody writes during a call.
+            // SAFETY: no thread writes during a call.
             trusted: unsafe { Trusted::assume() },
         }
     }
 
-    /// A new peer of its own has a row.
+    /// Resets a row and adds a peer there.
     fn meet(&self, pairs: &mut Pairs, row: u32, peer: PeerParts) {
         let memory = EndpointMemory::new(self.own.clone(), self.sizes);
         Pairs::reset_row(&memory, row);
@@ -97,7 +98,7 @@ impl Owner {
     }
 }
 
-/// An endpoint, its hostile peer and its honest one.
+/// An endpoint with its hostile peer and its honest peer.
 #[derive(Debug)]
 pub struct Victim {
     effort: Effort,
@@ -105,49 +106,49 @@ pub struct Victim {
     own: Owner,
     pairs: Pairs,
     hostile: Owner,
-    /// As it would be if it were honest, until words of its memory are written over.
+    /// The hostile peer as an honest endpoint, until words of its memory are overwritten.
     hostile_pairs: Pairs,
     words: Words,
     page: Words,
     honest_pairs: Pairs,
-    /// Slots that the hostile one has written, about.
+    /// About how many slots the hostile peer has written.
     around: u64,
-    /// Messages to and from the honest one, and how many have come.
+    /// Messages to and from the honest peer, and how many have arrived.
     to: Talk,
     from: Talk,
     is_linked: bool,
     buffer: Vec<u8>,
     steps: u64,
-    /// What came of the calls, for those who want to know whether the steps reach anything.
+    /// Counts of the outcomes of the calls, to see whether the steps reach anything.
     pub tally: Tally,
 }
 
-/// Messages one way.
+/// The messages in one direction.
 #[derive(Debug, Clone, Default)]
 struct Talk {
     sent: u64,
-    /// Bytes of the next one that have gone, of how many.
+    /// Bytes of the next message that were sent, and its length.
     under_way: u64,
     length: usize,
     come: u64,
     part: Vec<u8>,
 }
 
-/// How often which outcome was seen.
+/// Counts of outcomes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     /// Messages of the hostile peer, or parts of them.
     pub hostile: u64,
-    /// Messages of the honest one, whole, and those that it got.
+    /// Whole messages of the honest peer, and messages that it received.
     pub honest: u64,
     /// Impossible values found.
     pub violations: u64,
-    /// Nothing there.
+    /// Polls that found nothing.
     pub empty: u64,
 }
 
 impl Victim {
-    /// An endpoint with both peers.
+    /// Creates an endpoint with both peers.
     #[must_use]
     pub fn new() -> Self {
         let (own, hostile, honest) = (Owner::new(), Owner::new(), Owner::new());
@@ -175,14 +176,14 @@ impl Victim {
         }
     }
 
-    /// Writes one word, and makes every call.
+    /// Writes one word, then makes every call.
     pub fn step(&mut self, step: &Step) {
         if self.steps.is_multiple_of(STEPS_PER_SCENE) || !self.is_linked {
             self.link();
         }
         self.steps += 1;
         let length = LENGTHS[step.choose(LENGTHS.len())];
-        // The hostile one goes on as an honest one would, as far as it can.
+        // The hostile peer continues as an honest one would, as far as it can.
         self.around += u64::from(push(&mut self.hostile_pairs, 3, 7, &vec![7; length], &mut 0));
         talk(&mut self.honest_pairs, 1, &mut self.from, length);
         talk(&mut self.pairs, HONEST, &mut self.to, length);
@@ -202,13 +203,14 @@ impl Victim {
         self.hear_honest();
     }
 
-    /// Everything that the honest peer has sent comes, and it gets everything.
+    /// Receives everything that the honest peer has sent, and checks that it gets everything sent
+    /// to it.
     pub fn finish(&mut self) {
         self.hear_honest();
         assert_eq!((self.from.come, self.to.come), (self.from.sent, self.to.sent));
     }
 
-    /// Another hostile peer, in memory that is as it should be.
+    /// Links a new hostile peer, whose memory is valid.
     fn link(&mut self) {
         self.pairs.remove_peer(HOSTILE);
         self.words.put_back(&vec![0; self.words.bytes() / 8]);
@@ -226,7 +228,7 @@ impl Victim {
         self.is_linked = false;
     }
 
-    /// Which word a step means. Most are those that the endpoint looks at next.
+    /// The word that a step writes. Most are words that the endpoint reads next.
     fn site(&self, step: &Step) -> (Words, usize, Width) {
         let sizes = &self.own.sizes;
         let place = usize::from(step.place);
@@ -255,7 +257,7 @@ impl Victim {
         (self.words.clone(), offset, width)
     }
 
-    /// Anything at all, or what lies near something that counts.
+    /// The value that a step writes: anything, or a value close to one that matters.
     fn value(&self, step: &Step, found: u64) -> u64 {
         let (value, sizes) = (step.value, &self.own.sizes);
         let near = |centre: u64| centre.wrapping_add(value % 5).wrapping_sub(2);
@@ -331,7 +333,7 @@ impl Victim {
         }
     }
 
-    /// Looks once, the short way or the long one, and takes what there is, from whomever.
+    /// Polls once, in the short way or the long way, and takes what is there, from any peer.
     fn take(&mut self, is_short: bool) {
         let Self { pairs, effort, kernel, buffer, .. } = self;
         let row = if is_short {
@@ -368,7 +370,7 @@ impl Victim {
         }
     }
 
-    /// A message, or a part of one, has come, and lies in the buffer.
+    /// Counts a message, or a part of one, that lies in the buffer.
     fn count(&mut self, row: u32, tag: u64, bytes: usize, total: u64) {
         if row == HOSTILE {
             black_box(&self.buffer[..bytes]);
@@ -380,7 +382,7 @@ impl Victim {
         self.tally.honest = self.from.come + self.to.come;
     }
 
-    /// Takes whatever the honest one has sent, and has it take what was sent to it.
+    /// Receives everything that the honest peer has sent, and makes it receive what was sent to it.
     fn hear_honest(&mut self) {
         let mut polls = 0;
         while self.from.come < self.from.sent {
@@ -414,7 +416,8 @@ fn text_of(number: u64, bytes: usize) -> Vec<u8> {
     vec![number.to_le_bytes()[0]; bytes]
 }
 
-/// Sends the next message of a talk, as far as there is room, which must not be forgotten half way.
+/// Sends the next message of a talk as far as there is room. A message must not be abandoned half
+/// way.
 fn talk(pairs: &mut Pairs, row: u32, talk: &mut Talk, length: usize) {
     if talk.under_way == 0 {
         talk.length = length;
@@ -436,8 +439,8 @@ fn hear(talk: &mut Talk, tag: u64, bytes: &[u8], total: u64) {
     }
 }
 
-/// Sends as much of a message as there is room for. True if that is all. What is wrong with the peer is found
-/// by the calls that say so.
+/// Sends as much of a message as there is room for. Returns true if that is all of it. Violations
+/// of the peer are found by the calls that report them.
 fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -> bool {
     loop {
         if message.len() <= 104 {

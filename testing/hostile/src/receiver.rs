@@ -1,4 +1,4 @@
-//! A receiver whose sender is hostile: every word of the sender's segment may hold anything.
+//! A receiver with a hostile sender: every word of the sender's segment may hold anything.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::memory::{Memory, Width, Words};
 use crate::sender::{length_of, text_of};
 use crate::step::Step;
 
-/// Steps before the memory is whole again, and the receiver another.
+/// Steps before the memory is valid again and a new receiver is made.
 const STEPS_PER_SCENE: u64 = 32;
-/// Calls that follow each word.
+/// Calls that follow each word that is written.
 const CALLS: u16 = 9;
 
-/// A receiver and its hostile sender.
+/// A receiver with its hostile sender.
 #[derive(Debug)]
 pub struct Victim {
     geometry: Geometry,
@@ -44,32 +44,32 @@ pub struct Victim {
     kernel: Idle,
     scenes: Vec<Scene>,
     receiver: Receiver<Idle>,
-    /// The row that it has, and how many had it.
+    /// The row of the receiver, and the generation of that row.
     door: u32,
     generation: u32,
     buffer: Vec<u8>,
     steps: u64,
     is_raced: bool,
-    /// What came of the calls, for those who want to know whether the steps reach anything.
+    /// Counts of the outcomes of the calls, to see whether the steps reach anything.
     pub tally: Tally,
 }
 
-/// How often which outcome was seen.
+/// Counts of outcomes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     /// Messages read, in place or copied.
     pub messages: u64,
-    /// Messages that were lost while they were looked at.
+    /// Messages that were lost while they were read.
     pub lost: u64,
     /// Impossible values found.
     pub violations: u64,
-    /// Ends of the stream, of whatever kind.
+    /// Ends of the stream, of any kind.
     pub ends: u64,
-    /// Nothing there.
+    /// Receives that found nothing.
     pub empty: u64,
 }
 
-/// A state that an honest sender may leave its segment in.
+/// A state in which an honest sender may leave its segment.
 #[derive(Debug)]
 struct Scene {
     words: Vec<u64>,
@@ -78,7 +78,7 @@ struct Scene {
     generation: u32,
 }
 
-/// Why no message came.
+/// Why no message was received.
 enum Over {
     NoMore,
     Ended(End),
@@ -92,7 +92,7 @@ impl From<Violation> for Over {
 }
 
 impl Victim {
-    /// A receiver of a channel of this geometry and policy.
+    /// Creates a receiver of a channel with this geometry and policy.
     #[must_use]
     pub fn new(geometry: Geometry, policy: Policy) -> Self {
         let memory = Memory::new(usize::try_from(geometry.segment_bytes()).expect("small"));
@@ -132,25 +132,25 @@ impl Victim {
         }
     }
 
-    /// The sender's segment, for another thread that writes it meanwhile. From now on the bytes of
-    /// messages are not looked at in place.
+    /// The sender's segment, for another thread that writes it during calls. From then on the tests
+    /// do not read the bytes of messages in place.
     pub fn race(&mut self) -> (Words, Geometry) {
         self.is_raced = true;
         (self.words.clone(), self.geometry)
     }
 
-    /// The message that the receiver is at.
+    /// The sequence number of the receiver's next message.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.receiver.next()
     }
 
-    /// The next step begins with whole memory and another receiver, as the first does.
+    /// Makes the next step begin with valid memory and a new receiver, as the first step does.
     pub fn begin_anew(&mut self) {
         self.steps = 0;
     }
 
-    /// Writes one word, and makes every call.
+    /// Writes one word, then makes every call.
     pub fn step(&mut self, step: &Step) {
         if self.steps.is_multiple_of(STEPS_PER_SCENE) {
             self.begin(step);
@@ -161,7 +161,7 @@ impl Victim {
         let found = self.words.load(offset, width);
         let value = step.value(self.receiver.next(), found, &self.geometry);
         self.words.store(offset, width, value);
-        // Some words pile up before anybody looks.
+        // Some words accumulate before any call is made.
         if step.order % 8 == 7 {
             return;
         }
@@ -169,17 +169,18 @@ impl Victim {
         for call in 0..CALLS {
             self.call((step.order % CALLS + call) % CALLS, step);
         }
-        // Most are put back, or nothing but violations would be found from here on.
+        // Most words are restored; otherwise only violations would be found from here on.
         if !step.happens(5) {
             self.words.store(offset, width, found);
         }
     }
 
-    /// Another receiver, of a sender that was honest until now.
+    /// Makes a new receiver, whose sender was honest until now.
     fn begin(&mut self, step: &Step) {
         let scene = &self.scenes[step.choose(self.scenes.len())];
         let slots = self.geometry.slots();
-        // Numbers as they are, around the end of a stamp's, and as large as an owner may say.
+        // Sequence numbers from 0, around the end of a stamp's range, and as large as an owner may
+        // say.
         let base =
             [0, (1 << 52) - 2 * slots, u64::MAX / 2 - 4 * slots][usize::from(step.shape % 3)];
         self.words.put_back(&scene.words);
@@ -195,8 +196,8 @@ impl Victim {
         }
     }
 
-    /// The sender goes on as an honest one would: the next two messages are there, of every kind and
-    /// of lengths around the limits.
+    /// The sender continues as an honest one would: it makes the next two messages available, of
+    /// every kind and with lengths around the limits.
     fn serve(&self, step: &Step) {
         let geometry = &self.geometry;
         let ring = usize::try_from(geometry.ring_offset()).expect("small");
@@ -214,7 +215,7 @@ impl Victim {
                 inline => (inline * 9 % 49, 0, 0),
             };
             if room > 0 {
-                // At the very start, or as near to the end as it may lie.
+                // At the very start, or as close to the end as it may lie.
                 let last = (room - length) / 64 * 64;
                 let position = if pick & 8 == 0 { last } else { 0 } + room * (pick >> 8);
                 self.words.store(slot + POSITION, Width::Eight, position);
@@ -262,7 +263,7 @@ impl Victim {
             6 => {
                 let count = step.value % (2 * self.geometry.slots());
                 let receiver = &mut self.receiver;
-                // For each message, what one costs.
+                // Each of the messages may cost as much as one call.
                 let done = self.effort.bound(&self.kernel, count + 1, || receiver.done(count));
                 self.tally.violations += u64::from(done.is_err());
                 assert!(self.receiver.next() - next <= count);
@@ -282,8 +283,8 @@ impl Victim {
     }
 
     fn in_place(&self) -> Option<InPlace> {
-        // SAFETY: this sender writes nothing during a call, but for races, in which the bytes are
-        // not looked at.
+        // SAFETY: this sender writes nothing during a call, except in races, in which the bytes are
+        // not read in place.
         let trusted = unsafe { Trusted::assume() };
         self.receiver.in_place(trusted)
     }
@@ -304,7 +305,7 @@ impl Victim {
         }
     }
 
-    /// As `Receiver::try_receive` of a receiver that copies does, or `receive`, woken once.
+    /// As `try_receive` of a receiver that copies does, or as `receive`, woken once.
     fn copy(&mut self, step: &Step) {
         let Self { receiver, effort, kernel, tally, buffer, geometry, .. } = self;
         let mut waits = u64::from(step.happens(2));
@@ -371,7 +372,7 @@ fn count(tally: &mut Tally, over: &Over) {
     }
 }
 
-/// The bytes lie in the segment, behind its words, and can be read.
+/// Checks that the message lies in the segment, behind its words, and that its bytes can be read.
 fn check_slice(message: &[u8], segment: &Region, is_raced: bool) {
     let (base, bytes) = segment.address();
     let start = message.as_ptr().addr() - base.as_ptr().addr();
@@ -382,7 +383,7 @@ fn check_slice(message: &[u8], segment: &Region, is_raced: bool) {
     }
 }
 
-/// Which word a step means. Most are those of the slots that the victim looks at next.
+/// The word that a step writes. Most are words of the slots that the victim reads next.
 #[must_use]
 pub fn site(step: &Step, next: u64, geometry: &Geometry) -> (usize, Width) {
     let ring = usize::try_from(geometry.ring_offset()).expect("small");
@@ -484,7 +485,8 @@ fn play(
     Scene { words: words.to_vec(), head: count, row, generation: joined.generation }
 }
 
-/// Has the channel have carried `base` messages before its first; a multiple of its slots.
+/// Makes the state look as if `base` messages had been sent before. `base` must be a multiple of
+/// the slots.
 fn shift(words: &Words, geometry: &Geometry, base: u64) {
     if base == 0 {
         return;
@@ -505,8 +507,8 @@ fn shift(words: &Words, geometry: &Geometry, base: u64) {
     }
 }
 
-/// A receiver whose sender claims `count` of the longest messages that there can be, one after the
-/// other. Most of the terabytes are not there; nobody reads them.
+/// A receiver whose sender claims `count` messages of the maximum length, one after the other. Most
+/// of these terabytes do not exist; nothing reads them.
 pub fn pass_longest_messages(count: u64) -> u64 {
     let geometry = Geometry::new(2, 256, MESSAGE_BYTES_MAX, 1).expect("the longest is possible");
     let memory = Memory::new(usize::try_from(geometry.segment_bytes()).expect("64 bits"));

@@ -1,4 +1,4 @@
-//! A sender one of whose receivers is hostile, and others that are not and must get every message.
+//! A sender with one hostile receiver, and with honest receivers that must get every message.
 
 use std::hint::black_box;
 use std::sync::{Arc, LazyLock};
@@ -22,14 +22,15 @@ use crate::kernel::{Idle, Locked};
 use crate::memory::{Memory, Width, Words};
 use crate::step::{Random, Step};
 
-/// Steps before the channel is closed and another made.
+/// Steps before the channel is closed and a new one is made.
 const STEPS_PER_CHANNEL: u64 = 512;
-/// Calls that follow each word.
+/// Calls that follow each word that is written.
 const CALLS: u16 = 8;
-/// Looks for room before the harness, as the kernel would, finds that the hostile receiver died.
+/// Number of checks for room before the harness, in place of the kernel, finds that the hostile
+/// receiver died.
 const WAITS_MAX: u64 = 4;
 
-/// A sender, its hostile receiver and the honest ones.
+/// A sender with its hostile receiver and the honest ones.
 #[derive(Debug)]
 pub struct Victim {
     geometry: Geometry,
@@ -44,22 +45,22 @@ pub struct Victim {
     hint: Option<(Memory, Words)>,
     running: Option<Running>,
     steps: u64,
-    /// What came of the calls.
+    /// Counts of the outcomes of the calls.
     pub tally: Tally,
 }
 
-/// How often which outcome was seen.
+/// Counts of outcomes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
-    /// Messages sent.
+    /// Messages that were sent.
     pub sent: u64,
-    /// Messages that honest receivers checked.
+    /// Messages that honest receivers received and checked.
     pub checked: u64,
-    /// Times the hostile receiver was dropped for an impossible cursor.
+    /// How often the hostile receiver was removed because of an impossible cursor.
     pub violations: u64,
-    /// Times it was evicted.
+    /// How often the hostile receiver was evicted.
     pub evictions: u64,
-    /// Times it held the sender back until it died.
+    /// How often the hostile receiver held the sender back until the harness declared it dead.
     pub deaths: u64,
 }
 
@@ -82,13 +83,13 @@ struct Honest {
     buffer: Vec<u8>,
 }
 
-/// Bytes that messages are cut from.
+/// The bytes from which messages are cut.
 static TEXT: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut random = Random::new(7);
     (0..4096).map(|_| random.number().to_le_bytes()[3]).collect()
 });
 
-/// The length of message `number`: most fit a slot, some the window, few neither.
+/// The length of message `number`: most fit a slot, some need the window, a few the large area.
 #[must_use]
 pub fn length_of(number: u64, geometry: &Geometry) -> usize {
     let wanted = match number % 32 {
@@ -99,7 +100,7 @@ pub fn length_of(number: u64, geometry: &Geometry) -> usize {
     usize::try_from(wanted.min(geometry.message_bytes_max())).expect("small")
 }
 
-/// What message `number` of this length says.
+/// The content of message `number` with this length.
 #[must_use]
 pub fn text_of(number: u64, bytes: usize) -> &'static [u8] {
     let start = usize::try_from(number * 7 % 1021).expect("small");
@@ -115,10 +116,10 @@ impl From<Violation> for Nothing {
 }
 
 impl Honest {
-    /// Reads what is there, and checks it.
+    /// Reads every message that is there and checks it.
     fn read(&mut self, geometry: &Geometry) {
         let Self { receiver, number, buffer } = self;
-        // SAFETY: this test's sender keeps to the protocol.
+        // SAFETY: this test's sender follows the protocol.
         let trusted = unsafe { Trusted::assume() };
         if let Some(in_place) = receiver.in_place(trusted) {
             while let Ok(message) = receiver.receive_with(in_place, |_| Err::<(), _>(Nothing)) {
@@ -143,7 +144,8 @@ fn check(message: &[u8], number: &mut u64, geometry: &Geometry) {
 }
 
 impl Victim {
-    /// A sender of a channel of this geometry and policy, with `honest_count` honest receivers.
+    /// Creates a sender of a channel with this geometry and policy, and `honest_count` honest
+    /// receivers.
     #[must_use]
     pub fn new(geometry: Geometry, policy: Policy, honest_count: u32) -> Self {
         let segment = Memory::new(usize::try_from(geometry.segment_bytes()).expect("small"));
@@ -171,7 +173,7 @@ impl Victim {
         }
     }
 
-    /// The hostile receiver's page and the hint, for another thread that writes them meanwhile.
+    /// The hostile receiver's page and the hint, for another thread that writes them during calls.
     #[must_use]
     pub fn race(&self) -> Attack {
         Attack {
@@ -181,18 +183,18 @@ impl Victim {
         }
     }
 
-    /// Messages sent on the channel so far.
+    /// Number of messages sent on the current channel.
     #[must_use]
     pub fn head(&self) -> u64 {
         self.running.as_ref().map_or(0, |running| running.sender.head())
     }
 
-    /// The next step begins with another channel, as the first does.
+    /// Makes the next step begin with a new channel, as the first step does.
     pub fn begin_anew(&mut self) {
         self.steps = 0;
     }
 
-    /// Writes one word, and makes every call.
+    /// Writes one word, then makes every call.
     pub fn step(&mut self, step: &Step) {
         if self.steps.is_multiple_of(STEPS_PER_CHANNEL) {
             self.finish();
@@ -207,7 +209,8 @@ impl Victim {
         for call in 0..CALLS {
             self.call((step.order % CALLS + call) % CALLS, step);
             self.drop_outcasts();
-            // Under `Overwrite` the sender waits for nobody.
+            // Under `Overwrite` the sender waits for no receiver, so they must read after every
+            // call.
             if self.policy == Policy::Overwrite || step.happens(2) {
                 self.read();
             }
@@ -215,7 +218,7 @@ impl Victim {
         self.join(step);
     }
 
-    /// Closes the channel: everybody honest gets the rest and then the end.
+    /// Closes the channel. All honest receivers must get the rest and then the end.
     pub fn finish(&mut self) {
         let Some(mut running) = self.running.take() else { return };
         let sender = &mut running.sender;
@@ -322,7 +325,7 @@ impl Victim {
                 });
             }
             5 => {
-                // Honest receivers read in time.
+                // Honest receivers read in time, so they are not evicted.
                 self.read();
                 let Running { sender, lock, now_ns, .. } = self.running();
                 sender.refresh(lock);
@@ -348,8 +351,8 @@ impl Victim {
         }
     }
 
-    /// Sends one message in one of the ways there are. It always gets through: who holds it back
-    /// for good is found to have died.
+    /// Sends one message in the given way. The message always gets through: a receiver that holds
+    /// the sender back forever is declared dead.
     fn send(&mut self, way: u16, is_dropped: bool) {
         let (effort, kernel, geometry, policy) =
             (self.effort, self.kernel.clone(), self.geometry, self.policy);
@@ -405,7 +408,7 @@ impl Victim {
         drop_outcasts(lock, &channel, hostile, tally);
     }
 
-    /// The hostile receiver comes again, and sometimes goes.
+    /// Lets the hostile receiver join again, or sometimes leave.
     fn join(&mut self, step: &Step) {
         let (geometry, policy, kernel) = (self.geometry, self.policy, self.kernel.clone());
         let effort = self.effort;
@@ -426,14 +429,14 @@ impl Victim {
         let head = sender.head();
         assert!(joined.start <= head && head - joined.start <= geometry.slots());
         *hostile = Some(row);
-        // Its page is new, unless it had filled it before it joined.
+        // Its page is new, unless it had filled the page before it joined.
         if step.happens(3) {
             self.row_words.store(row as usize * PAGE_BYTES + CURSOR, Width::Eight, 0);
         }
     }
 }
 
-/// What the control thread does with those whose words cannot be, and those who were too slow.
+/// What the control thread does with receivers whose words are impossible or that were too slow.
 fn drop_outcasts(
     lock: &Locked,
     channel: &Channel<'_>,
@@ -454,7 +457,7 @@ fn drop_outcasts(
     });
 }
 
-/// What the hostile receiver can write: its own page, which has row 0, and the hint.
+/// The memory that the hostile receiver can write: its own page in row 0, and the hint.
 #[derive(Debug, Clone)]
 pub struct Attack {
     page: Words,

@@ -1,22 +1,22 @@
-//! What the neighbour does, one word at a time.
+//! The actions of the neighbour, one word at a time.
 
 use corewire_layout::geometry::Geometry;
 use corewire_layout::slot::{CLAIMED, KIND_LARGE, KIND_WINDOW, shared_stamp, stamp_of};
 
-/// One word that the neighbour writes, and how the victim's calls follow it.
+/// One word that the neighbour writes, and the calls of the victim that follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Step {
-    /// Which word.
+    /// Chooses the word.
     pub place: u16,
-    /// What kind of value; see [`Step::value`].
+    /// The kind of the value; see [`Step::value`].
     pub shape: u8,
-    /// The value itself, or what chooses it.
+    /// The value itself, or a number that selects it.
     pub value: u64,
-    /// Which call comes first, and whether the word is put back after them.
+    /// Selects the call that comes first, and whether the word is restored after the calls.
     pub order: u16,
 }
 
-/// Bytes of a step as a fuzzer gives it.
+/// Length in bytes of a step in a fuzzer's input.
 pub const STEP_BYTES: usize = 13;
 
 impl Step {
@@ -30,26 +30,26 @@ impl Step {
         })
     }
 
-    /// One of a list, chosen by the place.
+    /// Chooses an index below `count`, by the place.
     #[must_use]
     pub(crate) fn choose(&self, count: usize) -> usize {
         usize::from(self.place) % count.max(1)
     }
 
-    /// True of one step in `one_in`.
+    /// Returns true for one step in `one_in`.
     #[must_use]
     pub(crate) fn happens(&self, one_in: u16) -> bool {
         (self.order >> 4).is_multiple_of(one_in)
     }
 
-    /// The value: anything at all, or one that lies near something that counts. `around` is the
-    /// sequence number that the victim is at, `found` what the word holds.
+    /// The value to write: anything, or a value close to one that matters. `around` is the sequence
+    /// number at which the victim is; `found` is what the word holds.
     #[must_use]
     pub fn value(&self, around: u64, found: u64, geometry: &Geometry) -> u64 {
         let value = self.value;
         let near = |centre: u64| centre.wrapping_add(value % 5).wrapping_sub(2);
         let slots = geometry.slots();
-        // A message of up to two laps before or after this one.
+        // A message up to two laps before or after this one.
         let sequence = around.wrapping_add(value % (4 * slots)).wrapping_sub(2 * slots);
         let sizes = [
             geometry.message_bytes_max(),
@@ -94,18 +94,18 @@ impl Step {
     }
 }
 
-/// Steps from a seed.
+/// A generator of random steps from a seed.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// From `seed`.
+    /// Creates a generator from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// From `COREWIRE_SEED`, or the clock; says which.
+    /// Creates a generator from `COREWIRE_SEED` or, without it, from the clock. Prints the seed.
     #[must_use]
     pub fn from_environment() -> Self {
         let given = std::env::var("COREWIRE_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -123,7 +123,7 @@ impl Random {
         self.0
     }
 
-    /// One below `end`.
+    /// A random number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         (self.number() >> 8) % end.max(1)
     }

@@ -1,6 +1,6 @@
-//! An owner that answers anything to whoever joins its channel or looks at it. The joiner gets an
-//! error, or a receiver that comes to no harm; another channel of its process loses nothing, and
-//! nothing of the attempt is left.
+//! An owner that answers anything to a process that joins or observes its channel. The joiner gets
+//! an error, or a receiver that can be used safely. Another channel of its process loses nothing,
+//! and nothing of the attempt is left.
 
 mod wire;
 
@@ -31,7 +31,7 @@ use zerocopy::IntoBytes;
 
 const NAME: &str = "trap";
 
-/// Somebody who has a channel's name, and answers by hand.
+/// An owner that holds a channel's name and answers by hand.
 struct Owner {
     listener: Listener,
     _directory: RuntimeDirectory,
@@ -52,7 +52,7 @@ impl Owner {
         Self { listener, _directory: directory, _claim: claim }
     }
 
-    /// The next who connects, and has asked for something.
+    /// Accepts the next connection, and reads its request.
     fn accept(&self) -> Raw {
         let _ = wait_readable(&[self.listener.as_fd()], None).unwrap();
         let socket: Socket = self.listener.accept().unwrap();
@@ -63,7 +63,7 @@ impl Owner {
         raw
     }
 
-    /// Joins as a thread of this process would, while this owner answers with `script`.
+    /// Runs `job`, which joins from this process, while this owner answers with `script`.
     fn answer<R: Send>(&self, script: impl FnOnce(&Raw) + Send, job: impl FnOnce() -> R) -> R {
         thread::scope(|scope| {
             let answering = scope.spawn(|| {
@@ -113,7 +113,8 @@ fn welcome() -> Welcome {
     }
 }
 
-/// Whatever it was told, it can be used without harm.
+/// Tries to join in place and by copying, and uses each receiver: whatever the owner said, this
+/// does no harm. Returns whether each join succeeded.
 fn use_receivers(domain: &Domain, owner: &Owner, script: impl Fn(&Raw) + Sync) -> [bool; 2] {
     let in_place = owner.answer(&script, || match domain.receiver(NAME).join() {
         Ok(mut receiver) => {
@@ -136,7 +137,7 @@ fn use_receivers(domain: &Domain, owner: &Owner, script: impl Fn(&Raw) + Sync) -
     [in_place, copying]
 }
 
-/// A live channel and a trap in one directory, and the count before.
+/// A live channel and a hostile owner in one directory, and the census before the test.
 fn scene(name: &str) -> (Directory, Live, Owner, Census) {
     let directory = Directory::new(name);
     let live = Live::new(&directory);
@@ -145,8 +146,8 @@ fn scene(name: &str) -> (Directory, Live, Owner, Census) {
     (directory, live, owner, before)
 }
 
-/// A relay dies, and its stamps say that it had sent more than anybody can: whoever read it does not go
-/// on from there.
+/// A relay dies, and its stamps say that it had sent more than is possible. A receiver that read
+/// its ring must not continue from there.
 #[test]
 fn what_a_dead_relay_has_left_is_not_believed() {
     let _alone = alone();
@@ -154,7 +155,7 @@ fn what_a_dead_relay_has_left_is_not_believed() {
     let name = ChannelName::new(NAME).unwrap().relayed(3);
     let relay = Owner::of(&directory, &name);
     let life = process::own_life().unwrap();
-    // In its lower half the number of the channel that it relays.
+    // The lower half holds the incarnation of the channel that it relays.
     let incarnation = 7 << 64 | 5;
     let own = SenderHeader { incarnation, ..header(Policy::Block) }.to_raw();
     let (relayed, ring) = segment(own.as_bytes());
@@ -205,7 +206,7 @@ fn an_impossible_welcome_is_an_error() {
         };
         use_receivers(&domain, &owner, say)
     };
-    // In place it may not read a channel that evicts.
+    // A channel that evicts cannot be joined in place.
     assert_eq!(try_one(welcome()), [false, true]);
     for row in [9, 10, 31, 32, 1023, 1024, 1 << 25, u32::MAX / 128, u32::MAX] {
         assert_eq!(try_one(Welcome { row, ..welcome() }), [false, false], "row {row}");
@@ -213,7 +214,7 @@ fn an_impossible_welcome_is_an_error() {
     for start in [u64::MAX / 2 + 1, u64::MAX - 1, u64::MAX] {
         assert_eq!(try_one(Welcome { start, ..welcome() }), [false, false], "start {start}");
     }
-    // These are the owner's to choose, and do no harm.
+    // The owner is free to choose these; they do no harm.
     for number in [1, 4, 1 << 31, 1 << 52, u64::MAX / 2] {
         let small = u32::try_from(number).unwrap_or(u32::MAX);
         for welcome in [
@@ -244,7 +245,7 @@ fn an_impossible_header_is_an_error() {
             let mut raw = header(Policy::Block).to_raw().as_bytes().to_vec();
             raw[at..at + 4].copy_from_slice(&value.to_le_bytes()[..4]);
             let (segment, region) = segment(&raw);
-            // A message is there for whoever gets in.
+            // One message is there for a receiver that joins.
             let slots = Slots::new(&region, &geometry());
             slots.at(0).header().store(value, Relaxed);
             slots.at(0).stamp().store(stamp_of(0), Relaxed);
@@ -254,7 +255,7 @@ fn an_impossible_header_is_an_error() {
         }
         live.send();
     }
-    // And each byte for itself.
+    // Then each byte alone.
     for at in 0..104 {
         let mut raw = header(Policy::Block).to_raw().as_bytes().to_vec();
         raw[at] ^= 0x41;
@@ -263,8 +264,8 @@ fn an_impossible_header_is_an_error() {
             raw.say(&Frame::Welcome(welcome()), &[segment.as_fd(), life.as_fd()]);
         };
         let joined = use_receivers(&domain, &owner, say);
-        // What the owner may choose: its type and its process; and a longest message that takes as
-        // many pages.
+        // Fields that the owner is free to choose: its type, its process, and a longest message
+        // that needs the same number of pages.
         let is_free = [32..33, 48..64, 80..84, 88..96].iter().any(|range| range.contains(&at));
         assert_eq!(joined, [is_free, is_free], "byte {at}");
     }
@@ -289,7 +290,7 @@ fn wrong_descriptors_are_an_error() {
     };
     for (_, odd) in odd_descriptors() {
         refused(welcome(), &[odd.as_fd(), life.as_fd()]);
-        // In place of the hint.
+        // The same in place of the hint.
         let hinted = Welcome { hint: true, ..welcome() };
         let is_page = rustix::fs::fstat(&odd).unwrap().st_size == HINT_SEGMENT_BYTES as i64;
         if !is_page {
@@ -297,7 +298,7 @@ fn wrong_descriptors_are_an_error() {
         }
         live.send();
     }
-    // Sealed against all writing, so that it cannot be mapped for that.
+    // Sealed against all writing, so it cannot be mapped writable.
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     let stiff = memfd(HINT_SEGMENT_BYTES as u64, seals);
     refused(Welcome { hint: true, ..welcome() }, &[segment.as_fd(), life.as_fd(), stiff.as_fd()]);
@@ -341,7 +342,7 @@ fn any_frames_for_an_answer_are_an_error() {
         let say = |raw: &Raw| {
             raw.send(&packet, &[]);
         };
-        // The name exists all the while; `NotFound` would be waited on by others.
+        // The name exists all the time; other callers would wait on `NotFound`.
         assert!(owner.answer(say, || domain.receiver(NAME).join()).is_err());
         assert!(owner.answer(say, || domain.observe(NAME)).is_err());
         live.send();
@@ -360,7 +361,7 @@ fn an_observer_takes_no_more_rows_than_there_can_be() {
     let (row, _page) = page();
     for (count, rows, is_taken) in [
         (9, vec![0, 1, 2, 3, 4, 5, 6, 7, 8], true),
-        // The same again, which is for people to wonder at.
+        // The same row several times, which is only odd.
         (3, vec![0, 0, 0], true),
         (1, vec![9], false),
         (1, vec![u16::MAX], false),
@@ -381,7 +382,8 @@ fn an_observer_takes_no_more_rows_than_there_can_be() {
     live.finish();
 }
 
-/// Frames on a link that was made, without end: the joiner's other links are seen to meanwhile.
+/// An endless stream of frames on an established link: the joiner's other links must still be
+/// served.
 #[test]
 fn a_flood_on_a_link_leaves_time_for_the_others() {
     let _alone = alone();
@@ -413,7 +415,7 @@ fn a_flood_on_a_link_leaves_time_for_the_others() {
             is_over.store(true, Relaxed);
             let (raw, count) = flood.join().unwrap();
             println!("{count} frames of one kind on a link");
-            // It is still whole; then the owner hangs up without a word.
+            // The receiver still works; then the owner hangs up without a word.
             assert!(receiver.try_receive().unwrap().is_none());
             drop(raw);
             loop {
@@ -461,7 +463,7 @@ fn an_end_that_is_not_after_the_last_message_is_noticed() {
     live.finish();
 }
 
-/// Nonsense on a link ends it as a hang-up does.
+/// Invalid data on a link ends it, as a hang-up does.
 #[test]
 fn nonsense_on_a_link_ends_it() {
     let _alone = alone();

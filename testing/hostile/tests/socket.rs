@@ -1,6 +1,6 @@
-//! Somebody who connects to a process's socket and sends anything. A channel of that process has a
-//! reader that must get every message meanwhile, and at the end nothing of the attack is left there.
-//! `COREWIRE_HOSTILE_FRAMES` says how many frames, 100 thousand if not said.
+//! An attacker connects to a process's socket and sends anything. A channel of that process has a
+//! reader that must get every message meanwhile. At the end nothing of the attack may be left in
+//! the process. `COREWIRE_HOSTILE_FRAMES` sets the number of frames (default: 100 thousand).
 
 mod wire;
 
@@ -30,14 +30,14 @@ fn hello(waiter: u128) -> Frame {
     Frame::Hello(Hello { name, start, waiter, place, needs_fence, type_tag, socket: 0 })
 }
 
-/// As if the channel were on two levels.
+/// A `Hello` as on a channel with two levels.
 fn of_a_group(place: Place, start: Start) -> Frame {
     let name = ChannelName::new(CHANNEL).unwrap();
     let (needs_fence, type_tag) = (false, TypeTag::default());
     Frame::Hello(Hello { name, start, waiter: 11, place, needs_fence, type_tag, socket: 0 })
 }
 
-/// One of every kind.
+/// One frame of every kind.
 fn every_kind() -> Vec<Frame> {
     let name = || ChannelName::new(CHANNEL).unwrap();
     let welcome = Welcome {
@@ -72,17 +72,17 @@ fn every_kind() -> Vec<Frame> {
     ]
 }
 
-/// What an attacker has to hand.
+/// An attacker, with what it sends.
 struct Attacker<'a> {
     path: &'a Path,
     random: Random,
     page: OwnedFd,
     life: OwnedFd,
     kinds: Vec<Frame>,
-    /// Packets sent while the other end was open.
+    /// Packets that were sent while the other end was open.
     sent: u64,
     connections: u64,
-    /// Which byte of a frame is changed next.
+    /// The byte of a frame that is changed next.
     at: usize,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Attacker<'a> {
         is_open
     }
 
-    /// Becomes a receiver; whether the answer is read is another matter.
+    /// Joins as a receiver. Whether the answer is read is up to the caller.
     fn join(&mut self) -> Raw {
         let raw = self.connect();
         let descriptors = [self.page.as_fd(), self.life.as_fd()];
@@ -114,7 +114,7 @@ impl<'a> Attacker<'a> {
         raw
     }
 
-    /// A packet that is no frame, or not the one that it was.
+    /// A random packet. It may be a valid frame, a damaged frame, or no frame at all.
     fn odd_packet(&mut self) -> Vec<u8> {
         let kind = usize::try_from(self.random.below(self.kinds.len() as u64)).unwrap();
         let mut packet = self.kinds[kind].to_bytes().to_vec();
@@ -124,7 +124,7 @@ impl<'a> Attacker<'a> {
             2 => packet.iter_mut().for_each(|byte| *byte = self.random.number().to_le_bytes()[3]),
             3 => {}
             _ => {
-                // Each byte in turn, with every value that is near.
+                // Each byte in turn, with values close to the original or far from it.
                 self.at = (self.at + 1) % FRAME_BYTES;
                 let bit = 1 << self.random.below(8);
                 packet[self.at] = match self.random.below(4) {
@@ -137,19 +137,19 @@ impl<'a> Attacker<'a> {
         packet
     }
 
-    /// One connection and what is said on it.
+    /// One connection, and everything that is sent on it.
     fn attack(&mut self) {
         let count = self.random.below(48);
         match self.random.below(8) {
-            // What cannot be understood.
+            // A packet that cannot be parsed.
             0 => {
                 let raw = self.connect();
                 let packet = self.odd_packet();
                 self.send(&raw, &packet);
-                // Nobody listens to more.
+                // The process reads nothing more on this connection.
                 self.send(&raw, &packet);
             }
-            // Everything out of order.
+            // Frames out of order.
             1 => {
                 let raw = self.connect();
                 for _ in 0..count {
@@ -160,19 +160,19 @@ impl<'a> Attacker<'a> {
                     }
                 }
             }
-            // Looks that are answered, and not read.
+            // Observe requests whose answers are not read.
             2 => {
                 let raw = self.connect();
                 let look = Frame::Observe { name: ChannelName::new(CHANNEL).unwrap() }.to_bytes();
                 let _ = (0..count).all(|_| self.send(&raw, &look));
             }
-            // A receiver that goes at once, or twice, or says nothing.
+            // A receiver that leaves at once, or several times, or sends nothing.
             3 => {
                 let raw = self.join();
                 let leave = Frame::Leave.to_bytes();
                 let _ = (0..self.random.below(4)).all(|_| self.send(&raw, &leave));
             }
-            // A receiver that asks again and again, and then says something odd.
+            // A receiver that repeats a request and then sends an odd packet.
             _ => {
                 let raw = self.join();
                 let ask = Frame::Readiness.to_bytes();
@@ -189,7 +189,7 @@ impl<'a> Attacker<'a> {
     }
 }
 
-/// Nobody but the reader is left on the channel.
+/// Waits until only the reader is left on the channel.
 fn settle(live: &Live) {
     until("no receiver but the reader", || live.receivers() == 1);
 }
@@ -204,7 +204,8 @@ fn any_frames_in_any_order_disturb_nobody() {
     let before = Census::at_rest();
     let (began, wanted) = (Instant::now(), frames());
     while attacker.sent < wanted {
-        // Its rows run out now and then: this is refused, or it waits for those that hang up.
+        // When the rows are used up, either a join is refused, or this waits for connections that
+        // have hung up.
         if live.receivers() == 8 {
             settle(&live);
         }
@@ -234,13 +235,14 @@ fn wrong_descriptors_are_refused_and_given_back() {
         let (answer, _) = raw.hear().unwrap();
         let is_refused = matches!(answer, Frame::Refused(Reason::Segment { .. }));
         assert!(is_refused, "{what}: {answer:?}");
-        // In place of the process's. The kernel knows who has connected.
+        // The same in place of the process descriptor. The kernel knows which process has
+        // connected.
         let raw = Raw::connect(&path);
         assert!(raw.say(&hello(0), &[page().0.as_fd(), odd.as_fd()]));
         assert!(matches!(raw.hear(), Some((Frame::Welcome(_), _))), "{what}");
         live.send();
     }
-    // None at all, and too many for any frame.
+    // No descriptor at all, and too many for any frame.
     let raw = Raw::connect(&path);
     assert!(raw.say(&hello(0), &[]));
     assert!(matches!(raw.hear(), Some((Frame::Refused(Reason::Malformed), _))));
@@ -275,7 +277,7 @@ fn a_header_that_lies_is_refused() {
         let raw = Raw::connect(&path);
         assert!(raw.say(&hello(0), &[segment.as_fd(), segment.as_fd()]));
         let (answer, _) = raw.hear().unwrap();
-        // The number of its process is for people.
+        // The process number is only information for people.
         let expected = at >= 12;
         assert_eq!(matches!(answer, Frame::Welcome(_)), expected, "byte {at}: {answer:?}");
     }
@@ -284,8 +286,8 @@ fn a_header_that_lies_is_refused() {
     live.finish();
 }
 
-/// The row of a relay that goes is kept for its group, but not if it cannot be believed: then it is
-/// anybody's, and the next relay gets one of its own.
+/// The row of a relay that leaves is kept for its group, unless the relay was caught lying. Then
+/// the row is free for any receiver, and the next relay gets a row of its own.
 #[test]
 fn a_relay_that_cannot_be_believed_leaves_no_row_behind() {
     let _alone = alone();
@@ -311,9 +313,9 @@ fn a_relay_that_cannot_be_believed_leaves_no_row_behind() {
         let welcomed = relay.hear().unwrap();
         assert!(matches!(welcomed.0, Frame::Welcome(_)), "round {round}: {welcomed:?}");
         match round % 3 {
-            // What a relay does not say.
+            // A frame that a relay never sends.
             0 => assert!(relay.say(&Frame::Ring, &[])),
-            // A cursor that cannot be, while it lives, and when it has gone.
+            // An impossible cursor, while the relay is alive, and when it has left.
             1 => region.word64(CURSOR).store(1 << 50, Relaxed),
             _ => {
                 region.word64(CURSOR).store(1 << 50, Relaxed);
@@ -324,17 +326,17 @@ fn a_relay_that_cannot_be_believed_leaves_no_row_behind() {
             let _ = sender.try_send(b"for whom?");
             counter("violations") == round + 1
         });
-        // Somebody else gets the row meanwhile.
+        // Another receiver takes the row meanwhile.
         drop(domain.receiver(CHANNEL).cache_domain(0).join().unwrap());
     }
-    // Nothing is kept.
+    // No message is kept for the relay.
     (0..200).for_each(|_| until("there is room", || sender.try_send(b"on").is_ok()));
     assert_eq!(sender.receivers(), 1);
     drop(follower);
     until("the follower has gone", || sender.receivers() == 0);
 }
 
-/// Asleep on its descriptor, as a receiver's words say it.
+/// Announces a sleep on the descriptor, by a receiver's words.
 fn pretend_to_sleep(region: &corewire_ring::region::Region) {
     region.word32(SLEEP_MODE).store(1, Relaxed);
     region.word32(SLEEPING).fetch_add(1, Relaxed);
@@ -369,14 +371,14 @@ fn a_readiness_descriptor_holds_nobody_up() {
         assert!(raw.say(&hello(0), &[segment.as_fd(), life.as_fd()]));
         assert!(matches!(raw.hear(), Some((Frame::Welcome(_), _))), "{what}");
         assert!(raw.say(&Frame::Readiness, &[bell.as_fd()]));
-        // It is taken, or the link ends.
+        // The descriptor is accepted, or the link ends.
         let answer = raw.hear();
         assert!(matches!(answer, Some((Frame::Done, _)) | None), "{what}: {answer:?}");
         for _ in 0..3 {
             pretend_to_sleep(&region);
             live.send();
         }
-        // And in turns with none.
+        // Alternate with a request that has no descriptor.
         let _ = raw.say(&Frame::Readiness, &[]) && raw.say(&Frame::Readiness, &[bell.as_fd()]);
         live.send();
     }
@@ -433,7 +435,7 @@ fn a_flood_of_connections_ends_with_them() {
     let before = Census::at_rest();
     for _ in 0..3 {
         let idle: Vec<Raw> = (0..1500).map(|_| Raw::connect(&path)).collect();
-        // One that does as it should is served among them.
+        // An honest observer is served among them.
         let view = live.domain.observe(CHANNEL).unwrap().look();
         assert_eq!(view.receivers.len(), 1);
         live.send();
@@ -457,7 +459,7 @@ fn whoever_comes_and_goes_thousands_of_times_leaves_nothing() {
         let leave = Frame::Leave.to_bytes();
         assert!(attacker.send(&raw, &leave));
         live.send();
-        // There are rows for eight.
+        // There are rows for eight receivers.
         until("a free row", || live.receivers() < 8);
     }
     drop(attacker);

@@ -1,6 +1,6 @@
-//! Hostile words: whatever a neighbour writes into its own memory, before or during a call, the call
-//! ends soon and touches nothing else. `COREWIRE_HOSTILE_WORDS` says how many words, 2 million if
-//! not said; `COREWIRE_SEED` repeats a run.
+//! Hostile words: whatever a neighbour writes into its own memory, before or during a call, the
+//! call ends soon and touches nothing else. `COREWIRE_HOSTILE_WORDS` sets the number of words
+//! (default: 2 million). `COREWIRE_SEED` repeats a run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,8 @@ use proptest::prelude::*;
 
 const POLICIES: [Policy; 3] = [Policy::Block, Policy::Overwrite, Policy::Evict { after_ns: 2 }];
 
-/// Slots, window, longest message, receivers: with and without large area and hint; the smallest.
+/// Slots, window, longest message, receivers: with and without large area and hint; and the
+/// smallest.
 const SIZES: [(u64, u64, u64, u64); 4] =
     [(8, 1024, 3000, 4), (64, 256, 64, 2), (16, 1024, 2000, 12), (2, 256, 33, 2)];
 
@@ -28,7 +29,7 @@ fn words() -> u64 {
     given.map_or(2_000_000, |words| words.parse().expect("COREWIRE_HOSTILE_WORDS is a number"))
 }
 
-/// Every geometry with every policy.
+/// Every geometry combined with every policy.
 fn channels() -> impl Iterator<Item = (Geometry, Policy)> {
     SIZES.into_iter().flat_map(|sizes| POLICIES.map(|policy| (geometry(sizes), policy)))
 }
@@ -97,7 +98,7 @@ fn an_endpoint_bears_any_word_of_a_peers_and_the_others_get_everything() {
     assert!(tally.honest > each / 2);
 }
 
-/// Runs `job` while another thread calls `write` again and again; returns how often it did.
+/// Runs `job` while another thread calls `write` repeatedly. Returns the number of those calls.
 fn race(
     mut write: impl FnMut(&Step, u64) + Send + 'static,
     at: &Arc<AtomicU64>,
@@ -168,14 +169,14 @@ fn a_sender_bears_words_that_change_while_it_looks() {
     }
 }
 
-/// The bytes that a receiver has received do not fit a number after so many of the longest messages.
+/// After this many of the longest messages, the number of received bytes no longer fits a `u64`.
 #[test]
 fn a_sender_that_claims_endless_bytes_is_borne() {
     let count = (1 << 24) + 8;
     assert_eq!(receiver::pass_longest_messages(count), count);
 }
 
-/// The guards guard: what lies just outside a map cannot be accessed.
+/// Checks the guard pages: memory just outside a map cannot be accessed.
 #[test]
 fn a_map_has_an_inaccessible_page_on_either_side() {
     let region = corewire_hostile::memory::Memory::new(4096).readable();

@@ -1,5 +1,5 @@
-//! The channel of one sender: a sender with its control thread, two receivers, and a row for a
-//! newcomer.
+//! The channel of one sender: a sender with its control thread, two receivers, and a row for a new
+//! receiver.
 
 mod lock;
 pub mod operations;
@@ -32,31 +32,31 @@ use reader::Asleep;
 pub use reader::{Reader, Stop};
 pub use start::State;
 
-/// Where an operation begins.
+/// The policy and the state in which an operation begins.
 pub type Start = crate::start::Start<State>;
 
 use crate::engine::{Operation, World, content, stretch};
 use crate::kernel::{Log, TurnKernel, address};
 use crate::start::EVICT_AFTER_NS;
 
-/// Slots of the ring: receivers publish their cursors after two messages, so that there are some
-/// that they are done with and have not said so.
+/// Slots of the ring. Receivers publish their cursors only after two messages, so some messages
+/// have been passed without being reported.
 pub const SLOTS: u64 = 16;
 /// The window holds four messages of [`WINDOW_BYTES`].
 const WINDOW: u64 = 256;
-/// The longest message that goes through the window.
+/// The longest message that goes through the window, in bytes.
 pub const WINDOW_BYTES: usize = 64;
-/// The longest message; the large area holds eight.
+/// The longest message, in bytes. The large area holds eight.
 pub const LARGE_BYTES: usize = 512;
-/// What a short message has, with one word that is not whole.
+/// Length of a short message, which ends in a partial word.
 pub const INLINE_BYTES: usize = 20;
 /// The row that is free at the start.
 pub const NEWCOMER: u32 = 2;
 const ROWS: u32 = 3;
-/// Where all of them run.
+/// The CPU on which all roles run.
 const CPU: u32 = 7;
 
-/// Who may die.
+/// The roles that may die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The data thread.
@@ -67,7 +67,8 @@ pub enum Role {
     Receiver(u32),
 }
 
-/// A sender that sleeps on the wake word of the slowest row, and what that row's words were.
+/// A sender that sleeps on the wake word of the slowest row, and the values of that row's words
+/// then.
 #[derive(Debug, Clone, Copy)]
 struct Blocked {
     row: u32,
@@ -77,7 +78,7 @@ struct Blocked {
 /// The channel with all its roles.
 #[derive(Debug)]
 pub struct Broadcast {
-    /// Where it began.
+    /// The start of this case.
     pub start: Start,
     geometry: Geometry,
     segment: Region,
@@ -88,21 +89,21 @@ pub struct Broadcast {
     pub words: SenderWords,
     /// What the sender's threads share.
     pub shared: Arc<SenderShared>,
-    /// Who reads it.
+    /// The receivers of the channel.
     pub members: TurnLock,
     log: Rc<RefCell<Log>>,
     /// The data thread's half.
     pub sender: Sender<TurnKernel>,
-    /// Who lives, by row.
+    /// The live receivers, by row.
     pub readers: Vec<Option<Reader>>,
-    /// One that has been taken in and has not begun.
+    /// The welcome of a receiver that has been added and has not begun.
     pub welcome: Option<Welcome>,
-    /// Every message that was sent, or was about to be.
+    /// Every message that was sent or was about to be sent.
     pub ledger: Vec<Vec<u8>>,
     blocked: Option<Blocked>,
-    /// The time that the sender's next look at it tells.
+    /// The simulated time of the sender's next check, in nanoseconds.
     pub now_ns: u64,
-    /// A mistake: the dead are never let go.
+    /// A mistake: dead receivers are never removed.
     pub forgets_the_dead: bool,
 }
 
@@ -154,7 +155,7 @@ impl Broadcast {
         world
     }
 
-    /// The kernel of all.
+    /// The kernel of all roles.
     #[must_use]
     pub fn kernel(&self) -> TurnKernel {
         TurnKernel { cpu: CPU, log: Rc::clone(&self.log) }
@@ -179,7 +180,7 @@ impl Broadcast {
         ReceiverWords::new(self.page(row))
     }
 
-    /// The control thread takes a receiver in, if the row is the next that is free.
+    /// The control thread adds a receiver, if `row` is the next free row.
     pub fn take_in(&mut self, row: u32, from: From) {
         if self.members.with(|members| members.free_row()) != Some(row) {
             return;
@@ -200,7 +201,7 @@ impl Broadcast {
         self.shared.nudge(&kernel);
     }
 
-    /// The newcomer makes its receiver of its welcome.
+    /// The new receiver starts with the welcome that it was given.
     pub fn begin(&mut self) {
         let Some(welcome) = self.welcome else { return };
         let row = welcome.row;
@@ -217,19 +218,20 @@ impl Broadcast {
             welcome,
         };
         let ring = Receiver::new(parts, kernel.clone());
-        // SAFETY: sender and receivers are one thread's, and keep to the protocol.
+        // SAFETY: sender and receivers run on one thread and follow the protocol.
         let trusted = unsafe { Trusted::assume() };
         let tenure = tenure(welcome.generation, DoorState::Joined);
         self.readers[row as usize] = Some(Reader::new(ring, trusted, (row, tenure), kernel));
         self.welcome = None;
     }
 
-    /// The control thread maps a new receiver's page, all zero, in place of the last one's.
+    /// The control thread maps a new receiver's page, all zero, in place of the old one.
     fn renew(&mut self, row: u32) {
         self.rows.copy_in(row as usize * RECEIVER_SEGMENT_BYTES, &[0; RECEIVER_SEGMENT_BYTES]);
     }
 
-    /// Sends a message of `bytes` bytes. False if there is no room for it, even after a wait.
+    /// Sends a message of `bytes` bytes. Returns false if there is no room for it, even after a
+    /// wait.
     pub fn send(&mut self, bytes: usize, send: operations::Way) -> bool {
         let sequence = self.sender.head();
         let message = content(sequence, bytes);
@@ -258,14 +260,15 @@ impl Broadcast {
         true
     }
 
-    /// Where the slots lie.
+    /// The addresses of the slots.
     #[must_use]
     pub fn ring(&self) -> Stretch {
         let stamp = |sequence| self.slots.at(sequence).stamp().as_ptr().addr();
         stamp(0)..stamp(SLOTS - 1) + SLOT_BYTES
     }
 
-    /// Puts a receiver to sleep, as far as its words tell. False if there is something to receive.
+    /// Puts a receiver to sleep, as far as its words show. Returns false if there is something to
+    /// receive.
     fn put_to_sleep(&mut self, row: u32, mode: SleepMode) -> bool {
         let bell = self.words.bell().load(Relaxed);
         let own = self.receiver_words(row);
@@ -278,7 +281,7 @@ impl Broadcast {
         is_armed
     }
 
-    /// Has this sleeper been woken?
+    /// Whether this sleeper has been woken.
     fn is_woken(&self, row: u32, asleep: Asleep) -> bool {
         let log = self.log.borrow();
         match asleep.mode {
@@ -291,7 +294,7 @@ impl Broadcast {
         }
     }
 
-    /// Puts the sender to sleep for want of room, as far as its words tell.
+    /// Puts the sender to sleep for lack of room, as far as its words show.
     fn block(&mut self) {
         let slowest = self.sender.refresh(&self.members).unwrap();
         let row = slowest.row;
@@ -302,7 +305,8 @@ impl Broadcast {
     }
 }
 
-/// The library's wait for room, but for polling: it looks, makes room as the policy has it, sleeps.
+/// The library's wait for room, except for polling: it checks, makes room as the policy allows, and
+/// sleeps.
 pub fn wait_for_room(
     sender: &mut Sender<TurnKernel>,
     members: &TurnLock,
@@ -361,12 +365,12 @@ impl World for Broadcast {
     }
 
     fn has_order(one: Role, other: Role) -> bool {
-        // Of a receiver's death only the sender is told.
+        // Only the sender's process is told of a receiver's death.
         matches!((one, other), (Role::Receiver(_), Role::Receiver(_)))
     }
 
     fn can_run(&self, role: Role) -> bool {
-        // Each of the sender's threads stops where the other has the lock.
+        // A thread of the sender stops where the other one holds the lock.
         matches!(role, Role::Receiver(_)) || !self.members.is_shut()
     }
     fn go_on(self, dead: &[Role]) {

@@ -1,4 +1,4 @@
-//! Enumerates deaths. What dies, and what should come of it, is a [`World`]'s affair.
+//! Enumerates deaths. A [`World`] says what dies and what must come of it.
 
 use std::any::Any;
 use std::fmt::Write as _;
@@ -13,14 +13,15 @@ use corewire_ring::sync::kill::{self, Ended, Plan, Stretch};
 
 use crate::start::{Start, State};
 
-/// Accesses in one case, of all its roles; the longest take a few thousand.
+/// Maximum number of accesses in one case, over all its roles. The longest cases take a few
+/// thousand.
 const STEPS_MAX: u64 = 1_000_000;
 
-/// Roles around a ring, in one start.
+/// The roles around one ring, in one start.
 pub trait World: Sized + 'static {
-    /// What may have gone before.
+    /// The states in which an operation may begin.
     type State: State;
-    /// Who may die.
+    /// The roles that may die.
     type Role: Copy + PartialEq + 'static;
 
     /// Every policy that the channel may have.
@@ -28,18 +29,18 @@ pub trait World: Sized + 'static {
     /// Every operation.
     fn operations() -> Vec<Operation<Self>>;
 
-    /// The roles in this start.
+    /// Creates the roles in this start.
     fn new(start: Start<Self::State>) -> Self;
-    /// The memory that they share.
+    /// The memory that the roles share.
     fn shared(&self) -> Vec<Stretch>;
-    /// What the kernel lets this role write of it.
+    /// The part of the shared memory that the kernel lets this role write.
     fn own(&self, role: Self::Role) -> Vec<Stretch>;
-    /// Can it matter which of these deaths becomes known first?
+    /// Whether the order in which these two deaths become known can matter.
     fn has_order(one: Self::Role, other: Self::Role) -> bool;
-    /// Can this role run, now that another of its process has stopped where it did?
+    /// Whether this role can run after another role of its process has stopped where it did.
     fn can_run(&self, role: Self::Role) -> bool;
-    /// The others learn of these deaths, in this order, recover and go on. Panics, or [`fail`]s, if
-    /// anything is not as it should be.
+    /// The other roles learn of these deaths in this order, recover and continue. Panics or calls
+    /// [`fail`] if anything is wrong.
     fn go_on(self, dead: &[Self::Role]);
 }
 
@@ -48,13 +49,13 @@ pub trait World: Sized + 'static {
 pub struct Operation<W: World> {
     /// Its name.
     pub name: &'static str,
-    /// Whose it is.
+    /// The role that runs it.
     pub role: W::Role,
-    /// Is there such a thing in this start?
+    /// Whether the operation exists in this start.
     pub is_in: fn(Start<W::State>) -> bool,
-    /// What goes before it, and is no part of it.
+    /// Prepares the operation; not part of it.
     pub prepare: fn(&mut W),
-    /// The operation. It gives up where it would wait.
+    /// The operation. It gives up where it would have to wait.
     pub run: fn(&mut W),
 }
 
@@ -64,14 +65,14 @@ impl<W: World> Clone for Operation<W> {
     }
 }
 
-/// Where a region lies.
+/// The addresses of a region.
 #[must_use]
 pub fn stretch(region: &Region) -> Stretch {
     let (base, bytes) = region.address();
     base.addr().get()..base.addr().get() + bytes
 }
 
-/// What the message of a number and a length holds.
+/// The content of a message with this number and length.
 #[must_use]
 pub fn content(sequence: u64, bytes: usize) -> Vec<u8> {
     let mut next = sequence.wrapping_mul(37).wrapping_add(bytes as u64).to_le_bytes()[0];
@@ -83,13 +84,13 @@ pub fn content(sequence: u64, bytes: usize) -> Vec<u8> {
     content
 }
 
-/// Ends a case: the oracle has found something.
+/// Ends a case because the oracle has found something wrong.
 pub fn fail(what: String) -> ! {
-    // Not a panic, whose message would be printed where a mistake is meant to be found.
+    // This is not a panic, so no message is printed where a deliberate mistake must be found.
     resume_unwind(Box::new(what))
 }
 
-/// Ends a case unless something is so.
+/// Ends a case unless the condition holds.
 #[macro_export]
 macro_rules! ensure {
     ($is_so:expr, $($what:tt)+) => {
@@ -99,29 +100,29 @@ macro_rules! ensure {
     };
 }
 
-/// What one operation in one start came to.
+/// The result of one operation in one start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Count {
     /// The operation.
     pub operation: &'static str,
-    /// What becomes of slow receivers.
+    /// The channel's policy for slow receivers.
     pub policy: &'static str,
-    /// The state it began in.
+    /// The state in which it began.
     pub state: &'static str,
-    /// Its effects; a death after each has been tried, and one before the first.
+    /// Number of its effects. A death after each was tried, and one before the first.
     pub points: u64,
-    /// Pairs of its points with points of a later operation of another role.
+    /// Number of pairs of its points with points of a later operation of another role.
     pub pairs: u64,
 }
 
-/// What was found wrong, and where.
+/// A failure, and the case in which it was found.
 #[derive(Debug)]
 pub struct Finding(pub String);
 
-/// Something that goes wrong in a world before its operation.
+/// A deliberate mistake that changes a world before its operation.
 pub type Mistake<W> = fn(&mut W);
 
-/// Kills one role after another.
+/// Kills the roles one after another.
 pub struct Engine<W: World> {
     mistake: Option<Mistake<W>>,
 }
@@ -132,26 +133,27 @@ impl<W: World> std::fmt::Debug for Engine<W> {
     }
 }
 
-/// What is to be run: an operation, and the effects after which its role dies.
+/// An operation to run, and the number of effects after which its role dies, if it dies.
 type Step<'a, W> = (&'a Operation<W>, Option<u64>);
 
 impl<W: World> Engine<W> {
-    /// With a mistake, kills where something is wrong: to show that it is found.
+    /// Creates an engine. With a mistake, it kills in worlds that are wrong, to show that the
+    /// mistake is found.
     #[must_use]
     pub const fn new(mistake: Option<Mistake<W>>) -> Self {
         Self { mistake }
     }
 
-    /// Every operation in every start: completed, and dead after each effect; with pairs, each of
-    /// these deaths followed by those of every operation of another role.
+    /// Runs every operation in every start: to its end, and with a death after each effect. With
+    /// pairs, each of these deaths is followed by every death in every operation of another role.
     ///
     /// # Errors
-    /// The first thing that is not as it should be.
+    /// The first failure.
     ///
     /// # Panics
-    /// If a thread cannot be had.
+    /// If a thread cannot be started.
     pub fn run(&self, with_pairs: bool) -> Result<Vec<Count>, Finding> {
-        // A start is a world of its own, and each thread has its own plan of deaths.
+        // Each start is independent, and each thread has its own plan of deaths.
         let starts = Start::all(&W::policies());
         let left = Mutex::new(starts.into_iter().enumerate());
         let done = Mutex::new(Vec::new());
@@ -201,7 +203,8 @@ impl<W: World> Engine<W> {
         Ok(Count { operation: first.name, policy, state, points, pairs })
     }
 
-    /// Every death of `second` after that of `first`; how many there are after any effect of both.
+    /// Runs every death of `second` after that of `first`. Returns the number of pairs with at
+    /// least one effect of each.
     fn run_pair(
         &self,
         start: Start<W::State>,
@@ -216,8 +219,8 @@ impl<W: World> Engine<W> {
         Ok(if after == 0 { 0 } else { points })
     }
 
-    /// One history: the steps, then recovery, in either order of the deaths. Returns the effects of
-    /// the last step; `None` if it could not run.
+    /// Runs one case: the steps, then recovery, with the deaths in either order. Returns the number
+    /// of effects of the last step, or `None` if it could not run.
     fn case(&self, start: Start<W::State>, steps: &[Step<'_, W>]) -> Result<Option<u64>, Finding> {
         let dead: Vec<_> =
             steps.iter().filter(|(_, dies)| dies.is_some()).map(|(op, _)| op.role).collect();

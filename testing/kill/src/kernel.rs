@@ -1,4 +1,4 @@
-//! A kernel in which nobody sleeps, and which remembers who was woken.
+//! A kernel in which no role really sleeps, and which records the wake-ups.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,19 +6,19 @@ use std::rc::Rc;
 use corewire_ring::Kernel;
 use corewire_ring::sync::{AtomicU32, kill};
 
-/// What the kernel was asked for.
+/// The calls to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// The words on which somebody was woken.
+    /// The addresses of the words on which a wake-up was requested.
     pub(crate) wakes: Vec<usize>,
-    /// The rows whose descriptors were written to.
+    /// The rows whose descriptors were written.
     pub(crate) descriptors: Vec<u32>,
 }
 
-/// The kernel, as a role asks it.
+/// The kernel as one role calls it.
 #[derive(Debug, Clone)]
 pub struct TurnKernel {
-    /// Where it says that the role runs.
+    /// The CPU on which it says the role runs.
     pub(crate) cpu: u32,
     pub(crate) log: Rc<RefCell<Log>>,
 }

@@ -1,4 +1,4 @@
-//! Endpoints: three of them, each linked with the two others.
+//! Three endpoints, each linked with the other two.
 
 mod operations;
 mod party;
@@ -14,7 +14,7 @@ use corewire_ring::sync::kill::Stretch;
 pub use party::Party;
 pub use start::State;
 
-/// Where an operation begins.
+/// The policy and the state in which an operation begins.
 pub type Start = crate::start::Start<State>;
 
 use crate::engine::stretch;
@@ -22,49 +22,50 @@ use crate::engine::{Operation, World};
 use crate::ensure;
 use crate::kernel::Log;
 
-/// Slots of each ring: receivers publish their cursors after two.
+/// Slots of each ring. Receivers publish their cursors after two.
 const SLOTS: u64 = 8;
-/// Each sends to one of the others at a time: the ring is taken back again and again.
+/// Rings of each endpoint. With one ring it can send to one peer at a time, so it takes the ring
+/// back often.
 const RINGS: u64 = 1;
-/// One peer gets four of them, but only if all are there.
+/// Cells of each endpoint. One peer gets four of them, but only if all are free.
 const CELLS: u64 = 7;
 const CELL_BYTES: usize = 4096;
-/// A message in one slot, with one word that is not whole.
+/// Length of a message that fits one slot and ends in a partial word.
 pub const SHORT: usize = 20;
-/// In two slots.
+/// Length of a message that takes two slots.
 pub const TWO_SLOTS: usize = 99;
-/// A part of a cell.
+/// Length of a message that takes part of a cell.
 pub const CELL: usize = 501;
-/// In three cells.
+/// Length of a message that takes three cells.
 pub const LONG: usize = 2 * CELL_BYTES + 77;
-/// After so many looks that find nothing, what is done now and then has been done.
+/// After this number of polls that find nothing, an endpoint has done its occasional work.
 const MANY_LOOKS: u32 = 257;
 
-/// Who may die: one of three processes, by its row with the others.
+/// A process that may die. The number is its row at the other two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Role(pub u32);
 
-/// Sends most.
+/// The endpoint that sends most.
 pub const A: Role = Role(0);
-/// Receives most.
+/// The endpoint that receives most.
 pub const B: Role = Role(1);
-/// Has the ring that the first needs, now and then.
+/// The endpoint that sometimes has the ring that the first endpoint needs.
 pub const C: Role = Role(2);
 const ALL: [Role; 3] = [A, B, C];
 
 /// Three endpoints.
 #[derive(Debug)]
 pub struct Pairs {
-    /// Where it began.
+    /// The start of this case.
     pub start: Start,
-    /// All that there are, by row.
+    /// All endpoints, by row.
     pub parties: [Party; 3],
-    /// Who is not there any more.
+    /// The roles that are dead.
     dead: Vec<Role>,
-    /// Who has let go of whom, who lives.
+    /// The role that has removed a live peer, and that peer.
     parted: Option<(Role, Role)>,
     log: Rc<RefCell<Log>>,
-    /// A mistake: what the dead have left is not looked at.
+    /// A mistake: what the dead have left is not read.
     pub forgets_the_dead: bool,
 }
 
@@ -80,20 +81,20 @@ impl Pairs {
         world
     }
 
-    /// Each learns of the other, as their control threads do it.
+    /// Links two endpoints, as their control threads do.
     fn link(&mut self, one: Role, other: Role) {
         let (here, there) = (self.party(one).as_peer(), self.party(other).as_peer());
         self.party(one).meet(other, there);
         self.party(other).meet(one, here);
     }
 
-    /// One lets go of the other, as if it had found an impossible value.
+    /// `role` removes `other`, as if it had found an impossible value.
     fn let_go(&mut self, role: Role, other: Role) {
         self.parted = Some((role, other));
         self.party(role).part_from(other);
     }
 
-    /// A role's endpoint.
+    /// The endpoint of a role.
     pub const fn party(&mut self, role: Role) -> &mut Party {
         &mut self.parties[role.0 as usize]
     }
@@ -102,13 +103,14 @@ impl Pairs {
         ALL.into_iter().filter(|role| !self.dead.contains(role)).collect()
     }
 
-    /// Takes everything that is there for `role`. All is named by bits or polled: one look in vain is enough,
-    /// and one that takes the end of a ring.
+    /// Receives everything that is there for `role`. All messages are named by bits or polled, so
+    /// two polls are enough: one that finds nothing, and one that may take the end of a ring.
     pub fn receive_all(&mut self, role: Role) {
         while self.receive_one(role, 2) {}
     }
 
-    /// Takes the next message, or the next part of one, having looked so often. False if there is none.
+    /// Receives the next message or the next part of one, with at most `looks` polls. Returns false
+    /// if there is none.
     pub fn receive_one(&mut self, role: Role, looks: u32) -> bool {
         let Some((row, found)) = self.party(role).take(looks) else { return false };
         if let Some((tag, bytes)) = found {

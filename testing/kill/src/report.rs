@@ -1,4 +1,4 @@
-//! What came out, for people, and for the tables that are checked in.
+//! The results, printed for people and compared with the tables that are checked in.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,13 +7,14 @@ use std::{env, fs};
 
 use crate::engine::Count;
 
-/// Kill points, and pairs of them.
+/// Numbers of kill points and of pairs of them.
 #[must_use]
 pub fn totals(counts: &[Count]) -> (u64, u64) {
     (counts.iter().map(|count| count.points).sum(), counts.iter().map(|count| count.pairs).sum())
 }
 
-/// The kill points of each operation where it has most of them.
+/// For each operation and policy, the kill points of the state that has most of them; returns the
+/// sum.
 #[must_use]
 pub fn longest(counts: &[Count]) -> u64 {
     let mut longest = BTreeMap::<_, u64>::new();
@@ -24,7 +25,7 @@ pub fn longest(counts: &[Count]) -> u64 {
     longest.values().sum()
 }
 
-/// Prints sums by operation and by state.
+/// Prints the sums for each operation and for each state.
 pub fn print_sums(counts: &[Count]) {
     print_sums_by("operation", counts, |count| [count.operation, count.policy]);
     print_sums_by("state", counts, |count| [count.state, count.policy]);
@@ -62,13 +63,14 @@ pub fn table(counts: &[Count]) -> String {
         .collect()
 }
 
-/// Compares the table with the one that is checked in, which `COREWIRE_RENEW_POINTS` renews first.
+/// Compares the table with the one that is checked in. If `COREWIRE_RENEW_POINTS` is set, renews
+/// that one first.
 ///
 /// # Errors
 /// The lines that differ.
 ///
 /// # Panics
-/// If it cannot be renewed.
+/// If the table cannot be renewed.
 pub fn compare(counts: &[Count], checked_in: &Path) -> Result<(), String> {
     let found = table(counts);
     if env::var_os("COREWIRE_RENEW_POINTS").is_some() {

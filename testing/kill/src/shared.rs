@@ -1,5 +1,5 @@
-//! The channel of several senders: two senders, of which the first is the host, two receivers, and a
-//! row for a newcomer of each kind. In some starts a third sender has died.
+//! The channel of several senders: two senders, the first of which is the host, two receivers, and
+//! a row for a new sender and a new receiver. In some starts a third sender has died.
 
 mod history;
 mod kernel;
@@ -30,27 +30,27 @@ use kernel::{Log, TurnKernel, Waited};
 pub use reader::Reader;
 pub use start::State;
 
-/// Where an operation begins.
+/// The policy and the state in which an operation begins.
 pub type Start = crate::start::Start<State>;
 
 use crate::engine::{Operation, World, stretch};
 use crate::start::EVICT_AFTER_NS;
 
-/// Slots of the ring: the fewest that a shared channel may have.
+/// Slots of the ring: the minimum for a shared channel.
 pub const SLOTS: u64 = 32;
-/// What goes through the window.
+/// Length of a message that goes through the window.
 pub const WINDOW_BYTES: usize = 200;
-/// The longest message.
+/// The longest message, in bytes.
 pub const LARGE_BYTES: usize = 3000;
-/// What a short message has, with one word that is not whole.
+/// Length of a short message, which ends in a partial word.
 pub const INLINE_BYTES: usize = 20;
-/// The newcomers' places, of either kind.
+/// The place of a new sender, and of a new receiver.
 pub const NEWCOMER: usize = 2;
 const ROWS: u32 = 3;
-/// Looks for room before a call gives up.
+/// Number of checks for room before a call gives up.
 const LOOKS_MAX: u32 = 3;
 
-/// Who may die.
+/// The roles that may die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A sender; the first is the host.
@@ -59,17 +59,17 @@ pub enum Role {
     Receiver(usize),
 }
 
-/// A sender that lives.
+/// A live sender.
 #[derive(Debug)]
 pub struct Member {
-    /// The ring's own.
+    /// The sender of the ring itself.
     pub ring: Sender<TurnKernel>,
-    /// What its process knows.
+    /// The view of its process on the participants.
     pub roster: Roster,
     entrance: Entrance,
 }
 
-/// A sender that sleeps, for room for so many bytes.
+/// A sender that sleeps, and the number of bytes that it needs room for.
 #[derive(Debug, Clone, Copy)]
 struct Blocked {
     sender: usize,
@@ -80,27 +80,27 @@ struct Blocked {
 /// The channel with all its roles.
 #[derive(Debug)]
 pub struct Shared {
-    /// Where it began.
+    /// The start of this case.
     pub start: Start,
     geometry: Geometry,
     ring: Region,
     table: Region,
     slots: Slots,
-    /// What none of the roles is told.
+    /// A view on the participants that no role shares.
     pub observer: Roster,
     log: Rc<RefCell<Log>>,
-    /// The senders that live and have not left.
+    /// The senders that are alive and have not left.
     pub senders: Vec<Option<Member>>,
-    /// The receivers that live and have not left.
+    /// The receivers that are alive and have not left.
     pub readers: Vec<Option<Reader>>,
-    /// What each role was told of its row, whether it lives or not.
+    /// What each role was told about its row, whether the role is alive or not.
     entrances: Vec<(Role, Entrance)>,
-    /// What the second word of the host to the newcomer says: its first message.
+    /// The sequence number of the new receiver's first message. The host tells it after the row.
     first: Option<u64>,
     history: History,
     blocked: Option<Blocked>,
     now_ns: u64,
-    /// A mistake: nobody is told of a death.
+    /// A mistake: no role is told of a death.
     pub hides_deaths: bool,
 }
 
@@ -129,7 +129,7 @@ impl Shared {
             now_ns: 1,
             hides_deaths: false,
         };
-        // The founder lets itself in.
+        // The founder admits itself.
         let roster = world.roster();
         let kernel = world.kernel(Role::Sender(0), &roster);
         let entrance = roster.enter_sender(1, 1, &kernel).unwrap();
@@ -144,7 +144,7 @@ impl Shared {
         world
     }
 
-    /// What a process knows that has just come.
+    /// The view of a process that has just started.
     fn roster(&self) -> Roster {
         let Self { ring, table, geometry, .. } = self;
         let (ring, table, geometry) = (ring.clone(), table.clone(), *geometry);
@@ -155,17 +155,17 @@ impl Shared {
         TurnKernel { role, roster: roster.clone(), log: Rc::clone(&self.log) }
     }
 
-    /// Who lets others in: the first sender, or the next after its end.
+    /// The host: the first sender or, after its end, the next one.
     fn host(&self) -> Option<&Member> {
         self.senders.iter().flatten().next()
     }
 
-    /// What this role was last told of its row.
+    /// What this role was last told about its row.
     fn entrance(&self, role: Role) -> Option<Entrance> {
         self.entrances.iter().rev().find(|(of, _)| *of == role).map(|(_, entrance)| *entrance)
     }
 
-    /// Has the host ask for the end of everybody who has such a row.
+    /// Makes the host watch every party of this kind that holds a row.
     fn watch_all(&self, party: Party) {
         let Some(host) = self.host() else { return };
         for (who, _) in host.roster.held(party) {
@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// The host lets a sender in, and says so.
+    /// The host admits a sender and tells it so.
     pub fn let_in(&mut self, place: usize) {
         let enter = |host: &Member| host.roster.enter_sender(1, 1, host.ring.kernel());
         let Some(host) = self.host() else { return };
@@ -190,10 +190,10 @@ impl Shared {
         }
     }
 
-    /// The newcomer begins to send, if it was let in.
+    /// The new sender starts to send, if it was admitted.
     ///
     /// # Panics
-    /// If there is no memory.
+    /// If memory cannot be allocated.
     pub fn begin_sending(&mut self, place: usize) {
         let role = Role::Sender(place);
         let Some(entrance) = self.entrance(role) else { return };
@@ -211,7 +211,8 @@ impl Shared {
         self.senders[place] = Some(Member { ring, roster, entrance });
     }
 
-    /// The host takes a receiver in: tells it the row, lets it count, and tells it the start.
+    /// The host adds a receiver: it tells the receiver its row, makes the row count, and tells it
+    /// the start.
     pub fn take_in(&mut self, place: usize) {
         let Some(host) = self.host() else { return };
         let vacant = host.roster.vacant_row().or_else(|| {
@@ -230,7 +231,7 @@ impl Shared {
         }
     }
 
-    /// The newcomer begins to receive, if it was taken in.
+    /// The new receiver starts to receive, if it was added.
     pub fn begin_receiving(&mut self, place: usize) {
         let role = Role::Receiver(place);
         let (Some(entrance), Some(start)) = (self.entrance(role), self.first.take()) else {
@@ -260,7 +261,7 @@ impl Shared {
             },
         };
         let ring = Receiver::new(parts, kernel);
-        // SAFETY: senders and receivers are one thread's, and keep to the protocol.
+        // SAFETY: senders and receivers run on one thread and follow the protocol.
         let trusted = unsafe { Trusted::assume() };
         let in_place = ring.in_place(trusted);
         self.readers[place] = Some(Reader::new(ring, in_place, roster, entrance));
@@ -278,24 +279,25 @@ impl Shared {
         ReceiverWords::new(self.page(row))
     }
 
-    /// Where the slots lie.
+    /// The addresses of the slots.
     #[must_use]
     pub fn ring(&self) -> Stretch {
         let stamp = |sequence| self.slots.at(sequence).stamp().as_ptr().addr();
         stamp(0)..stamp(SLOTS - 1) + SLOT_BYTES
     }
 
-    /// Does the row count for this holder?
+    /// Whether the row counts for this holder.
     fn is_joined(&self, party: Party, who: Entrance) -> bool {
         let found = self.observer.door(party, who.row).tenure().load(Relaxed);
         found == tenure(who.generation, DoorState::Joined)
     }
 }
 
-/// The library's wait for room, but for polling: it looks, makes room as the policy has it, sleeps.
+/// The library's wait for room, except for polling: it checks, makes room as the policy allows, and
+/// sleeps.
 ///
 /// # Errors
-/// If it has looked so often that somebody else must do something first.
+/// If it has checked so often that another role must act first.
 fn wait_for_room(
     sender: &mut Sender<TurnKernel>,
     bytes: usize,
@@ -340,7 +342,7 @@ impl World for Shared {
 
     fn new(start: Start) -> Self {
         let mut world = Self::empty(start);
-        // Some have died before it begins.
+        // Some roles die before the case begins.
         kill::begin(World::shared(&world), u64::MAX);
         world.bring_to(start.state);
         world

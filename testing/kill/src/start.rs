@@ -1,29 +1,30 @@
-//! Where an operation begins: in a channel of some policy, in some state.
+//! Where an operation begins: the policy and the state of a channel.
 
 use std::fmt::Debug;
 
 use corewire_layout::segment::Policy;
 
-/// Under `Evict`: how long a receiver may hold a sender back, in the time that worlds tell.
+/// Under `Evict`: how long a receiver may hold a sender back, in nanoseconds of the simulated time
+/// of worlds.
 pub const EVICT_AFTER_NS: u64 = 1000;
 
-/// What has gone before an operation. Made by [`states!`](crate::states).
+/// The state before an operation. Defined by [`states!`](crate::states).
 pub trait State: Copy + PartialEq + Debug + Send + 'static {
     /// Every state.
     const ALL: &'static [Self];
 
     /// Its name.
     fn name(self) -> &'static str;
-    /// Is there such a state under this policy?
+    /// Whether the state exists under this policy.
     fn is_under(self, policy: Policy) -> bool;
 }
 
 /// A policy and a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start<S> {
-    /// What becomes of slow receivers.
+    /// The policy for slow receivers.
     pub policy: Policy,
-    /// What has gone before.
+    /// The state of the channel.
     pub state: S,
 }
 
@@ -39,13 +40,13 @@ impl<S: State> Start<S> {
             .collect()
     }
 
-    /// Does the channel evict?
+    /// Whether the channel evicts.
     #[must_use]
     pub fn is_evicting(self) -> bool {
         is_evicting(self.policy)
     }
 
-    /// Policy and state, in a word each.
+    /// The names of the policy and the state, one word each.
     #[must_use]
     pub fn names(self) -> (&'static str, &'static str) {
         let policy = match self.policy {
@@ -57,18 +58,18 @@ impl<S: State> Start<S> {
     }
 }
 
-/// Does the policy evict?
+/// Whether the policy evicts.
 #[must_use]
 pub fn is_evicting(policy: Policy) -> bool {
     matches!(policy, Policy::Evict { .. })
 }
 
-/// Makes the enumeration of a channel's [`State`]s: what has gone before, its name, its word, and, if
-/// it is not of every policy, of which.
+/// Defines the enumeration of a channel's [`State`]s. Each entry has a doc comment, a name, a word
+/// and, if the state does not exist under every policy, a condition.
 #[macro_export]
 macro_rules! states {
     ($($(#[$doc:meta])+ $name:ident = $word:literal $(if $is_under:expr)?;)+) => {
-        /// What has gone before an operation.
+        /// The state before an operation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum State {
             $($(#[$doc])+ $name,)+

@@ -1,4 +1,4 @@
-//! What a death is: what of a role's doings others see, and what they do not.
+//! What a death is: which actions of a role other processes see, and which they do not.
 
 #![cfg(corewire_kill)]
 
@@ -13,7 +13,7 @@ fn plan(own: &Region, dies_after: Option<u64>) -> Plan {
     Plan { role: "it", own: vec![stretch(own)], dies_after }
 }
 
-/// Two pages that are shared, of which a role has the first.
+/// Two shared pages. A role may write the first.
 fn pages() -> (Region, Region) {
     let pages = Region::private(8192).unwrap();
     kill::begin(vec![stretch(&pages)], 1000);

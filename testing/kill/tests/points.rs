@@ -14,7 +14,7 @@ fn counts<W: World>(with_pairs: bool) -> Vec<Count> {
     Engine::<W>::new(None).run(with_pairs).unwrap_or_else(|found| panic!("{}", found.0))
 }
 
-/// Kills at each point, and compares the table with the one that is checked in under this name.
+/// Kills at each point, and compares the table with the one that is checked in as `name`.
 fn kill_at_each<W: World>(name: &str) {
     let counts = counts::<W>(false);
     let ((points, _), most) = (report::totals(&counts), report::longest(&counts));

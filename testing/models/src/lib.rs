@@ -1,13 +1,13 @@
-//! What the models of corewire's rings are made of: a channel in memory that loom knows, a kernel
-//! with futexes, and the wait loops that the library has.
+//! Building blocks of the models of corewire's rings: a channel in memory that loom tracks, a
+//! kernel with futexes, and the wait loops of the library.
 //!
-//! The rings themselves are `corewire_ring`'s, built with `--cfg loom`. A model is a small program
-//! (two slots, one or two receivers, a few messages) of which loom runs every interleaving, and
-//! every value that each relaxed load may see; a lost wake-up is a deadlock, a payload that is
-//! written while it is read is a causality violation.
+//! The rings themselves are those of `corewire_ring`, built with `--cfg loom`. A model is a small
+//! program (two slots, one or two receivers, a few messages). Loom runs every interleaving of its
+//! threads, with every value that each relaxed load may return. A lost wake-up shows as a deadlock.
+//! A payload that is written while it is read shows as a causality violation.
 //!
-//! A model's environment may name one ordering to be weakened (`COREWIRE_WEAKEN=B1`): some model
-//! must then fail. `docs/ordering.md` says which.
+//! The environment variable `COREWIRE_WEAKEN` may name one ordering to weaken
+//! (`COREWIRE_WEAKEN=B1`). Some model must then fail; `docs/ordering.md` names that model.
 
 #![cfg(loom)]
 
@@ -35,9 +35,9 @@ use corewire_ring::sync::{AtomicU32, Ordering, fence, pause, set_light_fences, w
 use corewire_ring::{Kernel, Lock, Trusted};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
-/// Bytes of the window of every model: four of its longest messages.
+/// Bytes of the window in every model: room for four of the longest messages that go through it.
 pub const WINDOW_BYTES: u64 = 256;
-/// The longest message that goes through that window.
+/// The longest message that goes through the window, in bytes.
 pub const WINDOW_MESSAGE_BYTES: usize = 64;
 
 /// Runs a model in every interleaving with up to `preemptions_max` preemptions.
@@ -48,9 +48,10 @@ pub fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
     check_weakened("", preemptions_max, model);
 }
 
-/// As [`check`], without the light fence B5. On the machine it is nothing to the processor but
-/// where another core asks for it, while a model's fence orders everything around it: what does
-/// not rely on it is to be shown without it.
+/// Same as [`check`], without the light fence B5. On real hardware the light fence costs the
+/// processor nothing unless another core requests a barrier, but in a model it is a full fence and
+/// orders everything around it. So a model of something that does not rely on B5 must run without
+/// it.
 ///
 /// # Panics
 /// If one of them fails.
@@ -59,7 +60,7 @@ pub fn check_bare(preemptions_max: usize, model: impl Fn() + Sync + Send + 'stat
 }
 
 fn check_weakened(labels: &str, preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
-    // One model at a time, since what is weakened is weakened for all.
+    // One model at a time: the weakened labels apply to the whole process.
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let asked_for = std::env::var("COREWIRE_WEAKEN").unwrap_or_default();
@@ -75,17 +76,17 @@ fn check_weakened(labels: &str, preemptions_max: usize, model: impl Fn() + Sync 
     });
     let runs = runs.load(Ordering::Relaxed);
     println!("{runs} interleavings");
-    // Loom compares an access with the last one of its object alone: where a thread loads a word, and writes
-    // it then, it may not see that others have loaded it before.
+    // Loom compares an access only with the last access to the same object. If a thread loads a
+    // word and then writes it, loom may miss that other threads loaded the word before.
     assert!(runs > 1, "nothing of what this model's threads do was seen to depend on another");
 }
 
-/// A kernel of futexes. No sleep of it ends by its cap, so that a lost wake-up shows.
+/// A kernel with futexes. Its sleeps never end by the cap, so a lost wake-up shows as a deadlock.
 #[derive(Clone)]
 pub struct ModelKernel {
     queue: Arc<Mutex<Queue>>,
     gives_barriers: bool,
-    /// Told of everybody whose death this process wants to be told of.
+    /// Called for every party whose death this process asks to be told of.
     on_watch: Option<OnWatch>,
 }
 
@@ -94,9 +95,9 @@ type OnWatch = Arc<dyn Fn(Party, Entrance) + Send + Sync>;
 #[derive(Default)]
 struct Queue {
     tickets: u32,
-    /// First come, first woken.
+    /// Waiters in order of arrival; the first is woken first.
     waiting: VecDeque<Waiter>,
-    /// Rows whose descriptor was written to.
+    /// Rows whose readiness descriptor was written.
     descriptors: Vec<u32>,
     descriptor_written: Option<Arc<Condvar>>,
 }
@@ -112,20 +113,20 @@ impl ModelKernel {
         self.queue.lock().expect("no model goes on after a panic")
     }
 
-    /// A kernel that gives barriers, or one that refuses them.
+    /// Creates a kernel that provides barriers on all cores, or one that refuses them.
     #[must_use]
     pub fn new(gives_barriers: bool) -> Self {
         let queue = Arc::new(Mutex::new(Queue::default()));
         Self { queue, gives_barriers, on_watch: None }
     }
 
-    /// The same kernel, for a process that wants to be told of deaths.
+    /// The same kernel for a process that asks to be told of deaths.
     #[must_use]
     pub fn watching(&self, on_watch: impl Fn(Party, Entrance) + Send + Sync + 'static) -> Self {
         Self { on_watch: Some(Arc::new(on_watch)), ..self.clone() }
     }
 
-    /// Waits until the descriptor of `row` is written to, as epoll does, and clears it.
+    /// Waits until the descriptor of `row` is written, as epoll does, and clears it.
     ///
     /// # Panics
     /// If the model has failed.
@@ -214,7 +215,7 @@ impl<T> Lock<T> for ModelLock<T> {
     }
 }
 
-/// A channel, as its owner's process holds it, and as the control thread uses it.
+/// A channel as the owner's process holds it; also used as the owner's control thread.
 #[derive(Debug, Clone)]
 pub struct ModelChannel {
     geometry: Geometry,
@@ -225,16 +226,17 @@ pub struct ModelChannel {
     hint: Option<Region>,
     slots: Slots,
     words: SenderWords,
-    /// What the owner's threads share.
+    /// Shared by the data thread and the control thread of the owner.
     pub shared: Arc<SenderShared>,
     members: Arc<ModelLock<Members>>,
-    /// The one kernel of all.
+    /// The kernel that all parties of the model share.
     pub kernel: ModelKernel,
 }
 
 impl ModelChannel {
-    /// A channel of `slots` slots for up to `receivers_max` receivers and messages of up to
-    /// `message_bytes_max` bytes, or what goes through the window if that is more. To be made inside a model, by its first thread.
+    /// Creates a channel of `slots` slots for up to `receivers_max` receivers. Messages have up to
+    /// `message_bytes_max` bytes, or [`WINDOW_MESSAGE_BYTES`] if that is more. Call it inside a
+    /// model, on the model's first thread.
     ///
     /// # Panics
     /// If there is no such geometry.
@@ -261,7 +263,7 @@ impl ModelChannel {
         }
     }
 
-    /// Two slots, one receiver, no locked instruction.
+    /// Two slots and one receiver, with light fences (no locked instruction per message).
     #[must_use]
     pub fn small() -> Self {
         Self::new(2, 1, 1, FenceMode::Asymmetric)
@@ -273,10 +275,10 @@ impl ModelChannel {
         Self { policy, ..self }
     }
 
-    /// The data thread's half. To be made once.
+    /// The data thread's half. Call it only once.
     ///
     /// # Panics
-    /// Never: the rows are as many as the geometry says.
+    /// Never: the number of rows comes from the geometry.
     #[must_use]
     pub fn sender(&self) -> ModelSender {
         let count = u32::try_from(self.geometry.receivers_max()).expect("few");
@@ -300,18 +302,18 @@ impl ModelChannel {
         self.members.with(|members| job(members, &channel))
     }
 
-    /// The owner's control thread takes a receiver in.
+    /// The owner's control thread adds a receiver.
     pub fn join(&self, row: u32, start: Start) -> Joined {
         self.with_members(|members, channel| members.join(row, 1, start, channel, &self.kernel))
     }
 
-    /// The owner's control thread lets a receiver go.
+    /// The owner's control thread removes a receiver.
     pub fn leave(&self, row: u32) {
         self.with_members(|members, channel| members.leave(row, channel, ControlCounter::Leaves));
         self.shared.nudge(&self.kernel);
     }
 
-    /// The owner's control thread takes a receiver in where one is that may be dead.
+    /// The owner's control thread adds a receiver in a row whose last holder may be dead.
     pub fn succeed(&self, row: u32) -> Joined {
         let rows =
             Rows::new(&self.rows, u32::try_from(self.geometry.receivers_max()).expect("few"));
@@ -326,7 +328,8 @@ impl ModelChannel {
         joined.expect("a page can be placed")
     }
 
-    /// The owner's control thread maps a new receiver's page, all zero, where one has left.
+    /// The owner's control thread maps a new receiver's page, all zero, in a row whose receiver has
+    /// left.
     ///
     /// # Panics
     /// If there is no such row.
@@ -339,7 +342,7 @@ impl ModelChannel {
         }
     }
 
-    /// Would the owner drop a receiver for an impossible value?
+    /// Whether the owner would remove a receiver because its memory holds an impossible value.
     #[must_use]
     pub fn has_violators(&self) -> bool {
         self.with_members(|members, _| members.has_violators())
@@ -370,34 +373,34 @@ impl ModelChannel {
         ModelReceiver(receiver, in_place)
     }
 
-    /// A receiver that is there before anything is sent.
+    /// A receiver that joins before anything is sent.
     #[must_use]
     pub fn first_receiver(&self, row: u32) -> ModelReceiver {
         self.receiver(row, self.join(row, Start::Now))
     }
 }
 
-/// The time at which a model's sender judges who is stalled: long enough after the first look for
-/// a channel that evicts at once.
+/// The time at which a model's sender decides which receivers are stalled. It is long enough after
+/// the first check for a channel that evicts at once.
 const EVICTED_AT_NS: u64 = 1;
 
 /// How a party waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// By looking again.
+    /// By polling.
     Spin,
-    /// Asleep.
+    /// By sleeping.
     Sleep,
 }
 
-/// Why a wait was given up.
+/// Why a wait ended without success.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The channel has ended.
     End(End),
-    /// Somebody asked for the call to return.
+    /// Another thread asked the call to return.
     Interrupted,
-    /// Memory held what it cannot hold.
+    /// Memory held an impossible value.
     Violation(Violation),
 }
 
@@ -410,13 +413,13 @@ impl From<Violation> for Stop {
 /// A sender with the library's wait loop.
 #[derive(Debug)]
 pub struct ModelSender {
-    /// The ring's own.
+    /// The sender of the ring itself.
     pub sender: Sender<ModelKernel>,
     lock: Arc<ModelLock<Members>>,
 }
 
 impl ModelSender {
-    /// Sends the next message: `bytes` bytes that tell its number.
+    /// Sends the next message: `bytes` bytes, each derived from the message's number.
     ///
     /// # Errors
     /// [`Stop::Interrupted`].
@@ -424,7 +427,7 @@ impl ModelSender {
         let Self { sender, lock } = self;
         let lock = &**lock;
         let sequence = sender.head();
-        // Every other one by the way that small messages have of their own.
+        // Every second message takes the path for small messages.
         if ring && !sequence.is_multiple_of(2) && bytes <= INLINE_BYTES_MAX {
             let message = [mark(sequence); INLINE_BYTES_MAX];
             if sender.try_send_inline(&message[..bytes]) {
@@ -473,7 +476,7 @@ impl ModelSender {
     }
 }
 
-/// What the bytes of a message are.
+/// The value of every byte of message `sequence`.
 fn mark(sequence: u64) -> u8 {
     u8::try_from(sequence + 1).expect("a model sends few messages")
 }
@@ -489,7 +492,7 @@ impl ModelReceiver {
     /// The end of the channel, or a violation.
     ///
     /// # Panics
-    /// If it is not what was sent.
+    /// If the message is not what was sent.
     pub fn receive(&mut self, wait: Wait) -> Result<u64, Stop> {
         let in_place = self.1.expect("a channel that keeps its messages");
         let message = self.0.receive_with(in_place, |receiver| {
@@ -507,13 +510,13 @@ impl ModelReceiver {
         Ok(sequence)
     }
 
-    /// Copies the next message out; `None` if it was written over meanwhile.
+    /// Copies the next message out. Returns `None` if it was overwritten during the copy.
     ///
     /// # Errors
     /// The end of the channel, or a violation.
     ///
     /// # Panics
-    /// If what was copied, and found to be whole, is not what was sent.
+    /// If a copy that was reported whole is not what was sent.
     pub fn copy(&mut self, wait: Wait) -> Result<Option<u64>, Stop> {
         let mut snapshot = self.0.snapshot_with(|receiver| {
             if let Some(end) = receiver.end()? {
@@ -534,11 +537,12 @@ impl ModelReceiver {
         Ok(Some(sequence))
     }
 
-    /// Copies messages out to the end of the channel, and returns how many were whole and how it
-    /// ended.
+    /// Copies messages out until the channel ends. Returns the number of whole messages and how the
+    /// channel ended.
     ///
     /// # Panics
-    /// If one is not what was sent, or comes out of order, or memory held what it cannot hold.
+    /// If a message is not what was sent or comes out of order, or if memory held an impossible
+    /// value.
     pub fn copy_all(&mut self, wait: Wait) -> (u64, End) {
         let (mut copied, mut next) = (0, self.0.next());
         loop {
@@ -565,21 +569,21 @@ impl ModelReceiver {
         }
     }
 
-    /// Receives everything up to the end of the channel, after `sent` messages in all.
+    /// Receives everything up to the end of the channel, which comes after `sent` messages in all.
     ///
     /// # Panics
-    /// If one is missing, or if the channel ends otherwise.
+    /// If a message is missing, or if the channel ends in another way than `end`.
     pub fn receive_all(&mut self, sent: u64, wait: Wait, end: End) {
         self.receive_many(sent - self.0.next(), wait);
         assert_eq!(self.receive(wait), Err(Stop::End(end)));
     }
 }
 
-/// Runs `model` of this test program in a process of its own with one ordering weakened, and demands
-/// that it fails for what the ordering is there for.
+/// Runs `model` of this test program in a separate process with one ordering weakened. The model
+/// must fail with one of the failures that a missing ordering causes.
 ///
 /// # Panics
-/// If it does not.
+/// If the model passes, or fails for another reason.
 pub fn must_fail(label: &str, model: &str) {
     let program = std::env::current_exe().expect("a test knows its program");
     let output = std::process::Command::new(program)
@@ -589,13 +593,14 @@ pub fn must_fail(label: &str, model: &str) {
         .expect("a test can start its program");
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "with {label} weakened, {model} still passes:\n{said}");
-    // The last: somebody looks for ever, which nobody does in the model itself.
+    // The last entry: a party polls forever, which never happens in the unweakened model.
     let why =
         ["deadlock; ", "Causality violation", "is torn", "assertion", "maximum number of branches"];
     assert!(why.iter().any(|why| said.contains(why)), "{model} failed otherwise:\n{said}");
 }
 
-/// One test for each label: the model that fails without it. `docs/ordering.md` says why.
+/// One test for each label: it runs the model that fails without it. `docs/ordering.md` gives the
+/// reason.
 #[macro_export]
 macro_rules! mutants {
     ($($name:ident: $label:ident => $model:ident;)*) => {$(

@@ -1,4 +1,4 @@
-//! Endpoints in memory that loom knows.
+//! Endpoints in memory that loom tracks.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use corewire_ring::sync::{pause, set_light_fences};
 
 use crate::ModelKernel;
 
-/// An endpoint's bare data thread.
+/// The data thread of an endpoint, without the library around it.
 pub type Pairs = Endpoint<ModelKernel>;
 
-/// An endpoint, as others see it.
+/// An endpoint as other parties see it.
 #[derive(Debug, Clone)]
 pub struct ModelEndpoint {
     memory: EndpointMemory,
     activity: Activity,
     fence_mode: FenceMode,
-    /// What its threads share.
+    /// Shared by the threads of this endpoint.
     pub shared: Arc<EndpointShared>,
-    /// The one kernel of all.
+    /// The kernel that all parties of the model share.
     pub kernel: ModelKernel,
 }
 
 impl ModelEndpoint {
-    /// An endpoint for up to two peers, with so many rings of two slots, and two cells of one line. To be
-    /// made inside a model, by its first thread.
+    /// Creates an endpoint for up to two peers, with `rings` rings of two slots and two cells of
+    /// one line each. Call it inside a model, on the model's first thread.
     ///
     /// # Panics
-    /// If there are no such sizes.
+    /// If no endpoint can have these sizes.
     #[must_use]
     pub fn new(rings: u64, fence_mode: FenceMode, kernel: &ModelKernel) -> Self {
         let sizes = EndpointSizes::new(2, rings, 2, 2, 64).expect("a model's sizes");
@@ -47,7 +47,7 @@ impl ModelEndpoint {
         }
     }
 
-    /// Its data thread, without peers.
+    /// The endpoint's data thread, without peers.
     #[must_use]
     pub fn start(&self) -> Pairs {
         let parts = EndpointParts {
@@ -59,7 +59,7 @@ impl ModelEndpoint {
         Endpoint::new(parts, self.kernel.clone())
     }
 
-    /// The same, as its peer knows it, in whose rows it has `row_there`.
+    /// This endpoint as a peer knows it. `row_there` is the peer's row in this endpoint.
     #[must_use]
     pub fn as_peer(&self, row_there: u32) -> PeerParts {
         PeerParts {
@@ -67,13 +67,13 @@ impl ModelEndpoint {
             activity: self.activity.clone(),
             row_there,
             fence_mode: self.fence_mode,
-            // SAFETY: models keep to the protocol; loom checks it.
+            // SAFETY: all parties of a model follow the protocol; loom checks it.
             trusted: unsafe { Trusted::assume() },
         }
     }
 }
 
-/// Two endpoints that know each other, each the other's row 0.
+/// Two endpoints that know each other; each is row 0 of the other.
 #[must_use]
 pub fn two(fence_mode: FenceMode) -> (ModelEndpoint, Pairs, ModelEndpoint, Pairs) {
     let kernel = ModelKernel::new(true);
@@ -85,7 +85,7 @@ pub fn two(fence_mode: FenceMode) -> (ModelEndpoint, Pairs, ModelEndpoint, Pairs
     (a, from, b, to)
 }
 
-/// Has `pairs` know a peer, from whom it takes messages the short way.
+/// Adds a peer to `pairs` and accepts its messages by the short path.
 pub fn meet(pairs: &mut Pairs, row: u32, peer: PeerParts) {
     pairs.add_peer(row, peer);
     pairs.open(row, 1);
@@ -94,22 +94,22 @@ pub fn meet(pairs: &mut Pairs, row: u32, peer: PeerParts) {
 /// How an endpoint waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// It looks again and again.
+    /// It polls repeatedly.
     Spin,
-    /// It looks once, then sleeps.
+    /// It polls once, then sleeps.
     Sleep,
 }
 
-/// What message `number` holds.
+/// The content of message `number`.
 ///
 /// # Panics
-/// If there are too many.
+/// If `number` does not fit into a byte.
 #[must_use]
 pub fn bytes_of(number: u64, length: usize) -> Vec<u8> {
     vec![u8::try_from(number + 1).expect("few messages"); length]
 }
 
-/// Sends message `number` of `length` bytes to `row`, waiting for room.
+/// Sends message `number` of `length` bytes to the peer in `row`. Waits for room.
 ///
 /// # Panics
 /// If the peer's memory holds impossible values.
@@ -138,7 +138,7 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
             pairs.next_ring().is_some() && pairs.assign_ring(row)
         };
         if !is_room(pairs) {
-            // Nothing is sent to who sends.
+            // Nobody sends to the sender.
             assert_eq!(pairs.poll(), None);
             match wait {
                 Wait::Spin => pause(),
@@ -148,10 +148,11 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
     }
 }
 
-/// Takes what is there: the next message of `row`, or a part of it. Returns its tag once it is whole.
+/// Takes what has arrived: one message, or one fragment of a message. Returns the peer's row and
+/// the message's tag once the message is whole.
 ///
 /// # Panics
-/// If the message is torn.
+/// If the message is torn, or if the peer's memory holds impossible values.
 pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     let mut short = [0; 48];
     let row = match pairs.take_short(|| Haste::Once, &mut short, |_, _, _| true) {
@@ -170,10 +171,10 @@ pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     (!pairs.is_within(row)).then_some((row, arrival.tag))
 }
 
-/// Waits for a message.
+/// Waits for a whole message.
 ///
 /// # Panics
-/// If it is torn.
+/// If the message is torn.
 pub fn receive(pairs: &mut Pairs, wait: Wait) -> (u32, u64) {
     loop {
         if let Some(found) = take(pairs) {
@@ -186,10 +187,11 @@ pub fn receive(pairs: &mut Pairs, wait: Wait) -> (u32, u64) {
     }
 }
 
-/// Has `to` poll what `from` sends it from now on: sends a message, and has it taken in a round that ends.
+/// Makes the pair hot, so that `to` polls it from now on: sends one message, receives it, and ends
+/// the round.
 ///
 /// # Panics
-/// If it does not come.
+/// If the message does not arrive.
 pub fn warm_up(from: &mut Pairs, to: &mut Pairs, row: u32) {
     send(from, row, 0, 8, Wait::Spin);
     assert_eq!(take(to).map(|(_, tag)| tag), Some(0), "the first message is lost");

@@ -1,11 +1,13 @@
-//! A channel that several senders share, in a model's memory, with the library's wait loops.
+//! A channel that several senders share, in the memory of a model, with the wait loops of the
+//! library.
 //!
-//! Each party has a view of its own on who takes part, as each process has, and learns of deaths by
-//! itself. Everything that a model's first thread does before it starts others is explored in one
-//! way only, so models begin where it gets interesting.
+//! Each party has its own view of the participants, as each process has, and learns of deaths by
+//! itself. Loom explores only one order for everything that a model's first thread does before it
+//! starts other threads, so each model starts its threads just before the interesting part.
 //!
-//! At most one thread of a model may spin at a time: loom runs two that wait for a third in turn, for
-//! ever, and counts that as no preemption. So the others try and give up, sleep, or read what is there.
+//! At most one thread of a model may spin at a time. If two threads spin and wait for a third, loom
+//! runs the two in turn forever and counts that as no preemption. So the other threads try once and
+//! give up, sleep, or read what is there.
 
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ use corewire_ring::sync::{pause, set_light_fences};
 
 use crate::{EVICTED_AT_NS, ModelKernel, Stop, WINDOW_BYTES, WINDOW_MESSAGE_BYTES, Wait};
 
-/// Slots of the smallest ring: two of the longest runs.
+/// Slots of the smallest ring: room for two of the longest runs.
 pub const SLOTS_MIN: u64 = corewire_layout::geometry::SHARED_SLOTS_MIN;
 
 /// A shared channel.
@@ -33,13 +35,13 @@ pub struct ModelShared {
     policy: Policy,
     ring: Region,
     table: Region,
-    /// The one kernel of all.
+    /// The kernel that all parties of the model share.
     pub kernel: ModelKernel,
 }
 
 impl ModelShared {
-    /// A channel of the smallest ring for two senders and up to `receivers_max` receivers. To be made
-    /// inside a model, by its first thread.
+    /// Creates a channel with the smallest ring for two senders and up to `receivers_max`
+    /// receivers. Call it inside a model, on the model's first thread.
     ///
     /// # Panics
     /// If there is no such geometry.
@@ -48,7 +50,7 @@ impl ModelShared {
         Self::of_many(receivers_max, 2)
     }
 
-    /// The same for up to `senders_max` senders.
+    /// Same as [`ModelShared::new`] for up to `senders_max` senders.
     ///
     /// # Panics
     /// If there is no such geometry.
@@ -75,21 +77,21 @@ impl ModelShared {
         Self { policy, ..self }
     }
 
-    /// The same channel, whose senders fence after each stamp since the kernel gives no barriers.
+    /// The same channel for a kernel that refuses barriers: its senders fence after each stamp.
     #[must_use]
     pub fn fenced(self) -> Self {
         set_light_fences(false);
         Self { fence_mode: FenceMode::Fenced, kernel: ModelKernel::new(false), ..self }
     }
 
-    /// A process's view of who takes part.
+    /// One process's view of the participants.
     #[must_use]
     pub fn roster(&self) -> Roster {
         let (ring, table) = (self.ring.clone(), self.table.clone());
         Roster::new(&RosterParts { ring, table, geometry: self.geometry })
     }
 
-    /// A sender that `host` has just let in, in a process of its own.
+    /// A sender in its own process, just admitted by `host`.
     ///
     /// # Panics
     /// If every row is taken.
@@ -113,13 +115,13 @@ impl ModelShared {
         }
     }
 
-    /// A sender of this name.
+    /// A sender with the name `name`.
     #[must_use]
     pub fn sender(&self, name: u8) -> SharedSender {
         self.sender_by(&self.roster(), name)
     }
 
-    /// A receiver, in a process of its own.
+    /// A receiver in its own process.
     ///
     /// # Panics
     /// If every row is taken.
@@ -128,7 +130,7 @@ impl ModelShared {
         self.receiver_that_finds_dead(None)
     }
 
-    /// A receiver that is told at once, when it asks for that, of the death of `dead`.
+    /// A receiver that is told of the death of `dead` as soon as it asks to be.
     ///
     /// # Panics
     /// If every row is taken.
@@ -168,14 +170,15 @@ impl ModelShared {
             }
         });
         let receiver = Receiver::new(parts, kernel);
-        // SAFETY: senders and receivers are threads of one model, which keep to the protocol.
+        // SAFETY: senders and receivers are threads of one model and follow the protocol.
         let trusted = unsafe { Trusted::assume() };
         let in_place = receiver.in_place(trusted);
         SharedReceiver(receiver, in_place)
     }
 }
 
-/// What tells one message from another: its sender's name, and how many that one had sent before.
+/// Identifies a message: the name of its sender, and the number of messages that this sender sent
+/// before.
 pub type Mark = (u8, u8);
 
 fn mark(name: u8, number: u8) -> u8 {
@@ -190,11 +193,11 @@ fn read_mark(bytes: &[u8]) -> Option<Mark> {
 /// A sender with the library's wait loop.
 #[derive(Debug)]
 pub struct SharedSender {
-    /// The ring's own.
+    /// The sender of the ring itself.
     pub sender: Sender<ModelKernel>,
     name: u8,
     number: u8,
-    /// Whether it evicts whom it may.
+    /// Whether it evicts receivers that it is allowed to evict.
     pub evicts: bool,
 }
 
@@ -244,7 +247,7 @@ impl SharedSender {
         }
     }
 
-    /// Sends up to `count` messages, and gives up when one does not go at once.
+    /// Sends up to `count` messages. Gives up at the first one that cannot be sent at once.
     ///
     /// # Panics
     /// If the model fails.
@@ -279,7 +282,7 @@ impl SharedSender {
         assert_eq!(self.sender.flush(&mut |s| Self::wait(s, evicts, 0, wait)), Ok(()));
     }
 
-    /// Sends its next two messages as one run, or gives up when that does not go at once.
+    /// Sends its next two messages as one run. Gives up if that cannot be done at once.
     ///
     /// # Panics
     /// If the model fails.
@@ -298,7 +301,8 @@ impl SharedSender {
         }
     }
 
-    /// Claims the next slot, writes to it, and stops there; or gives up when that does not go at once.
+    /// Claims the next slot, writes to it, and stops there. Gives up if the claim cannot be made at
+    /// once.
     ///
     /// # Panics
     /// If the model fails.
@@ -311,7 +315,8 @@ impl SharedSender {
         });
     }
 
-    /// Claims a run, publishes its first messages, writes to the next one, and dies there.
+    /// Claims a run, publishes its first `published` messages, writes to the next one, and dies
+    /// there.
     ///
     /// # Panics
     /// If the model fails.
@@ -322,7 +327,7 @@ impl SharedSender {
         self.die()
     }
 
-    /// Dies.
+    /// Dies without leaving.
     #[must_use]
     pub fn die(self) -> Entrance {
         self.sender.entrance()
@@ -334,14 +339,14 @@ impl SharedSender {
     }
 }
 
-/// What a receiver looks at while there is no message.
+/// What a receiver checks while there is no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// The stamp alone, as in the first microseconds of a wait.
+    /// Only the stamp, as in the first microseconds of a wait.
     AtStamp,
-    /// Whether the channel has ended, too.
+    /// Also whether the channel has ended.
     AtEnd,
-    /// The same, and then it sleeps.
+    /// Also whether the channel has ended; then it sleeps.
     Asleep,
 }
 
@@ -369,7 +374,7 @@ impl SharedReceiver {
     /// The end of the channel, or a violation.
     ///
     /// # Panics
-    /// If it is torn.
+    /// If the message is torn.
     pub fn receive(&mut self, look: Look) -> Result<Mark, Stop> {
         if let Some(in_place) = self.1 {
             let message = self.0.receive_with(in_place, |receiver| Self::look(receiver, look))?;
@@ -387,15 +392,15 @@ impl SharedReceiver {
     /// Receives `count` messages.
     ///
     /// # Panics
-    /// If the channel ends before.
+    /// If the channel ends first.
     pub fn receive_many(&mut self, count: usize, look: Look) -> Vec<Mark> {
         (0..count).map(|_| self.receive(look).expect("assertion: no end yet")).collect()
     }
 
-    /// Receives up to `count` messages, as long as the next is there.
+    /// Receives up to `count` messages, as long as the next one is already there.
     ///
     /// # Panics
-    /// If one is torn.
+    /// If a message is torn.
     pub fn receive_ready(&mut self, count: usize) -> Vec<Mark> {
         let mut received = Vec::new();
         while received.len() < count && self.0.is_ready() {
@@ -411,7 +416,7 @@ impl SharedReceiver {
     /// Receives everything up to the end of the channel.
     ///
     /// # Panics
-    /// If memory held what it cannot hold.
+    /// If memory held an impossible value.
     pub fn receive_all(&mut self, look: Look) -> (Vec<Mark>, End) {
         let mut all = Vec::new();
         loop {
@@ -423,8 +428,8 @@ impl SharedReceiver {
         }
     }
 
-    /// The kernel tells this receiver's process that a sender is dead. To be had before the receiver
-    /// moves to its thread.
+    /// What the kernel uses to tell this receiver's process that a sender is dead. Call it before
+    /// the receiver moves to its thread.
     ///
     /// # Panics
     /// Never: the channel is shared.
@@ -444,18 +449,18 @@ pub struct Obituary {
 }
 
 impl Obituary {
-    /// Says that sender `who` is dead.
+    /// Reports that sender `who` is dead.
     pub fn tell(&self, who: Entrance) {
         self.roster.learn(Party::Sender, who);
         self.shared.notify(0, &self.kernel);
     }
 }
 
-/// Checks that the messages of each sender came in their order, none missing between two, and that
-/// there are `counts` of each.
+/// Checks that the messages of each sender came in order and without gaps, and that there are
+/// `counts` messages of each.
 ///
 /// # Panics
-/// If not.
+/// If the check fails.
 pub fn assert_order(received: &[Mark], counts: [u8; 2]) {
     for (name, count) in (0..).zip(counts) {
         let numbers = received.iter().filter(|mark| mark.0 == name).map(|mark| mark.1);

@@ -1,5 +1,5 @@
 //! The labels of orderings are the same in the ring's source, in `docs/ordering.md` and among the
-//! mutants, and nothing but `sync.rs` and its faces for tests names atomics.
+//! mutants. Only `sync.rs` and its variants for tests name atomics.
 
 #![cfg(not(loom))]
 
@@ -25,7 +25,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A label at the start of `text`: letters, then digits, then `end`.
+/// The label at the start of `text` (letters, then digits), if `end` follows it.
 fn label(text: &str, end: &str) -> Option<String> {
     let label: String = text.chars().take_while(char::is_ascii_alphanumeric).collect();
     let is_label = label.starts_with(|c: char| c.is_ascii_uppercase())
@@ -38,7 +38,7 @@ fn labels_of_the_source() -> BTreeSet<String> {
     let mut labels = BTreeSet::new();
     for path in sources(&folder) {
         let text = fs::read_to_string(path).unwrap();
-        // What documentation gives as an example is no site.
+        // Examples in documentation are not sites.
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for line in code {
             for (start, end) in [("order!(", ":"), ("fence_at!(", ":"), ("is_weakened(\"", "\")")] {
@@ -49,7 +49,7 @@ fn labels_of_the_source() -> BTreeSet<String> {
     labels
 }
 
-/// The table's rows: label and model.
+/// The rows of the table: label and model.
 fn rows_of_the_table() -> Vec<(String, String)> {
     let text = fs::read_to_string(root().join("docs/ordering.md")).unwrap();
     let row = |line: &str| {
@@ -91,7 +91,7 @@ fn only_sync_names_atomics() {
     for krate in fs::read_dir(root().join("crates")).unwrap() {
         let folder = krate.unwrap().path().join("src");
         for path in sources(&folder) {
-            // Its faces.
+            // The variants of `sync.rs` for tests.
             if ["sync.rs", "sync_kill.rs", "sync_steps.rs", "sync_reported.rs"]
                 .iter()
                 .any(|face| path.ends_with(face))

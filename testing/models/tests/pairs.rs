@@ -1,5 +1,6 @@
-//! Models of endpoints: pair rings, activity bits, hot and cold, sleep, rings that change hands, ends.
-//! A name says what its model shows; `quick_` marks those that are run most often.
+//! Models of endpoints: pair rings, activity bits, hot and cold pairs, sleep, rings that change
+//! hands, ends. The name of a test states what its model shows. The prefix `quick_` marks the
+//! models that are run most often.
 
 #![cfg(loom)]
 
@@ -12,13 +13,14 @@ use corewire_models::pairs::{
 use corewire_models::{ModelKernel, check, check_bare, mutants};
 use loom::thread;
 
-/// After so many looks at most, an endpoint does what it does now and then.
+/// After at most this many polls, an endpoint does its occasional work.
 const LOOKS_TILL_IDLE: usize = 8;
 
-/// A notice of these models.
+/// The notice that these models use.
 const NOTICE: u32 = 1;
 
-/// Sends `messages` of `length` bytes in a thread of their own, while this one receives them.
+/// Sends `messages` messages of `length` bytes in a separate thread, while this thread receives
+/// them.
 fn one_to_one(
     mode: FenceMode,
     messages: u64,
@@ -40,7 +42,7 @@ fn one_to_one(
     for number in first..first + messages {
         assert_eq!(receive(&mut to, receiving), (0, number));
     }
-    // Who leaves says how far it has come.
+    // A receiver that leaves publishes how far it has read.
     to.publish_cursors();
     sender.join().unwrap();
 }
@@ -85,7 +87,8 @@ fn quick_a_sleeping_endpoint_that_polls_nobody_is_woken() {
     check(3, || {
         let (_a, mut from, _b, mut to) = two(Asymmetric);
         warm_up(&mut from, &mut to, 0);
-        // Its first sleep makes the pair cold; for the second there is no barrier but its own.
+        // The first sleep makes the pair cold. For the second sleep there is no barrier on the
+        // other cores, only the endpoint's own fence.
         assert!(take(&mut to).is_none() && to.arm(None));
         to.retract();
         let sender = thread::spawn(move || send(&mut from, 0, 1, 8, Wait::Spin));
@@ -96,7 +99,8 @@ fn quick_a_sleeping_endpoint_that_polls_nobody_is_woken() {
 
 #[test]
 fn quick_an_endpoint_that_waits_for_room_is_woken() {
-    // Whoever makes it must sleep, too, or it would look for ever where this one is not woken.
+    // The receiver that makes room must sleep too. If it spun, a sender that is never woken would
+    // show as an endless loop.
     check(2, || one_to_one(Asymmetric, 3, 8, true, Wait::Sleep, Wait::Sleep));
 }
 
@@ -105,7 +109,7 @@ fn both_sleep_in_turn() {
     check(3, || one_to_one(Asymmetric, 3, 8, true, Wait::Sleep, Wait::Sleep));
 }
 
-/// Two endpoints talk to one, which polls one of them: the first of `rows`.
+/// Two endpoints send to a third, which polls only one of them: the first, in row 0.
 fn three(mode: FenceMode) -> (Pairs, Pairs, ModelEndpoint, Pairs) {
     let kernel = ModelKernel::new(true);
     let [a, c, b] = std::array::from_fn(|_| ModelEndpoint::new(1, mode, &kernel));
@@ -118,16 +122,18 @@ fn three(mode: FenceMode) -> (Pairs, Pairs, ModelEndpoint, Pairs) {
     (from_a, from_c, b, to)
 }
 
-/// After whoever sends is done, what a bit names is found at once, and everything in a few looks.
+/// Polls up to `looks` times and expects message `tag` of `row`. The sender must be done. A message
+/// that a bit names is found by the first poll, and every message within a few polls.
 fn find(to: &mut Pairs, row: u32, tag: u64, looks: usize) {
     let found = (0..looks).find_map(|_| take(to));
     assert_eq!(found, Some((row, tag)), "a message is lost");
 }
 
-/// `messages` to one that polls another, and that looks as often meanwhile.
+/// Sends `messages` messages to an endpoint that polls another peer. Meanwhile the receiver polls
+/// as many times.
 fn named_by_bits(messages: u64) {
     let (_from_a, mut from_c, _b, mut to) = three(Asymmetric);
-    // The sender first, so that loom sees what the looks depend on.
+    // The sender is the first thread, so that loom sees what the polls depend on.
     let looking = thread::spawn(move || {
         let early: Vec<_> = (0..messages).map(|_| take(&mut to)).collect();
         (to, early)
@@ -157,7 +163,7 @@ fn a_message_is_not_lost_with_the_bit_of_the_one_before() {
 fn quick_bits_of_two_senders_are_both_found() {
     check_bare(2, || {
         let (mut from_a, mut from_c, _b, mut to) = three(Asymmetric);
-        // Nobody is polled.
+        // No pair is polled now.
         assert!(take(&mut to).is_none() && to.arm(None));
         to.retract();
         let sender = thread::spawn(move || send(&mut from_c, 0, 1, 8, Wait::Spin));
@@ -179,7 +185,7 @@ fn quick_a_message_to_a_pair_that_cools_is_found() {
         send(&mut from_c, 0, 1, 8, Wait::Spin);
         assert_eq!(take(&mut to), Some((1, 1)));
         let sender = thread::spawn(move || send(&mut from_a, 0, 1, 8, Wait::Spin));
-        // In a few idle looks the place goes to the other.
+        // After a few idle polls the other pair takes this pair's place among the polled ones.
         let early = (0..LOOKS_TILL_IDLE).find_map(|_| take(&mut to));
         sender.join().unwrap();
         if early.is_none() {
@@ -275,7 +281,7 @@ fn a_ring_goes_from_one_peer_to_the_next() {
         warm_up(&mut from, &mut to_b, 0);
         to_b.publish_cursors();
         let sender = thread::spawn(move || send(&mut from, 1, 1, 8, Wait::Sleep));
-        // Whoever has the ring gives it back when it looks.
+        // The peer that has the ring gives it back when it polls.
         while !to_c.has_arrival(0).unwrap() {
             assert_eq!(take(&mut to_b), None);
             corewire_ring::sync::pause();
@@ -287,7 +293,8 @@ fn a_ring_goes_from_one_peer_to_the_next() {
 
 #[test]
 fn quick_a_sleeping_endpoint_learns_of_a_notice() {
-    // With a pair that is polled, and a kernel without barriers, so that nothing else orders what it looks at.
+    // A pair is polled and the kernel refuses barriers, so nothing else orders what the endpoint
+    // reads.
     check_bare(4, || {
         let kernel = ModelKernel::new(false);
         let [a, b] = std::array::from_fn(|_| ModelEndpoint::new(1, Asymmetric, &kernel));
@@ -312,7 +319,7 @@ fn quick_what_a_dead_peer_committed_is_there_when_its_death_is_told() {
         let (shared, kernel) = (Arc::clone(&b.shared), b.kernel.clone());
         let dying = thread::spawn(move || {
             send(&mut from, 0, 1, 8, Wait::Spin);
-            // Its kernel tells it to the control thread, whom this stands for.
+            // Stands for the control thread, to which the kernel reports the death.
             shared.notify(NOTICE, &kernel);
         });
         if b.shared.attention() & NOTICE != 0 {

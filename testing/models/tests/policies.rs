@@ -1,5 +1,5 @@
-//! Models of channels that do not wait for slow receivers: what is copied out and found to be whole
-//! is one message, and what is missed is counted.
+//! Models of channels that do not wait for slow receivers. A copy that is reported whole is exactly
+//! one message, and every missed message is counted.
 
 #![cfg(loom)]
 
@@ -11,8 +11,8 @@ use loom::thread;
 
 const EVICT_AT_ONCE: Policy = Policy::Evict { after_ns: 0 };
 
-/// Runs the sender in a thread of its own while this one copies; every message is either copied or
-/// counted.
+/// Runs the sender in a separate thread while this thread copies. Every message is either copied or
+/// counted as missed.
 fn overwrite(channel: ModelChannel, messages: u64, bytes: usize, wait: Wait) {
     let channel = channel.with_policy(Policy::Overwrite);
     let mut receiver = channel.first_receiver(0);
@@ -44,8 +44,8 @@ fn a_sleeping_receiver_of_a_channel_that_overwrites_is_woken() {
     check(2, || overwrite(ModelChannel::small(), 3, 8, Wait::Sleep));
 }
 
-/// A receiver that may be evicted at any moment: what it copies before that is whole and in order,
-/// and then it is told.
+/// A receiver that may be evicted at any moment. What it copies before that is whole and in order;
+/// then it learns that it was evicted.
 fn evict(channel: ModelChannel, messages: u64, bytes: usize) {
     let channel = channel.with_policy(EVICT_AT_ONCE);
     let mut receiver = channel.first_receiver(0);

@@ -1,5 +1,5 @@
-//! Models of the published rings. A name says what its model shows; `quick_` marks those that are run
-//! most often.
+//! Models of the published rings. The name of a test states what its model shows. The prefix
+//! `quick_` marks the models that are run most often.
 
 #![cfg(loom)]
 
@@ -14,7 +14,7 @@ use corewire_ring::region::Region;
 use loom::sync::Arc;
 use loom::thread;
 
-/// A ring for one receiver and messages of 8 bytes.
+/// A ring with one receiver, for messages of 8 bytes.
 fn zimp(entries: u32) -> Zimp {
     let first = 3 * LINE_BYTES;
     let bitmaps = (0..entries as usize).map(|entry| first + 2 * entry * LINE_BYTES);
@@ -72,7 +72,8 @@ fn quick_zimp_lets_no_sender_write_an_entry_out_of_turn() {
     check(2, || two_senders(1));
 }
 
-/// Each sends one message; one of them receives both, and waits for nothing else meanwhile.
+/// Each of two senders sends one message. One of the two threads also receives both messages, and
+/// never blocks on anything else while it does.
 fn two_senders(entries: u32) {
     let ring = zimp(entries);
     let (mut one, mut other) = (ring.sender(), ring.sender());
@@ -96,7 +97,7 @@ fn two_senders(entries: u32) {
     sending.join().unwrap();
 }
 
-/// Two slots each way.
+/// A ring with two slots in each direction.
 fn ump(flow: Flow) -> Ump {
     let lines = (0..4).map(|line| line * LINE_BYTES);
     let words = lines.clone().map(|at| at + UMP_BYTES..at + LINE_BYTES).collect();
@@ -104,7 +105,7 @@ fn ump(flow: Flow) -> Ump {
     Ump::new(&Region::model(Ump::bytes(2), words, vec![], cells), 2, flow)
 }
 
-/// Three messages through two slots.
+/// Sends three messages through two slots.
 fn through_ump(flow: Flow) {
     let ring = ump(flow);
     let (mut sender, mut receiver) = (ring.sender(), ring.receiver());
@@ -135,7 +136,7 @@ fn quick_ump_writes_a_slot_again_only_when_it_is_acknowledged() {
     check(3, || through_ump(Flow::Acked));
 }
 
-/// Three messages through one slot.
+/// Sends three messages through one slot.
 #[test]
 fn quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged() {
     check(3, || {
@@ -162,14 +163,15 @@ fn quick_barrelfish_mp_writes_a_slot_again_only_when_it_is_acknowledged() {
     });
 }
 
-/// The words of Nemesis' queue at `offset`: tail; head, or the shadow of it; and the lock.
+/// The words of a Nemesis queue at `offset`: the tail; the head, or its shadow beside it; and the
+/// lock.
 fn queue_words(offset: usize, has_shadow_head: bool) -> Vec<std::ops::Range<usize>> {
     let beside = has_shadow_head.then_some(offset + 8);
     let words = [offset, offset + LINE_BYTES].into_iter().chain(beside);
     words.map(|at| at..at + 8).collect()
 }
 
-/// A queue, and the memory of its cells, eight bytes each.
+/// A queue, and the memory of its cells. Each cell holds eight bytes.
 fn nemesis_queue(cells: usize, has_shadow_head: bool) -> (Arc<NemesisQueue>, Region) {
     let links = (0..cells).map(|cell| cell_at(cell) - 8..cell_at(cell));
     let words = queue_words(0, has_shadow_head).into_iter().chain(links).collect();
@@ -179,7 +181,7 @@ fn nemesis_queue(cells: usize, has_shadow_head: bool) -> (Arc<NemesisQueue>, Reg
     (Arc::new(NemesisQueue::new(&memory, cells, has_shadow_head)), memory)
 }
 
-/// Where the content of a cell is.
+/// Offset of a cell's content.
 fn cell_at(cell: usize) -> usize {
     NemesisQueue::bytes(cell) + 8
 }
@@ -191,9 +193,9 @@ fn put(queue: &NemesisQueue, memory: &Region, cell: usize, content: u64) {
 
 fn content(memory: &Region, cell: usize) -> u64 {
     let mut bytes = [0; 8];
-    // SAFETY: a model keeps to the protocol; loom checks it.
+    // SAFETY: all parties of a model follow the protocol; loom checks it.
     let trusted = unsafe { Trusted::assume() };
-    // SAFETY: whoever has taken a cell has it alone; loom checks it.
+    // SAFETY: a thread that has taken a cell is the only one to access it; loom checks it.
     unsafe { memory.copy_out_still(trusted, cell_at(cell), &mut bytes) };
     u64::from_le_bytes(bytes)
 }
@@ -207,7 +209,7 @@ fn get(queue: &NemesisQueue, memory: &Region) -> (usize, u64) {
     }
 }
 
-/// Two put a cell each into a queue, from which one takes them.
+/// Two threads each put a cell into a queue; a third takes both.
 fn two_put_one_takes(has_shadow_head: bool) {
     let (queue, memory) = nemesis_queue(2, has_shadow_head);
     let others = [0, 1].map(|cell| {
@@ -232,7 +234,7 @@ fn quick_nemesis_queue_with_a_shadow_head_loses_no_cell() {
     check(2, || two_put_one_takes(true));
 }
 
-/// A cell goes to and fro between two queues, as from a free queue to a receive queue.
+/// A cell goes back and forth between two queues, as between a free queue and a receive queue.
 #[test]
 fn quick_nemesis_fills_a_cell_again_only_when_it_has_been_read() {
     check(3, || {
@@ -275,7 +277,7 @@ fn quick_nemesis_queue_gives_each_of_many_a_cell_of_its_own() {
     });
 }
 
-/// Two processes with fastboxes, and a cell each of 32 bytes.
+/// Two processes with fastboxes. Each has one cell of 32 bytes.
 fn nemesis() -> [Nemesis; 2] {
     let options = NemesisOptions {
         processes: 2,
@@ -286,7 +288,7 @@ fn nemesis() -> [Nemesis; 2] {
         has_fastboxes: true,
     };
     let queues = (0..4).map(|queue| 3 * queue * LINE_BYTES);
-    // Four boxes, two cells: a line each.
+    // Four boxes and two cells, one line each.
     let lines = (0..6).map(|line| (12 + line) * LINE_BYTES);
     let words = queues.clone().flat_map(|at| queue_words(at, true));
     let headers = lines.clone().flat_map(|at| [0, 8, 16, 24].map(|word| at + word..at + word + 8));

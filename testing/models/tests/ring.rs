@@ -1,5 +1,5 @@
-//! Models of the broadcast ring under `Block`. A name says what its model shows; `quick_` marks those that are
-//! run most often.
+//! Models of the broadcast ring under `Block`. The name of a test states what its model shows. The
+//! prefix `quick_` marks the models that are run most often.
 
 #![cfg(loom)]
 
@@ -18,7 +18,7 @@ use corewire_ring::yardstick::BareRing;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-/// Runs the sender in a thread of its own while this one receives everything it sends.
+/// Runs the sender in a separate thread while this thread receives everything it sends.
 fn one_to_one(channel: &ModelChannel, messages: u64, bytes: usize, send: Wait, receive: Wait) {
     let mut receiver = channel.first_receiver(0);
     let mut sender = channel.sender();
@@ -190,14 +190,14 @@ fn quick_a_sender_that_waits_sees_a_notice() {
     });
 }
 
-/// The sender commits messages and dies; its death is known to the receiver's control thread alone.
+/// The sender commits messages and dies. Only the receiver's control thread learns of the death.
 fn death(messages: u64, wait: Wait) {
     let channel = ModelChannel::small();
     let mut receiver = channel.first_receiver(0);
     let mut sender = channel.sender();
     let (shared, kernel) = (Arc::clone(receiver.0.shared()), channel.kernel.clone());
     let control = thread::spawn(move || {
-        // The kernel reports a death after everything that the dead did.
+        // The kernel reports a death after everything that the dead process did.
         sender.send(messages, 8, Wait::Spin);
         drop(sender);
         shared.notify(notice::PEER_GONE, &kernel);
@@ -211,8 +211,8 @@ fn quick_what_a_dead_sender_committed_is_received_before_its_death() {
     check_bare(5, || death(2, Wait::Spin));
 }
 
-/// A sender that closes hangs up afterwards, and the receiver's control thread takes that for a
-/// death: whoever has been told so must find the channel closed.
+/// A sender closes the channel and then hangs up. The receiver's control thread reports the hang-up
+/// as a death; a receiver that sees this report must find the channel closed.
 #[test]
 fn quick_a_hang_up_after_the_end_is_not_taken_for_a_death() {
     check_bare(4, || {
@@ -294,7 +294,8 @@ fn a_receiver_that_sleeps_and_reads_learns_of_its_senders_death() {
     check(4, || death(1, Wait::Sleep));
 }
 
-/// Sends `before` messages, then `after` more while somebody joins and receives to the end.
+/// Sends the messages `before`, then the messages `after` while a receiver joins and receives to
+/// the end.
 fn join(channel: &ModelChannel, before: &[usize], after: &[usize], start: Start, how: Joining) {
     let mut sender = channel.sender();
     for &bytes in before {
@@ -317,8 +318,8 @@ fn join(channel: &ModelChannel, before: &[usize], after: &[usize], start: Start,
     joining.join().unwrap();
 }
 
-/// How a newcomer waits, whether the sender rings after each message, and the first and last
-/// message that the newcomer may begin with.
+/// How the new receiver waits, whether the sender rings after each message, and the first and last
+/// message that the new receiver may start with.
 struct Joining {
     wait: Wait,
     ring: bool,
@@ -378,8 +379,8 @@ fn a_newcomer_gets_the_oldest_whole_messages_of_the_window() {
 
 #[test]
 fn quick_a_newcomer_judges_each_message_by_its_own_header() {
-    // Slot 0 holds a window message, long overwritten, until the inline message 4 takes it: a
-    // newcomer that finds the new stamp beside the old header would take message 4 for lost.
+    // Slot 0 holds a window message, long overwritten, until the inline message 4 takes the slot. A
+    // new receiver that finds the new stamp beside the old header would consider message 4 lost.
     check(4, || {
         let channel = ModelChannel::new(4, 1, 1, Asymmetric);
         let how = Joining { start_min: 2, start_max: 2, ..SPINNING };
@@ -403,8 +404,8 @@ fn a_row_that_was_left_is_taken_again() {
         let mut first = channel.first_receiver(0);
         let control = channel.clone();
         let changing = thread::spawn(move || {
-            // It may leave while the sender still serves its sleep: its successor must not be
-            // taken for it.
+            // The receiver may leave while the sender still handles its sleep. The sender must not
+            // confuse the next receiver in this row with it.
             if first.0.arm() {
                 first.0.retract();
             }
@@ -421,8 +422,8 @@ fn a_row_that_was_left_is_taken_again() {
     });
 }
 
-/// A relay dies and another takes its row: whatever its cursor says by then, the messages from there on
-/// are kept, also while the page is replaced.
+/// A relay dies and another takes over its row. Whatever its cursor says by then, all messages from
+/// there on are kept, even while the page is replaced.
 #[test]
 fn quick_who_takes_a_row_over_gets_what_its_last_holder_had_not_passed() {
     check(2, || {
@@ -434,7 +435,7 @@ fn quick_who_takes_a_row_over_gets_what_its_last_holder_had_not_passed() {
             dead.receive_many(1, Wait::Spin);
             dead.0.publish_cursor();
             dead.receive_many(1, Wait::Spin);
-            // It had no time to say so.
+            // It dies before it publishes its cursor again.
             drop(dead);
             let joined = control.succeed(0);
             assert!((1..=2).contains(&joined.start), "assertion: at {}", joined.start);

@@ -1,5 +1,5 @@
-//! Models of the ring of several senders. A name says what its model shows; `quick_` marks those that
-//! are run most often.
+//! Models of the ring of several senders. The name of a test states what its model shows. The
+//! prefix `quick_` marks the models that are run most often.
 
 #![cfg(loom)]
 
@@ -11,10 +11,10 @@ use corewire_ring::shared::{Entrance, Party};
 use loom::thread::{self, JoinHandle};
 
 const EVICT_AT_ONCE: Policy = Policy::Evict { after_ns: 0 };
-/// Two words: what is copied may be half of one message and half of another.
+/// Two words, so that a torn copy can be half of one message and half of another.
 const BYTES: usize = 16;
 
-/// Sends in a thread of its own; the limit is known already.
+/// Sends in a separate thread. The sender already knows its limit.
 fn sending(mut sender: SharedSender, count: u32, bytes: usize, wait: Wait) -> JoinHandle<()> {
     sender.sender.refresh();
     thread::spawn(move || sender.send(count, bytes, wait))
@@ -42,7 +42,7 @@ fn the_windows_of_both_senders_are_whole_when_the_stamps_are_seen() {
     check_bare(2, || two_senders(WINDOW_MESSAGE_BYTES, [2, 1], Look::AtStamp, Wait::Spin));
 }
 
-/// The ring is full but for one slot: one of two senders takes it, and the other waits for the
+/// All slots but one are in use. One of two senders takes that slot; the other waits for the
 /// receiver.
 #[test]
 fn quick_a_slot_is_claimed_again_only_when_it_has_been_read() {
@@ -88,7 +88,8 @@ fn two_receivers_get_two_senders_messages_in_one_order() {
     });
 }
 
-/// Nobody receives: only the stamps keep one sender from writing where another still does.
+/// Nobody receives. Only the stamps keep a sender from writing a slot that another sender still
+/// fills.
 #[test]
 fn quick_a_slot_is_claimed_again_only_when_it_has_been_filled() {
     check_bare(2, || {
@@ -103,8 +104,8 @@ fn quick_a_slot_is_claimed_again_only_when_it_has_been_filled() {
     });
 }
 
-/// The same for a run: the first of it is published before the last, and nothing but its stamp says
-/// that there is more.
+/// The same for a run. Its first message is published before its last, and only the first stamp
+/// tells that the run has more slots.
 #[test]
 fn quick_the_lap_after_a_run_waits_for_all_of_it() {
     check_bare(2, || {
@@ -118,9 +119,9 @@ fn quick_the_lap_after_a_run_waits_for_all_of_it() {
     });
 }
 
-/// One comes who finds the ring's end by what another has stored beyond the first one's claim, which it
-/// never looks at: its run reaches that very slot in the lap after, and must not take an older stamp
-/// there for the last word.
+/// A new sender finds the end of the ring from a stamp that the second sender stored above the
+/// first sender's claim. It never reads the stamp of that claim. Its run reaches that slot in the
+/// next lap, and the new sender must not mistake an older stamp there for the slot's last one.
 #[test]
 fn quick_one_who_comes_sees_every_claim_below_its_own() {
     check_bare(2, || {
@@ -136,20 +137,21 @@ fn quick_one_who_comes_sees_every_claim_below_its_own() {
             third.try_send(1, BYTES);
             third.try_run(BYTES);
         });
-        // What matters is what the third sees of them, not what they see of each other.
+        // The model is about what the third sender sees of the first two, not about what they see
+        // of each other.
         first.try_claim(BYTES);
         second.try_claim(BYTES);
         coming.join().unwrap();
     });
 }
 
-/// A run among other messages: it is received whole, and the ring goes round over it.
+/// A run among other messages: it is received in one piece, and the ring wraps around over it.
 fn run(before: u32, after: u32) {
     let channel = ModelShared::new(1);
     let mut receiver = channel.receiver();
     let [mut first, mut second] = [0, 1].map(|name| channel.sender(name));
     second.send(before, BYTES, Wait::Spin);
-    // They make room for all that follow.
+    // Receiving them makes room for all messages that follow.
     let mut all = receiver.receive_ready(before as usize);
     first.sender.refresh();
     let running = thread::spawn(move || first.send_run(BYTES, Wait::Spin));
@@ -172,7 +174,8 @@ fn a_run_that_crosses_the_rings_end_is_received_whole() {
     check_bare(2, || run(3, 1));
 }
 
-/// A sender leaves after its last message: whoever finds that nobody sends finds that first.
+/// A sender leaves after its last message. A receiver that finds no sender left finds that message
+/// first.
 #[test]
 fn quick_a_channel_ends_after_its_last_message() {
     check_bare(3, || {
@@ -201,7 +204,8 @@ fn a_sleeping_receiver_is_woken_when_the_last_sender_leaves() {
     });
 }
 
-/// Between the two rows of one look the last sender leaves one, and another has entered the other.
+/// While the receiver checks the two senders' rows, the last sender leaves one row after another
+/// sender has entered the other.
 #[test]
 fn quick_a_sender_that_comes_before_the_last_one_leaves_is_waited_for() {
     check_bare(3, || {
@@ -221,8 +225,8 @@ fn quick_a_sender_that_comes_before_the_last_one_leaves_is_waited_for() {
     });
 }
 
-/// One who sleeps has the death of every sender reported: a new one must wake it, even if it dies
-/// before it has sent anything.
+/// A sleeping receiver watches every sender for its death. A new sender must wake it so that it is
+/// watched too, even if the new sender dies before it sends anything.
 #[test]
 fn quick_a_sleeping_receiver_is_woken_by_a_sender_that_comes() {
     check(4, || {
@@ -292,7 +296,8 @@ fn a_sender_that_waits_for_room_is_woken_when_the_last_receiver_leaves() {
     });
 }
 
-/// What holds a sender back may be a slot that another has claimed in the lap before, and fills now.
+/// A sender may have to wait for a slot that another sender claimed in the lap before and is still
+/// filling.
 fn wait_for_a_stamp(channel: &ModelShared) {
     let [first, mut second] = [0, 1].map(|name| channel.sender(name));
     second.sender.refresh();
@@ -312,9 +317,10 @@ fn a_sender_that_waits_for_anothers_claim_is_woken_where_the_kernel_gives_no_bar
     check(2, || wait_for_a_stamp(&ModelShared::new(1).fenced()));
 }
 
-/// A receiver comes while two senders send and give up where there is no room: everything from its
-/// first message on is there when they are done. What matters is what each of them sees of the
-/// newcomer, not what they see of each other, so they share a thread.
+/// A receiver joins while two senders send and give up where there is no room. When they are done,
+/// every message from the receiver's first one on is still there. The model is about what each
+/// sender sees of the new receiver, not about what the senders see of each other, so both run in
+/// one thread.
 #[test]
 fn quick_nothing_that_a_newcomer_was_promised_is_overwritten() {
     check_bare(2, || {
@@ -335,8 +341,8 @@ fn quick_nothing_that_a_newcomer_was_promised_is_overwritten() {
     });
 }
 
-/// The same where each sender has a thread. Unlike above, neither learns from the other's fences; what
-/// each then sees of a newcomer is explored without preemptions, which would take hours.
+/// The same with a thread for each sender. Here neither learns from the other's fences. With preemptions
+/// the search would take hours, so it has none: it explores what each sender's loads may return.
 #[test]
 fn nothing_that_a_newcomer_was_promised_is_overwritten_by_two() {
     check_bare(0, || {
@@ -357,7 +363,8 @@ fn nothing_that_a_newcomer_was_promised_is_overwritten_by_two() {
     });
 }
 
-/// One sender evicts a receiver, and the other finds it evicted and writes what it is copying.
+/// One sender evicts a receiver. The other sender finds it evicted and overwrites what it is
+/// copying.
 #[test]
 fn a_copy_of_a_receiver_that_another_sender_evicted_is_whole_or_refused() {
     check_bare(2, || {
@@ -378,7 +385,8 @@ fn a_copy_of_a_receiver_that_another_sender_evicted_is_whole_or_refused() {
     });
 }
 
-/// A sender dies after it claimed, before it published: everybody who knows that goes on.
+/// A sender dies after it claims and before it publishes. Every party that learns of the death
+/// continues.
 fn death_in_a_run(run: u64, published: u64, look: Look) {
     let channel = ModelShared::new(1);
     let mut receiver = channel.receiver();
@@ -386,7 +394,7 @@ fn death_in_a_run(run: u64, published: u64, look: Look) {
     let obituary = receiver.obituary();
     dying.sender.refresh();
     other.sender.refresh();
-    // The kernel reports a death after everything that the dead did.
+    // The kernel reports a death after everything that the dead process did.
     let dying = thread::spawn(move || obituary.tell(dying.die_in_run(run, published, BYTES)));
     let other = thread::spawn(move || {
         other.send(1, BYTES, Wait::Spin);
@@ -429,7 +437,8 @@ fn quick_what_a_dead_sender_published_is_not_passed() {
     });
 }
 
-/// The lap after the claim of a sender that dies: another writes there once it knows.
+/// The lap after the claim of a sender that dies: another sender writes that slot once it knows of
+/// the death.
 #[test]
 fn quick_what_a_dead_sender_claimed_is_written_again_after_its_death() {
     check_bare(2, || {
@@ -446,7 +455,8 @@ fn quick_what_a_dead_sender_claimed_is_written_again_after_its_death() {
     });
 }
 
-/// A dead sender's row has another holder: its claims are not taken for the dead one's.
+/// A dead sender's row has a new holder. Its claims must not be mistaken for those of the dead
+/// sender.
 #[test]
 fn quick_the_claim_of_a_row_that_was_taken_again_is_not_its_last_holders() {
     check_bare(3, || {
@@ -469,7 +479,7 @@ fn quick_the_claim_of_a_row_that_was_taken_again_is_not_its_last_holders() {
     });
 }
 
-/// The same where the claim is all that there is yet: one look, which must not pass it.
+/// The same when there is only a claim so far: a single check must not pass it.
 #[test]
 fn quick_a_claim_is_not_passed_for_the_death_of_its_rows_last_holder() {
     check_bare(3, || {

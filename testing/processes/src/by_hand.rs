@@ -1,4 +1,4 @@
-//! A guest that speaks with a channel's owner by hand, and asks for what guests do not get.
+//! A guest that speaks with a channel's owner by hand, and requests what guests do not get.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -19,14 +19,14 @@ use zerocopy::IntoBytes;
 
 use crate::{Options, Outcome};
 
-/// What is said to the owner when joining, beside the name.
+/// What a joining receiver tells the owner, besides the channel's name.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wishes {
     pub(crate) waiter: u128,
     pub(crate) needs_fence: bool,
 }
 
-/// A receiver of another user's channel.
+/// A receiver that has joined another user's channel.
 pub(crate) struct Joined {
     pub(crate) socket: Socket,
     pub(crate) welcome: Welcome,
@@ -37,7 +37,7 @@ pub(crate) struct Joined {
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A connection to the process that has a channel.
+/// Connects to the process that has a channel.
 pub(crate) fn connect(directory: &Path, channel: &str) -> Result<Socket, Failure> {
     let record = fs::read(directory.join(format!("g.{channel}")))?;
     let record = NameRecord::parse(&record).ok_or("no record of the channel")?;
@@ -65,9 +65,9 @@ pub(crate) fn join(directory: &Path, channel: &str, wishes: Wishes) -> Result<Jo
     }
 }
 
-/// Invites somebody in the owner's name, answers for whoever has been invited, and wants the sender to
-/// fence and to write to a descriptor; then has itself woken for every message, and reads none of the
-/// wake-ups.
+/// Sends an invitation in the owner's name, answers for an invited process, and requests that the
+/// sender fence and write to a descriptor. Then it announces a sleep again and again, so that every
+/// message wakes it, and reads none of the wake-ups.
 pub(crate) fn run(directory: &Path, options: &Options) -> Outcome {
     let Options { channel, waiter, .. } = options;
     let wishes = Wishes { waiter: *waiter, needs_fence: true };
@@ -77,7 +77,7 @@ pub(crate) fn run(directory: &Path, options: &Options) -> Outcome {
     let Joined { socket, welcome, descriptors, page } = join(directory, channel, wishes)?;
     let Welcome { hint, settled, .. } = welcome;
     println!("joined hint={hint} fences={} descriptors={}", settled != u64::MAX, descriptors.len());
-    // One that blocks whoever writes to it when it is full, as it is.
+    // A full descriptor that makes a write to it block.
     let full = eventfd(0, EventfdFlags::empty())?;
     rustix::io::write(&full, &(u64::MAX - 1).to_le_bytes())?;
     socket.send(&Frame::Readiness, &[full.as_fd()])?;

@@ -1,4 +1,4 @@
-//! Receivers that copy messages out: of channels that do not wait for them, and as guests.
+//! Receivers that copy messages out: from channels that do not wait for them, and as guests.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use corewire::{Domain, ReceiveError};
 use crate::stream::{PROGRESS, is_whole};
 use crate::{Options, Outcome};
 
-/// Copies messages until the end, checks each, and says how many came and how many were missed.
+/// Copies messages until the end and checks each. Prints how many arrived and how many were missed.
 pub(crate) fn copy(domain: &Domain, options: &Options) -> Outcome {
     let builder = domain.receiver(&options.channel).wait(options.wait).snapshots();
     let mut receiver = builder.join()?;

@@ -1,4 +1,4 @@
-//! A given number of 48-byte messages, for counting what they cost and for forcing sleeps.
+//! Exchanges a given number of 48-byte messages, to count their cost and to force sleeps.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use corewire::Domain;
 
 use crate::{Options, Outcome};
 
-/// Waits for a line of standard input: the test is ready.
+/// Waits for a line on standard input: the test is ready.
 fn wait_for_go() -> Outcome {
     println!("ready");
     std::io::stdin().lock().read_line(&mut String::new())?;
     Ok(())
 }
 
-/// Now and then, does nothing for long enough that the other side goes to sleep: for 1024 messages
-/// the sender does, which empties the ring, and for the next 1024 the receiver, which fills it.
+/// Sometimes busy-waits so long that the other side goes to sleep. During 1024 messages the sender
+/// does so, which empties the ring; during the next 1024 the receiver does, which fills it.
 fn nap(number: u64, turn: u64, one_in: u64) {
     if number / 1024 % 2 != turn {
         return;
@@ -65,7 +65,7 @@ pub(crate) fn receive(domain: &Domain, options: &Options) -> Outcome {
     report(|name| receiver.counter(name))
 }
 
-/// Says what the counters say, then waits for the test to have read it.
+/// Prints the counters, then waits until the test has read them.
 fn report(counter: impl Fn(&str) -> Option<u64>) -> Outcome {
     let names = ["messages", "waits", "sleeps", "wakes", "cap_finds", "near_sleeps"];
     let line: Vec<String> =

@@ -1,4 +1,4 @@
-//! What is left of a process that executes another program.
+//! What is left in a process that executes another program.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use corewire::Domain;
 
 use crate::{Options, Outcome};
 
-/// Has a channel, and executes a program that says what it has.
+/// Creates a channel, and executes a program that prints what it still has.
 pub(crate) fn execute(domain: &Domain, options: &Options, directory: &Path) -> Outcome {
     let builder = domain.sender(&options.channel);
     let _sender = match options.is_shared {
@@ -23,8 +23,8 @@ pub(crate) fn execute(domain: &Domain, options: &Options, directory: &Path) -> O
     Err(error.into())
 }
 
-/// Says which descriptors are open of the kinds that a domain has, and which maps of memory files there
-/// are. (Whoever started the first program may have left it others.)
+/// Prints the open descriptors of the kinds that a domain has, and the maps of memory files. (The
+/// process that started the first program may have passed it other descriptors.)
 pub(crate) fn say_what_is_left(directory: &Path) -> Outcome {
     let mut left = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -38,7 +38,7 @@ pub(crate) fn say_what_is_left(directory: &Path) -> Outcome {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     left.extend(maps.lines().filter(|line| line.contains("memfd:")).map(str::to_owned));
     println!("left {left:?}");
-    // The process lives on.
+    // Keeps the process alive.
     std::io::stdin().read_line(&mut String::new())?;
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! A user of corewire one of whose system calls fails: says how each call of the library ended, and
-//! what is left of it all.
+//! A user of corewire for which one system call fails. Prints how each call of the library ended,
+//! and what is left at the end.
 //!
-//! Every call that fails is made once more, and must then succeed: one fault spoils nothing but the
-//! call that it hit. After the scenario everything is dropped and counted, and it runs once more.
+//! Every call that fails is made once more and must then succeed: a fault affects only the call
+//! that it hit. After the scenario everything is dropped and counted, and the scenario runs once
+//! more.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -23,33 +24,34 @@ use rustix::process::{getegid, geteuid};
 use crate::Outcome;
 use crate::supervised::{hand_over, mark, put_before_supervisor};
 
-/// What this role tells its supervisor; `tests/faults/supervisor.rs` has the same.
+/// The marks for the supervisor; `tests/faults/supervisor.rs` has the same.
 mod marks {
-    /// From here on calls count; the second time they are left alone.
+    /// Calls count from here on. After the second such mark they are no longer disturbed.
     pub(crate) const BEGIN: i32 = 1;
-    /// The first thread's own affairs begin; those of other threads go on counting.
+    /// The first thread does something that is not the library's. Calls of other threads still
+    /// count.
     pub(crate) const PAUSE: i32 = 2;
-    /// They are over.
+    /// The first thread's calls count again.
     pub(crate) const RESUME: i32 = 3;
     /// The calling thread is not the control thread.
     pub(crate) const HELPER: i32 = 4;
-    /// There is a channel for the peer to join.
+    /// The channel exists, so the peer can join it.
     pub(crate) const CREATED: i32 = 5;
-    /// A peer may begin to wait for the channel.
+    /// A peer may start to wait for the channel.
     pub(crate) const WANTED: i32 = 8;
-    /// Everything is dropped; answered once the peers are gone.
+    /// Everything is dropped. The supervisor answers once the peers are gone.
     pub(crate) const OVER: i32 = 6;
     /// The control thread has ended.
     pub(crate) const END: i32 = 7;
 }
 
 const CHANNEL: &str = "faulty";
-/// A failure ends, instead of hanging. Nothing that goes well waits for it.
+/// Makes a failure end instead of hanging. A successful run never waits this long.
 const LIMIT: Duration = Duration::from_secs(20);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Runs `scenario` twice, supervised as to the calls `numbers`.
+/// Runs `scenario` twice, with the calls `numbers` supervised.
 pub(crate) fn run(scenario: &str, directory: &Path, numbers: &str) -> Outcome {
     let scenario = match scenario {
         "alone" => alone,
@@ -94,7 +96,7 @@ pub(crate) fn run(scenario: &str, directory: &Path, numbers: &str) -> Outcome {
     Ok(())
 }
 
-/// Does `job`, and once more if it fails.
+/// Runs `job`, and once more if it fails.
 fn attempt<T, E: Display>(
     what: &str,
     mut job: impl FnMut() -> std::result::Result<T, E>,
@@ -105,7 +107,7 @@ fn attempt<T, E: Display>(
     })
 }
 
-/// Does what is not the library's, so no fault is wanted there.
+/// Runs `job`, which is not part of the library, without counting its calls for faults.
 fn apart<T>(job: impl FnOnce() -> T) -> T {
     mark(marks::PAUSE);
     let result = job();
@@ -121,7 +123,7 @@ fn alone(directory: &Path) -> Outcome {
         builder.largest_message(100_000).receivers(4).wait(Wait::Park).prefault(true).create()
     })?;
     let mut receiver = attempt("join", || domain.receiver(CHANNEL).wait(Wait::Park).join())?;
-    // Nothing, a slot's worth, the window's, and the large area's.
+    // Empty, in a slot, in the window, and in the large area.
     for (number, bytes) in [0, 48, 49, 5000, 16_384, 100_000].into_iter().enumerate() {
         let number = number as u64;
         attempt("send", || sender.send(&content(number, bytes)))?;
@@ -137,7 +139,7 @@ fn alone(directory: &Path) -> Outcome {
     }
     sleep_and_wake(&mut sender, &mut receiver, &observer)?;
     wait_readable(&mut sender, &mut receiver)?;
-    // One who leaves stops counting.
+    // A receiver that leaves no longer counts.
     drop(receiver);
     while sender.receivers() > 0 {
         thread::yield_now();
@@ -145,7 +147,7 @@ fn alone(directory: &Path) -> Outcome {
     let mut receiver =
         attempt("join again", || domain.receiver(CHANNEL).wait(Wait::Park).from_oldest().join())?;
     receive(&mut receiver, 0, 0)?;
-    // Closed while somebody reads.
+    // Closed while a receiver reads.
     drop(sender);
     let rest: Vec<_> = receiver.copies().collect();
     if rest.len() != 7 || rest.iter().any(std::result::Result::is_err) {
@@ -154,7 +156,7 @@ fn alone(directory: &Path) -> Outcome {
     Ok(())
 }
 
-/// The receiver sleeps; the sender, in another thread, wakes it. Message 6.
+/// The receiver sleeps; the sender, in another thread, wakes it with message 6.
 fn sleep_and_wake(sender: &mut Sender, receiver: &mut Receiver, observer: &Observer) -> Outcome {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -177,7 +179,7 @@ fn sleep_and_wake(sender: &mut Sender, receiver: &mut Receiver, observer: &Obser
     })
 }
 
-/// The receiver has its descriptor rung. Message 7.
+/// The receiver waits for its descriptor, which message 7 must ring.
 fn wait_readable(sender: &mut Sender, receiver: &mut Receiver) -> Outcome {
     let readiness = attempt("readiness", || receiver.readiness())?;
     if !attempt("arm", || receiver.arm())? {
@@ -192,7 +194,7 @@ fn wait_readable(sender: &mut Sender, receiver: &mut Receiver) -> Outcome {
     receive(receiver, 7, 48)
 }
 
-/// Content of message `number`, which tells it from all others.
+/// The content of message `number`, different from that of all others.
 fn content(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|index| (number * 31 + index / 7).to_le_bytes()[0]).collect()
 }
@@ -205,7 +207,7 @@ fn receive(receiver: &mut Receiver, number: u64, bytes: usize) -> Outcome {
     Ok(())
 }
 
-/// Channels whose messages are copied out, by either policy, in memory of every kind.
+/// Channels whose messages are copied out, with either policy, in memory of every kind.
 fn copier(directory: &Path) -> Outcome {
     let domain = attempt("open", || Domain::open_at(directory))?;
     for is_evicting in [false, true] {
@@ -241,7 +243,8 @@ fn copier(directory: &Path) -> Outcome {
     Ok(())
 }
 
-/// A channel of several senders, all here: the first of them makes it and goes, and another takes over.
+/// A channel of several senders, all in this process: the first creates it and leaves, and another
+/// takes over.
 fn shared(directory: &Path) -> Outcome {
     let domain = attempt("open", || Domain::open_at(directory))?;
     let open = || -> std::result::Result<SharedSender, CreateError> {
@@ -276,7 +279,7 @@ fn shared(directory: &Path) -> Outcome {
     }
     receive(&mut receiver, number, 48)?;
     number += 1;
-    // Nobody who could not come, or has gone, holds the others up.
+    // A sender that failed to enter, or that has left, must not hold the others back.
     drop(first);
     let mut third = attempt("enter where another has taken over", open)?;
     let mut late = attempt("join where another has taken over", join)?;
@@ -296,7 +299,8 @@ fn shared(directory: &Path) -> Outcome {
     Ok(())
 }
 
-/// The sender of a channel that others look at and join; with the segment for many receivers.
+/// The sender of a channel that others observe and join; its channel has the hint segment for many
+/// receivers.
 fn owner(directory: &Path) -> Outcome {
     let domain = attempt("open", || Domain::open_at(directory))?;
     let builder = || domain.sender(CHANNEL).slots(64).receivers(16).wait(Wait::Park);
@@ -306,7 +310,7 @@ fn owner(directory: &Path) -> Outcome {
     if joined == 0 {
         return Err("nobody joins".into());
     }
-    // The ring is full several times: each waits for the other.
+    // The ring fills several times: sender and receiver wait for each other.
     for number in 0..300 {
         attempt("send", || sender.send(&content(number, 48)))?;
     }
@@ -315,7 +319,8 @@ fn owner(directory: &Path) -> Outcome {
     Ok(())
 }
 
-/// A receiver that is there before its channel is; the supervisor makes it once this one waits.
+/// A receiver that starts before its channel exists. The supervisor creates the channel once the
+/// receiver waits.
 fn waiter(directory: &Path) -> Outcome {
     let domain = attempt("open", || Domain::open_at(directory))?;
     let mut is_late = false;
@@ -355,13 +360,13 @@ fn inviter(directory: &Path) -> Outcome {
     Ok(())
 }
 
-/// One who comes into a directory that the dead have left, and takes a dead owner's name.
+/// A process that opens a directory with files of dead processes, and takes a dead owner's name.
 fn sweeper(directory: &Path) -> Outcome {
     take_over(&attempt("open", || Domain::open_at(directory))?)
 }
 
-/// The same, where the dead had guests, and so has this one, by one rule and then by another. Root
-/// may give the directory to any group.
+/// The same, where the dead owner had guests, and so has this one, first by one rule and then by
+/// another. Root may give the directory to any group.
 fn host(directory: &Path) -> Outcome {
     let open = |rule: Access| Domain::builder().path(directory).access(rule).open();
     let group = if geteuid().is_root() { 1 } else { getegid().as_raw() };
@@ -393,12 +398,13 @@ fn threads() -> Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
 
-/// A segment, or the table of a sender's rows: no other memory without a name is only for reading.
+/// Whether a map is a segment or the table of a sender's rows, which is the only anonymous memory
+/// that is read-only.
 fn is_corewire(map: &str) -> bool {
     map.contains("memfd:corewire") || (map.contains(" r--p ") && map.trim_end().ends_with(" 0"))
 }
 
-/// What a process has that it could forget to give back.
+/// The resources that a process could fail to release.
 struct Census {
     descriptors: usize,
     maps: usize,
@@ -419,7 +425,7 @@ impl Census {
         })
     }
 
-    /// What is different from `before`.
+    /// The differences from `before`.
     fn beyond(&self, before: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if self.descriptors != before.descriptors {

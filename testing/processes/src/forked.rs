@@ -1,4 +1,4 @@
-//! What becomes of handles in a forked child.
+//! What happens to handles in a forked child.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,16 +22,16 @@ pub(crate) fn run(domain: &Domain, options: &Options, directory: &Path) -> Outco
             && matches!(domain.receiver(&options.channel).join(), Err(JoinError::Forked))
             && child_can_start_anew(directory, &options.channel);
         drop((sender, receiver));
-        // SAFETY: ends the child without its parent's exit handlers.
+        // SAFETY: ends the child without running its parent's exit handlers.
         unsafe { libc::_exit(i32::from(!is_right)) };
     }
     let mut status = 0;
-    // SAFETY: our own child.
+    // SAFETY: waits for our own child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     if status != 0 {
         return Err(format!("the child ended with {status:#x}").into());
     }
-    // The parent's channel is untouched.
+    // The parent's channel must be undisturbed.
     sender.send(b"after")?;
     let first = receiver.receive()?.to_vec();
     let second = receiver.receive()?.to_vec();
@@ -42,7 +42,7 @@ pub(crate) fn run(domain: &Domain, options: &Options, directory: &Path) -> Outco
     Ok(())
 }
 
-/// The child opens the domain anew, and reads its parent's channel as any other process does.
+/// The child opens the domain again and joins its parent's channel, as any other process does.
 fn child_can_start_anew(directory: &Path, channel: &str) -> bool {
     let Ok(domain) = Domain::open_at(directory) else { return false };
     let Ok(receiver) = domain.receiver(channel).join() else { return false };

@@ -11,24 +11,24 @@ use corewire_os::socket::{ReceiveError, Socket};
 
 use crate::{Options, Outcome};
 
-/// Numbers with commas between them.
+/// Parses numbers that are separated by commas.
 pub(crate) fn numbers(list: &str) -> Result<Vec<u32>, ParseIntError> {
     list.split(',').map(str::parse).collect()
 }
 
-/// Makes this process one of user `uid`, whose primary group has the same number, with these
-/// supplementary groups and no others. Only root can.
+/// Makes this process run as user `uid`, whose primary group has the same number, with exactly
+/// these supplementary groups. Only root can do this.
 pub(crate) fn become_user(uid: u32, groups: &[u32]) -> io::Result<()> {
-    // SAFETY: the list is as long as is said.
+    // SAFETY: the length is that of the list.
     let first = unsafe { libc::setgroups(groups.len(), groups.as_ptr()) };
-    // SAFETY: plain numbers.
+    // SAFETY: integer arguments only.
     let second = unsafe { libc::setgid(uid) };
-    // SAFETY: plain numbers.
+    // SAFETY: integer arguments only.
     let third = unsafe { libc::setuid(uid) };
     if (first, second, third) == (0, 0, 0) { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Says what can be seen and done.
+/// Prints what this process can see and do.
 pub(crate) fn look(domain: &Domain, options: &Options) -> Outcome {
     let names: Vec<_> = domain.channels()?.iter().map(ToString::to_string).collect();
     println!("channels {}", names.join(" "));
@@ -51,8 +51,8 @@ pub(crate) fn look(domain: &Domain, options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Connects `count` times to every process of the directory, waits for what the last connection is
-/// told, and counts those of the others that are told nothing.
+/// Connects `count` times to every process of the directory, waits for the answer on the last
+/// connection, and counts the other connections that got no answer.
 pub(crate) fn idle(directory: &Path, count: u64) -> Outcome {
     let mut connections = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -64,17 +64,17 @@ pub(crate) fn idle(directory: &Path, count: u64) -> Outcome {
         }
     }
     let Some(last) = connections.pop() else { return Err("nobody listens there".into()) };
-    // They are taken in order: once the last is answered, all are.
+    // Connections are accepted in order: once the last is answered, all have been handled.
     let patience = Instant::now().checked_add(Duration::from_secs(60));
     println!("last {:?}", last.receive_by(patience)?.0);
     let is_idle = |socket: &&Socket| matches!(socket.receive(), Err(ReceiveError::Nothing));
     println!("idle {}", connections.iter().filter(is_idle).count());
-    // Keeps them until the test has seen enough.
+    // Keeps the connections until the test has seen enough.
     io::stdin().read_line(&mut String::new())?;
     Ok(())
 }
 
-/// Locks what it can of a channel's name.
+/// Locks the files of a channel's name that it can open.
 pub(crate) fn lock(directory: &Path, channel: &str) -> Outcome {
     let mut locked = Vec::new();
     for prefix in ["n.", "g."] {
@@ -84,7 +84,7 @@ pub(crate) fn lock(directory: &Path, channel: &str) -> Outcome {
         }
     }
     println!("locked {:?}", locked.iter().map(|(prefix, _)| prefix).collect::<Vec<_>>());
-    // Keeps them until the test has seen enough.
+    // Keeps the locks until the test has seen enough.
     io::stdin().read_line(&mut String::new())?;
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! What the tests and their processes both know.
+//! Definitions that the tests share with their processes.
 
-/// What a talker sends to the sink: `testing/processes/tests/endpoints.rs`.
+/// The messages of a talker to the sink; see `testing/processes/tests/endpoints.rs`.
 pub mod talk {
     /// The tag of a talker's first message, which holds its name.
     pub const HELLO: u64 = u64::MAX;
 
-    /// How long message `number` is: mostly short, now and then of several slots, cells, or fragments.
+    /// The length of message `number`: mostly short, sometimes several slots, cells or fragments.
     #[must_use]
     pub fn length_of(number: u64) -> usize {
         let length = match number % 32 {
@@ -16,7 +16,7 @@ pub mod talk {
         usize::try_from(length).unwrap_or_default()
     }
 
-    /// What it holds.
+    /// The content of message `number`.
     #[must_use]
     pub fn bytes_of(number: u64, length: usize) -> Vec<u8> {
         let words = (0u64..).flat_map(|index| (number ^ index << 32).to_le_bytes());

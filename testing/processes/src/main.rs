@@ -1,35 +1,35 @@
-//! The processes of the tests: `corewire-role ROLE DIRECTORY CHANNEL [OPTION]...`. Each prints lines
-//! that say how far it is, so that a test can wait for something that happened instead of for a
-//! while.
+//! The processes of the tests: `corewire-role ROLE DIRECTORY CHANNEL [OPTION]...`. Each prints
+//! lines that report its progress, so that a test can wait for an event instead of for a time.
 //!
 //! | role | does |
 //! |---|---|
 //! | `sender` | sends numbered messages of mixed lengths until its standard input ends |
-//! | `receiver` | waits for the channel, checks every message, says how it ended |
+//! | `receiver` | waits for the channel, checks every message, prints how it ended |
 //! | `counted-sender`, `counted-receiver` | exchange a given number of 48-byte messages |
 //! | `deaf-sender`, `deaf-receiver` | cannot read from their sockets once they are joined |
 //! | `forker` | forks `count` times while two threads open, create, join and drop |
 //! | `leave-children` | has a channel, and children that were forked meanwhile and do not end |
 //! | `real-time` | makes descriptors in a real-time thread beside an ordinary one of the same core |
 //! | `fork` | forks with live handles, and checks what child and parent can do |
-//! | `faults` | goes through a scenario under a supervisor, who has a system call fail |
-//! | `look` | says what it sees of a domain and what it may do there, a line for each |
-//! | `idle` | opens `count` connections to every process, asks nothing, says how many are kept |
-//! | `copier` | copies messages out until the end, checks each, says how many it missed |
-//! | `holder` | joins to copy messages out, and never does |
-//! | `intruder` | joins by hand, and tries to write the sender's memory; says what was refused |
+//! | `faults` | runs a scenario under a supervisor, which makes a system call fail |
+//! | `look` | prints what it sees of a domain and what it may do there, one line for each |
+//! | `idle` | opens `count` connections to every process, sends nothing, prints how many are kept |
+//! | `copier` | copies messages out until the end, checks each, prints how many it missed |
+//! | `holder` | joins to copy messages out, but never reads |
+//! | `intruder` | joins by hand and tries to write the sender's memory; prints what was refused |
 //! | `torture-sender`, `torture-receiver` | take part in channels at random, until told to leave |
-//! | `exec` | has a channel, and executes itself as `left`, which says what it has then |
+//! | `exec` | has a channel, and executes itself as `left`, which prints what it still has |
 //! | `talker` | sends numbered messages from an endpoint to the endpoint `sink` |
 //! | `limited` | creates channels under a limit on file sizes |
 //! | `sleeper` | sleeps as a receiver, and is refused system calls meanwhile |
-//! | `by-hand` | joins by hand as a guest, and asks for what guests do not get |
-//! | `lock` | locks the files of the channel's name that it can open, says which |
+//! | `by-hand` | joins by hand as a guest, and requests what guests do not get |
+//! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
-//! `groups=G,G` and then `uid=N` make it a process of another user, before it opens anything;
-//! `shared` has a sender be one of several; `overwrite` and `evict-ms=N` say what becomes of a sender's slow receivers;
-//! `levels` has its channel be on two levels, `group=N` says at which last-level cache a role is;
-//! `owner=UID` and `access=group:GID` or `access=users:UID,UID` say how it opens the domain.
+//! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
+//! `shared` makes a sender one of several. `overwrite` and `evict-ms=N` set the policy for a
+//! sender's slow receivers. `levels` gives its channel two levels; `group=N` sets the last-level
+//! cache of a role. `owner=UID` and `access=group:GID` or `access=users:UID,UID` set how it opens
+//! the domain.
 
 mod by_hand;
 mod copying;
@@ -50,7 +50,7 @@ use std::time::Duration;
 
 use corewire::{Access, Domain, Levels, Wait};
 
-/// What a role was asked for.
+/// The options of a role.
 pub(crate) struct Options {
     pub(crate) channel: String,
     pub(crate) wait: Wait,
@@ -66,7 +66,7 @@ pub(crate) struct Options {
     pub(crate) group: u32,
 }
 
-/// What becomes of slow receivers.
+/// The policy for slow receivers.
 #[derive(Clone, Copy)]
 pub(crate) enum Slow {
     Block,

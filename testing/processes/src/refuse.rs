@@ -1,4 +1,4 @@
-//! A process that is refused a system call, as a container's filter may.
+//! A process that is refused a system call, as by the filter of a container.
 
 use std::io;
 
@@ -6,24 +6,24 @@ use corewire::Domain;
 
 use crate::{Options, Outcome};
 
-/// Has the kernel answer `membarrier` with EPERM from here on, for this process and its children.
+/// Makes the kernel answer `membarrier` with EPERM from here on, for this process and its children.
 pub(crate) fn refuse_membarrier() -> io::Result<()> {
     refuse(libc::SYS_membarrier, None, libc::EPERM)
 }
 
-/// The same for `futex_waitv`, with what a kernel says that has no such call.
+/// The same for `futex_waitv`, with the error of a kernel that does not have this call.
 pub(crate) fn refuse_waitv() -> io::Result<()> {
     refuse(libc::SYS_futex_waitv, None, libc::ENOSYS)
 }
 
-/// The same for the peer's process descriptor, with what Linux before 6.5 says.
+/// The same for the peer's process descriptor, with the error of Linux before 6.5.
 pub(crate) fn refuse_peer_life() -> io::Result<()> {
     /// `SO_PEERPIDFD`.
     const OPTION: u32 = 77;
     refuse(libc::SYS_getsockopt, Some((2, OPTION)), libc::ENOPROTOOPT)
 }
 
-/// A receiver that says what it gets; it may lose `membarrier` once it is joined.
+/// A receiver that prints what it receives. It may lose `membarrier` after it has joined.
 pub(crate) fn sleep(domain: &Domain, options: &Options) -> Outcome {
     let mut receiver = domain.receiver(&options.channel).wait(options.wait).join_when_created()?;
     if options.is_filtered_later {
@@ -77,8 +77,8 @@ pub(crate) fn crowded_sender(domain: &Domain, options: &Options) -> Outcome {
     Ok(())
 }
 
-/// A sender whose process cannot read from its sockets any more. Waits until it has given its
-/// receiver up.
+/// A sender whose process can no longer read from its sockets. Waits until it has removed its
+/// receiver.
 pub(crate) fn deaf_sender(domain: &Domain, options: &Options) -> Outcome {
     let mut sender = domain.sender(&options.channel).create()?;
     println!("created");
@@ -89,13 +89,13 @@ pub(crate) fn deaf_sender(domain: &Domain, options: &Options) -> Outcome {
         std::thread::yield_now();
     }
     println!("alone");
-    // Not closed before the receiver has found out.
+    // Closes only after the receiver has noticed.
     io::stdin().read_line(&mut String::new())?;
     Ok(())
 }
 
-/// A receiver whose process cannot read from its sockets any more. Asks for an answer, and waits
-/// for a message or the end.
+/// A receiver whose process can no longer read from its sockets. Sends a request, then waits for a
+/// message or the end.
 pub(crate) fn deaf_receiver(domain: &Domain, options: &Options) -> Outcome {
     let mut receiver = domain.receiver(&options.channel).join_when_created()?;
     refuse(libc::SYS_recvmsg, None, libc::ENOMEM)?;
@@ -105,8 +105,8 @@ pub(crate) fn deaf_receiver(domain: &Domain, options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Has the kernel answer `call` with `errno` from here on, for all threads of this process; or only if
-/// the argument with the number given has the value given.
+/// Makes the kernel answer `call` with `errno` from here on, for all threads of this process. If
+/// `argument` is given, only when the argument with that index has that value.
 fn refuse(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> io::Result<()> {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -115,7 +115,7 @@ fn refuse(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> io::R
     const FAIL_WITH: u32 = 0x0005_0000;
     let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let refused = u32::try_from(call).unwrap_or(u32::MAX);
-    // The call's number lies at 0, its arguments, of 8 bytes each, from 16 on.
+    // The number of the call lies at offset 0. Its arguments, 8 bytes each, begin at offset 16.
     let (offset, value) = argument.map_or((0, refused), |(index, value)| (16 + 8 * index, value));
     let mut filter = [
         instruction(LOAD_WORD, 0, 0, 0),
@@ -126,7 +126,7 @@ fn refuse(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> io::R
         instruction(RETURN, 0, 0, ALLOW),
     ];
     let program = libc::sock_fprog { len: 6, filter: filter.as_mut_ptr() };
-    // SAFETY: plain numbers.
+    // SAFETY: integer arguments only.
     let first = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     // SAFETY: the program and its filter outlive the call, and the length is right.
     let second = unsafe {

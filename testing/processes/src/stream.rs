@@ -9,10 +9,10 @@ use corewire::{Domain, ReceiveError};
 
 use crate::{Options, Outcome, Slow};
 
-/// Messages between two lines that say how far a role is.
+/// Number of messages between two lines that report progress.
 pub(crate) const PROGRESS: u64 = 500;
 
-/// The length of message `number`: most fit a slot, some the window, few neither.
+/// The length of message `number`: most fit a slot, some need the window, a few the large area.
 fn length_of(number: u64) -> usize {
     match number % 97 {
         0 => 70_000,

@@ -1,4 +1,4 @@
-//! Puts this process's system calls before a supervisor: the kernel's user notification of seccomp.
+//! Passes this process's system calls to a supervisor, by the user notification of seccomp.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-/// The system call that carries a mark to the supervisor, who answers it instead of the kernel.
+/// The system call that carries a mark. The supervisor answers it instead of the kernel.
 const MARK_CALL: libc::c_long = libc::SYS_getpriority;
-/// Its first argument, which the kernel would refuse.
+/// The first argument of that call. The kernel would refuse it.
 const MARK: libc::c_long = 0x636f_7265;
 
-/// Has the kernel put every call of `numbers` that this process makes from here on, in any of its
-/// threads, before whoever holds the descriptor that is returned; but not what is read and written
-/// through standard input, output and error. The process must have one thread.
+/// Makes the kernel pass every call in `numbers` that any thread of this process makes from here on
+/// to the holder of the returned descriptor. Exempt are reads and writes through standard input,
+/// output and error. The process must have only one thread.
 pub(crate) fn put_before_supervisor(numbers: &[u32]) -> io::Result<OwnedFd> {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -26,7 +26,7 @@ pub(crate) fn put_before_supervisor(numbers: &[u32]) -> io::Result<OwnedFd> {
     let streams = [libc::SYS_read, libc::SYS_write, libc::SYS_sendmsg, libc::SYS_recvmsg];
     let mut filter = vec![instruction(LOAD_WORD, 0, 0, 0)];
     for call in streams.map(number) {
-        // What is not in the list is allowed anyway.
+        // A call that is not in the list is allowed anyway.
         if numbers.contains(&call) {
             filter.push(instruction(JUMP_IF_EQUAL, 0, 4, call));
             filter.push(instruction(LOAD_WORD, 0, 0, FIRST_ARGUMENT));
@@ -42,7 +42,7 @@ pub(crate) fn put_before_supervisor(numbers: &[u32]) -> io::Result<OwnedFd> {
     filter.push(instruction(RETURN, 0, 0, ALLOW));
     let len = u16::try_from(filter.len()).map_err(io::Error::other)?;
     let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
-    // SAFETY: plain numbers.
+    // SAFETY: integer arguments only.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -56,13 +56,13 @@ pub(crate) fn put_before_supervisor(numbers: &[u32]) -> io::Result<OwnedFd> {
         )
     };
     match i32::try_from(listener) {
-        // SAFETY: a new descriptor that the kernel just gave us.
+        // SAFETY: a new descriptor that the kernel has just returned.
         Ok(listener) if listener >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(listener) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Hands `listener` over, through the socket that is standard input.
+/// Sends `listener` through the socket that is standard input.
 pub(crate) fn hand_over(listener: &OwnedFd) -> io::Result<()> {
     let descriptors: [BorrowedFd<'_>; 1] = [listener.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -73,8 +73,8 @@ pub(crate) fn hand_over(listener: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the supervisor how far this thread is. It may let the thread wait.
+/// Tells the supervisor how far this thread is. The supervisor may make the thread wait.
 pub(crate) fn mark(mark: i32) {
-    // SAFETY: plain numbers, which the kernel never gets to see.
+    // SAFETY: integer arguments only, which the kernel never sees.
     unsafe { libc::syscall(MARK_CALL, MARK, libc::c_long::from(mark)) };
 }

@@ -1,5 +1,5 @@
-//! An endpoint that sends numbered messages of mixed lengths to the endpoint `sink`, and takes what that
-//! one sends.
+//! An endpoint that sends numbered messages of mixed lengths to the endpoint `sink`, and receives
+//! what the sink sends.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ pub(crate) fn talk(domain: &Domain, options: &Options) -> Outcome {
             Err(error) => return Err(error.into()),
         }
         if number.is_multiple_of(16) {
-            // All up to this one are sent.
+            // All messages up to this one are sent.
             writeln!(out, "sent {number}")?;
         }
         while endpoint.try_receive_into(Selector::any(), &mut buffer)?.is_some() {}

@@ -1,9 +1,10 @@
-//! Senders and receivers that are tortured: their behaviour is random, every message says whose it is
-//! and which of that sender's, and every byte of it follows from these two.
+//! Senders and receivers of the torture test. Their behaviour is random. Every message holds its
+//! sender's id and its number at that sender, and every byte of it follows from these two.
 //!
-//! A sender prints `at N` when N of its messages are sent, so what it printed before it was killed was
-//! committed. A receiver joins whatever channel there is, again and again; of each stay it prints the
-//! hash of every block of sequence numbers that it saw whole, what it got of each sender, and its end.
+//! A sender prints `at N` when N of its messages are sent, so everything that it printed before it
+//! was killed was committed. A receiver joins again and again whatever channel there is. For each
+//! stay it prints the hash of every block of sequence numbers that it saw whole, the messages that
+//! it got from each sender, and how the stay ended.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -22,14 +23,15 @@ use rustix::time::Timespec;
 
 use crate::{Options, Outcome, Slow};
 
-/// Sequence numbers whose messages have one hash.
+/// Number of sequence numbers whose messages share one hash.
 const BLOCK: u64 = 1024;
-/// Rows of a channel: more than there are processes, since the dead leave theirs a little later.
+/// Rows of a channel: more than there are processes, since the rows of dead processes are freed a
+/// little later.
 const SENDERS_MAX: usize = 32;
-/// The longest message of a channel; more than any that is sent.
+/// The longest message of a channel; longer than any message that is sent.
 const LARGEST: usize = 80_000;
-/// What is found only after so long was waited for in vain: on a crowded machine, a process that has
-/// sent a message may not run again before the usual cap.
+/// Cap on sleeps. Only a missing wake-up lasts this long: on a crowded machine, a process that has
+/// sent a message may not run again before the default cap.
 const SLEEP_CAP: Duration = Duration::from_secs(5);
 
 fn mix(mut value: u64) -> u64 {
@@ -55,7 +57,7 @@ fn key_of(id: u64, number: u64) -> u64 {
     mix(id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number)
 }
 
-/// The length of a message: most fit a slot, some the window, few neither.
+/// The length of a message: most fit a slot, some need the window, a few the large area.
 fn length_of(key: u64) -> usize {
     let random = usize::try_from(key >> 40).unwrap_or(0);
     match key % 500 {
@@ -65,7 +67,7 @@ fn length_of(key: u64) -> usize {
     }
 }
 
-/// The words of a message after its first two.
+/// The words of a message after the first two.
 fn words_of(key: u64) -> impl Iterator<Item = [u8; 8]> {
     (0u64..).map(move |index| (key ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
 }
@@ -79,7 +81,7 @@ fn write(message: &mut [u8], id: u64, number: u64) {
     }
 }
 
-/// Whose message this is, and which of that sender's; `None` if a byte of it is wrong.
+/// The id of the sender and the message's number there. `None` if a byte of the message is wrong.
 fn read(message: &[u8]) -> Option<(u64, u64)> {
     let (id, rest) = message.split_first_chunk::<8>()?;
     let (number, rest) = rest.split_first_chunk::<8>()?;
@@ -91,7 +93,7 @@ fn read(message: &[u8]) -> Option<(u64, u64)> {
     is_right.then_some((id, number))
 }
 
-/// How many descriptors, mappings of channels and threads this process has.
+/// Number of descriptors, mappings of channels and threads of this process.
 fn census() -> String {
     let count = |path| std::fs::read_dir(path).map_or(0, Iterator::count);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -100,7 +102,8 @@ fn census() -> String {
     format!("descriptors={descriptors} maps={mapped} threads={threads}")
 }
 
-/// What the test says on standard input: `census` asks for one, its end asks to leave.
+/// Orders of the test on standard input: `census` requests one; the end of the input requests to
+/// leave.
 #[derive(Default)]
 struct Orders {
     is_over: AtomicBool,
@@ -130,7 +133,7 @@ impl Orders {
     }
 }
 
-/// Does `job`, and then demands that nothing of it is left in this process.
+/// Runs `job`, then requires that nothing of it is left in this process.
 fn leaving_nothing(job: impl FnOnce(&Arc<Orders>) -> Outcome) -> Outcome {
     let before = census();
     let orders = Arc::new(Orders::default());
@@ -178,7 +181,7 @@ pub(crate) fn send(directory: &std::path::Path, options: &Options) -> Outcome {
         loop {
             match builder.clone().open_shared(SENDERS_MAX) {
                 Ok(mut sender) => return run(orders, options, &mut sender),
-                // Whoever would let it in is stopped.
+                // The host that would admit it is stopped.
                 Err(CreateError::NoHost { .. }) => println!("retry"),
                 Err(CreateError::Enter(error)) if matches!(*error, JoinError::NoAnswer { .. }) => {
                     println!("retry");
@@ -193,7 +196,7 @@ pub(crate) fn send(directory: &std::path::Path, options: &Options) -> Outcome {
     })
 }
 
-/// Takes turns until it is told to leave, or wants to.
+/// Takes turns until it is told to leave or a call fails.
 fn run(orders: &Orders, options: &Options, sender: &mut impl Sends) -> Outcome {
     orders.interrupt(Some(sender.interrupter()));
     println!("created");
@@ -207,7 +210,7 @@ fn run(orders: &Orders, options: &Options, sender: &mut impl Sends) -> Outcome {
                 let sent = sender.sent();
                 return Err(format!("{number} were sent, but it counts {sent}").into());
             }
-            // A batch that is interrupted has sent a part.
+            // An interrupted batch has sent a part of its messages.
             Err(SendError::Interrupted) => number = sender.sent(),
             Err(error) => return Err(error.into()),
         }
@@ -236,11 +239,11 @@ fn is_no_room(result: Result<(), SendError>) -> Result<bool, SendError> {
     }
 }
 
-/// What a sender of either kind can do.
+/// The operations that both kinds of sender have.
 trait Sends {
-    /// Messages of `id` from `first` on, in one batch.
+    /// Sends `count` messages of `id`, from number `first` on, in one batch.
     fn send_batch(&mut self, id: u64, first: u64, count: u64) -> Result<(), SendError>;
-    /// Message `number` of `id`, of `bytes` bytes, written where it is lent.
+    /// Sends message `number` of `id`, of `bytes` bytes, written in place in a loan.
     fn send_lent(&mut self, id: u64, number: u64, bytes: usize) -> Result<(), SendError>;
     fn send(&mut self, message: &[u8]) -> Result<(), SendError>;
     fn try_send(&mut self, message: &[u8]) -> Result<(), SendError>;
@@ -250,7 +253,7 @@ trait Sends {
     fn interrupter(&self) -> Interrupter;
 }
 
-/// What both kinds have under the same name.
+/// The operations that have the same name in both kinds.
 macro_rules! sends_alike {
     ($sender:ty) => {
         fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
@@ -292,7 +295,7 @@ impl Sends for Sender {
     sends_alike!(Sender);
 
     fn send_lent(&mut self, id: u64, number: u64, bytes: usize) -> Result<(), SendError> {
-        // A loan that comes to nothing, and one that is too long.
+        // A loan that is dropped, and one that is too long.
         drop(self.loan(bytes)?);
         let mut loan = self.loan((bytes + 100).min(LARGEST))?;
         loan.truncate(bytes);
@@ -314,7 +317,7 @@ impl Sends for SharedSender {
     }
 }
 
-/// A random number of messages, all in one of the ways there are.
+/// Sends a random number of messages, all in the same way.
 fn turn(
     sender: &mut impl Sends,
     id: u64,
@@ -355,7 +358,7 @@ struct Stay {
     first: u64,
     last: u64,
     received: u64,
-    /// Of each sender, the number of its first message and of the one to come.
+    /// For each sender, the number of its first message here and of its next one.
     senders: BTreeMap<u64, (u64, u64)>,
     block: u64,
     hash: u64,
@@ -378,7 +381,7 @@ impl Stay {
         }
     }
 
-    /// Checks a message. `sequence` is not known of some in a batch.
+    /// Checks a message. The `sequence` of some messages in a batch is unknown.
     fn take(&mut self, sequence: Option<u64>, message: &[u8]) -> Result<(), Failure> {
         let Some((id, number)) = read(message) else {
             let head: Vec<u8> = message.iter().copied().take(48).collect();
@@ -420,7 +423,7 @@ impl Stay {
     }
 }
 
-/// The word for an end; `None` for a failure.
+/// The word for an end of a stay; `None` for a failure.
 fn end_of(error: &ReceiveError) -> Option<&'static str> {
     match error {
         ReceiveError::EndOfStream => Some("ended"),
@@ -517,10 +520,10 @@ fn stay<A>(
     Ok(())
 }
 
-/// Waits as an event loop does.
+/// Waits for the descriptor, as an event loop does.
 fn wait_for_bell<A>(receiver: &mut Receiver<A>) -> Result<(), Failure> {
     let readiness = match receiver.readiness() {
-        // Its sender is stopped, or dead: a receive tells.
+        // The sender is stopped or dead. A receive will tell.
         Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => return Ok(()),
         other => other?,
     };
@@ -530,7 +533,7 @@ fn wait_for_bell<A>(receiver: &mut Receiver<A>) -> Result<(), Failure> {
     };
     let mut descriptors = [PollFd::new(&readiness, PollFlags::IN)];
     if poll(&mut descriptors, Some(&Timespec { tv_sec: 5, tv_nsec: 0 }))? == 0 {
-        // Not to be: there is a message, and the bell was not rung.
+        // This must not happen: there is a message, and the descriptor was not rung.
         if !receiver.arm().unwrap_or(true) {
             println!("late bell before {}", receiver.next_sequence());
         }
@@ -555,7 +558,7 @@ fn step_in_place(
             batch.release(count)?;
             drop(batch);
             let passed = receiver.next_sequence() - next;
-            // Without a message given up between them, their numbers are known.
+            // The sequence numbers are known if no number between the messages was given up.
             let is_known = passed == messages.len() as u64;
             for (sequence, message) in (next..).zip(&messages) {
                 stay.take(is_known.then_some(sequence), message)?;

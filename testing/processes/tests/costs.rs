@@ -1,7 +1,8 @@
-//! What streaming costs in system calls, counted by the kernel for every thread of both processes;
-//! and that wake-ups arrive when sleeps are forced.
+//! The system calls that streaming costs, counted by the kernel for every thread of both processes;
+//! and wake-ups that must arrive when sleeps are forced.
 //!
-//! `COREWIRE_SLEEP_MESSAGES` says how many messages the sleeps are forced in (200,000 if not said).
+//! `COREWIRE_SLEEP_MESSAGES` sets the number of messages of the test that forces sleeps (default:
+//! 200,000).
 
 mod roles;
 mod tracer;
@@ -12,17 +13,17 @@ use std::sync::{Mutex, PoisonError};
 use roles::{Directory, Role};
 use tracer::Tracer;
 
-/// One at a time: each keeps two cores busy.
+/// The tests run one at a time, since each keeps two cores busy.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The figures of a `counters` line.
+/// The values of a `counters` line.
 fn counters(line: &str) -> HashMap<String, u64> {
     let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// Streams `count` messages and returns the system calls of both processes between the word to go
-/// and the end, the sleeps that they report, and those that they announced and did not need.
+/// Streams `count` messages. Returns the system calls of both processes between the start signal
+/// and the end, the sleeps that they report, and the sleeps that they announced but did not need.
 fn stream(test: &str, count: u64, wait: &[&str]) -> (u64, u64, u64) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Directory::new(test);
@@ -55,8 +56,9 @@ fn ten_million_messages_with_spinning_cost_under_100_system_calls() {
 
 #[test]
 fn with_the_default_wait_a_sleep_costs_at_most_five_system_calls() {
-    // A message that comes just as a sleep is announced costs each side one, and no sleep comes of it. How
-    // often that happens is the machine's affair, and the tracer's, who stops one side while the other runs.
+    // A message that arrives just as a sleep is announced costs each side one call and causes no
+    // sleep. How often that happens depends on the machine and on the tracer, which stops one side
+    // while the other runs.
     let (calls, sleeps, near_sleeps) = stream("calls-adaptive", 10_000_000, &[]);
     assert!(
         calls < 100 + 5 * sleeps + 2 * near_sleeps,

@@ -1,8 +1,9 @@
-//! Senders and receivers killed at any instruction, while others join, leave and read on: nothing
-//! that was sent is lost, torn, or out of order; nobody waits for the dead; nothing is left behind.
+//! Senders and receivers are killed at any instruction, while others join, leave and continue to
+//! read. Nothing that was sent may be lost, torn or out of order; no process may wait for a dead
+//! one; nothing may be left behind.
 //!
-//! `COREWIRE_TORTURE_KILLS` says how many of each kind (200 if not said), `COREWIRE_SEED` repeats a
-//! run as far as the kernel allows.
+//! `COREWIRE_TORTURE_KILLS` sets the number of kills of each kind (default: 200). `COREWIRE_SEED`
+//! repeats a run as far as the kernel allows.
 
 mod roles;
 
@@ -26,7 +27,7 @@ fn sender(directory: &Directory) -> Role {
     sender
 }
 
-/// Waits until `role` has gone on for a random while.
+/// Waits until `role` has made progress a random number of times.
 fn go_on(role: &mut Role, random: &mut Random) {
     for _ in 0..=random.below(6) {
         role.until("at ");
@@ -76,7 +77,7 @@ fn senders_die_and_every_receiver_gets_the_same() {
     let mut random = Random::from_environment();
     let before = shared_memory_files();
     for _ in 0..kills() {
-        // Receivers that wait get the first message; one joins on the way.
+        // Receivers that wait get the first message; one joins later.
         let mut readers: Vec<Role> = (0..2).map(|_| receiver(&directory)).collect();
         let mut sender = sender(&directory);
         readers.push(receiver(&directory));
@@ -87,7 +88,7 @@ fn senders_die_and_every_receiver_gets_the_same() {
         assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
         assert!(readers.iter_mut().all(Role::is_success));
     }
-    // The next process removes what the dead have left.
+    // The next process removes the files of the dead ones.
     let domain = Domain::open_at(directory.path()).unwrap();
     assert!(domain.channels().unwrap().is_empty());
     assert_eq!(directory.files().len(), 1, "{:?}", directory.files());
@@ -103,7 +104,7 @@ fn a_sender_that_waits_for_room_goes_on_when_the_one_it_waits_for_dies() {
     for _ in 0..20 {
         let mut reader = receiver(&directory);
         reader.until("joined");
-        // Stopped, it is not dead: the sender waits for it, once the ring is full.
+        // A stopped receiver is not dead: the sender waits for it once the ring is full.
         reader.stop();
         wait_until_waiting(&directory);
         reader.kill();
@@ -113,7 +114,7 @@ fn a_sender_that_waits_for_room_goes_on_when_the_one_it_waits_for_dies() {
     }
 }
 
-/// Waits until the sender's counters say that it sleeps for want of room.
+/// Waits until the sender's counters show that it sleeps for lack of room.
 fn wait_until_waiting(directory: &Directory) {
     let domain = Domain::open_at(directory.path()).unwrap();
     let sleeps = || {

@@ -1,8 +1,9 @@
-//! Endpoints killed at any instruction while they talk: what they had sent whole arrives, in order and
-//! whole; of what they had not, nothing is seen; whatever waits for them alone ends, and nothing else.
+//! Endpoints are killed at any instruction while they exchange messages. Messages that they had
+//! sent whole must arrive whole and in order; nothing may be seen of the others. Calls that wait
+//! only for a dead endpoint must end, and no other call may end.
 //!
-//! `COREWIRE_TORTURE_KILLS` says how many die (60 if not said), `COREWIRE_SEED` repeats a run as far as the
-//! kernel allows.
+//! `COREWIRE_TORTURE_KILLS` sets the number of deaths (default: 60). `COREWIRE_SEED` repeats a run
+//! as far as the kernel allows.
 
 mod roles;
 
@@ -13,7 +14,7 @@ use corewire_processes::talk::{HELLO, bytes_of, length_of};
 use roles::{Directory, Random, Role};
 
 const TALKERS: usize = 4;
-/// A tag that nobody ever sends.
+/// A tag that no endpoint ever sends.
 const NEVER: u64 = u64::MAX - 1;
 
 fn kills() -> u64 {
@@ -21,16 +22,16 @@ fn kills() -> u64 {
     given.unwrap_or(60)
 }
 
-/// The sink, and what it knows of its talkers.
+/// The sink, and its view of the talkers.
 struct Sink {
     endpoint: Endpoint,
     buffer: Vec<u8>,
-    /// By peer: its name, and the number of its next message.
+    /// For each peer: its name, and the number of its next message.
     talkers: HashMap<Peer, (String, u64)>,
 }
 
 impl Sink {
-    /// Checks a message that has come.
+    /// Checks a message that has arrived.
     fn check(&mut self, status: Status) {
         let bytes = &self.buffer[..usize::try_from(status.bytes).unwrap()];
         if status.tag == HELLO {
@@ -52,7 +53,7 @@ impl Sink {
         Ok(())
     }
 
-    /// The peer of this name, which says that it is there.
+    /// Receives until the peer of this name has sent its first message. Returns the peer.
     fn await_hello(&mut self, name: &str) -> Peer {
         loop {
             if let Some((&peer, _)) = self.talkers.iter().find(|(_, talker)| talker.0 == name) {
@@ -86,7 +87,7 @@ fn talkers_die_and_what_they_had_sent_arrives() {
     let directory = Directory::new("talkers-die");
     let mut random = Random::from_environment();
     let domain = Domain::open_at(directory.path()).unwrap();
-    // Few cells and rings, so that everybody waits for room at times.
+    // Few cells and rings, so that all talkers sometimes wait for room.
     let builder = domain.endpoint("sink").peers(16).rings(8).cells(4, 16 << 10);
     let mut sink = Sink {
         endpoint: builder.create().unwrap(),
@@ -107,7 +108,7 @@ fn talkers_die_and_what_they_had_sent_arrives() {
         for _ in 0..random.below(400) {
             sink.receive(Selector::any()).unwrap();
         }
-        // It is talked to, listened to, and dies.
+        // The victim has messages sent to it and a receive waiting for it; then it dies.
         let sends: Vec<_> = (0..random.below(3))
             .map(|_| sink.endpoint.isend(peer, 1, vec![1; 150_000]).unwrap())
             .collect();
@@ -128,7 +129,7 @@ fn talkers_die_and_what_they_had_sent_arrives() {
         assert!(next > sent || next == 0 && sent == 0, "{next} of more than {sent} have come");
         assert!(is_death(&sink.await_end(listening).unwrap_err()));
         for send in sends {
-            // It may have gone in time.
+            // The message may have been sent in time.
             if let Err(error) = sink.await_end(send) {
                 assert!(is_death(&error), "{error}");
             }

@@ -1,4 +1,5 @@
-//! Where the kernel refuses `membarrier`, or every read from a socket, and in a forked child.
+//! Behaviour where the kernel refuses `membarrier` or every read from a socket, and in a forked
+//! child.
 
 mod roles;
 
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use corewire::{Domain, ReceiveError};
 use roles::{Directory, Role};
 
-/// A sender and a receiver that put each other to sleep again and again: every wake-up arrives.
+/// A sender and a receiver put each other to sleep repeatedly. Every wake-up must arrive.
 fn sleeps_are_woken(test: &str, sender_options: &[&str], receiver_options: &[&str]) {
     let directory = Directory::new(test);
     let common = ["count=60000", "park", "nap-one-in=4", "slots=64"];
@@ -63,7 +64,8 @@ fn a_forked_child_has_no_handles_and_can_start_anew() {
     assert!(role.is_success());
 }
 
-/// To the others, the process that had the channel is dead, though it lives on as another program.
+/// To the others, the process that had the channel is dead, although it continues as another
+/// program.
 fn nothing_outlives_exec(test: &str, options: &[&str]) {
     let directory = Directory::new(test);
     let mut role = Role::start("exec", &directory, "c", options);
@@ -83,8 +85,8 @@ fn a_program_that_is_executed_has_nothing_of_its_predecessors() {
     nothing_outlives_exec("exec-shared", &["shared"]);
 }
 
-/// A receiver that sleeps with this option looks up many times as often as one that sleeps without;
-/// both are told of the sender's death.
+/// A receiver that sleeps with this option wakes up to check many times as often as one without it.
+/// Both must learn of the sender's death.
 fn looks_up_often(test: &str, option: &str) {
     const MANY: u64 = 20;
     let directory = Directory::new(test);
@@ -100,7 +102,7 @@ fn looks_up_often(test: &str, option: &str) {
         let row = view.receivers.iter().find(|receiver| receiver.pid == role.child.id()).unwrap();
         row.counters.iter().find(|(name, _)| *name == "sleeps").unwrap().1
     };
-    // Both asleep.
+    // Wait until both sleep.
     while sleepers.iter().any(|sleeper| sleeps_of(sleeper) == 0) {
         std::thread::yield_now();
     }
@@ -147,8 +149,8 @@ fn without_futex_waitv_sleepers_are_woken_and_told() {
     assert!(sleeper.is_success());
 }
 
-/// A sender that can take no connection in is alive: whoever watches it finds that out, with the
-/// kernel's help and without, and finds out when it dies.
+/// A sender that cannot accept any connection is alive. A receiver that watches it must find that
+/// out, with the kernel's help and without, and must find out when it dies.
 fn a_crowded_sender_is_alive(test: &str, options: &[&str]) {
     let directory = Directory::new(test);
     let domain = Domain::open_at(directory.path()).unwrap();
@@ -164,7 +166,7 @@ fn a_crowded_sender_is_alive(test: &str, options: &[&str]) {
         let counters = view.receivers.first().map(|receiver| receiver.counters.clone());
         counters.into_iter().flatten().find(|(name, _)| *name == "sleeps").map(|(_, count)| count)
     };
-    // Long after it has looked for who is left.
+    // Long after the receiver has checked which senders are left.
     let before = sleeps();
     while sleeps().is_some_and(|count| Some(count) < before.map(|before| before + 3)) {
         std::thread::yield_now();
@@ -194,7 +196,7 @@ fn a_receiver_that_cannot_be_read_from_is_given_up() {
     let domain = Domain::open_at(directory.path()).unwrap();
     let mut receiver = domain.receiver("a").join().unwrap();
     sender.until("deaf");
-    // Its request cannot be read.
+    // The sender cannot read the receiver's request.
     let start = Instant::now();
     drop(receiver.readiness().unwrap());
     sender.until("alone");
@@ -212,7 +214,7 @@ fn a_sender_that_cannot_be_read_from_is_given_up() {
     let mut sender = domain.sender("a").create().unwrap();
     let mut receiver = Role::start("deaf-receiver", &directory, "a", &[]);
     sender.wait_for_receivers(1).unwrap();
-    // Its answer cannot be read.
+    // The receiver cannot read the sender's answer.
     let start = Instant::now();
     assert_eq!(receiver.until("readiness"), "Ok(())");
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());

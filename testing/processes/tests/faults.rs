@@ -1,12 +1,13 @@
-//! Every system call that a scenario makes fails once, at each place where it is made, with each error
-//! that it can give. No scenario has a guest. What comes of it is a clear error or a recovery, and
-//! nothing is left behind.
+//! Every system call of a scenario fails once, at each place where it is made, with each error that
+//! it can return. No scenario has a guest. The result must be a clear error or a recovery, and
+//! nothing may be left behind.
 //!
-//! A role goes through a scenario while this test lets its system calls through, one by one
-//! (`seccomp_unotify(2)`), and has one of them fail. The role makes the call of the library that
-//! failed once more, drops everything, counts what is left, and goes through the scenario again.
+//! A role runs a scenario while this test lets its system calls through one by one
+//! (`seccomp_unotify(2)`) and makes one of them fail. The role repeats the call of the library that
+//! failed, drops everything, counts what is left, and runs the scenario again.
 //!
-//! By default each place gets one of its errors, in turn; with `COREWIRE_FAULTS=full` all of them.
+//! By default each place gets one of its errors, in turn; with `COREWIRE_FAULTS=full` it gets all
+//! of them.
 
 #[path = "faults/calls.rs"]
 mod calls;
@@ -28,7 +29,7 @@ use peers::{Part, Peer};
 use roles::{Directory, Role};
 use supervisor::{Fault, Run, Site, say, supervise};
 
-/// What the dead have left, to be copied into a role's directory.
+/// The files that dead processes have left, to be copied into a role's directory.
 struct Graveyard(Directory);
 
 impl Graveyard {
@@ -47,7 +48,7 @@ impl Graveyard {
         Self(directory)
     }
 
-    /// A link to a socket is as dead as the socket. What is locked must be a file of its own.
+    /// A link to a socket is as dead as the socket. A file that is locked must be copied.
     fn copy_to(&self, target: &Directory) {
         for file in self.0.files() {
             let (from, to) = (self.0.path().join(&file), target.path().join(&file));
@@ -78,7 +79,7 @@ static SCENARIOS: [Scenario; 8] = [
     Scenario { name: "copier", peer: Part::Nothing },
 ];
 
-/// One run in a directory of its own, and what was wrong with it.
+/// One run in a separate directory. Returns the run and what was wrong with it.
 fn run(
     scenario: Scenario,
     graveyard: &Graveyard,
@@ -99,13 +100,13 @@ fn run(
         wrong.push("one who waited has missed the first message".to_owned());
     }
     drop(peer);
-    // Whatever is still there, the next process removes.
+    // The next process removes every file that is still there.
     drop(Domain::builder().path(directory.path()).access(Access::Owner).open().unwrap());
     wrong.extend(directory.files().iter().map(|file| format!("{file} stays")));
     Some((run, wrong))
 }
 
-/// One whose queue of connections is full cannot be invited.
+/// A process whose queue of connections is full cannot be invited.
 fn cannot_invite(fault: Fault) -> bool {
     CALLS[fault.site.call].name == "connect" && fault.errno == libc::EAGAIN
 }
@@ -117,7 +118,8 @@ fn wrongs(run: &Run, fault: Option<Fault>) -> Vec<String> {
     } else if !run.is_success || !run.complaint.is_empty() {
         wrong.push(format!("it complains: {}", run.complaint));
     }
-    // A file that could not be removed, or that seems to be another's, is left for the next process.
+    // A file that could not be removed, or that seems to belong to another process, is left for the
+    // next process.
     let may_stay = fault.is_some_and(|fault| match CALLS[fault.site.call].name {
         "unlinkat" => true,
         "flock" => fault.errno == libc::EAGAIN,
@@ -133,15 +135,15 @@ fn wrongs(run: &Run, fault: Option<Fault>) -> Vec<String> {
     wrong
 }
 
-/// Does `line` say what failed, as `error: CALL: TEXT`? At the end of the text stands the error.
+/// Whether `line` says what failed, as `error: CALL: TEXT`. The text ends with the error.
 fn is_clear(line: &str, fault: Fault) -> bool {
     line.starts_with("error: ")
         && (line.ends_with(&format!("error {})", fault.errno))
-            // The C library says EAGAIN whatever a thread lacks.
+            // The C library returns EAGAIN whatever a thread lacks.
             || line.contains("start the control thread: "))
 }
 
-/// The faults of `sites`: all, or one for each site.
+/// The faults for `sites`: all errors of each site, or one.
 fn faults(sites: &[Site], is_full: bool) -> Vec<Fault> {
     let mut faults = Vec::new();
     for &site in sites {
@@ -159,7 +161,7 @@ struct Tally {
     missed: usize,
     errors: usize,
     recoveries: usize,
-    /// What the errors said, and how often.
+    /// The texts of the errors, and the number of times each occurred.
     texts: BTreeMap<String, usize>,
     wrong: Vec<String>,
 }

@@ -1,6 +1,7 @@
-//! Relays of channels on two levels that are killed under load: the others of the group lose nothing.
+//! Relays of channels with two levels are killed under load. The other receivers of the group must
+//! lose nothing.
 //!
-//! `COREWIRE_RELAY_DEATHS` says how many; 25 if not said.
+//! `COREWIRE_RELAY_DEATHS` sets the number of deaths (default: 25).
 
 mod roles;
 
@@ -8,10 +9,10 @@ use corewire::Domain;
 use roles::{Directory, Random, Role};
 
 const CHANNEL: &str = "log";
-/// The group of the sender, and another.
+/// The sender's group, and another group.
 const HOME: &str = "group=0";
 const AFAR: &str = "group=7";
-/// Receivers of that other group.
+/// Number of receivers in the other group.
 const FOLLOWERS: usize = 3;
 
 fn deaths() -> usize {
@@ -23,7 +24,7 @@ struct Channel {
     directory: Directory,
     domain: Domain,
     sender: Role,
-    /// It reads the sender's ring.
+    /// A receiver in the sender's group, which reads the sender's ring directly.
     near: Role,
     followers: Vec<Role>,
 }
@@ -47,7 +48,7 @@ impl Channel {
         self.followers.push(follower);
     }
 
-    /// The follower that has the relay.
+    /// The follower that runs the relay.
     fn leader(&self) -> usize {
         loop {
             // Between two relays there is none.
@@ -61,7 +62,7 @@ impl Channel {
         }
     }
 
-    /// All go on: each has more than the sender had sent by now.
+    /// Waits until each receiver has more messages than the sender has sent by now.
     fn all_go_on(&mut self) {
         let sent = self.sender.latest("at ", 0);
         for role in self.followers.iter_mut().chain([&mut self.near]) {
@@ -77,7 +78,8 @@ fn relays_die_and_the_others_of_their_group_lose_nothing() {
     for death in 0..deaths() {
         let leader = channel.leader();
         channel.followers.swap_remove(leader).kill();
-        // Sometimes another one goes with it, which may be just about to be the next relay.
+        // Sometimes another follower dies with it, which may be just about to become the next
+        // relay.
         if random.below(4) == 0 {
             channel.followers.swap_remove(0).kill();
         }
@@ -120,7 +122,7 @@ fn what_a_dead_sender_has_sent_reaches_those_whose_relay_died_with_it() {
         let mut channel = Channel::start(&format!("relays-both-{round}"));
         channel.all_go_on();
         let leader = channel.leader();
-        // In either order.
+        // The two die in either order.
         let mut leader = channel.followers.swap_remove(leader);
         if round % 2 == 0 {
             leader.kill();

@@ -1,4 +1,4 @@
-//! Neighbours that are stopped, which is not death, and one that dies while it is waited for.
+//! Neighbours that are stopped but not dead, and one that dies while another process waits for it.
 
 mod roles;
 
@@ -9,7 +9,7 @@ use roles::{Directory, Role};
 
 const CHANNEL: &str = "a";
 
-/// A process that waits for the channel, and is stopped.
+/// Starts a process that waits for the channel, and stops it.
 fn stopped_waiter(directory: &Directory) -> Role {
     let mut waiter = Role::start("look", directory, CHANNEL, &[]);
     waiter.until("waiting");
@@ -54,12 +54,12 @@ fn receivers_of_a_stopped_sender_may_leave() {
     sender.stop();
     for receiver in [&mut stays, &mut leaves] {
         while receiver.try_receive().unwrap().is_some() {}
-        // Nobody says that it is dead.
+        // No party reports it as dead.
         assert!(receiver.receive_timeout(Duration::from_millis(1)).unwrap().is_none());
     }
     drop(leaves);
     sender.go_on();
-    // The stream goes on for who has stayed.
+    // The stream continues for the receiver that stayed.
     let next = stays.next_sequence();
     assert_eq!(stays.receive().unwrap().sequence(), next);
 }

@@ -1,11 +1,12 @@
-//! Channels of every kind under torture: their senders and receivers join, leave, sleep, wait for room,
-//! send in every way there is, are killed at any instruction, and are stopped for a while.
+//! Torture of channels of every kind: their senders and receivers join, leave, sleep, wait for
+//! room, send in every way, are killed at any instruction, and are stopped for a while.
 //!
-//! Nothing that was sent is lost, torn or out of order; all receivers of a channel see one order; nobody
-//! hangs; nothing is left behind. `COREWIRE_TORTURE_KILLS` says how many are killed (60 if not said),
-//! `COREWIRE_TORTURE_STOPS` how many are stopped (0), for `COREWIRE_TORTURE_STOP_MS` each (1000),
-//! `COREWIRE_TORTURE_CHANNELS` how many channels live at a time (5). `COREWIRE_SEED` repeats a run as
-//! far as the kernel allows.
+//! Nothing that was sent may be lost, torn or out of order; all receivers of a channel must see one
+//! order; no process may hang; nothing may be left behind. `COREWIRE_TORTURE_KILLS` sets the number
+//! of kills (default: 60), `COREWIRE_TORTURE_STOPS` the number of stops (default: 0),
+//! `COREWIRE_TORTURE_STOP_MS` the length of each stop in milliseconds (default: 1000),
+//! `COREWIRE_TORTURE_CHANNELS` the number of channels at a time (default: 5). `COREWIRE_SEED`
+//! repeats a run as far as the kernel allows.
 
 mod roles;
 
@@ -21,10 +22,10 @@ use corewire::Domain;
 use roles::{Directory, Random, start_role};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longer than anything takes on a crowded machine; only a failure waits for it.
+/// Longer than anything takes on a crowded machine; only a failure waits this long.
 const LIMIT: Duration = Duration::from_secs(90);
 const CHANNEL: &str = "tortured";
-/// More than a process has that is in no channel.
+/// More descriptors than a process has that is in no channel.
 const DESCRIPTORS_MAX: u64 = 24;
 
 fn given(name: &str, otherwise: u64) -> u64 {
@@ -69,33 +70,33 @@ enum Part {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Not in the channel, as far as it has said.
+    /// Not in the channel, as far as it has reported.
     Starting,
     In,
-    /// Asked to leave.
+    /// It was asked to leave.
     Leaving,
     Clean,
 }
 
-/// A process of a channel.
+/// A process that takes part in the channel.
 struct Actor {
     part: Part,
     id: u64,
     child: Child,
     state: State,
     stopped_until: Option<Instant>,
-    /// Lines that say that it goes on.
+    /// Number of lines that report progress.
     progress: u64,
     census: Option<String>,
     last: String,
     stay: Stay,
 }
 
-/// What a receiver said of one stay in a channel.
+/// What a receiver reported about one stay in a channel.
 #[derive(Debug, Clone, Default)]
 struct Stay {
     id: u64,
-    /// How many senders there had been when it joined.
+    /// Number of senders that had been started when it joined.
     joined: u64,
     from: BTreeMap<u64, (u64, u64)>,
     tail: Option<(u64, String)>,
@@ -107,7 +108,7 @@ struct Stay {
     missed: u64,
 }
 
-/// What a sender said of itself.
+/// What a sender reported about itself.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
     order: u64,
@@ -177,7 +178,7 @@ impl Scenario {
     fn start(&mut self, part: Part) {
         let id = self.next_id;
         self.next_id += 1;
-        // A sender's number in its messages says in which channel it sends.
+        // The upper half of a sender's id identifies the channel in which it sends.
         let (role, id) = match part {
             Part::Sender => ("torture-sender", self.epoch << 32 | id),
             Part::Receiver => ("torture-receiver", id),
@@ -218,7 +219,7 @@ impl Scenario {
         self.actors.insert(id, actor);
     }
 
-    /// Takes one thing that an actor said, waiting until `until` for it.
+    /// Handles one line of an actor. Waits for it until `until`.
     fn hear(&mut self, until: Instant) -> bool {
         let left = until.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {
@@ -242,7 +243,7 @@ impl Scenario {
             return;
         };
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
-        // What the dead have said counts too.
+        // What dead processes have reported counts too.
         if let (Some(sent), "at" | "closed") = (self.senders.get_mut(&id), word) {
             sent.committed = rest.parse().unwrap();
             sent.is_closed |= word == "closed";
@@ -321,7 +322,7 @@ impl Scenario {
         }
     }
 
-    /// Ends the test, saying who is where.
+    /// Ends the test, and prints the state of every actor.
     fn fail(&mut self, what: &str) -> ! {
         let mut state = String::new();
         for actor in self.actors.values() {
@@ -367,7 +368,7 @@ impl Scenario {
     }
 
     fn ask_to_leave(&mut self, id: u64) {
-        // One that was asked before may be gone.
+        // An actor that was asked before may be gone.
         let Some(actor) = self.actors.get_mut(&id) else { return };
         if actor.state == State::Clean {
             return;
@@ -382,13 +383,13 @@ impl Scenario {
         actor.stopped_until = Some(Instant::now() + duration);
     }
 
-    /// Continues those whose time is over; says when the next is due.
+    /// Continues actors whose stop is over. Returns when the next is due.
     fn continue_due(&mut self) -> Option<Instant> {
         let now = Instant::now();
         for actor in self.actors.values_mut() {
             if actor.stopped_until.is_some_and(|until| until <= now) {
                 actor.stopped_until = None;
-                // One that is killed meanwhile does not count.
+                // An actor that is killed meanwhile does not count.
                 self.stops += 1;
                 kill_process(Pid::from_child(&actor.child), Signal::CONT).unwrap();
             }
@@ -396,7 +397,7 @@ impl Scenario {
         self.actors.values().filter_map(|actor| actor.stopped_until).min()
     }
 
-    /// Hears until `is_so`.
+    /// Handles lines until `is_so` returns true.
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
         let limit = Instant::now() + LIMIT;
         while !is_so(self) {
@@ -408,7 +409,7 @@ impl Scenario {
         }
     }
 
-    /// Everybody who is not stopped goes on, or leaves.
+    /// Waits until every actor that is not stopped makes progress or leaves.
     fn everybody_goes_on(&mut self) {
         let marks: HashMap<u64, u64> =
             self.actors.values().map(|actor| (actor.id, actor.progress)).collect();
@@ -423,7 +424,7 @@ impl Scenario {
         });
     }
 
-    /// Hears a few lines.
+    /// Handles a few lines.
     fn go_on_for_a_while(&mut self) {
         let due = self.continue_due();
         let patience = Instant::now() + Duration::from_millis(20);
@@ -450,11 +451,12 @@ impl Scenario {
         }
     }
 
-    /// One that may go while the channel lives on: some other sender has it surely.
+    /// An actor that may go while the channel lives on, because another sender is certainly in the
+    /// channel.
     fn dispensable(&mut self) -> Option<u64> {
         let is_in = |actor: &Actor| actor.state == State::In;
         let surely_in = self.ids(Part::Sender, is_in);
-        // Who is stopped is to be continued, but for a few.
+        // Stopped actors should be continued, with few exceptions.
         let may_go = self.random.below(20) == 0;
         let may_go = |actor: &Actor| may_go || actor.stopped_until.is_none();
         let mut ids = self.ids(Part::Receiver, may_go);
@@ -476,7 +478,7 @@ impl Scenario {
     fn act(&mut self) {
         match self.random.below(10) {
             0 => {
-                // Kills come in flocks too.
+                // Several kills may come at once.
                 for _ in 0..self.random.below(3) {
                     self.dispensable().into_iter().for_each(|id| self.kill(id));
                 }
@@ -515,7 +517,7 @@ impl Scenario {
             self.fill_up();
             let is_stopped = self.actors.values().any(|actor| actor.stopped_until.is_some());
             match self.random.below(3) {
-                // Where one is stopped, others may have to wait for it.
+                // While an actor is stopped, others may have to wait for it.
                 0 if !is_stopped => self.everybody_goes_on(),
                 _ => self.go_on_for_a_while(),
             }
@@ -546,7 +548,7 @@ impl Scenario {
         );
     }
 
-    /// However many have come and gone: what a survivor has does not grow with them.
+    /// Whatever number of processes have come and gone, the resources of a survivor must not grow.
     fn demand_little(&mut self, id: u64) {
         let limit = Instant::now() + LIMIT;
         loop {
@@ -559,7 +561,7 @@ impl Scenario {
                 let found = census.split(' ').find_map(|pair| pair.strip_prefix(word)).unwrap();
                 found.parse::<u64>().unwrap()
             };
-            // It says how its last stay ended before it lets go of the memory.
+            // An actor reports how its last stay ended before it releases the memory.
             if count("maps=") == 0 && count("descriptors=") <= DESCRIPTORS_MAX {
                 return;
             }
@@ -569,7 +571,7 @@ impl Scenario {
         }
     }
 
-    /// Everybody leaves, and nothing stays.
+    /// Makes every actor leave, and checks that nothing stays.
     fn finish(&mut self) {
         let all_in = |scenario: &Self| {
             scenario.actors.values().all(|actor| !matches!(actor.state, State::Starting))
@@ -595,13 +597,13 @@ impl Scenario {
         assert!(self.directory.files().is_empty(), "{:?}", self.directory.files());
     }
 
-    /// What receivers and senders said must fit together.
+    /// Checks that the reports of receivers and senders agree.
     fn check(&mut self) {
         let mut ends: HashMap<u64, u64> = HashMap::new();
         let mut finals: HashMap<u64, u64> = HashMap::new();
         let stays = std::mem::take(&mut self.stays);
         for stay in &stays {
-            // Who left, or was thrown out, saw no end.
+            // A receiver that left or was evicted saw no end.
             if !matches!(stay.end.as_str(), "ended" | "died") || stay.received == 0 {
                 continue;
             }

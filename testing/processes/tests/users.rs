@@ -1,5 +1,5 @@
-//! Processes of different users: who may enter a domain, and what a guest can do there. Changing the
-//! user takes root; a run without it says so and tests nothing.
+//! Processes of different users: which ones may enter a domain, and what a guest can do there.
+//! Changing the user requires root; without it, a run prints that and tests nothing.
 
 mod roles;
 
@@ -12,7 +12,7 @@ use corewire::{Access, Domain, JoinError, SendError};
 use roles::{Directory, Role};
 
 const CHANNEL: &str = "shared";
-/// Users of the tests; nobody needs to have an account.
+/// User ids of the tests; they need no accounts.
 const OWNER: u32 = 23_456;
 const GUEST: u32 = 65_534;
 const STRANGER: u32 = 12_345;
@@ -21,14 +21,14 @@ const GROUP: u32 = 34_567;
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        // Past the harness, which keeps what a test that passes prints.
+        // Bypasses the test harness, which captures the output of tests that pass.
         let said = b"SKIPPED: only root can start processes of other users\n";
         std::io::stdout().write_all(said).unwrap();
     }
     is_root
 }
 
-/// A process of user `uid` in a domain of user `owner`, in a role of the role program.
+/// Starts a process of user `uid` in the given role.
 fn start(role: &str, directory: &Directory, uid: u32, options: &[&str]) -> Role {
     let uid = format!("uid={uid}");
     let groups: Vec<&str> =
@@ -38,7 +38,7 @@ fn start(role: &str, directory: &Directory, uid: u32, options: &[&str]) -> Role 
     Role::start(role, directory, CHANNEL, &all)
 }
 
-/// A sender of user `OWNER`, with this rule.
+/// Starts a sender of user `OWNER` whose domain has this access rule.
 fn sender(directory: &Directory, rule: &str) -> Role {
     let mut sender = start("sender", directory, OWNER, &[&format!("access={rule}")]);
     sender.until("created");
@@ -61,7 +61,7 @@ fn modes(path: &Path, prefix: &str) -> Vec<(u32, u32)> {
 
 const NEEDS_SNAPSHOTS: &str = "NeedsSnapshots { name: \"shared\", owner: 23456, user: ";
 
-/// What a guest who is let in says.
+/// Checks the output of a guest that is admitted.
 fn expect_let_in(mut guest: Role, uid: u32) {
     assert_eq!(guest.until("channels"), CHANNEL);
     let observed = guest.until("observed");
@@ -81,7 +81,7 @@ fn a_guest_on_the_list_finds_channels_and_creates_none() {
     }
     let directory = Directory::new("users-list");
     let rule = format!("users:{GUEST},5");
-    // One of the owner's own receives meanwhile, whom the guest is not shown.
+    // A receiver of the owner's user also receives; the guest must not see it.
     let mut sender = sender(&directory, &rule);
     let mut own = start("receiver", &directory, OWNER, &[&format!("owner={OWNER}")]);
     own.until("joined");
@@ -96,7 +96,7 @@ fn a_guest_on_the_list_finds_channels_and_creates_none() {
     sender.hang_up();
     assert_eq!(sender.until("closed"), own.until("ended"));
     assert!(sender.is_success() && own.is_success());
-    // Sockets may stay for the next process to sweep.
+    // Sockets may stay until the next process removes them.
     assert!(directory.files().iter().all(|file| file.starts_with("p.")), "{:?}", directory.files());
 }
 
@@ -138,7 +138,7 @@ fn a_group_lets_in_by_primary_and_supplementary_group() {
     assert_eq!((found.mode() & 0o7777, found.gid()), (0o2750, GROUP));
     assert_eq!(modes(directory.path(), "g."), [(0o640, GROUP)]);
     assert_eq!(modes(directory.path(), "p."), [(0o660, GROUP)]);
-    // Others cannot even enter.
+    // Other users cannot even enter the directory.
     let options = [format!("uid={STRANGER}"), format!("owner={OWNER}")];
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_corewire-role"))
         .arg("look")
@@ -150,7 +150,7 @@ fn a_group_lets_in_by_primary_and_supplementary_group() {
     let errors = String::from_utf8(output.stderr).unwrap();
     let path = directory.path().display().to_string();
     assert!(errors.contains(&path) && errors.contains("Permission denied"), "{errors}");
-    // Root enters, and is not answered.
+    // Root enters, but gets no answer.
     let mut root = look(&directory, 0, &[]);
     assert!(root.until("joined").starts_with("NotPermitted"));
 }
@@ -175,7 +175,7 @@ fn a_guest_that_waits_is_told_when_the_channel_is_made() {
         return;
     }
     let directory = Directory::new("users-wait");
-    // The domain is there, the channel is not.
+    // The domain exists, the channel does not.
     let rule = Access::Users(vec![GUEST]);
     let domain = Domain::builder().path(directory.path()).access(rule).open().unwrap();
     let mut guest = start("look", &directory, GUEST, &["owner=0"]);
@@ -183,7 +183,7 @@ fn a_guest_that_waits_is_told_when_the_channel_is_made() {
     assert!(guest.until("joined").starts_with("NotFound"));
     guest.until("waiting");
     let mut sender = domain.sender(CHANNEL).create().unwrap();
-    // Nobody was invited, so nobody is waited for.
+    // No process was invited, so the sender waits for none.
     sender.try_send(b"first").unwrap();
     assert!(guest.until("waited").starts_with("NeedsSnapshots"));
 }
@@ -198,13 +198,13 @@ fn idle_connections_of_a_guest_shut_nobody_out() {
     let mut idle = start("idle", &directory, GUEST, &["count=65"]);
     assert_eq!(idle.until("last"), "Refused(Resources { errno: 24 })");
     assert_eq!(idle.until("idle"), "64");
-    // The same user gets no further, others do.
+    // The same user cannot connect any more; other users can.
     let mut same = look(&directory, GUEST, &[]);
     assert!(same.until("observed").contains("Resources"));
     expect_let_in(look(&directory, STRANGER, &[]), STRANGER);
     let mut own = start("receiver", &directory, OWNER, &[&format!("owner={OWNER}")]);
     own.until("joined");
-    // Once they are closed there is room again.
+    // Once these connections are closed there is room again.
     idle.say("enough");
     assert!(idle.is_success());
     loop {
@@ -229,12 +229,12 @@ fn a_directory_of_another_user_is_refused() {
     let expected =
         format!("runtime directory {path} belongs to user {OWNER}, this process runs as user 0");
     assert_eq!(error, expected);
-    // Nor does one that belongs to a third do for a guest.
+    // A guest also refuses a directory that belongs to a third user.
     let error = Domain::builder().path(directory.path()).owner(STRANGER).open().unwrap_err();
     let expected =
         format!("runtime directory {path} belongs to user {OWNER}, not to user {STRANGER}");
     assert_eq!(error.to_string(), expected);
-    // Nor one that others may write.
+    // A directory that others may write is refused too.
     fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let error = Domain::builder().path(directory.path()).owner(OWNER).open().unwrap_err();
     assert!(error.to_string().contains("mode 0777; only its owner may write it"), "{error}");
@@ -250,7 +250,7 @@ fn a_domain_that_is_not_open_stays_closed() {
     let _sender = domain.sender(CHANNEL).create().unwrap();
     assert_eq!(modes(directory.path(), "p.")[0].0, 0o600);
     assert!(modes(directory.path(), "g.").is_empty());
-    // Somebody opens the door behind its back: it answers nobody else all the same.
+    // Another process opens the directory to others. The domain must still answer no other user.
     fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     for entry in fs::read_dir(directory.path()).unwrap() {
         fs::set_permissions(entry.unwrap().path(), PermissionsExt::from_mode(0o666)).unwrap();
@@ -273,7 +273,7 @@ fn a_guest_cannot_hold_a_name_by_locking_it() {
     let mut locker = start("lock", &directory, GUEST, &[]);
     assert_eq!(locker.until("locked"), "[\"g.\"]");
     first.kill();
-    // The name of the dead is free, whatever the guest holds.
+    // The name of the dead sender is free, whatever the guest holds.
     let _second = sender(&directory, &rule);
     expect_let_in(look(&directory, GUEST, &[]), GUEST);
 }
@@ -286,7 +286,7 @@ fn the_dead_owners_files_are_swept_by_the_next_of_its_user() {
     let directory = Directory::new("users-sweep");
     let mut dead = sender(&directory, &format!("users:{GUEST}"));
     dead.kill();
-    // A guest sees that nobody is there, and removes nothing; not even root does.
+    // A guest sees that the sender is gone, and removes nothing. Root as a guest does not either.
     for uid in [GUEST, 0] {
         let mut guest = look(&directory, uid, &[]);
         assert_eq!(guest.until("channels"), "");
@@ -301,7 +301,7 @@ fn the_dead_owners_files_are_swept_by_the_next_of_its_user() {
     assert_eq!(left, [0, 0]);
 }
 
-/// A sender of user `OWNER` that lets the guest in, and a reader of its own that copies.
+/// A sender of user `OWNER` that admits the guest, and a receiver of the same user that copies.
 fn sender_and_copier(directory: &Directory, slow: &str) -> (Role, Role) {
     let access = format!("access=users:{GUEST}");
     let mut sender = start("sender", directory, OWNER, &[&access, slow]);
@@ -349,17 +349,17 @@ fn a_guest_cannot_write_the_senders_memory_by_any_means() {
         refusals += 1;
     }
     assert!(intruder.is_success());
-    // Fewer only where the kernel does not let it open the memory again.
+    // There are fewer only where the kernel does not let it open the memory again.
     assert!(refusals >= 27, "{refusals} attempts");
-    // The stream went on, and is whole.
+    // The stream continued and is complete.
     own.until("at ");
     sender.hang_up();
     assert_eq!(sender.until("closed"), own.until("ended"));
     assert!(sender.is_success() && own.is_success());
 }
 
-/// A guest joins and is stopped; the sender goes on for many times as many messages as its ring has
-/// slots.
+/// A guest joins and is stopped. The sender must continue for many times as many messages as its
+/// ring has slots.
 fn goes_on_beside_a_stopped_guest(directory: &Directory, sender: &mut Role) {
     let mut guest = start("holder", directory, GUEST, &[&format!("owner={OWNER}")]);
     let first: u64 = guest.until("joined").parse().unwrap();
@@ -377,7 +377,7 @@ fn a_stopped_guest_does_not_hold_up_a_channel_that_overwrites() {
     goes_on_beside_a_stopped_guest(&directory, &mut sender);
     sender.hang_up();
     let sent = sender.until("closed");
-    // Every message came, or is counted as missed.
+    // Every message arrived or is counted as missed.
     let ended = own.until("ended");
     assert_eq!(ended.split(' ').next(), Some(sent.as_str()), "{ended}");
     assert!(sender.is_success() && own.is_success());
@@ -410,7 +410,7 @@ fn a_guest_gets_nothing_that_would_hold_up_the_owner() {
     let mut guest = start("by-hand", &directory, GUEST, &[]);
     assert_eq!(guest.until("invited"), "Refused(Malformed)");
     assert_eq!(guest.until("joined"), "hint=false fences=false descriptors=2");
-    // Its descriptor is not taken; it is written to by nobody.
+    // The descriptor is not accepted; no process writes to it.
     assert_eq!(guest.until("readiness"), "Done");
     guest.until("asleep");
     let first: u64 = sender.until("at ").parse().unwrap();
@@ -457,7 +457,7 @@ fn a_guest_is_not_deceived_about_whose_channel_it_is() {
     let rule = format!("access=users:{GUEST}");
     let mut deceiver = start("sender", &strangers, STRANGER, &[&rule]);
     deceiver.until("created");
-    // Its socket and its record come to lie where the owner's are looked for.
+    // Move the stranger's socket and record to where the guest looks for the owner's.
     let socket = strangers.files().into_iter().find(|file| file.starts_with("p.")).unwrap();
     fs::rename(strangers.path().join(&socket), owners.path().join(&socket)).unwrap();
     fs::copy(strangers.path().join("g.shared"), owners.path().join("g.shared")).unwrap();

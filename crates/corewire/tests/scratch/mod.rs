@@ -1,11 +1,11 @@
-//! A domain of a test's own.
+//! A separate domain for each test.
 
 use std::path::PathBuf;
 
 use corewire::Domain;
 use corewire_layout::name::RECORD_BYTES;
 
-/// A domain in a directory of its own, removed at the end.
+/// A domain in a separate directory, which is removed at the end.
 pub(crate) struct Scratch {
     pub(crate) domain: Option<Domain>,
     pub(crate) path: PathBuf,
@@ -22,8 +22,9 @@ impl Scratch {
         self.domain.as_ref().unwrap()
     }
 
-    /// Waits until so many have left notes that they wait for a channel: whole ones, for who writes one
-    /// is not invited yet, and looks for itself afterwards.
+    /// Waits until there are `count` complete notes of receivers that wait for a channel. A
+    /// receiver whose note is incomplete is not invited yet; it looks for the channel itself
+    /// afterwards.
     #[allow(dead_code, reason = "not every test has somebody wait")]
     pub(crate) fn await_notes(&self, count: usize) {
         let is_note = |file: &std::fs::DirEntry| {

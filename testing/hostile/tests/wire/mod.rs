@@ -1,4 +1,4 @@
-//! Sockets and descriptors by hand, a channel that must not notice, and the count at the end.
+//! Raw sockets and descriptors, a channel that must not be disturbed, and the census at the end.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
@@ -24,7 +24,7 @@ use rustix::net::{
 };
 use zerocopy::IntoBytes;
 
-/// A runtime directory of its own, removed at the end.
+/// A separate runtime directory, removed at the end.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -34,7 +34,7 @@ impl Directory {
         Self(path)
     }
 
-    /// The socket of the one process there.
+    /// The socket of the only process there.
     pub(crate) fn socket(&self) -> PathBuf {
         let entries = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
         let is_socket =
@@ -51,7 +51,8 @@ impl Drop for Directory {
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// These tests count what the process has: one at a time. From here on panics of any thread count.
+/// Makes these tests run one at a time, since they count what the process has. From here on panics
+/// of any thread count.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     static HOOK: Once = Once::new();
@@ -67,7 +68,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Waits until something is so. The limit is there for a failure to end.
+/// Waits until `is_so` returns true. The limit only makes a failure end.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -84,7 +85,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Once the control thread has nothing more to do.
+    /// Takes the census once the control thread has nothing more to do.
     pub(crate) fn at_rest() -> Self {
         let mut quiet = 0;
         until("the control thread asleep", || {
@@ -102,7 +103,8 @@ impl Census {
         }
     }
 
-    /// Everything is given back, nothing has panicked, and the control thread sleeps.
+    /// Checks that everything has been released, that no thread has panicked, and that the control
+    /// thread sleeps.
     pub(crate) fn is_back(self) {
         until("all descriptors and maps given back", || Self::take() == self);
         assert_eq!(Self::at_rest(), self);
@@ -110,7 +112,7 @@ impl Census {
     }
 }
 
-/// As the kernel says: `S` for asleep. `None` if there is no such thread.
+/// The state as the kernel reports it: `S` for asleep. `None` if there is no such thread.
 fn control_thread_state() -> Option<char> {
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
         let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
@@ -121,7 +123,7 @@ fn control_thread_state() -> Option<char> {
     None
 }
 
-/// A channel with a reader that must get every message, in order, whatever happens.
+/// A channel with a reader that must get every message in order, whatever happens.
 pub(crate) struct Live {
     pub(crate) domain: Domain,
     sender: Sender,
@@ -149,7 +151,7 @@ impl Live {
         Self { domain, sender, reader, sent: 0 }
     }
 
-    /// One more message.
+    /// Sends one more message.
     pub(crate) fn send(&mut self) {
         self.sender.send(&self.sent.to_le_bytes()).unwrap();
         self.sent += 1;
@@ -159,14 +161,14 @@ impl Live {
         self.sender.receivers()
     }
 
-    /// Ends the channel: the reader has had everything.
+    /// Ends the channel, and checks that the reader got every message.
     pub(crate) fn finish(self) {
         drop(self.sender);
         assert_eq!(self.reader.join().unwrap(), self.sent);
     }
 }
 
-/// A connection by hand, that blocks.
+/// A raw blocking connection.
 pub(crate) struct Raw(pub(crate) OwnedFd);
 
 impl Raw {
@@ -182,7 +184,7 @@ impl Raw {
         Self(socket)
     }
 
-    /// Sends a packet; false if the other end is closed.
+    /// Sends a packet. Returns false if the other end is closed.
     pub(crate) fn send(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
         let size = SendAncillaryMessage::ScmRights(descriptors).size();
         let mut space = vec![MaybeUninit::uninit(); size.max(1)];
@@ -197,7 +199,7 @@ impl Raw {
         self.send(&frame.to_bytes(), descriptors)
     }
 
-    /// The next frame; `None` at the end.
+    /// Receives the next frame. Returns `None` at the end of the connection.
     pub(crate) fn hear(&self) -> Option<(Frame, Vec<OwnedFd>)> {
         let mut packet = [0; 257];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
@@ -215,14 +217,14 @@ impl Raw {
     }
 }
 
-/// A receiver's segment, as it must be.
+/// A valid receiver's segment.
 pub(crate) fn page() -> (Segment, Region) {
     let (segment, region) = Segment::create(4096, MemoryOptions::default()).unwrap();
     region.copy_in(0, ReceiverHeader { pid: 1 }.to_raw().as_bytes());
     (segment, region)
 }
 
-/// A memfd of so many bytes, with these seals.
+/// A memfd of this size in bytes, with these seals.
 pub(crate) fn memfd(bytes: u64, seals: rustix::fs::SealFlags) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memfd = rustix::fs::memfd_create("corewire", flags).unwrap();
@@ -231,7 +233,7 @@ pub(crate) fn memfd(bytes: u64, seals: rustix::fs::SealFlags) -> OwnedFd {
     memfd
 }
 
-/// Descriptors of all kinds but the right one.
+/// Descriptors of all kinds except the right one.
 pub(crate) fn odd_descriptors() -> Vec<(&'static str, OwnedFd)> {
     use rustix::fs::SealFlags;
     let sealed = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use corewire_ring::Lock;
 use corewire_ring::broadcast::Members;
 
-/// A lock of one thread. It stays shut if its holder dies.
+/// A lock for one thread. It stays locked if its holder dies.
 #[derive(Debug)]
 pub struct TurnLock {
     members: RefCell<Members>,
@@ -17,7 +17,7 @@ impl TurnLock {
         Self { members: RefCell::new(members), is_shut: Cell::new(false) }
     }
 
-    /// Has somebody stopped with the lock held?
+    /// Whether a role has stopped while it held the lock.
     pub(super) fn is_shut(&self) -> bool {
         self.is_shut.get()
     }

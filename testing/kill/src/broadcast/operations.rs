@@ -1,5 +1,5 @@
-//! The operations of the one-sender channel's roles. To add one: a function below, a line in
-//! [`all`], and `make kill` to renew its table in `points/`.
+//! The operations of the roles of a channel with one sender. To add one, add a function below and a
+//! line in [`all`], and run `make kill` to renew its table in `points/`.
 
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::Start as From;
@@ -15,24 +15,24 @@ use super::{
 use crate::engine::Operation;
 use crate::kernel::TurnKernel;
 
-/// How a message is sent.
+/// The way in which a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// By the way of short messages, if there is a slot; else by a loan.
+    /// By the path for short messages if there is a slot, otherwise by a loan.
     Short,
     /// By a loan that is filled.
     Fill,
-    /// By a loan that is written in place, half by half.
+    /// By a loan that is written in place, in two halves.
     InPlace,
-    /// By a loan that is cut to 20 bytes, then filled.
+    /// By a loan that is cut to 20 bytes and then filled.
     Truncated,
-    /// By a loan, without a look at sleepers.
+    /// By a loan, without a check for sleeping receivers.
     Quietly,
-    /// By a loan that is filled, and given back.
+    /// By a loan that is filled and dropped.
     Dropped,
 }
 
-/// The rest of an operation that has its loan.
+/// Finishes a send that has its loan.
 pub fn finish(mut loan: Loan<'_, TurnKernel>, message: &[u8], ledger: &mut Vec<Vec<u8>>, way: Way) {
     match way {
         Way::Dropped => return loan.fill(message),
@@ -72,7 +72,7 @@ pub fn all() -> Vec<Operation<Broadcast>> {
     all
 }
 
-/// Is the sender at liberty to do something?
+/// Whether the sender is free to do something.
 fn has_sender(start: Start) -> bool {
     !matches!(start.state, State::Blocked | State::Closed)
 }
@@ -169,7 +169,7 @@ fn of_control() -> impl Iterator<Item = Operation<Broadcast>> {
         role: Role::Control,
         is_in,
         prepare: match name {
-            // It has said so, and does nothing any more.
+            // The receiver has announced that it leaves, and does nothing any more.
             "let_leave" => |w: &mut Broadcast| {
                 if let Some(mut reader) = w.readers[1].take() {
                     reader.ring.retract();
@@ -189,7 +189,7 @@ fn leave(world: &mut Broadcast, row: u32, why: ControlCounter) {
     world.shared.nudge(&world.kernel());
 }
 
-/// The operations of a receiver, by row.
+/// The operations of a receiver, for each row.
 fn of_receivers() -> impl Iterator<Item = Operation<Broadcast>> {
     fn always(start: Start) -> bool {
         start.state != State::Violated
@@ -254,7 +254,7 @@ fn of_receivers() -> impl Iterator<Item = Operation<Broadcast>> {
     receivers!(0 1).into_iter().flatten().chain([newcomer])
 }
 
-/// Lets the receiver of a row do something, if it is there. One that slept has been woken.
+/// Runs `job` with the receiver of a row, if it is there. A receiver that slept counts as woken.
 fn receiver(
     world: &mut Broadcast,
     row: u32,

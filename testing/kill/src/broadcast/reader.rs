@@ -1,4 +1,4 @@
-//! A receiver that checks what it gets.
+//! A receiver that checks the messages that it receives.
 
 use corewire_layout::segment::SleepMode;
 use corewire_ring::Trusted;
@@ -8,14 +8,14 @@ use crate::engine::fail;
 use crate::ensure;
 use crate::kernel::TurnKernel;
 
-/// Why a call that waits gave up.
+/// Why a call that would wait gave up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// There is nothing now.
+    /// There is no message now.
     Empty,
-    /// There will be nothing any more.
+    /// There will be no more messages.
     End(End),
-    /// The sender's memory holds what it cannot hold.
+    /// The sender's memory holds an impossible value.
     Violation(Violation),
 }
 
@@ -25,26 +25,26 @@ impl From<Violation> for Stop {
     }
 }
 
-/// A receiver that lives.
+/// A live receiver.
 #[derive(Debug)]
 pub struct Reader {
-    /// The ring's own.
+    /// The receiver of the ring itself.
     pub ring: Receiver<TurnKernel>,
     in_place: Option<InPlace>,
     pub(super) row: u32,
     pub(super) kernel: TurnKernel,
-    /// The first message it is to get.
+    /// The first message that it must receive.
     pub(super) first: u64,
-    /// What its door says as long as it counts.
+    /// What its door holds as long as it counts.
     pub(super) tenure: u64,
-    /// Messages that it got.
+    /// Number of messages that it received.
     delivered: u64,
-    /// The next message is this one, or under `Overwrite` a later one.
+    /// The next message must be this one or, under `Overwrite`, a later one.
     expected: u64,
     pub(super) asleep: Option<Asleep>,
 }
 
-/// A receiver that sleeps: which way, and what the bell was before it said so.
+/// A receiver that sleeps: the mode, and the bell's value before it announced its sleep.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asleep {
     pub(super) mode: SleepMode,
@@ -72,17 +72,17 @@ impl Reader {
         }
     }
 
-    /// Receives the next message, if it is there: in place or by copying, as the policy has it.
+    /// Receives the next message if it is there: in place or by copying, as the policy requires.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no message.
     pub fn take(&mut self, ledger: &[Vec<u8>]) -> Result<(), Stop> {
         match self.in_place {
             Some(in_place) => {
                 let message = self.ring.receive_with(in_place, give_up)?;
                 let sequence = message.sequence();
                 let bytes = message.to_vec();
-                // What it got, it got, though it may die of being done with it.
+                // The message counts as received, even if the receiver dies while it passes it.
                 check(ledger, (&mut self.expected, &mut self.delivered), sequence, &bytes, false);
                 drop(message);
                 Ok(())
@@ -91,10 +91,10 @@ impl Reader {
         }
     }
 
-    /// Copies the next message out, if it is there.
+    /// Copies the next message out if it is there.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no message.
     pub fn copy(&mut self, ledger: &[Vec<u8>]) -> Result<(), Stop> {
         let mut snapshot = self.ring.snapshot_with(give_up)?;
         let sequence = snapshot.sequence();
@@ -106,7 +106,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads up to `count` messages where they lie, and is then done with all of them.
+    /// Reads up to `count` messages in place, then passes all of them at once.
     pub fn batch(&mut self, ledger: &[Vec<u8>], count: u64) {
         let Some(in_place) = self.in_place else { return };
         let count = self.ring.ready_count(count);
@@ -124,13 +124,13 @@ impl Reader {
         ensure!(self.ring.done(count).is_ok(), "a violation in a batch");
     }
 
-    /// It sleeps no more.
+    /// Wakes the receiver up: it no longer sleeps.
     pub fn wake_up(&mut self) {
         self.asleep = None;
         self.ring.retract();
     }
 
-    /// Receives all there is.
+    /// Receives all messages that are there.
     pub(super) fn drain(&mut self, ledger: &[Vec<u8>]) -> Option<End> {
         self.wake_up();
         loop {
@@ -146,7 +146,7 @@ impl Reader {
         }
     }
 
-    /// Messages that it got, or knows to have missed.
+    /// Number of messages that it received or knows to have missed.
     pub(super) fn accounted(&self) -> u64 {
         self.delivered + self.ring.missed()
     }
@@ -159,7 +159,7 @@ fn give_up(ring: &mut Receiver<TurnKernel>) -> Result<(), Stop> {
     }
 }
 
-/// Is this message what was sent, and the next?
+/// Checks that this message is what was sent, and the next one.
 fn check(
     ledger: &[Vec<u8>],
     (expected, delivered): (&mut u64, &mut u64),

@@ -1,4 +1,4 @@
-//! What the survivors do, and the oracle.
+//! The recovery of the survivors, and the oracle.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::ensure;
 use crate::kernel::{Log, address};
 
 impl Broadcast {
-    /// How many messages are committed; every stamp must be one that fits.
+    /// Returns the number of committed messages, and checks that every stamp is valid.
     fn committed(&self) -> u64 {
         let stamps = (0..SLOTS).map(|index| self.slots.at(index).stamp().load(Relaxed));
         let head = stamps.filter(|&stamp| stamp != 0).map(|stamp| sequence_of(stamp) + 1).max();
@@ -35,7 +35,7 @@ impl Broadcast {
         self.words.door_tenure(reader.row).load(Relaxed) == reader.tenure
     }
 
-    /// All messages that are there reach all that live.
+    /// Delivers every message that is there to every live receiver.
     pub(super) fn drain_all(&mut self) {
         let committed = self.committed();
         let ledger = &self.ledger;
@@ -49,7 +49,8 @@ impl Broadcast {
         }
     }
 
-    /// The sender's process is dead: everybody receives what it committed, and is told.
+    /// The sender's process is dead: every receiver gets what the sender committed, and learns of
+    /// the end.
     fn orphan(mut self, committed: u64) {
         let is_closed = self.words.closed().load(Relaxed) != 0;
         let is_evicting = self.start.is_evicting();
@@ -81,7 +82,7 @@ impl Broadcast {
         }
     }
 
-    /// Nobody that should be awake sleeps.
+    /// Checks that no role sleeps that should be awake.
     fn check_sleepers(&self, committed: u64) {
         let is_closed = self.words.closed().load(Relaxed) != 0;
         for reader in self.readers.iter().flatten() {
@@ -90,7 +91,8 @@ impl Broadcast {
             let row = reader.row;
             ensure!(!has_news || self.is_woken(row, asleep), "row {row} is left asleep");
         }
-        // One that died between its cursor and the wake-up leaves that to the control thread.
+        // A receiver that died between its cursor and the wake-up leaves the wake-up to the control
+        // thread.
         if let Some(Blocked { row, wake, cursor }) = self.blocked
             && self.readers[row as usize].is_some()
         {
@@ -106,13 +108,14 @@ impl Broadcast {
         *self.log.borrow_mut() = Log::default();
     }
 
-    /// Can the sender go on without lapping this receiver? Under `Overwrite` nothing stops it.
+    /// Whether the sender can continue without lapping this receiver. Under `Overwrite` nothing
+    /// stops it.
     fn can_go_on_for(&self, row: u32) -> bool {
         let next = self.readers[row as usize].as_ref().map(|reader| reader.ring.next());
         next.is_some_and(|next| self.sender.head() - next < SLOTS)
     }
 
-    /// The control thread lets a receiver go.
+    /// The control thread removes a receiver.
     fn let_go(&mut self, row: u32, why: ControlCounter) {
         if self.forgets_the_dead {
             return;
@@ -128,7 +131,8 @@ impl Broadcast {
         self.sender.refresh(&self.members);
     }
 
-    /// The control thread drops those that were evicted, or lied.
+    /// The control thread removes receivers that were evicted, or whose memory held an impossible
+    /// value.
     fn drop_outcasts(&mut self) {
         for row in self.members.with(Members::take_evicted) {
             let free = self.members.with(|members| members.free_row());
@@ -146,14 +150,14 @@ impl Broadcast {
         }
     }
 
-    /// Sends where there must be room.
+    /// Sends a message that must find room.
     pub(super) fn send_surely(&mut self, bytes: usize) {
         let way = if bytes <= 48 { Way::Short } else { Way::Fill };
         let is_sent = self.send(bytes, way);
         ensure!(is_sent, "no room for {bytes} bytes");
     }
 
-    /// The sender lives: it goes on with those that do, and with newcomers.
+    /// The sender is alive: it continues with the live receivers and with new ones.
     fn live_on(&mut self) {
         for reader in self.readers.iter_mut().flatten() {
             if reader.asleep.is_none() {
@@ -180,7 +184,7 @@ impl Broadcast {
         }
     }
 
-    /// Everybody sleeps, and one message wakes everybody.
+    /// All receivers sleep, and one message must wake them all.
     fn wake_everybody(&mut self) {
         let rows: Range<u32> = 0..u32::try_from(self.readers.len()).unwrap();
         for row in rows {
@@ -194,7 +198,7 @@ impl Broadcast {
         self.drain_all();
     }
 
-    /// All room is there: for what the window holds, and the large area, and the ring.
+    /// Checks that all room can be used: of the window, of the large area, and of the ring.
     fn fill_everything(&mut self) {
         self.sender.refresh(&self.members);
         for bytes in [WINDOW_BYTES; 4].into_iter().chain([LARGE_BYTES; 8]) {
@@ -213,9 +217,10 @@ impl Broadcast {
         self.sender.refresh(&self.members);
     }
 
-    /// A newcomer takes each free row, gets everything from its start, and is missed when it goes.
+    /// A new receiver takes each free row and gets everything from its start on. The sender must
+    /// not lap it.
     fn welcome_newcomers(&mut self) {
-        // What is in the ring still, and written over in its area.
+        // Messages that are still in the ring, but whose payload in the area has been overwritten.
         for bytes in [LARGE_BYTES, WINDOW_BYTES].repeat(3) {
             self.send_surely(bytes);
             self.drain_all();
@@ -232,7 +237,8 @@ impl Broadcast {
             self.sender.refresh(&self.members);
             self.take_in(row, std::mem::replace(&mut from, From::Oldest));
             self.begin();
-            // It sleeps at once, or what it joined for is kept while the sender goes on.
+            // If there is nothing to receive yet, the receiver sleeps and must be woken. Otherwise
+            // the messages that it joined for must stay while the sender continues.
             if self.put_to_sleep(row, SleepMode::Futex) {
                 self.forget_wakes();
                 self.send_surely(INLINE_BYTES);
@@ -248,7 +254,7 @@ impl Broadcast {
         }
     }
 
-    /// The others learn of these deaths, recover and go on.
+    /// The others learn of these deaths, recover and continue.
     pub(super) fn recover(mut self, dead: &[Role]) {
         let committed = self.committed();
         let sent = self.ledger.len() as u64;
@@ -270,7 +276,7 @@ impl Broadcast {
                 self.let_go(row, ControlCounter::Deaths);
             }
         }
-        // Whoever was invited has died, too; whoever interrupted a call has had its answer.
+        // A process that was invited has died too; one that interrupted a call has its answer.
         while self.members.with(|members| members.invited()) > 0 {
             self.members.with(Members::answered);
         }

@@ -1,4 +1,4 @@
-//! Where an operation begins.
+//! The states in which an operation begins.
 
 use corewire_layout::segment::{Policy, SleepMode};
 use corewire_ring::sync::Ordering::Relaxed;
@@ -8,36 +8,36 @@ use crate::ensure;
 use crate::start::{EVICT_AFTER_NS, is_evicting};
 
 crate::states! {
-    /// Both receivers have joined, nothing has been sent.
+    /// Both receivers have joined; nothing has been sent.
     Empty = "empty";
-    /// Five messages of all kinds; some read, some not.
+    /// Five messages of all kinds; some are read, some are not.
     Half = "half";
-    /// As many short messages as there are slots, none read.
+    /// As many short messages as there are slots; none is read.
     Full = "full";
-    /// The ring is in its second lap, and so is the window.
+    /// The ring and the window are in their second lap.
     Wrapped = "wrapped";
-    /// Window and large area are full, the ring is not.
+    /// The window and the large area are full; the ring is not.
     Areas = "areas";
-    /// All is read, and both receivers sleep: one on the bell, one on its descriptor.
+    /// All messages are read, and both receivers sleep: one on the bell, one on its descriptor.
     Asleep = "asleep";
-    /// They have been woken for a message, and do not run yet.
+    /// The receivers have been woken for a message and have not run yet.
     Woken = "woken";
-    /// As asleep, in a channel that has a hint.
+    /// As `Asleep`, in a channel that has a hint.
     Hinted = "hinted";
     /// No slot is free, and the sender sleeps.
     Blocked = "blocked" if |policy| policy != Policy::Overwrite;
-    /// Under `Overwrite`: two laps were sent that nobody read.
+    /// Under `Overwrite`: two laps were sent, and no receiver has read them.
     Lapped = "lapped" if |policy| policy == Policy::Overwrite;
-    /// Under `Evict`: the second receiver's time is over.
+    /// Under `Evict`: the second receiver has been stalled for longer than the limit.
     Stalled = "stalled" if is_evicting;
     /// The second receiver's cursor is impossible.
     Violated = "violated";
-    /// Closed after three messages that nobody has read.
+    /// Closed after three messages that no receiver has read.
     Closed = "closed";
 }
 
 impl Broadcast {
-    /// What has gone before.
+    /// Brings the channel into `state`.
     pub(super) fn bring_to(&mut self, state: State) {
         match state {
             State::Empty => {}

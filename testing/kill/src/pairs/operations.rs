@@ -1,15 +1,15 @@
-//! The operations of the endpoints. To add one: a line below, and `make kill` to renew its table in
-//! `points/`.
+//! The operations of the endpoints. To add one, add a line below and run `make kill` to renew its
+//! table in `points/`.
 
 use super::{A, B, C, CELL, LONG, MANY_LOOKS, Pairs, Role, SHORT, Start, State, TWO_SLOTS};
 use crate::engine::Operation;
 
-/// Is the first at liberty to do something?
+/// Whether the first endpoint is free to do something.
 fn is_first_awake(start: Start) -> bool {
     !matches!(start.state, State::Blocked | State::BlockedArmed)
 }
 
-/// Is the second?
+/// Whether the second endpoint is free to do something.
 fn is_second_awake(start: Start) -> bool {
     !matches!(start.state, State::Asleep | State::Armed)
 }

@@ -1,4 +1,4 @@
-//! One endpoint, and what it has sent and got.
+//! One endpoint, with the messages that it has sent and received.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,29 +20,29 @@ use crate::engine::{content, fail};
 use crate::ensure;
 use crate::kernel::{Log, TurnKernel};
 
-/// A whole message: its number, and its bytes.
+/// A whole message: its number and its bytes.
 pub(super) type Message = (u64, Vec<u8>);
 
-/// An endpoint that lives.
+/// A live endpoint.
 #[derive(Debug)]
 pub struct Party {
-    /// Who it is.
+    /// Its role.
     pub role: Role,
     /// Its data thread.
     pub pairs: Endpoint<TurnKernel>,
-    /// Its memory, which nobody else writes.
+    /// Its segment, which no other endpoint writes.
     pub segment: Region,
-    /// What everybody writes.
+    /// Its activity page, which all its peers write.
     pub page: Region,
-    /// Its words.
+    /// The words of its segment.
     pub memory: EndpointMemory,
-    /// Its words that everybody writes.
+    /// The words of its activity page.
     pub activity: Activity,
     /// What it shares with its control thread.
     pub shared: Arc<EndpointShared>,
-    /// How it sleeps.
+    /// How it sleeps, if it is asleep.
     pub(super) asleep: Option<Asleep>,
-    /// With each peer, by row.
+    /// Its messages with each peer, by row.
     with: Vec<Talk>,
 }
 
@@ -51,22 +51,22 @@ pub struct Party {
 pub(super) struct Asleep {
     pub(super) mode: SleepMode,
     pub(super) doorbell: u32,
-    /// Waits for room towards it, whose cursor stood there.
+    /// The peer toward which it waits for room, and the cursor of that peer when the wait began.
     pub(super) room: Option<(Role, u64)>,
 }
 
-/// What two have to do with each other, as one of them sees it.
+/// The messages between two endpoints, as one of them sees them.
 #[derive(Debug, Default, Clone)]
 struct Talk {
-    /// Every message that was sent, or was about to be.
+    /// Every message that was sent or was about to be sent.
     sent: Vec<Vec<u8>>,
-    /// How many of them went whole, as far as this one knows.
+    /// Number of them that were sent whole, as far as this endpoint knows.
     finished: u64,
-    /// Bytes of the last one that are under way.
+    /// Bytes of the last message that have been sent while it is incomplete.
     under_way: u64,
-    /// Of the message of which a part has come.
+    /// The received part of a message that is not complete yet.
     part: Vec<u8>,
-    /// How many messages have come.
+    /// Number of whole messages received.
     got: u64,
 }
 
@@ -92,19 +92,20 @@ impl Party {
         Self { role, pairs, segment, page, memory, activity, shared, asleep: None, with }
     }
 
-    /// What its peers are given.
+    /// What its peers know of it.
     pub(super) fn as_peer(&self) -> PeerParts {
         PeerParts {
             memory: self.memory.clone(),
             activity: self.activity.clone(),
             row_there: 0,
             fence_mode: FenceMode::Asymmetric,
-            // SAFETY: all are one thread's, and keep to the protocol.
+            // SAFETY: all endpoints run on one thread and follow the protocol.
             trusted: unsafe { Trusted::assume() },
         }
     }
 
-    /// Takes a peer in: it has the row of its own number, and so has this one with it.
+    /// Adds a peer in the row with the peer's number; at the peer, this endpoint also has the row
+    /// with its own number.
     pub(super) fn meet(&mut self, peer: Role, parts: PeerParts) {
         self.with[peer.0 as usize] = Talk::default();
         Endpoint::<TurnKernel>::reset_row(&self.memory, peer.0);
@@ -112,40 +113,41 @@ impl Party {
         self.pairs.open(peer.0, 1);
     }
 
-    /// Lets a peer go. What it has not sent whole never was.
+    /// Removes a peer. A message that was not sent whole counts as never sent.
     pub(super) fn part_from(&mut self, peer: Role) {
         self.pairs.remove_peer(peer.0);
         self.with[peer.0 as usize].under_way = 0;
     }
 
-    /// Every message that was sent to a peer, or was about to be.
+    /// Every message that was sent to a peer or was about to be sent.
     pub(super) fn sent_to(&self, peer: Role) -> &[Vec<u8>] {
         &self.with[peer.0 as usize].sent
     }
 
-    /// How many messages went to a peer whole.
+    /// Number of messages that were sent to a peer whole.
     pub(super) fn finished_to(&self, peer: Role) -> u64 {
         self.with[peer.0 as usize].finished
     }
 
-    /// How many messages of a peer have come.
+    /// Number of messages received from a peer.
     pub(super) fn got_of(&self, peer: Role) -> u64 {
         self.with[peer.0 as usize].got
     }
 
-    /// The next message of a peer has come: this one.
+    /// Records the message of a peer with this tag, which must be the next one.
     pub(super) fn count(&mut self, peer: Role, tag: u64) {
         let talk = &mut self.with[peer.0 as usize];
         ensure!(tag == talk.got, "message {tag} comes after {} messages", talk.got);
         talk.got += 1;
     }
 
-    /// Is a message under way of which a part is to come?
+    /// Whether a message is partly sent.
     pub(super) fn is_sending(&self) -> bool {
         self.with.iter().any(|talk| talk.under_way > 0)
     }
 
-    /// Begins a message, and sends as much of it as there is room for. False if nothing went.
+    /// Begins a message and sends as much of it as there is room for. Returns false if nothing was
+    /// sent.
     pub(super) fn send(&mut self, to: Role, bytes: usize) -> bool {
         let talk = &mut self.with[to.0 as usize];
         if talk.under_way > 0 {
@@ -159,7 +161,7 @@ impl Party {
         has_gone
     }
 
-    /// Goes on with the last message, if it has not gone whole. False if nothing went.
+    /// Continues the last message if it is incomplete. Returns false if nothing was sent.
     pub(super) fn go_on(&mut self, to: Role) -> bool {
         let mut has_gone = false;
         loop {
@@ -190,7 +192,7 @@ impl Party {
         }
     }
 
-    /// Makes room, if there is any.
+    /// Makes room toward a peer, if there is any. Returns whether there is room.
     pub(super) fn make_room(&mut self, to: Role) -> bool {
         let needs_cell = self.with[to.0 as usize].sent.last().is_some_and(|last| last.len() > 104);
         let is_room = is_room(&mut self.pairs, to, needs_cell);
@@ -200,7 +202,8 @@ impl Party {
         is_room
     }
 
-    /// Takes what comes next, having looked so often: whose, and the message if it is whole.
+    /// Takes the next arrival, with at most `looks` polls. Returns the sender's row, and the
+    /// message if it is whole.
     pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Message>)> {
         let mut short = [0; 48];
         let mut look = || match self.pairs.take_short(|| Haste::Once, &mut short, |_, _, _| true) {
@@ -234,13 +237,13 @@ impl Party {
         Some((row, is_whole.then(|| (arrival.tag, std::mem::take(&mut talk.part)))))
     }
 
-    /// Announces that it sleeps, for want of room towards a peer or of messages, which way it says. False
+    /// Announces that it sleeps in this mode, for room toward a peer or for messages. Returns false
     /// if there is something to do.
     pub(super) fn fall_asleep(&mut self, mode: SleepMode, room: Option<(Role, u64)>) -> bool {
         let doorbell = self.activity.doorbell().load(Relaxed);
         let is_armed = self.arm(room.map(|(to, _)| to));
         if is_armed {
-            // What a call that sleeps says, and takes back before it returns.
+            // A real call that sleeps stores these words too, and resets them before it returns.
             self.memory.mode().store(mode as u32, Relaxed);
             if room.is_some() {
                 self.memory.blocked().store(blocked(1, mode), Relaxed);
@@ -258,7 +261,7 @@ impl Party {
         }
     }
 
-    /// Sleeps, as far as anybody can here.
+    /// Sleeps. The kernel of these tests returns at once.
     pub(super) fn sleep(&mut self, room: Option<Role>) {
         match room {
             Some(to) => self.pairs.sleep(u64::MAX, Some(&mut |pairs| is_room(pairs, to, false))),
@@ -266,13 +269,13 @@ impl Party {
         }
     }
 
-    /// It sleeps no more.
+    /// Wakes the endpoint up: it no longer sleeps.
     pub(super) fn wake_up(&mut self) {
         self.asleep = None;
         self.pairs.retract();
     }
 
-    /// Where the slots of its ring lie.
+    /// The addresses of the slots of its ring.
     ///
     /// # Panics
     /// Never: every endpoint has a ring.
@@ -284,7 +287,7 @@ impl Party {
     }
 }
 
-/// Is there room towards a peer, or a ring to be had?
+/// Whether there is room toward a peer, or a ring that can be assigned.
 fn is_room(pairs: &mut Endpoint<TurnKernel>, to: Role, needs_cell: bool) -> bool {
     let own = "own memory";
     if pairs.has_ring(to.0) {

@@ -1,4 +1,4 @@
-//! What the survivors do, and the oracle.
+//! The recovery of the survivors, and the oracle.
 
 use corewire_layout::segment::SleepMode;
 use corewire_ring::sync::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use crate::ensure;
 use crate::kernel::{Log, address};
 
 impl Pairs {
-    /// The others learn of these deaths, recover and go on.
+    /// The others learn of these deaths, recover and continue.
     pub(super) fn recover(mut self, dead: &[Role]) {
         if dead.is_empty() {
             self.check_sleepers();
@@ -47,12 +47,12 @@ impl Pairs {
         self.settle();
     }
 
-    /// All others that live: those too that have come in place of the dead, if they come first.
+    /// All other endpoints that do not count as dead, including those that replace dead ones.
     fn live_beside(&self, role: Role) -> Vec<Role> {
         self.live().into_iter().filter(|&other| other != role).collect()
     }
 
-    /// A control thread gives its data thread notice, which wakes it.
+    /// A control thread gives its data thread a notice, which must wake it.
     fn tell(&mut self, role: Role) {
         let wakes = self.log.borrow().wakes.len();
         let kernel = self.party(role).pairs.kernel().clone();
@@ -64,7 +64,7 @@ impl Pairs {
         ensure!(self.log.borrow().wakes.len() > wakes, "row {} sleeps on", role.0);
     }
 
-    /// Takes what a peer that is gone has left, and lets it go.
+    /// Receives what a peer that is gone has left, then removes the peer.
     fn see_off(&mut self, role: Role, gone: Role) {
         if self.parted == Some((role, gone)) {
             return;
@@ -83,7 +83,7 @@ impl Pairs {
         self.party(role).part_from(gone);
     }
 
-    /// Nobody that should be awake sleeps.
+    /// Checks that no endpoint sleeps that should be awake.
     fn check_sleepers(&self) {
         for party in &self.parties {
             let Some(asleep) = party.asleep else { continue };
@@ -112,7 +112,7 @@ impl Pairs {
         }
     }
 
-    /// Everybody receives everything, and what is under way goes on.
+    /// Every live endpoint receives everything, and incomplete messages continue.
     fn settle(&mut self) {
         for _ in 0..8 {
             for role in self.live() {
@@ -132,7 +132,7 @@ impl Pairs {
         }
     }
 
-    /// Sends where there must be room, once everybody has looked.
+    /// Sends a message that must find room once every endpoint has polled.
     fn send_surely(&mut self, from: Role, to: Role, bytes: usize) {
         let mut is_sent = self.party(from).send(to, bytes);
         for _ in 0..4 {
@@ -148,13 +148,13 @@ impl Pairs {
         ensure!(is_sent, "no room for {bytes} bytes from row {} to row {}", from.0, to.0);
     }
 
-    /// One sleeps, either way, and a message of the other wakes it.
+    /// The endpoint `to` sleeps in either mode, and a message from `from` must wake it.
     fn wake(&mut self, from: Role, to: Role) {
         for mode in [SleepMode::Futex, SleepMode::Descriptor] {
             self.settle();
             ensure!(self.party(to).fall_asleep(mode, None), "row {} cannot sleep", to.0);
             *self.log.borrow_mut() = Log::default();
-            // The ring may be with somebody else, who looks first.
+            // Another peer may have the ring; it then polls first.
             self.send_surely(from, to, SHORT);
             if self.party(to).got_of(from) < self.parties[from.0 as usize].finished_to(to) {
                 self.check_sleepers();
@@ -164,7 +164,7 @@ impl Pairs {
         self.settle();
     }
 
-    /// All room is there: of the ring, and of the cells.
+    /// Checks that all room can be used: of the ring, and of the cells.
     fn use_all_room(&mut self, from: Role, to: Role) {
         self.send_surely(from, to, TWO_SLOTS);
         self.settle();

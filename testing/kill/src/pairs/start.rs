@@ -1,4 +1,4 @@
-//! Where an operation begins.
+//! The states in which an operation begins.
 
 use corewire_layout::segment::SleepMode;
 use corewire_ring::sync::Ordering::Relaxed;
@@ -7,38 +7,39 @@ use super::{A, B, C, CELL, LONG, Pairs, SHORT, SLOTS, TWO_SLOTS};
 use crate::ensure;
 
 crate::states! {
-    /// All are linked, nothing has been sent.
+    /// All endpoints are linked; nothing has been sent.
     New = "new";
-    /// The second has polled for what the first sends, and has taken it.
+    /// The second endpoint polls the first one's ring and has received everything.
     Hot = "hot";
-    /// Messages of all kinds from the first to the second; some read, some not.
+    /// Messages of all kinds from the first to the second endpoint; some are read, some are not.
     Half = "half";
-    /// No slot is free, none has been read.
+    /// No slot is free, and nothing has been read.
     Full = "full";
-    /// All but one have been read, and their sender does not know.
+    /// All messages but one have been read, and the sender does not know.
     Lapped = "lapped";
-    /// The second has all cells that it may have, and the rest of a message waits for another.
+    /// The second endpoint's messages hold all cells that it may get, and the rest of a message
+    /// waits for one.
     Middle = "middle";
-    /// The second sleeps no more, and has been told of two messages.
+    /// The second endpoint no longer sleeps, and two messages have been announced to it.
     Told = "told";
-    /// All is read, and the second sleeps on its doorbell.
+    /// All messages are read, and the second endpoint sleeps on its doorbell.
     Asleep = "asleep";
-    /// The same for its descriptor.
+    /// The same, asleep on its descriptor.
     Armed = "armed";
-    /// No slot is free, and the first sleeps on its doorbell for that.
+    /// No slot is free, and the first endpoint sleeps on its doorbell until there is room.
     Blocked = "blocked";
-    /// The same for its descriptor.
+    /// The same, asleep on its descriptor.
     BlockedArmed = "blocked_armed";
-    /// The third has the first's ring, and has read everything.
+    /// The third endpoint has the first one's ring and has read everything.
     Elsewhere = "elsewhere";
-    /// The same, and the first has begun to take it back.
+    /// The same, and the first endpoint has begun to take the ring back.
     Ending = "ending";
-    /// The same, and the third has passed its end.
+    /// The same, and the third endpoint has passed the end of the ring.
     Returned = "returned";
 }
 
 impl Pairs {
-    /// What has gone before.
+    /// Brings the endpoints into `state`.
     pub(super) fn bring_to(&mut self, state: State) {
         match state {
             State::New => {}

@@ -1,27 +1,27 @@
-//! What was sent, and what became of it.
+//! Which messages were sent, and what became of each.
 
 use super::ROWS;
 use crate::engine::content;
 use crate::engine::fail;
 use crate::ensure;
 
-/// What is known of a message's sending.
+/// What is known about the sending of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// Its sender has not come to the end of it, and may have died.
+    /// Its sender has not finished the call, and may have died.
     Begun,
-    /// The call has said that it is sent.
+    /// The call has returned that the message is sent.
     Done,
-    /// The call has said that it is not.
+    /// The call has returned that the message is not sent.
     GivenUp,
 }
 
-/// What a sequence number came to, as the first receiver found that passed it.
+/// What became of a sequence number, as reported by the first receiver that passed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It brought a message.
     Received(usize),
-    /// Its claimer is dead.
+    /// The sender that claimed it is dead.
     Abandoned,
 }
 
@@ -36,27 +36,27 @@ struct Message {
 #[derive(Debug, Default)]
 pub struct History {
     sent: Vec<Message>,
-    /// By sequence number.
+    /// Indexed by sequence number.
     places: Vec<Place>,
 }
 
-/// What is known of a sequence number.
+/// What is known about a sequence number.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     fate: Option<Fate>,
-    /// Its stamp said so before the deaths.
+    /// Whether its stamp said that it is published before the deaths.
     is_published: bool,
 }
 
-/// Places of senders.
+/// Number of places for senders.
 const SENDERS: usize = ROWS as usize;
-/// No sequence number is so far above the others.
+/// No sequence number lies this far above the others.
 const PLACES_MAX: usize = 1000;
-/// The least bytes of a message: its number, and some more.
+/// Bytes of the message's number, with which each message begins.
 const NAME_BYTES: usize = 8;
 
 impl History {
-    /// A message that `sender` is about to send.
+    /// Records that `sender` is about to send a message. Returns the message's number and content.
     pub(super) fn begin(&mut self, sender: usize, bytes: usize) -> (usize, Vec<u8>) {
         let number = self.sent.len();
         let mut content = content(number as u64, bytes);
@@ -69,7 +69,7 @@ impl History {
         self.sent[number].sending = if is_sent { Sending::Done } else { Sending::GivenUp };
     }
 
-    /// A stamp says that this one is published.
+    /// Records that a stamp says that this message is published.
     pub(super) fn publish(&mut self, sequence: u64) {
         let place = self.place(sequence);
         place.is_published = true;
@@ -86,12 +86,12 @@ impl History {
         &mut self.places[index]
     }
 
-    /// Above every message that was published before the deaths.
+    /// The sequence number above every message that was published before the deaths.
     pub(super) fn published_end(&self) -> u64 {
         self.places.iter().rposition(|place| place.is_published).map_or(0, |last| last as u64 + 1)
     }
 
-    /// A receiver has passed `from..sequence`, and got this message.
+    /// Records that a receiver has passed `from..sequence` and received this message at `sequence`.
     pub(super) fn receive(&mut self, from: u64, sequence: u64, bytes: &[u8]) {
         self.pass(from, sequence);
         let name = bytes.first_chunk().map(|name| u64::from_le_bytes(*name));
@@ -105,7 +105,7 @@ impl History {
         self.agree(sequence, Fate::Received(number));
     }
 
-    /// A receiver has passed these without a message.
+    /// Records that a receiver has passed `from..to` without a message.
     pub(super) fn pass(&mut self, from: u64, to: u64) {
         for sequence in from..to {
             let is_published = self.place(sequence).is_published;
@@ -119,8 +119,8 @@ impl History {
         ensure!(first == fate, "message {sequence} is {first:?} to one, {fate:?} to another");
     }
 
-    /// All that came, came once, and in the order of its sender; if `is_complete`, all has come that
-    /// was sent.
+    /// Checks that each received message arrived once and in the order of its sender. If
+    /// `is_complete`, also checks that every message that was sent arrived.
     pub(super) fn check(&self, is_complete: bool) {
         let mut last = [None; SENDERS];
         let mut received = vec![false; self.sent.len()];

@@ -1,4 +1,5 @@
-//! A kernel for roles that take turns: nobody sleeps in it, and it knows who is dead.
+//! A kernel for roles that take turns: no role really sleeps in it, and it knows which parties are
+//! dead.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,22 +11,22 @@ use corewire_ring::sync::{AtomicU32, kill};
 
 use super::Role;
 
-/// What the kernel was asked for, and what it knows.
+/// The calls to the kernel, and the deaths that it knows.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// The words on which somebody was woken.
+    /// The addresses of the words on which a wake-up was requested.
     pub(super) wakes: Vec<usize>,
-    /// The rows whose descriptors were written to.
+    /// The rows whose descriptors were written.
     pub(super) descriptors: Vec<u32>,
-    /// Who asked for whose death.
+    /// Each role that asked for a death, and the party whose death it asked for.
     pub(super) watched: Vec<(Role, Party, Entrance)>,
-    /// Who is dead.
+    /// The parties that are dead.
     pub(super) dead: Vec<(Party, Entrance)>,
-    /// What the last call that would have slept waited for.
+    /// The wait of the last call that would have slept.
     pub(super) waited: Option<Waited>,
 }
 
-/// Somebody who sleeps on a word: which, what it held, and how many wake-ups there had been.
+/// A sleeper on a word: the word's address, its value, and the number of wake-ups before the sleep.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waited {
     word: usize,
@@ -34,7 +35,7 @@ pub(super) struct Waited {
 }
 
 impl Log {
-    /// Has this sleeper been woken?
+    /// Whether this sleeper has been woken.
     pub(super) fn is_woken(&self, waited: Waited, words: [&AtomicU32; 2]) -> bool {
         let is_rung = self.wakes[waited.wakes..].contains(&waited.word);
         let has_changed = words
@@ -44,7 +45,7 @@ impl Log {
     }
 }
 
-/// The kernel, as one role asks it.
+/// The kernel as one role calls it.
 #[derive(Debug, Clone)]
 pub struct TurnKernel {
     pub(super) role: Role,

@@ -1,5 +1,5 @@
-//! The operations of the shared channel's roles. To add one: a line in a table below, and `make kill`
-//! to renew its table in `points/`.
+//! The operations of the roles of a shared channel. To add one, add a line to a table below and run
+//! `make kill` to renew its table in `points/`.
 
 use corewire_layout::segment::Policy;
 use corewire_ring::broadcast::SLEEP_CAP_NS;
@@ -23,7 +23,7 @@ pub fn all() -> Vec<Operation<Shared>> {
 }
 
 impl Shared {
-    /// Sends a short message without a loan. False if there is no room.
+    /// Sends a short message without a loan. Returns false if there is no room.
     pub fn send_inline(&mut self, place: usize, bytes: usize) -> bool {
         let Self { senders, history, now_ns, .. } = self;
         let Some(member) = &mut senders[place] else { return false };
@@ -35,7 +35,8 @@ impl Shared {
         sent.is_ok()
     }
 
-    /// Sends a message by a loan, written in place half by half. False if there is no room.
+    /// Sends a message by a loan, written in place in two halves. Returns false if there is no
+    /// room.
     pub fn send_loan(&mut self, place: usize, bytes: usize) -> bool {
         let Self { senders, history, now_ns, .. } = self;
         let Some(member) = &mut senders[place] else { return false };
@@ -56,12 +57,12 @@ impl Shared {
         is_sent
     }
 
-    /// Sends, whichever way is for such a length. False if there is no room.
+    /// Sends a message in the way that fits its length. Returns false if there is no room.
     pub fn send(&mut self, place: usize, bytes: usize) -> bool {
         if bytes <= 48 { self.send_inline(place, bytes) } else { self.send_loan(place, bytes) }
     }
 
-    /// Sends a run. False, and all of it is given up, if there is no room.
+    /// Sends a run. If there is no room, gives up all of it and returns false.
     pub fn batch(&mut self, place: usize, lengths: &[usize]) -> bool {
         let Self { senders, history, now_ns, .. } = self;
         let Some(member) = &mut senders[place] else { return false };
@@ -86,7 +87,7 @@ impl Shared {
         is_sent
     }
 
-    /// Sends a run of short messages straight into its slots. False if there is no room.
+    /// Sends a run of short messages straight into its slots. Returns false if there is no room.
     fn run(&mut self, place: usize, count: usize) -> bool {
         let Self { senders, history, now_ns, .. } = self;
         let Some(member) = &mut senders[place] else { return false };
@@ -99,7 +100,7 @@ impl Shared {
         is_sent
     }
 
-    /// Waits for room, and goes on sleeping if it comes to that.
+    /// Waits for room. If this would sleep, the sender counts as asleep from then on.
     fn wait_for_room(&mut self, place: usize, bytes: usize) {
         self.log.borrow_mut().waited = None;
         let Self { senders, now_ns, .. } = self;
@@ -121,7 +122,7 @@ impl Shared {
         member.ring.abandon();
     }
 
-    /// A sender that slept has been woken.
+    /// Marks a sender that slept as awake.
     fn wake_sender(&mut self, place: usize) {
         self.blocked = self.blocked.filter(|blocked| blocked.sender != place);
     }
@@ -200,7 +201,7 @@ fn of_senders() -> Vec<Operation<Shared>> {
     senders!(0 1).into_iter().flatten().collect()
 }
 
-/// Has a sender do something.
+/// Runs `job` with a sender.
 fn of(
     world: &mut Shared,
     place: usize,
@@ -220,7 +221,7 @@ fn of_host() -> impl Iterator<Item = Operation<Shared>> {
         }),
         ("host_admit", |w| w.take_in(NEWCOMER)),
         ("host_hold", |w| {
-            // As the founder does while those it has invited have not come.
+            // As the founder does while receivers that it invited have not joined.
             let Some(host) = w.host() else { return };
             let held = host.roster.ring_words().held();
             held.store(1, Relaxed);
@@ -276,7 +277,7 @@ fn of_newcomers() -> [Operation<Shared>; 2] {
     ]
 }
 
-/// The operations of a receiver, by place.
+/// The operations of a receiver, for each place.
 fn of_receivers() -> impl Iterator<Item = Operation<Shared>> {
     macro_rules! receiver {
         ($place:literal, $($name:literal $is_in:ident $run:expr;)*) => {
@@ -322,7 +323,7 @@ fn of_receivers() -> impl Iterator<Item = Operation<Shared>> {
     receivers!(0 1).into_iter().flatten()
 }
 
-/// Lets a receiver do something, if it is there. One that slept has been woken.
+/// Runs `job` with a receiver, if it is there. A receiver that slept counts as woken.
 fn receiver(world: &mut Shared, place: usize, job: fn(&mut Reader, &mut History)) {
     let Shared { readers, history, .. } = world;
     if let Some(reader) = &mut readers[place] {

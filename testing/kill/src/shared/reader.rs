@@ -1,4 +1,4 @@
-//! A receiver that checks what it gets.
+//! A receiver that checks the messages that it receives.
 
 use corewire_layout::segment::{DoorState, tenure};
 use corewire_ring::broadcast::{End, InPlace, Receiver, SLEEP_CAP_NS};
@@ -10,20 +10,20 @@ use super::kernel::{TurnKernel, Waited};
 use crate::broadcast::Stop;
 use crate::ensure;
 
-/// Looks for what may be passed before this is taken for a hang.
+/// Number of fruitless checks after which the receiver counts as hung.
 const LOOKS_MAX: u32 = 10;
 
-/// A receiver that lives.
+/// A live receiver.
 #[derive(Debug)]
 pub struct Reader {
-    /// The ring's own.
+    /// The receiver of the ring itself.
     pub ring: Receiver<TurnKernel>,
     in_place: Option<InPlace>,
     pub(super) roster: Roster,
     pub(super) entrance: Entrance,
-    /// The first message it is to get.
+    /// The first message that it must receive.
     pub(super) first: u64,
-    /// The one after the last that it got, or passed.
+    /// The sequence number after the last one that it received or passed.
     expected: u64,
     pub(super) asleep: Option<Asleep>,
     pub(super) has_left: bool,
@@ -39,7 +39,7 @@ pub(super) enum Asleep {
 }
 
 impl Reader {
-    /// Gives its row up, as the library does for it.
+    /// Frees its row, as the library does when a receiver leaves.
     pub(crate) fn leave(&self) {
         self.ring.leave();
     }
@@ -63,10 +63,10 @@ impl Reader {
         }
     }
 
-    /// Receives the next message, if it is there: in place or by copying, as the policy has it.
+    /// Receives the next message if it is there: in place or by copying, as the policy requires.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no message.
     pub fn take(&mut self, history: &mut History) -> Result<(), Stop> {
         let Some(in_place) = self.in_place else { return self.copy(history) };
         let stop = match self.ring.receive_with(in_place, give_up) {
@@ -81,10 +81,10 @@ impl Reader {
         self.stop(history, stop)
     }
 
-    /// Copies the next message out, if it is there.
+    /// Copies the next message out if it is there.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no message.
     pub fn copy(&mut self, history: &mut History) -> Result<(), Stop> {
         let stop = match self.ring.snapshot_with(give_up) {
             Ok(mut snapshot) => {
@@ -107,7 +107,7 @@ impl Reader {
         Err(stop)
     }
 
-    /// Reads up to `count` messages where they lie, and is then done with all of them.
+    /// Reads up to `count` messages in place, then passes all of them at once.
     pub fn batch(&mut self, history: &mut History, count: u64) {
         let Some(in_place) = self.in_place else { return };
         for index in 0..self.ring.ready_count(count) {
@@ -123,13 +123,14 @@ impl Reader {
         ensure!(self.ring.done(self.ring.ready_count(count)).is_ok(), "a violation in a batch");
     }
 
-    /// It sleeps no more.
+    /// Wakes the receiver up: it no longer sleeps.
     pub fn wake_up(&mut self) {
         self.asleep = None;
         self.ring.retract();
     }
 
-    /// Receives all there is. Before it says that there is no more it must be able to sleep.
+    /// Receives all messages that are there. The receiver must be able to sleep before this reports
+    /// that there are no more.
     pub(super) fn drain(&mut self, history: &mut History) -> Option<End> {
         self.wake_up();
         let mut looks = 0;
@@ -150,8 +151,8 @@ impl Reader {
         }
     }
 
-    /// Puts it to sleep on the bell, as far as the words tell, or on its descriptor. False if there is
-    /// something to look at.
+    /// Puts the receiver to sleep on the bell, as far as the shared words show, or on its
+    /// descriptor. Returns false if there is something to check first.
     pub(super) fn put_to_sleep(&mut self, on_descriptor: bool) -> bool {
         if on_descriptor {
             self.asleep = self.ring.arm().then_some(Asleep::Descriptor);
@@ -167,7 +168,7 @@ impl Reader {
         self.entrance.row
     }
 
-    /// Has it been evicted?
+    /// Whether it has been evicted.
     pub(super) fn is_evicted(&self) -> bool {
         let Entrance { row, generation } = self.entrance;
         let found = self.roster.door(Party::Receiver, row).tenure().load(Relaxed);

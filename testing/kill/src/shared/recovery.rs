@@ -1,4 +1,4 @@
-//! What the survivors do, and the oracle.
+//! The recovery of the survivors, and the oracle.
 
 use corewire_layout::segment::{DoorState, Policy, tenure};
 use corewire_layout::slot::{owner_of, publishes, run_of, sequence_of, shared_stamp};
@@ -13,7 +13,7 @@ use super::{
 use crate::{engine::fail, ensure};
 
 impl Shared {
-    /// Notes what is published; every stamp must be one that fits.
+    /// Records which messages are published, and checks that every stamp is valid.
     fn note_published(&mut self) {
         for index in 0..SLOTS {
             let stamp = self.slots.at(index).stamp().load(Relaxed);
@@ -31,7 +31,7 @@ impl Shared {
         }
     }
 
-    /// All messages that are there reach all that live. Whoever was evicted goes.
+    /// Delivers every message that is there to every live receiver. Removes evicted receivers.
     pub(super) fn drain_all(&mut self) {
         let is_over = self.senders.iter().flatten().next().is_none();
         for place in 0..self.readers.len() {
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// Sends where there must be room, once everybody has read.
+    /// Sends a message that must find room once every receiver has read everything.
     pub(super) fn send_surely(&mut self, place: usize, bytes: usize) {
         if self.send(place, bytes) {
             return;
@@ -68,7 +68,7 @@ impl Shared {
         ensure!(self.batch(place, lengths), "no room for a run of sender {place}");
     }
 
-    /// Those who asked are told of this death, one after the other, and each goes on at once.
+    /// Tells each role that asked for this death, one after the other. Each continues at once.
     fn tell(&mut self, party: Party, who: Entrance) {
         if self.hides_deaths {
             return;
@@ -92,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// No receiver has said to be done with what it has not come to.
+    /// Checks that no receiver's cursor is ahead of the receiver.
     fn check_cursors(&self) {
         for reader in self.readers.iter().flatten() {
             let (row, next) = (reader.row(), reader.ring.next());
@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// A message to whoever sleeps, if there is room for one.
+    /// Sends a message if a receiver sleeps, if there is room for the message.
     fn send_to_sleepers(&mut self) {
         let mut readers = self.readers.iter().flatten();
         let is_anybody_asleep = readers.any(|reader| reader.asleep.is_some());
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Nobody that should be awake sleeps.
+    /// Checks that no role sleeps that should be awake.
     fn check_sleepers(&mut self) {
         let words = [self.observer.ring_words().bell(), self.observer.table_words().room()];
         for reader in self.readers.iter_mut().flatten() {
@@ -124,7 +124,8 @@ impl Shared {
                 Asleep::Futex(waited) => self.log.borrow().is_woken(waited, words),
                 Asleep::Descriptor => self.log.borrow().descriptors.contains(&row),
             };
-            // Without a look of its own, which would have it ask.
+            // `is_ready` alone, since a full check by the receiver would make it watch senders
+            // itself.
             let has_news = reader.ring.is_ready();
             ensure!(!has_news || is_woken, "row {row} is left asleep");
             if is_woken {
@@ -141,7 +142,7 @@ impl Shared {
         }
     }
 
-    /// Whoever was about to come, and was told half of it.
+    /// Completes or undoes the join of parties that were told only half of it.
     fn settle_newcomers(&mut self) {
         let receiver = Role::Receiver(NEWCOMER);
         if self.readers[NEWCOMER].is_none()
@@ -151,7 +152,7 @@ impl Shared {
             if self.first.is_some() {
                 self.begin_receiving(NEWCOMER);
             } else {
-                // It was told its row, and never its start.
+                // The receiver was told its row but not its start.
                 let roster = self.roster();
                 roster.vacate(Party::Receiver, entrance, &self.kernel(receiver, &roster));
             }
@@ -163,7 +164,8 @@ impl Shared {
                 self.begin_sending(NEWCOMER);
             }
         }
-        // One that was let in and never told so counts as long as its process lives. It gives up.
+        // A sender that was admitted but never told would count as long as its process lives. Here
+        // the process gives up and counts as dead.
         let is_known = |who| {
             let mut told = self.entrances.iter();
             told.any(|&(role, entrance)| matches!(role, Role::Sender(_)) && entrance == who)
@@ -175,7 +177,7 @@ impl Shared {
         }
     }
 
-    /// The others learn of these deaths, recover and go on.
+    /// The others learn of these deaths, recover and continue.
     pub(super) fn recover(mut self, dead: &[Role]) {
         self.note_published();
         for &role in dead {
@@ -204,7 +206,7 @@ impl Shared {
         (0..self.senders.len()).filter(|&place| self.senders[place].is_some()).collect()
     }
 
-    /// All send, together for more than a lap, in all ways.
+    /// All live senders send in all ways, together for more than a lap.
     fn live_on(&mut self) {
         let living = self.living();
         for &place in &living {
@@ -222,7 +224,7 @@ impl Shared {
         }
     }
 
-    /// All send once, and everybody gets it.
+    /// Each live sender sends one message, and every receiver gets it.
     fn greet(&mut self) {
         for place in self.living() {
             self.send_surely(place, INLINE_BYTES);
@@ -230,7 +232,8 @@ impl Shared {
         self.drain_all();
     }
 
-    /// No row of the dead counts any more, once the ring has gone round; nor is anybody held.
+    /// Checks that no row of a dead receiver counts any more once the ring has wrapped around, and
+    /// that every row that counts has a live receiver.
     fn check_rows(&self, deaths: &[(Party, Entrance)]) {
         if self.living().is_empty() {
             return;
@@ -248,7 +251,7 @@ impl Shared {
         }
     }
 
-    /// Newcomers take every row that is not held by the living.
+    /// New parties take every row that no live party holds.
     fn welcome_newcomers(&mut self) {
         if self.living().is_empty() {
             return;
@@ -296,7 +299,7 @@ impl Shared {
         self.live_on();
     }
 
-    /// All receivers sleep, and one message of each sender wakes them.
+    /// All receivers sleep; one message of each sender must wake them all.
     fn wake_everybody(&mut self) {
         for place in self.living() {
             self.drain_all();
@@ -309,7 +312,8 @@ impl Shared {
         self.drain_all();
     }
 
-    /// No message is written over that somebody has to read; and whoever waits for that is woken.
+    /// Checks that no unread message is overwritten, and that a sender that waits for room is
+    /// woken.
     fn check_limits(&mut self) {
         if self.start.policy != Policy::Block || self.readers.iter().flatten().next().is_none() {
             return;
@@ -326,7 +330,7 @@ impl Shared {
         }
     }
 
-    /// Those who send leave, and those who receive are told.
+    /// All senders leave, and the receivers must find the end.
     fn close(mut self) {
         self.drain_all();
         for member in self.senders.iter_mut().flatten() {

@@ -1,4 +1,4 @@
-//! Where an operation begins.
+//! The states in which an operation begins.
 
 use corewire_ring::shared::Party;
 use corewire_ring::sync::kill::{self, Ended, Plan};
@@ -9,37 +9,37 @@ use crate::ensure;
 use crate::start::{EVICT_AFTER_NS, is_evicting};
 
 crate::states! {
-    /// Everybody has come, nothing has been sent.
+    /// All parties have joined; nothing has been sent.
     Empty = "empty";
-    /// Messages of all kinds from both senders, and a run; some read, some not.
+    /// Messages of all kinds and a run from both senders; some are read, some are not.
     Half = "half";
-    /// As many short messages as there are slots, none read.
+    /// As many short messages as there are slots; none is read.
     Full = "full";
-    /// The ring is in its second lap, and so are the areas.
+    /// The ring and the areas are in their second lap.
     Wrapped = "wrapped";
     /// A third sender died with one slot claimed and not published.
     ClaimPending = "claim_pending";
-    /// It died with a run claimed of which nothing was published.
+    /// It died after it claimed a run and published none of it.
     RunClaimed = "run_claimed";
-    /// It died in the middle of a run, in the second lap; others have sent since.
+    /// It died in the middle of a run, in the second lap; others have sent since then.
     RunPending = "run_pending";
     /// The same, and the ring is full.
     RunPendingFull = "run_pending_full";
-    /// It died, and has claimed nothing that it did not publish.
+    /// It died, and had published everything that it claimed.
     Gone = "gone";
-    /// All is read, and both receivers sleep: one on the bell, one on its descriptor.
+    /// All messages are read, and both receivers sleep: one on the bell, one on its descriptor.
     Asleep = "asleep";
-    /// No slot is free, since the second receiver has read nothing, and the second sender sleeps.
+    /// No slot is free, because the second receiver has read nothing; the second sender sleeps.
     Blocked = "blocked";
-    /// The second sender sleeps because a slot is claimed that a live one would have to publish; it
-    /// is the third's, which is dead, and nobody has been told.
+    /// The second sender sleeps because of a claimed slot that a live sender would still publish.
+    /// The third sender claimed it and is dead, and no party has been told.
     BlockedByDead = "blocked_by_dead";
-    /// Under `Evict`: the second receiver's time is over.
+    /// Under `Evict`: the second receiver has been stalled for longer than the limit.
     Stalled = "stalled" if is_evicting;
 }
 
 impl Shared {
-    /// What has gone before.
+    /// Brings the channel into `state`.
     pub(super) fn bring_to(&mut self, state: State) {
         match state {
             State::Empty => {}
@@ -74,11 +74,11 @@ impl Shared {
             }
             State::RunPending | State::RunPendingFull => {
                 self.go_round();
-                // The claim, two members, and half of a third.
+                // The claim, two messages of the run, and half of a third.
                 self.die_sending(11, |world| _ = world.batch(NEWCOMER, &[INLINE_BYTES; 5]));
                 self.send_many(2);
                 if state == State::RunPendingFull {
-                    // The receivers were done with all before the run.
+                    // The receivers had passed everything before the run.
                     self.send_many(SLOTS - 7);
                 }
                 self.receive(0, 1);
@@ -102,7 +102,7 @@ impl Shared {
                 self.block(1, INLINE_BYTES);
             }
             State::BlockedByDead => {
-                // A lap later the receivers have passed the claim, and the senders have not.
+                // A lap later the receivers have passed the claim; the senders have not.
                 self.stop_sending(1, |world| _ = world.batch(NEWCOMER, &[INLINE_BYTES; 5]));
                 self.tell_readers();
                 self.drain_all();
@@ -123,14 +123,14 @@ impl Shared {
         }
     }
 
-    /// Both senders in turn.
+    /// Sends `count` messages, from both senders in turn.
     fn send_many(&mut self, count: u64) {
         for index in 0..count {
             self.send_surely(usize::from(index % 2 == 1), INLINE_BYTES);
         }
     }
 
-    /// A little more than a lap of all kinds of messages, and of runs.
+    /// Sends a little more than one lap of all kinds of messages and runs.
     fn go_round(&mut self) {
         for bytes in [WINDOW_BYTES, LARGE_BYTES, INLINE_BYTES] {
             for _ in 0..4 {
@@ -151,17 +151,17 @@ impl Shared {
         }
     }
 
-    /// A third sender dies in the middle of something.
+    /// A third sender dies in the middle of `job`, after this number of effects.
     fn die_sending(&mut self, after: u64, job: fn(&mut Self)) {
         self.stop_sending(after, job);
         self.die(Role::Sender(NEWCOMER));
     }
 
-    /// The kernel has not noticed yet.
+    /// A third sender stops in the middle of `job`. The kernel has not noticed its death yet.
     fn stop_sending(&mut self, after: u64, job: fn(&mut Self)) {
         self.let_in(NEWCOMER);
         self.begin_sending(NEWCOMER);
-        // With a limit of its own, its first effect is the claim.
+        // Its limit is computed first, so its first effect is the claim.
         if let Some(member) = &mut self.senders[NEWCOMER] {
             member.ring.refresh();
         }
@@ -171,14 +171,14 @@ impl Shared {
         ensure!(matches!(ended, Ended::Died), "the third sender has not so many effects");
     }
 
-    /// The receivers are told of its end before anybody else is.
+    /// Tells the receivers of the third sender's death before any other party.
     fn tell_readers(&self) {
         let who = self.entrance(Role::Sender(NEWCOMER)).expect("it was let in");
         let readers = self.readers.iter().flatten();
         readers.for_each(|reader| reader.roster.learn(Party::Sender, who));
     }
 
-    /// The kernel closes what this role's process had open. Nobody is told yet.
+    /// The kernel closes what the role's process had open. No party is told yet.
     pub(super) fn die(&mut self, role: Role) {
         let party = match role {
             Role::Sender(place) => {
@@ -195,7 +195,8 @@ impl Shared {
         }
     }
 
-    /// The receivers sleep: the first and the third on the bell, the second on its descriptor.
+    /// Puts the receivers to sleep: the first and the third on the bell, the second on its
+    /// descriptor.
     pub(super) fn put_all_to_sleep(&mut self) {
         for (place, reader) in self.readers.iter_mut().enumerate() {
             let Some(reader) = reader else { continue };
@@ -204,7 +205,7 @@ impl Shared {
         self.log.borrow_mut().descriptors.clear();
     }
 
-    /// Puts a sender to sleep for want of room, as far as the words tell.
+    /// Puts a sender to sleep for lack of room, as far as the shared words show.
     pub(super) fn block(&mut self, place: usize, bytes: usize) {
         self.log.borrow_mut().waited = None;
         let is_sent = self.send(place, bytes);

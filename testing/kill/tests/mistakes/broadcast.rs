@@ -1,4 +1,4 @@
-//! In the channel of one sender.
+//! Mistakes in the channel of one sender.
 
 use corewire_kill::broadcast::Broadcast;
 use corewire_layout::segment::{DoorState, tenure};

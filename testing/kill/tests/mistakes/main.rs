@@ -1,4 +1,4 @@
-//! Mistakes made on purpose, each of which the kill points must find.
+//! Deliberate mistakes. The kill points must find each of them.
 
 #![cfg(corewire_kill)]
 
@@ -10,7 +10,8 @@ use corewire_kill::engine::{Engine, Mistake, World};
 use corewire_layout::slot::SLOT_BYTES;
 use corewire_ring::sync::kill::{self, Fate, Stretch};
 
-/// Every operation is killed at every point; the mistake must be found, and be called this.
+/// Kills every operation at every point. The mistake must be found, with a message that contains
+/// `called`.
 fn must_be_found<W: World>(called: &str, mistake: Mistake<W>) {
     match Engine::new(Some(mistake)).run(false) {
         Ok(_) => panic!("a mistake was not found that is called: {called}"),
@@ -18,8 +19,8 @@ fn must_be_found<W: World>(called: &str, mistake: Mistake<W>) {
     }
 }
 
-/// Has each change of a word of the ring take the course that `fate` gives for its offset in its slot,
-/// and its value.
+/// Decides the fate of each change of a word of the ring by `fate`, from the word's offset in its
+/// slot and the new value.
 fn in_slots(ring: Stretch, fate: fn(usize, u64) -> Fate) {
     kill::make_mistake(Box::new(move |address, value| {
         let is_in_ring = ring.contains(&address);

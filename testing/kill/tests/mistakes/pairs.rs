@@ -1,4 +1,4 @@
-//! Among endpoints.
+//! Mistakes among endpoints.
 
 use corewire_kill::pairs::{A, B, C, Pairs};
 use corewire_layout::endpoint::PairState;

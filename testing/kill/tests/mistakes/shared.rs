@@ -1,4 +1,4 @@
-//! In the channel of several senders.
+//! Mistakes in the channel of several senders.
 
 use corewire_kill::shared::Shared;
 use corewire_layout::segment::{DoorState, tenure};

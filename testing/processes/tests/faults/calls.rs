@@ -1,9 +1,9 @@
 //! The system calls that corewire makes, and how each can fail.
 //!
-//! Left out is what cannot fail where corewire calls it: `close` gives the descriptor back whatever
-//! it says, `munmap` undoes a whole mapping, an eventfd that does not block is written unless it is
-//! readable already, and the calls that only ask (`geteuid`, `sched_getcpu`, `prlimit64` without a
-//! new limit).
+//! Omitted are calls that cannot fail where corewire makes them: `close` releases the descriptor
+//! whatever it returns; `munmap` removes a whole mapping; a write to a nonblocking eventfd fails
+//! only if the eventfd is readable already; and the calls that only query (`geteuid`,
+//! `sched_getcpu`, `prlimit64` without a new limit).
 
 use libc::{
     EACCES, EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC, EPERM, c_long, seccomp_data,
@@ -13,7 +13,7 @@ use libc::{
 pub(crate) struct Call {
     pub(crate) number: c_long,
     pub(crate) name: &'static str,
-    /// The errors it can give.
+    /// The errors that it can return.
     pub(crate) errors: &'static [i32],
 }
 
@@ -79,19 +79,19 @@ pub(crate) static CALLS: &[Call] = calls! {
     #[cfg(target_arch = "x86_64")] SYS_clone "clone" &[EAGAIN, ENOMEM, EPERM],
 };
 
-/// Is this call corewire's? The allocator, the standard library and the C library map memory, take
-/// locks and ask for random numbers for themselves.
+/// Whether corewire made this call. The allocator, the standard library and the C library also map
+/// memory, take locks and request random numbers.
 pub(crate) fn is_corewires(call: &Call, data: &seccomp_data) -> bool {
     let has = |index: usize, bits: i32| data.args[index] & u64::from(bits.unsigned_abs()) != 0;
     let is = |index: usize, value: i32| data.args[index] == u64::from(value.unsigned_abs());
     match call.name {
-        // A segment; the table of rows; the stack of the control thread. The standard library panics
-        // in a new thread that gets no stack for signals.
+        // A segment; the table of rows; the stack of the control thread. The standard library
+        // panics in a new thread that gets no signal stack.
         "mmap" => {
             let is_stack = has(3, libc::MAP_STACK) && is(2, libc::PROT_NONE);
             has(3, libc::MAP_SHARED) || is(2, libc::PROT_READ) || is_stack
         }
-        // Taking a descriptor out of a set fails only if it is not there.
+        // Removing a descriptor from a set fails only if it is not in the set.
         "epoll_ctl" => !is(1, libc::EPOLL_CTL_DEL),
         "madvise" => is(2, libc::MADV_DONTFORK) || is(2, libc::MADV_POPULATE_WRITE),
         "futex" => !has(1, libc::FUTEX_PRIVATE_FLAG),

@@ -1,5 +1,5 @@
-//! The unfaulted processes at the other end: a receiver that joins, one that waits, a sender that
-//! makes the channel.
+//! The processes at the other end, which have no faults: a receiver that joins, a receiver that
+//! waits, a sender that creates the channel.
 
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,12 +28,12 @@ pub(crate) enum Part {
     Sends,
 }
 
-/// Who is at the other end of a role.
+/// The other end of a role.
 pub(crate) struct Peer {
     part: Part,
     domain: Option<Domain>,
     threads: Vec<JoinHandle<Outcome>>,
-    /// The role is not done yet.
+    /// While this exists, the role is not done.
     is_wanted: Option<Tell<()>>,
     has_missed: Arc<AtomicBool>,
     failures: Arc<Mutex<Vec<String>>>,
@@ -57,7 +57,7 @@ impl Peer {
         self.threads.push(thread::spawn(move || job(&domain)));
     }
 
-    /// The channel is there. The role goes on once it is joined.
+    /// Called when the channel exists. The role continues once the peer has joined.
     pub(crate) fn on_created(&mut self, reply: Reply) {
         self.start(move |domain| {
             let join = || domain.receiver(CHANNEL).from_oldest().join();
@@ -71,13 +71,13 @@ impl Peer {
         });
     }
 
-    /// The role is about to create the channel.
+    /// Called when the role is about to create the channel.
     pub(crate) fn on_wanted(&mut self) {
         let has_missed = Arc::clone(&self.has_missed);
         self.start(move |domain| wait_and_read(domain, &has_missed));
     }
 
-    /// The role waits for something, and is about to sleep.
+    /// Called when the role waits for something and is about to sleep.
     pub(crate) fn on_wait(&mut self) {
         if self.part == Part::Sends && self.is_wanted.is_none() {
             let (is_wanted, until) = channel();
@@ -86,12 +86,13 @@ impl Peer {
         }
     }
 
-    /// The role has dropped everything: so do its peers, and then it goes on.
+    /// Called when the role has dropped everything. Its peers do the same; then the role continues.
     pub(crate) fn on_over(&mut self, reply: Reply) {
         self.is_wanted = None;
         let threads = take(&mut self.threads);
         let failures = Arc::clone(&self.failures);
-        // Not here: until the peers are gone, the role's control thread must be served.
+        // In another thread: until the peers are gone, this one must serve the role's control
+        // thread.
         thread::spawn(move || {
             let panicked = || Err("it panicked".to_owned());
             let ends =
@@ -101,12 +102,13 @@ impl Peer {
         });
     }
 
-    /// What went wrong here, where nothing should.
+    /// The failures at this end, where no fault was injected.
     pub(crate) fn failures(&self) -> Vec<String> {
         self.failures.lock().unwrap().clone()
     }
 
-    /// Has one missed the first message of a channel that it waited for, without an error?
+    /// Whether a receiver missed the first message of a channel that it waited for, without an
+    /// error.
     pub(crate) fn has_missed(&self) -> bool {
         self.has_missed.load(Relaxed)
     }
@@ -122,7 +124,7 @@ fn send(domain: &Domain, until: &Told<()>) -> Outcome {
     Ok(())
 }
 
-/// The number of messages in the stream, at its end.
+/// Reads to the end of the stream. Returns the number of messages in the stream.
 fn read_to_end(receiver: &mut Receiver) -> Result<u64, String> {
     let mut number = receiver.next_sequence();
     loop {
@@ -136,7 +138,8 @@ fn read_to_end(receiver: &mut Receiver) -> Result<u64, String> {
     }
 }
 
-/// Joins as soon as it can, and anew if what it joined was given up before its first message.
+/// Joins as soon as it can. Joins again if the channel that it joined was given up before its first
+/// message.
 fn wait_and_read(domain: &Domain, has_missed: &AtomicBool) -> Outcome {
     let mut was_refused = false;
     loop {
@@ -156,7 +159,7 @@ fn wait_and_read(domain: &Domain, has_missed: &AtomicBool) -> Outcome {
     }
 }
 
-/// Content of message `number`; `src/faults.rs` has the same.
+/// The content of message `number`; `src/faults.rs` has the same.
 fn content(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|index| (number * 31 + index / 7).to_le_bytes()[0]).collect()
 }

@@ -1,5 +1,6 @@
-//! Lets a role's system calls through one by one, but for one, which it has fail. The role's threads
-//! stand still meanwhile; nothing of theirs is touched, so this needs to know no processor.
+//! Lets a role's system calls through one by one, except for one, which it makes fail. The calling
+//! thread waits meanwhile. Nothing in its memory or registers is changed, so this is independent of
+//! the processor.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +20,7 @@ use crate::calls::{CALLS, error_name, is_corewires};
 use crate::peers::Peer;
 use crate::roles::Directory;
 
-/// What the role tells; `src/faults.rs` has the same.
+/// The marks of the role; `src/faults.rs` has the same.
 pub(crate) mod marks {
     pub(crate) const BEGIN: u64 = 1;
     pub(crate) const PAUSE: u64 = 2;
@@ -31,13 +32,13 @@ pub(crate) mod marks {
     pub(crate) const WANTED: u64 = 8;
 }
 
-/// The call that carries a mark.
+/// The system call that carries a mark.
 const MARK_CALL: libc::c_long = libc::SYS_getpriority;
 const MARK: u64 = 0x636f_7265;
-/// A role that hangs is ended after so long. Nothing that goes well waits for it.
+/// A role that hangs is killed after this time. A successful run never waits this long.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Which of a role's threads.
+/// A thread of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Thread {
     First,
@@ -45,16 +46,16 @@ pub(crate) enum Thread {
     Control,
 }
 
-/// One system call of a run: the `count`-th of its kind in its thread, from 0.
+/// One system call of a run: the `count`-th of its kind in its thread, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Site {
     pub(crate) thread: Thread,
-    /// Its place in [`CALLS`].
+    /// Its index in [`CALLS`].
     pub(crate) call: usize,
     pub(crate) count: usize,
 }
 
-/// What is to go wrong.
+/// The call that must fail, and its error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) site: Site,
@@ -69,20 +70,20 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What became of a role.
+/// The result of a run of a role.
 pub(crate) struct Run {
-    /// The calls of its first round, in the order made.
+    /// The calls of its first round, in the order in which they were made.
     pub(crate) sites: Vec<Site>,
     pub(crate) is_injected: bool,
     pub(crate) is_timed_out: bool,
     pub(crate) is_success: bool,
-    /// What it printed.
+    /// What the role printed.
     pub(crate) lines: Vec<String>,
-    /// What it complained of.
+    /// What the role wrote to standard error.
     pub(crate) complaint: String,
 }
 
-/// Where to say that a mark is seen, which lets the marking thread go on.
+/// Confirms a mark, which lets the marking thread continue.
 pub(crate) struct Reply {
     listener: Arc<OwnedFd>,
     id: u64,
@@ -94,8 +95,8 @@ impl Reply {
     }
 }
 
-/// Runs `scenario` in `directory` with `fault`. `None` if the kernel does not put calls before a
-/// supervisor here; then the reason has been printed.
+/// Runs `scenario` in `directory` with `fault`. Returns `None` if the kernel here cannot pass calls
+/// to a supervisor; then the reason has been printed.
 pub(crate) fn supervise(
     scenario: &str,
     directory: &Directory,
@@ -139,12 +140,12 @@ pub(crate) fn supervise(
     })
 }
 
-/// Prints a line that is seen although the test passes.
+/// Prints a line that is visible even if the test passes.
 pub(crate) fn say(line: &str) {
     std::io::stdout().write_all(format!("{}\n", line.trim_end()).as_bytes()).unwrap();
 }
 
-/// The descriptor that the role sends, if it does not end first.
+/// The descriptor that the role sends. `None` if the role ends first.
 fn listener_from(socket: &UnixStream) -> Option<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -176,7 +177,7 @@ struct Supervised {
 }
 
 impl Supervised {
-    /// Serves the role until it ends; false if it does not.
+    /// Serves the role until it ends. Returns false if it does not end in time.
     fn follow(&mut self, listener: &Arc<OwnedFd>, peer: &mut Peer) -> bool {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -205,7 +206,7 @@ impl Supervised {
             return self.on_mark(data.args[1], notice.pid, reply, peer);
         }
         let is_first = notice.pid == self.child.id();
-        // Two descriptors: the directory's watch and the bell. All is there for an invitation.
+        // Two descriptors: the watch on the directory and the bell. Now the role can be invited.
         if is_first && number == poll_number(number) && data.args[1] == 2 {
             peer.on_wait();
         }
@@ -243,7 +244,7 @@ impl Supervised {
 }
 
 impl Calls {
-    /// Which call this is, if it counts.
+    /// Returns the site of this call if it counts.
     fn count(&mut self, thread: u32, is_first: bool, data: &libc::seccomp_data) -> Option<Site> {
         if self.rounds != 1 || self.is_over || (is_first && self.is_paused) {
             return None;
@@ -266,7 +267,7 @@ impl Calls {
     }
 }
 
-/// `number` if it is one by which a thread waits for descriptors.
+/// `number` if it is a call by which a thread waits for descriptors.
 fn poll_number(number: libc::c_long) -> libc::c_long {
     #[cfg(target_arch = "x86_64")]
     if number == libc::SYS_poll {
@@ -279,9 +280,9 @@ fn poll_number(number: libc::c_long) -> libc::c_long {
 #[expect(clippy::cast_possible_truncation, reason = "it is 1")]
 const CONTINUE: u32 = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
 
-/// The next call that waits, unless its thread has just died.
+/// Receives the next call that waits for an answer. `None` if its thread has just died.
 fn next(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
-    // SAFETY: plain numbers, for which zero is a value; the kernel demands zeroes.
+    // SAFETY: a struct of integers, for which zero is valid; the kernel requires zeroes.
     let mut notice: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     let descriptor = listener.as_fd().as_raw_fd();
     // SAFETY: the request fills a `seccomp_notif`.
@@ -290,7 +291,8 @@ fn next(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
     (result == 0).then_some(notice)
 }
 
-/// Answers a call: with an error, or by letting the kernel do it. The thread may be dead already.
+/// Answers a call: with an error, or by letting the kernel execute it. The thread may already be
+/// dead.
 fn respond(listener: &OwnedFd, id: u64, error: i32, flags: u32) {
     let mut response = libc::seccomp_notif_resp { id, val: 0, error, flags };
     let descriptor = listener.as_fd().as_raw_fd();

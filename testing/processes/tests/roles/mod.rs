@@ -1,4 +1,4 @@
-//! Starting roles, and waiting for what they say.
+//! Starts roles, and waits for the lines that they print.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
@@ -12,7 +12,7 @@ use std::thread;
 use corewire_layout::name::{ChannelName, RECORD_BYTES};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A runtime directory of its own, removed at the end.
+/// A separate runtime directory, removed at the end.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -26,7 +26,8 @@ impl Directory {
         &self.0
     }
 
-    /// Waits until somebody waits for this channel, whose note is complete, and returns its number.
+    /// Waits until a process waits for this channel and its note is complete. Returns the number of
+    /// the waiter.
     pub(crate) fn waiter(&self, channel: &str) -> u128 {
         let name = ChannelName::new(channel).unwrap();
         loop {
@@ -43,7 +44,7 @@ impl Directory {
         }
     }
 
-    /// The files in it.
+    /// The names of the files in it.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -59,11 +60,12 @@ impl Drop for Directory {
 /// A running role; killed when dropped.
 pub(crate) struct Role {
     pub(crate) child: Child,
-    /// Read as they come, so that no role ever waits for a test to read.
+    /// The lines of its output. They are read as they arrive, so a role never waits for a test to
+    /// read.
     lines: Receiver<String>,
 }
 
-/// A process that speaks and listens through pipes.
+/// Starts a process that communicates through pipes.
 pub(crate) fn start_role(
     role: &str,
     directory: &Directory,
@@ -98,12 +100,12 @@ impl Role {
         Self { child, lines }
     }
 
-    /// The next line it prints; `None` at its end.
+    /// The next line that it prints; `None` at the end of its output.
     pub(crate) fn line(&mut self) -> Option<String> {
         self.lines.recv().ok()
     }
 
-    /// Reads lines until one begins with `word`, and returns the rest of that line.
+    /// Reads lines until one begins with `word`. Returns the rest of that line.
     pub(crate) fn until(&mut self, word: &str) -> String {
         let mut last = None;
         while let Some(line) = self.line() {
@@ -122,7 +124,7 @@ impl Role {
         numbers.last().unwrap_or(otherwise)
     }
 
-    /// Reads lines until one begins with `word` and a number above `bound`.
+    /// Reads lines until one begins with `word` and holds a number above `bound`.
     pub(crate) fn until_past(&mut self, word: &str, bound: u64) -> u64 {
         loop {
             let number = self.until(word).parse().unwrap();
@@ -132,13 +134,13 @@ impl Role {
         }
     }
 
-    /// A line of standard input.
+    /// Writes a line to its standard input.
     pub(crate) fn say(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().unwrap();
         writeln!(input, "{line}").unwrap();
     }
 
-    /// The end of standard input.
+    /// Ends its standard input.
     pub(crate) fn hang_up(&mut self) {
         drop(self.child.stdin.take());
     }
@@ -148,7 +150,7 @@ impl Role {
         self.child.wait().unwrap();
     }
 
-    /// Stops it, and waits until the kernel says that it is.
+    /// Stops it, and waits until the kernel reports it as stopped.
     pub(crate) fn stop(&self) {
         kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
         let path = format!("/proc/{}/stat", self.child.id());
@@ -157,7 +159,7 @@ impl Role {
         }
     }
 
-    /// Has it go on.
+    /// Continues it.
     pub(crate) fn go_on(&self) {
         kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
     }
@@ -174,7 +176,7 @@ impl Drop for Role {
     }
 }
 
-/// Random numbers from a seed that is printed, so that a run can be repeated.
+/// Random numbers from a seed. The seed is printed, so that a run can be repeated.
 pub(crate) struct Random(u64);
 
 impl Random {

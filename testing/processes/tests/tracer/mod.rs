@@ -1,10 +1,10 @@
-//! Counts the system calls of a process, all its threads, with ptrace.
+//! Counts the system calls of all threads of a process, with ptrace.
 
 use std::fs;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-/// Follows one process on a thread of its own: what is traced belongs to the thread that traces.
+/// Traces one process from a thread of its own: tracees belong to the thread that traces them.
 pub(crate) struct Tracer {
     process: u32,
     follower: JoinHandle<u64>,
@@ -12,7 +12,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// Begins to count.
+    /// Starts to count.
     pub(crate) fn attach(process: u32) -> Self {
         let (ready, is_ready) = channel();
         let (over, is_over) = channel();
@@ -21,11 +21,12 @@ impl Tracer {
         Self { process, follower, over }
     }
 
-    /// Stops counting, and returns how many calls there were.
+    /// Stops counting. Returns the number of calls.
     pub(crate) fn detach(self) -> u64 {
         self.over.send(()).unwrap();
-        // The first thread blocks no signals, and this one is ignored: it only makes it stop.
-        // SAFETY: a signal to a live child of ours.
+        // The first thread blocks no signals and ignores this one, which only makes the thread
+        // stop.
+        // SAFETY: sends a signal to a live child of this process.
         unsafe { libc::syscall(libc::SYS_tgkill, self.process, self.process, libc::SIGURG) };
         self.follower.join().unwrap()
     }
@@ -37,14 +38,14 @@ fn threads_of(process: u32) -> Vec<i32> {
 }
 
 fn request(what: libc::c_uint, thread: i32, data: usize) -> i64 {
-    // SAFETY: the requests used take no address, and data by value.
+    // SAFETY: the requests used here take no address, and their data by value.
     unsafe { libc::ptrace(what, thread, std::ptr::null_mut::<u8>(), data) }
 }
 
-/// Waits until a thread that this one traces stops; -1 is any.
+/// Waits until a thread that this thread traces stops; -1 means any thread.
 fn wait_for(thread: i32) -> (i32, i32) {
     let mut status = 0;
-    // SAFETY: the status is ours.
+    // SAFETY: `status` is a local variable.
     let stopped =
         unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
     assert!(stopped > 0 && libc::WIFSTOPPED(status), "a traced thread ended");
