@@ -1,16 +1,16 @@
-//! A lock that the handlers of a fork can take in the parent and leave in the child, which a mutex
-//! of the operating system does not allow. For a few instructions at a time.
+//! A lock that fork handlers can take in the parent process and release in the child, which a mutex
+//! of the operating system does not allow. It is held for a few instructions at a time.
 
 use core::fmt;
 
 use crate::order;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 
-/// A spin lock around nothing: what it guards lies beside it.
+/// A spin lock that contains no data: the guarded data lies beside it.
 pub struct Spin(AtomicU32);
 
 impl Spin {
-    /// An open one.
+    /// An unlocked lock.
     #[cfg(not(loom))]
     #[must_use]
     #[expect(clippy::new_without_default, reason = "for statics")]
@@ -18,7 +18,7 @@ impl Spin {
         Self(AtomicU32::new(0))
     }
 
-    /// An open one, for a model.
+    /// An unlocked lock, for a model.
     #[cfg(loom)]
     #[must_use]
     #[expect(clippy::new_without_default, reason = "as on the machine")]
@@ -26,15 +26,15 @@ impl Spin {
         Self(AtomicU32::new(0))
     }
 
-    /// Takes the lock, calling `wait` for as long as somebody else has it.
+    /// Takes the lock. Calls `wait` again and again while another thread holds it.
     pub fn lock(&self, wait: impl Fn()) {
-        // ORDER(F1): pairs with F2; what is guarded, as its last holder left it.
+        // ORDER(F1): pairs with F2; the guarded data is as its last holder left it.
         while self.0.compare_exchange(0, 1, order!(F1: Acquire), Relaxed).is_err() {
             wait();
         }
     }
 
-    /// Lets go of it; the caller has it.
+    /// Releases the lock. The caller must hold it.
     pub fn unlock(&self) {
         // ORDER(F2): pairs with F1.
         self.0.store(0, order!(F2: Release));

@@ -354,7 +354,7 @@ impl<K: Kernel> Sender<K> {
         let slot = self.roster.slots.at(sequence);
         if self.staging.is_some() {
             let mut payload = slot.payload(message.len(), Access::Words);
-            // SAFETY: claimed by us and not published; whoever copies from it sees words.
+            // SAFETY: claimed by this sender and not published; a receiver that copies sees words.
             unsafe { payload.copy_in(message) };
         } else {
             let mut payload = slot.payload(message.len(), Access::Write);
