@@ -37,7 +37,7 @@
 //! the sender waits, and a receiver may read a message in place until its cursor passes the
 //! message. Under `Overwrite` the sender bounds itself by a *floor* that it raises when it needs
 //! room: messages below the floor may be overwritten at any moment. Under `Evict` the sender waits
-//! for the allowed time and then marks the receiver's *door*. Under both, a receiver must copy a
+//! for the allowed time and then marks the receiver's *door*. Under these two, a receiver must copy a
 //! message word by word and check the floor or the door afterwards. A release fence (O1, E1) stands
 //! between that change and the overwriting stores; an acquire fence (O2, E2) stands between the
 //! copy and the check. The floor is raised once per eighth of the ring or of the area. So a message
