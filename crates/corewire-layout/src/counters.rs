@@ -1,9 +1,10 @@
-//! The counters that each party keeps in its own segment, on lines of their own.
+//! The counters that each sender, receiver and endpoint keeps in its own segment, on separate
+//! lines.
 //!
 //! A counter is a u64 that only its owner writes, with a plain store on a slow path: the data path
-//! never pays for one. What is kept privately (messages, bytes of longer ones) is written out whenever
-//! a slow path runs; the number of messages sent is also exact at any time in
-//! the ring's stamps, and the number received in the cursor.
+//! never pays for a counter. Numbers that the data path keeps privately (messages, bytes of longer
+//! messages) are written out whenever a slow path runs. In addition, the stamps of the ring give
+//! the exact number of messages sent at any time, and the cursor the number received.
 
 /// Counters that a channel's sender writes from its data thread, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,15 +16,15 @@ pub enum SenderCounter {
     /// Payload bytes of messages above 48 bytes, as of the last slow path. Shorter messages travel
     /// in their slot, a line each, and counting their bytes would cost the data path a store.
     Bytes = 1,
-    /// Times the sender had to wait for room.
+    /// Number of times that the sender had to wait for room.
     Waits = 2,
-    /// Times it slept while it waited.
+    /// Number of times that it slept while it waited.
     Sleeps = 3,
-    /// Times it found room only when the cap on a sleep ran out.
+    /// Number of times that it found room only because the cap ended a sleep.
     CapFinds = 4,
-    /// Times it woke sleeping receivers.
+    /// Number of times that it woke sleeping receivers.
     Wakes = 5,
-    /// Scans of the receivers' epochs after a hint that found no sleeper.
+    /// Number of scans of the receivers' epochs that were started by a hint and found no sleeper.
     EmptyScans = 6,
 }
 
@@ -36,7 +37,7 @@ pub enum ControlCounter {
     Joins = 0,
     /// Receivers that left.
     Leaves = 1,
-    /// Receivers whose process died, or to whose process no call gets through any more.
+    /// Receivers whose process died or can no longer be reached by any call.
     Deaths = 2,
     /// Receivers dropped because their memory held an impossible value.
     Violations = 3,
@@ -55,19 +56,20 @@ pub enum ReceiverCounter {
     Messages = 0,
     /// Payload bytes of messages above 48 bytes, as of the last published cursor.
     Bytes = 1,
-    /// Times the receiver found the ring empty and waited.
+    /// Number of times that the receiver found the ring empty and waited.
     Waits = 2,
-    /// Times it slept while it waited.
+    /// Number of times that it slept while it waited.
     Sleeps = 3,
-    /// Times it found a message only when the cap on a sleep ran out. Anything but 0 means that a
-    /// wake-up was lost, or that the sender was stopped between a message and its wake-up.
+    /// Number of times that it found a message only because the cap ended a sleep. Any value except
+    /// 0 means that a wake-up was lost, or that the sender was stopped between a message and its
+    /// wake-up.
     CapFinds = 4,
-    /// Times it woke a sender that waited for room.
+    /// Number of times that it woke a sender that waited for room.
     Wakes = 5,
-    /// Messages that were overwritten before it had read them.
+    /// Messages that were overwritten before this receiver read them.
     Missed = 6,
-    /// Times it had announced that it would sleep, and found a message then: a system call, and another one
-    /// of the sender, who could not know better.
+    /// Number of times that it announced a sleep and then found a message. This costs it a system
+    /// call, and another one for the sender, which sees the announcement.
     NearSleeps = 7,
 }
 
@@ -76,34 +78,37 @@ pub enum ReceiverCounter {
 #[repr(usize)]
 #[non_exhaustive]
 pub enum EndpointCounter {
-    /// Times it waited for a message or for room.
+    /// Number of times that it waited for a message or for room.
     Waits = 0,
-    /// Times it slept while it waited.
+    /// Number of times that it slept while it waited.
     Sleeps = 1,
-    /// Times it found something only when the cap on a sleep ran out. Anything but 0 means that a
-    /// wake-up was lost, or that a peer was stopped between a message and its wake-up.
+    /// Number of times that it found something only because the cap ended a sleep. Any value except
+    /// 0 means that a wake-up was lost, or that a peer was stopped between a message and its
+    /// wake-up.
     CapFinds = 2,
-    /// Times it woke a sleeping peer.
+    /// Number of times that it woke a sleeping peer.
     Wakes = 3,
-    /// Times it announced a message by a bit, since its receiver did not poll the pair.
+    /// Number of times that it announced a message by a bit, because the receiver did not poll the
+    /// pair.
     Announcements = 4,
-    /// Messages that arrived before anybody asked for them.
+    /// Messages that arrived before a receive for them was posted.
     Unexpected = 5,
-    /// Times such a message had to stay with its sender, because the budget was spent.
+    /// Number of times that such a message had to stay with its sender, because the budget was
+    /// spent.
     Stalls = 6,
-    /// Rings taken back from a pair for another one.
+    /// Number of rings taken back from a pair for another pair.
     RingsTaken = 7,
     /// Peers whose process died.
     Deaths = 8,
-    /// Peers cut off because their memory held an impossible value.
+    /// Peers disconnected because their memory held an impossible value.
     Violations = 9,
 }
 
-/// How many counters fit each of the tables.
+/// Number of counters for which each table has room.
 pub const COUNTERS_MAX: usize = 16;
 
 impl SenderCounter {
-    /// Every counter, in order, with the word a person reads.
+    /// Every counter, in order, with its name for people.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Messages, "messages"),
         (Self::Bytes, "bytes"),
@@ -116,7 +121,7 @@ impl SenderCounter {
 }
 
 impl EndpointCounter {
-    /// Every counter, in order, with the word a person reads.
+    /// Every counter, in order, with its name for people.
     pub const ALL: [(Self, &'static str); 10] = [
         (Self::Waits, "waits"),
         (Self::Sleeps, "sleeps"),
@@ -132,7 +137,7 @@ impl EndpointCounter {
 }
 
 impl ControlCounter {
-    /// Every counter, in order, with the word a person reads.
+    /// Every counter, in order, with its name for people.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::Joins, "joins"),
         (Self::Leaves, "leaves"),
@@ -144,7 +149,7 @@ impl ControlCounter {
 }
 
 impl ReceiverCounter {
-    /// Every counter, in order, with the word a person reads.
+    /// Every counter, in order, with its name for people.
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::Messages, "messages"),
         (Self::Bytes, "bytes"),

@@ -1,26 +1,26 @@
-//! What an endpoint has in shared memory.
+//! An endpoint's shared memory.
 //!
-//! Its segment, writable for its owner and read-only by the kernel for everyone else:
+//! Its segment (writable for its owner; the kernel makes it read-only for all other processes):
 //!
 //! ```text
 //!      0  header, 256 bytes        written before the segment is handed out, never again
 //!    256  sleeping u32 | mode u32  owner: odd epoch: asleep, or about to be
 //!    384  blocked u32 | cpu u32    owner: odd while it waits for room, and how; where it ran then
 //!    512  counters, 16 x u64       owner
-//!   4096  rows, 256 bytes each     owner; one to a peer:
-//!           0  state u32           as a receiver: is this pair polled, or to be announced?
+//!   4096  rows, 256 bytes each     owner; one for each peer:
+//!           0  state u32           as a receiver: is this pair polled, or must messages be announced?
 //!           8  ring u64            as a sender: which of the rings carries messages to this peer
-//!         128  cursor u64          as a receiver: slots of this pair that it is done with
+//!         128  cursor u64          as a receiver: number of slots of this pair that it has finished with
 //!         rings, 64 bytes a slot   as a sender
 //!         cells                    as a sender
 //! ```
 //!
-//! Its activity page, which every peer writes, and which holds nothing but hints:
+//! Its activity page, which every peer writes, and which contains only hints:
 //!
 //! ```text
-//!      0  summary u64              a bit for each of the words that has a bit
-//!      8  words, 16 x u64          a bit for each row that has something
-//!    256  doorbell u32             changes when the owner, asleep, must look
+//!      0  summary u64              one bit for each of the words that is not 0
+//!      8  words, 16 x u64          one bit for each row with activity
+//!    256  doorbell u32             changes when the owner, asleep, must check
 //! ```
 
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -39,10 +39,10 @@ pub const ENDPOINT_MAGIC: u64 = u64::from_le_bytes(*b"cwire-ep");
 pub const ENDPOINT_SLEEPING: usize = 256;
 /// Endpoint: u32, how it wants to be woken: one of [`SleepMode`](crate::segment::SleepMode).
 pub const ENDPOINT_MODE: usize = 260;
-/// Endpoint: u32, what [`blocked`] makes: odd while the owner waits for room.
+/// Endpoint: u32, a value made by [`blocked`], which is odd while the owner waits for room.
 pub const ENDPOINT_BLOCKED: usize = 384;
-/// Endpoint: u32, the processor that the owner ran on when it last began to wait for room, or woke somebody
-/// who did (a hint).
+/// Endpoint: u32, the processor that the owner ran on when it last began to wait for room, or woke
+/// a peer that waited for room (a hint).
 pub const ENDPOINT_CPU: usize = 388;
 /// Endpoint: its counters.
 pub const ENDPOINT_COUNTERS: usize = 512;
@@ -52,42 +52,44 @@ pub const ENDPOINT_ROWS: usize = PAGE_BYTES;
 pub const ROW_BYTES: usize = 2 * ROLE_BYTES;
 /// Row: u32, one of [`PairState`].
 pub const ROW_STATE: usize = 0;
-/// Row: u64, how often a ring was assigned (high half), and which it is plus one; 0 if none is.
+/// Row: u64. High half: how often a ring was assigned. Low half: the ring's number plus one, or 0
+/// for none.
 pub const ROW_RING: usize = 8;
-/// Row: u64, how many slots of the pair are done with.
+/// Row: u64, number of slots of the pair that the owner has finished with.
 pub const ROW_CURSOR: usize = ROLE_BYTES;
 
-/// Activity: u64, a bit for each word that has a bit.
+/// Activity: u64, one bit for each word that is not 0.
 pub const SUMMARY: usize = 0;
-/// Activity: the words, a bit for each row.
+/// Activity: the words, with one bit for each row.
 pub const ACTIVE: usize = 8;
-/// Activity: u32 that changes when a sleeping owner must look.
+/// Activity: u32 that changes when a sleeping owner must check.
 pub const DOORBELL: usize = 256;
 /// Bytes of the activity page.
 pub const ACTIVITY_BYTES: usize = PAGE_BYTES;
-/// The most peers of an endpoint.
+/// Maximum number of peers of an endpoint.
 pub const PEERS_MAX: u64 = 1024;
-/// Words of activity.
+/// Number of words of activity.
 pub const ACTIVE_WORDS: usize = 16;
 
 /// How the receiver of a pair learns of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PairState {
-    /// It is to be told, by a bit of its activity page.
+    /// The sender must announce messages, by a bit in the receiver's activity page.
     Cold = 0,
-    /// It looks at the next slot by itself.
+    /// The receiver itself polls the next slot.
     Hot = 1,
 }
 
-/// What an endpoint that waits for room says: for the how manieth time, and how it is to be woken. In one
-/// word, so that whoever makes room never takes the way of an earlier wait.
+/// The `blocked` word of an endpoint that waits for room: how many times it has waited, and how it
+/// wants to be woken. Both are in one word, so that a peer that makes room never uses the mode of
+/// an earlier wait.
 #[must_use]
 pub const fn blocked(times: u32, mode: SleepMode) -> u32 {
     times << 2 | (mode as u32) << 1 | 1
 }
 
-/// How an endpoint that says this is to be woken; `None` if it does not wait for room.
+/// How an endpoint with this `blocked` word wants to be woken; `None` if it does not wait for room.
 #[must_use]
 pub const fn blocked_mode(blocked: u32) -> Option<SleepMode> {
     match blocked & 0b11 {
@@ -97,7 +99,7 @@ pub const fn blocked_mode(blocked: u32) -> Option<SleepMode> {
     }
 }
 
-/// Why the sizes of an endpoint were refused.
+/// Why the sizes of an endpoint are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointSizeError {
@@ -145,11 +147,11 @@ pub enum EndpointSizeError {
     },
 }
 
-/// Fewest and most slots of a ring.
+/// Minimum and maximum number of slots of a ring.
 pub const RING_SLOTS: (u64, u64) = (if cfg!(loom) { 2 } else { 2 * MESSAGE_SLOTS_MAX }, 1 << 16);
-/// Fewest and most cells.
+/// Minimum and maximum number of cells.
 pub const CELLS: (u64, u64) = (2, 1 << 12);
-/// Fewest and most bytes of a cell.
+/// Minimum and maximum bytes of a cell.
 pub const CELL_BYTES: (u64, u64) = (if cfg!(loom) { 64 } else { PAGE_BYTES as u64 }, 1 << 18);
 
 const _: () = assert!(CELLS.1 * CELL_BYTES.1 <= 1 << 32, "an offset among the cells has 32 bits");
@@ -168,7 +170,7 @@ impl EndpointSizes {
     /// Checks the five numbers.
     ///
     /// # Errors
-    /// [`EndpointSizeError`] names the first that is out of range.
+    /// [`EndpointSizeError`], which names the first number that is out of range.
     pub const fn new(
         peers_max: u64,
         rings: u64,
@@ -198,28 +200,29 @@ impl EndpointSizes {
         Ok(Self { peers_max, rings, ring_slots, cells, cell_bytes })
     }
 
-    /// The most peers at one time.
+    /// Maximum number of peers at one time.
     #[inline]
     #[must_use]
     pub const fn peers_max(&self) -> u64 {
         self.peers_max
     }
 
-    /// How many peers can be sent to at one time without taking a ring back from another.
+    /// Number of peers that it can send to at one time without taking a ring back from another
+    /// peer.
     #[inline]
     #[must_use]
     pub const fn rings(&self) -> u64 {
         self.rings
     }
 
-    /// Slots of each ring, a power of two.
+    /// Number of slots of each ring, a power of two.
     #[inline]
     #[must_use]
     pub const fn ring_slots(&self) -> u64 {
         self.ring_slots
     }
 
-    /// Cells, for messages longer than travel in slots.
+    /// Number of cells. Cells hold messages that are too long for slots.
     #[inline]
     #[must_use]
     pub const fn cells(&self) -> u64 {
@@ -239,13 +242,13 @@ impl EndpointSizes {
         self.ring_slots * SLOT_BYTES as u64
     }
 
-    /// Where row `row` begins.
+    /// Offset of row `row`.
     #[must_use]
     pub const fn row_offset(&self, row: u32) -> usize {
         ENDPOINT_ROWS + row as usize * ROW_BYTES
     }
 
-    /// Where ring `ring` begins.
+    /// Offset of ring `ring`.
     #[must_use]
     pub const fn ring_offset(&self, ring: u64) -> u64 {
         let rows = ENDPOINT_ROWS as u64 + self.peers_max * ROW_BYTES as u64;
@@ -255,7 +258,7 @@ impl EndpointSizes {
         }
     }
 
-    /// Where the cells begin.
+    /// Offset of the cells.
     #[must_use]
     pub const fn cells_offset(&self) -> u64 {
         match round_up(self.ring_offset(self.rings), PAGE_BYTES as u64) {
@@ -306,16 +309,16 @@ const _: () = assert!(ROW_CURSOR + 8 <= ROW_BYTES && ROW_RING + 8 <= ROW_CURSOR)
 const _: () = assert!(64 * ACTIVE_WORDS as u64 == PEERS_MAX);
 const _: () = assert!(ACTIVE + 8 * ACTIVE_WORDS <= DOORBELL && ACTIVE_WORDS <= 64);
 
-/// An endpoint's header, checked.
+/// An endpoint's header after its check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointHeader {
     /// Sizes and offsets.
     pub sizes: EndpointSizes,
-    /// Whether its process can be reached by `membarrier`, and can call it.
+    /// Whether `membarrier` reaches the endpoint's process and the process can call it.
     pub fence_mode: FenceMode,
     /// Random, new for each endpoint ever made.
     pub incarnation: u128,
-    /// Its process's number, for people to read.
+    /// The number of the endpoint's process, for people to read.
     pub pid: u32,
     /// Its name.
     pub name: ChannelName,
@@ -345,11 +348,11 @@ impl EndpointHeader {
         }
     }
 
-    /// Checks a copy of the first 256 bytes of a segment of `segment_bytes`. The offsets are worked
-    /// out anew from the five sizes, so none is ever taken from a peer.
+    /// Checks a copy of the first 256 bytes of a segment of `segment_bytes` bytes. The offsets are
+    /// computed again from the five sizes, so no offset is ever taken from a peer.
     ///
     /// # Errors
-    /// [`HeaderError`], with what was found.
+    /// [`HeaderError`], with the value that was found.
     pub fn parse(raw: &RawEndpointHeader, segment_bytes: u64) -> Result<Self, HeaderError> {
         check_start("endpoint", ENDPOINT_MAGIC, raw.magic.get(), raw.version.get())?;
         let fence_mode = FenceMode::of_word(raw.fence_mode.get())?;

@@ -1,31 +1,32 @@
-//! The messages of the attach handshake: frames of 256 bytes, one to a packet, over a SEQPACKET
-//! socket whose peer the kernel has named.
+//! The messages of the attach handshake: frames of 256 bytes, one per packet, over a SEQPACKET
+//! socket. The kernel tells which process is the peer.
 //!
-//! | frame | from, to | descriptors | means |
+//! | frame | from, to | descriptors | meaning |
 //! |---|---|---|---|
 //! | `Hello` | receiver, owner | its segment, its process | let me read channel `name` |
 //! | `Welcome` | owner, receiver | sender's segment, its process, hint segment or table if any | you are row `row`, and begin at `start` |
-//! | `Relayed` | owner, receiver | | your group has a relay: read its channel, and say `Hello` again as its follower |
-//! | | owner, follower | sender's segment, its process | you count; the place of this relay is kept |
-//! | `Refused` | owner, anyone | | no, because of `reason` |
-//! | `Readiness` | receiver, owner | an eventfd, or none to an owner of another user | wake me through this when I say so |
-//! | `Ring` | owner, receiver of another user | | what `Readiness` asked for |
+//! | `Relayed` | owner, receiver | | your group has a relay: read its channel, and send `Hello` as its follower |
+//! | | owner, follower | sender's segment, its process | you count; this relay keeps its place |
+//! | `Refused` | owner, any requester | | no, because of `reason` |
+//! | `Readiness` | receiver, owner | an eventfd, or none to an owner of another user | wake me through this when I ask for it |
+//! | `Ring` | owner, receiver of another user | | the wake-up that `Readiness` asked for |
 //! | `Done` | owner, receiver | | the last request is done |
-//! | | who was let in, host, and back | | I have taken my place in the shared channel; you count |
-//! | `Leave` | receiver, owner | | I am going; what follows is a hang-up, not a death |
+//! | | new sender or receiver, host, and back | | I have taken my place in the shared channel; you count |
+//! | `Leave` | receiver, owner | | I am leaving; what follows is a hang-up, not a death |
 //! | `Enter` | sender, host | | let me send on the shared channel `name` |
 //! | `Entered` | host, sender | ring, table | you are sender `row` |
 //! | `Start` | host, receiver or sender | | after `Welcome` or `Entered`, in a shared channel: you begin at `start` |
-//! | `Follow` | sender, host | | I send on `name`, too, and want to know when you go |
+//! | `Follow` | sender, host | | I send on `name`, too; tell me when you go |
 //! | `Wake` | sender, receiver | | ring your descriptor for row `row` |
-//! | `Invite` | owner, waiter | | the name you wait for is here |
-//! | `Observe` | observer, owner | | let me look at channel `name` |
+//! | `Invite` | owner, waiter | | the name you wait for exists now |
+//! | `Observe` | observer, owner | | let me observe channel `name` |
 //! | `Observed` | owner, observer | sender's segment | followed by `count` rows |
 //! | `Rows` | owner, observer | receivers' segments | the rows they belong to |
-//! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | let us talk: you are my row `row` |
-//! | `Paired` | endpoint, endpoint | the same | and you mine |
+//! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | connect: you are my row `row` |
+//! | `Paired` | endpoint, endpoint | the same | connected; you are my row `row` |
 //!
-//! A frame is hostile until [`Frame::parse`] has read it; what it refuses closes the connection.
+//! A frame is hostile until [`Frame::parse`] has read it. A frame that it refuses closes the
+//! connection.
 
 use alloc::vec::Vec;
 
@@ -38,9 +39,9 @@ use crate::segment::TypeTag;
 
 /// Bytes of every frame.
 pub const FRAME_BYTES: usize = 256;
-/// The most descriptors with one frame.
+/// Maximum number of descriptors with one frame.
 pub const DESCRIPTORS_MAX: usize = ROWS_PER_FRAME;
-/// The most rows in one [`Frame::Rows`].
+/// Maximum number of rows in one [`Frame::Rows`].
 pub const ROWS_PER_FRAME: usize = 50;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"cwfr");
@@ -48,47 +49,49 @@ const MAGIC: u32 = u32::from_le_bytes(*b"cwfr");
 /// Where a new receiver begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Start {
-    /// With the next message sent.
+    /// At the next message sent.
     #[default]
     Now,
-    /// With the oldest message that is still whole.
+    /// At the oldest message that is still whole.
     Oldest,
-    /// With this message, which has not been sent before.
+    /// At the message with this number, which has not been sent yet.
     At(u64),
 }
 
-/// Which part of a channel a receiver wants to be.
+/// The part of a channel in which a receiver wants to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Place {
-    /// One that reads the sender's ring.
+    /// A receiver that reads the sender's ring.
     #[default]
     Ring,
-    /// One of this group of processors, which may have a relay if the channel has two levels.
+    /// A receiver in this group of processors; the group may have a relay if the channel has two
+    /// levels.
     Group(u32),
-    /// The relay of a group: it reads the sender's ring, and begins where the relay before it ended.
+    /// The relay of this group: it reads the sender's ring, and begins where the previous relay
+    /// ended.
     Relay(u32),
-    /// One that gets its messages from the group's relay, and counts with the sender.
+    /// A receiver that gets its messages from the relay of this group, and counts with the sender.
     Follower(u32),
 }
 
 /// A request to read a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// The channel.
+    /// The channel's name.
     pub name: ChannelName,
     /// Where to begin.
     pub start: Start,
-    /// The receiver's number as one who waited for the name; 0 if it did not. A relay's: the incarnation
+    /// The receiver's number if it waited for the name, otherwise 0. For a relay: the incarnation
     /// of its channel.
     pub waiter: u128,
-    /// Where it wants to be.
+    /// The part of the channel in which the receiver wants to be.
     pub place: Place,
     /// The receiver cannot call `membarrier`, so the sender must fence.
     pub needs_fence: bool,
-    /// The type it expects.
+    /// The type of messages that the receiver expects.
     pub type_tag: TypeTag,
-    /// The socket of its process; 0 if it has none. A follower's: the incarnation of the relay's channel
-    /// that it has joined.
+    /// The socket of the receiver's process; 0 if it has none. For a follower: the incarnation of
+    /// the relay's channel that it has joined.
     pub socket: u128,
 }
 
@@ -99,26 +102,27 @@ pub struct Welcome {
     pub row: u32,
     /// The sequence number of its first message.
     pub start: u64,
-    /// The (even) epoch that its sleeping word begins at.
+    /// The epoch (even) at which its sleeping word begins.
     pub epoch: u32,
     /// The channel's incarnation.
     pub incarnation: u128,
-    /// True if a hint segment comes along.
+    /// True if a hint segment comes with this frame.
     pub hint: bool,
-    /// True if the channel is shared, and its table comes along; `Start` follows.
+    /// True if the channel is shared and its table comes with this frame; `Start` follows.
     pub table: bool,
-    /// Messages from this one on are fenced, if the receiver asked for it; the one before may be
-    /// under way already.
+    /// Messages from this one on are fenced, if the receiver asked for that. The message before it
+    /// may already be in flight.
     pub settled: u64,
-    /// How many receivers the row has had, with this one: what its door says as long as it counts.
+    /// Number of receivers that the row has had, including this one. The row's door holds it while
+    /// the receiver counts.
     pub generation: u32,
 }
 
-/// Why an owner refused.
+/// Why an owner refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// No such channel here.
+    /// There is no such channel here.
     #[error("no such channel")]
     NotFound,
     /// All rows are taken.
@@ -127,21 +131,21 @@ pub enum Reason {
         /// The channel's limit.
         max: u64,
     },
-    /// The peer runs as somebody else.
+    /// The peer runs as a user who is not admitted.
     #[error("it belongs to user {owner}, this process runs as user {asker}")]
     NotPermitted {
         /// The owner's effective user.
         owner: u32,
-        /// The asker's effective user.
+        /// The requester's effective user.
         asker: u32,
     },
-    /// Another version of the layout.
+    /// The requester has another version of the layout.
     #[error("the owner speaks layout version {version}")]
     Version {
         /// The owner's version.
         version: u32,
     },
-    /// Messages of another type.
+    /// The requester expects messages of another type.
     #[error("the channel carries type {hash:#018x} of {bytes} bytes")]
     Type {
         /// Hash of the channel's type.
@@ -149,25 +153,25 @@ pub enum Reason {
         /// Size of the channel's type.
         bytes: u64,
     },
-    /// The receiver's segment is not what it must be: `errno` of the check, or 0.
+    /// The receiver's segment fails a check: `errno` of the check, or 0.
     #[error("the owner refused the receiver's memory (error {errno})")]
     Segment {
-        /// An error number, 0 if seals, size or header are at fault.
+        /// An error number; 0 if seals, size or header are wrong.
         errno: u32,
     },
-    /// The owner has no descriptors or memory left.
+    /// The owner has no descriptors or no memory left.
     #[error("the owner is out of descriptors or memory (error {errno})")]
     Resources {
         /// The owner's error number.
         errno: u32,
     },
-    /// The frame made no sense here.
+    /// The frame has no meaning at this point.
     #[error("the owner did not understand the request")]
     Malformed,
     /// The channel has one sender.
     #[error("the channel is not shared: it has one sender")]
     NotShared,
-    /// A shared channel does not keep what was sent before.
+    /// A shared channel does not keep messages sent before a receiver joined.
     #[error("a shared channel can be joined from now on only, not at its oldest message")]
     FromNow,
     /// A guest asked for a shared channel.
@@ -195,39 +199,39 @@ pub enum Frame {
     Hello(Hello),
     /// The answer to it.
     Welcome(Welcome),
-    /// The other answer to it, to one of a group or a follower.
+    /// The other answer to it: to a receiver of a group, or to a follower.
     Relayed {
         /// The channel's incarnation.
         channel: u128,
-        /// To a follower: the incarnation of the relay's channel, whose place in the ring is kept. 0 if
-        /// there is none.
+        /// To a follower: the incarnation of the relay's channel whose place in the ring is kept. 0
+        /// if there is none.
         relay: u128,
     },
-    /// A refusal of anything.
+    /// A refusal of any request.
     Refused(Reason),
-    /// The receiver's readiness descriptor.
+    /// Carries the receiver's readiness descriptor.
     Readiness,
     /// Wakes a receiver that gave no descriptor.
     Ring,
     /// The last request is done.
     Done,
-    /// The receiver goes.
+    /// The receiver leaves.
     Leave,
-    /// The channel that a waiter waits for exists.
+    /// The channel that a waiter waits for exists now.
     Invite {
         /// The channel.
         name: ChannelName,
         /// The waiter's number.
         waiter: u128,
     },
-    /// A request to look at a channel.
+    /// A request to observe a channel.
     Observe {
         /// The channel.
         name: ChannelName,
     },
     /// The answer to it.
     Observed {
-        /// How many rows follow.
+        /// Number of rows that follow.
         count: u32,
     },
     /// Some of the rows.
@@ -245,7 +249,7 @@ pub enum Frame {
     Entered {
         /// The sender's row.
         row: u32,
-        /// How many senders the row has had, with this one.
+        /// Number of senders that the row has had, including this one.
         generation: u32,
         /// The channel's incarnation.
         incarnation: u128,
@@ -255,56 +259,56 @@ pub enum Frame {
         /// The sequence number of its first message.
         start: u64,
     },
-    /// A sender's wish to be told when the host goes.
+    /// A sender's request to learn when the host goes.
     Follow {
         /// The channel.
         name: ChannelName,
     },
-    /// Rings the descriptor of a receiver of a shared channel.
+    /// Makes the process of a shared channel's receiver ring the receiver's descriptor.
     Wake {
         /// The receiver's row.
         row: u32,
         /// The channel's incarnation.
         incarnation: u128,
     },
-    /// A request to talk to an endpoint.
+    /// A request to connect with an endpoint.
     Pair {
-        /// The endpoint that is asked.
+        /// The name of the endpoint that receives the request.
         name: ChannelName,
-        /// The row that it has with the asker.
+        /// The row that this endpoint has with the requester.
         row: u32,
-        /// The asker's incarnation.
+        /// The requester's incarnation.
         incarnation: u128,
     },
     /// The answer to it.
     Paired {
-        /// The row that the asker has.
+        /// The row that the requester has.
         row: u32,
-        /// The incarnation of who answers.
+        /// The incarnation of the answering endpoint.
         incarnation: u128,
     },
 }
 
-/// Why a packet is no frame.
+/// Why a packet is not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// Of the wrong size.
+    /// The packet has the wrong size.
     #[error("a packet of {found} bytes where a frame of {FRAME_BYTES} was due")]
     Length {
         /// Its size.
         found: usize,
     },
-    /// Not ours.
+    /// The packet is not from corewire.
     #[error("a packet that is no corewire frame")]
     Magic,
-    /// Of another version.
+    /// The frame has another layout version.
     #[error("a frame of layout version {found}, but this corewire speaks {LAYOUT_VERSION}")]
     Version {
         /// Its version.
         found: u32,
     },
-    /// With a field that has no meaning.
+    /// The frame has a field with a meaningless value.
     #[error("frame field {field} holds {found}")]
     Field {
         /// The field.
@@ -330,7 +334,7 @@ const _: () = assert!(size_of::<RawFrame>() == FRAME_BYTES);
 const _: () = assert!(NAME_BYTES_MAX + RELAYED_BYTES_MAX <= 176 && ROWS_PER_FRAME * 2 <= 176);
 
 impl Frame {
-    /// The frame as it travels.
+    /// The frame as the bytes of a packet.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; FRAME_BYTES] {
         let mut raw = RawFrame::new_zeroed();
@@ -408,7 +412,7 @@ impl Frame {
         zerocopy::transmute!(raw)
     }
 
-    /// Reads a packet.
+    /// Parses a packet.
     ///
     /// # Errors
     /// [`FrameError`] for anything that [`Frame::to_bytes`] cannot have written.
@@ -575,19 +579,19 @@ impl RawFrame {
     }
 }
 
-/// A number of 128 bits as two words.
+/// A number of 128 bits as two words, the lower one first.
 const fn halves(number: u128) -> [u64; 2] {
     let bytes = number.to_le_bytes();
     let (halves, _) = bytes.as_chunks::<8>();
     [u64::from_le_bytes(halves[0]), u64::from_le_bytes(halves[1])]
 }
 
-/// The number that [`halves`] has cut.
+/// The number that [`halves`] has split.
 const fn whole(low: u64, high: u64) -> u128 {
     low as u128 | (high as u128) << 64
 }
 
-/// The place in the flags of a `Hello`.
+/// The place that the flags of a `Hello` give.
 fn place(flags: u64) -> Result<Place, FrameError> {
     let bad = FrameError::Field { field: "place", found: flags };
     let group = small("place", flags >> 32)?;

@@ -1,26 +1,26 @@
-//! How large a channel's parts are and where they lie in its sender's segment, or in the two segments
-//! of a shared channel.
+//! Sizes and offsets of a channel's parts in its sender's segment, or in the two segments of a
+//! shared channel.
 
 use crate::segment::{DOOR_BYTES, DOORS};
 use crate::slot::{INLINE_BYTES_MAX, RUN_SLOTS_MAX, SENDERS_MAX, SLOT_BYTES};
 use crate::{LINE_BYTES, PAGE_BYTES, round_up};
 
-/// Fewest and most slots of a ring.
+/// Minimum and maximum number of slots of a ring.
 pub const SLOTS_RANGE: (u64, u64) = (2, 1 << 24);
-/// Fewest and most bytes of a window.
+/// Minimum and maximum bytes of a window.
 pub const WINDOW_BYTES_RANGE: (u64, u64) = (4 * LINE_BYTES as u64, 1 << 40);
-/// The longest message a channel can be made for: 1 TiB.
+/// The longest message that a channel can be made for, in bytes: 1 TiB.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 40;
-/// The most receivers of one channel.
+/// Maximum number of receivers of one channel.
 pub const RECEIVERS_MAX: u64 = 1024;
 
-/// The large area holds this many of the largest messages, as far as [`LARGE_BYTES`] go: with eight
-/// of 1 MiB, neither side waits for the other's caches (24 GB/s; with two, 19).
+/// The large area holds this many messages of the maximum length, if they fit in [`LARGE_BYTES`]:
+/// with eight messages of 1 MiB, neither side waits for the other's caches (24 GB/s; with two, 19).
 const LARGE_MESSAGES: u64 = 8;
-/// The large area is no larger than this, unless two of the largest messages need it.
+/// The large area is not larger than this, unless two messages of the maximum length need it.
 const LARGE_BYTES: u64 = 16 << 20;
 
-/// Why a geometry was refused. Each message names the thing, the limit and what was asked.
+/// Why a geometry is refused. Each message names the parameter, the limit, and the value asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GeometryError {
@@ -68,7 +68,7 @@ pub enum GeometryError {
         /// What was asked for.
         asked: u64,
     },
-    /// Too few slots for several senders.
+    /// Too few slots for more than one sender.
     #[error("slots: a shared channel needs at least {min}, not {asked}")]
     SharedSlots {
         /// Smallest allowed.
@@ -76,22 +76,22 @@ pub enum GeometryError {
         /// What was asked for.
         asked: u64,
     },
-    /// The parts do not fit an address space.
+    /// The parts do not fit in an address space.
     #[error("the parts of the channel add up to more than this machine can address")]
     TooLarge,
 }
 
-/// Fewest slots of a shared channel: two of the longest runs.
+/// Minimum number of slots of a shared channel: two of the longest runs.
 pub const SHARED_SLOTS_MIN: u64 = 2 * RUN_SLOTS_MAX;
 
 /// Sizes and offsets of a channel's parts, all derived from five numbers. Only [`Geometry::new`]
-/// makes one, so whoever holds a `Geometry` may rely on it:
+/// and [`Geometry::with_senders`] make one, so every `Geometry` has these properties:
 ///
 /// - `slots` and `window_bytes` are powers of two;
-/// - the parts lie in the order header, doors, ring, windows, large areas (one of each for every
-///   sender), each part from a page's start, and none overlaps another or reaches beyond
+/// - the parts lie in the order header, doors, ring, windows, large areas (one window and one large
+///   area for each sender); each part begins at a page, and none overlaps another or reaches beyond
 ///   `segment_bytes`;
-/// - `large_bytes` is 0, or at least twice the largest message, and a multiple of a page;
+/// - `large_bytes` is 0, or a multiple of a page and at least twice the maximum message length;
 /// - `senders_max` is 1, or the channel is shared and has room for two of the longest runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
@@ -122,8 +122,8 @@ impl Geometry {
         Self::with_senders(slots, window_bytes, message_bytes_max, receivers_max, 1)
     }
 
-    /// The same for up to `senders_max` senders, each with a window and a large area of these sizes.
-    /// With more than one, the channel is shared.
+    /// As [`Geometry::new`], for up to `senders_max` senders, each with a window and a large area
+    /// of these sizes. With more than one sender, the channel is shared.
     ///
     /// # Errors
     /// One of [`GeometryError`], naming the first number that is out of range.
@@ -157,7 +157,8 @@ impl Geometry {
             return Err(GeometryError::SharedSlots { min: SHARED_SLOTS_MIN, asked: slots });
         }
         let page = PAGE_BYTES as u64;
-        // A shared channel's receivers have their doors in the table, and its senders theirs here.
+        // In a shared channel the receivers' doors are in the table, and the senders' doors are
+        // here.
         let doors = if senders_max > 1 { senders_max } else { receivers_max };
         let doors_end = DOORS as u64 + doors * DOOR_BYTES as u64;
         let large = if message_bytes_max > window_bytes / 4 { message_bytes_max } else { 0 };
@@ -187,7 +188,7 @@ impl Geometry {
         layout().ok_or(GeometryError::TooLarge)
     }
 
-    /// Slots of the ring, a power of two.
+    /// Number of slots of the ring, a power of two.
     #[must_use]
     pub const fn slots(&self) -> u64 {
         self.slots
@@ -197,12 +198,12 @@ impl Geometry {
     pub const fn window_bytes(&self) -> u64 {
         self.window_bytes
     }
-    /// The longest message that goes through the window: a quarter of it.
+    /// The longest message that goes through the window, in bytes: a quarter of the window.
     #[must_use]
     pub const fn window_message_bytes_max(&self) -> u64 {
         self.window_bytes / 4
     }
-    /// Bytes of the large area; 0 if every message fits the window.
+    /// Bytes of the large area; 0 if every message fits in the window.
     #[must_use]
     pub const fn large_bytes(&self) -> u64 {
         self.large_bytes
@@ -212,42 +213,43 @@ impl Geometry {
     pub const fn message_bytes_max(&self) -> u64 {
         self.message_bytes_max
     }
-    /// The most receivers at one time.
+    /// Maximum number of receivers at one time.
     #[must_use]
     pub const fn receivers_max(&self) -> u64 {
         self.receivers_max
     }
-    /// The most senders at one time; 1 unless the channel is shared.
+    /// Maximum number of senders at one time; 1 unless the channel is shared.
     #[must_use]
     pub const fn senders_max(&self) -> u64 {
         self.senders_max
     }
-    /// May several processes send on it?
+    /// Can several processes send on the channel?
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         self.senders_max > 1
     }
-    /// Bytes of a shared channel's table: words, doors of the receivers, a page for each.
+    /// Bytes of a shared channel's table: its words, the receivers' doors, and a page for each
+    /// receiver.
     #[must_use]
     pub const fn table_bytes(&self) -> u64 {
         self.table_rows_offset() + self.receivers_max * PAGE_BYTES as u64
     }
-    /// Where the receivers' pages begin in a shared channel's table.
+    /// Offset of the receivers' pages in a shared channel's table.
     #[must_use]
     pub const fn table_rows_offset(&self) -> u64 {
         (DOORS as u64 + self.receivers_max * DOOR_BYTES as u64).next_multiple_of(PAGE_BYTES as u64)
     }
-    /// Where the ring begins in the segment.
+    /// Offset of the ring in the segment.
     #[must_use]
     pub const fn ring_offset(&self) -> u64 {
         self.ring_offset
     }
-    /// Where the window of sender `row` begins in the segment.
+    /// Offset of the window of sender `row` in the segment.
     #[must_use]
     pub const fn window_offset(&self, row: u32) -> u64 {
         self.window_offset + row as u64 * self.window_bytes
     }
-    /// Where the large area of sender `row` begins in the segment.
+    /// Offset of the large area of sender `row` in the segment.
     #[must_use]
     pub const fn large_offset(&self, row: u32) -> u64 {
         self.large_offset + row as u64 * self.large_bytes
@@ -263,7 +265,7 @@ impl Geometry {
         let batch = self.slots / 8;
         if batch == 0 { 1 } else { batch }
     }
-    /// True if a payload of this many bytes travels in its slot.
+    /// True if a payload of this many bytes fits in its slot.
     #[must_use]
     pub const fn is_inline(bytes: u64) -> bool {
         bytes <= INLINE_BYTES_MAX as u64

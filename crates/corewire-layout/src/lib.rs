@@ -1,22 +1,23 @@
-//! What lies in corewire's shared memory and on its sockets, byte by byte.
+//! The contents of corewire's shared memory and of the messages on its sockets, byte by byte.
 //!
-//! Nothing here touches memory or makes a system call: these are offsets, sizes, parsers and the
-//! checks that stand between a peer's bytes and the code that uses them. `docs/layout.md` draws the
-//! same things.
+//! Nothing here accesses shared memory or makes a system call. These are offsets, sizes, parsers,
+//! and the checks that stand between a peer's bytes and the code that uses them. `docs/layout.md`
+//! draws the same things.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`geometry`] | how large a channel's parts are and where they lie |
-//! | [`segment`] | the two kinds of segment: a sender's and a receiver's, each word with its writer |
+//! | [`segment`] | the segments of channels: of a sender and of a receiver, each word with its writer |
 //! | [`endpoint`] | an endpoint's segment and its activity page, each word with its writer |
-//! | [`pair`] | one place in a pair ring |
-//! | [`slot`] | one place in a ring: stamp, header, inline payload |
-//! | [`counters`] | the counters that each party keeps in its own segment |
+//! | [`pair`] | one slot of a pair ring |
+//! | [`slot`] | one slot of a ring: stamp, header, inline payload |
+//! | [`counters`] | the counters that each sender, receiver and endpoint keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
-//! | [`name`] | what a channel may be called, and the files that hold names |
+//! | [`name`] | the rules for channel names, and the files that hold names |
 //!
-//! All integers are little-endian and of fixed width; there are no pointers and no host-sized
-//! integers. A word that anybody may change while we read it is read once, into a local.
+//! All integers are little-endian and have a fixed width; there are no pointers and no host-sized
+//! integers. A word that another process may change at any time is read once, into a local
+//! variable.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -32,20 +33,21 @@ pub mod pair;
 pub mod segment;
 pub mod slot;
 
-/// The version of everything in this crate. A peer of another version is refused, never guessed at.
+/// The version of everything in this crate. A peer of another version is refused; corewire never
+/// guesses.
 pub const LAYOUT_VERSION: u32 = 6;
 
-/// Bytes that a core fetches and owns at once.
+/// Size of a cache line: the bytes that a core fetches and owns at once.
 pub const LINE_BYTES: usize = 64;
 
-/// Words of different writers lie this far apart: two lines, since cores prefetch lines in pairs.
+/// Distance between words of different writers: two lines, since cores prefetch lines in pairs.
 pub const ROLE_BYTES: usize = 128;
 
-/// Bytes of a page; segments and their parts begin on one.
+/// Bytes of a page. Segments and their parts begin at a page.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Where virtual `position` lies in an area of `area_bytes`; `None` if there is no area. No division
-/// for a power of two, which every window is.
+/// The place of virtual `position` in an area of `area_bytes` bytes; `None` if there is no area.
+/// Needs no division if `area_bytes` is a power of two, as for every window.
 #[inline]
 #[must_use]
 pub const fn place_of(position: u64, area_bytes: u64) -> Option<u64> {
@@ -56,7 +58,8 @@ pub const fn place_of(position: u64, area_bytes: u64) -> Option<u64> {
     }
 }
 
-/// Rounds `bytes` up to a multiple of `unit`, a power of two; `None` if that does not fit.
+/// Rounds `bytes` up to a multiple of `unit`, a power of two; `None` if the result does not fit in
+/// a u64.
 #[must_use]
 pub const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
     match bytes.checked_add(unit - 1) {

@@ -1,14 +1,15 @@
-//! What a channel may be called, and the files of a runtime directory.
+//! The rules for channel names, and the files of a runtime directory.
 //!
-//! | file | what it is |
+//! | file | meaning |
 //! |---|---|
 //! | `p.<random>` | the listening socket of a process; `.p.<random>` until it listens |
-//! | `g.<name>` | what guests read of a name, which may not open the file that is locked |
-//! | `n.<name>` | a name that is taken: locked by its owner for life, holding [`NameRecord`] |
-//! | `m.<name>` | the senders of a shared channel: each has a shared lock on it for life |
-//! | `w.<name>.<random>` | somebody who waits for that name: locked, holding [`NameRecord`] |
+//! | `g.<name>` | a copy of the name's record for guests, which may not open the locked file |
+//! | `n.<name>` | a name that is taken: locked by its owner for life, holds a [`NameRecord`] |
+//! | `m.<name>` | the senders of a shared channel: each holds a shared lock on it for life |
+//! | `w.<name>.<random>` | a process that waits for that name: locked, holds a [`NameRecord`] |
 //!
-//! `<name>` may be `<name>@<group>`: the relayed channel of a group of a channel on two levels.
+//! `<name>` may also be `<name>@<group>`: the relayed channel of one group, in a channel on two
+//! levels.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,25 +17,25 @@ use core::fmt;
 
 /// The longest channel name, in bytes.
 pub const NAME_BYTES_MAX: usize = 100;
-/// What the name of a relayed channel has more: `@` and a number of 32 bits.
+/// Additional length of a relayed channel's name, in bytes: `@` and a decimal number of 32 bits.
 pub const RELAYED_BYTES_MAX: usize = 11;
 /// Bytes of a name record.
 pub const RECORD_BYTES: usize = 76;
 
-/// Why a name was refused.
+/// Why a name is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// The empty name.
+    /// The name is empty.
     #[error("a channel name needs at least one character")]
     Empty,
-    /// Too long.
+    /// The name is too long.
     #[error("channel name of {asked} bytes: at most {NAME_BYTES_MAX} are possible")]
     TooLong {
         /// Its length in bytes.
         asked: usize,
     },
-    /// A character that is not allowed.
+    /// The name has a character that is not allowed.
     #[error(
         "channel name {name:?}: character {found:?} is not allowed \
          (letters, digits, '_', '-' and '.' are, and '.' not first)"
@@ -42,18 +43,18 @@ pub enum NameError {
     Character {
         /// The name as given.
         name: String,
-        /// The first character at fault.
+        /// The first character that is not allowed.
         found: char,
     },
 }
 
-/// A channel's name: 1 to 100 of the characters `A-Z a-z 0-9 _ - .`, the first not a dot. That of a
-/// relayed channel has `@` and a group's number behind it.
+/// A channel's name: 1 to 100 of the characters `A-Z a-z 0-9 _ - .`, and the first is not a dot.
+/// The name of a relayed channel has `@` and the number of a group added.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelName(String);
 
 impl ChannelName {
-    /// Checks `name`, which a user has given.
+    /// Checks `name`, which comes from a user.
     ///
     /// # Errors
     /// [`NameError`] says which rule it breaks.
@@ -73,13 +74,13 @@ impl ChannelName {
         }
     }
 
-    /// Checks `name`, which may be that of a relayed channel.
+    /// Checks `name`, which may be the name of a relayed channel.
     ///
     /// # Errors
     /// [`NameError`] says which rule it breaks.
     pub fn of_any(name: &str) -> Result<Self, NameError> {
         let Some((of, group)) = name.split_once('@') else { return Self::new(name) };
-        // As `relayed` writes it, and in no other way.
+        // Only the exact text that `relayed` writes is valid.
         let relayed = group.parse().ok().map(|group| Self::new(of).map(|of| of.relayed(group)));
         match relayed {
             Some(Ok(relayed)) if relayed.0 == name => Ok(relayed),
@@ -88,13 +89,13 @@ impl ChannelName {
         }
     }
 
-    /// The channel through which `group` gets this one's messages.
+    /// The name of the channel through which `group` gets this channel's messages.
     #[must_use]
     pub fn relayed(&self, group: u32) -> Self {
         Self(format!("{}@{group}", self.0))
     }
 
-    /// Is it that of a relay's channel?
+    /// Is it the name of a relay's channel?
     #[must_use]
     pub fn is_relayed(&self) -> bool {
         self.0.contains('@')
@@ -106,25 +107,25 @@ impl ChannelName {
         &self.0
     }
 
-    /// The file that stands for this name while it is taken.
+    /// The file that exists while this name is taken.
     #[must_use]
     pub fn name_file(&self) -> String {
         format!("n.{}", self.0)
     }
 
-    /// The file on which the senders of a shared channel of this name have shared locks.
+    /// The file on which the senders of a shared channel of this name hold shared locks.
     #[must_use]
     pub fn members_file(&self) -> String {
         format!("m.{}", self.0)
     }
 
-    /// The file of one who waits for this name.
+    /// The file of the waiter `id`, which waits for this name.
     #[must_use]
     pub fn waiter_file(&self, id: u128) -> String {
         format!("w.{}.{id:032x}", self.0)
     }
 
-    /// The waiter's number, if `file` is the file of one who waits for this name.
+    /// The waiter's number, if `file` is the file of a waiter for this name.
     #[must_use]
     pub fn waiter_of_file(&self, file: &str) -> Option<u128> {
         let digits = file.strip_prefix("w.")?.strip_prefix(self.as_str())?.strip_prefix('.')?;
@@ -153,13 +154,13 @@ impl fmt::Debug for ChannelName {
     }
 }
 
-/// The name of a process's socket: 128 random bits. Names never recur, so anybody may remove a
+/// The name of a process's socket: 128 random bits. Names never recur, so any process may remove a
 /// socket that refuses a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SocketName(pub u128);
 
 impl SocketName {
-    /// The socket's file.
+    /// The name of the socket's file.
     #[must_use]
     pub fn file(&self) -> String {
         format!("p.{:032x}", self.0)
@@ -176,10 +177,10 @@ impl SocketName {
     }
 }
 
-/// What a name stands for.
+/// What a name belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
-    /// A channel, or one who waits for it.
+    /// A channel, or a process that waits for it.
     Channel,
     /// An endpoint.
     Endpoint,
@@ -195,26 +196,26 @@ impl NameKind {
     }
 }
 
-/// What stands in a name file or a waiter's file: one line of text, written with one call.
+/// The content of a name file or a waiter's file: one line of text, written with one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameRecord {
-    /// What has the name.
+    /// What the name belongs to.
     pub kind: NameKind,
     /// The owner's socket.
     pub socket: SocketName,
-    /// The incarnation of what has the name, or the waiter's number.
+    /// The incarnation of the channel or endpoint, or the waiter's number.
     pub incarnation: u128,
 }
 
 impl NameRecord {
-    /// The record as it is written: `corewire1 <socket> <incarnation>`, for an endpoint `endpoint1`
-    /// and so on, and a line end.
+    /// The text of the record: `corewire1 <socket> <incarnation>` and a line end, with `endpoint1`
+    /// as the first word for an endpoint.
     #[must_use]
     pub fn to_text(&self) -> String {
         format!("{} {:032x} {:032x}\n", self.kind.word(), self.socket.0, self.incarnation)
     }
 
-    /// Reads a record. `None` for anything else, an empty or half-written file among it.
+    /// Parses a record. `None` for anything else, including an empty or half-written file.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = core::str::from_utf8(text).ok()?;

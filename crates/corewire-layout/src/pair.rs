@@ -1,11 +1,12 @@
-//! One place in a pair ring: 64 bytes, one line, that one endpoint writes and one other reads.
+//! One slot of a pair ring: 64 bytes, one cache line. One endpoint writes it, and one other
+//! endpoint reads it.
 //!
 //! ```text
 //!  0        8        16                                              64
-//!  | stamp  | tag    | inline payload, 48 bytes                      |   first of a message
+//!  | stamp  | tag    | inline payload, 48 bytes                      |   first slot of a message
 //!  | stamp  | tag    | place  | total  | (unused)                    |   the same, payload in a cell
-//!  | stamp  | payload, 56 bytes                                      |   goes on with an inline one
-//!  | stamp  | (unused) | place | (unused)                            |   goes on with one in cells
+//!  | stamp  | payload, 56 bytes                                      |   continues an inline payload
+//!  | stamp  | (unused) | place | (unused)                            |   continues a payload in cells
 //! ```
 //!
 //! Storing the stamp publishes the slot:
@@ -15,42 +16,43 @@
 //!  | position + 1, modulo 2^48            | kind  | inline length |
 //! ```
 //!
-//! A slot's position grows by one with every slot of the ring's life, so a slot that has not been
-//! written in this lap never shows the stamp that its reader waits for. (Its reader has passed it in
-//! the lap before: 48 bits are more than it needs.) All that a reader needs of a short message lies in
-//! the one line that it polls.
+//! A slot's position grows by one with every slot written in the life of the ring. So a slot that
+//! has not been written in this lap never shows the stamp that its reader waits for. (The reader
+//! passed it in the previous lap: 48 bits are more than enough.) All that a reader needs of a short
+//! message lies in the one line that it polls.
 //!
-//! `place` is where a fragment lies among its sender's cells, in bytes, and its length: 32 bits each.
+//! `place` is a fragment's offset among its sender's cells, in bytes, and its length: 32 bits each.
 //! `total` is the length of the whole message.
 
 use crate::slot::{INLINE, SLOT_BYTES};
 
-/// What a slot holds.
+/// The kind of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum SlotKind {
-    /// The first, or only, slot of a message whose payload travels in slots.
+    /// The first slot, or the only one, of a message whose payload lies in slots.
     Inline = 1,
-    /// Goes on with such a payload.
+    /// Continues such a payload.
     More = 2,
-    /// The first, or only, fragment of a message whose payload lies in cells.
+    /// The first fragment, or the only one, of a message whose payload lies in cells.
     Cell = 3,
-    /// Goes on with such a payload.
+    /// Continues such a payload.
     NextCell = 4,
-    /// The last slot of this ring that the reader is to look at: the writer takes the ring back.
+    /// The last slot of this ring that the reader may read: the writer takes the ring back.
     End = 5,
 }
 
-/// What the first slot of a message carries of its payload.
+/// Payload bytes in the first slot of a message.
 pub const HEAD_BYTES: usize = SLOT_BYTES - INLINE;
-/// What each further slot carries.
+/// Payload bytes in each further slot.
 pub const MORE_BYTES: usize = SLOT_BYTES - 8;
-/// Where its bytes begin.
+/// Offset of those bytes in their slot.
 pub const MORE: usize = 8;
-/// The most slots that one message takes. Processors fetch lines in pairs, so the second comes sooner than
-/// a cell would (280 ns instead of 350 for 64 bytes, one way); a third does not.
+/// Maximum number of slots of one message. Processors fetch lines in pairs, so the second slot
+/// arrives sooner than a cell would (280 ns instead of 350 for 64 bytes, one way); a third slot
+/// does not.
 pub const MESSAGE_SLOTS_MAX: u64 = 2;
-/// The longest message that travels in slots.
+/// The longest message that fits in slots, in bytes.
 pub const PAIR_INLINE_BYTES_MAX: usize = HEAD_BYTES + MORE_BYTES;
 
 const KIND_SHIFT: u32 = 12;
@@ -67,33 +69,34 @@ pub const fn pair_stamp(position: u64, kind: SlotKind, length: u64) -> u64 {
     position.wrapping_add(1) << POSITION_SHIFT | (kind as u64) << KIND_SHIFT | length
 }
 
-/// Where a pair begins that its receiver has at `row`: the position of its first slot.
+/// The position at which a pair begins whose receiver has it at `row`: that of its first slot.
 ///
-/// Rings lie alike in all segments, and slots of the same position in the same set of a cache. Whoever
-/// has had as many messages of each of its peers would look at that many lines of one set.
+/// Rings lie at the same offsets in all segments, and slots at the same position fall into the same
+/// cache set. Without this offset, a receiver that has had equally many messages from each of its
+/// peers would poll as many lines of a single set.
 #[must_use]
 pub const fn first_position(row: u32) -> u64 {
     row as u64
 }
 
-/// A stamp's bits below its position.
+/// The bits of a stamp below its position.
 pub const STAMP_BELOW: u64 = (1 << POSITION_SHIFT) - 1;
 
-/// The stamp of the slot at `position`, but for what it holds.
+/// The stamp of the slot at `position`, without the bits for its content.
 #[inline(always)]
 #[must_use]
 pub const fn pair_stamp_base(position: u64) -> u64 {
     position.wrapping_add(1) << POSITION_SHIFT
 }
 
-/// Does `stamp` publish the slot at `position`, whatever it holds?
+/// Does `stamp` publish the slot at `position`, with any content?
 #[inline(always)]
 #[must_use]
 pub const fn is_at(stamp: u64, position: u64) -> bool {
     stamp >> POSITION_SHIFT == (position.wrapping_add(1) << POSITION_SHIFT) >> POSITION_SHIFT
 }
 
-/// What a stamp says that its slot holds; `None` if that has no meaning.
+/// The kind of slot that a stamp gives; `None` if the value has no meaning.
 #[inline(always)]
 #[must_use]
 pub const fn kind_of(stamp: u64) -> Option<SlotKind> {
@@ -107,15 +110,16 @@ pub const fn kind_of(stamp: u64) -> Option<SlotKind> {
     })
 }
 
-/// The inline length that a stamp carries.
+/// The inline length in a stamp.
 #[inline(always)]
 #[must_use]
 pub const fn length_of(stamp: u64) -> usize {
     (stamp & LENGTH_MASK) as usize
 }
 
-/// The length of a message that lies in one slot, by what its stamp holds below its position; `None` if the
-/// slot holds anything else, or if `other` is all ones. (It is that, or 0.)
+/// The length of a message that lies in one slot; `below` holds the bits of its stamp below the
+/// position. `None` if the slot holds anything else, or if `other` is all ones. (`other` must be
+/// that or 0.)
 #[inline(always)]
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
@@ -124,21 +128,21 @@ pub const fn whole_length(below: u64, other: u64) -> Option<usize> {
     if length | other <= HEAD_BYTES as u64 { Some(length as usize) } else { None }
 }
 
-/// How many slots an inline payload of `bytes` takes.
+/// Number of slots that an inline payload of `bytes` bytes takes.
 #[inline(always)]
 #[must_use]
 pub const fn slots_of(bytes: usize) -> u64 {
     if bytes <= HEAD_BYTES { 1 } else { 1 + (bytes - HEAD_BYTES).div_ceil(MORE_BYTES) as u64 }
 }
 
-/// A fragment's place: `offset` among the cells, and its length.
+/// The place of a fragment: `offset` among the cells, and its length in bytes.
 #[inline(always)]
 #[must_use]
 pub const fn fragment(offset: u32, bytes: u32) -> u64 {
     (offset as u64) << 32 | bytes as u64
 }
 
-/// Offset and length of a fragment.
+/// Offset and length of a fragment, from its place.
 #[inline(always)]
 #[must_use]
 pub const fn fragment_parts(place: u64) -> (u64, u64) {

@@ -1,6 +1,7 @@
-//! The kinds of segment, and the header each begins with.
+//! The kinds of segment, and the header at the start of each.
 //!
-//! A sender's segment (writable for its owner, read-only by the kernel for everyone else):
+//! A sender's segment (writable for its owner; the kernel makes it read-only for all other
+//! processes):
 //!
 //! ```text
 //!      0  header, 256 bytes        written before the segment is handed out, never again
@@ -14,23 +15,24 @@
 //!         ring, window, large      data thread; see `Geometry`
 //! ```
 //!
-//! In a shared channel that segment is every sender's: they all write it, and nobody else. Its doors
-//! are the senders', there is a window and a large area for each, and beside the words above (`bell`
-//! and `blocked` are added to by whoever changes them) it has:
+//! In a shared channel this segment belongs to all senders: they all write it, and no other process
+//! does. Its doors are those of the senders, and there is a window and a large area for each of
+//! them. Every sender that changes `bell` or `blocked` adds to it. In addition to the words above
+//! it has:
 //!
 //! ```text
-//!   1024  tail u64                 senders, once in a while: a hint
-//!   1152  senders_epoch u32        whoever changes a sender's door
-//!   1280  held u32                 the creator, while it waits for those it invited
+//!   1024  tail u64                 senders, now and then: a hint
+//!   1152  senders_epoch u32        the process that changes a sender's door
+//!   1280  held u32                 the creator, while it waits for receivers that it invited
 //! ```
 //!
-//! and all who take part, receivers too, write a second one, its table:
+//! All senders and receivers write a second segment, the table:
 //!
 //! ```text
 //!      0  header, 128 bytes        written before the segment is handed out, never again
-//!    128  sleepers u32             a receiver that falls asleep adds one
-//!    256  room u32                 a receiver that makes room for a sender that waits adds one
-//!    384  members_epoch u32        whoever changes a receiver's door
+//!    128  sleepers u32             a receiver or sender adds one before it sleeps
+//!    256  room u32                 a receiver adds one when it makes room for a waiting sender
+//!    384  members_epoch u32        the process that changes a receiver's door
 //!    512  rows_high u32            the host: rows from this one on have never been taken
 //!    640  counters, 16 x u64       as the control thread's
 //!   4096  doors, 128 bytes each    of receivers
@@ -41,9 +43,9 @@
 //!
 //! ```text
 //!      0  header, 128 bytes        written before the segment is handed out, never again
-//!    128  cursor u64               how many messages it is done with
+//!    128  cursor u64               number of messages that it has finished with
 //!    256  sleeping u32 | mode u32  odd epoch: asleep, or about to be
-//!    384  wake u32 | cpu u32       changes when it frees room for a sender that waits
+//!    384  wake u32 | cpu u32       changes when it frees room for a waiting sender
 //!    512  counters, 16 x u64
 //! ```
 
@@ -59,11 +61,11 @@ pub const SENDER_MAGIC: u64 = u64::from_le_bytes(*b"cwire-tx");
 /// First eight bytes of a receiver's segment.
 pub const RECEIVER_MAGIC: u64 = u64::from_le_bytes(*b"cwire-rx");
 
-/// Sender: u32 that changes whenever sleeping receivers must look again.
+/// Sender: u32 that changes whenever sleeping receivers must check again.
 pub const BELL: usize = 256;
 /// Sender: u32, the processor that the data thread last ran on (a hint).
 pub const SENDER_CPU: usize = 260;
-/// Sender: u32 epoch, odd while the data thread sleeps for want of room.
+/// Sender: u32 epoch, odd while the data thread sleeps because there is no room.
 pub const BLOCKED: usize = 384;
 /// Sender: u64, 0 while the channel is open, else the number of messages it ever carried plus one.
 pub const CLOSED: usize = 512;
@@ -75,13 +77,13 @@ pub const CONTROL_COUNTERS: usize = 768;
 pub const FLOOR: usize = 896;
 /// Sender: the first door.
 pub const DOORS: usize = PAGE_BYTES;
-/// Bytes of a door: one for each receiver.
+/// Bytes of a door. Each receiver has one, and in a shared channel also each sender.
 pub const DOOR_BYTES: usize = ROLE_BYTES;
-/// Door: u64, whose the row is; see [`tenure`].
+/// Door: u64, which holder has the row, and how; see [`tenure`].
 pub const DOOR_TENURE: usize = 0;
 /// Door: u64, the sequence number of the first message that the receiver gets.
 pub const DOOR_START: usize = 8;
-/// Door: u32, the receiver's process number, for people to read; nothing relies on it.
+/// Door: u32, the holder's process number, for people to read. Nothing relies on it.
 pub const DOOR_PID: usize = 16;
 
 /// Door of a shared channel: u128 in two u64, the socket of the holder's process.
@@ -89,27 +91,28 @@ pub const DOOR_SOCKET: usize = 32;
 /// Door of a shared channel's sender: its counters.
 pub const DOOR_COUNTERS: usize = 48;
 
-/// Shared channel: u64 that lies at or below the first sequence number nobody has claimed.
+/// Shared channel: u64 that lies at or below the first unclaimed sequence number.
 pub const TAIL: usize = 1024;
 /// Shared channel: u32 that changes with every sender's door.
 pub const SENDERS_EPOCH: usize = 1152;
-/// Shared channel: u32, the creator's row plus one while those it invited have not come.
+/// Shared channel: u32, the creator's row plus one while it waits for receivers that it invited.
 pub const HELD: usize = 1280;
 
 /// First eight bytes of a shared channel's table.
 pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"cwire-tb");
-/// Table: u32 to which every receiver adds one before it sleeps.
+/// Table: u32 to which every receiver, and a sender that waits for a stamp, adds one before it
+/// sleeps.
 pub const SLEEPERS: usize = 128;
-/// Table: u32 to which a receiver adds one when it makes room for a sender that waits.
+/// Table: u32 to which a receiver adds one when it makes room for a waiting sender.
 pub const ROOM: usize = 256;
 /// Table: u32 that changes with every receiver's door.
 pub const MEMBERS_EPOCH: usize = 384;
 /// Table: u32, rows from this one on have never been taken.
 pub const ROWS_HIGH: usize = 512;
-/// Table: counters, added to by whoever does what they count.
+/// Table: counters. The process that does what a counter counts adds to it.
 pub const TABLE_COUNTERS: usize = 640;
 
-/// Receiver: u64, how many messages of the channel it is done with.
+/// Receiver: u64, number of the channel's messages that it has finished with.
 pub const CURSOR: usize = 128;
 /// Receiver: u32 epoch, odd while it sleeps or is about to.
 pub const SLEEPING: usize = 256;
@@ -124,58 +127,61 @@ pub const RECEIVER_COUNTERS: usize = 512;
 /// Bytes of a receiver's segment.
 pub const RECEIVER_SEGMENT_BYTES: usize = PAGE_BYTES;
 
-/// The hint segment (channels made for more than [`ROWS_WATCHED_MAX`] receivers): one u32 at its
-/// start that receivers set before they sleep and the sender clears. One page.
+/// The hint segment (for channels made for more than [`ROWS_WATCHED_MAX`] receivers): one u32 at
+/// its start. Receivers set it before they sleep, and the sender clears it. One page.
 pub const HINT: usize = 0;
 /// Bytes of the hint segment.
 pub const HINT_SEGMENT_BYTES: usize = PAGE_BYTES;
-/// Up to this many receivers, the sender reads each one's epoch after every message; beyond, it
-/// reads the one hint word.
+/// Up to this many receivers, the sender reads each receiver's epoch after every message; with
+/// more, it reads the single hint word.
 pub const ROWS_WATCHED_MAX: u32 = 8;
 
 /// How a row is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DoorState {
-    /// Nobody has this row.
+    /// The row has no holder.
     Free = 0,
-    /// Somebody has it.
+    /// The row has a holder.
     Joined = 1,
-    /// Its receiver held the sender back for too long, and no longer counts.
+    /// The row's receiver held the sender back for too long, and no longer counts.
     Evicted = 2,
 }
 
-/// What a door's tenure says: who has the row, by number, and how. A row that is taken again has
-/// another tenure, so one that was evicted while it was stopped never mistakes its successor's for
-/// its own.
+/// The tenure in a door: the number of the row's holder, and how it holds the row. A row that is
+/// taken again gets another tenure, so a receiver that was evicted while it was stopped never
+/// mistakes its successor's tenure for its own.
 #[must_use]
 pub const fn tenure(generation: u32, state: DoorState) -> u64 {
     (generation as u64) << 32 | state as u64
 }
 
-/// How many holders the row has had, of its tenure.
+/// The number of holders that the row has had, from its tenure.
 #[must_use]
 pub const fn generation_of(tenure: u64) -> u32 {
     (tenure >> 32) as u32
 }
 
-/// What becomes of the sender when a receiver is slow.
+/// What the sender does when a receiver is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// It waits: nothing is lost.
+    /// The sender waits: nothing is lost.
     #[default]
     Block,
-    /// It goes on: the receiver misses what was overwritten, and is told how many.
+    /// The sender goes on: the receiver misses what was overwritten, and learns how many messages
+    /// it missed.
     Overwrite,
-    /// It waits for so many nanoseconds, then goes on without that receiver, which is told.
+    /// The sender waits for `after_ns`, then goes on without that receiver, which learns of its
+    /// eviction.
     Evict {
-        /// How long a receiver may hold the sender back.
+        /// How long a receiver may hold the sender back, in nanoseconds.
         after_ns: u64,
     },
 }
 
 impl Policy {
-    /// May messages be read in place? Only where none is written over before it was passed.
+    /// May messages be read in place? Only if no message is overwritten before every receiver has
+    /// passed it.
     #[must_use]
     pub const fn keeps_messages(self) -> bool {
         matches!(self, Self::Block)
@@ -200,14 +206,14 @@ pub enum SleepMode {
     Descriptor = 1,
 }
 
-/// Whether a sender makes its stamps visible to a sleeper by the sleeper's system call alone, or
-/// with a locked instruction of its own after each.
+/// How a sender's stamps become visible to a sleeper: by the sleeper's system call alone, or by a
+/// locked instruction of the sender after each stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FenceMode {
     /// The sleeper calls `membarrier`; the sender pays nothing.
     Asymmetric = 0,
-    /// The sender's process cannot be reached by `membarrier`: it fences after each stamp.
+    /// `membarrier` cannot reach the sender's process: it fences after each stamp.
     Fenced = 1,
 }
 
@@ -221,11 +227,11 @@ impl FenceMode {
     }
 }
 
-/// Why a segment's header was refused.
+/// Why a segment's header is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Not a segment of this kind.
+    /// The segment is not of this kind.
     #[error("not a corewire {kind} segment: it begins with {found:#018x}")]
     Magic {
         /// `sender`, `receiver`, `table` or `endpoint`.
@@ -233,13 +239,13 @@ pub enum HeaderError {
         /// The first eight bytes.
         found: u64,
     },
-    /// Written by another version of corewire.
+    /// The segment was written by another version of corewire.
     #[error("layout version {found}, but this corewire speaks {LAYOUT_VERSION}")]
     Version {
         /// The peer's version.
         found: u32,
     },
-    /// A field holds a value that has no meaning.
+    /// A field holds a value without a meaning.
     #[error("header field {field} holds {found}")]
     Field {
         /// Name of the field.
@@ -256,9 +262,9 @@ pub enum HeaderError {
     /// The segment is not as long as its header says.
     #[error("a segment of {found} bytes, but its header asks for {expected}")]
     Length {
-        /// From the header.
+        /// The length that the header implies.
         expected: u64,
-        /// From the kernel.
+        /// The length that the kernel reports.
         found: u64,
     },
 }
@@ -304,7 +310,7 @@ const _: () = assert!(DOOR_COUNTERS + 8 * crate::counters::SenderCounter::ALL.le
 const _: () = assert!(TABLE_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= DOORS);
 const _: () = assert!(RECEIVER_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= PAGE_BYTES);
 
-/// The type that a channel's messages are declared to have; all zero for plain bytes.
+/// The declared type of a channel's messages; all zero for plain bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TypeTag {
     /// Hash of the type's declared name, size and alignment.
@@ -313,18 +319,18 @@ pub struct TypeTag {
     pub bytes: u64,
 }
 
-/// A sender's header, checked.
+/// A sender's header after its check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderHeader {
     /// Sizes and offsets.
     pub geometry: Geometry,
-    /// How sleepers are made visible.
+    /// How stamps become visible to sleepers.
     pub fence_mode: FenceMode,
-    /// What becomes of slow receivers.
+    /// What the sender does when a receiver is slow.
     pub policy: Policy,
     /// Type of the messages.
     pub type_tag: TypeTag,
-    /// Random, new for each channel ever made: tells a successor from its predecessor.
+    /// Random, new for each channel ever made. It distinguishes a channel from its successor.
     pub incarnation: u128,
     /// The sender's process number, for people to read.
     pub pid: u32,
@@ -354,12 +360,12 @@ impl SenderHeader {
         }
     }
 
-    /// Checks a copy of the first 256 bytes of a segment that the kernel says is `segment_bytes`
-    /// long. The geometry is worked out anew from the four sizes in the header, so no offset is
-    /// ever taken from a peer.
+    /// Checks a copy of the first 256 bytes of a segment whose length is `segment_bytes` according
+    /// to the kernel. The geometry is computed again from the five sizes in the header, so no
+    /// offset is ever taken from a peer.
     ///
     /// # Errors
-    /// [`HeaderError`], with what was found.
+    /// [`HeaderError`], with the value that was found.
     pub fn parse(raw: &RawSenderHeader, segment_bytes: u64) -> Result<Self, HeaderError> {
         check_start("sender", SENDER_MAGIC, raw.magic.get(), raw.version.get())?;
         let fence_mode = FenceMode::of_word(raw.fence_mode.get())?;
@@ -404,10 +410,10 @@ pub struct RawTableHeader {
 
 const _: () = assert!(size_of::<RawTableHeader>() == SLEEPERS);
 
-/// The header of a shared channel's table, checked.
+/// The header of a shared channel's table after its check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableHeader {
-    /// The channel's: it ties the two segments together.
+    /// The channel's incarnation. It ties the two segments together.
     pub incarnation: u128,
 }
 
@@ -424,11 +430,11 @@ impl TableHeader {
         }
     }
 
-    /// Checks a copy of the first 128 bytes of a segment of `segment_bytes`, the table of a channel
-    /// of these sizes.
+    /// Checks a copy of the first 128 bytes of a segment of `segment_bytes` bytes: the table of a
+    /// channel with this `geometry`.
     ///
     /// # Errors
-    /// [`HeaderError`], with what was found.
+    /// [`HeaderError`], with the value that was found.
     pub fn parse(
         raw: &RawTableHeader,
         segment_bytes: u64,
@@ -443,7 +449,7 @@ impl TableHeader {
     }
 }
 
-/// A receiver's header, checked.
+/// A receiver's header after its check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverHeader {
     /// The receiver's process number, for people to read.
@@ -462,10 +468,10 @@ impl ReceiverHeader {
         }
     }
 
-    /// Checks a copy of the first 128 bytes of a segment of `segment_bytes`.
+    /// Checks a copy of the first 128 bytes of a segment of `segment_bytes` bytes.
     ///
     /// # Errors
-    /// [`HeaderError`], with what was found.
+    /// [`HeaderError`], with the value that was found.
     pub fn parse(raw: &RawReceiverHeader, segment_bytes: u64) -> Result<Self, HeaderError> {
         check_start("receiver", RECEIVER_MAGIC, raw.magic.get(), raw.version.get())?;
         let expected = RECEIVER_SEGMENT_BYTES as u64;

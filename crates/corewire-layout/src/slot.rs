@@ -1,4 +1,4 @@
-//! One place in a ring: 64 bytes, one line.
+//! One slot of a ring: 64 bytes, one cache line.
 //!
 //! ```text
 //!  0        8        16                                              64
@@ -14,12 +14,13 @@
 //! ```
 //!
 //! In a channel of one sender the three fields on the right are 0. In a shared channel `owner` is
-//! the sender's row; a *claimed* slot is its owner's to fill, and is not published yet; the stamp of
-//! the first slot of a *run* claims the following ones as well, up to [`RUN_SLOTS_MAX`] in all.
+//! the sender's row. A *claimed* slot is to be filled by its owner and is not published yet. The
+//! stamp of the first slot of a *run* also claims the slots after it, up to [`RUN_SLOTS_MAX`] in
+//! all.
 //!
-//! `header` is the length of an inline payload (0 to 48), or one of the kinds below; for a payload
-//! elsewhere `position` is a *virtual* position in its owner's area (it only grows; its place in
-//! memory is the remainder by the area's size) and `length` counts bytes.
+//! `header` is the length of an inline payload (0 to 48), or one of the kinds below. For a payload
+//! elsewhere, `position` is a *virtual* position in its owner's area (it only grows; the place in
+//! memory is the position modulo the area's size), and `length` is the number of bytes.
 
 use crate::LINE_BYTES;
 
@@ -35,76 +36,78 @@ pub const INLINE: usize = 16;
 pub const POSITION: usize = 16;
 /// Offset of the length in bytes (u64) when the payload lies elsewhere.
 pub const LENGTH: usize = 24;
-/// The longest payload that travels in the slot itself.
+/// The longest payload that fits in the slot itself.
 pub const INLINE_BYTES_MAX: usize = SLOT_BYTES - INLINE;
 /// Header of a message whose payload lies in the window.
 pub const KIND_WINDOW: u64 = 1 << 32;
 /// Header of a message whose payload lies in the large area.
 pub const KIND_LARGE: u64 = 2 << 32;
-/// The most slots that one stamp claims. In a model it is 2, and the stamp's other bits stay unused:
-/// the smallest ring has two of the longest runs, whose code relies on that, and a model of the same
-/// code must get round its ring in a few messages. Nothing else is laid out differently.
+/// The maximum number of slots that one stamp claims. In a model it is 2, and the stamp's other
+/// bits stay unused: the smallest ring has room for two of the longest runs, the code relies on
+/// that, and a model of this code must get round its ring in a few messages. Nothing else in the
+/// layout differs.
 pub const RUN_SLOTS_MAX: u64 = if cfg!(loom) { 2 } else { 1 << RUN_BITS };
-/// The most senders of a shared channel: what fits the owner's field.
+/// The maximum number of senders of a shared channel: what fits in the owner field.
 pub const SENDERS_MAX: u64 = 1 << OWNER_BITS;
-/// Stamp: claimed by its owner, and not published yet.
+/// Bit of the stamp: claimed by its owner, and not published yet.
 pub const CLAIMED: u64 = 1 << (OWNER_BITS + RUN_BITS);
 
 const OWNER_BITS: u32 = 7;
 const RUN_BITS: u32 = 4;
 const SEQUENCE_SHIFT: u32 = 12;
-/// What a receiver compares: sequence and claim, whoever the owner is, however long the run.
+/// The bits that a receiver compares: sequence and claim, for any owner and any length of run.
 const WHOSE_EVER: u64 = !(CLAIMED - 1);
 
 const _: () = assert!(CLAIMED << 1 == 1 << SEQUENCE_SHIFT);
 const _: () = assert!(RUN_SLOTS_MAX <= 1 << RUN_BITS && RUN_SLOTS_MAX.is_power_of_two());
 const _: () = assert!(INLINE_BYTES_MAX == 48);
 
-/// The stamp that publishes message `sequence` of a channel's only sender, or of row 0.
+/// The stamp that publishes message `sequence` of a channel's only sender, or of the sender of row
+/// 0.
 #[inline(always)]
 #[must_use]
 pub const fn stamp_of(sequence: u64) -> u64 {
     sequence.wrapping_add(1) << SEQUENCE_SHIFT
 }
 
-/// The sequence number that a stamp carries; of a slot never used, the one before 0.
+/// The sequence number in a stamp. For a slot that was never used, it is the number before 0.
 #[inline(always)]
 #[must_use]
 pub const fn sequence_of(stamp: u64) -> u64 {
     (stamp >> SEQUENCE_SHIFT).wrapping_sub(1)
 }
 
-/// The row of the sender that a stamp names.
+/// The row of the sender in a stamp.
 #[inline(always)]
 #[must_use]
 pub const fn owner_of(stamp: u64) -> u32 {
     (stamp & (SENDERS_MAX - 1)) as u32
 }
 
-/// How many slots a stamp claims, or claimed before it was published: 1, or more for the first of a
-/// run.
+/// The number of slots that a stamp claims, or claimed before it was published: 1, or more for the
+/// first slot of a run.
 #[inline(always)]
 #[must_use]
 pub const fn run_of(stamp: u64) -> u64 {
     ((stamp >> OWNER_BITS) & (RUN_SLOTS_MAX - 1)) + 1
 }
 
-/// Is the slot claimed, and not published?
+/// Is the slot claimed and not published?
 #[inline(always)]
 #[must_use]
 pub const fn is_claimed(stamp: u64) -> bool {
     stamp & CLAIMED != 0
 }
 
-/// The stamp by which the sender of row `owner` publishes message `sequence`, the first of `run`
-/// slots that it claimed together; with [`CLAIMED`], the one by which it claims them.
+/// The stamp with which the sender of row `owner` publishes message `sequence`, the first of `run`
+/// slots that it claimed together. With [`CLAIMED`], it is the stamp that claims these slots.
 #[inline(always)]
 #[must_use]
 pub const fn shared_stamp(sequence: u64, owner: u32, run: u64) -> u64 {
     stamp_of(sequence) | (run - 1) << OWNER_BITS | owner as u64
 }
 
-/// Does `stamp` publish message `sequence`, whoever sent it?
+/// Does `stamp` publish message `sequence` of any sender?
 #[inline(always)]
 #[must_use]
 pub const fn publishes(stamp: u64, sequence: u64) -> bool {

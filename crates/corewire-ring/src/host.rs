@@ -1,38 +1,40 @@
-//! What a ring asks of those that run it.
+//! What a ring requires of the program that runs it.
 
 use alloc::sync::Arc;
 
 use crate::shared;
 use crate::sync::AtomicU32;
 
-/// What a ring asks of the operating system.
+/// What a ring requires of the operating system.
 pub trait Kernel {
     /// Makes every core that runs a thread of a registered process pass a full memory barrier
-    /// before it returns (Linux: `membarrier`). Where every sender fences for itself, a full fence
-    /// of this thread is enough. Returns false if the barrier could not be had this time; the
+    /// before this call returns (Linux: `membarrier`). If every sender fences for itself, a full
+    /// fence of this thread is enough. Returns false if no barrier was possible this time; the
     /// caller then keeps its sleep short.
     fn barrier_everywhere(&self) -> bool;
 
-    /// Wakes up to `count_max` of those that wait on `word`.
+    /// Wakes up to `count_max` threads that wait on `word`.
     fn wake(&self, word: &AtomicU32, count_max: u32);
 
-    /// Sleeps while `shared` and `own` hold the values given beside them, until one is woken or
-    /// `cap_ns` have passed. Returns true if the cap ran out. May return early for no reason.
+    /// Sleeps while `shared` and `own` hold the values given beside them, until the thread is woken
+    /// through one of them or `cap_ns` nanoseconds have passed. Returns true if that time ran out.
+    /// May return early without a reason.
     fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool;
 
-    /// The processor that this thread runs on; a hint.
+    /// The processor that this thread runs on. A hint.
     fn cpu(&self) -> u32;
 
-    /// Lets others run on this processor, if any want to.
+    /// Yields this processor to other threads that are ready to run.
     fn give_way(&self) {}
 
-    /// Nanoseconds since some moment, or always 0 where there is no clock; a hint.
+    /// Nanoseconds since an arbitrary moment, or always 0 if there is no clock. A hint.
     fn now_ns(&self) -> u64 {
         0
     }
 
-    /// Has the operating system report the death of this party of a shared channel, whose process has
-    /// `socket`, to the channel's roster; or reports it at once, if that process is not there.
+    /// Makes the operating system report the death of this sender or receiver of a shared channel,
+    /// whose process has `socket`, to the channel's roster. Reports it at once if that process does
+    /// not exist.
     fn watch(&self, party: shared::Party, who: shared::Entrance, socket: u128) {
         let _ = (party, who, socket);
     }
@@ -42,12 +44,12 @@ pub trait Kernel {
         let _ = row;
     }
 
-    /// Has somebody else wake all that still wait on the sender's bell, so that the data thread
-    /// need not.
+    /// Makes another thread wake all sleepers that still wait on the sender's bell, so that the
+    /// data thread need not do it.
     fn wake_rest(&self) {}
 }
 
-/// A lock around `T`: the machine's mutex in a program, loom's in a model.
+/// A lock around `T`: a real mutex in a program, loom's mutex in a model.
 pub trait Lock<T> {
     /// Runs `job` with the lock held.
     fn with<R>(&self, job: impl FnOnce(&mut T) -> R) -> R;
@@ -59,8 +61,8 @@ impl<T, L: Lock<T>> Lock<T> for Arc<L> {
     }
 }
 
-/// Proof that the processes that share a memory are of one user, so that nobody writes a message
-/// while it is being read in place: level 1 or 2 of `docs/threats.md`.
+/// Proof that the processes that share a memory belong to one user, so that no process writes a
+/// message while it is read in place: level 1 or 2 of `docs/threats.md`.
 #[derive(Debug, Clone, Copy)]
 pub struct Trusted(());
 
@@ -68,8 +70,9 @@ impl Trusted {
     /// Declares the peer trusted.
     ///
     /// # Safety
-    /// The peer whose memory is then used keeps to the protocol: it does not write what it has
-    /// published before every receiver is done with it. It may die at any instruction.
+    /// The peer whose memory is then used keeps to the protocol: after publishing a message, it
+    /// does not write it again before every receiver has finished with it. The peer may die at any
+    /// instruction.
     #[must_use]
     pub const unsafe fn assume() -> Self {
         Self(())

@@ -1,10 +1,10 @@
-//! The algorithms that corewire runs on shared memory. No system calls are made here: what a ring
-//! needs of an operating system comes in through [`Kernel`], so that loom and Miri run the very
-//! source that real processes run.
+//! The algorithms that corewire runs on shared memory. They make no system calls: a ring gets what
+//! it needs from an operating system through [`Kernel`]. So loom and Miri run exactly the source
+//! that real processes run.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`sync`] | the only place that names atomics; the machine's face, and those of tests |
+//! | [`sync`] | the only place that names atomics: the variant for real machines, and those for tests |
 //! | [`region`] | the only place that turns an offset into a pointer |
 //! | [`broadcast`] | one sender, many receivers, every message in place |
 //! | [`shared`] | several senders, many receivers, one order |

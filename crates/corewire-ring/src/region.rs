@@ -1,9 +1,9 @@
 //! The only place that turns an offset into a pointer.
 //!
-//! Others may write this memory while we look at it, so no reference to its bytes is made, but for
-//! payloads that the protocol keeps still (see [`Payload`]); words are atomics. In a map that is
-//! read-only for us, an acquire is a relaxed load and a fence, since a locked or wide atomic access
-//! may fault there.
+//! Other processes may write this memory while this one reads it. So no reference to its bytes is
+//! made, except to payloads that the protocol keeps unchanged (see [`Payload`]); words are atomics.
+//! In a read-only mapping an acquire is a relaxed load and a fence, since a locked or wide atomic
+//! access may fault there.
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use alloc::sync::Arc;
@@ -32,24 +32,24 @@ pub struct Region {
     keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: a region is an address and a length; what is done through it is atomic, or raw copies
-// that the protocols order. `keep` is Send and Sync itself.
+// SAFETY: a region is an address and a length. All accesses through it are atomic, or raw copies
+// that the protocols order. `keep` itself is Send and Sync.
 unsafe impl Send for Region {}
 // SAFETY: as for Send.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A region over memory that `keep` holds.
+    /// A region over memory that `keep` keeps mapped.
     ///
     /// # Safety
     /// `base` is aligned to a page, and `bytes` bytes from it stay mapped and readable until `keep`
-    /// is dropped; writable too, if the region is given to the role that writes it.
+    /// is dropped. They are also writable if the region is given to the role that writes it.
     #[must_use]
     pub unsafe fn new(base: NonNull<u8>, bytes: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
         Self { base, bytes, keep }
     }
 
-    /// Zeroed memory of this process alone; `None` if there is none.
+    /// Zeroed memory private to this process; `None` if the allocation fails.
     #[must_use]
     pub fn private(bytes: usize) -> Option<Self> {
         let owned = Private::new(bytes)?;
@@ -78,7 +78,7 @@ impl Region {
     /// The u64 at `offset`.
     ///
     /// # Panics
-    /// If it lies outside or is not aligned: offsets are our own, never a peer's.
+    /// If it lies outside or is not aligned. Offsets are computed locally, never read from a peer.
     #[must_use]
     pub fn word64(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes, "own offset");
@@ -89,7 +89,7 @@ impl Region {
     /// The u32 at `offset`.
     ///
     /// # Panics
-    /// If it lies outside or is not aligned: offsets are our own, never a peer's.
+    /// If it lies outside or is not aligned. Offsets are computed locally, never read from a peer.
     #[must_use]
     pub fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes, "own offset");
@@ -111,10 +111,11 @@ impl Region {
         }
     }
 
-    /// The same of bytes that nobody writes meanwhile, as fast as they can be had.
+    /// As [`Region::copy_out`], but faster, for bytes that no process writes meanwhile.
     ///
     /// # Safety
-    /// They are published, and whoever writes them keeps them still during the call: [`Trusted`] says so.
+    /// The bytes are published, and their writer does not change them during the call: [`Trusted`]
+    /// says so.
     ///
     /// # Panics
     /// If they reach beyond the region.
@@ -124,11 +125,13 @@ impl Region {
         assert!(is_inside, "own offset");
         // SAFETY: inside by the assertion.
         let source = unsafe { self.base.add(offset) };
-        // SAFETY: mapped and readable, and still by the caller's word; `target` is a live reference.
+        // SAFETY: mapped and readable, and unchanged as the caller guarantees; `target` is a live
+        // reference.
         unsafe { copy(source.as_ptr(), target.as_mut_ptr(), target.len()) };
     }
 
-    /// Copies `source` into the region at `offset`. For headers, before anyone else sees them.
+    /// Copies `source` into the region at `offset`. For headers, before any other process sees
+    /// them.
     ///
     /// # Panics
     /// If it reaches beyond the region.
@@ -140,7 +143,7 @@ impl Region {
         unsafe { ptr::copy_nonoverlapping(source.as_ptr(), target.as_ptr(), source.len()) };
     }
 
-    /// The bytes from `offset` on, as an address and a length, for calls to the kernel.
+    /// The region's address and length in bytes, for calls to the kernel.
     #[must_use]
     pub fn address(&self) -> (NonNull<u8>, usize) {
         (self.base, self.bytes)
@@ -157,9 +160,9 @@ impl fmt::Debug for Region {
 /// A u64 at `offset` from `base` is mapped and aligned for `'a`.
 #[inline(always)]
 unsafe fn word64_at<'a>(base: NonNull<u8>, offset: usize) -> &'a AtomicU64 {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let at = unsafe { base.add(offset) }.cast::<u64>();
-    // SAFETY: mapped and aligned; others access it only through atomics, or read-only maps.
+    // SAFETY: mapped and aligned; all other accesses are atomic, or go through read-only mappings.
     unsafe { AtomicU64::from_ptr(at.as_ptr()) }
 }
 
@@ -167,20 +170,20 @@ unsafe fn word64_at<'a>(base: NonNull<u8>, offset: usize) -> &'a AtomicU64 {
 /// A u32 at `offset` from `base` is mapped and aligned for `'a`.
 #[inline(always)]
 unsafe fn word32_at<'a>(base: NonNull<u8>, offset: usize) -> &'a AtomicU32 {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let at = unsafe { base.add(offset) }.cast::<u32>();
-    // SAFETY: mapped and aligned; others access it only through atomics, or read-only maps.
+    // SAFETY: mapped and aligned; all other accesses are atomic, or go through read-only mappings.
     unsafe { AtomicU32::from_ptr(at.as_ptr()) }
 }
 
-/// One u32 of a region, found once.
+/// One u32 of a region, located once.
 #[derive(Clone)]
 pub struct Word32 {
     at: NonNull<u8>,
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-/// One u64 of a region, found once.
+/// One u64 of a region, located once.
 #[derive(Clone)]
 pub struct Word64 {
     at: NonNull<u8>,
@@ -188,7 +191,7 @@ pub struct Word64 {
 }
 
 impl Region {
-    /// The u32 at `offset`, to be kept.
+    /// The u32 at `offset`, as a value that keeps the region mapped.
     ///
     /// # Panics
     /// As [`Region::word32`].
@@ -198,7 +201,7 @@ impl Region {
         Word32 { at, _keep: Arc::clone(&self.keep) }
     }
 
-    /// The u64 at `offset`, to be kept.
+    /// The u64 at `offset`, as a value that keeps the region mapped.
     ///
     /// # Panics
     /// As [`Region::word64`].
@@ -214,7 +217,7 @@ impl Deref for Word32 {
 
     #[inline(always)]
     fn deref(&self) -> &AtomicU32 {
-        // SAFETY: checked when it was found; the region stays mapped as long as this value.
+        // SAFETY: checked when it was located; the region stays mapped as long as this value lives.
         unsafe { word32_at(self.at, 0) }
     }
 }
@@ -224,7 +227,7 @@ impl Deref for Word64 {
 
     #[inline(always)]
     fn deref(&self) -> &AtomicU64 {
-        // SAFETY: checked when it was found; the region stays mapped as long as this value.
+        // SAFETY: checked when it was located; the region stays mapped as long as this value lives.
         unsafe { word64_at(self.at, 0) }
     }
 }
@@ -267,7 +270,7 @@ impl Slots {
     /// The ring of a segment of this geometry.
     ///
     /// # Panics
-    /// If the region is shorter than its geometry says; attach has checked that.
+    /// If the region is shorter than its geometry says; attach has checked that it is not.
     #[must_use]
     pub fn new(segment: &Region, geometry: &Geometry) -> Self {
         Self::at_offset(segment, own_usize(geometry.ring_offset()), geometry.slots())
@@ -276,7 +279,7 @@ impl Slots {
     /// `slots` slots (a power of two) from `offset` in `region`.
     ///
     /// # Panics
-    /// If they reach beyond the region or are no power of two.
+    /// If they reach beyond the region or their number is not a power of two.
     #[must_use]
     pub fn at_offset(region: &Region, offset: usize, slots: u64) -> Self {
         assert!(slots.is_power_of_two() && offset.is_multiple_of(SLOT_BYTES), "own geometry");
@@ -284,7 +287,7 @@ impl Slots {
         Self { base: ring.base, mask: slots - 1, _keep: ring.keep }
     }
 
-    /// How many there are.
+    /// Number of slots.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.mask + 1
@@ -301,10 +304,10 @@ impl Slots {
         Slot { base, _slots: PhantomData }
     }
 
-    /// The slot that lies at `place`. Nothing is loaded or computed.
+    /// The slot at `place`. Nothing is loaded or computed.
     ///
     /// # Safety
-    /// The place is that of a slot of this ring.
+    /// `place` is that of a slot of this ring.
     #[inline(always)]
     #[must_use]
     pub unsafe fn at_place(&self, place: Place) -> Slot<'_> {
@@ -312,18 +315,18 @@ impl Slots {
     }
 }
 
-/// Where a slot lies, which stays so for as long as its ring is mapped: kept so that it need not be
-/// looked for again after writes that might, for all the compiler knows, have moved the ring.
+/// The address of a slot, which is valid for as long as its ring is mapped. Keeping it avoids
+/// computing it again after writes that, as far as the compiler knows, might have moved the ring.
 #[derive(Debug, Clone, Copy)]
 pub struct Place(NonNull<u8>);
 
-// SAFETY: an address; what may be done there is the protocol's affair, not a thread's.
+// SAFETY: an address. The protocol decides who may access the memory, not the thread.
 unsafe impl Send for Place {}
 // SAFETY: as for Send.
 unsafe impl Sync for Place {}
 
-/// Walks over a ring's slots, one after the other. It does not keep them mapped, so that it is small, and
-/// made for nothing.
+/// Walks over a ring's slots, one after the other. It does not keep them mapped, so it is small and
+/// costs nothing to make.
 #[derive(Debug, Clone)]
 pub struct Walk {
     at: NonNull<u8>,
@@ -337,17 +340,17 @@ unsafe impl Send for Walk {}
 unsafe impl Sync for Walk {}
 
 impl Walk {
-    /// Stands at the slot of `position`.
+    /// A walk that stands at the slot of `position`.
     ///
     /// # Safety
-    /// The slots stay mapped as long as it is used.
+    /// The slots stay mapped as long as the walk is used.
     #[inline(always)]
     #[must_use]
     pub unsafe fn new(slots: &Slots, position: u64) -> Self {
         Self { at: slots.at(position).base, base: slots.base, mask: slots.mask }
     }
 
-    /// Goes to the slot of `position`.
+    /// Moves to the slot of `position`.
     #[inline(always)]
     pub fn go_to(&mut self, position: u64) {
         #[expect(clippy::cast_possible_truncation, reason = "masked: below the number of slots")]
@@ -356,7 +359,7 @@ impl Walk {
         self.at = unsafe { self.base.add(index * SLOT_BYTES) };
     }
 
-    /// The slot where it stands, which is mapped by the word of whoever made this.
+    /// The slot where the walk stands. It is mapped, as the caller of [`Walk::new`] guarantees.
     #[inline(always)]
     #[must_use]
     pub fn slot(&self) -> Slot<'_> {
@@ -372,7 +375,7 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// The word that publishes it.
+    /// The word that publishes the slot.
     #[inline(always)]
     #[must_use]
     pub fn stamp(self) -> &'a AtomicU64 {
@@ -380,7 +383,7 @@ impl<'a> Slot<'a> {
         unsafe { word64_at(self.base, STAMP) }
     }
 
-    /// Length, or kind.
+    /// The length of an inline payload, or the kind.
     #[inline(always)]
     #[must_use]
     pub fn header(self) -> &'a AtomicU64 {
@@ -404,20 +407,20 @@ impl<'a> Slot<'a> {
         unsafe { word64_at(self.base, LENGTH) }
     }
 
-    /// Where it lies.
+    /// The address of the slot.
     #[inline(always)]
     #[must_use]
     pub fn place(self) -> Place {
         Place(self.base)
     }
 
-    /// Has the processor fetch the slot's line to be read soon, where it can.
+    /// Makes the processor prefetch the slot's line for reading, where the platform supports it.
     #[inline(always)]
     pub fn prefetch_to_read(self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a hint; it changes nothing but where memory is.
+            // SAFETY: a hint; it has no effect except on caches.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().cast()) };
         }
         #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -431,16 +434,16 @@ impl<'a> Slot<'a> {
         };
     }
 
-    /// Has the processor fetch the slot's line to be written soon, where it can. Others that have it
-    /// must fetch it again. (Not the intrinsic: unless the whole build is for a processor that is
-    /// known to have the instruction, that one fetches lines to be read; where x86-64 lacks it, it
-    /// does nothing.)
+    /// Makes the processor prefetch the slot's line for writing, where the platform supports it.
+    /// Cores that have the line must fetch it again. (Not the compiler intrinsic: unless the whole
+    /// build targets a processor known to have the instruction, the intrinsic prefetches for
+    /// reading. On an x86-64 processor without the instruction it does nothing.)
     #[inline(always)]
     pub fn prefetch_to_write(self) {
         prefetch_to_write(self.base);
     }
 
-    /// The inline payload's first `bytes` bytes (at most 48 are given).
+    /// The inline payload's first `bytes` bytes (at most 48).
     #[inline(always)]
     #[must_use]
     pub fn payload(self, bytes: usize, _access: Access) -> Payload {
@@ -449,7 +452,8 @@ impl<'a> Slot<'a> {
         Payload { base, bytes: bytes.min(INLINE_BYTES_MAX) }
     }
 
-    /// The payload of a slot that goes on with the one before it: `bytes` bytes (at most 56 are given).
+    /// The first `bytes` bytes (at most 56) of the payload in a slot that continues the message of
+    /// the slot before it.
     #[inline(always)]
     #[must_use]
     pub fn more(self, bytes: usize, _access: Access) -> Payload {
@@ -459,42 +463,43 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// What a payload is taken for; loom checks that nobody else does the opposite meanwhile.
+/// The purpose for which a payload is accessed. Loom checks that no other thread accesses it in a
+/// conflicting way meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// To be written, before its stamp is stored.
+    /// To be written, before the message's stamp is stored.
     Write,
     /// To be read, before the cursor passes it.
     Read,
-    /// To be copied word by word, in or out, whatever others do meanwhile.
+    /// To be copied word by word, in or out, whatever other processes do meanwhile.
     Words,
 }
 
-/// The bytes of one message, wherever they lie.
+/// The bytes of one message, in its slot or elsewhere.
 #[derive(Debug)]
 pub struct Payload {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: as for Region; who may touch the bytes is the protocol's affair, not a thread's.
+// SAFETY: as for Region. The protocol decides who may access the bytes, not the thread.
 unsafe impl Send for Payload {}
 // SAFETY: as for Send.
 unsafe impl Sync for Payload {}
 
 impl Payload {
-    /// Its length.
+    /// The payload's length in bytes.
     #[inline(always)]
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Has the processor fetch its lines to be written soon.
+    /// Makes the processor prefetch the payload's lines for writing.
     #[inline(always)]
     pub fn prefetch_to_write(&self) {
         for offset in (0..self.bytes).step_by(LINE_BYTES) {
-            // SAFETY: below its length.
+            // SAFETY: below the payload's length.
             prefetch_to_write(unsafe { self.base.add(offset) });
         }
     }
@@ -502,41 +507,41 @@ impl Payload {
     /// The bytes, to be read in place.
     ///
     /// # Safety
-    /// The payload's region stays mapped for `'a`, and nobody writes these bytes during it: they
-    /// are published, and this receiver's cursor does not pass them. [`Trusted`] says that the
-    /// sender keeps to that.
+    /// The payload's region stays mapped for `'a`, and no process writes these bytes during it:
+    /// they are published, and this receiver's cursor does not pass them. [`Trusted`] says that the
+    /// sender keeps to this rule.
     #[inline(always)]
     #[must_use]
     pub unsafe fn as_slice<'a>(&self, _trusted: Trusted) -> &'a [u8] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
 
     /// The bytes, to be written in place.
     ///
     /// # Safety
-    /// The payload's region stays mapped and writable for `'a`, and nobody else touches these bytes
-    /// during it: they are claimed, and not published.
+    /// The payload's region stays mapped and writable for `'a`, and no other thread or process
+    /// accesses these bytes during it: they are claimed, and not published.
     #[inline(always)]
     #[must_use]
     pub unsafe fn as_mut_slice<'a>(&mut self) -> &'a mut [u8] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 
-    /// The bytes, as their writer reads them back.
+    /// The bytes, to be read back by their writer.
     ///
     /// # Safety
     /// As for [`Payload::as_mut_slice`].
     #[inline(always)]
     #[must_use]
     pub unsafe fn as_own_slice<'a>(&self) -> &'a [u8] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
 
-    /// Writes `source`, as long as the payload, into it. Short ones, which go into a slot, are
-    /// written with at most three overlapping moves instead of a call.
+    /// Writes `source`, which must be as long as the payload. A short payload, which lies in a
+    /// slot, is written with at most three overlapping moves instead of a call.
     ///
     /// # Safety
     /// As for [`Payload::as_mut_slice`].
@@ -549,20 +554,20 @@ impl Payload {
         let (from, to) = (source.as_ptr(), self.base.as_ptr());
         #[cfg(corewire_kill)]
         use self::copy_in_halves as copy;
-        // SAFETY: both are `bytes` long, and cannot overlap: `source` is a live reference, and
-        // nobody holds one to these bytes.
+        // SAFETY: both are `bytes` long and cannot overlap: `source` is a live reference, and no
+        // reference to the payload's bytes exists.
         unsafe { copy(from, to, self.bytes) };
     }
 
-    /// Writes `source`, at most as long as the payload, where others may be copying it out. They do
-    /// so through maps of their own, in other processes or not, word by word, and check what they got;
-    /// what orders these stores for them is the fence before and the stamp after. So plain stores do,
-    /// as few as can be. Only where the other side has the very same memory, as in tests under Miri,
-    /// are they stores of words.
+    /// Writes `source`, at most as long as the payload, while other processes may be copying the
+    /// payload out. They do so word by word, through their own mappings, and check the copy. The
+    /// fence before and the stamp after order these stores for them. So plain stores are enough, as
+    /// few as possible. The stores are atomic words only where the other side uses the very same
+    /// mapping, as in tests under Miri.
     ///
     /// # Safety
-    /// The payload's region is writable, and nobody else writes these bytes meanwhile: they are
-    /// claimed, and not published. Room is given out in whole words, aligned.
+    /// The payload's region is writable, and no other process writes these bytes meanwhile: they
+    /// are claimed, and not published. The room consists of whole, aligned words.
     ///
     /// # Panics
     /// If `source` is longer.
@@ -572,7 +577,8 @@ impl Payload {
         #[cfg(corewire_kill)]
         use self::copy_in_halves as copy;
         #[cfg(not(miri))]
-        // SAFETY: both are as long; `source` is a live reference, and nobody holds one to these bytes.
+        // SAFETY: both are long enough; `source` is a live reference, and no reference to these
+        // bytes exists.
         unsafe {
             copy(source.as_ptr(), self.base.as_ptr(), source.len());
         };
@@ -580,13 +586,14 @@ impl Payload {
         for (index, part) in source.chunks(8).enumerate() {
             let mut word = [0; 8];
             word[..part.len()].copy_from_slice(part);
-            // SAFETY: the caller's; the last word is the payload's to its end.
+            // SAFETY: guaranteed by the caller; the room's last word belongs to the payload as a
+            // whole.
             let target = unsafe { word64_at(self.base, 8 * index) };
             target.store(u64::from_le_bytes(word), Relaxed);
         }
     }
 
-    /// Writes as much of `source` as fits at `at`. Returns how many bytes that is.
+    /// Writes as much of `source` as fits at offset `at`. Returns the number of bytes written.
     ///
     /// # Safety
     /// As for [`Payload::as_mut_slice`].
@@ -596,17 +603,18 @@ impl Payload {
         // SAFETY: within the payload.
         let base = unsafe { self.base.add(at) };
         let mut part = Self { base, bytes: count };
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { part.fill(&source[..count]) };
         count
     }
 
-    /// Copies the bytes from `offset` on out into `target`, word by word: whoever may write them
-    /// meanwhile, these are loads of words. What came must then be checked to be one message's.
+    /// Copies bytes from `offset` on into `target`, word by word with atomic loads, so that other
+    /// processes may write them meanwhile. The caller must then check that the copy is one message.
     ///
     /// # Safety
-    /// The payload's region stays mapped during the call, and its last word with it: true of slots
-    /// and stores, whose payloads begin at words and whose ends are whole words.
+    /// The payload's region stays mapped during the call, including the payload's last word. That
+    /// holds for slots and stores: their payloads begin at words, and their room ends with a whole
+    /// word.
     ///
     /// # Panics
     /// If `offset` and `target` reach beyond the payload.
@@ -618,7 +626,7 @@ impl Payload {
         let mut target = target;
         let skip = offset - at;
         if skip > 0 && !target.is_empty() {
-            // SAFETY: the caller's; within the payload's words.
+            // SAFETY: guaranteed by the caller; within the payload's words.
             let word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_le_bytes();
             let count = target.len().min(8 - skip);
             let (first, others) = target.split_at_mut(count);
@@ -626,11 +634,11 @@ impl Payload {
             target = others;
             at += 8;
         }
-        // Two words at a time, since whoever reads the copy next may load it so, and a load wider than
-        // the store before it has to wait for the store buffer.
+        // Two words at a time: the next reader of the copy may load it in this width, and a load
+        // wider than the preceding store must wait for the store buffer.
         let (pairs, rest) = target.as_chunks_mut::<16>();
         for pair in pairs {
-            // SAFETY: the caller's; within the payload.
+            // SAFETY: guaranteed by the caller; within the payload.
             let low = unsafe { word64_at(self.base, at) }.load(Relaxed);
             // SAFETY: as above.
             let high = unsafe { word64_at(self.base, at + 8) }.load(Relaxed);
@@ -640,29 +648,29 @@ impl Payload {
         }
         let (words, rest) = rest.as_chunks_mut::<8>();
         for word in words {
-            // SAFETY: the caller's; within the payload.
+            // SAFETY: guaranteed by the caller; within the payload.
             *word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_le_bytes();
             at += 8;
         }
         if !rest.is_empty() {
-            // SAFETY: the caller's; within the payload's words.
+            // SAFETY: guaranteed by the caller; within the payload's words.
             let word = unsafe { word64_at(self.base, at) }.load(Relaxed).to_le_bytes();
             rest.copy_from_slice(&word[..rest.len()]);
         }
     }
 
-    /// Shortens it to `bytes`, if it is longer.
+    /// Shortens the payload to `bytes`, if it is longer.
     pub fn truncate(&mut self, bytes: usize) {
         self.bytes = self.bytes.min(bytes);
     }
 
-    /// Tells a model that the payload has been read until now; nothing on the machine.
+    /// Tells a model that the payload has been read until now. Does nothing on real machines.
     #[inline(always)]
     pub fn end_read(&self) {}
 }
 
-/// Copies a message that fits a slot aside, loading it word by word: it may just have been put together
-/// from words, and see [`copy_words`].
+/// Copies a message that fits in a slot to `target`, and loads it word by word: it may just have
+/// been composed from words (see [`copy_words`]).
 ///
 /// # Panics
 /// If it does not fit.
@@ -673,7 +681,7 @@ pub fn set_aside(source: &[u8], target: &mut [u8; INLINE_BYTES_MAX]) {
     unsafe { copy(source.as_ptr(), target.as_mut_ptr(), source.len()) };
 }
 
-/// As [`copy`], by a writer that may die before the first half, or the second.
+/// As [`copy`], by a writer that may die before the first or before the second half.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -681,11 +689,11 @@ pub fn set_aside(source: &[u8], target: &mut [u8; INLINE_BYTES_MAX]) {
 unsafe fn copy_in_halves(from: *const u8, to: *mut u8, bytes: usize) {
     for half in [0..bytes / 2, bytes / 2..bytes] {
         if crate::sync::kill::writes(to.addr() + half.start, half.len()) {
-            // SAFETY: the caller's; within the bytes.
+            // SAFETY: guaranteed by the caller; within the bytes.
             let from = unsafe { from.add(half.start) };
             // SAFETY: as above.
             let to = unsafe { to.add(half.start) };
-            // SAFETY: the caller's; within the bytes.
+            // SAFETY: guaranteed by the caller; within the bytes.
             unsafe { copy(from, to, half.len()) };
         }
     }
@@ -694,14 +702,15 @@ unsafe fn copy_in_halves(from: *const u8, to: *mut u8, bytes: usize) {
 /// Copies `bytes` bytes, up to 48 of them without a call.
 ///
 /// # Safety
-/// Both pointers are good for `bytes`, and do not overlap.
+/// Both pointers are valid for `bytes` bytes, and the two ranges do not overlap.
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one of these is done")]
 unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's; each arm moves within its bounds, and words only from an aligned source.
+    // SAFETY: guaranteed by the caller; each arm stays within its bounds, and moves words only from
+    // an aligned source.
     unsafe {
         match bytes {
-            // A slot filled up: no further question.
+            // A full slot needs no further checks.
             INLINE_BYTES_MAX if from.align_offset(8) == 0 => copy_words(from, to, INLINE_BYTES_MAX),
             0 => {}
             1..=3 => copy_narrow(from, to, bytes),
@@ -715,19 +724,19 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Moves 8 to 48 bytes, loading them word by word and storing two words at a time. A message is often
-/// put together from words just before it is sent, and a load wider than the store before it must
-/// wait until that has left the store buffer, behind every line that other cores still own (30
-/// instead of 200 million messages a second); so the loads are volatile, lest the compiler join
-/// them. Stores are few, since each keeps a place in that buffer.
+/// Moves 8 to 48 bytes: loads them word by word and stores two words at a time. A message is often
+/// composed from words just before it is sent. A load wider than the store before it must wait
+/// until that store has left the store buffer, behind every line that other cores still own (30
+/// instead of 200 million messages a second). So the loads are volatile, to keep the compiler from
+/// merging them. Stores are few, since each occupies an entry in that buffer.
 ///
 /// # Safety
-/// Both pointers are good for `bytes`, and `from` is aligned to 8.
+/// Both pointers are valid for `bytes` bytes, and `from` is aligned to 8.
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one move, several times")]
 #[expect(clippy::cast_ptr_alignment, reason = "aligned by the caller's word")]
 unsafe fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's; the last word overlaps the one before it.
+    // SAFETY: guaranteed by the caller; the last word overlaps the one before it.
     unsafe {
         let word = |at: usize| from.add(at).cast::<u64>().read_volatile();
         for at in [0, 16, 32] {
@@ -750,7 +759,7 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
 /// Stores two words at once.
 ///
 /// # Safety
-/// `to` is good for 16 bytes.
+/// `to` is valid for 16 bytes.
 #[inline(always)]
 unsafe fn store_pair(to: *mut u8, low: u64, high: u64) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -758,25 +767,25 @@ unsafe fn store_pair(to: *mut u8, low: u64, high: u64) {
         use core::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_storeu_si128};
         // SAFETY: every x86-64 processor has SSE2.
         let pair = unsafe { _mm_set_epi64x(high.cast_signed(), low.cast_signed()) };
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm_storeu_si128(to.cast::<__m128i>(), pair) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         to.cast::<[u64; 2]>().write_unaligned([low, high]);
     }
 }
 
-/// Moves the first and the last `T` of `bytes`, which overlap.
+/// Moves the first and the last `T` of `bytes` bytes; the two overlap.
 ///
 /// # Safety
-/// Both pointers are good for `bytes`, between one and two `T`.
+/// Both pointers are valid for `bytes` bytes, which is between one and two `T`.
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one move, twice")]
 unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
     let last = bytes - size_of::<T>();
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (head, tail) =
             (from.cast::<T>().read_unaligned(), from.add(last).cast::<T>().read_unaligned());
@@ -785,14 +794,14 @@ unsafe fn copy_ends<T: Copy>(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Moves 33 to 48 bytes as three of 16.
+/// Moves 33 to 48 bytes in three moves of 16 bytes.
 ///
 /// # Safety
-/// Both pointers are good for `bytes`.
+/// Both pointers are valid for `bytes` bytes.
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one move, three times")]
 unsafe fn copy_three(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         copy_ends::<[u64; 2]>(from, to, 32);
         copy_ends::<[u64; 2]>(from.add(bytes - 16), to.add(bytes - 16), 16);
@@ -802,11 +811,11 @@ unsafe fn copy_three(from: *const u8, to: *mut u8, bytes: usize) {
 /// Moves 1 to 3 bytes.
 ///
 /// # Safety
-/// Both pointers are good for `bytes`.
+/// Both pointers are valid for `bytes` bytes.
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one move, three times")]
 unsafe fn copy_narrow(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         *to = *from;
         *to.add(bytes / 2) = *from.add(bytes / 2);
@@ -844,10 +853,11 @@ impl Store {
         self.bytes
     }
 
-    /// The payload of `length` bytes at `place`, a line of the store.
+    /// The payload of `length` bytes at `place`, which must begin a line of the store.
     ///
     /// # Panics
-    /// If it would reach beyond the store: a place is our own, never a peer's.
+    /// If the payload would reach beyond the store. A place is computed locally, never read from a
+    /// peer.
     #[inline(always)]
     #[must_use]
     pub fn payload_at(&self, place: u64, length: u64, _access: Access) -> Payload {
@@ -859,8 +869,7 @@ impl Store {
     }
 
     /// The payload of `length` bytes at virtual position `position`. `None` if it would reach
-    /// beyond the store, or does not begin at a line: this is the check that a peer's words go
-    /// through.
+    /// beyond the store or does not begin at a line: this is the check for words written by a peer.
     #[inline]
     #[must_use]
     pub fn payload(&self, position: u64, length: u64, _access: Access) -> Option<Payload> {
@@ -874,8 +883,8 @@ impl Store {
     }
 }
 
-/// The pages of a sender's receivers, one to a row: a receiver's segment where one has joined,
-/// zeroes where not. All stay readable for as long as the region lives.
+/// The pages of a sender's receivers, one per row: the receiver's segment if a receiver has joined,
+/// otherwise zeroes. All of them stay readable for as long as the region lives.
 #[derive(Debug, Clone)]
 pub struct Rows {
     base: NonNull<u8>,
@@ -889,7 +898,7 @@ unsafe impl Send for Rows {}
 unsafe impl Sync for Rows {}
 
 impl Rows {
-    /// `count` rows, a page each.
+    /// `count` rows of one page each.
     ///
     /// # Panics
     /// If the region is shorter.
@@ -899,7 +908,7 @@ impl Rows {
         Self { base: part.base, count, _region: part }
     }
 
-    /// How many there are.
+    /// Number of rows.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
@@ -949,7 +958,7 @@ impl Rows {
     }
 }
 
-/// A size of our own geometry as this machine counts; attach has checked that it fits.
+/// Converts a size of this process's own geometry to `usize`; attach has checked that it fits.
 fn own_usize(value: u64) -> usize {
     usize::try_from(value).expect("a geometry fits this machine's address space")
 }
@@ -980,13 +989,13 @@ impl Drop for Private {
     }
 }
 
-/// Has the processor fetch the line at `at`, to be written.
+/// Makes the processor prefetch the line at `at` for writing.
 #[inline(always)]
 fn prefetch_to_write(at: NonNull<u8>) {
     #[cfg(miri)]
     let _ = at;
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint; it changes no register, and memory only in where it is.
+    // SAFETY: a hint; it changes no register, and has no effect on memory except in caches.
     unsafe {
         core::arch::asm!(
             "prefetchw [{}]",

@@ -1,9 +1,9 @@
-//! Loom's face of `region.rs`: the same types over words that loom knows.
+//! Loom's variant of `region.rs`: the same types over words that loom tracks.
 //!
-//! A region here is a list of words, by offset, and of cells that stand for payload. Every access
-//! to a payload is shown to loom as an access to the cells it touches, so that a byte which is
-//! written while somebody reads it fails the model. The bytes themselves lie in plain memory:
-//! loom runs one thread at a time, and reports the race before it can be seen in them.
+//! A region here consists of words and of cells that stand for payload, each at an offset. Every
+//! access to a payload is reported to loom as an access to the cells that it touches, so that a
+//! byte that is written while another thread reads it fails the model. The bytes themselves lie in
+//! plain memory: loom runs one thread at a time, and reports the race before it can show in them.
 //!
 //! `Region::new`, `private` and `address` have no counterpart: a model has no addresses.
 
@@ -37,9 +37,9 @@ use corewire_layout::{LINE_BYTES, PAGE_BYTES, place_of};
 use crate::Trusted;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Rows that a model has words for, however many its channel is made for.
+/// Number of receivers' rows that a model has words for, however many its channel allows.
 pub const MODEL_ROWS_MAX: u32 = 2;
-/// Rows of senders that a model has words for.
+/// Number of senders' rows that a model has words for.
 const MODEL_SENDERS_MAX: u32 = 3;
 
 /// Bytes of the large area that one cell stands for.
@@ -56,19 +56,19 @@ pub struct Region {
 struct Model {
     words64: Words<AtomicU64>,
     words32: Words<AtomicU32>,
-    /// By offset: how many bytes the cell stands for, and the cell.
+    /// By offset: the number of bytes that the cell stands for, and the cell.
     cells: BTreeMap<usize, (usize, loom::cell::UnsafeCell<()>)>,
     memory: Vec<cell::UnsafeCell<u8>>,
 }
 
 // SAFETY: loom runs one thread at a time, and checks through `cells` that the model's threads take
-// turns at the bytes.
+// turns with the bytes.
 unsafe impl Send for Model {}
 // SAFETY: as for Send.
 unsafe impl Sync for Model {}
 
-/// Words by offset. Several offsets may share one word: the counters of a role do, since their
-/// values mean nothing to a model, and each word costs it time.
+/// Words by offset. Several offsets may share one word: the counters of a role do, since a model
+/// does not use their values, and every word costs it time.
 struct Words<W> {
     index_by_offset: BTreeMap<usize, usize>,
     words: Vec<W>,
@@ -112,13 +112,13 @@ fn counters(offset: usize) -> Range<usize> {
     offset..offset + 8 * COUNTERS_MAX
 }
 
-/// The doors of a shared channel that a model has words for. The two halves of a socket share one:
-/// no model looks at it.
+/// The doors of a shared channel that a model has words for. The two halves of a socket share one
+/// word: no model reads it.
 fn doors(rows: u64, rows_max: u32) -> impl Iterator<Item = usize> {
     (0..own_usize(rows).min(rows_max as usize)).map(|row| DOORS + row * DOOR_BYTES)
 }
 
-/// The words and cells of a region that is being put together.
+/// The words and cells of a region under construction.
 #[derive(Default)]
 struct Plan {
     words64: Vec<Range<usize>>,
@@ -162,8 +162,8 @@ impl Plan {
 }
 
 impl Region {
-    /// A region of `bytes` that holds one u64 for each range in `words64`, one u32 for each in
-    /// `words32`, and one cell of payload for each in `cells`.
+    /// A region of `bytes` bytes with one u64 for each range in `words64`, one u32 for each range
+    /// in `words32`, and one payload cell for each range in `cells`.
     ///
     /// # Panics
     /// If a range reaches beyond the region.
@@ -187,7 +187,7 @@ impl Region {
         Self { model: Arc::new(model), offset: 0, bytes }
     }
 
-    /// A sender's segment of this geometry, as the control and data threads know it.
+    /// A sender's segment of this geometry, with the words that the control and data threads use.
     ///
     /// # Panics
     /// If the geometry does not fit this machine.
@@ -212,7 +212,7 @@ impl Region {
         plan.region(geometry.segment_bytes())
     }
 
-    /// The ring of a shared channel of this geometry: what its senders write.
+    /// The ring of a shared channel of this geometry: the segment that its senders write.
     ///
     /// # Panics
     /// If the geometry does not fit this machine.
@@ -238,7 +238,8 @@ impl Region {
         plan.region(geometry.segment_bytes())
     }
 
-    /// The table of a shared channel of this geometry: what everybody writes.
+    /// The table of a shared channel of this geometry: the segment that all senders and receivers
+    /// write.
     ///
     /// # Panics
     /// If the geometry does not fit this machine.
@@ -258,7 +259,7 @@ impl Region {
         plan.region(geometry.table_bytes())
     }
 
-    /// The pages of a channel's receivers. A receiver's own segment is its part of them.
+    /// The pages of a channel's receivers. A receiver's own segment is a part of this region.
     #[must_use]
     pub fn model_rows(count: u32) -> Self {
         let mut plan = Plan::default();
@@ -271,7 +272,7 @@ impl Region {
     /// An endpoint's segment of these sizes.
     ///
     /// # Panics
-    /// If they do not fit this machine.
+    /// If the sizes do not fit this machine.
     #[must_use]
     pub fn model_endpoint(sizes: &EndpointSizes) -> Self {
         let mut plan = Plan {
@@ -313,7 +314,7 @@ impl Region {
         Self::model(HINT_SEGMENT_BYTES, Vec::new(), words32, Vec::new())
     }
 
-    /// Memory of one thread alone, for `bytes` bytes that a sender puts together.
+    /// Memory of a single thread, for `bytes` bytes that a sender composes.
     #[must_use]
     pub fn model_private(bytes: usize) -> Self {
         Self::model(bytes, Vec::new(), Vec::new(), iter::once(0..bytes).collect())
@@ -360,14 +361,15 @@ impl Region {
     pub fn copy_out(&self, offset: usize, target: &mut [u8]) {
         let source = self.payload(offset, target.len(), Access::Read);
         source.show();
-        // SAFETY: inside the memory, which `source` keeps; loom has agreed.
+        // SAFETY: inside the memory, which `source` keeps; loom has allowed the access.
         unsafe { source.address().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
     }
 
-    /// The same of bytes that nobody writes meanwhile.
+    /// As [`Region::copy_out`], for bytes that no thread writes meanwhile.
     ///
     /// # Safety
-    /// They are published, and whoever writes them keeps them still during the call; loom checks it.
+    /// The bytes are published, and their writer does not change them during the call; loom checks
+    /// this.
     ///
     /// # Panics
     /// If they reach beyond the region.
@@ -381,7 +383,7 @@ impl Region {
     /// If it reaches beyond the region.
     pub fn copy_in(&self, offset: usize, source: &[u8]) {
         let mut target = self.payload(offset, source.len(), Access::Write);
-        // SAFETY: the caller writes before anyone else sees the region; loom checks it.
+        // SAFETY: the caller writes before any other thread sees the region; loom checks this.
         unsafe { target.fill(source) };
     }
 
@@ -398,14 +400,14 @@ impl fmt::Debug for Region {
     }
 }
 
-/// One u32 of a region, found once.
+/// One u32 of a region, located once.
 #[derive(Debug, Clone)]
 pub struct Word32 {
     region: Region,
     offset: usize,
 }
 
-/// One u64 of a region, found once.
+/// One u64 of a region, located once.
 #[derive(Debug, Clone)]
 pub struct Word64 {
     region: Region,
@@ -413,13 +415,13 @@ pub struct Word64 {
 }
 
 impl Region {
-    /// The u32 at `offset`, to be kept.
+    /// The u32 at `offset`, as a value that keeps the region.
     #[must_use]
     pub fn keep32(&self, offset: usize) -> Word32 {
         Word32 { region: self.clone(), offset }
     }
 
-    /// The u64 at `offset`, to be kept.
+    /// The u64 at `offset`, as a value that keeps the region.
     #[must_use]
     pub fn keep64(&self, offset: usize) -> Word64 {
         Word64 { region: self.clone(), offset }
@@ -462,7 +464,7 @@ impl Slots {
     /// `slots` slots (a power of two) from `offset` in `region`.
     ///
     /// # Panics
-    /// If they reach beyond the region or are no power of two.
+    /// If they reach beyond the region or their number is not a power of two.
     #[must_use]
     pub fn at_offset(region: &Region, offset: usize, slots: u64) -> Self {
         assert!(slots.is_power_of_two() && offset.is_multiple_of(SLOT_BYTES), "own geometry");
@@ -470,7 +472,7 @@ impl Slots {
         Self { ring, mask: slots - 1 }
     }
 
-    /// How many there are.
+    /// Number of slots.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.mask + 1
@@ -482,17 +484,17 @@ impl Slots {
         Slot { ring: &self.ring, offset: own_usize(sequence & self.mask) * SLOT_BYTES }
     }
 
-    /// The slot that lies at `place`.
+    /// The slot at `place`.
     ///
     /// # Safety
-    /// The place is that of a slot of this ring; loom panics otherwise.
+    /// `place` is that of a slot of this ring; loom panics otherwise.
     #[must_use]
     pub unsafe fn at_place(&self, place: Place) -> Slot<'_> {
         Slot { ring: &self.ring, offset: place.0 }
     }
 }
 
-/// Where a slot lies in its ring.
+/// The offset of a slot in its ring.
 #[derive(Debug, Clone, Copy)]
 pub struct Place(usize);
 
@@ -504,21 +506,21 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Stands at the slot of `position`.
+    /// A walk that stands at the slot of `position`.
     ///
     /// # Safety
-    /// As on the machine; a model's slots stay.
+    /// As in `region.rs`; a model's slots stay valid.
     #[must_use]
     pub unsafe fn new(slots: &Slots, position: u64) -> Self {
         Self { slots: slots.clone(), position }
     }
 
-    /// Goes to the slot of `position`.
+    /// Moves to the slot of `position`.
     pub fn go_to(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// The slot where it stands.
+    /// The slot where the walk stands.
     #[must_use]
     pub fn slot(&self) -> Slot<'_> {
         self.slots.at(self.position)
@@ -533,13 +535,13 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// The word that publishes it.
+    /// The word that publishes the slot.
     #[must_use]
     pub fn stamp(self) -> &'a AtomicU64 {
         self.ring.word64(self.offset + STAMP)
     }
 
-    /// Length, or kind.
+    /// The length of an inline payload, or the kind.
     #[must_use]
     pub fn header(self) -> &'a AtomicU64 {
         self.ring.word64(self.offset + HEADER)
@@ -557,19 +559,19 @@ impl<'a> Slot<'a> {
         self.ring.word64(self.offset + LENGTH)
     }
 
-    /// Where it lies.
+    /// The offset of the slot.
     #[must_use]
     pub fn place(self) -> Place {
         Place(self.offset)
     }
 
-    /// A hint to a processor that there is none of.
+    /// Does nothing: a model has no processor caches.
     pub fn prefetch_to_read(self) {}
 
-    /// As above.
+    /// Does nothing, as above.
     pub fn prefetch_to_write(self) {}
 
-    /// The inline payload's first `bytes` bytes (at most 48 are given).
+    /// The inline payload's first `bytes` bytes (at most 48).
     #[must_use]
     pub fn payload(self, bytes: usize, access: Access) -> Payload {
         let payload = self.ring.payload(self.offset + INLINE, bytes.min(INLINE_BYTES_MAX), access);
@@ -577,7 +579,7 @@ impl<'a> Slot<'a> {
         payload
     }
 
-    /// The payload of a slot that goes on with the one before it.
+    /// The payload of a slot that continues the message of the slot before it.
     #[must_use]
     pub fn more(self, bytes: usize, access: Access) -> Payload {
         let payload = self.ring.payload(self.offset + MORE, bytes.min(MORE_BYTES), access);
@@ -586,74 +588,77 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// What a payload is taken for; loom checks that nobody else does the opposite meanwhile.
+/// The purpose for which a payload is accessed. Loom checks that no other thread accesses it in a
+/// conflicting way meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// To be written, before its stamp is stored.
+    /// To be written, before the message's stamp is stored.
     Write,
     /// To be read, before the cursor passes it.
     Read,
-    /// To be copied word by word, in or out, whatever others do meanwhile. The model knows the first
-    /// two words of an inline payload, and the first of each line of the window; the others hold what
-    /// the one before them holds.
+    /// To be copied word by word, in or out, whatever other threads do meanwhile. The model has the
+    /// first two words of an inline payload, and the first word of each line of the window; the
+    /// other words repeat the content of the word before them.
     Words,
 }
 
-/// The bytes of one message, wherever they lie.
+/// The bytes of one message, in its slot or elsewhere.
 #[derive(Debug)]
 pub struct Payload {
-    /// No counted reference, since the ring sends a loan without dropping it.
+    /// Not a counted reference, since the ring sends a loan without dropping it.
     model: NonNull<Model>,
-    /// From the start of the model's memory.
+    /// Offset from the start of the model's memory.
     offset: usize,
     bytes: usize,
     access: Access,
 }
 
 impl Payload {
-    /// Its length.
+    /// The payload's length in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Nothing to fetch here.
+    /// Does nothing: there is nothing to prefetch.
     pub fn prefetch_to_write(&self) {}
 
     /// The bytes, to be read in place.
     ///
     /// # Safety
-    /// As on the machine: the region stays for `'a`, and nobody writes these bytes during it.
+    /// As in `region.rs`: the region stays for `'a`, and no other thread writes these bytes during
+    /// it.
     #[must_use]
     pub unsafe fn as_slice<'a>(&self, _trusted: Trusted) -> &'a [u8] {
         self.show();
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { core::slice::from_raw_parts(self.address(), self.bytes) }
     }
 
-    /// The bytes, to be looked at by the one who writes them.
+    /// The bytes, to be read back by their writer.
     ///
     /// # Safety
     /// As for [`Payload::as_mut_slice`].
     #[must_use]
     pub unsafe fn as_own_slice<'a>(&self) -> &'a [u8] {
         self.show();
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { core::slice::from_raw_parts(self.address(), self.bytes) }
     }
 
     /// The bytes, to be written in place.
     ///
     /// # Safety
-    /// As on the machine: the region stays for `'a`, and nobody else touches these bytes during it.
+    /// As in `region.rs`: the region stays for `'a`, and no other thread accesses these bytes
+    /// during it.
     #[must_use]
     pub unsafe fn as_mut_slice<'a>(&mut self) -> &'a mut [u8] {
         self.show();
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { core::slice::from_raw_parts_mut(self.address(), self.bytes) }
     }
 
-    /// Writes `source`, as long as the payload, into it.
+    /// Writes `source`, which must be as long as the payload.
     ///
     /// # Safety
     /// As for [`Payload::as_mut_slice`].
@@ -661,14 +666,14 @@ impl Payload {
     /// # Panics
     /// If the lengths differ.
     pub unsafe fn fill(&mut self, source: &[u8]) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.as_mut_slice() }.copy_from_slice(source);
     }
 
     /// Writes `source`, at most as long as the payload, word by word.
     ///
     /// # Safety
-    /// As on the machine.
+    /// As in `region.rs`.
     ///
     /// # Panics
     /// If `source` is longer.
@@ -683,7 +688,7 @@ impl Payload {
         }
     }
 
-    /// Writes as much of `source` as fits at `at`. Returns how many bytes that is.
+    /// Writes as much of `source` as fits at offset `at`. Returns the number of bytes written.
     ///
     /// # Safety
     /// As for [`Payload::as_mut_slice`].
@@ -692,7 +697,7 @@ impl Payload {
         let count = source.len().min(self.bytes - at);
         let Self { model, access, .. } = *self;
         let mut part = Self { model, offset: self.offset + at, bytes: count, access };
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { part.fill(&source[..count]) };
         count
     }
@@ -700,7 +705,7 @@ impl Payload {
     /// Copies the bytes from `offset` on out into `target`, word by word.
     ///
     /// # Safety
-    /// As on the machine.
+    /// As in `region.rs`.
     ///
     /// # Panics
     /// If `offset` and `target` reach beyond the payload.
@@ -719,7 +724,7 @@ impl Payload {
         self.model().words64.get(self.offset + at)
     }
 
-    /// Shortens it to `bytes`, if it is longer.
+    /// Shortens the payload to `bytes`, if it is longer.
     pub fn truncate(&mut self, bytes: usize) {
         self.bytes = self.bytes.min(bytes);
     }
@@ -734,11 +739,11 @@ impl Payload {
     }
 
     fn model(&self) -> &Model {
-        // SAFETY: as on the machine, whoever holds a payload holds its region.
+        // SAFETY: as in `region.rs`, the holder of a payload also holds its region.
         unsafe { self.model.as_ref() }
     }
 
-    /// Shows loom an access to every cell that the payload touches.
+    /// Reports to loom an access to every cell that the payload touches.
     fn show(&self) {
         let end = self.offset + self.bytes;
         for (&start, (bytes, cell)) in self.model().cells.range(..end) {
@@ -753,7 +758,7 @@ impl Payload {
     }
 }
 
-/// Copies a message that fits a slot aside.
+/// Copies a message that fits in a slot to `target`.
 ///
 /// # Panics
 /// If it does not fit.
@@ -783,17 +788,17 @@ impl Store {
         self.part.bytes() as u64
     }
 
-    /// The payload of `length` bytes at `place`, a line of the store.
+    /// The payload of `length` bytes at `place`, which must begin a line of the store.
     ///
     /// # Panics
-    /// If it would reach beyond the store.
+    /// If the payload would reach beyond the store.
     #[must_use]
     pub fn payload_at(&self, place: u64, length: u64, access: Access) -> Payload {
         self.payload(place, length, access).expect("own place")
     }
 
     /// The payload of `length` bytes at virtual position `position`. `None` if it would reach
-    /// beyond the store.
+    /// beyond the store or does not begin at a line.
     #[must_use]
     pub fn payload(&self, position: u64, length: u64, access: Access) -> Option<Payload> {
         let offset = place_of(position, self.bytes())?;
@@ -806,7 +811,7 @@ impl Store {
     }
 }
 
-/// The pages of a sender's receivers, one to a row.
+/// The pages of a sender's receivers, one per row.
 #[derive(Debug, Clone)]
 pub struct Rows {
     region: Region,
@@ -814,7 +819,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// `count` rows, a page each.
+    /// `count` rows of one page each.
     ///
     /// # Panics
     /// If the region is shorter.
@@ -824,7 +829,7 @@ impl Rows {
         Self { region, count }
     }
 
-    /// How many there are.
+    /// Number of rows.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
@@ -866,7 +871,7 @@ impl Rows {
     }
 }
 
-/// A size of our own geometry as this machine counts.
+/// Converts a size of this process's own geometry to `usize`.
 fn own_usize(value: u64) -> usize {
     usize::try_from(value).expect("a geometry fits this machine's address space")
 }

@@ -1,14 +1,14 @@
-//! The only place that names atomics. It has several faces: the machine's; loom's (`--cfg loom`), under
-//! which the same rings are explored in every interleaving; one under which a role can be made to die
-//! after any of its stores (`--cfg corewire_kill`, `sync_kill.rs`); and one that reports accesses
-//! (`sync_reported.rs`): to a count (`--cfg corewire_steps`, `sync_steps.rs`), or to a model of coherent
-//! caches (`cfg(corewire_coherence)`, which the crate `corewire-coherence` sets for itself, since it
-//! compiles this source, too).
+//! The only place that names atomics. It has several variants: the one for real machines; loom's
+//! (`--cfg loom`), under which the same rings are explored in every interleaving; one that can make
+//! a role die after any of its stores (`--cfg corewire_kill`, `sync_kill.rs`); and one that reports
+//! accesses (`sync_reported.rs`), either to a counter (`--cfg corewire_steps`, `sync_steps.rs`) or
+//! to a model of coherent caches (`cfg(corewire_coherence)`, which the crate `corewire-coherence`
+//! sets for itself, since it compiles this source, too).
 //!
-//! Every ordering stronger than relaxed is written [`order!`](crate::order) or
+//! Every ordering stronger than relaxed is written as [`order!`](crate::order) or
 //! [`fence_at!`](crate::fence_at) with a label. `docs/ordering.md` lists the labels, what each
-//! pairs with, and the model that fails when it is weakened: under loom, `weaken` turns one label
-//! at a time into `Relaxed` (or drops its fence).
+//! pairs with, and the model that fails when it is weakened: under loom, `weaken` turns the
+//! orderings of chosen labels into `Relaxed` (or drops their fences).
 
 #[cfg(corewire_coherence)]
 use crate::caches as report;
@@ -77,9 +77,9 @@ macro_rules! fence_at {
     };
 }
 
-/// The cheap half of an asymmetric fence: keeps the compiler from moving anything across, while
-/// the other side's [`Kernel::barrier_everywhere`](crate::Kernel::barrier_everywhere) does the same
-/// to the processor. In a model both halves are full fences, which is what the pair amounts to.
+/// The cheap half of an asymmetric fence: it keeps the compiler from moving anything across. The
+/// other side's [`Kernel::barrier_everywhere`](crate::Kernel::barrier_everywhere) does the same for
+/// the processor. In a model both halves are full fences, which is equivalent to the pair.
 #[cfg(not(loom))]
 #[inline(always)]
 pub fn light_fence() {
@@ -124,8 +124,8 @@ mod mutant {
         static LIGHT_FENCES: Cell<bool> = const { Cell::new(true) };
     }
 
-    /// Says whether light fences are worth anything in this thread's models from now on: not where
-    /// the kernel refuses the other half.
+    /// Sets whether light fences have an effect in this thread's models from now on. They have none
+    /// if the kernel refuses the other half.
     pub fn set_light_fences(are_fences: bool) {
         LIGHT_FENCES.set(are_fences);
     }
@@ -134,7 +134,7 @@ mod mutant {
         LIGHT_FENCES.get()
     }
 
-    /// Weakens the orderings with these labels (words of one text), and no other, in every model
+    /// Weakens the orderings with these labels (separated by spaces), and no others, in every model
     /// from now on.
     ///
     /// # Panics
@@ -143,7 +143,7 @@ mod mutant {
         *WEAKENED.lock().expect("the lock is never held across a panic") = labels.into();
     }
 
-    /// Is this a label to weaken?
+    /// Must the ordering with this label be weakened?
     ///
     /// # Panics
     /// If an earlier model panicked inside this function.

@@ -1,15 +1,15 @@
-//! The third face of [`sync`](crate::sync), `--cfg corewire_kill`: a *role* (whoever holds a sender
-//! or a receiver) can be made to die after any of its *effects*. An effect is whatever another
-//! process may see: a store or a read-modify-write of a word in shared memory, a stretch of payload
+//! The variant of [`sync`](crate::sync) for `--cfg corewire_kill`: a *role* (the holder of a sender
+//! or a receiver) can be made to die after any of its *effects*. An effect is anything that another
+//! process may see: a store or a read-modify-write of a word in shared memory, a store of payload
 //! bytes, a wake-up.
 //!
 //! [`run`] runs one operation of one role. When the role has had as many effects as its [`Plan`]
-//! allows, the next one does not take place, and control unwinds out of the operation. Nothing that
-//! the role does on the way out has any effect either, as nothing of a killed process has. Words
-//! outside the shared regions are the process's own: never counted, and of no meaning once it is
+//! allows, the next effect does not take place, and control unwinds out of the operation. What the
+//! role does while unwinding has no effect either, as for a killed process. Words outside the
+//! shared regions belong to the process itself: they are never counted, and mean nothing once it is
 //! dead.
 //!
-//! All this is of one thread: a test drives its roles in turns. `testing/kill` does.
+//! All of this runs on one thread: a test drives its roles in turns, as `testing/kill` does.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -21,45 +21,45 @@ use std::vec::Vec;
 
 use machine::Ordering;
 
-/// Addresses.
+/// A range of addresses.
 pub type Stretch = Range<usize>;
 
 /// What one role may do.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Its name, for what is said of it.
+    /// The role's name, for messages.
     pub role: &'static str,
-    /// The shared memory that it maps writable. A store elsewhere in shared memory would be a
-    /// segmentation fault, and panics.
+    /// The shared memory that the role maps writable. A store elsewhere in shared memory would be a
+    /// segmentation fault; here it panics.
     pub own: Vec<Stretch>,
-    /// It dies in place of the effect after so many; `None` if it lives.
+    /// Number of effects after which it dies in place of the next one; `None` if it lives.
     pub dies_after: Option<u64>,
 }
 
-/// What became of a role.
+/// The result of an operation.
 #[derive(Debug)]
 pub enum Ended<R> {
-    /// Its operation came to its end, after so many effects; if it was to die after just as many, it
-    /// is dead now.
+    /// The operation finished, with this many effects. If the role was to die after exactly this
+    /// many, it is dead now.
     Finished(R, u64),
-    /// It died inside.
+    /// The role died inside the operation.
     Died,
 }
 
-/// A deliberate mistake: what is made of a store of a value to an address in shared memory, or of a
-/// read-modify-write with this operand.
+/// A deliberate mistake: decides what happens to a store of a value to an address in shared memory,
+/// or to a read-modify-write with this operand.
 pub type Mistake = Box<dyn FnMut(usize, u64) -> Fate>;
 
-/// What a [`Mistake`] makes of a store.
+/// What a [`Mistake`] does to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is made.
+    /// The store is made.
     Made,
-    /// It is made with another value.
+    /// The store is made with another value.
     Changed(u64),
-    /// It is left out, and its maker does not know.
+    /// The store is omitted, and the role does not notice.
     Lost,
-    /// It comes after the next one that is not held back. Only of stores.
+    /// The store comes after the next store that is not held back. For stores only.
     HeldBack,
 }
 
@@ -100,18 +100,18 @@ impl State {
 
 std::thread_local! {
     static STATE: RefCell<State> = const { RefCell::new(State::new()) };
-    /// Accesses until this is taken for a hang.
+    /// Number of accesses left before the run counts as a hang.
     static STEPS_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Says what memory is shared from now on, and how many accesses of any words are allowed before they
-/// are taken for a loop without end, which panics.
+/// Sets which memory is shared from now on, and how many accesses of any words are allowed. More
+/// accesses count as an endless loop and panic.
 pub fn begin(shared: Vec<Stretch>, steps_max: u64) {
     STEPS_LEFT.set(steps_max);
     STATE.with_borrow_mut(|state| *state = State { shared, ..State::new() });
 }
 
-/// From now on every store of a role to shared words is what `mistake` makes of it; until the next
+/// From now on `mistake` decides about every store of a role to shared words, until the next
 /// [`begin`].
 pub fn make_mistake(mistake: Mistake) {
     STATE.with_borrow_mut(|state| state.mistake = Some(mistake));
@@ -120,7 +120,7 @@ pub fn make_mistake(mistake: Mistake) {
 /// Runs an operation of a role.
 ///
 /// # Panics
-/// If the operation does.
+/// If the operation panics.
 pub fn run<R>(plan: Plan, operation: impl FnOnce() -> R) -> Ended<R> {
     let running = Running { plan, effects: 0, is_dead: false };
     STATE.with_borrow_mut(|state| state.running = Some(running));
@@ -142,22 +142,22 @@ pub fn run<R>(plan: Plan, operation: impl FnOnce() -> R) -> Ended<R> {
     }
 }
 
-/// Anything else that others see, such as a wake-up. True if it takes place.
+/// An effect other than a store, such as a wake-up. Returns true if it takes place.
 pub fn effect() -> bool {
     !matches!(admit(None), Admitted::Nothing)
 }
 
-/// Payload bytes from `address` on. True if they are written.
+/// A write of payload bytes from `address` on. Returns true if they are written.
 pub fn writes(address: usize, bytes: usize) -> bool {
     bytes > 0 && !matches!(admit(Some(address..address + bytes)), Admitted::Nothing)
 }
 
 enum Admitted {
-    /// It is made, as it is.
+    /// It is made as it is.
     Private,
-    /// It is made, unless that is where the mistake is.
+    /// It is made, unless the mistake changes it.
     Shared,
-    /// It is not: whoever makes it is dead.
+    /// It is not made: its role is dead.
     Nothing,
 }
 
@@ -189,7 +189,7 @@ fn admit(at: Option<Stretch>) -> Admitted {
     admitted.unwrap_or_else(|| resume_unwind(Box::new(Died)))
 }
 
-/// What the mistake makes of this store.
+/// What the mistake does to this store.
 fn judge(address: usize, value: u64) -> Fate {
     let mistake = STATE.with_borrow_mut(|state| state.mistake.take());
     let Some(mut mistake) = mistake else { return Fate::Made };
@@ -204,7 +204,7 @@ fn judge(address: usize, value: u64) -> Fate {
 impl Held {
     fn make(&self) {
         match *self {
-            // SAFETY: held within one operation of a role, whose memory stays mapped.
+            // SAFETY: held within one operation of a role, and the role's memory stays mapped.
             Self::AtomicU32(word, value) => unsafe { word.write_volatile(value) },
             // SAFETY: as above.
             Self::AtomicU64(word, value) => unsafe { word.write_volatile(value) },
@@ -212,7 +212,7 @@ impl Held {
     }
 }
 
-/// One access.
+/// Counts one access.
 pub(crate) fn step() {
     let left = STEPS_LEFT.get();
     assert!(left > 0, "a loop without end");
@@ -221,43 +221,43 @@ pub(crate) fn step() {
 
 macro_rules! atomic {
     ($name:ident, $word:ty, $($change:ident)*) => {
-        /// The machine's atomic of this name, whose changes a role may not live to make.
+        /// The standard atomic of this name; a role may die before one of its changes.
         #[derive(Default)]
         #[repr(transparent)]
         pub struct $name(machine::$name);
 
         impl $name {
-            /// As the machine's.
+            /// As the standard type.
             #[must_use]
             pub const fn new(value: $word) -> Self {
                 Self(machine::$name::new(value))
             }
 
-            /// As the machine's.
+            /// As the standard type.
             ///
             /// # Safety
-            /// As the machine's.
+            /// As for the standard type.
             #[must_use]
             pub const unsafe fn from_ptr<'a>(word: *mut $word) -> &'a Self {
                 let word: *const Self = word.cast();
-                // SAFETY: the caller's; the type is transparent down to the word.
+                // SAFETY: guaranteed by the caller; the type is transparent down to the word.
                 unsafe { &*word }
             }
 
-            /// As the machine's.
+            /// As the standard type.
             #[must_use]
             pub const fn as_ptr(&self) -> *mut $word {
                 self.0.as_ptr()
             }
 
-            /// As the machine's.
+            /// As the standard type.
             #[must_use]
             pub fn load(&self, ordering: Ordering) -> $word {
                 step();
                 self.0.load(ordering)
             }
 
-            /// As the machine's; an effect.
+            /// As the standard type; an effect.
             pub fn store(&self, value: $word, ordering: Ordering) {
                 match admit(Some(self.stretch())) {
                     Admitted::Nothing => {}
@@ -275,7 +275,7 @@ macro_rules! atomic {
             }
 
             $(
-                /// As the machine's; an effect. Of the dead, only a load.
+                /// As the standard type; an effect. For a dead role it is only a load.
                 pub fn $change(&self, value: $word, ordering: Ordering) -> $word {
                     match admit(Some(self.stretch())) {
                         Admitted::Nothing => self.0.load(Ordering::Relaxed),
@@ -293,10 +293,10 @@ macro_rules! atomic {
                 }
             )*
 
-            /// As the machine's; an effect if the value is exchanged.
+            /// As the standard type; an effect if the value is exchanged.
             ///
             /// # Errors
-            /// As the machine's.
+            /// As for the standard type.
             pub fn compare_exchange(
                 &self,
                 current: $word,
@@ -305,7 +305,7 @@ macro_rules! atomic {
                 failure: Ordering,
             ) -> Result<$word, $word> {
                 step();
-                // One thread, so that what it finds stays so.
+                // There is only one thread, so the value cannot change after this load.
                 let found = self.0.load(Ordering::Relaxed);
                 if found != current {
                     return Err(found);
@@ -323,10 +323,11 @@ macro_rules! atomic {
                 self.0.compare_exchange(current, new, success, failure)
             }
 
-            /// As the machine's, but never in vain; an effect if the value is exchanged.
+            /// As the standard type, but it never fails spuriously; an effect if the value is
+            /// exchanged.
             ///
             /// # Errors
-            /// As the machine's.
+            /// As for the standard type.
             pub fn compare_exchange_weak(
                 &self,
                 current: $word,

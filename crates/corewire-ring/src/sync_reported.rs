@@ -1,4 +1,4 @@
-//! The machine's atomics, each access reported, with its address, to whoever wants to know: see
+//! The standard atomics, with every access and its address reported to the module `report` of
 //! [`sync`](crate::sync).
 
 use core::ops::Deref;
@@ -8,37 +8,37 @@ use super::report;
 
 macro_rules! reported {
     ($name:ident, $number:ty) => {
-        /// An atomic whose accesses are reported. What is neither a load nor a store is the plain one's, and
-        /// a read-modify-write.
+        /// An atomic whose accesses are reported. All operations except loads and stores are those
+        /// of the standard type, and are reported as read-modify-writes.
         #[derive(Debug, Default)]
         #[repr(transparent)]
         pub struct $name(atomic::$name);
 
         impl $name {
-            /// One that holds `value`.
+            /// An atomic that holds `value`.
             #[must_use]
             pub const fn new(value: $number) -> Self {
                 Self(atomic::$name::new(value))
             }
 
-            /// The one at `at`.
+            /// The atomic at `at`.
             ///
             /// # Safety
-            /// As for the plain one.
+            /// As for the standard type.
             #[must_use]
             pub unsafe fn from_ptr<'a>(at: *mut $number) -> &'a Self {
-                // SAFETY: the caller's; a transparent wrapper.
+                // SAFETY: guaranteed by the caller; a transparent wrapper.
                 unsafe { &*at.cast::<Self>() }
             }
 
-            /// Reads it.
+            /// Loads the value.
             #[inline(always)]
             pub fn load(&self, order: Ordering) -> $number {
                 report::load(self.address());
                 self.0.load(order)
             }
 
-            /// Writes it.
+            /// Stores `value`.
             #[inline(always)]
             pub fn store(&self, value: $number, order: Ordering) {
                 report::store(self.address());

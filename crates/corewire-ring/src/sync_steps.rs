@@ -1,11 +1,11 @@
-//! Counts the accesses that `sync_reported.rs` reports: how much work a call does, whatever a peer has
-//! written (`--cfg corewire_steps`, for `testing/hostile`).
+//! Counts the accesses that `sync_reported.rs` reports: it shows how much work a call does,
+//! whatever a peer has written (`--cfg corewire_steps`, for `testing/hostile`).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
-/// Accesses to atomics by this process so far.
+/// Number of accesses to atomics by this process so far.
 #[must_use]
 pub fn steps() -> u64 {
     STEPS.load(Relaxed)

@@ -1,4 +1,5 @@
-//! Nemesis as published: every message arrives, whole and in the order of its sender, whichever way it takes.
+//! Nemesis as published: every message arrives whole and in the order of its sender, whichever path
+//! it takes.
 
 #![cfg(not(any(loom, corewire_kill)))]
 
@@ -25,7 +26,7 @@ fn all_options() -> impl Iterator<Item = NemesisOptions> {
     })
 }
 
-/// Three lengths: in a line, in a cell, in several.
+/// Three lengths: fits in a line, fits in a cell, needs several cells.
 fn message(source: u32, number: u64) -> Vec<u8> {
     let length = [8, CELL_BYTES, 3 * CELL_BYTES + 5][(number % 3) as usize];
     (0u64..).take(length).map(|at| (number + at + u64::from(source)).to_le_bytes()[0]).collect()

@@ -1,5 +1,5 @@
-//! The ring of several senders on real threads over private memory, small enough for Miri: every
-//! receiver gets every message, whole, and all get them in one order.
+//! The ring of several senders on real threads over private memory, small enough for Miri. Every
+//! receiver gets every message, whole, and all receivers get them in the same order.
 
 #![cfg(not(loom))]
 
@@ -19,8 +19,7 @@ use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sen
 use corewire_ring::{Kernel, Trusted};
 use yielding::Yielding;
 
-/// A channel over private memory. Fenced, since there is no `membarrier` between a test's threads
-/// under Miri.
+/// A channel over private memory. Fenced, since a test's threads have no `membarrier` under Miri.
 struct Channel {
     ring: Region,
     table: Region,
@@ -111,7 +110,7 @@ fn length_of(number: u64) -> usize {
     }
 }
 
-/// Sender and number in the first words, then bytes that follow from both.
+/// The sender and the number in the first words, then bytes computed from both.
 fn message(sender: u64, number: u64) -> Vec<u8> {
     let mut bytes = vec![(sender * 31 + number).to_le_bytes()[0]; length_of(number)];
     bytes[..8].copy_from_slice(&sender.to_le_bytes());
@@ -138,7 +137,7 @@ fn wait_for_room(sender: &mut Sender<Yielding>, bytes: usize) -> Result<(), ()> 
     Ok(())
 }
 
-/// Sends `count` messages: one by one, lent, and in batches.
+/// Sends `count` messages: one by one, by loans, and in batches.
 fn send(sender: &mut Sender<Yielding>, name: u64, count: u64) {
     for number in 0..count {
         let bytes = message(name, number);
@@ -173,7 +172,7 @@ fn look<K: Kernel>(receiver: &mut Receiver<K>) -> Result<(), Over> {
 }
 
 fn receive_all(mut receiver: Receiver<Yielding>) -> (Vec<(u64, u64)>, Over) {
-    // SAFETY: the senders are this test's, which keep to the protocol.
+    // SAFETY: all senders are those of this test, which keep to the protocol.
     let in_place = receiver.in_place(unsafe { Trusted::assume() }).unwrap();
     let mut order = Vec::new();
     loop {
@@ -226,7 +225,7 @@ fn exchange(policy: Policy, senders: u64, count: u64) {
     }
 }
 
-/// Messages of each sender: Miri is some hundred times slower than the machine.
+/// Messages per sender: Miri is several hundred times slower than a real machine.
 const COUNT: u64 = if cfg!(miri) { 60 } else { 20_000 };
 
 #[test]
@@ -250,7 +249,7 @@ fn a_dead_senders_messages_are_received_and_its_row_is_taken_again() {
     let host = channel.roster();
     let mut receiver = channel.receiver();
     let roster = receiver.many().unwrap().roster().clone();
-    // SAFETY: the senders are this test's, which keep to the protocol.
+    // SAFETY: all senders are those of this test, which keep to the protocol.
     let in_place = receiver.in_place(unsafe { Trusted::assume() }).unwrap();
     for name in 0..9 {
         let entrance = host.enter_sender(1, 1, &Yielding).expect("a row of the dead is free again");
@@ -261,7 +260,7 @@ fn a_dead_senders_messages_are_received_and_its_row_is_taken_again() {
         assert_eq!(check(&got), (name, 0));
         drop(got);
         assert_eq!(receiver.end(), Ok(None), "nobody is known to be dead");
-        // Each process learns of a death by itself.
+        // Each process learns of a death separately.
         host.learn(Party::Sender, entrance);
         roster.learn(Party::Sender, entrance);
         assert_eq!(receiver.end(), Ok(Some(End::SenderGone)));

@@ -1,5 +1,5 @@
-//! The ring on real threads over private memory, small enough for Miri: what is sent is received,
-//! in order and whole, through every part of the channel.
+//! The ring on real threads over private memory, small enough for Miri. Every message sent is
+//! received, in order and whole, through every part of the channel.
 
 #![cfg(not(loom))]
 
@@ -28,8 +28,8 @@ impl Lock<Members> for Locked {
     }
 }
 
-/// A channel with all its receivers, over private memory. Fenced, since there is no `membarrier`
-/// between a test's threads under Miri.
+/// A channel with all its receivers, over private memory. Fenced, since a test's threads have no
+/// `membarrier` under Miri.
 fn channel(
     receivers_max: u32,
     policy: Policy,
@@ -72,7 +72,7 @@ fn channel(
 }
 
 fn in_place(receiver: &Receiver<Yielding>) -> InPlace {
-    // SAFETY: the only sender is this test's, which keeps to the protocol.
+    // SAFETY: the only sender is the one of this test, which keeps to the protocol.
     let trusted = unsafe { Trusted::assume() };
     receiver.in_place(trusted).unwrap()
 }
@@ -90,7 +90,8 @@ impl From<Violation> for Over {
     }
 }
 
-/// Inline of every length, through the window, and through the large area.
+/// Inline messages of every length, messages through the window, and messages through the large
+/// area.
 fn length_of(number: usize) -> usize {
     match number % 7 {
         5 => 200,
@@ -112,7 +113,7 @@ fn send(sender: &mut Sender<Yielding>, lock: &Locked, count: usize) {
                 waits += 1;
                 sender.give_up_for(bytes);
                 sender.refresh(lock);
-                // Time, to this sender, is how often it has looked.
+                // This sender's clock is the number of its attempts.
                 if sender.evict_stalled(bytes, waits, lock) || sender.has_room(bytes) {
                     sender.refresh(lock);
                 } else if sender.policy().keeps_messages() {
@@ -133,7 +134,7 @@ fn send(sender: &mut Sender<Yielding>, lock: &Locked, count: usize) {
     }
 }
 
-/// Copies the next message out and checks it; false if it was written over meanwhile.
+/// Copies the next message out and checks it. Returns false if it was overwritten meanwhile.
 fn copy_next(receiver: &mut Receiver<Yielding>) -> Result<bool, Over> {
     let mut snapshot = receiver.snapshot_with(|receiver| match receiver.end()? {
         Some(end) => Err(Over::Ended(end)),
@@ -152,7 +153,8 @@ fn copy_next(receiver: &mut Receiver<Yielding>) -> Result<bool, Over> {
     Ok(true)
 }
 
-/// Copies messages out until the end; returns how many came, how many were missed and how it ended.
+/// Copies messages out until the end. Returns how many were received, how many were missed, and how
+/// it ended.
 fn copy_all(receiver: &mut Receiver<Yielding>) -> (u64, u64, End) {
     let mut received = 0;
     loop {
@@ -229,7 +231,7 @@ fn stream(receivers_max: u32, count: usize) {
     readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
-/// Messages sent: Miri is some hundred times slower than the machine.
+/// Number of messages: Miri is several hundred times slower than a real machine.
 const COUNT: usize = if cfg!(miri) { 40 } else { 20_000 };
 
 #[test]
@@ -247,7 +249,7 @@ fn receivers_that_share_a_hint_get_everything() {
     stream(9, COUNT / 10);
 }
 
-/// A relay's ring goes on in another ring's numbers, wherever they are in its lap.
+/// The ring of a relay continues the numbers of another ring, at any place of a lap.
 #[test]
 fn a_ring_may_begin_with_any_number() {
     const SLOTS: u64 = 8;
@@ -277,7 +279,7 @@ fn a_ring_may_begin_with_any_number() {
             lock.with(|members| members.join(row, 1, start, &channel, &Yielding).start)
         };
         assert_eq!(join(0, Start::Oldest), first, "nothing came before");
-        // One that begins later holds nobody up before.
+        // A receiver that begins at a later message holds nothing up before it.
         assert_eq!(join(1, Start::At(first + 3)), first + 3);
         let send = |sender: &mut Sender<Yielding>| {
             let loan = sender.loan_with(8, &lock, |sender| {

@@ -1,9 +1,9 @@
 //! Room for payloads above 48 bytes: the window and the large area, each a ring of bytes.
 //!
-//! Positions are virtual: they only grow, and a payload's place is the remainder by the area's
-//! size. Room is given in ring order and comes back in ring order, so the freed end follows from
-//! the slowest cursor; a private queue of (message, end) says how far. Nothing here is shared, so
-//! nothing needs recovery when its owner dies.
+//! Positions are virtual: they only grow, and the place of a payload is its position modulo the
+//! area's size. Room is given out in ring order and comes back in ring order, so the slowest cursor
+//! determines how much is free: a private queue of (message, end) maps a cursor to a position.
+//! Nothing here is shared, so nothing needs recovery when the owner dies.
 
 use alloc::collections::VecDeque;
 
@@ -13,15 +13,16 @@ use corewire_layout::{LINE_BYTES, place_of, round_up};
 #[derive(Debug)]
 pub struct Area {
     bytes: u64,
-    /// Virtual end of what has been given out.
+    /// Virtual end of the room that has been given out.
     reserved: u64,
-    /// Virtual end of what has come back.
+    /// Virtual end of the room that has been freed.
     freed: u64,
-    /// Published messages whose payload is still here, oldest first, and where each ends.
+    /// Published messages whose payload is still in use, oldest first, and the end of each.
     in_use: VecDeque<InUse>,
-    /// The last message whose payload came back.
+    /// The last message whose payload was freed.
     last_freed_sequence: u64,
-    /// Begin anew at the start whenever the area is empty, to touch as little memory as can be.
+    /// Start again at the beginning whenever the area is empty, to touch as little memory as
+    /// possible.
     rewinds: bool,
 }
 
@@ -41,7 +42,7 @@ pub struct Room {
 }
 
 impl Area {
-    /// An area of `bytes`, which never holds more than `messages_max` payloads.
+    /// An area of `bytes` bytes that never holds more than `messages_max` payloads.
     #[must_use]
     pub fn new(bytes: u64, messages_max: u64, rewinds: bool) -> Self {
         let capacity = messages_max.min(bytes / LINE_BYTES as u64);
@@ -49,28 +50,29 @@ impl Area {
         Self { bytes, reserved: 0, freed: 0, in_use, last_freed_sequence: 0, rewinds }
     }
 
-    /// Holds all of it until message `sequence` has been read by all: until then, what another sender
-    /// has left in this memory may be read. To be called before anything was given out.
+    /// Holds the whole area until all receivers have read message `sequence`: until then they may
+    /// still read what another sender has left in this memory. Must be called before any room is
+    /// given out.
     pub fn hold_all_until(&mut self, sequence: u64) {
         self.reserved = self.bytes;
         self.in_use.push_back(InUse { sequence, end: self.bytes });
     }
 
-    /// Virtual end of what has been given out.
+    /// Virtual end of the room that has been given out.
     #[must_use]
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// Finds contiguous room for `bytes`, skipping the end of the area where it would not fit.
-    /// `None` while too much is in use.
+    /// Finds contiguous room for `bytes` bytes, and skips the end of the area if the room would not
+    /// fit there. `None` while too much is in use.
     #[inline]
     #[must_use]
     pub fn find(&self, bytes: u64) -> Option<Room> {
         self.find_from(self.reserved, bytes)
     }
 
-    /// The same if `span`, which is open in it or closed, were closed.
+    /// As [`Area::find`], as if `span` were closed. `span` is open in this area, or closed already.
     #[must_use]
     pub fn find_beside(&self, span: &Span, bytes: u64) -> Option<Room> {
         let is_closed = span.start == span.end;
@@ -98,12 +100,12 @@ impl Area {
         self.reserved = room.end;
     }
 
-    /// Takes room back that was never published.
+    /// Takes back room that was never published.
     pub fn put_back(&mut self, room: Room) {
         self.reserved = room.position;
     }
 
-    /// Gives back the end of the room last taken, beyond `bytes` bytes.
+    /// Takes back the end of the room last given out, beyond `bytes` bytes.
     pub fn shrink(&mut self, room: &mut Room, bytes: u64) {
         let end = room.position.saturating_add(bytes.next_multiple_of(LINE_BYTES as u64));
         if end < room.end {
@@ -112,19 +114,19 @@ impl Area {
         }
     }
 
-    /// Notes that message `sequence`, just published, holds the room last taken.
+    /// Records that message `sequence`, just published, holds the room last given out.
     #[inline]
     pub fn publish(&mut self, sequence: u64) {
         self.in_use.push_back(InUse { sequence, end: self.reserved });
     }
 
-    /// Notes that message `sequence`, just published, holds `room`; for one of several that were
-    /// taken before any of them was published.
+    /// Records that message `sequence`, just published, holds `room`, one of several rooms that
+    /// were given out before any of their messages was published.
     pub fn publish_room(&mut self, sequence: u64, room: Room) {
         self.in_use.push_back(InUse { sequence, end: room.end });
     }
 
-    /// Takes back the room of every message before `cursor`.
+    /// Frees the room of every message before `cursor`.
     #[inline]
     pub fn free_before(&mut self, cursor: u64) {
         while let Some(&oldest) = self.in_use.front() {
@@ -137,14 +139,14 @@ impl Area {
         }
     }
 
-    /// The message whose payload is to be given up for the next to find room; `None` if there is
-    /// nothing to give up.
+    /// The oldest message that holds room here: giving it up makes room for the next one. `None` if
+    /// no message holds any.
     #[must_use]
     pub fn oldest(&self) -> Option<u64> {
         self.in_use.front().map(|oldest| oldest.sequence)
     }
 
-    /// Bytes that are free, or will be before the area has gone round.
+    /// Bytes that are free now, or will be before the area wraps around.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.bytes - (self.reserved - self.freed)
@@ -160,22 +162,22 @@ impl Area {
     }
 }
 
-/// A stretch of the window that has been given out at once, in one piece, and is filled message by message:
-/// what a message needs is then two comparisons, and what is noted of it one number.
+/// A contiguous stretch of the window that is given out at once and then filled message by message.
+/// A message then needs two comparisons, and the sender records one number for it.
 #[derive(Debug, Default)]
 pub struct Span {
-    /// Virtual position of its first byte, of the next message, and of its end.
+    /// Virtual positions: of its first byte, of the next message, and of its end.
     start: u64,
     next: u64,
     end: u64,
-    /// What is to be taken off a position to have its place.
+    /// Subtracted from a position to get its place in the area.
     origin: u64,
     /// The last message that was published in it.
     last: Option<u64>,
 }
 
 impl Span {
-    /// That of `room`, which an area of `area_bytes` bytes has just given out.
+    /// The span of `room`, which an area of `area_bytes` bytes has just given out.
     #[must_use]
     pub fn of(room: Room, area_bytes: u64) -> Self {
         let Room { position, end } = room;
@@ -192,27 +194,29 @@ impl Span {
             .then(|| Room { position: self.next, end: self.next + lines_bytes })
     }
 
-    /// Where room that was found lies in its area.
+    /// Where the room found in this span lies in its area.
     #[inline(always)]
     #[must_use]
     pub fn place(&self, room: Room) -> u64 {
         room.position - self.origin
     }
 
-    /// Has the next message begin at `position`: at the end of room that was found, or back at its start.
+    /// Makes the next message begin at `position`: at the end of the room that was found, or at its
+    /// start again.
     #[inline(always)]
     pub fn go_on_at(&mut self, position: u64) {
         self.next = position;
     }
 
-    /// Notes that message `sequence`, just published, is the last so far.
+    /// Records that message `sequence`, just published, is the last one so far.
     #[inline(always)]
     pub fn publish(&mut self, sequence: u64) {
         self.last = Some(sequence);
     }
 
-    /// Gives back to `area` what was not filled, and has the rest come back once its last message is
-    /// read. Nothing may have been given out since, and no room found in it be in use.
+    /// Gives the unfilled rest back to `area`; the filled part is freed once its last message has
+    /// been read. The area must not have given out other room since, and no room found in this span
+    /// may be in use.
     pub fn close(&mut self, area: &mut Area) {
         let Self { start, next, end, last, .. } = core::mem::take(self);
         if start == end {
@@ -250,9 +254,9 @@ mod tests {
     }
 
     proptest! {
-        /// The same oracle for an area that is filled by spans, as the sender does: closed where the
-        /// next message does not fit, opened as large as can be, and each message given back, shortened
-        /// or published.
+        /// The same oracle for an area that is filled span by span, as the sender does it: a span
+        /// is closed when the next message does not fit and opened as large as possible, and each
+        /// message is put back, shortened or published.
         #[test]
         fn live_payloads_of_spans_never_overlap(kilobytes in 1u64..5, steps in steps()) {
             let bytes = kilobytes.next_power_of_two() * 1024;
@@ -284,7 +288,7 @@ mod tests {
                             span.go_on_at(room.position);
                             continue;
                         }
-                        // Some are shortened first.
+                        // Some messages are shortened first.
                         let length = if length % 3 == 0 { length / 2 } else { length };
                         span.go_on_at(room.position);
                         room = span.find(length).unwrap();
@@ -304,8 +308,8 @@ mod tests {
                         area.free_before(cursor);
                     }
                     Step::JoinOldest => {
-                        // As `Members::oldest_whole` chooses: half of the window is left for what is in
-                        // flight.
+                        // As `Members::oldest_whole` chooses: half of the window is left for
+                        // messages in flight.
                         let Some(&(sequence, position, ..)) =
                             sent.iter().find(|&&(sequence, ..)| sequence + 1 == cursor)
                         else { continue };
@@ -360,7 +364,7 @@ mod tests {
                         let Some(index) = sent.iter().position(|&(sequence, ..)| sequence + 1 == cursor)
                         else { continue };
                         // The message just before the cursor is whole as long as nothing was
-                        // written over it since.
+                        // written over it afterwards.
                         let (_, start, end) = sent[index];
                         let whole = sent[index + 1..].iter().all(|&(_, s, e)| s >= end || e <= start);
                         let since = area.reserved() - area.reserved() % bytes;

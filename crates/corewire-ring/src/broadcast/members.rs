@@ -1,10 +1,10 @@
-//! Who reads a channel. Private memory of the sender's process, behind a lock that the control
-//! thread and the data thread's slow half share.
+//! The receivers of a channel. Private memory of the sender's process, behind a lock that the
+//! control thread shares with the data thread's slow path.
 //!
 //! A receiver joins while the sender runs, and no message pays for it: the control thread stores 0
-//! to the data thread's limit, has every core pass a barrier (J1, the partner of the light fence
-//! B5 in `Sender`), and reads the head off the stamps. What the data thread can still publish
-//! without taking its slow path is then at most the one message that it had claimed, and its slow
+//! to the data thread's limit, makes every core pass a barrier (J1, the counterpart of the light
+//! fence B5 in `Sender`), and reads the head from the stamps. From then on the data thread can
+//! publish at most one message without its slow path: the one that it had already claimed. Its slow
 //! path finds the new member.
 
 use alloc::vec;
@@ -25,41 +25,43 @@ use crate::{Kernel, fence_at, order};
 /// Messages that the data thread can publish without passing its slow path.
 const IN_FLIGHT_MAX: u64 = 1;
 
-/// From the epoch that was last served in a row to the one that its next receiver begins at: even, and
-/// the circle divided by the golden ratio, so that no two of many come near each other.
+/// Distance from the epoch that was last served in a row to the first epoch of the row's next
+/// receiver. It is even and about 2^32 divided by the golden ratio, so that the first epochs of
+/// many successive receivers lie far apart.
 const EPOCH_STRIDE: u32 = 0x9e37_79b8;
 
 /// The receivers of a channel.
 #[derive(Debug)]
 pub struct Members {
     rows: Vec<Row>,
-    /// The first message of the ring, before which nobody begins.
+    /// The first message of the ring. No receiver begins before it.
     first: u64,
     joined: u32,
-    /// Receivers that were invited and have neither joined, left nor died: sending waits for them.
+    /// Receivers that were invited and have not joined, left or died yet. Sending waits for them.
     invited: u32,
-    /// Virtual end of the large area's reservations; the data thread keeps it under the lock.
+    /// Virtual end of the large area's reservations. The data thread updates it under the lock.
     pub(super) large_reserved: u64,
-    /// Payload that a joiner needs, to be held again by the data thread's next slow path.
+    /// Payload that a joining receiver needs: the data thread's next slow path must hold it again.
     pub(super) window_held_from: Option<u64>,
     pub(super) large_held_from: Option<u64>,
     /// Rows whose memory held an impossible value; the control thread drops them.
     violators: Vec<u32>,
-    /// Rows whose receivers count no more; the control thread lets them go.
+    /// Rows whose receivers were evicted and no longer count; the control thread releases these
+    /// rows.
     evicted: Vec<u32>,
-    /// Some row has a `stalled_since_ns`.
+    /// True if some row has a nonzero `stalled_since_ns`.
     has_stalls: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Row {
     joined: bool,
-    /// Evicted, and not let go yet: nobody else may take the row.
+    /// Evicted, but not yet released by the control thread: no other receiver may take the row.
     evicted: bool,
-    /// The cursor as last read: it never goes back.
+    /// The cursor as last read. It never moves backwards.
     cached: u64,
     /// The cursor when the sender began to wait, or when it last moved while the sender waited; and
-    /// since when, 0 if the sender does not wait.
+    /// the time of that, or 0 if the sender does not wait.
     stalled_at: u64,
     stalled_since_ns: u64,
 }
@@ -69,17 +71,20 @@ struct Row {
 pub struct Joined {
     /// The sequence number of its first message.
     pub start: u64,
-    /// The epoch its sleeping word begins at, another than that of each before it in this row.
+    /// The epoch at which its sleeping word begins. It differs from those of all earlier receivers
+    /// of this row.
     pub epoch: u32,
-    /// Messages from this one on are claimed after the data thread has seen the change: the one
-    /// before may be in flight.
+    /// Messages from this one on are claimed after the data thread has seen the change. The message
+    /// before it may be in flight.
     pub settled: u64,
-    /// How many receivers the row has had, with this one.
+    /// Number of receivers that the row has had, including this one.
     pub generation: u32,
 }
 
 impl Joined {
-    /// What the receiver of `row` is told, if it is trusted and asked for fences where there are none.
+    /// The welcome for the receiver of `row`; `hint` says whether a hint segment comes with it. Its
+    /// `settled` is right for a trusted receiver that asked for fences; the caller changes it for
+    /// other receivers.
     #[must_use]
     pub fn welcome(&self, row: u32, incarnation: u128, hint: bool) -> Welcome {
         let &Self { start, epoch, settled, generation } = self;
@@ -97,7 +102,7 @@ pub struct Slowest {
 }
 
 impl Members {
-    /// Nobody yet, of up to `receivers_max`.
+    /// An empty set of members, for up to `receivers_max` receivers.
     #[must_use]
     pub fn new(receivers_max: u32) -> Self {
         Self {
@@ -121,37 +126,37 @@ impl Members {
         Self { first, ..self }
     }
 
-    /// How many have joined.
+    /// Number of receivers that have joined.
     #[must_use]
     pub fn joined(&self) -> u32 {
         self.joined
     }
 
-    /// How many are invited and have not come.
+    /// Number of invited receivers that have not joined yet.
     #[must_use]
     pub fn invited(&self) -> u32 {
         self.invited
     }
 
-    /// Has sending wait for one more.
+    /// Makes sending wait for one more receiver.
     pub fn invite(&mut self) {
         self.invited += 1;
     }
 
-    /// One who was invited has joined, left or died.
+    /// Records that an invited receiver has joined, left or died.
     pub fn answered(&mut self) {
         self.invited = self.invited.saturating_sub(1);
     }
 
-    /// A row that nobody has.
+    /// A row without a receiver.
     #[must_use]
     pub fn free_row(&self) -> Option<u32> {
         let index = self.rows.iter().position(|row| !row.joined && !row.evicted)?;
         u32::try_from(index).ok()
     }
 
-    /// Takes a receiver in at a free `row`, whose page is mapped already. Control thread only; after
-    /// it, the data thread's slow path finds the new limit.
+    /// Adds a receiver in the free row `row`, whose page is already mapped. Control thread only.
+    /// Afterwards the data thread's slow path finds the new limit.
     ///
     /// # Panics
     /// If the row is taken.
@@ -168,18 +173,19 @@ impl Members {
         shared.watched.fetch_max(row + 1, Relaxed);
         shared.limit.store(0, Relaxed);
         // ORDER(J1): pairs with B5; after it, the data thread either sees the limit of 0, or has
-        // published everything it claimed before but the one message in flight.
+        // published everything that it claimed before, except the one message in flight.
         barrier(kernel);
         let head = head_of(slots);
         let first = match start {
             Start::Now => head,
             Start::Oldest if channel.policy == Policy::Overwrite => words.floor().load(Relaxed),
             Start::Oldest => self.oldest_whole(head, channel),
-            // What has been sent is kept for nobody who has not joined.
+            // Messages already sent are not kept for a receiver that has not joined.
             Start::At(message) => message.max(head),
         };
         let epoch = (shared.acked(row).load(Relaxed) & !1).wrapping_add(EPOCH_STRIDE);
-        // Whatever the data thread is about to serve of the row's last receiver, it gives up now.
+        // If the data thread is about to record an epoch of the row's previous receiver as served,
+        // its compare-exchange fails from now on.
         shared.acked(row).store(epoch, Relaxed);
         self.rows[row as usize] = Row { joined: true, cached: first, ..Row::default() };
         self.joined += 1;
@@ -192,15 +198,16 @@ impl Members {
         Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX, generation }
     }
 
-    /// Takes a receiver in at `row` in the place of the one that has it, whose process may be dead: it
-    /// begins where that one's cursor is, and nothing that that one held is given up meanwhile.
-    /// `place` maps its page. Otherwise as for [`join`](Self::join).
+    /// Adds a receiver in `row` in place of the current receiver of that row, whose process may be
+    /// dead. The new receiver starts at its predecessor's cursor, and nothing that the predecessor
+    /// held is given up meanwhile. `place` maps the new receiver's page. Otherwise as
+    /// [`join`](Self::join).
     ///
     /// # Errors
-    /// That of `place`; then nothing has changed.
+    /// The error of `place`; then nothing has changed.
     ///
     /// # Panics
-    /// If nobody has the row.
+    /// If the row has no receiver.
     pub fn succeed<K: Kernel, E>(
         &mut self,
         row: u32,
@@ -219,7 +226,7 @@ impl Members {
         self.joined -= 1;
         self.violators.retain(|&violator| violator != row);
         let joined = self.join(row, pid, Start::Now, channel, kernel);
-        // One that has stored none, or an impossible one, has passed nothing more.
+        // If the stored cursor is missing or impossible, the predecessor has passed nothing more.
         let is_possible = (state.cached..=joined.start).contains(&cursor);
         let start = if is_possible { cursor } else { state.cached };
         self.rows[row as usize].cached = start;
@@ -227,7 +234,7 @@ impl Members {
         Ok(Joined { start, ..joined })
     }
 
-    /// Forgets a receiver. Control thread only; the caller then wakes a data thread that waits, and
+    /// Removes a receiver. Control thread only. The caller then wakes a waiting data thread, and
     /// may replace the row's page.
     pub fn leave(&mut self, row: u32, channel: &Channel<'_>, why: ControlCounter) {
         let state = &mut self.rows[row as usize];
@@ -253,10 +260,11 @@ impl Members {
         channel.shared.limit.store(0, Relaxed);
     }
 
-    /// Takes those out of the count that have held the sender back for `after_ns` without passing
-    /// anything, as of `now_ns`: whose cursor is below `wanted`. A row that has anything to read, up to
-    /// `head`, is watched from the first call on until [`Members::forget_stalls`]. Returns whether anybody was evicted; the control thread
-    /// then lets them go. Data thread, slow path.
+    /// Evicts the receivers whose cursor is below `wanted` and has not moved for `after_ns`, as of
+    /// `now_ns`, while the sender waited. Evicted receivers no longer count. The first call starts
+    /// to watch every row that has anything left to read, up to `head`; this lasts until
+    /// [`Members::forget_stalls`]. Returns whether any receiver was evicted; the control thread
+    /// then releases the rows. Data thread, slow path.
     pub(super) fn evict_stalled(
         &mut self,
         now_ns: u64,
@@ -284,35 +292,37 @@ impl Members {
             set_door(channel.words, row, DoorState::Evicted);
             self.uncount(row, channel, ControlCounter::Evictions);
         }
-        // ORDER(E1): pairs with E2; whoever copies what is written from here on sees its door.
+        // ORDER(E1): pairs with E2; a receiver that copies anything written from here on sees its
+        // door.
         fence_at!(E1: Release);
         !stalled.is_empty()
     }
 
-    /// The sender has room again.
+    /// Resets the stall times: the sender has room again.
     pub(super) fn forget_stalls(&mut self) {
         if core::mem::take(&mut self.has_stalls) {
             self.rows.iter_mut().for_each(|row| row.stalled_since_ns = 0);
         }
     }
 
-    /// Are there evicted rows to be let go?
+    /// Are there evicted rows that the control thread must release?
     #[must_use]
     pub fn has_evicted(&self) -> bool {
         !self.evicted.is_empty()
     }
 
-    /// The evicted rows, for the control thread.
+    /// Takes the list of evicted rows, for the control thread.
     pub fn take_evicted(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.evicted)
     }
 
-    /// The oldest message from which on every payload up to `head` is whole, and will stay so
-    /// beside what the data thread has in flight. Has its payload held.
+    /// The oldest message from which on every payload up to `head` is whole, and stays whole
+    /// whatever the data thread has in flight. Also makes the areas hold these payloads.
     fn oldest_whole(&mut self, head: u64, channel: &Channel<'_>) -> u64 {
         let Channel { shared, slots, geometry, .. } = channel;
         let window_bytes = geometry.window_bytes();
-        // One reservation of up to a quarter of the window, and as much skipped before it.
+        // In flight: one reservation of up to a quarter of the window, and as much skipped before
+        // it.
         let window_end = shared.window_reserved.load(Relaxed) + window_bytes / 2;
         let oldest = (head + IN_FLIGHT_MAX).saturating_sub(slots.count()).max(self.first);
         let (mut window_from, mut large_from) = (None, None);
@@ -343,9 +353,10 @@ impl Members {
                 continue;
             }
             if state.cached < wanted {
-                // ORDER(B4): pairs with B3; the receiver is done reading before we write again.
+                // ORDER(B4): pairs with B3; the receiver has finished reading before the sender
+                // writes again.
                 let cursor = rows.cursor(row).load(order!(B4: Acquire));
-                // A newcomer that has stored none yet has passed nothing.
+                // A new receiver that has not stored a cursor yet has passed nothing.
                 let cursor = if cursor == 0 { state.cached } else { cursor };
                 if cursor < state.cached || cursor > head {
                     if !self.violators.contains(&row) {
@@ -355,7 +366,7 @@ impl Members {
                 }
                 state.cached = cursor;
             }
-            // Who begins with a message to come has passed what there is.
+            // A receiver that starts at a future message has passed all existing ones.
             let cursor = state.cached.min(head);
             if slowest.is_none_or(|s| cursor < s.cursor) {
                 slowest = Some(Slowest { row, cursor });
@@ -364,13 +375,13 @@ impl Members {
         slowest
     }
 
-    /// Are there rows to be dropped for an impossible value?
+    /// Are there rows to be dropped because they held an impossible value?
     #[must_use]
     pub fn has_violators(&self) -> bool {
         !self.violators.is_empty()
     }
 
-    /// The rows to be dropped, for the control thread.
+    /// Takes the list of rows to be dropped, for the control thread.
     pub fn take_violators(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.violators)
     }
@@ -379,15 +390,15 @@ impl Members {
 /// The parts of a channel that a change of membership touches.
 #[derive(Debug, Clone, Copy)]
 pub struct Channel<'a> {
-    /// What both threads share.
+    /// What the data thread and the control thread share.
     pub shared: &'a SenderShared,
     /// The ring.
     pub slots: &'a Slots,
     /// The words of the segment.
     pub words: &'a SenderWords,
-    /// Its sizes.
+    /// The channel's sizes.
     pub geometry: &'a Geometry,
-    /// What becomes of slow receivers.
+    /// What happens with slow receivers.
     pub policy: Policy,
 }
 
@@ -408,12 +419,12 @@ fn barrier<K: Kernel>(kernel: &K) {
     if crate::sync::is_weakened("J1") {
         return;
     }
-    // It fails only for a moment's want of memory.
+    // The barrier fails only if the kernel is short of memory for a moment.
     let _ = (0..3).any(|_| kernel.barrier_everywhere());
 }
 
-/// How many messages the ring has carried, by a search over its stamps: the slots up to the head
-/// are one lap ahead of those behind it.
+/// Number of messages that the ring has carried, found by a binary search over its stamps: the
+/// slots below the head are one lap ahead of the others.
 #[must_use]
 pub fn head_of(slots: &Slots) -> u64 {
     let lap_start = match slots.at(0).stamp().load(Relaxed) {
@@ -430,7 +441,7 @@ pub fn head_of(slots: &Slots) -> u64 {
             high = middle;
         }
     }
-    // ORDER(J2): pairs with B1; the headers of these messages, read next, are their own.
+    // ORDER(J2): pairs with B1; the headers read next belong to these messages.
     fence_at!(J2: Acquire);
     lap_start.wrapping_add(low)
 }

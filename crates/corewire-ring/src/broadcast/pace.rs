@@ -1,24 +1,26 @@
-//! How fast a sender goes.
+//! The rate at which a sender sends.
 //!
-//! A sender that streams has the processor fetch the lines of the slots that it will come to: else
-//! each store waits for its line, and a receiver close behind takes the line away again between two
-//! stores. One that sends now and then fetches no line but the one that it is about to write: the others
-//! stay where receivers poll them, which is in the receivers' caches. A receiver does the same with lines
-//! that it knows to be written.
+//! A sender that streams makes the processor prefetch the lines of the slots that it will write
+//! next. Without that, each store waits for its line, and a receiver close behind takes the line
+//! away again between two stores. A sender that sends only now and then fetches no line except the
+//! one that it is about to write: the other lines stay in the caches of the receivers that poll
+//! them. A receiver likewise prefetches lines that it knows to be written.
 
-/// How many slots ahead of the one that is written or read lines are fetched, in a ring of `slots`: a
-/// page of them, but in a small ring less, lest either side take what the other is about to use. (In a
-/// ring of 16384, 16 or 32 ahead costs a receiver a fifth; in one of 256 or 512, a sixteenth gains one.)
+/// How many slots ahead of the slot that is written or read lines are fetched, in a ring of `slots`
+/// slots: one page of slots, or fewer in a small ring, so that neither side takes lines that the
+/// other is about to use. (In a ring of 16384 slots, fetching only 16 or 32 ahead costs a receiver
+/// a fifth; in a ring of 256 or 512, fetching a sixteenth of the ring ahead gains a fifth.)
 pub(super) fn slots_ahead(slots: u64) -> u64 {
     (slots / 16).min(64)
 }
 
-/// Who sends a message in less time than this streams: of the order of a line's way from core to core.
+/// A sender that spends less time than this on a message streams. It is about the time that a line
+/// takes from one core to another.
 const STREAM_NS: u64 = 100;
-/// Messages between two looks at the clock.
+/// At least this many messages pass between two readings of the clock.
 const STRETCH: u64 = 256;
 
-/// Measured over stretches of messages, at most once a refresh.
+/// Measures the rate over many messages at a time, at most once per refresh.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     from: u64,
@@ -33,13 +35,13 @@ impl Pace {
         self.is_stream
     }
 
-    /// `sent` messages are sent now.
+    /// Records that `sent` messages have been sent so far.
     pub(crate) fn note(&mut self, sent: u64, now_ns: impl FnOnce() -> u64) {
         let count = sent - self.from;
         if count >= STRETCH {
             let now_ns = now_ns();
             let passed_ns = now_ns.saturating_sub(self.since_ns);
-            // Where there is no clock, nothing is a stream.
+            // Without a clock, nothing counts as a stream.
             self.is_stream = passed_ns > 0 && passed_ns < count * STREAM_NS;
             self.from = sent;
             self.since_ns = now_ns;

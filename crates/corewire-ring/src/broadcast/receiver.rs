@@ -1,4 +1,4 @@
-//! A receiver's half of a channel.
+//! The receiver's half of a channel.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -24,16 +24,16 @@ use crate::shared::{Many, ManyParts};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
 
-/// After so many losses in a row, a call that receives looks up.
+/// After this many losses in a row, a receiving call calls its `wait`.
 const LOSSES_AT_A_TIME: u32 = 64;
-/// No sender comes so far.
+/// No sender gets this far: a higher floor is impossible.
 const FLOOR_MAX: u64 = u64::MAX / 2;
 
-/// What a receiver's thread shares with the control thread of its process. Private memory.
+/// What the receiver's thread shares with the control thread of its process. Private memory.
 #[derive(Default)]
 pub struct ReceiverShared {
-    /// The word of its own that a waiting receiver sleeps on, beside the sender's bell: the sender
-    /// cannot ring to say that it is dead.
+    /// The receiver's own word that a waiting receiver sleeps on, in addition to the sender's bell:
+    /// the sender cannot ring to say that it is dead.
     own: AtomicU32,
     notices: AtomicU32,
 }
@@ -43,12 +43,12 @@ impl ReceiverShared {
     pub fn notify<K: Kernel>(&self, notice: u32, kernel: &K) {
         // ORDER(W3): pairs with W4; what the dead sender published is visible with the notice.
         self.notices.fetch_or(notice, order!(W3: Release));
-        // ORDER(W1): pairs with W2; the notice is seen by whom this wakes.
+        // ORDER(W1): pairs with W2; the receiver that this wakes sees the notice.
         self.own.fetch_add(1, order!(W1: Release));
         kernel.wake(&self.own, 1);
     }
 
-    /// Tells the receiver that this is a forked child. Only stores.
+    /// Marks this process as a forked child for the receiver. Only stores.
     pub fn mark_forked(&self) {
         self.notices.fetch_or(notice::FORKED, Relaxed);
     }
@@ -60,7 +60,7 @@ impl ReceiverShared {
         self.notices.load(order!(W4: Acquire))
     }
 
-    /// Takes one notice back.
+    /// Clears one notice.
     pub fn clear(&self, notice: u32) {
         self.notices.fetch_and(!notice, Relaxed);
     }
@@ -72,7 +72,8 @@ impl fmt::Debug for ReceiverShared {
     }
 }
 
-/// A word of the sender's memory that cannot be: its link is closed, nothing else is touched.
+/// A word in the sender's memory holds an impossible value. This link is closed; nothing else is
+/// affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the sender's memory holds {found:#x} as {word} of message {sequence}")]
 pub struct Violation {
@@ -84,42 +85,42 @@ pub struct Violation {
     pub sequence: u64,
 }
 
-/// Why no message will come any more.
+/// Why no further message will come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The sender closed the channel, and everything it sent has been received.
     Closed,
     /// The sender died or vanished, and everything it committed has been received.
     SenderGone,
-    /// This receiver held the sender back for too long, and counts no more.
+    /// This receiver held the sender back for too long and no longer counts.
     Evicted,
 }
 
-/// Proof that a channel's messages may be read in place: its sender is trusted, and writes none over
-/// before every receiver has passed it.
+/// Proof that a channel's messages may be read in place: the sender is trusted, and overwrites no
+/// message before every receiver has passed it.
 #[derive(Debug, Clone, Copy)]
 pub struct InPlace(Trusted);
 
-/// What a receiver is made of.
+/// The parts of a receiver.
 #[derive(Debug)]
 pub struct ReceiverParts {
-    /// The sender's segment, read-only, header checked.
+    /// The sender's segment, read-only, with its header checked.
     pub sender: Region,
-    /// The sizes that its header gave.
+    /// The sizes given by that header.
     pub geometry: Geometry,
     /// How the sender makes its stamps visible to sleepers.
     pub fence_mode: FenceMode,
-    /// What becomes of slow receivers.
+    /// What happens with slow receivers.
     pub policy: Policy,
-    /// The receiver's own segment, writable, header written.
+    /// The receiver's own segment, writable, with its header written.
     pub own: Region,
     /// The hint segment, writable, if the channel has one.
     pub hint: Option<Region>,
-    /// What the owner said.
+    /// The owner's answer to the request to join.
     pub welcome: Welcome,
-    /// What it shares with its control thread.
+    /// What the receiver shares with its control thread.
     pub shared: Arc<ReceiverShared>,
-    /// If the channel is shared: its senders.
+    /// The senders, if the channel is shared.
     pub many: Option<ManyParts>,
 }
 
@@ -127,26 +128,26 @@ pub struct ReceiverParts {
 #[derive(Debug)]
 pub struct Receiver<K> {
     slots: Slots,
-    /// The first message it was to get.
+    /// The first message that this receiver was to get.
     first: u64,
-    /// The next message's sequence number: this one is being read, those before are done with.
+    /// Sequence number of the next message, which may be being read. All earlier ones are finished.
     next: u64,
-    /// When `next` gets here, the cursor is published.
+    /// The cursor is published when `next` gets here.
     publish_at: u64,
     /// The cursor as published.
     published: u64,
-    /// Publish after this many messages.
+    /// Publish the cursor after this many messages.
     batch: u64,
-    /// How far ahead of the next message lines are fetched: 0 unless the sender is known to be well
-    /// ahead, for it must not lose the lines that it is about to write.
+    /// How many slots ahead of the next message lines are fetched. 0 unless the sender is known to
+    /// be well ahead: it must not lose the lines that it is about to write.
     fetch_ahead: u64,
     sleep_cap_ns: u64,
-    /// Payload bytes outside the slots that the published cursor still holds, by area.
+    /// Payload bytes outside the slots that the published cursor still holds, for each area.
     window_held_bytes: u64,
     large_held_bytes: u64,
     /// Payload bytes received outside the slots.
     bytes: u64,
-    /// By sender.
+    /// For each sender.
     windows: Vec<Store>,
     larges: Vec<Store>,
     many: Option<Box<Many>>,
@@ -155,27 +156,27 @@ pub struct Receiver<K> {
     hint: Option<Region>,
     shared: Arc<ReceiverShared>,
     epoch: u32,
-    /// The sender's blocked epoch, as last served.
+    /// The sender's `blocked` epoch as last served.
     blocked_seen: u32,
     fence_mode: FenceMode,
-    /// Where this receiver asked for fences: messages before this one may come without.
+    /// If this receiver asked for fences: messages before this one may come without a fence.
     settled: u64,
     policy: Policy,
     row: u32,
-    /// What its door says as long as it counts.
+    /// The value of its door while the receiver counts.
     tenure: u64,
     message_bytes_max: u64,
-    /// Messages that were written over before they were read.
+    /// Messages that were overwritten before they were read.
     missed: u64,
-    /// Messages that were claimed by senders that died before they had sent them.
+    /// Messages that will never come because their senders died after claiming them.
     abandoned: u64,
-    /// It was seen that this receiver counts no more.
+    /// This receiver has found that it was evicted.
     is_out: bool,
     kernel: K,
 }
 
 impl<K: Kernel> Receiver<K> {
-    /// A receiver that begins where the owner said.
+    /// A receiver that begins at the message that the owner chose.
     #[must_use]
     pub fn new(parts: ReceiverParts, kernel: K) -> Self {
         let ReceiverParts { sender, geometry, own, hint, welcome, .. } = parts;
@@ -220,16 +221,16 @@ impl<K: Kernel> Receiver<K> {
             kernel,
         };
         receiver.own.sleeping().store(receiver.epoch, Relaxed);
-        // Nobody's processor, until it has slept once.
+        // No processor until it has slept once.
         receiver.own.cpu().store(u32::MAX, Relaxed);
-        // What is counted there may be that of the row's last holder.
+        // The counters there may still be those of the row's previous holder.
         for (counter, _) in ReceiverCounter::ALL {
             receiver.own.counter(counter).store(0, Relaxed);
         }
         receiver
     }
 
-    /// Whether messages of a sender that is trusted so may be read in place.
+    /// Returns the proof if messages of a sender that is trusted like this may be read in place.
     #[must_use]
     pub fn in_place(&self, trusted: Trusted) -> Option<InPlace> {
         self.policy.keeps_messages().then_some(InPlace(trusted))
@@ -242,19 +243,19 @@ impl<K: Kernel> Receiver<K> {
         self.next
     }
 
-    /// What it shares with its control thread.
+    /// What the receiver shares with its control thread.
     #[must_use]
     pub fn shared(&self) -> &Arc<ReceiverShared> {
         &self.shared
     }
 
-    /// What it asks of the operating system.
+    /// The receiver's interface to the operating system.
     #[must_use]
     pub fn kernel(&self) -> &K {
         &self.kernel
     }
 
-    /// The processor that the sender last ran on; a hint. `None` if there are many.
+    /// The processor that the sender last ran on, a hint. `None` if there are several senders.
     #[must_use]
     pub fn sender_cpu(&self) -> Option<u32> {
         self.many.is_none().then(|| self.sender.cpu().load(Relaxed))
@@ -273,8 +274,8 @@ impl<K: Kernel> Receiver<K> {
         stamp == stamp_of(sequence) || (self.many.is_some() && publishes(stamp, sequence))
     }
 
-    /// Does `stamp` publish the next message? A channel's only sender has no fields beside the
-    /// sequence number.
+    /// Does `stamp` publish the next message? In a channel of one sender a stamp holds nothing but
+    /// the sequence number.
     #[inline(always)]
     fn is_next(&mut self, stamp: u64) -> bool {
         stamp == stamp_of(self.next) || (self.many.is_some() && self.is_next_of_many(stamp))
@@ -289,8 +290,8 @@ impl<K: Kernel> Receiver<K> {
         is_next
     }
 
-    /// Passes messages that will never come, because the sender that had claimed them is dead. To be
-    /// called while the next one is not there. False if there were none.
+    /// Passes messages that will never come, because the sender that had claimed them is dead. Must
+    /// be called while the next message is not there. Returns false if there were none.
     fn pass_abandoned(&mut self) -> bool {
         let mut has_passed = false;
         while let Some(many) = &mut self.many
@@ -306,7 +307,7 @@ impl<K: Kernel> Receiver<K> {
     /// The next message, in place. While there is none, calls `wait`, which waits or gives up.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with, or a [`Violation`].
+    /// The error with which `wait` gives up, or a [`Violation`].
     #[inline(always)]
     pub fn receive_with<E: From<Violation>>(
         &mut self,
@@ -328,13 +329,13 @@ impl<K: Kernel> Receiver<K> {
     /// up.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with, or a [`Violation`].
+    /// The error with which `wait` gives up, or a [`Violation`].
     #[inline(always)]
     pub fn snapshot_with<E: From<Violation>>(
         &mut self,
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Snapshot<'_, K>, E> {
-        // A sender that keeps overtaking, or one that lies, must not keep this call for ever.
+        // A sender that keeps overtaking, or that lies, must not keep this call from returning.
         let mut losses = if self.is_out { LOSSES_AT_A_TIME } else { 0 };
         loop {
             if losses == LOSSES_AT_A_TIME {
@@ -349,7 +350,7 @@ impl<K: Kernel> Receiver<K> {
                         let sequence = self.next;
                         return Ok(Snapshot { receiver: self, payload, sequence });
                     }
-                    // Half of it may be another message's already.
+                    // Half of it may already belong to another message.
                     Err(violation) if self.is_kept(self.next) => return Err(violation.into()),
                     Err(_) => self.lose_next(),
                 }
@@ -363,14 +364,14 @@ impl<K: Kernel> Receiver<K> {
         }
     }
 
-    /// Was message `sequence` what it is for as long as it has been looked at until now?
+    /// Has message `sequence` kept its content during all accesses so far?
     #[inline(always)]
     fn is_kept(&self, sequence: u64) -> bool {
         match self.policy {
             Policy::Block => true,
             Policy::Overwrite => {
-                // ORDER(O2): pairs with O1; if anything that was read is a later message's, so
-                // is the floor.
+                // ORDER(O2): pairs with O1; if anything that was read belongs to a later message,
+                // the floor read next is above `sequence`.
                 fence_at!(O2: Acquire);
                 self.sender.floor().load(Relaxed) <= sequence
             }
@@ -382,24 +383,24 @@ impl<K: Kernel> Receiver<K> {
         if let Some(many) = &self.many {
             return many.is_evicted();
         }
-        // ORDER(E2): pairs with E1; if anything that was read is a later message's, the door
-        // says so.
+        // ORDER(E2): pairs with E1; if anything that was read belongs to a later message, the door
+        // says that this receiver was evicted.
         fence_at!(E2: Acquire);
         self.sender.door_tenure(self.row).load(Relaxed) != self.tenure
     }
 
-    /// The next message was not kept while it was looked at.
+    /// Handles the loss of the next message, which was not kept while it was read.
     #[cold]
     fn lose_next(&mut self) {
         match self.policy {
             Policy::Evict { .. } => self.is_out = true,
-            // The sender is about to overtake, or has: what it has given up, one by one, would only be
-            // found lost one by one.
+            // The sender is about to overtake this receiver, or has done so. All messages that it
+            // has given up are lost, and would otherwise be found lost one by one.
             _ => self.lose_up_to(self.resume_above(self.next + 1)),
         }
     }
 
-    /// Passes messages that are lost, up to `next`, exclusive.
+    /// Passes lost messages, up to `next` exclusive.
     fn lose_up_to(&mut self, next: u64) {
         let count = next - self.next;
         self.missed += count;
@@ -410,11 +411,12 @@ impl<K: Kernel> Receiver<K> {
         }
     }
 
-    /// The sender has gone round the ring and past this receiver. What lies between is missed.
+    /// Passes the messages that are lost because the sender is more than a lap ahead.
     #[cold]
     #[inline(never)]
     fn catch_up(&mut self) -> Result<(), Violation> {
-        // ORDER(O2): pairs with O1; the floor is that of the stamp that was seen, or a later one.
+        // ORDER(O2): pairs with O1; the floor belongs to the stamp that was seen, or to a later
+        // one.
         fence_at!(O2: Acquire);
         let floor = self.sender.floor().load(Relaxed);
         if floor <= self.next || floor > FLOOR_MAX {
@@ -424,9 +426,9 @@ impl<K: Kernel> Receiver<K> {
         Ok(())
     }
 
-    /// Where to go on when all below `kept` is lost: with a message that the sender will not get to at
-    /// once, a quarter of the ring above the oldest that it keeps, or with that one if there are not so
-    /// many.
+    /// Where to continue when all messages below `kept` are lost: at a message that the sender will
+    /// not reach at once, a quarter of the ring above the oldest message that it keeps; or at that
+    /// oldest message if there are not that many.
     fn resume_above(&self, kept: u64) -> u64 {
         let floor = self.sender.floor().load(Relaxed);
         let oldest = if floor > FLOOR_MAX { kept } else { floor.max(kept) };
@@ -435,21 +437,21 @@ impl<K: Kernel> Receiver<K> {
         if ahead_of(stamp, later) >= 0 { later } else { oldest }
     }
 
-    /// Messages that were written over before they were read.
+    /// Number of messages that were overwritten before they were read.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// How many messages from the next one on are there, up to `count_max`.
+    /// Number of messages that are there, counted from the next one, up to `count_max`.
     #[must_use]
     pub fn ready_count(&self, count_max: u64) -> u64 {
         let count_max = count_max.min(self.slots.count());
         (0..count_max).find(|&i| !self.has(self.next + i)).unwrap_or(count_max)
     }
 
-    /// Message `index` from the next one on, in place, if it is there. It stays whole until
-    /// [`Receiver::done`] is called for it.
+    /// The message `index` places after the next one, in place, if it is there. It stays whole
+    /// until [`Receiver::done`] is called for it.
     ///
     /// # Errors
     /// A [`Violation`].
@@ -459,13 +461,13 @@ impl<K: Kernel> Receiver<K> {
             return Ok(None);
         }
         let payload = self.payload(sequence)?;
-        // SAFETY: published, and the cursor does not pass it while `self` is borrowed; the sender
-        // is trusted to leave it alone until then. `self` keeps the mapping.
+        // SAFETY: published, and the cursor does not pass it while `self` is borrowed. The sender
+        // is trusted not to write it until then. `self` keeps the mapping.
         Ok(Some(unsafe { payload.as_slice(in_place.0) }))
     }
 
-    /// Where message `sequence`, whose stamp is there, has its payload. Each word is read once,
-    /// checked, and used.
+    /// The payload of message `sequence`, whose stamp is there. Each word is read once, checked,
+    /// and used.
     fn payload(&self, sequence: u64) -> Result<Payload, Violation> {
         self.payload_of(self.slots.at(sequence), sequence, Access::Read)
     }
@@ -478,7 +480,7 @@ impl<K: Kernel> Receiver<K> {
         access: Access,
     ) -> Result<Payload, Violation> {
         // ORDER(B2): pairs with B1; header and payload are read after the stamp. (A relaxed load
-        // and a fence, since the map is read-only.)
+        // and a fence, since the mapping is read-only.)
         fence_at!(B2: Acquire);
         let header = slot.header().load(Relaxed);
         if header <= INLINE_BYTES_MAX as u64 {
@@ -515,7 +517,7 @@ impl<K: Kernel> Receiver<K> {
         payload.ok_or(Violation { word: "position", found: position, sequence })
     }
 
-    /// Is done with the next message, of `length` bytes.
+    /// Finishes the next message, of `length` bytes.
     #[inline(always)]
     fn pass(&mut self, length: usize) {
         self.next += 1;
@@ -527,8 +529,9 @@ impl<K: Kernel> Receiver<K> {
         }
     }
 
-    /// Publishes the cursor after a batch of messages, and looks whether the next batch is there, and
-    /// what is fetched with it. (Where several send, some before may still be missing: it is a hint.)
+    /// Publishes the cursor after a batch of messages. Also checks whether the next batch and the
+    /// lines prefetched with it are there. (With several senders, earlier messages may still be
+    /// missing: it is a hint.)
     #[inline(never)]
     fn end_batch(&mut self) {
         self.publish_cursor();
@@ -538,7 +541,7 @@ impl<K: Kernel> Receiver<K> {
         }
     }
 
-    /// Counts payload outside the slots: an eighth of its area brings the cursor forward.
+    /// Counts payload outside the slots: an eighth of its area makes the cursor be published early.
     #[inline(never)]
     fn hold(&mut self, length: u64) {
         let [window_bytes, large_bytes] =
@@ -550,14 +553,14 @@ impl<K: Kernel> Receiver<K> {
             (&mut self.large_held_bytes, large_bytes)
         };
         *held += length;
-        // A sender may claim any length, and as many as it likes.
+        // A sender may claim any length, any number of times.
         self.bytes = self.bytes.wrapping_add(length);
         if *held >= area_bytes / 8 {
             self.publish_cursor();
         }
     }
 
-    /// Is done with the next `count` messages that are there.
+    /// Finishes the next `count` messages that are there.
     ///
     /// # Errors
     /// A [`Violation`].
@@ -573,7 +576,7 @@ impl<K: Kernel> Receiver<K> {
         Ok(())
     }
 
-    /// Stores the cursor, if it has moved, and wakes a sender that waits for it.
+    /// Stores the cursor if it has moved, and wakes a sender that waits for it.
     #[inline(never)]
     pub fn publish_cursor(&mut self) {
         self.publish_at = self.next + self.batch;
@@ -585,10 +588,11 @@ impl<K: Kernel> Receiver<K> {
         self.published = cursor;
         self.window_held_bytes = 0;
         self.large_held_bytes = 0;
-        // ORDER(B3): pairs with B4; our reads are done before the sender writes there again.
+        // ORDER(B3): pairs with B4; this receiver's reads are done before the sender writes there
+        // again.
         self.own.cursor().store(cursor, order!(B3: Release));
-        // ORDER(B10): pairs with B11; a sender that waits sees the cursor, or we see it waiting.
-        // A full fence, since it is paid once in a batch, and no registration is needed for it.
+        // ORDER(B10): pairs with B11; a waiting sender sees the cursor, or this receiver sees it
+        // waiting. A full fence, since it is paid once per batch and needs no registration.
         fence_at!(B10: SeqCst);
         if let Some(many) = &mut self.many {
             if many.make_room(&self.kernel) {
@@ -610,22 +614,23 @@ impl<K: Kernel> Receiver<K> {
     #[cold]
     fn wake_sender(&self) {
         let wake = self.own.wake();
-        // ORDER(W1): as in `notify`; the cursor is seen by the sender that this wakes.
+        // ORDER(W1): as in `notify`; the sender that this wakes sees the cursor.
         wake.store(wake.load(Relaxed).wrapping_add(1), order!(W1: Release));
         self.kernel.wake(wake, 1);
         add(self.own.counter(ReceiverCounter::Wakes), 1);
     }
 
-    /// Will no message come any more? To be asked when [`Receiver::is_ready`] says no.
+    /// Will no further message come? Must be called when [`Receiver::is_ready`] says no.
     ///
     /// # Errors
-    /// A [`Violation`], if the sender closed after messages that are not there.
+    /// A [`Violation`] if the sender closed the channel after messages that are not there.
     pub fn end(&mut self) -> Result<Option<End>, Violation> {
         if self.many.is_some() {
             return Ok(self.end_of_many());
         }
-        // In this order: a sender that closes hangs up afterwards, so whoever has been told of the
-        // hang-up finds the channel closed; and whoever finds it closed finds the last stamps.
+        // The order of these loads matters: a sender closes the channel before it hangs up, so a
+        // receiver that was notified of the hang-up finds the channel closed, and then finds the
+        // last stamps.
         let notices = self.shared.notices();
         let closed = self.sender.closed().load(Relaxed);
         // ORDER(B9): pairs with B8; the last stamps are visible once the end is.
@@ -646,13 +651,14 @@ impl<K: Kernel> Receiver<K> {
         if notices & notice::PEER_GONE == 0 {
             return Ok(None);
         }
-        // One that was dropped for an impossible value is told so, too.
+        // A receiver that was dropped for an impossible value also gets `Evicted`.
         Ok(Some(if self.is_evicted() { End::Evicted } else { End::SenderGone }))
     }
 
-    /// The same for a shared channel: passes what the dead had claimed, and ends when nobody is left.
+    /// As [`Receiver::end`] for a shared channel: passes what dead senders had claimed, and ends
+    /// when no sender is left.
     fn end_of_many(&mut self) -> Option<End> {
-        // Under `Block`, too: somebody may have been told that it is dead.
+        // Under `Block`, too: another process may have been told that this receiver is dead.
         if self.many.as_ref().is_some_and(|many| many.is_evicted()) {
             return Some(End::Evicted);
         }
@@ -666,35 +672,37 @@ impl<K: Kernel> Receiver<K> {
         self.many.as_ref().and_then(|many| many.end(self.next))
     }
 
-    /// Gives its row up, if the channel is shared; the owner of another is told.
+    /// Gives up the row if the channel is shared. In other channels the owner is told instead.
     pub fn leave(&self) {
         if let Some(many) = &self.many {
             many.leave(&self.kernel);
         }
     }
 
-    /// If the channel is shared: its senders.
+    /// The senders, if the channel is shared.
     #[must_use]
     pub fn many(&self) -> Option<&Many> {
         self.many.as_deref()
     }
 
-    /// Reads on without a row, in the ring of a sender that is gone: nobody evicts it.
+    /// Continues to read without a row, in the ring of a sender that is gone: this receiver no
+    /// longer counts as evicted.
     pub fn look_on(&mut self) {
         self.tenure = self.sender.door_tenure(self.row).load(Relaxed);
     }
 
-    /// Makes its sleeps end after `cap_ns` whatever happens; [`SLEEP_CAP_NS`] if not said.
+    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleep_cap_ns = cap_ns;
     }
 
-    /// Sleeps until the next message is there, the channel ends, a notice comes, or `limit_ns` or the
-    /// cap have passed; may return early. A message that the cap alone found is counted.
+    /// Sleeps until the next message is there, the channel ends, a notice arrives, or `limit_ns` or
+    /// the cap has passed. May return early. A message found only because the cap ended the sleep
+    /// is counted.
     pub fn sleep(&mut self, limit_ns: u64) {
         self.publish_cursor();
-        // ORDER(W2): pairs with W1; both words are read before looking again, so that whatever
-        // changes them in between ends the sleep at once.
+        // ORDER(W2): pairs with W1; both words are read before checking again, so that any change
+        // in between ends the sleep at once.
         let own = self.shared.own.load(order!(W2: Acquire));
         if let Some(many) = &mut self.many {
             many.watch_senders(&self.kernel);
@@ -718,15 +726,15 @@ impl<K: Kernel> Receiver<K> {
         self.own.cpu().store(self.kernel.cpu(), Relaxed);
     }
 
-    /// Announces that it is about to wait for its descriptor. Returns false, and takes that back,
-    /// if there is something to look at already.
+    /// Announces that this receiver is about to wait for its descriptor. If there is a reason not
+    /// to wait, takes the announcement back and returns false.
     pub fn arm(&mut self) -> bool {
         self.publish_cursor();
         if let Some(many) = &mut self.many {
             many.watch_senders(&self.kernel);
         }
-        // Where the kernel gives no barrier there is no cap to fall back on: a message that was under
-        // way during the join, or at this moment, is then noticed with the next one.
+        // If the kernel gives no barrier, there is no cap to fall back on: a message in flight
+        // during the join, or at this moment, is then noticed only together with the next one.
         let _ = self.announce(SleepMode::Descriptor);
         if self.must_look() {
             self.retract();
@@ -736,7 +744,7 @@ impl<K: Kernel> Receiver<K> {
         true
     }
 
-    /// Takes an announcement back.
+    /// Takes the announcement of a sleep back.
     pub fn retract(&mut self) {
         if self.epoch % 2 == 1 {
             self.epoch = self.epoch.wrapping_add(1);
@@ -744,24 +752,24 @@ impl<K: Kernel> Receiver<K> {
         }
     }
 
-    /// Makes the epoch odd, where every later stamp's sender sees it. False if the kernel could not
-    /// promise that.
+    /// Makes the epoch odd, so that the sender of every later stamp sees it. Returns false if the
+    /// kernel could not guarantee that.
     fn announce(&mut self, mode: SleepMode) -> bool {
         self.retract();
         self.own.sleep_mode().store(mode as u32, Relaxed);
         self.epoch = self.epoch.wrapping_add(1);
-        // ORDER(B13): pairs with B14; whoever sees the epoch sees its mode.
+        // ORDER(B13): pairs with B14; a sender that sees the epoch sees its mode.
         self.own.sleeping().store(self.epoch, order!(B13: Release));
         if let Some(many) = &self.many {
             many.announce();
         }
         if let Some(hint) = &self.hint {
-            // ORDER(B12): pairs with B7; whoever clears the hint sees the epoch. Read-modify-write
-            // on both sides, since one clears the hints of many.
+            // ORDER(B12): pairs with B7; a sender that clears the hint sees the epoch.
+            // Read-modify-write on both sides, since one swap clears the hints of many receivers.
             hint.word32(HINT).fetch_or(1, order!(B12: Release));
         }
-        // ORDER(B6): pairs with B5; a stamp stored before it is seen by the look that
-        // follows, and the sender of one stored after it sees the epoch.
+        // ORDER(B6): pairs with B5; the check that follows sees every stamp stored before it, and
+        // the sender of a stamp stored after it sees the epoch.
         #[cfg(loom)]
         if crate::sync::is_weakened("B6") {
             return true;
@@ -775,13 +783,14 @@ impl<K: Kernel> Receiver<K> {
         }
     }
 
-    /// Has the sender gone past it? Then there is something to receive, if not the next message.
+    /// Has the sender overtaken this receiver? Then there is something to receive, but not the next
+    /// message.
     fn is_behind(&self) -> bool {
         let stamp = self.slots.at(self.next).stamp().load(Relaxed);
         self.policy == Policy::Overwrite && ahead_of(stamp, self.next) > 0
     }
 
-    /// Is there any reason not to sleep? A look, and no more.
+    /// Is there any reason not to sleep? Only checks, and changes nothing.
     #[must_use]
     pub fn must_look(&self) -> bool {
         if let Some(many) = &self.many {
@@ -797,7 +806,7 @@ impl<K: Kernel> Receiver<K> {
             || self.shared.notices() != 0
     }
 
-    /// Writes out what the data path counts privately.
+    /// Writes the privately kept counters to the segment.
     pub fn publish_counters(&self) {
         let received = self.next - self.first - self.missed - self.abandoned;
         self.own.counter(ReceiverCounter::Messages).store(received, Relaxed);
@@ -809,14 +818,14 @@ impl<K: Kernel> Receiver<K> {
         add(self.own.counter(ReceiverCounter::Waits), 1);
     }
 
-    /// One of its counters.
+    /// One of the receiver's counters, as last written to the segment.
     #[must_use]
     pub fn counter(&self, counter: ReceiverCounter) -> u64 {
         self.own.counter(counter).load(Relaxed)
     }
 }
 
-/// A message, read where the sender wrote it. Dropping it is being done with it.
+/// A message, read where the sender wrote it. Dropping it finishes it.
 #[derive(Debug)]
 pub struct Message<'a, K: Kernel> {
     receiver: &'a mut Receiver<K>,
@@ -838,8 +847,8 @@ impl<K: Kernel> Deref for Message<'_, K> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: published, and the cursor does not pass it before this message is dropped; the
-        // sender is trusted to leave it alone until then. The receiver keeps the mapping.
+        // SAFETY: published, and the cursor does not pass it before this message is dropped. The
+        // sender is trusted not to write it until then. The receiver keeps the mapping.
         unsafe { self.payload.as_slice(self.in_place.0) }
     }
 }
@@ -853,18 +862,18 @@ impl<K: Kernel> Drop for Message<'_, K> {
     }
 }
 
-/// A message to be copied out. What was copied is checked to be one message's, whole; dropping the
-/// snapshot is being done with it.
+/// A message to be copied out. Each copy is checked to be one whole message. Dropping the snapshot
+/// finishes the message.
 #[derive(Debug)]
 pub struct Snapshot<'a, K: Kernel> {
     receiver: &'a mut Receiver<K>,
     payload: Payload,
-    /// Whole words only: the bytes between a narrow field and the next word would be moved apart, and
-    /// loaded before they have left the store buffer (15 ns a message).
+    /// All fields are whole words: padding after a narrow field would be moved separately, and
+    /// loaded before it has left the store buffer (15 ns per message).
     sequence: u64,
 }
 
-/// The message was written over before it had been copied.
+/// The message was overwritten before it had been copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost;
 
@@ -876,20 +885,20 @@ impl<K: Kernel> Snapshot<'_, K> {
         self.sequence
     }
 
-    /// Its length, as its slot said when it was found; a copy that succeeds confirms it.
+    /// The length, as its slot said when the message was found. A successful copy confirms it.
     #[inline(always)]
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.payload.bytes()
     }
 
-    /// Copies its bytes from `offset` on into `target`.
+    /// Copies the message's bytes from `offset` on into `target`.
     ///
     /// # Errors
-    /// [`Lost`]; `target` then holds anything.
+    /// [`Lost`]; `target` then holds arbitrary bytes.
     ///
     /// # Panics
-    /// If that reaches beyond the message.
+    /// If `offset` and `target` reach beyond the message.
     #[inline(always)]
     pub fn copy_out(&mut self, offset: usize, target: &mut [u8]) -> Result<(), Lost> {
         // SAFETY: the receiver keeps the mapping; slots and stores give payloads of whole words.
@@ -897,18 +906,18 @@ impl<K: Kernel> Snapshot<'_, K> {
         self.confirm()
     }
 
-    /// Is it the receiver's next message still, not lost?
+    /// Is this still the receiver's next message, and not lost?
     #[inline(always)]
     fn is_next(&self) -> bool {
         self.receiver.next == self.sequence && !self.receiver.is_out
     }
 
-    /// Leaves the message where it is: the next to be received.
+    /// Leaves the message in place: it is the next one to be received again.
     pub fn put_back(self) {
         core::mem::forget(self);
     }
 
-    /// Is it still what it was when it was found?
+    /// Is the message still what it was when it was found?
     ///
     /// # Errors
     /// [`Lost`].

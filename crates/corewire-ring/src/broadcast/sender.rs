@@ -20,33 +20,36 @@ use crate::region::{Access, Payload, Place, Region, Rows, Slot, Slots, Store};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, light_fence, pause};
 use crate::{Kernel, Lock, fence_at, order};
 
-/// The window is filled in so many parts, or in parts of one message: fewer cost less to keep, more come
-/// back sooner.
+/// The window is filled in spans of this fraction of it, or of one message if that is larger. Fewer
+/// spans cost less bookkeeping; with more spans room is freed sooner.
 const SPANS: u64 = 16;
 
 /// What the data thread and the control thread share. Private memory of the sender's process.
 #[repr(align(128))]
 pub struct SenderShared {
-    /// The data thread may publish messages below this number without looking at anything else.
-    /// Whoever wants its attention stores 0.
+    /// The data thread may publish messages below this number without any other check. A thread
+    /// that wants its attention stores 0.
     pub(super) limit: AtomicU64,
     /// Rows from this one on have no receiver.
     pub(super) watched: AtomicU32,
-    /// Stamps must be followed by a fence.
+    /// Nonzero if every stamp must be followed by a fence.
     fenced: AtomicU32,
-    /// Virtual end of what has been given out of the window, the span that is being filled included.
+    /// Virtual end of what has been given out of the window, including the span that is being
+    /// filled.
     pub(super) window_reserved: AtomicU64,
-    /// The epoch last served, for each row: those that are read after every message, and the rest. The
-    /// data thread swaps it, and the control thread stores it when the row gets another receiver.
+    /// The last epoch served in each row: first the rows that are read after every message, then
+    /// all others. The data thread swaps it, and the control thread stores it when the row gets
+    /// another receiver.
     acked_watched: [AtomicU32; ROWS_WATCHED_MAX as usize],
     acked_rest: Vec<AtomicU32>,
-    /// The word of its own that a waiting data thread sleeps on.
+    /// The sender's own word that a waiting data thread sleeps on.
     own: AtomicU32,
     notices: AtomicU32,
 }
 
 impl SenderShared {
-    /// For a channel of up to `receivers_max` receivers; `fenced` if its stamps must be fenced.
+    /// For a channel of up to `receivers_max` receivers; `fenced` if a fence must follow each
+    /// stamp.
     #[must_use]
     pub fn new(receivers_max: u32, fenced: bool) -> Self {
         Self {
@@ -85,7 +88,7 @@ impl SenderShared {
         self.limit.store(0, Relaxed);
     }
 
-    /// Has the data thread fence after each stamp from its next slow path on.
+    /// Makes the data thread fence after each stamp, from its next slow path on.
     pub fn demand_fence(&self) {
         self.fenced.store(1, Relaxed);
         self.revoke();
@@ -98,14 +101,14 @@ impl SenderShared {
         self.nudge(kernel);
     }
 
-    /// Has a data thread that waits look again.
+    /// Makes a waiting data thread check again.
     pub fn nudge<K: Kernel>(&self, kernel: &K) {
         // ORDER(W1): pairs with W2; what was changed before the nudge is seen after it.
         self.own.fetch_add(1, order!(W1: Release));
         kernel.wake(&self.own, 1);
     }
 
-    /// Tells the data thread that this is a forked child. Only stores.
+    /// Marks this process as a forked child for the data thread. Only stores.
     pub fn mark_forked(&self) {
         self.notices.fetch_or(notice::FORKED, Relaxed);
         self.revoke();
@@ -117,7 +120,7 @@ impl SenderShared {
         self.notices.load(Relaxed)
     }
 
-    /// Takes one notice back.
+    /// Clears one notice.
     pub fn clear(&self, notice: u32) {
         self.notices.fetch_and(!notice, Relaxed);
     }
@@ -129,23 +132,24 @@ impl fmt::Debug for SenderShared {
     }
 }
 
-/// What a sender is made of.
+/// The parts of a sender.
 #[derive(Debug)]
 pub struct SenderParts {
-    /// Its segment, writable, header written.
+    /// The sender's segment, writable, with its header written.
     pub segment: Region,
-    /// What becomes of slow receivers.
+    /// What happens with slow receivers.
     pub policy: Policy,
-    /// Unless that is `Block`: private memory for the largest message, which is put together there.
-    /// Who copies a message out while it is written over must see words, not a loan.
+    /// Private memory for the largest message, unless the policy is `Block`: messages are composed
+    /// there. Receivers may copy a message out while it is written over, so it must be written in
+    /// words and cannot be lent.
     pub staging: Option<Region>,
     /// The segment's sizes.
     pub geometry: Geometry,
     /// The receivers' pages.
     pub rows: Rows,
-    /// The hint segment, if the channel is made for more than 8 receivers, all of one user.
+    /// The hint segment, if the channel is made for more than 8 receivers, all of the same user.
     pub hint: Option<Region>,
-    /// What it shares with the control thread.
+    /// What the sender shares with the control thread.
     pub shared: Arc<SenderShared>,
 }
 
@@ -163,20 +167,20 @@ pub struct Sender<K> {
     staging: Option<Store>,
     /// Under `Overwrite`: messages below this one may be overwritten.
     floor: u64,
-    /// Messages that every receiver is done with, as of the last refresh.
+    /// Messages that every receiver has finished with, as of the last refresh.
     read_by_all: u64,
     pace: Pace,
-    /// In a stream: how far ahead of the next message lines are fetched; else 0.
+    /// In a stream: how many slots ahead of the next message lines are fetched. Otherwise 0.
     fetch_ahead: u64,
-    /// It lends in place, and needs neither fences nor a hint: one look instead of three, since a load
-    /// that a message does not need costs a hundredth of a stream.
+    /// True if the sender lends in place and needs neither fences nor a hint. One check then
+    /// replaces three: a load that a message does not need costs a hundredth of a stream's rate.
     is_plain: bool,
     sleep_cap_ns: u64,
     /// Payload bytes sent outside the slots.
     bytes: u64,
     geometry: Geometry,
     window: Area,
-    /// The part of it that is being filled.
+    /// The part of the window that is being filled.
     span: Span,
     window_store: Store,
     large: Area,
@@ -186,7 +190,8 @@ pub struct Sender<K> {
 }
 
 impl<K: Kernel> Sender<K> {
-    /// A sender that has sent nothing yet. Its limit is 0: the first message takes the slow path.
+    /// A sender that has sent nothing yet. Its limit is 0, so the first message takes the slow
+    /// path.
     #[must_use]
     pub fn new(parts: SenderParts, kernel: K) -> Self {
         let SenderParts { segment, policy, staging, geometry, rows, hint, shared } = parts;
@@ -219,9 +224,10 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Has its first message be number `first`, as if it had sent those before it: the sender of a
-    /// relay, which goes on in another ring's numbers. To be called before anybody else sees the
-    /// ring, whose [`Members`] must begin with the same number.
+    /// Makes `first` the number of the first message, as if this sender had sent all messages
+    /// before it: for the sender of a relay, which continues the numbers of another ring. Must be
+    /// called before any other thread sees the ring, whose [`Members`] must begin with the same
+    /// number.
     pub fn begin_with(&mut self, first: u64) {
         for before in first.saturating_sub(self.slots.count())..first {
             self.slots.at(before).stamp().store(stamp_of(before), Relaxed);
@@ -245,36 +251,36 @@ impl<K: Kernel> Sender<K> {
         &self.geometry
     }
 
-    /// What becomes of slow receivers.
+    /// What happens with slow receivers.
     #[inline]
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// The processor that the receiver of `row` last ran on; a hint.
+    /// The processor that the receiver of `row` last ran on. A hint.
     #[must_use]
     pub fn receiver_cpu(&self, row: u32) -> u32 {
         self.rows.cpu(row).load(Relaxed)
     }
 
-    /// What it shares with the control thread.
+    /// What the sender shares with the control thread.
     #[must_use]
     pub fn shared(&self) -> &Arc<SenderShared> {
         &self.shared
     }
 
-    /// What it asks of the operating system.
+    /// The sender's interface to the operating system.
     #[must_use]
     pub fn kernel(&self) -> &K {
         &self.kernel
     }
 
-    /// Claims the next message, of `bytes` bytes, which must be no more than the channel's largest.
-    /// While there is no room, calls `wait`, which makes some ([`Sender::refresh`]) or gives up.
+    /// Claims the next message, of `bytes` bytes, which must not exceed the channel's maximum.
+    /// While there is no room, calls `wait`, which makes room ([`Sender::refresh`]) or gives up.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with.
+    /// The error with which `wait` gives up.
     #[inline(always)]
     pub fn loan_with<L, W, E>(&mut self, bytes: usize, lock: &L, wait: W) -> Result<Loan<'_, K>, E>
     where
@@ -305,7 +311,7 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// A claim of the next slot, and of room in the span.
+    /// Claims the next slot, and `room` in the span.
     #[inline(always)]
     fn claim_in_span(&mut self, length: u64, room: Room) -> Claim {
         let place = self.span.place(room);
@@ -317,8 +323,8 @@ impl<K: Kernel> Sender<K> {
         self.claim(slot, KIND_WINDOW, payload, Some(room))
     }
 
-    /// Has the next part of the window filled, which has room for `length` bytes. False if there is
-    /// none now.
+    /// Opens the next span of the window, with room for at least `length` bytes. False if there is
+    /// no such room now.
     #[inline(never)]
     fn open_span(&mut self, length: u64) -> bool {
         self.span.close(&mut self.window);
@@ -334,7 +340,7 @@ impl<K: Kernel> Sender<K> {
         true
     }
 
-    /// The slot to be written next.
+    /// The slot that is written next.
     #[inline(always)]
     fn next_slot(&self) -> Slot<'_> {
         self.slots.at(self.head + self.fetch_ahead).prefetch_to_write();
@@ -351,8 +357,8 @@ impl<K: Kernel> Sender<K> {
         if self.is_plain { None } else { self.staging.as_ref() }
     }
 
-    /// A claim of the next slot and of `target`, which is lent itself, or filled from what was put
-    /// together elsewhere.
+    /// A claim of the next slot and of `target`. The loan lends `target` itself, or staging memory
+    /// that is copied to `target` later.
     #[inline(always)]
     fn claim(&self, slot: Slot<'_>, header: u64, target: Payload, room: Option<Room>) -> Claim {
         let (payload, target) = match self.staging() {
@@ -365,7 +371,7 @@ impl<K: Kernel> Sender<K> {
         Claim { sequence: self.head, place: slot.place(), header, payload, target, room }
     }
 
-    /// The rest of [`Sender::loan_with`], for a payload that does not fit the window.
+    /// The slow path of [`Sender::loan_with`], for a payload that does not fit the window.
     #[inline(never)]
     fn loan_large<L, W, E>(&mut self, bytes: usize, lock: &L, mut wait: W) -> Result<Loan<'_, K>, E>
     where
@@ -388,23 +394,23 @@ impl<K: Kernel> Sender<K> {
         Ok(Loan { sender: self, claim })
     }
 
-    /// Is the next message still ours to claim? A reservation in the large area may be of any size,
-    /// so a joiner must know of it before it chooses its first message, or revoke the limit first;
-    /// for the window it leaves room instead.
+    /// Is the next message still ours to claim? A reservation in the large area may have any size,
+    /// so a joiner must know of it before choosing its first message, or revoke the limit first.
+    /// For the window the joiner leaves room instead.
     fn claims_large<L: Lock<Members>>(&self, room: Room, lock: &L) -> bool {
         lock.with(|members| {
             let is_open = self.head < self.shared.limit.load(Relaxed);
             if is_open {
-                // Never back, even if a loan is given back: what was written there was written.
+                // Never lowered, even if the loan is put back: those bytes were written.
                 members.large_reserved = members.large_reserved.max(room.end);
             }
             is_open
         })
     }
 
-    /// Sends a message that fits a slot, if there is a slot. False if not; nothing is done then. On
-    /// this path nothing is stored but what the message needs: whatever a store has to wait for in
-    /// the store buffer, all later ones wait for too.
+    /// Sends a message that fits in a slot, if a slot is free. Returns false otherwise, and then
+    /// nothing is done. This path makes no store that the message does not need: if one store waits
+    /// in the store buffer, all later stores wait too.
     #[inline(always)]
     pub fn try_send_inline(&mut self, message: &[u8]) -> bool {
         let head = self.head;
@@ -415,10 +421,10 @@ impl<K: Kernel> Sender<K> {
         let access = self.access();
         let mut payload = slot.payload(message.len(), access);
         if access == Access::Words {
-            // SAFETY: the slot is below the limit: claimed, and not published.
+            // SAFETY: the slot is below the limit, so it is claimed and not published.
             unsafe { payload.copy_in(message) };
         } else {
-            // SAFETY: as above; and nobody copies from it meanwhile.
+            // SAFETY: as above; and no receiver copies from it meanwhile.
             unsafe { payload.fill(message) };
         }
         publish(slot, head, message.len() as u64);
@@ -429,7 +435,7 @@ impl<K: Kernel> Sender<K> {
         true
     }
 
-    /// Follows every stamp.
+    /// The fence after every stamp.
     #[inline(always)]
     fn fence(&self) {
         // ORDER(B5): pairs with B6 and J1; the stamp is visible before the epochs, and before the
@@ -441,7 +447,7 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Notes which message the room last taken is for, and its length.
+    /// Records the message that the room last given out is for, and counts its length.
     #[inline(always)]
     fn keep_room(&mut self, header: u64, length: usize) {
         self.bytes += length as u64;
@@ -452,7 +458,7 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Does some receiver sleep that has not been woken for it?
+    /// Does any receiver sleep in an epoch that has not been served yet?
     #[inline(always)]
     #[must_use]
     pub fn someone_sleeps(&self) -> bool {
@@ -474,21 +480,22 @@ impl<K: Kernel> Sender<K> {
         if self.is_plain { None } else { self.hint.as_ref() }
     }
 
-    /// The rest of [`Sender::someone_sleeps`] in a channel of many receivers whose processes are not
-    /// all trusted, and which therefore has no hint: every row costs a load.
+    /// The rest of [`Sender::someone_sleeps`] for a channel of many receivers that has no hint
+    /// because not all their processes are trusted: every row costs a load.
     fn someone_else_sleeps(&self, watched: u32) -> bool {
         (ROWS_WATCHED_MAX..watched).any(|row| {
             self.rows.sleeping(row).load(Relaxed) != self.shared.acked(row).load(Relaxed)
         })
     }
 
-    /// Wakes the receivers that sleep. The slow half of every send.
+    /// Wakes the sleeping receivers. The slow path of every send.
     #[cold]
     #[inline(never)]
     pub fn ring_bell(&mut self) {
         self.publish_counters();
         if let Some(hint) = &self.hint {
-            // ORDER(B7): pairs with B12; the epochs of all whose hints this clears are seen below.
+            // ORDER(B7): pairs with B12; the epochs of all receivers whose hints this clears are
+            // seen below.
             hint.word32(HINT).swap(0, order!(B7: Acquire));
         }
         let mut sleepers = 0;
@@ -496,10 +503,11 @@ impl<K: Kernel> Sender<K> {
         for row in 0..self.shared.watched.load(Relaxed) {
             let served = self.shared.acked(row);
             let before = served.load(Relaxed);
-            // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
+            // ORDER(B14): pairs with B13; the mode read below belongs to this epoch or to a later
+            // one.
             let epoch = self.rows.sleeping(row).load(order!(B14: Acquire));
-            // If the row changes hands here, this epoch may be its last receiver's, and the next one
-            // may come to show the same.
+            // If the row changes hands here, this epoch may be that of its previous receiver, and
+            // the next receiver may come to show the same value.
             if epoch == before || served.compare_exchange(before, epoch, Relaxed, Relaxed).is_err()
             {
                 continue;
@@ -525,19 +533,20 @@ impl<K: Kernel> Sender<K> {
 
     fn ring(&self, sleepers: u32) {
         let bell = self.words.bell();
-        // ORDER(W1): as in `nudge`; what was stored before is seen by whom the bell wakes.
+        // ORDER(W1): as in `nudge`; receivers woken by the bell see what was stored before.
         bell.store(bell.load(Relaxed).wrapping_add(1), order!(W1: Release));
         if sleepers > WAKES_BY_SENDER_MAX {
             self.kernel.wake(bell, WAKES_BY_SENDER_MAX);
             self.kernel.wake_rest();
         } else {
-            // Not just as many as were counted: one that fell asleep since may stand before them.
+            // Not only as many as were counted: a receiver that fell asleep since may be queued
+            // first.
             self.kernel.wake(bell, WAKE_ALL);
         }
     }
 
-    /// Reads the cursors, takes back the room of what everybody has read, and sets a new limit.
-    /// The slow half of every claim. Returns the member that now holds the sender back most.
+    /// Reads the cursors, frees the room of what every receiver has read, and sets a new limit. The
+    /// slow path of every claim. Returns the member that now holds the sender back most.
     #[inline(never)]
     pub fn refresh<L: Lock<Members>>(&mut self, lock: &L) -> Option<Slowest> {
         self.publish_counters();
@@ -549,7 +558,7 @@ impl<K: Kernel> Sender<K> {
         }
         let Self { rows, window, large, shared, fenced, read_by_all, floor, .. } = self;
         let slowest = lock.with(|members| {
-            // Under the lock, so that a demand made before a join is met after it.
+            // Under the lock, so that a demand for fences made before a join takes effect after it.
             *fenced = shared.fenced.load(Relaxed) != 0;
             if let Some(position) = members.window_held_from.take() {
                 window.hold_from(position);
@@ -579,24 +588,24 @@ impl<K: Kernel> Sender<K> {
         slowest
     }
 
-    /// Messages for which one look at the slow path pays, under `Overwrite`.
+    /// Under `Overwrite`: number of messages for which one run of the slow path is worth its cost.
     fn stretch(&self) -> u64 {
         (self.slots.count() / 8).max(1)
     }
 
-    /// Gives up the messages below `floor`: from here on they may be written over.
+    /// Gives up the messages below `floor`: from now on they may be overwritten.
     fn raise_floor(&mut self, floor: u64) {
         if floor > self.floor {
             self.floor = floor;
             self.words.floor().store(floor, Relaxed);
-            // ORDER(O1): pairs with O2; whoever copies anything that is written from here on sees
+            // ORDER(O1): pairs with O2; a receiver that copies anything written from here on sees
             // the floor.
             fence_at!(O1: Release);
         }
     }
 
     /// Under `Overwrite`: gives up the oldest messages until there is room for `bytes` outside the
-    /// slots, and an eighth of the area besides, so that this is rare.
+    /// slots, and an eighth of the area in addition, so that this happens rarely.
     pub fn give_up_for(&mut self, bytes: usize) {
         if self.policy != Policy::Overwrite || bytes <= INLINE_BYTES_MAX {
             return;
@@ -621,9 +630,9 @@ impl<K: Kernel> Sender<K> {
         self.raise_floor(floor);
     }
 
-    /// Under `Evict`: takes those out of the count that have held this sender back from `bytes` more
-    /// bytes for as long as is allowed, at `now_ns`. To be called while the sender waits. True if
-    /// anybody was evicted: then there may be room.
+    /// Under `Evict`: evicts the receivers that, at `now_ns`, have held this sender back from
+    /// `bytes` more bytes for the allowed time. Must be called while the sender waits. Returns true
+    /// if any receiver was evicted; then there may be room.
     pub fn evict_stalled<L: Lock<Members>>(&mut self, bytes: usize, now_ns: u64, lock: &L) -> bool {
         let Policy::Evict { after_ns } = self.policy else { return false };
         let area = if bytes as u64 <= self.geometry.window_message_bytes_max() {
@@ -631,7 +640,8 @@ impl<K: Kernel> Sender<K> {
         } else {
             &self.large
         };
-        // Whoever has passed so much holds nobody back: the slot, and the area's oldest payload.
+        // A receiver that has passed this much holds nothing back: the slot, and the area's oldest
+        // payload.
         let slot_wanted = (self.head + 1).saturating_sub(self.slots.count());
         let is_inline = bytes <= INLINE_BYTES_MAX;
         let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);
@@ -641,20 +651,20 @@ impl<K: Kernel> Sender<K> {
         lock.with(|members| members.evict_stalled(now_ns, after_ns, (wanted, head), &channel))
     }
 
-    /// Under `Evict`: the sender has room, and whoever is slow has all its time again.
+    /// Under `Evict`: resets the stall times of slow receivers, since the sender has room.
     pub fn forget_stalls<L: Lock<Members>>(&self, lock: &L) {
         if matches!(self.policy, Policy::Evict { .. }) {
             lock.with(Members::forget_stalls);
         }
     }
 
-    /// Is every receiver done with everything sent, as of the last refresh?
+    /// Has every receiver finished with everything that was sent, as of the last refresh?
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.read_by_all == self.head
     }
 
-    /// Is there a slot for the next message, and room for `bytes`?
+    /// Is there a slot for the next message, and room for `bytes` bytes?
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         let length = bytes as u64;
@@ -669,34 +679,34 @@ impl<K: Kernel> Sender<K> {
         fits && self.head < self.shared.limit.load(Relaxed)
     }
 
-    /// Makes its sleeps end after `cap_ns` whatever happens; [`SLEEP_CAP_NS`] if not said.
+    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleep_cap_ns = cap_ns;
     }
 
-    /// Sleeps until a receiver makes room, the membership changes, a notice comes, or `limit_ns` or
-    /// the cap have passed; then refreshes. `ready` says what is waited for; if the cap alone found
-    /// it, that is counted.
+    /// Sleeps until a receiver makes room, the membership changes, a notice arrives, or `limit_ns`
+    /// or the cap has passed; then refreshes. `ready` checks the awaited condition. If only the
+    /// cap's end showed that it holds, that is counted.
     pub fn sleep_until<L: Lock<Members>>(
         &mut self,
         lock: &L,
         limit_ns: u64,
         ready: impl Fn(&Self) -> bool,
     ) {
-        // ORDER(W2): pairs with W1; read before looking again, so that a nudge in between ends the
+        // ORDER(W2): pairs with W1; read before checking again, so that a nudge in between ends the
         // sleep at once.
         let own = self.shared.own.load(order!(W2: Acquire));
         let slowest = self.refresh(lock);
         let rows = self.rows.clone();
         let word = slowest.map(|slowest| rows.wake(slowest.row));
-        // ORDER(W2): read before `blocked` is stored, or an answer to it could be taken for the
-        // value to sleep on.
+        // ORDER(W2): read before `blocked` is stored: otherwise a receiver's answer to `blocked`
+        // could be taken for the value to sleep on.
         let seen = word.map_or(own, |word| word.load(order!(W2: Acquire)));
         let blocked = self.words.blocked();
         let epoch = blocked.load(Relaxed).wrapping_add(1) | 1;
         blocked.store(epoch, Relaxed);
-        // ORDER(B11): pairs with B10; a cursor stored from here on is followed by a look at
-        // `blocked`, one stored before is seen by the refresh.
+        // ORDER(B11): pairs with B10; a receiver that stores a cursor from here on checks `blocked`
+        // afterwards, and the refresh sees a cursor stored before.
         fence_at!(B11: SeqCst);
         let unchanged = self.refresh(lock) == slowest;
         if unchanged && !ready(self) && self.shared.notices() == 0 {
@@ -716,7 +726,7 @@ impl<K: Kernel> Sender<K> {
         self.refresh(lock);
     }
 
-    /// Ends the channel after the last message, and wakes everybody.
+    /// Ends the channel after the last message and wakes all receivers.
     pub fn close(&mut self) {
         self.publish_counters();
         // ORDER(B8): pairs with B9; the last messages are visible with the end.
@@ -726,7 +736,7 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Writes out what the data path counts privately.
+    /// Writes the privately kept counters to the segment.
     pub fn publish_counters(&self) {
         self.words.counter(SenderCounter::Messages).store(self.head, Relaxed);
         self.words.counter(SenderCounter::Bytes).store(self.bytes, Relaxed);
@@ -738,15 +748,15 @@ impl<K: Kernel> Sender<K> {
         add(self.words.counter(SenderCounter::Waits), 1);
     }
 
-    /// One of the data thread's counters, as last written out.
+    /// One of the data thread's counters, as last written to the segment.
     #[must_use]
     pub fn counter(&self, counter: SenderCounter) -> u64 {
         self.words.counter(counter).load(Relaxed)
     }
 }
 
-/// After a sleep ended by its cap and yet found something: does the wake-up come after all? Then
-/// the two only crossed.
+/// After the cap ended a sleep and yet the condition holds: does the wake-up still arrive? Then the
+/// two only crossed.
 pub(crate) fn settles(rung: impl Fn() -> bool) -> bool {
     for _ in 0..10_000 {
         if rung() {
@@ -765,7 +775,7 @@ fn publish(slot: Slot<'_>, sequence: u64, header: u64) {
     slot.stamp().store(stamp_of(sequence), order!(B1: Release));
 }
 
-/// A claimed message, being written in place. Dropping it takes the claim back.
+/// A claimed message that is being written in place. Dropping it takes the claim back.
 #[derive(Debug)]
 pub struct Loan<'a, K: Kernel> {
     sender: &'a mut Sender<K>,
@@ -775,50 +785,51 @@ pub struct Loan<'a, K: Kernel> {
 #[derive(Debug)]
 struct Claim {
     sequence: u64,
-    /// Its slot's.
+    /// The place of the message's slot.
     place: Place,
     header: u64,
-    /// What is lent.
+    /// The memory that is lent.
     payload: Payload,
-    /// Where it is copied to, if it is not lent in place.
+    /// Where the payload is copied to, if it is not lent in place.
     target: Option<Payload>,
     room: Option<Room>,
 }
 
 impl Claim {
-    /// Moves what was put together elsewhere to its place.
+    /// Copies a payload that was composed in staging memory to its place.
     #[inline(always)]
     fn settle(&mut self) {
         if let Some(target) = &mut self.target {
-            // SAFETY: put together by this sender alone, and lent to nobody else.
+            // SAFETY: composed by this sender alone, and no other reference to it exists.
             let source = unsafe { self.payload.as_own_slice() };
-            // SAFETY: claimed and not published; whoever copies from it meanwhile sees words.
+            // SAFETY: claimed and not published; a receiver that copies from it meanwhile sees
+            // words.
             unsafe { target.copy_in(source) };
         }
     }
 }
 
 impl<K: Kernel> Loan<'_, K> {
-    /// The payload. What it holds before it is written is of no meaning.
+    /// The payload. Its content is meaningless until it is written.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the message is claimed and not published, so no receiver looks at its bytes, and
-        // the sender that owns the mapping is borrowed for as long as the slice lives.
+        // SAFETY: the message is claimed and not published, so no receiver reads its bytes, and the
+        // sender that owns the mapping is borrowed for as long as the slice lives.
         unsafe { self.claim.payload.as_mut_slice() }
     }
 
-    /// The payload, as written so far.
+    /// The payload as written so far.
     #[inline(always)]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: as for `bytes_mut`; nobody else writes it while it is claimed.
+        // SAFETY: as for `bytes_mut`; no other thread writes it while it is claimed.
         unsafe { self.claim.payload.as_own_slice() }
     }
 
     /// Writes the whole payload.
     ///
     /// # Panics
-    /// If `source` is not as long as the loan.
+    /// If `source` and the loan differ in length.
     #[inline(always)]
     pub fn fill(&mut self, source: &[u8]) {
         // SAFETY: as for `bytes_mut`.
@@ -850,7 +861,7 @@ impl<K: Kernel> Loan<'_, K> {
         }
     }
 
-    /// Publishes the message, and wakes who sleeps.
+    /// Publishes the message and wakes sleeping receivers.
     #[inline(always)]
     pub fn send(self) {
         let mut this = ManuallyDrop::new(self);
@@ -860,12 +871,13 @@ impl<K: Kernel> Loan<'_, K> {
         }
     }
 
-    /// Publishes the message without a look at sleepers; the caller rings once for many.
+    /// Publishes the message without checking for sleepers; the caller rings the bell once for many
+    /// messages.
     #[inline(always)]
     pub fn send_quietly(self) {
         let mut this = ManuallyDrop::new(self);
         this.publish();
-        // A joiner counts on at most one message without it.
+        // A joiner relies on at most one message without a fence.
         this.sender.fence();
     }
 

@@ -1,4 +1,5 @@
-//! The words of both kinds of segment, by name. `corewire_layout::segment` says who writes which.
+//! Named access to the words of both kinds of segment. `corewire_layout::segment` says which thread
+//! writes each word.
 
 use corewire_layout::counters::{ControlCounter, ReceiverCounter, SenderCounter};
 use corewire_layout::segment as at;
@@ -16,7 +17,7 @@ impl SenderWords {
     pub fn new(segment: Region) -> Self {
         Self(segment)
     }
-    /// Changes whenever sleepers must look again.
+    /// Changes whenever sleepers must check again.
     #[must_use]
     pub fn bell(&self) -> &AtomicU32 {
         self.0.word32(at::BELL)
@@ -26,12 +27,12 @@ impl SenderWords {
     pub fn cpu(&self) -> &AtomicU32 {
         self.0.word32(at::SENDER_CPU)
     }
-    /// Odd while the data thread sleeps for want of room.
+    /// Odd while the data thread sleeps because there is no room.
     #[must_use]
     pub fn blocked(&self) -> &AtomicU32 {
         self.0.word32(at::BLOCKED)
     }
-    /// 0, or the number of messages the channel ever carried plus one.
+    /// 0 while the channel is open, then the number of messages that it ever carried plus one.
     #[must_use]
     pub fn closed(&self) -> &AtomicU64 {
         self.0.word64(at::CLOSED)
@@ -51,7 +52,7 @@ impl SenderWords {
     pub fn floor(&self) -> &AtomicU64 {
         self.0.word64(at::FLOOR)
     }
-    /// Whose a row is.
+    /// Which receiver holds the row, and in which state.
     #[must_use]
     pub fn door_tenure(&self, row: u32) -> &AtomicU64 {
         self.0.word64(door(row) + at::DOOR_TENURE)
@@ -61,7 +62,7 @@ impl SenderWords {
     pub fn door_start(&self, row: u32) -> &AtomicU64 {
         self.0.word64(door(row) + at::DOOR_START)
     }
-    /// The process number of a row's receiver.
+    /// The process number of the row's receiver.
     #[must_use]
     pub fn door_pid(&self, row: u32) -> &AtomicU32 {
         self.0.word32(door(row) + at::DOOR_PID)
@@ -82,39 +83,39 @@ impl ReceiverWords {
     pub fn new(segment: Region) -> Self {
         Self(segment)
     }
-    /// How many messages it is done with.
+    /// Number of messages that the receiver has finished with.
     #[must_use]
     pub fn cursor(&self) -> &AtomicU64 {
         self.0.word64(at::CURSOR)
     }
-    /// Odd while it sleeps.
+    /// Odd while the receiver sleeps.
     #[must_use]
     pub fn sleeping(&self) -> &AtomicU32 {
         self.0.word32(at::SLEEPING)
     }
-    /// How it wants to be woken.
+    /// How the receiver wants to be woken.
     #[must_use]
     pub fn sleep_mode(&self) -> &AtomicU32 {
         self.0.word32(at::SLEEP_MODE)
     }
-    /// Changes when it makes room for a sender that waits.
+    /// Changes when the receiver makes room for a waiting sender.
     #[must_use]
     pub fn wake(&self) -> &AtomicU32 {
         self.0.word32(at::WAKE)
     }
-    /// The processor it last ran on.
+    /// The processor that the receiver last ran on.
     #[must_use]
     pub fn cpu(&self) -> &AtomicU32 {
         self.0.word32(at::RECEIVER_CPU)
     }
-    /// A counter.
+    /// A counter of the receiver.
     #[must_use]
     pub fn counter(&self, counter: ReceiverCounter) -> &AtomicU64 {
         self.0.word64(at::RECEIVER_COUNTERS + 8 * counter as usize)
     }
 }
 
-/// Adds to a counter that this thread alone writes.
+/// Adds to a counter that only this thread writes.
 pub(super) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
 }

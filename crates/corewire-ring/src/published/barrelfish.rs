@@ -1,24 +1,27 @@
-//! UMP, Barrelfish's own message passing (Baumann and others, and the system's source): a channel from one
-//! process to one other, a cache line to a message; one-to-many is as many channels, and a copy into each.
-//! (What ZIMP was measured against is [`BarrelfishMp`](super::BarrelfishMp).)
+//! UMP, Barrelfish's own message passing (Baumann and others, and the system's source): a channel
+//! from one process to another, one cache line per message. One-to-many takes one channel per
+//! receiver, and a copy into each. (ZIMP was measured against
+//! [`BarrelfishMp`](super::BarrelfishMp).)
 //!
 //! ```text
 //! slot:   0                        56       64
 //!         | payload, 7 words        | header |
 //! ```
 //!
-//! Both ways of flow control that the system has had:
+//! The system has had two methods of flow control:
 //!
-//! * [`Flow::Acked`] (2009 to 2016): the header's lowest bit is the lap's *epoch*, which flips each time
-//!   round, so a receiver never writes a slot. The sender may be as many messages ahead as there are slots;
-//!   the receiver sends the number of what it has received in a slot of the way back once all but one slot
-//!   are not acknowledged (where messages travel both ways, in their headers instead).
-//! * [`Flow::Used`] (from 2017): the lowest bit is *used*; the receiver clears it in the slot when it has
-//!   read it, and the sender looks at the slot that it wants.
+//! * [`Flow::Acked`] (2009 to 2016): the header's lowest bit is the *epoch* of the lap, which flips
+//!   each time round, so a receiver never writes a slot. The sender may be as many messages ahead
+//!   as there are slots. When all slots but one are unacknowledged, the receiver sends the number
+//!   of messages received, in a slot of the reverse direction. (Where messages travel in both
+//!   directions, it goes in their headers instead.)
+//! * [`Flow::Used`] (from 2017): the lowest bit is *used*. The receiver clears it in the slot after
+//!   reading the slot, and the sender checks it in the slot that it wants to write.
 //!
-//! Cost per message of up to 56 bytes and receiver: acked, a line fetched by the receiver, one had alone
-//! again by the sender, and for one of S - 1 messages a line the other way; used, a line fetched and one
-//! had alone by each. No locked instruction.
+//! Cost per message of up to 56 bytes and receiver: with `Acked`, the receiver fetches a line, the
+//! sender acquires it exclusively again, and one in S - 1 messages costs a line in the other
+//! direction; with `Used`, each side fetches a line and acquires it exclusively. No locked
+//! instruction.
 
 use corewire_layout::LINE_BYTES;
 
@@ -26,24 +29,24 @@ use crate::region::Region;
 use crate::sync::AtomicU64;
 use crate::{Trusted, order};
 
-/// Bytes of payload of a slot.
+/// Payload bytes of a slot.
 pub const UMP_BYTES: usize = HEADER;
 const HEADER: usize = LINE_BYTES - 8;
-/// Of the header: the lap's epoch, or that the slot is used.
+/// Bit of the header: the epoch of the lap, or that the slot is used.
 const FULL: u64 = 1;
-/// Above that bit: a payload's length, or what is acknowledged.
+/// The bits above hold the payload's length, or the acknowledged number.
 const REST: u32 = 1;
 
-/// How a sender knows that a slot has been read.
+/// How a sender learns that a slot has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// It is told, from time to time.
+    /// The receiver acknowledges messages from time to time.
     Acked,
-    /// It looks at the slot.
+    /// The sender checks the slot.
     Used,
 }
 
-/// A channel, both ways.
+/// A channel, in both directions.
 #[derive(Debug, Clone)]
 pub struct Ump {
     memory: Region,
@@ -52,13 +55,13 @@ pub struct Ump {
 }
 
 impl Ump {
-    /// Bytes of memory for `slots` slots each way.
+    /// Bytes of memory for `slots` slots in each direction.
     #[must_use]
     pub const fn bytes(slots: usize) -> usize {
         2 * slots * LINE_BYTES
     }
 
-    /// In zeroed memory that both have mapped writable.
+    /// A channel in zeroed memory that both processes have mapped writable.
     ///
     /// # Panics
     /// If there are fewer than two slots, or the memory is too short.
@@ -68,13 +71,13 @@ impl Ump {
         Self { memory: memory.clone(), slots, flow }
     }
 
-    /// Its sender.
+    /// The channel's sender.
     #[must_use]
     pub fn sender(&self) -> UmpSender {
         UmpSender { ring: self.clone(), next: Spot::FIRST, ack: Spot::FIRST, sent: 0, acked: 0 }
     }
 
-    /// Its receiver.
+    /// The channel's receiver.
     #[must_use]
     pub fn receiver(&self) -> UmpReceiver {
         UmpReceiver {
@@ -86,23 +89,23 @@ impl Ump {
         }
     }
 
-    /// The header at a spot of the way there.
+    /// The header at a spot of the forward direction.
     fn header(&self, spot: Spot) -> &AtomicU64 {
         self.memory.word64(spot.slot * LINE_BYTES + HEADER)
     }
 
-    /// The header at a spot of the way back.
+    /// The header at a spot of the reverse direction.
     fn ack(&self, spot: Spot) -> &AtomicU64 {
         self.memory.word64((self.slots + spot.slot) * LINE_BYTES + HEADER)
     }
 
-    /// What the header's lowest bit is once there is a message.
+    /// The value of the header's lowest bit once there is a message.
     fn full(&self, spot: Spot) -> u64 {
         if self.flow == Flow::Used { FULL } else { spot.epoch }
     }
 }
 
-/// A slot, and the epoch of the lap. (Kept, since finding them would take divisions.)
+/// A slot and the epoch of its lap. (Stored, since computing them would take divisions.)
 #[derive(Debug, Clone, Copy)]
 struct Spot {
     slot: usize,
@@ -110,7 +113,7 @@ struct Spot {
 }
 
 impl Spot {
-    /// The epoch of the first lap is not that of memory that is still zeroes.
+    /// The epoch of the first lap differs from zeroed memory.
     const FIRST: Self = Self { slot: 0, epoch: FULL };
 
     fn step(&mut self, slots: usize) {
@@ -121,7 +124,7 @@ impl Spot {
     }
 }
 
-/// The end that sends.
+/// The sending end.
 #[derive(Debug)]
 pub struct UmpSender {
     ring: Ump,
@@ -133,7 +136,7 @@ pub struct UmpSender {
 }
 
 impl UmpSender {
-    /// Copies `message` into the next slot, if that has been read. False if not.
+    /// Copies `message` into the next slot. Returns false if that slot has not been read yet.
     ///
     /// # Panics
     /// If the message is longer than [`UMP_BYTES`].
@@ -155,7 +158,7 @@ impl UmpSender {
     fn has_room(&mut self) -> bool {
         let Self { ring, next, ack, sent, acked } = self;
         if ring.flow == Flow::Used {
-            // ORDER(U4): pairs with U3; what is written over has been read.
+            // ORDER(U4): pairs with U3; what is overwritten has been read.
             return ring.header(*next).load(order!(U4: Acquire)) & FULL == 0;
         }
         while *sent - *acked == ring.slots as u64 {
@@ -171,7 +174,7 @@ impl UmpSender {
     }
 }
 
-/// The end that receives.
+/// The receiving end.
 #[derive(Debug)]
 pub struct UmpReceiver {
     ring: Ump,
@@ -194,9 +197,10 @@ impl UmpReceiver {
         }
         let length = usize::try_from(header >> REST).unwrap_or(usize::MAX).min(UMP_BYTES);
         let target = &mut target[..length];
-        // SAFETY: all that share a published ring run the same program.
+        // SAFETY: all processes that share a published ring run the same program.
         let trusted = unsafe { Trusted::assume() };
-        // SAFETY: the header is there, and the sender writes the slot again only once told.
+        // SAFETY: the header is there, and the sender overwrites the slot only after the slot is
+        // cleared or acknowledged.
         unsafe { ring.memory.copy_out_still(trusted, next.slot * LINE_BYTES, target) };
         next.step(ring.slots);
         *received += 1;

@@ -1,5 +1,6 @@
-//! Barrelfish MP as the authors of ZIMP ran it (Aublin and others, section II-A5, and their program): a
-//! channel from one process to one other, whose slots hold a whole message each, of one size.
+//! Barrelfish MP as the authors of ZIMP ran it (Aublin and others, section II-A5, and their
+//! program): a channel from one process to another, whose slots have one size and hold one whole
+//! message each.
 //!
 //! ```text
 //! line 0        the acknowledgement: how many messages the receiver has had
@@ -7,14 +8,15 @@
 //!   message; in the last word its header: the message's number
 //! ```
 //!
-//! The header is at once the sequence number and the notification: a message is there when its header is
-//! the number that is due. Sending copies the message from a private buffer, receiving into one. The
-//! sender is at most as many messages ahead as there are slots; then it stops until the receiver, which
-//! sends one acknowledgement for as many messages as there are slots, has had them all.
+//! The header is both the sequence number and the notification: a message is there when its header
+//! holds the expected number. Sending copies the message from a private buffer; receiving copies it
+//! into one. The sender may be at most as many messages ahead as there are slots. Then it stops
+//! until the receiver has received all of them: the receiver sends one acknowledgement for every
+//! full round of the slots.
 //!
-//! Cost per message and receiver: the lines of the message fetched by the receiver, and had alone again
-//! by the sender; for each round of the slots a line the other way, and a round trip of standing still.
-//! No locked instruction.
+//! Cost per message and receiver: the receiver fetches the lines of the message, and the sender
+//! acquires them exclusively again. In addition, for each round of the slots, one line in the other
+//! direction, and one round trip during which the sender stands still. No locked instruction.
 
 use corewire_layout::LINE_BYTES;
 
@@ -41,7 +43,7 @@ impl BarrelfishMp {
         SLOTS + slots * slot_bytes(message_bytes)
     }
 
-    /// In zeroed memory that both have mapped writable.
+    /// A channel in zeroed memory that both processes have mapped writable.
     ///
     /// # Panics
     /// If there is no slot, or the memory is too short.
@@ -52,13 +54,13 @@ impl BarrelfishMp {
         Self { memory: memory.clone(), slots, message_bytes }
     }
 
-    /// Its sender.
+    /// The channel's sender.
     #[must_use]
     pub fn sender(&self) -> BarrelfishMpSender {
         BarrelfishMpSender { ring: self.clone(), slot: 0, sent: 0, acked: 0 }
     }
 
-    /// Its receiver.
+    /// The channel's receiver.
     #[must_use]
     pub fn receiver(&self) -> BarrelfishMpReceiver {
         BarrelfishMpReceiver { ring: self.clone(), slot: 0, received: 0, acked: 0 }
@@ -87,7 +89,7 @@ const fn slot_bytes(message_bytes: usize) -> usize {
     (message_bytes + HEADER_BYTES).next_multiple_of(LINE_BYTES)
 }
 
-/// The end that sends.
+/// The sending end.
 #[derive(Debug)]
 pub struct BarrelfishMpSender {
     ring: BarrelfishMp,
@@ -97,15 +99,15 @@ pub struct BarrelfishMpSender {
 }
 
 impl BarrelfishMpSender {
-    /// Copies `message` into the next slot; false if the receiver has still to acknowledge all slots.
+    /// Copies `message` into the next slot. Returns false while all slots are unacknowledged.
     ///
     /// # Panics
-    /// If the message is longer than a slot's.
+    /// If the message is longer than the channel's messages.
     pub fn try_send(&mut self, message: &[u8]) -> bool {
         let Self { ring, slot, sent, acked } = self;
         assert!(message.len() <= ring.message_bytes, "{} bytes", message.len());
         if *sent - *acked == ring.slots as u64 {
-            // ORDER(U10): pairs with U9; what is written over has been read.
+            // ORDER(U10): pairs with U9; what is overwritten has been read.
             if ring.ack().load(order!(U10: Acquire)) != *sent {
                 return false;
             }
@@ -120,7 +122,7 @@ impl BarrelfishMpSender {
     }
 }
 
-/// The end that receives.
+/// The receiving end.
 #[derive(Debug)]
 pub struct BarrelfishMpReceiver {
     ring: BarrelfishMp,
@@ -130,10 +132,10 @@ pub struct BarrelfishMpReceiver {
 }
 
 impl BarrelfishMpReceiver {
-    /// Copies as much of the next message into `target` as that holds; false if there is none.
+    /// Fills `target` from the start of the next message. Returns false if there is no message.
     ///
     /// # Panics
-    /// If a slot does not hold so much.
+    /// If `target` is longer than the channel's messages.
     pub fn try_receive(&mut self, target: &mut [u8]) -> bool {
         let Self { ring, slot, received, acked } = self;
         assert!(target.len() <= ring.message_bytes, "{} bytes", target.len());
@@ -141,9 +143,10 @@ impl BarrelfishMpReceiver {
         if ring.header(*slot).load(order!(U8: Acquire)) != *received + 1 {
             return false;
         }
-        // SAFETY: all that share a published ring run the same program.
+        // SAFETY: all processes that share a published ring run the same program.
         let trusted = unsafe { Trusted::assume() };
-        // SAFETY: its number is there, and the sender writes the slot again only once told.
+        // SAFETY: the message's number is there, and the sender overwrites the slot only after the
+        // acknowledgement.
         unsafe { ring.memory.copy_out_still(trusted, ring.message(*slot), target) };
         *received += 1;
         *slot = ring.after(*slot);

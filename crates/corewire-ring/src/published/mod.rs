@@ -1,5 +1,6 @@
-//! The papers' own rings, as they are printed: what ours are compared with, on the model of coherent
-//! caches and on the machine. Whoever shares one trusts the others; nobody may die.
+//! The rings of the papers, as printed: the rings of corewire are compared with them, on the model
+//! of coherent caches and on real machines. All processes that share one trust each other, and none
+//! of them may die.
 
 mod barrelfish;
 mod barrelfish_mp;

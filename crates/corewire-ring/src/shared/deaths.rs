@@ -1,32 +1,33 @@
-//! Who is known to be dead. Private memory of each process.
+//! The senders and receivers known to be dead. Private memory of each process.
 
 use alloc::vec::Vec;
 
 use crate::order;
 use crate::sync::AtomicU64;
 
-/// By row, the last generation that the kernel has reported dead to this process, plus one.
+/// For each row, the last generation that the kernel has reported dead to this process, plus one.
 #[derive(Debug)]
 pub struct Deaths(Vec<AtomicU64>);
 
 impl Deaths {
-    /// Of nobody, of up to `rows`.
+    /// No deaths yet, for up to `rows` rows.
     #[must_use]
     pub fn new(rows: u32) -> Self {
         Self((0..rows).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// The kernel has said that the holder of `row` of this generation is dead.
+    /// Records the kernel's report that the holder of this generation of `row` is dead.
     pub fn learn(&self, row: u32, generation: u32) {
         if let Some(word) = self.0.get(row as usize) {
-            // The end of an earlier holder may be reported late.
-            // ORDER(D1): pairs with D2; what the dead one stored is seen by who learns of the death.
+            // The death of an earlier holder may be reported late.
+            // ORDER(D1): pairs with D2; a thread that learns of the death sees what the dead
+            // process stored.
             word.fetch_max(u64::from(generation) + 1, order!(D1: Release));
         }
     }
 
-    /// Is the holder of this generation known to be dead, or to have been followed by one that is? What
-    /// is loaded afterwards is what it left.
+    /// Is the holder of this generation, or a later one, known to be dead? Loads after this call
+    /// see everything that the dead process stored.
     #[must_use]
     pub fn knows(&self, row: u32, generation: u32) -> bool {
         // ORDER(D2): pairs with D1.

@@ -1,6 +1,6 @@
-//! What a receiver of a shared channel does beyond one of a channel with one sender, all of it on slow
-//! paths: passing what the dead had claimed, counting itself among the sleepers, waking senders that
-//! wait for room, and telling when nobody sends any more.
+//! What a receiver of a shared channel does beyond a receiver of one sender, all of it on slow
+//! paths: it passes what dead senders had claimed, counts itself among the sleepers, wakes senders
+//! that wait for room, and detects that no sender is left.
 
 use corewire_layout::segment::{DoorState, generation_of, tenure};
 use corewire_layout::slot::{ahead_of, is_claimed, owner_of, publishes, run_of};
@@ -10,10 +10,10 @@ use crate::broadcast::End;
 use crate::sync::Ordering::Relaxed;
 use crate::{Kernel, fence_at, order};
 
-/// What the receiver of a shared channel is made of besides.
+/// The additional parts of a shared channel's receiver.
 #[derive(Debug)]
 pub struct ManyParts {
-    /// Who takes part.
+    /// The channel's senders and receivers.
     pub roster: Roster,
     /// This receiver's row.
     pub entrance: Entrance,
@@ -24,18 +24,19 @@ pub struct ManyParts {
 pub struct Many {
     roster: Roster,
     entrance: Entrance,
-    /// The run that is being passed: its first message, the one after its last, its owner's row.
+    /// The run that is being passed: its first message, the one after its last, and its owner's
+    /// row.
     run_first: u64,
     run_end: u64,
     run_owner: u32,
-    /// The word *blocked*, as last served.
+    /// The word *blocked* as last served.
     blocked_seen: u32,
-    /// The senders that are watched are those of this epoch.
+    /// The `senders_epoch` whose senders are watched.
     watched_epoch: Option<u32>,
 }
 
 impl Many {
-    /// Of one who has just been let in.
+    /// The view of a receiver that has just joined.
     #[must_use]
     pub fn new(parts: ManyParts) -> Self {
         let ManyParts { roster, entrance } = parts;
@@ -46,19 +47,19 @@ impl Many {
             run_first: 0,
             run_end: 0,
             run_owner: 0,
-            // One who waits already is to be woken by the first cursor.
+            // A sender that waits already must be woken by the first cursor.
             blocked_seen: blocked.wrapping_sub(1),
             watched_epoch: None,
         }
     }
 
-    /// Who takes part.
+    /// The channel's senders and receivers.
     #[must_use]
     pub fn roster(&self) -> &Roster {
         &self.roster
     }
 
-    /// Notes the run that message `sequence`, with this stamp, begins, if it does.
+    /// Records the run that message `sequence`, with this stamp, begins, if it begins one.
     #[inline]
     pub(crate) fn note(&mut self, sequence: u64, stamp: u64) {
         if run_of(stamp) > 1 {
@@ -68,17 +69,18 @@ impl Many {
         }
     }
 
-    /// What may be said to be done with when `next` is the next message: nothing inside a run, whose
-    /// first stamp says how far it goes.
+    /// The cursor to publish when `next` is the next message. It does not move inside a run, whose
+    /// first stamp says how far the run goes.
     pub(crate) fn cursor_at(&self, next: u64) -> u64 {
         if next < self.run_end { self.run_first } else { next }
     }
 
-    /// Will message `next` never come, because who claimed it is dead? To be asked when its stamp is
-    /// not there.
+    /// Will message `next` never come, because its claimer is dead? Must be called while its stamp
+    /// is not there.
     pub(crate) fn is_abandoned(&mut self, next: u64) -> bool {
         let slot = self.roster.slots.at(next);
-        // ORDER(C4): pairs with R3; the claimer's door, loaded next, is not an earlier one's.
+        // ORDER(C4): pairs with R3; the door loaded next is the claimer's, not that of an earlier
+        // holder.
         let stamp = slot.stamp().load(order!(C4: Acquire));
         let owner = match ahead_of(stamp, next) {
             0 if is_claimed(stamp) => owner_of(stamp),
@@ -88,18 +90,18 @@ impl Many {
         if !self.roster.is_owner_dead(owner) {
             return false;
         }
-        // Once more: it may have been published before its owner died.
+        // Load it once more: it may have been published before its owner died.
         if slot.stamp().load(Relaxed) != stamp {
             return false;
         }
         if ahead_of(stamp, next) == 0 {
-            // An older stamp may be the first of a run, of a lap ago.
+            // An older stamp may be that of the first slot of a run, one lap ago.
             self.note(next, stamp);
         }
         true
     }
 
-    /// Could it be asked again whether message `next` is abandoned, or the channel over?
+    /// Could [`Self::is_abandoned`] or [`Self::end`] now give another answer for message `next`?
     pub(crate) fn may_pass(&self, next: u64) -> bool {
         let stamp = self.roster.slots.at(next).stamp().load(Relaxed);
         let owner = match ahead_of(stamp, next) {
@@ -113,19 +115,20 @@ impl Many {
         }
     }
 
-    /// Has the kernel report the death of every sender that there is, if any have come since this was
-    /// last asked.
+    /// Makes the kernel report the death of every existing sender, if any sender has joined since
+    /// the last call.
     pub(crate) fn watch_new_senders<K: Kernel>(&mut self, kernel: &K) {
         if self.has_new_senders() {
             self.watch_senders(kernel);
         }
     }
 
-    /// Has the kernel report the death of every sender that there is. To be asked before each sleep,
-    /// whatever the epoch says: a host may have died between a newcomer's door and the epoch, and the
-    /// newcomer after it.
+    /// Makes the kernel report the death of every existing sender. Must be called before each
+    /// sleep, whatever the epoch says: a host may have died after storing a new sender's door and
+    /// before changing the epoch, and the new sender may have died after that.
     pub(crate) fn watch_senders<K: Kernel>(&mut self, kernel: &K) {
-        // ORDER(T2): pairs with T1; the doors of those who came with this epoch are seen.
+        // ORDER(T2): pairs with T1; the doors of the senders that joined with this epoch are
+        // visible.
         let epoch = self.roster.ring.senders_epoch().load(order!(T2: Acquire));
         self.watched_epoch = Some(epoch);
         for (who, _) in self.roster.held(Party::Sender) {
@@ -136,18 +139,18 @@ impl Many {
         }
     }
 
-    /// Has a sender come that is not watched?
+    /// Has a sender joined that is not watched yet?
     pub(crate) fn has_new_senders(&self) -> bool {
         self.watched_epoch != Some(self.roster.ring.senders_epoch().load(Relaxed))
     }
 
-    /// Counts itself among the sleepers; a barrier must follow.
+    /// Counts this receiver among the sleepers. A barrier must follow.
     pub(crate) fn announce(&self) {
         self.roster.table.sleepers().fetch_add(1, Relaxed);
     }
 
-    /// After a cursor was stored, and a full fence: wakes senders that wait for room, if any began to
-    /// since this was last asked. True if so.
+    /// Wakes senders that wait for room, if any began to wait since the last call. Must be called
+    /// after a cursor was stored and a full fence. Returns true if senders were woken.
     pub(crate) fn make_room<K: Kernel>(&mut self, kernel: &K) -> bool {
         let blocked = self.roster.ring.blocked().load(Relaxed);
         let is_new = blocked != self.blocked_seen;
@@ -158,17 +161,18 @@ impl Many {
         is_new
     }
 
-    /// Has this receiver been evicted? Asked after a copy: if any of it is a later message's, the door
-    /// says so.
+    /// Has this receiver been evicted? Called after a copy: if any of the copy belongs to a later
+    /// message, the door says so.
     pub(crate) fn is_evicted(&self) -> bool {
-        // ORDER(E2): pairs with R3 and E1; the door is looked at after what was copied.
+        // ORDER(E2): pairs with R3 and E1; the door is loaded after the copied words.
         fence_at!(E2: Acquire);
         let held = tenure(self.entrance.generation, DoorState::Joined);
         self.roster.table.door(self.entrance.row).tenure().load(Relaxed) != held
     }
 
-    /// Will no message come any more? To be asked when message `next` is not there. Two looks at every
-    /// door must agree, since between two rows of one look a sender may leave one that another enters.
+    /// Will no further message come? Must be called when message `next` is not there. Two scans of
+    /// all doors must agree: during one scan, a sender may leave a row that was not scanned yet
+    /// while another sender takes a row that was.
     pub(crate) fn end(&self, next: u64) -> Option<End> {
         if next < self.run_end {
             return None;
@@ -176,12 +180,12 @@ impl Many {
         let first = self.look_at_senders()?;
         let second = self.look_at_senders()?;
         let stamp = self.roster.slots.at(next).stamp().load(Relaxed);
-        // Something was claimed at the last moment: it is published, or abandoned.
+        // A message was claimed at the last moment: it will be published or abandoned.
         let has_more = publishes(stamp, next) || ahead_of(stamp, next) >= 0;
         (first == second && !has_more).then_some(first.1)
     }
 
-    /// A digest of who has which row, and how the channel ended, if nobody is alive who sends.
+    /// If no sender is alive: a digest of the holders of all rows, and how the channel ended.
     fn look_at_senders(&self) -> Option<(u64, End)> {
         let mut end = End::Closed;
         let mut digest = 0u64;
@@ -201,7 +205,7 @@ impl Many {
         Some((digest, end))
     }
 
-    /// Gives its row up.
+    /// Gives up this receiver's row.
     pub(crate) fn leave<K: Kernel>(&self, kernel: &K) {
         self.roster.vacate(Party::Receiver, self.entrance, kernel);
     }

@@ -1,6 +1,6 @@
-//! Who sends on a shared channel and who receives, and where the ring stands. One *host*, the process
-//! that holds the channel's name, lets others in; whoever goes, goes by itself, and the dead are
-//! removed by whoever they hold up.
+//! The senders and receivers of a shared channel, and the head of its ring. One *host*, the process
+//! that holds the channel's name, adds other processes. Each process removes itself when it leaves;
+//! a dead one is removed by a process that it holds up.
 
 use alloc::sync::Arc;
 
@@ -15,25 +15,25 @@ use crate::region::{Region, Rows, Slots};
 use crate::sync::Ordering::Relaxed;
 use crate::{Kernel, fence_at, order};
 
-/// Whose row is meant.
+/// Whether a row is a sender's or a receiver's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Party {
-    /// A sender's.
+    /// A sender's row.
     Sender,
-    /// A receiver's.
+    /// A receiver's row.
     Receiver,
 }
 
-/// A row, and how many holders it has had, with this one.
+/// A row and its generation: the number of holders that it has had, including this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entrance {
     /// The row.
     pub row: u32,
-    /// Its holder's number.
+    /// The number of its holder.
     pub generation: u32,
 }
 
-/// What a roster is made of.
+/// The parts of a roster.
 #[derive(Debug, Clone)]
 pub struct RosterParts {
     /// The ring; writable for a sender.
@@ -44,7 +44,7 @@ pub struct RosterParts {
     pub geometry: Geometry,
 }
 
-/// One party's view of the channel's rows.
+/// One process's view of the channel's rows.
 #[derive(Debug, Clone)]
 pub struct Roster {
     pub(super) ring: RingWords,
@@ -127,7 +127,7 @@ impl Roster {
         u32::try_from(max).unwrap_or(u32::MAX)
     }
 
-    /// The rows that are held, by the living or the dead, with their state.
+    /// The rows that are held, by a living or a dead holder, with their state.
     pub fn held(&self, party: Party) -> impl Iterator<Item = (Entrance, DoorState)> + '_ {
         let rows = match party {
             Party::Sender => self.rows_max(party),
@@ -141,63 +141,65 @@ impl Roster {
         })
     }
 
-    /// Who has the row, and how. What is loaded afterwards is not older.
+    /// Who holds the row, and in which state. Later loads return nothing older than this.
     #[inline]
     pub(super) fn tenure(&self, party: Party, row: u32) -> u64 {
-        // ORDER(T2): pairs with T1; a row's fields, its cursor, and a leaver's last stamps are seen
-        // with its tenure.
+        // ORDER(T2): pairs with T1; with a row's tenure its fields, its cursor, and the last stamps
+        // of a holder that left are visible.
         self.door(party, row).tenure().load(order!(T2: Acquire))
     }
 
-    /// Does the row count for this holder still?
+    /// Does the row still count for this holder?
     #[must_use]
     pub fn holds(&self, party: Party, who: Entrance) -> bool {
         self.tenure(party, who.row) == tenure(who.generation, DoorState::Joined)
     }
 
-    /// The kernel has said that this party is dead.
+    /// Records the kernel's report that this sender or receiver is dead.
     pub fn learn(&self, party: Party, who: Entrance) {
         self.deaths(party).learn(who.row, who.generation);
     }
 
-    /// Is this party known to be dead?
+    /// Is this sender or receiver known to be dead?
     #[must_use]
     pub fn is_dead(&self, party: Party, who: Entrance) -> bool {
         self.deaths(party).knows(who.row, who.generation)
     }
 
-    /// Is whoever has the sender's row `row` now known to be dead? To be asked after the stamp that
-    /// names the row was loaded: the row has not changed hands while that stamp was there.
+    /// Is the current holder of the sender's row `row` known to be dead? Must be called after the
+    /// load of the stamp that names the row: while that stamp is there, the row cannot change
+    /// hands.
     pub(super) fn is_owner_dead(&self, row: u32) -> bool {
         u64::from(row) < self.geometry.senders_max()
             && self.senders.knows(row, generation_of(self.tenure(Party::Sender, row)))
     }
 
-    /// Host: lets a sender in, whose process has `socket`. `None` if every row is taken: by the
-    /// living, by the dead whose claims are still in the ring, or by those not known to be dead.
+    /// Host only: adds a sender whose process has `socket`. `None` if every row is taken: by living
+    /// senders, by dead senders whose claims are still in the ring, or by dead senders not known to
+    /// be dead.
     pub fn enter_sender<K: Kernel>(&self, socket: u128, pid: u32, kernel: &K) -> Option<Entrance> {
         let entrance = self.vacant_sender_row()?;
         self.let_send(entrance, socket, pid, kernel);
         Some(entrance)
     }
 
-    /// Host: a row for a sender. It is not taken before [`Roster::let_send`], but nobody else will ever
-    /// be told of this generation: a sender that gives its row up because this host died can give up
-    /// no other's.
+    /// Host only: chooses a row for a sender. The row is not taken before [`Roster::let_send`], but
+    /// no other sender will ever be given this generation: so a sender that gives up its row
+    /// because this host died cannot give up the row of another.
     #[must_use]
     pub fn vacant_sender_row(&self) -> Option<Entrance> {
         let row = (0..self.rows_max(Party::Sender)).find(|&row| self.is_vacant_sender(row))?;
         Some(self.announce(Party::Sender, row))
     }
 
-    /// Host: lets the sender in at the vacant row that was chosen for it.
+    /// Host only: adds the sender at the vacant row that was chosen for it.
     pub fn let_send<K: Kernel>(&self, who: Entrance, socket: u128, pid: u32, kernel: &K) {
         let row = who.row;
-        // The word names a row and no generation: a creator that died or left while it held senders
-        // back must not do so again through whoever has its row next.
+        // The word names a row without a generation: a creator that died or left while it held
+        // senders back must not hold them back again through the next holder of its row.
         let _ = self.ring.held().compare_exchange(row + 1, 0, Relaxed, Relaxed);
         self.take(Party::Sender, who, socket, pid);
-        // ORDER(T1): as in `take`; whoever sees the epoch sees the door.
+        // ORDER(T1): as in `take`; a thread that sees the epoch sees the door.
         self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
         self.ring_bell(kernel);
     }
@@ -213,7 +215,8 @@ impl Roster {
         }
     }
 
-    /// Does any slot name sender `row` as the claimer, or as one who claimed a run?
+    /// Does any slot name sender `row` as its claimer, or as the claimer of a run that begins
+    /// there?
     fn is_named(&self, row: u32) -> bool {
         (0..self.slots.count()).any(|index| {
             let stamp = self.slots.at(index).stamp().load(Relaxed);
@@ -221,23 +224,23 @@ impl Roster {
         })
     }
 
-    /// Host: a row for a receiver. It is not taken before [`Roster::admit`], but nobody else will ever
-    /// be told of this generation: a receiver that gives its row up because this host died can give up
-    /// no other's.
+    /// Host only: chooses a row for a receiver. The row is not taken before [`Roster::admit`], but
+    /// no other receiver will ever be given this generation: so a receiver that gives up its row
+    /// because this host died cannot give up the row of another.
     #[must_use]
     pub fn vacant_row(&self) -> Option<Entrance> {
         let row = (0..self.rows_max(Party::Receiver)).find(|&row| {
             let found = self.tenure(Party::Receiver, row);
             match state_of(found) {
                 Some(DoorState::Free) => true,
-                // Nobody but itself frees an evicted receiver's row, since it may still store to it.
+                // A living evicted receiver frees its row itself, since it may still store to it.
                 _ => self.receivers.knows(row, generation_of(found)),
             }
         })?;
         Some(self.announce(Party::Receiver, row))
     }
 
-    /// Gives a vacant row its next generation, before anybody is told of it.
+    /// Gives a vacant row its next generation, before any process is told of it.
     fn announce(&self, party: Party, row: u32) -> Entrance {
         let generation = generation_of(self.tenure(party, row)).wrapping_add(1);
         let free = tenure(generation, DoorState::Free);
@@ -246,8 +249,8 @@ impl Roster {
         Entrance { row, generation }
     }
 
-    /// Host: takes a receiver in at the vacant row that was chosen for it, and returns its first
-    /// message: the next one that is claimed, or one that was claimed meanwhile.
+    /// Host only: adds a receiver at the vacant row that was chosen for it, and returns its first
+    /// message: the next message that is claimed, or one that was claimed meanwhile.
     pub fn admit(&self, who: Entrance, socket: u128, pid: u32) -> u64 {
         let Entrance { row, .. } = who;
         self.table.rows_high().fetch_max(row + 1, Relaxed);
@@ -255,8 +258,8 @@ impl Roster {
         self.take(Party::Receiver, who, socket, pid);
         // ORDER(T1): as in `take`.
         self.table.members_epoch().fetch_add(1, order!(T1: Release));
-        // ORDER(R4): pairs with R3; a sender that does not count this row found its limit from
-        // messages that are seen below.
+        // ORDER(R4): pairs with R3; a sender that does not count this row computed its limit from
+        // claims that are seen below.
         fence_at!(R4: SeqCst);
         let head = self.head();
         self.rows.cursor(row).store(head, Relaxed);
@@ -270,18 +273,19 @@ impl Roster {
         door.set_socket(socket);
         door.pid().store(pid, Relaxed);
         let tenure = tenure(who.generation, DoorState::Joined);
-        // ORDER(T1): pairs with T2; who sees the tenure sees the row's fields.
+        // ORDER(T1): pairs with T2; a thread that sees the tenure sees the row's fields.
         door.tenure().store(tenure, order!(T1: Release));
     }
 
-    /// Gives a row up: its holder's, when it leaves, or that of one known to be dead. False if it was
-    /// not held so any more.
+    /// Gives up a row: the caller's own when it leaves, or that of a holder known to be dead.
+    /// Returns false if that holder no longer had the row.
     pub fn vacate<K: Kernel>(&self, party: Party, who: Entrance, kernel: &K) -> bool {
         let door = self.door(party, who.row).tenure();
         let free = tenure(who.generation, DoorState::Free);
         let is_ours = [DoorState::Joined, DoorState::Evicted].into_iter().any(|state| {
             let held = tenure(who.generation, state);
-            // ORDER(T1): the leaver's last stamps, or reads, are seen with the free row.
+            // ORDER(T1): with the free row, the last stamps or reads of the leaving holder are
+            // visible.
             door.compare_exchange(held, free, order!(T1: AcqRel), Relaxed).is_ok()
         });
         if is_ours {
@@ -290,7 +294,7 @@ impl Roster {
                     // ORDER(T1): as in `take`.
                     self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
                     self.ring_bell(kernel);
-                    // It may have held them all back.
+                    // The sender that left may have held back all others.
                     self.make_room(kernel);
                 }
                 Party::Receiver => self.make_room(kernel),
@@ -299,8 +303,8 @@ impl Roster {
         is_ours
     }
 
-    /// Takes a receiver out of the count that has held a sender back for too long. It is told by its
-    /// door, and gives the row up itself.
+    /// Evicts a receiver that has held a sender back for too long: it no longer counts. The
+    /// receiver learns this from its door, and gives up the row itself.
     pub fn evict<K: Kernel>(&self, who: Entrance, kernel: &K) -> bool {
         let door = self.door(Party::Receiver, who.row).tenure();
         let held = tenure(who.generation, DoorState::Joined);
@@ -313,16 +317,16 @@ impl Roster {
         is_done
     }
 
-    /// Wakes everybody who waits for messages, or for senders.
+    /// Wakes every sleeper that waits for messages or for another sender's claim.
     pub fn ring_bell<K: Kernel>(&self, kernel: &K) {
         let bell = self.ring.bell();
-        // ORDER(W1): pairs with W2; what was changed before is seen by whom the bell wakes.
+        // ORDER(W1): pairs with W2; sleepers woken by the bell see what was changed before.
         bell.fetch_add(1, order!(W1: Release));
         kernel.wake(bell, super::super::broadcast::WAKE_ALL);
         self.wake_descriptors(kernel);
     }
 
-    /// Wakes the receivers that wait by their descriptors.
+    /// Wakes the receivers that wait for their descriptors.
     fn wake_descriptors<K: Kernel>(&self, kernel: &K) {
         for (who, _) in self.held(Party::Receiver) {
             if self.is_armed(who.row) {
@@ -331,13 +335,13 @@ impl Roster {
         }
     }
 
-    /// Does whoever has the receiver's row `row` wait for its descriptor?
+    /// Does the holder of the receiver's row `row` wait for its descriptor?
     #[must_use]
     pub fn is_armed(&self, row: u32) -> bool {
         if state_of(self.tenure(Party::Receiver, row)) != Some(DoorState::Joined) {
             return false;
         }
-        // ORDER(B14): pairs with B13; the mode is the epoch's, or a later one's.
+        // ORDER(B14): pairs with B13; the mode read below belongs to this epoch or to a later one.
         let epoch = self.rows.sleeping(row).load(order!(B14: Acquire));
         let mode = self.rows.sleep_mode(row).load(Relaxed);
         epoch % 2 == 1 && mode == SleepMode::Descriptor as u32
@@ -351,7 +355,7 @@ impl Roster {
         kernel.wake(room, super::super::broadcast::WAKE_ALL);
     }
 
-    /// The first sequence number that nobody has claimed, or one that was so a moment ago.
+    /// The first unclaimed sequence number, or one that was unclaimed a moment ago.
     #[must_use]
     pub fn head(&self) -> u64 {
         let mut at = self.ring.tail().load(Relaxed);
@@ -362,7 +366,7 @@ impl Roster {
     }
 }
 
-/// The state that a tenure says; `None` for a value that none of us writes.
+/// The state in a tenure; `None` for a value that corewire never writes.
 fn state_of(tenure: u64) -> Option<DoorState> {
     const LOWER: u64 = u32::MAX as u64;
     [DoorState::Free, DoorState::Joined, DoorState::Evicted]
@@ -370,8 +374,8 @@ fn state_of(tenure: u64) -> Option<DoorState> {
         .find(|&state| tenure & LOWER == state as u64)
 }
 
-/// If `sequence`, at which a claim begins or will begin, is claimed: where the next one begins. `None`
-/// if nobody has claimed it.
+/// If `sequence`, at which a claim begins or will begin, is claimed: where the next claim begins.
+/// `None` if it is unclaimed.
 #[inline]
 pub(super) fn past_claim(slots: &Slots, sequence: u64) -> Option<u64> {
     let stamp = slots.at(sequence).stamp().load(Relaxed);
@@ -382,8 +386,8 @@ pub(super) fn past_claim(slots: &Slots, sequence: u64) -> Option<u64> {
     }
 }
 
-/// The same for a sequence number whose slot has been claimed since for a later lap. In the middle of a
-/// run nothing says so: the first of a run within reach does.
+/// As [`past_claim`], for a sequence number whose slot has since been claimed for a later lap. A
+/// slot in the middle of a run does not show this; the first slot of a run within reach does.
 #[cold]
 fn past_later_claim(slots: &Slots, sequence: u64) -> u64 {
     let mut at = sequence;
@@ -399,7 +403,7 @@ fn past_later_claim(slots: &Slots, sequence: u64) -> u64 {
             let other = slots.at(before).stamp().load(Relaxed);
             match ahead_of(other, before) {
                 0 if run_of(other) > back => return before + run_of(other),
-                // Lapped meanwhile: a run may have begun there, and nothing says so any more.
+                // Lapped meanwhile: a run may have begun there, but nothing shows it any more.
                 ahead @ 1.. => {
                     at = before.wrapping_add_signed(ahead);
                     continue 'lap;

@@ -20,25 +20,25 @@ use crate::sync::Ordering::Relaxed;
 use crate::sync::light_fence;
 use crate::{Kernel, fence_at, order};
 
-/// A refresh that the membership outruns so often leaves the limit where it is.
+/// If the membership changes during this many attempts of a refresh, the limit stays where it is.
 const REFRESHES_MAX: u32 = 8;
-/// Of the first sender that has a row: nobody had its window before.
+/// Generation of a row's first sender: no other sender had its window before.
 const FIRST_GENERATION: u32 = 1;
 
-/// What a sender is made of.
+/// The parts of a sender.
 #[derive(Debug)]
 pub struct SenderParts {
     /// The ring, writable.
     pub ring: Region,
-    /// Who takes part.
+    /// The channel's senders and receivers.
     pub roster: Roster,
     /// This sender's row.
     pub entrance: Entrance,
-    /// What becomes of slow receivers; not `Overwrite`.
+    /// What happens with slow receivers; not `Overwrite`.
     pub policy: Policy,
-    /// Unless that is `Block`: private memory for the largest message.
+    /// Private memory for the largest message, unless the policy is `Block`.
     pub staging: Option<Region>,
-    /// What it shares with the control thread.
+    /// What the sender shares with the control thread.
     pub shared: Arc<SenderShared>,
 }
 
@@ -49,9 +49,9 @@ pub struct Sender<K> {
     policy: Policy,
     staging: Option<Store>,
     shared: Arc<SenderShared>,
-    /// Where a claim begins or will begin: everything below is claimed.
+    /// Where a claim begins or will begin. Everything below is claimed.
     tail: u64,
-    /// Above the last message of its own.
+    /// The sequence number after this sender's last message.
     sent_end: u64,
     sent: u64,
     pace: Pace,
@@ -61,18 +61,18 @@ pub struct Sender<K> {
     window_store: Store,
     large: Area,
     large_store: Store,
-    /// How many slots it waits for together.
+    /// Number of slots that it waits for together.
     wanted: u64,
-    /// The word *sleepers*, as last served.
+    /// The word *sleepers* as last served.
     sleepers_seen: u32,
     /// The slowest cursor, as of the last refresh.
     slowest: Option<Slowest>,
-    /// By receiver's row, since when it holds this sender back.
+    /// For each receiver's row, since when it has held this sender back.
     stalls: Vec<Stall>,
     has_stalls: bool,
-    /// Messages of a batch that have no slot yet: places for a whole run, of which so many are taken.
-    /// They are written in place, field by field: to move one would be to load it wider than it was
-    /// stored, and to wait until it has left the store buffer.
+    /// Messages of a batch that have no slot yet: entries for a whole run, of which `staged_count`
+    /// are in use. They are written in place, field by field: a move would load an entry in wider
+    /// words than it was stored, and wait until it has left the store buffer.
     staged: Vec<Staged>,
     staged_count: usize,
     kernel: K,
@@ -90,9 +90,9 @@ struct Stall {
 #[repr(C, align(16))]
 struct Staged {
     inline: [u8; INLINE_BYTES_MAX],
-    /// Length, or kind.
+    /// The length, or the kind.
     header: u64,
-    /// Of a payload elsewhere.
+    /// Length of a payload that lies elsewhere.
     bytes: u64,
     room: Room,
 }
@@ -106,7 +106,7 @@ impl Staged {
     };
 }
 
-/// Room that is put back unless it is kept.
+/// Room that is put back on drop unless it is kept.
 struct Taken<'a> {
     area: &'a mut Area,
     room: Room,
@@ -135,14 +135,15 @@ impl<K: Kernel> Sender<K> {
         let (window, large) = (geometry.window_bytes(), geometry.large_bytes());
         let rows = usize::try_from(geometry.receivers_max()).unwrap_or_default();
         let tail = roster.head();
-        // Nothing is claimed before a refresh.
+        // Nothing is claimed before the first refresh.
         shared.revoke();
         let mut areas = [Area::new(window, slots, false), Area::new(large, slots, true)];
         if let (true, Some(last)) = (entrance.generation != FIRST_GENERATION, tail.checked_sub(1)) {
-            // What the row's former owner has sent, all of it claimed before, may not have been read.
+            // Receivers may not have read yet what the row's previous holder sent. All of it was
+            // claimed below the tail.
             areas.iter_mut().for_each(|area| area.hold_all_until(last));
         }
-        // What is counted there may be that of the row's last holder.
+        // The counters there may still be those of the row's previous holder.
         for (counter, _) in SenderCounter::ALL {
             roster.ring.counter(row, counter).store(0, Relaxed);
         }
@@ -163,7 +164,7 @@ impl<K: Kernel> Sender<K> {
             large: large_area,
             large_store: Store::new(&ring, geometry.large_offset(row), large),
             wanted: 1,
-            // One who sleeps already is to be woken by the first message.
+            // A receiver that sleeps already must be woken by the first message.
             sleepers_seen: roster.table.sleepers().load(Relaxed).wrapping_sub(1),
             slowest: None,
             stalls: alloc::vec![Stall::default(); rows],
@@ -175,7 +176,7 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Who takes part.
+    /// The channel's senders and receivers.
     #[must_use]
     pub fn roster(&self) -> &Roster {
         &self.roster
@@ -187,19 +188,19 @@ impl<K: Kernel> Sender<K> {
         self.entrance
     }
 
-    /// What it shares with the control thread.
+    /// What the sender shares with the control thread.
     #[must_use]
     pub fn shared(&self) -> &Arc<SenderShared> {
         &self.shared
     }
 
-    /// What it asks of the operating system.
+    /// The sender's interface to the operating system.
     #[must_use]
     pub fn kernel(&self) -> &K {
         &self.kernel
     }
 
-    /// What becomes of slow receivers.
+    /// What happens with slow receivers.
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.policy
@@ -211,7 +212,7 @@ impl<K: Kernel> Sender<K> {
         self.sent
     }
 
-    /// How far the slowest receiver is behind, as of the last refresh.
+    /// How many messages the slowest receiver is behind, as of the last refresh.
     #[must_use]
     pub fn lag(&self) -> u64 {
         self.slowest.map_or(0, |slowest| self.tail.saturating_sub(slowest.cursor))
@@ -239,7 +240,8 @@ impl<K: Kernel> Sender<K> {
             let first = self.tail;
             let stamp = self.roster.slots.at(first).stamp();
             self.prefetch_next(run);
-            // ORDER(C1): pairs with C2; its last sender is done writing the slot before we begin.
+            // ORDER(C1): pairs with C2; the slot's last sender is done writing it before this
+            // sender begins.
             let old = stamp.load(order!(C1: Acquire));
             if ahead_of(old, first) >= 0 {
                 self.walk();
@@ -250,9 +252,11 @@ impl<K: Kernel> Sender<K> {
                 waited?;
             } else {
                 let claim = shared_stamp(first, self.entrance.row, run) | CLAIMED;
-                // Whoever sees the claim must see the door of its claimer (C4): the limit was 0 when that
-                // one came, so the fence R3 lies between its door and its first claim.
-                // ORDER(C5): pairs with R3; who goes past this claim sees all those before it.
+                // A thread that sees the claim must see the claimer's door (C4). It does: the limit
+                // was 0 when the claimer joined, so the fence R3 lies between its door and its
+                // first claim.
+                // ORDER(C5): pairs with R3; a thread that goes past this claim sees all claims
+                // before it.
                 if stamp.compare_exchange(old, claim, order!(C5: Release), Relaxed).is_ok() {
                     self.tail = first + run;
                     if (first ^ self.tail) >= RUN_SLOTS_MAX {
@@ -265,9 +269,10 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// In a stream, has the slots that come after the next `run` ones fetched while those are claimed
-    /// and filled: a claim waits for all stores before it, and for its own line. Only if the last
-    /// message was our own: where several send in turn, the next claim is another's.
+    /// In a stream, prefetches the slots after the next `run` slots, while those are claimed and
+    /// filled: a claim waits for all stores before it, and for its own line. Does so only if the
+    /// last message was this sender's own: where several senders take turns, the next claim is
+    /// another sender's.
     #[inline(always)]
     fn prefetch_next(&self, run: u64) {
         if self.pace.is_stream() && self.tail == self.sent_end {
@@ -278,7 +283,7 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Goes on to the first slot that nobody has claimed, as far as can be seen.
+    /// Advances the tail to the first slot that is unclaimed as far as this sender can see.
     #[inline(never)]
     fn walk(&mut self) {
         self.tail = self.tail.max(self.roster.ring.tail().load(Relaxed));
@@ -287,8 +292,8 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Is the life before over of each of `run` slots, the first of which has the stamp `old`? If
-    /// not, somebody may still write to one, or need its stamp.
+    /// Is the previous life of each of `run` slots over? `old` is the stamp of the first slot. If
+    /// not, another sender may still write to a slot, or a receiver may need its stamp.
     #[inline(always)]
     fn is_over(&self, first: u64, old: u64, run: u64) -> bool {
         self.is_slot_over(old) && (run == 1 || self.are_others_over(first, run))
@@ -322,14 +327,14 @@ impl<K: Kernel> Sender<K> {
         self.roster.is_owner_dead(owner_of(old))
     }
 
-    /// Sends a message of up to 48 bytes. While there is no slot, calls `wait`, which waits or gives
-    /// up. Longer messages go through [`Sender::loan_with`].
+    /// Sends a message of up to 48 bytes. While there is no slot, calls `wait`, which waits or
+    /// gives up. Longer messages go through [`Sender::loan_with`].
     ///
     /// # Errors
-    /// Whatever `wait` gives up with; nothing was sent.
+    /// The error with which `wait` gives up; nothing was sent.
     ///
     /// # Panics
-    /// If the message is longer.
+    /// If the message is longer than 48 bytes.
     #[inline(always)]
     pub fn send_inline<E>(
         &mut self,
@@ -349,16 +354,17 @@ impl<K: Kernel> Sender<K> {
         let slot = self.roster.slots.at(sequence);
         if self.staging.is_some() {
             let mut payload = slot.payload(message.len(), Access::Words);
-            // SAFETY: claimed by us and not published; whoever copies from it sees words.
+            // SAFETY: claimed by this sender and not published; a receiver that copies sees words.
             unsafe { payload.copy_in(message) };
         } else {
             let mut payload = slot.payload(message.len(), Access::Write);
-            // SAFETY: claimed by us and not published, and its life before is over.
+            // SAFETY: claimed by this sender and not published, and the slot's previous life is
+            // over.
             unsafe { payload.fill(message) };
         }
     }
 
-    /// Publishes a slot of ours, the first of `run`.
+    /// Publishes a slot of this sender, the first of `run`.
     #[inline(always)]
     fn publish(&self, sequence: u64, header: u64, run: u64) {
         let slot = self.roster.slots.at(sequence);
@@ -368,11 +374,11 @@ impl<K: Kernel> Sender<K> {
         slot.stamp().store(stamp, order!(C2: Release));
     }
 
-    /// For models of deaths: claims `run` slots, publishes `message` in the first `published` of them,
-    /// writes it to the next one's payload, and stops there.
+    /// For models of deaths: claims `run` slots, publishes `message` in the first `published` of
+    /// them, writes it to the payload of the next slot, and stops there.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with; nothing was claimed.
+    /// The error with which `wait` gives up; nothing was claimed.
     #[cfg(loom)]
     pub fn die_in_run<E>(
         &mut self,
@@ -392,7 +398,7 @@ impl<K: Kernel> Sender<K> {
         Ok(())
     }
 
-    /// Follows the last stamp of a call: counts, and wakes who sleeps.
+    /// Follows the last stamp of a call: counts the messages and wakes sleepers.
     #[inline(always)]
     fn finish(&mut self, end: u64, count: u64) {
         self.sent_end = end;
@@ -402,7 +408,7 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Has anybody fallen asleep since we last rang?
+    /// Has any receiver or sender fallen asleep since this sender last rang the bell?
     #[inline(always)]
     #[must_use]
     pub fn someone_sleeps(&self) -> bool {
@@ -415,7 +421,7 @@ impl<K: Kernel> Sender<K> {
         self.roster.table.sleepers().load(Relaxed) != self.sleepers_seen
     }
 
-    /// Wakes everybody who sleeps.
+    /// Wakes all sleepers.
     #[cold]
     #[inline(never)]
     pub fn ring_bell(&mut self) {
@@ -424,12 +430,12 @@ impl<K: Kernel> Sender<K> {
         self.roster.ring_bell(&self.kernel);
     }
 
-    /// Lends memory for a message of `bytes` bytes, which must be no more than the channel's largest:
+    /// Lends memory for a message of `bytes` bytes, which must not exceed the channel's maximum:
     /// private memory, or room in this sender's own window. No slot is claimed before
     /// [`Loan::send`]. While there is no room, calls `wait`, which waits or gives up.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with.
+    /// The error with which `wait` gives up.
     ///
     /// # Panics
     /// If `bytes` is more than the channel's largest message.
@@ -479,14 +485,14 @@ impl<K: Kernel> Sender<K> {
         if header == KIND_WINDOW { &mut self.window } else { &mut self.large }
     }
 
-    /// Sends up to 16 messages of up to 48 bytes each in one run, straight into their slots. While there
-    /// are no slots, calls `wait`, which waits or gives up.
+    /// Sends up to 16 messages of up to 48 bytes each in one run, straight into their slots. While
+    /// there are no slots, calls `wait`, which waits or gives up.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with; nothing was sent.
+    /// The error with which `wait` gives up; nothing was sent.
     ///
     /// # Panics
-    /// If there are more, or one is longer.
+    /// If there are more than 16 messages, or one is longer than 48 bytes.
     pub fn send_run<E>(
         &mut self,
         messages: &[&[u8]],
@@ -508,11 +514,11 @@ impl<K: Kernel> Sender<K> {
         Ok(())
     }
 
-    /// Adds a message to a batch: it is sent with the others by [`Sender::flush`], or when 16 have
-    /// come together. It must be no longer than the channel's largest.
+    /// Adds a message to a batch. [`Sender::flush`] sends the batch; a full batch of 16 messages is
+    /// sent before another is added. The message must not be longer than the channel's maximum.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with; the message was not added then.
+    /// The error with which `wait` gives up; then the message was not added.
     pub fn stage<E>(
         &mut self,
         message: &[u8],
@@ -531,7 +537,8 @@ impl<K: Kernel> Sender<K> {
         self.stage_elsewhere(message.len(), |payload| payload.copy_from_slice(message), wait)
     }
 
-    /// The same for a message of `bytes` bytes that `write` writes to the memory it is given.
+    /// As [`Sender::stage`], for a message of `bytes` bytes that `write` writes to the memory it is
+    /// given.
     ///
     /// # Errors
     /// As for [`Sender::stage`].
@@ -562,7 +569,7 @@ impl<K: Kernel> Sender<K> {
         let (room, mut payload) = loop {
             match self.find_room(bytes) {
                 Some(found) => break found,
-                // What the batch holds may be what there is no room for.
+                // The batch itself may hold the room that is missing.
                 None if self.staged_count > 0 => self.flush(&mut wait)?,
                 None => wait(self)?,
             }
@@ -574,13 +581,14 @@ impl<K: Kernel> Sender<K> {
         if let Some(staging) = &self.staging {
             let own = staging.payload(0, bytes as u64, Access::Write);
             let mut own = own.expect("memory for the largest message");
-            // SAFETY: private memory, lent to nobody else meanwhile.
+            // SAFETY: private memory, and no other reference to it exists meanwhile.
             let own = unsafe { own.as_mut_slice() };
             write(own);
-            // SAFETY: room of our own that nobody is told of yet; whoever copies sees words.
+            // SAFETY: this sender's own room, not published yet; a receiver that copies from it
+            // sees words.
             unsafe { payload.copy_in(own) };
         } else {
-            // SAFETY: room of our own that nobody is told of yet.
+            // SAFETY: this sender's own room, not published yet.
             write(unsafe { payload.as_mut_slice() });
         }
         let room = room.keep();
@@ -591,10 +599,10 @@ impl<K: Kernel> Sender<K> {
         Ok(())
     }
 
-    /// Sends what a batch holds, in one run.
+    /// Sends the messages of a batch, in one run.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with; the batch holds it still.
+    /// The error with which `wait` gives up; the batch keeps its messages.
     pub fn flush<E>(&mut self, wait: &mut impl FnMut(&mut Self) -> Result<(), E>) -> Result<(), E> {
         let count = self.staged_count as u64;
         if count == 0 {
@@ -638,7 +646,7 @@ impl<K: Kernel> Sender<K> {
         self.area(header).publish_room(sequence, room);
     }
 
-    /// Gives up what a batch holds.
+    /// Drops the messages of a batch.
     pub fn abandon(&mut self) {
         for index in (0..core::mem::take(&mut self.staged_count)).rev() {
             let Staged { header, room, .. } = self.staged[index];
@@ -648,19 +656,19 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Reads the cursors, takes back the room of what everybody has read, and sets a new limit.
+    /// Reads the cursors, frees the room of what every receiver has read, and sets a new limit.
     #[inline(never)]
     pub fn refresh(&mut self) {
         self.publish_counters();
         self.pace.note(self.sent, || self.kernel.now_ns());
         let table = &self.roster.table;
         for _ in 0..REFRESHES_MAX {
-            // ORDER(R1): pairs with T1; the rows that were counted before this epoch are seen.
+            // ORDER(R1): pairs with T1; the rows that were counted before this epoch are visible.
             let epoch = table.members_epoch().load(order!(R1: Acquire));
             let slowest = self.find_slowest();
-            // ORDER(R3): pairs with R4; one who joins and is not counted here begins above what these
-            // cursors allow. Also: what is written from here on is written after every eviction that
-            // was seen.
+            // ORDER(R3): pairs with R4; a receiver that joins and is not counted here begins above
+            // what these cursors allow. In addition, everything written from here on is written
+            // after every eviction that was seen.
             fence_at!(R3: SeqCst);
             if table.members_epoch().load(Relaxed) != epoch {
                 continue;
@@ -673,8 +681,8 @@ impl<K: Kernel> Sender<K> {
             let limit = match slowest {
                 _ if self.shared.notices() != 0 || self.is_held() => 0,
                 Some(slowest) => slowest.cursor.saturating_add(slots),
-                // Whoever joins begins at the first message not claimed then. The longest run must
-                // go, however small the ring is.
+                // A receiver that joins begins at the first message not claimed then. The longest
+                // run must fit, however small the ring is.
                 None => self.tail + (slots / 8).max(RUN_SLOTS_MAX),
             };
             self.shared.limit().store(limit, Relaxed);
@@ -689,7 +697,8 @@ impl<K: Kernel> Sender<K> {
             if state != DoorState::Joined {
                 continue;
             }
-            // ORDER(B4): pairs with B3; the receiver is done reading before we write again.
+            // ORDER(B4): pairs with B3; the receiver has finished reading before this sender writes
+            // again.
             let cursor = self.roster.rows.cursor(who.row).load(order!(B4: Acquire));
             if slowest.is_none_or(|s| cursor < s.cursor) {
                 slowest = Some(Slowest { row: who.row, cursor });
@@ -698,7 +707,7 @@ impl<K: Kernel> Sender<K> {
         slowest
     }
 
-    /// Does the creator still wait for those it invited? If it died or left, nobody does.
+    /// Does the creator still wait for receivers that it invited? Not if it has died or left.
     #[must_use]
     pub fn is_held(&self) -> bool {
         match self.holder() {
@@ -712,14 +721,14 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// The row of the creator, while it waits for those it invited.
+    /// The row of the creator, while it waits for receivers that it invited.
     fn holder(&self) -> Option<u32> {
-        // ORDER(T2): pairs with T1; whoever was invited and has come is counted.
+        // ORDER(T2): pairs with T1; invited receivers that have joined are counted.
         let held = self.roster.ring.held().load(order!(T2: Acquire));
         held.checked_sub(1).filter(|&row| u64::from(row) < self.roster.geometry.senders_max())
     }
 
-    /// Could a message of `bytes` bytes go now, as far as can be seen?
+    /// Could a message of `bytes` bytes be sent now, as far as this sender can see?
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         let area = if self.is_window(bytes) { &self.window } else { &self.large };
@@ -739,14 +748,14 @@ impl<K: Kernel> Sender<K> {
         self.tail + self.wanted <= self.limit()
     }
 
-    /// Has every receiver read everything that this sender has sent, as of the last refresh?
+    /// Has every receiver read everything that this sender sent, as of the last refresh?
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.slowest.is_none_or(|slowest| slowest.cursor >= self.sent_end)
     }
 
-    /// Has the kernel asked to be told of the death of whoever holds this sender up. To be called when
-    /// there is no room.
+    /// Makes the kernel report the death of every sender and receiver that holds this sender up.
+    /// Must be called when there is no room.
     pub fn watch_whom_we_wait_for(&self) {
         let watch = |party, row| {
             if row >= self.roster.rows_max(party) {
@@ -775,8 +784,7 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Takes a receiver that is known to be dead out of the count. True if there was one that held
-    /// this sender back.
+    /// Removes the slowest receiver if it is known to be dead. Returns true if it is.
     pub fn remove_dead(&self) -> bool {
         let Some(slowest) = self.slowest else { return false };
         let generation = generation_of(self.roster.tenure(Party::Receiver, slowest.row));
@@ -788,8 +796,8 @@ impl<K: Kernel> Sender<K> {
         is_dead
     }
 
-    /// Under `Evict`: takes those out of the count that have held this sender back for as long as is
-    /// allowed, at `now_ns`. True if anybody was evicted.
+    /// Under `Evict`: evicts the receivers that, at `now_ns`, have held this sender back for the
+    /// allowed time. Returns true if any receiver was evicted.
     pub fn evict_stalled(&mut self, bytes: usize, now_ns: u64) -> bool {
         let Policy::Evict { after_ns } = self.policy else { return false };
         let area = if self.is_window(bytes) { &self.window } else { &self.large };
@@ -804,7 +812,7 @@ impl<K: Kernel> Sender<K> {
             let Some(stall) = self.stalls.get_mut(who.row as usize) else { continue };
             let cursor = self.roster.rows.cursor(who.row).load(Relaxed);
             let is_new = stall.generation != who.generation || stall.cursor != cursor;
-            // Who has nothing to read is not slow.
+            // A receiver that has nothing to read is not slow.
             if is_new || stall.since_ns == 0 || cursor >= self.tail {
                 *stall = Stall { generation: who.generation, cursor, since_ns: now_ns };
             }
@@ -817,31 +825,33 @@ impl<K: Kernel> Sender<K> {
         has_evicted
     }
 
-    /// The sender has room again, and whoever is slow has all its time again.
+    /// Resets the stall times of slow receivers: the sender has room again.
     pub fn forget_stalls(&mut self) {
         if core::mem::take(&mut self.has_stalls) {
             self.stalls.iter_mut().for_each(|stall| stall.since_ns = 0);
         }
     }
 
-    /// Makes its sleeps end after `cap_ns` whatever happens; [`SLEEP_CAP_NS`] if not said.
+    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleep_cap_ns = cap_ns;
     }
 
-    /// Sleeps until there may be room, a notice comes, or `limit_ns` or the cap have passed; then
-    /// refreshes. `ready` says what is waited for; if the cap alone found it, that is counted.
+    /// Sleeps until there may be room, a notice arrives, or `limit_ns` or the cap has passed; then
+    /// refreshes. `ready` checks the awaited condition. If only the cap's end showed that it holds,
+    /// that is counted.
     pub fn sleep_until(&mut self, limit_ns: u64, ready: impl Fn(&Self) -> bool) {
         self.sleep(limit_ns, Self::waits_for_stamp, ready);
     }
 
-    /// The same for who waits until receivers have read, whatever other senders do.
+    /// As [`Sender::sleep_until`], for a caller that waits until receivers have read, whatever
+    /// other senders do.
     pub fn sleep_until_read(&mut self, limit_ns: u64, ready: impl Fn(&Self) -> bool) {
         self.sleep(limit_ns, |_| false, ready);
     }
 
-    /// Is it a slot that another sender has claimed that holds this one back? Then its stamp is waited
-    /// for, as a receiver does.
+    /// Is it a slot claimed by another sender that holds this sender back? Then this sender waits
+    /// for the slot's stamp, as a receiver does.
     fn waits_for_stamp(&self) -> bool {
         self.is_below_limit() && !self.can_claim()
     }
@@ -852,8 +862,8 @@ impl<K: Kernel> Sender<K> {
         waits_for_stamp: impl Fn(&Self) -> bool,
         ready: impl Fn(&Self) -> bool,
     ) {
-        // ORDER(W2): pairs with W1; read before looking again, so that whatever changes it in between
-        // ends the sleep at once.
+        // ORDER(W2): pairs with W1; read before checking again, so that any change in between ends
+        // the sleep at once.
         let own = self.shared.own().load(order!(W2: Acquire));
         let roster = self.roster.clone();
         self.refresh();
@@ -864,14 +874,14 @@ impl<K: Kernel> Sender<K> {
         let mut cap_ns = self.sleep_cap_ns;
         if for_stamp {
             roster.table.sleepers().fetch_add(1, Relaxed);
-            // Without barriers of its own nobody could tell the other senders to fence.
+            // A process without barriers of its own cannot tell the other senders to fence.
             if !self.kernel.barrier_everywhere() || self.shared.is_fenced() {
                 cap_ns = UNSURE_SLEEP_CAP_NS;
             }
         } else {
             roster.ring.blocked().fetch_add(1, Relaxed);
-            // ORDER(B11): pairs with B10; a cursor stored from here on is followed by a look at
-            // `blocked`, one stored before is seen by the refresh.
+            // ORDER(B11): pairs with B10; a receiver that stores a cursor from here on checks
+            // `blocked` afterwards, and the refresh sees a cursor stored before.
             fence_at!(B11: SeqCst);
         }
         self.watch_whom_we_wait_for();
@@ -893,13 +903,13 @@ impl<K: Kernel> Sender<K> {
         self.refresh();
     }
 
-    /// Leaves the channel. What was sent will be delivered.
+    /// Leaves the channel. Messages already sent will be delivered.
     pub fn leave(&mut self) {
         self.publish_counters();
         self.roster.vacate(Party::Sender, self.entrance, &self.kernel);
     }
 
-    /// Writes out what the data path counts privately.
+    /// Writes the privately kept counters to the segment.
     pub fn publish_counters(&self) {
         let row = self.entrance.row;
         self.roster.ring.counter(row, SenderCounter::Messages).store(self.sent, Relaxed);
@@ -916,7 +926,7 @@ impl<K: Kernel> Sender<K> {
         self.add(SenderCounter::Waits, 1);
     }
 
-    /// One of this sender's counters, as last written out.
+    /// One of this sender's counters, as last written to the segment.
     #[must_use]
     pub fn counter(&self, counter: SenderCounter) -> u64 {
         self.roster.ring.counter(self.entrance.row, counter).load(Relaxed)
@@ -929,7 +939,7 @@ impl<K> fmt::Debug for Sender<K> {
     }
 }
 
-/// A message being put together. Dropping it sends nothing.
+/// A message that is being composed. Dropping it sends nothing.
 #[derive(Debug)]
 pub struct Loan<'a, K: Kernel> {
     sender: &'a mut Sender<K>,
@@ -949,13 +959,13 @@ impl<K: Kernel> Loan<'_, K> {
     pub fn bytes(&self) -> &[u8] {
         match &self.place {
             Place::Slot(inline, bytes) => &inline[..*bytes],
-            // SAFETY: room of our own that nobody is told of yet; the sender is borrowed meanwhile.
+            // SAFETY: this sender's own room, not published yet; the sender is borrowed meanwhile.
             Place::Room { payload, .. } => unsafe { payload.as_own_slice() },
             Place::Gone => &[],
         }
     }
 
-    /// The payload. What it holds before it is written is of no meaning.
+    /// The payload. Its content is meaningless until it is written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.place {
             Place::Slot(inline, bytes) => &mut inline[..*bytes],
@@ -978,7 +988,7 @@ impl<K: Kernel> Loan<'_, K> {
     /// waits or gives up.
     ///
     /// # Errors
-    /// Whatever `wait` gives up with; nothing was sent.
+    /// The error with which `wait` gives up; nothing was sent.
     pub fn send<E>(
         mut self,
         mut wait: impl FnMut(&mut Sender<K>) -> Result<(), E>,
@@ -996,7 +1006,8 @@ impl<K: Kernel> Loan<'_, K> {
         if let Some(mut target) = target {
             // SAFETY: private memory, and the sender is borrowed meanwhile.
             let own = unsafe { payload.as_own_slice() };
-            // SAFETY: room of our own that nobody is told of yet; whoever copies sees words.
+            // SAFETY: this sender's own room, not published yet; a receiver that copies from it
+            // sees words.
             unsafe { target.copy_in(own) };
         }
         let in_window =

@@ -1,5 +1,5 @@
-//! The words of a shared channel's two segments, by name. `corewire_layout::segment` says who writes
-//! which.
+//! Named access to the words of a shared channel's two segments. `corewire_layout::segment` says
+//! who writes each word.
 
 use corewire_layout::counters::{ControlCounter, SenderCounter};
 use corewire_layout::segment as at;
@@ -7,7 +7,7 @@ use corewire_layout::segment as at;
 use crate::region::Region;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The ring: what senders write.
+/// The ring: the segment that senders write.
 #[derive(Debug, Clone)]
 pub struct RingWords(Region);
 
@@ -17,7 +17,7 @@ impl RingWords {
     pub fn new(segment: Region) -> Self {
         Self(segment)
     }
-    /// Changes whenever sleepers must look again.
+    /// Changes whenever sleepers must check again.
     #[must_use]
     pub fn bell(&self) -> &AtomicU32 {
         self.0.word32(at::BELL)
@@ -27,17 +27,18 @@ impl RingWords {
     pub fn blocked(&self) -> &AtomicU32 {
         self.0.word32(at::BLOCKED)
     }
-    /// A sequence number at which a claim began or will, at or below the first one unclaimed.
+    /// A sequence number at which a claim began or will begin, at or below the first unclaimed
+    /// number.
     #[must_use]
     pub fn tail(&self) -> &AtomicU64 {
         self.0.word64(at::TAIL)
     }
-    /// Changes whenever a sender comes or goes.
+    /// Changes whenever a sender joins or leaves.
     #[must_use]
     pub fn senders_epoch(&self) -> &AtomicU32 {
         self.0.word32(at::SENDERS_EPOCH)
     }
-    /// The creator's row plus one, while those it invited have not come.
+    /// The creator's row plus one, while the creator waits for receivers that it invited.
     #[must_use]
     pub fn held(&self) -> &AtomicU32 {
         self.0.word32(at::HELD)
@@ -54,7 +55,7 @@ impl RingWords {
     }
 }
 
-/// The table: what everybody writes.
+/// The table: the segment that all senders and receivers write.
 #[derive(Debug, Clone)]
 pub struct TableWords(Region);
 
@@ -69,12 +70,12 @@ impl TableWords {
     pub fn sleepers(&self) -> &AtomicU32 {
         self.0.word32(at::SLEEPERS)
     }
-    /// A receiver adds one when it makes room for a sender that waits.
+    /// A receiver adds one when it makes room for a waiting sender.
     #[must_use]
     pub fn room(&self) -> &AtomicU32 {
         self.0.word32(at::ROOM)
     }
-    /// Changes whenever a receiver comes or goes.
+    /// Changes whenever a receiver joins or leaves.
     #[must_use]
     pub fn members_epoch(&self) -> &AtomicU32 {
         self.0.word32(at::MEMBERS_EPOCH)
@@ -89,18 +90,18 @@ impl TableWords {
     pub fn door(&self, row: u32) -> Door<'_> {
         Door { segment: &self.0, offset: door(row) }
     }
-    /// Counts something of the channel's.
+    /// Adds one to a counter of the channel.
     pub fn count(&self, counter: ControlCounter) {
         self.counter(counter).fetch_add(1, Relaxed);
     }
-    /// A counter of the channel's.
+    /// A counter of the channel.
     #[must_use]
     pub fn counter(&self, counter: ControlCounter) -> &AtomicU64 {
         self.0.word64(at::TABLE_COUNTERS + 8 * counter as usize)
     }
 }
 
-/// Who has a row.
+/// A door: which process holds a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Door<'a> {
     segment: &'a Region,
@@ -118,7 +119,7 @@ impl<'a> Door<'a> {
     pub fn start(self) -> &'a AtomicU64 {
         self.segment.word64(self.offset + at::DOOR_START)
     }
-    /// The holder's process, for people to read.
+    /// The process number of the holder, for people to read.
     #[must_use]
     pub fn pid(self) -> &'a AtomicU32 {
         self.segment.word32(self.offset + at::DOOR_PID)
@@ -129,7 +130,7 @@ impl<'a> Door<'a> {
         let half = |at| u128::from(self.segment.word64(self.offset + at).load(Relaxed));
         half(at::DOOR_SOCKET) | half(at::DOOR_SOCKET + 8) << 64
     }
-    /// Says which socket the holder's process has.
+    /// Stores the socket of the holder's process.
     pub fn set_socket(self, socket: u128) {
         let halves = socket.to_le_bytes();
         for (at, half) in

@@ -1,9 +1,9 @@
-//! What the hardware allows: bare loops over shared memory that the ring is measured against, in
+//! What the hardware allows: bare loops over shared memory against which the rings are measured, in
 //! the same run and on the same cores.
 //!
-//! They do the least that can move the same bytes: no joining, no leaving, no sleeping, no checks,
-//! no deaths. A ratio of 1 to them means that all of that is free. Each has a side for either
-//! process; both call it with the same numbers.
+//! They do the minimum that moves the same bytes: no joining, leaving, sleeping, checking, and no
+//! handling of deaths. A ratio of 1 to them means that all of these cost nothing. Each loop has one
+//! side for each process; both processes call it with the same numbers.
 
 pub mod payload;
 
@@ -13,17 +13,17 @@ use crate::region::{Access, Payload, Region, Slots, Store};
 use crate::sync::{AtomicU64, Ordering::Relaxed, pause};
 use crate::{fence_at, order};
 
-/// Bytes of the messages of [`BareRing`].
+/// Payload bytes of each message of [`BareRing`].
 pub const BARE_BYTES: usize = 48;
 
 fn wait_for(word: &AtomicU64, value: u64) {
     while word.load(Relaxed) != value {}
-    // ORDER(Y2): pairs with Y1; what was stored before the word is seen after it.
+    // ORDER(Y2): pairs with Y1; what was stored before the word is visible after it.
     fence_at!(Y2: Acquire);
 }
 
-/// One cache line each way, core to core: nothing is faster. A walk over many lines, since a single
-/// pair shows little but where it happens to lie.
+/// One cache line in each direction, core to core: nothing is faster. Walks over many lines, since
+/// the result for a single pair of lines mostly shows where that pair happens to lie.
 #[derive(Debug)]
 pub struct RawLines {
     there: Slots,
@@ -31,13 +31,13 @@ pub struct RawLines {
 }
 
 impl RawLines {
-    /// Bytes of memory for a walk over `lines` lines each way.
+    /// Bytes of memory for a walk over `lines` lines in each direction.
     #[must_use]
     pub const fn bytes(lines: usize) -> usize {
         2 * lines * 64 + 4096
     }
 
-    /// In memory that both processes have mapped; `lines` is a power of two.
+    /// A walk in memory that both processes have mapped; `lines` must be a power of two.
     ///
     /// # Panics
     /// If the region is too short.
@@ -48,7 +48,7 @@ impl RawLines {
         Self { there, back }
     }
 
-    /// One round trip, the `number`th; the other process answers.
+    /// Round trip number `number`; the other process answers it.
     #[inline(always)]
     pub fn ping(&self, number: u64) {
         // ORDER(Y1): pairs with Y2.
@@ -56,7 +56,7 @@ impl RawLines {
         wait_for(self.back.at(number).stamp(), number + 1);
     }
 
-    /// Answers the `number`th round trip.
+    /// Answers round trip number `number`.
     #[inline(always)]
     pub fn pong(&self, number: u64) {
         wait_for(self.there.at(number).stamp(), number + 1);
@@ -65,7 +65,7 @@ impl RawLines {
     }
 }
 
-/// A ring of 48-byte messages that knows nothing but its slots and its receivers' cursors.
+/// A ring of 48-byte messages that consists only of slots and its receivers' cursors.
 #[derive(Debug)]
 pub struct BareRing {
     slots: Slots,
@@ -81,7 +81,7 @@ impl BareRing {
         slots * 64 + 4096 * (receivers + 1)
     }
 
-    /// In memory that all processes have mapped; `slots` is a power of two.
+    /// A ring in memory that all processes have mapped; `slots` must be a power of two.
     ///
     /// # Panics
     /// If the region is too short.
@@ -106,8 +106,8 @@ impl BareRing {
         slowest
     }
 
-    /// Sends messages `first` up to `end`, and waits until all are read. `yields` is called while
-    /// there is no room, for machines with fewer cores than processes.
+    /// Sends messages `first` up to `end` (exclusive), and waits until all of them are read. Calls
+    /// `yields` while there is no room, for machines with fewer cores than processes.
     pub fn send(&self, first: u64, end: u64, yields: impl Fn()) {
         let mut limit = first;
         for number in first..end {
@@ -127,8 +127,9 @@ impl BareRing {
         }
     }
 
-    /// The same, as one of several senders must: each slot is claimed by a compare-and-swap in its
-    /// stamp before it is written. There is no other sender, and nothing is checked.
+    /// As [`Self::send`], with the work that one of several senders must do: claims each slot by a
+    /// compare-and-swap in its stamp before it writes the slot. There is no other sender, and
+    /// nothing is checked.
     pub fn send_by_claims(&self, first: u64, end: u64, yields: impl Fn()) {
         let mut limit = first;
         for number in first..end {
@@ -139,7 +140,8 @@ impl BareRing {
                 }
             }
             let slot = self.slots.at(number);
-            // While this slot's claim waits for its line, the next one's is on its way.
+            // While this slot's claim waits for its line, the next slot's line is already on its
+            // way.
             self.slots.at(number + 1).prefetch_to_write();
             let stamp = slot.stamp();
             let mut old = stamp.load(Relaxed);
@@ -156,10 +158,11 @@ impl BareRing {
         }
     }
 
-    /// Receives messages `first` up to `end` as one of the receivers, and returns a sum over them.
+    /// Receives messages `first` up to `end` (exclusive) as one of the receivers, and returns a sum
+    /// over them.
     ///
     /// # Panics
-    /// If a message is not what was sent.
+    /// If a message is not the one that was sent.
     pub fn receive(&self, receiver: u64, first: u64, end: u64, yields: impl Fn()) -> u64 {
         let mut sum = 0u64;
         for number in first..end {
@@ -181,11 +184,12 @@ impl BareRing {
     }
 }
 
-/// Six words of `number` into a payload of 48 bytes.
+/// Writes `number` six times into a payload of 48 bytes.
 #[inline(always)]
 fn fill_words(payload: &mut Payload, number: u64) {
     let words = [number.to_le_bytes(); 6];
-    // SAFETY: claimed by the caller's count of the cursors; nobody looks before the stamp.
+    // SAFETY: the caller has checked the cursors, so the slot is free; no receiver reads it before
+    // the stamp.
     unsafe { payload.as_mut_slice() }.copy_from_slice(words.as_flattened());
 }
 
@@ -202,7 +206,7 @@ fn ends_of(payload: &Payload) -> (u64, u64) {
     (word(0), word(40))
 }
 
-/// Buffers handed over in turn, each with a flag: the best that large messages can do.
+/// Buffers handed over in turn, each with a flag: the best possible way to move large messages.
 #[derive(Debug)]
 pub struct BareBuffers {
     memory: Region,
@@ -213,7 +217,7 @@ pub struct BareBuffers {
 
 /// Where the buffers begin: one page for the cursor, then a flag every 128 bytes.
 const BUFFERS_OFFSET: usize = 4096 + 128 * BUFFERS_MAX;
-/// The most buffers of a [`BareBuffers`].
+/// The largest number of buffers of a [`BareBuffers`].
 pub const BUFFERS_MAX: usize = 256;
 
 impl BareBuffers {
@@ -223,7 +227,7 @@ impl BareBuffers {
         BUFFERS_OFFSET + bytes.next_multiple_of(64) * buffers
     }
 
-    /// In memory that both processes have mapped.
+    /// Buffers in memory that both processes have mapped.
     ///
     /// # Panics
     /// If the region is too short.
@@ -246,8 +250,8 @@ impl BareBuffers {
         self.store.payload(position, self.bytes as u64, access).expect("own memory")
     }
 
-    /// Hands over buffers `first` up to `end`, each written by `write`, and waits until all are
-    /// read.
+    /// Hands over buffers `first` up to `end` (exclusive), each written by `write`, and waits until
+    /// all of them are read.
     pub fn send(&self, first: u64, end: u64, mut write: impl FnMut(u64, &mut [u8])) {
         let cursor = self.memory.word64(0);
         for number in first..end {
@@ -257,7 +261,8 @@ impl BareBuffers {
             // ORDER(Y2): pairs with Y1.
             fence_at!(Y2: Acquire);
             let mut buffer = self.buffer(number, Access::Write);
-            // SAFETY: the cursor has passed what was here; nobody looks before the flag is set.
+            // SAFETY: the cursor has passed the buffer's last content; no receiver reads it before
+            // the flag is set.
             write(number, unsafe { buffer.as_mut_slice() });
             // ORDER(Y1): pairs with Y2.
             self.flag(number).store(number + 1, order!(Y1: Release));
@@ -267,7 +272,7 @@ impl BareBuffers {
         }
     }
 
-    /// Receives buffers `first` up to `end`, each read by `read`.
+    /// Receives buffers `first` up to `end` (exclusive), each read by `read`.
     pub fn receive(&self, first: u64, end: u64, mut read: impl FnMut(u64, &[u8])) {
         // SAFETY: both sides of a yardstick are the same program.
         let trusted = unsafe { crate::Trusted::assume() };
@@ -282,15 +287,16 @@ impl BareBuffers {
     }
 }
 
-/// Lines that one thread changes and another then asks for, in an order that no prefetcher foresees: what
-/// does a line cost that another core has?
+/// Lines that one thread changes and another thread then loads, in an order that no prefetcher can
+/// predict. Measures what a line costs that another core owns.
 #[derive(Debug)]
 pub struct LineWalk {
     memory: Region,
     lines: usize,
 }
 
-/// No two lines of a [`LineWalk`] lie in a pair that the hardware fetches together.
+/// Distance of the lines of a [`LineWalk`]: no two of them lie in a pair that the hardware fetches
+/// together.
 const WALK_STRIDE_BYTES: usize = 256;
 
 impl LineWalk {
@@ -300,7 +306,7 @@ impl LineWalk {
         lines * WALK_STRIDE_BYTES
     }
 
-    /// In memory that both threads see.
+    /// A walk in memory that both threads have mapped.
     ///
     /// # Panics
     /// If the region is too short.
@@ -321,7 +327,7 @@ impl LineWalk {
         next
     }
 
-    /// Writes into each line which comes after it, in a circle through all.
+    /// Stores in each line the index of the next one, in a circle through all lines.
     pub fn lay(&self) {
         let mut order: Vec<usize> = (0..self.lines).collect();
         let mut random = 0x9e37_79b9_usize;
@@ -334,25 +340,27 @@ impl LineWalk {
         }
     }
 
-    /// Asks for every line, each when the one before it has come. Returns where the walk ends.
+    /// Loads every line after the load of the previous one has finished. Returns the line where the
+    /// walk ends.
     #[must_use]
     pub fn one_by_one(&self) -> u64 {
         (0..self.lines).fold(0, |line, _| self.after(line)) as u64
     }
 
-    /// Asks for every line of `order`, none waiting for another. Returns a sum over them.
+    /// Loads every line of `order`; no load waits for another. Returns a sum over them.
     #[must_use]
     pub fn side_by_side(&self, order: &[usize]) -> u64 {
         order.iter().fold(0, |sum, &line| sum.wrapping_add(self.line(line).load(Relaxed)))
     }
 
-    /// Changes the first line by as many read-modify-writes, each when the one before it is done.
+    /// Changes the first line by `times` read-modify-writes, each after the one before it has
+    /// finished.
     #[must_use]
     pub fn modify(&self, times: usize) -> u64 {
         (0..times).fold(0, |last, _| self.line(0).fetch_add(last & 1, Relaxed))
     }
 
-    /// The order of the walk, as it lies there.
+    /// The order of the walk, as stored in the lines.
     #[must_use]
     pub fn order(&self) -> Vec<usize> {
         let next = |&line: &usize| Some(self.after(line));

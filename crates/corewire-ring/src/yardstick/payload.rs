@@ -1,5 +1,5 @@
-//! What is written into a message and read out of it, the same in every measurement: all of it, at the
-//! cost of vector instructions.
+//! Writes and reads the payload of a message, in the same way in every measurement: every byte of
+//! it, at the cost of vector instructions.
 
 /// Fills `target` with the words of `number`: a loop that the compiler turns into vector stores.
 #[inline(always)]
@@ -14,8 +14,8 @@ pub fn fill(target: &mut [u8], number: u64) {
     }
 }
 
-/// Adds up the words of `source`, and the bytes after the last: a loop that the compiler turns into vector
-/// additions.
+/// Adds up the words of `source` and the bytes after the last word: a loop that the compiler turns
+/// into vector additions.
 #[inline(always)]
 #[must_use]
 pub fn sum(source: &[u8]) -> u64 {
@@ -30,7 +30,7 @@ pub fn sum(source: &[u8]) -> u64 {
     sum
 }
 
-/// What [`sum`] finds in a message of `bytes` bytes that [`fill`] has filled.
+/// The result of [`sum`] for a message of `bytes` bytes that [`fill`] has filled.
 #[inline(always)]
 #[must_use]
 pub fn expected_sum(bytes: usize, number: u64) -> u64 {

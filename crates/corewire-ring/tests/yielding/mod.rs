@@ -1,11 +1,11 @@
-//! A kernel for rings on the threads of a test.
+//! A `Kernel` for rings that run on the threads of a test.
 
 use std::thread;
 
 use corewire_ring::Kernel;
 use corewire_ring::sync::{AtomicU32, Ordering, fence};
 
-/// Sleeps by yielding: a wake-up that is lost shows as a test that does not end.
+/// Sleeps by yielding. A lost wake-up shows as a test that does not end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Yielding;
 

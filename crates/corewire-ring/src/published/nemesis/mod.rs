@@ -1,5 +1,6 @@
-//! Nemesis (Buntinas, Mercier and Gropp, sections 2.1, 3.1 and 3.2): each process has one queue, into which
-//! every other puts cells with messages; for each pair there may be a *fastbox* that goes past the queues.
+//! Nemesis (Buntinas, Mercier and Gropp, sections 2.1, 3.1 and 3.2): each process has one queue,
+//! into which every other process puts cells with messages. Each pair may also have a *fastbox*
+//! that bypasses the queues.
 //!
 //! ```text
 //! for each process   its receive queue, its free queue: three lines each
@@ -7,15 +8,17 @@
 //! for each cell      next u64 | sequence u32, source u32 | tag u64 | total u64 | bytes of it
 //! ```
 //!
-//! Sending: put the message into the pair's fastbox if that is empty; else take a cell from a free queue, fill
-//! it, put it into the receive queue. Receiving: look into the fastboxes, then into the queue; give the cell
-//! back to where it came from. A message's number among those of its pair says whether it is its turn: one in
-//! a fastbox waits for those in the queue that were sent before it, and the other way round.
+//! Sending: put the message into the pair's fastbox if that is empty; otherwise take a cell from a
+//! free queue, fill it, and put it into the receive queue. Receiving: check the fastboxes, then the
+//! queue; return the cell to its free queue. Each message carries its number among the messages of
+//! its pair, which gives its turn: a message in a fastbox waits for messages in the queue that were
+//! sent before it, and the other way round.
 //!
-//! A message that is longer than a cell goes in several.
+//! A message that is longer than a cell is sent in several cells.
 //!
-//! Cost of a message of up to 32 bytes: through a fastbox, a line each way. Through the queues, the tail of
-//! the receive queue and the cell there; the free queue and the cell back; two locked instructions at least.
+//! Cost of a message of up to 32 bytes: through a fastbox, one line in each direction. Through the
+//! queues, the tail of the receive queue and the cell in one direction, the free queue and the cell
+//! in the other, and at least two locked instructions.
 
 mod queue;
 
@@ -30,38 +33,38 @@ use crate::sync::Ordering::Relaxed;
 use crate::{Trusted, order};
 
 const NEXT: usize = 0;
-/// A fastbox has its flag there.
+/// A fastbox has its flag at this offset.
 const FULL: usize = 0;
 const FROM: usize = 8;
 const TAG: usize = 16;
 const TOTAL: usize = 24;
 const BYTES: usize = 32;
 
-/// Where processes take empty cells from (section 2.1.1).
+/// The queue from which a sender takes empty cells (section 2.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeQueue {
-    /// One queue of all.
+    /// One queue for all processes.
     Global,
-    /// The receiver's: its cells alone come to it.
+    /// The receiver's queue: only its own cells come to it.
     Receiver,
-    /// The sender's own, as Nemesis has it.
+    /// The sender's own queue, as in Nemesis.
     Sender,
 }
 
-/// How many processes, cells, and which of the paper's optimisations.
+/// Number of processes and cells, and the paper's optimisations that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NemesisOptions {
-    /// Processes.
+    /// Number of processes.
     pub processes: u32,
-    /// Cells of each.
+    /// Number of cells per process.
     pub cells: u32,
-    /// Bytes of a message that a cell takes, in whole lines after the first 32.
+    /// Payload bytes of a cell; beyond the first 32 bytes in whole lines.
     pub cell_bytes: usize,
-    /// Where empty cells wait.
+    /// Which free queue empty cells wait in.
     pub free_queue: FreeQueue,
-    /// Section 3.1.
+    /// The shadow head of section 3.1.
     pub has_shadow_head: bool,
-    /// Section 3.2.
+    /// The fastboxes of section 3.2.
     pub has_fastboxes: bool,
 }
 
@@ -91,14 +94,14 @@ impl NemesisOptions {
         (self.processes * self.cells) as usize
     }
 
-    /// Bytes of memory for all of it.
+    /// Bytes of memory for all queues, fastboxes and cells.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.cells_offset() + self.all_cells() * self.stride()
     }
 }
 
-/// A fastbox, or a cell: the words before its bytes.
+/// The header of a fastbox or a cell: the words before its bytes.
 #[derive(Debug, Clone)]
 struct Header {
     from: Word64,
@@ -113,7 +116,7 @@ impl Header {
     }
 }
 
-/// A place for one message of a pair.
+/// A place for one message of a pair of processes.
 #[derive(Debug, Clone)]
 struct Fastbox {
     full: Word64,
@@ -128,12 +131,12 @@ impl Fastbox {
     }
 }
 
-/// What lies in a cell or a fastbox: a message, or a part of one.
+/// The content of a cell or a fastbox: a message, or a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Whose it is.
+    /// The process that sent it.
     pub source: u32,
-    /// What its sender said.
+    /// The tag that its sender gave.
     pub tag: u64,
     /// Bytes of the whole message.
     pub total: u64,
@@ -141,7 +144,7 @@ pub struct Piece {
     pub bytes: usize,
 }
 
-/// One process's part.
+/// One process's view.
 #[derive(Debug)]
 pub struct Nemesis {
     options: NemesisOptions,
@@ -150,22 +153,23 @@ pub struct Nemesis {
     free: Vec<Queue>,
     links: Vec<Word64>,
     headers: Vec<Header>,
-    /// By process: the box that goes there, and the one that comes from there.
+    /// For each process: the box to it, and the box from it.
     boxes: Vec<[Fastbox; 2]>,
     memory: Region,
-    /// By process: pieces sent there, pieces received from there, and what is left of the message that is
-    /// being received.
+    /// For each process: the number of pieces sent to it and received from it, and the bytes still
+    /// missing of the message that is being received from it.
     sent: Vec<u32>,
     received: Vec<u32>,
     left: Vec<u64>,
-    /// A cell whose turn it is not.
+    /// A cell from the queue whose turn it is not yet.
     waiting: Option<usize>,
-    /// The box to be looked at first.
+    /// The box to be checked first.
     next_box: u32,
 }
 
 impl Nemesis {
-    /// Process `index`, in memory that all have mapped writable and [`Nemesis::prepare`] has prepared.
+    /// The view of process `index`, in memory that all processes have mapped writable and
+    /// [`Nemesis::prepare`] has prepared.
     ///
     /// # Panics
     /// If the memory is too short, or there is no such process.
@@ -197,7 +201,8 @@ impl Nemesis {
         }
     }
 
-    /// Puts all cells into their free queues. Once, in zeroed memory, before any process begins.
+    /// Puts all cells into their free queues. Call it once, in zeroed memory, before any process
+    /// begins.
     pub fn prepare(&self) {
         for cell in 0..self.options.all_cells() {
             let owner = cell / self.options.cells as usize;
@@ -206,9 +211,8 @@ impl Nemesis {
         }
     }
 
-    /// Sends a piece of a message of `total` bytes: what comes next of it, as much as a cell takes, or all
-    /// that is left if that is less.
-    /// False if there is no empty cell.
+    /// Sends the next piece of a message of `total` bytes: as much as a cell takes, or the rest if
+    /// that is less. Returns false if there is no empty cell.
     ///
     /// # Panics
     /// If there is no such process, or the piece is too long.
@@ -217,7 +221,7 @@ impl Nemesis {
         let header = (tag, total);
         if self.options.has_fastboxes {
             let [there, _] = &self.boxes[to as usize];
-            // ORDER(N8): pairs with N9; what is written over has been read.
+            // ORDER(N8): pairs with N9; what is overwritten has been read.
             if there.full.load(order!(N8: Acquire)) == 0 {
                 self.fill(&there.header, there.offset, to, header, piece);
                 // ORDER(N7): pairs with N10; the message is there before the box is full.
@@ -249,8 +253,8 @@ impl Nemesis {
         self.memory.copy_in(offset + BYTES, piece);
     }
 
-    /// Copies the next piece into `target`, if there is one whose turn it is, from `from` or anybody. What
-    /// comes through the queue may be of others than `from`, too: it says only where to look first.
+    /// Copies the next piece whose turn it is into `target`. `from` says only where to look first:
+    /// a piece that comes through the queue may be from another process.
     ///
     /// # Panics
     /// If `target` is shorter than the piece.
@@ -272,7 +276,7 @@ impl Nemesis {
         };
         let (source, sequence) = halves(self.headers[cell].from.load(Relaxed));
         if sequence != self.received[source as usize] {
-            // What was sent before it is in the fastbox.
+            // The messages sent before it are in the fastbox.
             self.waiting = Some(cell);
             return self.take_box(source, target);
         }
@@ -326,9 +330,9 @@ impl Nemesis {
             left => left,
         };
         let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(self.options.cell_bytes);
-        // SAFETY: all that share a published ring run the same program.
+        // SAFETY: all processes that share a published ring run the same program.
         let trusted = unsafe { Trusted::assume() };
-        // SAFETY: filled before it was given, and given back only after this.
+        // SAFETY: filled before it was published, and given back only after this copy.
         unsafe { self.memory.copy_out_still(trusted, offset + BYTES, &mut target[..bytes]) };
         Piece { source, tag, total, bytes }
     }
@@ -345,7 +349,7 @@ impl Nemesis {
     }
 }
 
-/// Source and number.
+/// The source, and the number of the piece.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "two halves")]
 fn halves(from: u64) -> (u32, u32) {

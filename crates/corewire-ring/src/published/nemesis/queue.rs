@@ -1,18 +1,21 @@
-//! Nemesis' queue (its Figure 3): any number of processes enqueue, one dequeues.
+//! The queue of Nemesis (its Figure 3): any number of processes enqueue, and one dequeues.
 //!
 //! ```text
 //! plain:        line 0  tail              line 1  head
 //! shadow head:  line 0  tail, head        line 1  the dequeuer's own head
 //! ```
 //!
-//! A queue that is empty or holds one cell takes both ends of each: with the shadow head (section 3.1) they
-//! lie in one line, and the dequeuer has a line of its own for a queue that holds more.
+//! On a queue that is empty or holds one cell, an enqueue and a dequeue each use both ends. With
+//! the shadow head (section 3.1) both ends lie in one line, and the dequeuer has a line of its own
+//! for a queue that holds more cells.
 //!
-//! Cost: an enqueue, one locked instruction, the tail's line, and the head's or the last cell's. A dequeue,
-//! the head's line and the cell's; of the last cell a locked instruction and the tail's line, too.
+//! Cost: an enqueue takes one locked instruction, the tail's line, and the line of the head or of
+//! the last cell. A dequeue takes the head's line and the cell's line; for the last cell also a
+//! locked instruction and the tail's line.
 //!
-//! What is not in print is `dequeue_of_many`: two of the paper's three placements of the free queue have it
-//! dequeued by several processes, for which Figure 3 is not made. A lock around it does.
+//! `dequeue_of_many` is not in the paper: in two of the paper's three placements of the free queue,
+//! several processes dequeue from it, which Figure 3 does not support. A lock around it makes this
+//! possible.
 
 use alloc::vec::Vec;
 
@@ -23,24 +26,24 @@ use crate::region::{Region, Word32, Word64};
 use crate::sync::{Ordering::Relaxed, pause};
 
 const TAIL: usize = 0;
-/// With a shadow head.
+/// Offset of the head if there is a shadow head.
 const HEAD_BESIDE: usize = 8;
-/// Without one; or the shadow head.
+/// Offset of the head if there is no shadow head; otherwise of the shadow head.
 const HEAD_APART: usize = LINE_BYTES;
 const LOCK: usize = 2 * LINE_BYTES;
 
-/// A cell, as queues name it: its number plus one, or 0 for none.
+/// A cell, as the queues store it: its number plus one, or 0 for no cell.
 type Link = u64;
 const NONE: Link = 0;
 
-/// The cells' words that link them.
+/// The words of the cells that link them.
 pub(super) type Links = [Word64];
 
 /// A queue of cells.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     tail: Word64,
-    /// Where whoever finds the queue empty puts the first cell.
+    /// An enqueuer that finds the queue empty stores the first cell here.
     head: Word64,
     /// The dequeuer's head, if it has one of its own.
     shadow: Option<Word64>,
@@ -62,13 +65,13 @@ impl Queue {
         }
     }
 
-    /// Puts a cell at the end.
+    /// Adds a cell at the end.
     #[inline(always)]
     pub(super) fn enqueue(&self, links: &Links, cell: usize) {
         let link = cell as Link + 1;
         links[cell].store(NONE, Relaxed);
-        // ORDER(N1): pairs with itself and N4; the cell's link is empty, and the queue's head, before whoever
-        // comes next stores there.
+        // ORDER(N1): pairs with itself and N4; the cell's link and the head of an empty queue are
+        // empty before the next enqueuer stores there.
         match self.tail.swap(link, order!(N1: AcqRel)) {
             // ORDER(N2): pairs with N3; the cell's content is there before it is found.
             NONE => self.head.store(link, order!(N2: Release)),
@@ -77,7 +80,7 @@ impl Queue {
         }
     }
 
-    /// Takes the first cell, if there is one. Of one process at a time.
+    /// Takes the first cell, if there is one. Only one process may call this at a time.
     #[inline(always)]
     pub(super) fn dequeue(&self, links: &Links) -> Option<usize> {
         let first = match &self.shadow {
@@ -108,17 +111,18 @@ impl Queue {
         Some(cell)
     }
 
-    /// Takes a cell that had none behind it.
+    /// Takes a cell that had no cell behind it.
     #[inline(always)]
     fn take_last(&self, links: &Links, cell: usize, head: &Word64) {
         head.store(NONE, Relaxed);
-        // ORDER(N4): pairs with N1; the head is empty before somebody who finds the queue so stores there.
+        // ORDER(N4): pairs with N1; the head is empty before an enqueuer that finds the queue empty
+        // stores there.
         let taken =
             self.tail.compare_exchange(cell as Link + 1, NONE, order!(N4: Release), Relaxed);
         if taken.is_ok() {
             return;
         }
-        // Somebody has the tail, and has not linked its cell yet.
+        // An enqueuer has swapped the tail, and has not linked its cell yet.
         let next = loop {
             // ORDER(N3): as above.
             match links[cell].load(order!(N3: Acquire)) {
@@ -129,20 +133,21 @@ impl Queue {
         head.store(next, Relaxed);
     }
 
-    /// The same of several processes: one after the other.
+    /// As [`Self::dequeue`], for several processes: they dequeue one after the other.
     pub(super) fn dequeue_of_many(&self, links: &Links) -> Option<usize> {
         // ORDER(N5): pairs with N6; the queue is as its last dequeuer left it.
         while self.lock.compare_exchange(0, 1, order!(N5: Acquire), Relaxed).is_err() {
             pause();
         }
         let cell = self.dequeue(links);
-        // ORDER(N6): pairs with N5; all is done before the lock is free.
+        // ORDER(N6): pairs with N5; the dequeue is complete before the lock is free.
         self.lock.store(0, order!(N6: Release));
         cell
     }
 }
 
-/// A queue alone, with the links of its cells behind it: what an enqueue and a dequeue cost by themselves.
+/// A queue alone, with the links of its cells behind it, to measure an enqueue and a dequeue by
+/// themselves.
 #[derive(Debug)]
 pub struct NemesisQueue {
     queue: Queue,
@@ -150,13 +155,13 @@ pub struct NemesisQueue {
 }
 
 impl NemesisQueue {
-    /// Bytes of memory for it and `cells` cells.
+    /// Bytes of memory for the queue and `cells` cells.
     #[must_use]
     pub const fn bytes(cells: usize) -> usize {
         Queue::BYTES + cells * LINE_BYTES
     }
 
-    /// In zeroed memory that all have mapped writable.
+    /// A queue in zeroed memory that all processes have mapped writable.
     ///
     /// # Panics
     /// If the memory is too short.
@@ -167,7 +172,7 @@ impl NemesisQueue {
         Self { queue, links: (0..cells).map(link).collect() }
     }
 
-    /// Puts a cell at the end: one that is in no queue.
+    /// Adds a cell, which is in no queue, at the end.
     ///
     /// # Panics
     /// If there is no such cell.
@@ -176,21 +181,21 @@ impl NemesisQueue {
         self.queue.enqueue(&self.links, cell);
     }
 
-    /// Takes the first cell, if there is one. Of one process at a time.
+    /// Takes the first cell, if there is one. Only one process may call this at a time.
     #[inline(always)]
     #[must_use]
     pub fn dequeue(&self) -> Option<usize> {
         self.queue.dequeue(&self.links)
     }
 
-    /// The same of several processes: one after the other.
+    /// As [`Self::dequeue`], for several processes: they dequeue one after the other.
     #[must_use]
     pub fn dequeue_of_many(&self) -> Option<usize> {
         self.queue.dequeue_of_many(&self.links)
     }
 }
 
-/// The number of a cell that is linked.
+/// The number of the cell that a link stands for.
 #[inline(always)]
 fn at(link: Link) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "a number of a cell and one")]
