@@ -1,6 +1,6 @@
 //! Functions of the C library that no safe library wraps: System V message queues, and POSIX semaphores
-//! in shared memory. The study's only other unsafe code is a line or two in `iceoryx2`, in
-//! `shared_memory_semaphores` and in `count`.
+//! in shared memory. Other unsafe code of the study is in `count`, `iceoryx2`,
+//! `shared_memory_semaphores` and `nemesis`.
 
 use std::io;
 
