@@ -1,4 +1,4 @@
-//! What to conclude, in plain words that are computed and may turn out against corewire.
+//! Conclusions in plain words. They are computed, and can be unfavourable to corewire.
 
 use crate::results::{Kind, Mechanism, Results};
 
@@ -6,14 +6,14 @@ use super::facts::{self, Standing, fastest};
 use super::model;
 use super::units::{and, bytes, gain, nanoseconds, plural, rate, round};
 
-/// The sizes that short sentences speak of.
+/// The sizes that the summary mentions.
 const SHORT: [u64; 2] = [64, 4096];
 
 /// corewire's mechanisms and their kinds.
 const OWN: [(&str, Kind); 2] =
     [("corewire_copy", Kind::Copying), ("corewire_in_place", Kind::InPlace)];
 
-/// One paragraph with the headline figures.
+/// One paragraph with the most important figures.
 pub(crate) fn summary(results: &Results) -> String {
     let machine = &results.machine;
     let intro = format!(
@@ -45,7 +45,7 @@ pub(crate) fn in_short(results: &Results) -> Vec<String> {
     own.chain(zimp).chain(kernel_cost(results)).collect()
 }
 
-/// Everything there is to conclude.
+/// All conclusions.
 pub(crate) fn in_full(results: &Results) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for (id, kind) in OWN {
@@ -59,8 +59,9 @@ pub(crate) fn in_full(results: &Results) -> Vec<String> {
     all
 }
 
-/// How corewire stands among those of its kind: a sentence for all numbers of receivers that say the same.
-/// Where there were too few cores, what goes into a turn decides, which is no merit.
+/// Compares corewire with the mechanisms of its kind: one sentence for all numbers of receivers with
+/// the same outcome. Oversubscribed points are left out: there the result depends on how many messages
+/// fit into one turn on the core.
 fn own_kind(results: &Results, id: &str, kind: Kind, counts: &[u32]) -> Vec<String> {
     let mut outcomes: Vec<(String, Vec<String>)> = Vec::new();
     let have_cores = counts.iter().filter(|count| !facts::is_oversubscribed(results, **count));
@@ -85,7 +86,7 @@ fn own_kind(results: &Results, id: &str, kind: Kind, counts: &[u32]) -> Vec<Stri
     outcomes.into_iter().map(sentence).collect()
 }
 
-/// How corewire stands, size by size.
+/// Compares corewire with its best rival, size by size.
 fn outcome(results: &Results, id: &str, kind: Kind, receivers: u32) -> Option<String> {
     let (mut ahead, mut level, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     let mut missing = Vec::new();
@@ -135,7 +136,7 @@ fn words([ahead, level, behind]: &[Vec<String>; 3]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; it "))
 }
 
-/// corewire copying out beside another.
+/// Compares corewire, copying out, with another mechanism.
 fn over(results: &Results, under: &str, size: u64, receivers: u32) -> Option<String> {
     let own = results.point("corewire_copy", size, receivers, 1)?;
     let other = results.point(under, size, receivers, 1)?;
@@ -157,7 +158,8 @@ fn over(results: &Results, under: &str, size: u64, receivers: u32) -> Option<Str
     ))
 }
 
-/// What more receivers cost: the most that each had a core, or else the most.
+/// The cost of more receivers: for the largest number of receivers that each had a core, or for the
+/// largest number if there is none.
 fn fan_out(results: &Results) -> Vec<String> {
     let counts = facts::receiver_counts(results);
     let mut several = counts.into_iter().rev().filter(|count| *count > 1).peekable();

@@ -1,4 +1,4 @@
-//! What a message costs: time on its way, processor time on both sides, instructions, losses.
+//! The cost of a message: latency, processor time on both sides, instructions, losses.
 
 use crate::results::{Latency, Mechanism, Results, Run, Spread};
 
@@ -9,7 +9,7 @@ use super::throughput::{line, oversubscribed_note};
 use super::units::{Quantity, bytes, plural, round};
 use super::{facts, look};
 
-/// The sizes of which processor time is shown.
+/// The sizes for which processor time is shown.
 const SHOWN: [u64; 2] = [64, 4096];
 
 /// One-way latency by size.
@@ -47,7 +47,7 @@ fn latency_mark(latency: &Latency) -> Option<Mark> {
     })
 }
 
-/// Processor time of both sides for each message, 1 receiver.
+/// Processor time per message on both sides, with 1 receiver.
 pub(crate) fn processor_time(results: &Results) -> Vec<Figure> {
     SHOWN.iter().filter_map(|size| processor_time_at(results, *size)).collect()
 }
@@ -81,7 +81,7 @@ fn processor_time_at(results: &Results, size: u64) -> Option<Figure> {
     })
 }
 
-/// Instructions and cache misses for each byte, or why there are none.
+/// Instructions and cache misses per byte, or why they are missing.
 pub(crate) fn counters(results: &Results) -> String {
     let table = counters_table(results);
     if !table.rows.is_empty() {
@@ -121,7 +121,7 @@ fn small(figure: f64) -> String {
     if figure > 0.0 && figure < 0.0005 { format!("{figure:.1e}") } else { round(figure) }
 }
 
-/// The share of messages that did not arrive, or that all did.
+/// The share of messages that were lost, or the statement that none was.
 pub(crate) fn losses(results: &Results) -> String {
     let points = results.points.iter().filter(|point| point.lost_share() > 0.0);
     let rows: Vec<Vec<String>> = points
