@@ -1,4 +1,4 @@
-//! Where it ran, what was measured, and how to read it.
+//! The machine, the settings, and how to read the page.
 
 use crate::results::{Cache, Kind, Machine, Results};
 
@@ -6,7 +6,7 @@ use super::page::{Table, list, paragraph};
 use super::units::{bytes, plural, round};
 use super::{absent, facts};
 
-/// The machine and the run as a table of words.
+/// The machine and the study, as a table.
 pub(crate) fn html(results: &Results) -> String {
     let queues = ("Message queues", results.machine.queue_limits.clone());
     let run = [
@@ -18,12 +18,12 @@ pub(crate) fn html(results: &Results) -> String {
     table(&results.machine, &run)
 }
 
-/// When a run began.
+/// The start time of a study, formatted.
 pub(crate) fn moment(began: &str) -> String {
     began.replace('T', " ").replace('Z', " UTC")
 }
 
-/// A machine, and what is to be said of the run on it.
+/// A table of a machine, and of facts about the study on it.
 pub(crate) fn table(machine: &Machine, run: &[(&str, String)]) -> String {
     let row = |name: &str, text: String| vec![name.to_owned(), text];
     let mut rows = vec![
@@ -42,13 +42,13 @@ pub(crate) fn table(machine: &Machine, run: &[(&str, String)]) -> String {
     Table { head: Vec::new(), rows, is_prose: true }.html("")
 }
 
-/// The cores of a machine and where they are.
+/// The cores of a machine and its sockets.
 pub(crate) fn cores(machine: &Machine) -> String {
     let (cores, sockets) = (plural(machine.cores, "core"), plural(machine.sockets, "socket"));
     format!("{cores} in {sockets}")
 }
 
-/// The caches of a machine, one after the other.
+/// The caches of a machine, separated by semicolons.
 pub(crate) fn caches(machine: &Machine) -> String {
     let cache = |cache: &Cache| {
         let shared = match cache.shared_by {
@@ -66,7 +66,7 @@ fn effort(results: &Results) -> String {
     format!("{}: {runs} of {length} s for each point", results.effort)
 }
 
-/// How the figures were taken.
+/// How the figures were measured.
 pub(crate) fn how_to_read(results: &Results) -> String {
     let crowd = if facts::receiver_counts(results)
         .iter()
@@ -91,7 +91,7 @@ pub(crate) fn how_to_read(results: &Results) -> String {
     )
 }
 
-/// How each mechanism was set up.
+/// The settings of each mechanism.
 pub(crate) fn mechanisms(results: &Results) -> String {
     let kind = |kind: Kind| match kind {
         Kind::Kernel => "Through the kernel",

@@ -1,4 +1,4 @@
-//! What the coherence model counts, to numbers of receivers that no machine at hand has.
+//! The results of the coherence model, for more receivers than available machines have.
 
 use crate::results::{Model, Results};
 
@@ -8,13 +8,13 @@ use super::page::{self, Table, paragraph};
 use super::units::{Quantity, nanoseconds, round};
 use super::{facts, look};
 
-/// The model's rings and the mechanisms whose looks they have.
+/// The model's rings, and the mechanisms whose looks they use.
 const RINGS: [(&str, &str); 3] =
     [("barrelfish_mp", "barrelfish_mp"), ("zimp", "zimp"), ("corewire", "corewire_copy")];
-/// More rows than these say no more.
+/// The numbers of receivers that a long table is reduced to.
 const SHOWN: [u32; 10] = [1, 2, 3, 4, 8, 16, 32, 64, 128, 255];
 
-/// The table and the plot, or that there are none.
+/// The plot and the tables, or a statement that the model was not run.
 pub(crate) fn html(results: &Results) -> Result<String, Error> {
     if results.model.is_empty() {
         return Ok(paragraph("The coherence model was not run."));
@@ -31,7 +31,7 @@ pub(crate) fn html(results: &Results) -> Result<String, Error> {
     Ok(lead + &page::figures(&figures)? + &tables)
 }
 
-/// The time from one message to the next, by receivers.
+/// The time from one message to the next, by number of receivers.
 pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     let series = RINGS.iter().map(|(ring, mechanism)| {
         let marks = rows(results, ring).into_iter().map(|row| {
@@ -57,7 +57,7 @@ pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     figure.into_iter().collect()
 }
 
-/// The model's row for a ring and so many receivers.
+/// The model's row for a ring and a number of receivers.
 pub(crate) fn row<'a>(results: &'a Results, ring: &str, receivers: u32) -> Option<&'a Model> {
     results.model.iter().find(|row| (row.ring.as_str(), row.receivers) == (ring, receivers))
 }

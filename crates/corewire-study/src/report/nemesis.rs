@@ -1,5 +1,5 @@
-//! The page of `study nemesis`: what a run has found, beside what the paper claims. As with the other page,
-//! every sentence with a figure is computed.
+//! The page of `study nemesis`: the results of a study beside the claims of the paper. As on the other
+//! page, every sentence with a figure is computed.
 
 use crate::nemesis::distances::Distance;
 use crate::nemesis::results::{Instructions, Point, Polling, Results, Wire};
@@ -12,21 +12,21 @@ use super::units::{Quantity, and, bytes, nanoseconds, plural, round};
 use super::{Error, look, machine};
 
 const OWN: &str = "corewire";
-/// Nemesis with everything, and without.
+/// The forms of Nemesis: all optimisations, without fastboxes, and without the shadow head, too.
 const NEMESIS: &str = "nemesis";
 const QUEUES: &str = "nemesis_queues";
 const PLAIN: &str = "nemesis_plain";
-/// Libraries that people use.
+/// Libraries in common use.
 const RIVALS: [&str; 2] = ["libfabric_shm", "open_mpi"];
-/// Figure 4 goes no further than this.
+/// The largest size in Figure 4.
 const LATENCY_MAX: u64 = 1024;
-/// Up to which corewire is to be ahead.
+/// The largest size at which the page compares corewire with these libraries.
 const AHEAD_MAX: u64 = 4096;
-/// Sizes that tables have, if they were measured.
+/// Sizes in the tables, if they were measured.
 const SHOWN: [u64; 10] = [0, 1, 8, 48, 64, 104, 512, 1024, 4096, 65_536];
 
-/// The page for one machine: what was measured where its cores were most of the time, and what is ahead
-/// elsewhere.
+/// The page for one machine: the results at the most frequent distance of its cores, and the
+/// comparisons with libraries at the other distances.
 pub(crate) fn render(results: &Results) -> Result<String, Error> {
     let distances = results.distances();
     let everywhere = results;
@@ -65,7 +65,7 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
     Ok(page::page(title, &lead, &sections))
 }
 
-/// Every figure as a file of its own: its stem and its SVG.
+/// The SVG of every figure, with the stem of its file name.
 pub(crate) fn plots(results: &Results) -> Result<Vec<(String, String)>, Error> {
     let results = &results.at_most_frequent();
     let all = latency(results).into_iter().chain(bandwidth(results));
@@ -106,7 +106,7 @@ fn summary(results: &Results) -> String {
     format!("{intro} 8 B take {}.", and(&times))
 }
 
-/// Where corewire stands against what people use.
+/// Compares corewire with the libraries in common use.
 fn ahead(results: &Results) -> Vec<String> {
     let mut sentences = Vec::new();
     for rival in RIVALS {
@@ -191,14 +191,14 @@ fn how_to_read(results: &Results, distances: &[Distance]) -> String {
         + &whereabouts(results, distances).map_or_else(String::new, |words| paragraph(&words))
 }
 
-/// How many runs the points have.
+/// The number of runs of the points.
 fn runs(results: &Results) -> String {
     let counts = || results.points.iter().map(|point| point.runs.len()).filter(|&count| count > 0);
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
     if least == most { plural(most, "run") } else { format!("{least} to {}", plural(most, "run")) }
 }
 
-/// Where the cores were, and what that means for the figures.
+/// The distance of the cores, and what it means for the figures.
 fn whereabouts(results: &Results, distances: &[Distance]) -> Option<String> {
     let Some(shown) = distances.first() else {
         let has_runs = results.points.iter().any(|point| !point.runs.is_empty());
@@ -237,7 +237,7 @@ fn bandwidth(results: &Results) -> Vec<Figure> {
     by_size(results, "figure-5", "Figure 5: bandwidth", axis, |_| true, rate)
 }
 
-/// A figure for warm buffers and one for cold ones.
+/// One figure for warm buffers, and one for cold buffers.
 fn by_size(
     results: &Results,
     stem: &str,
@@ -311,7 +311,7 @@ fn shown_sizes(results: &Results) -> Vec<u64> {
     SHOWN.into_iter().filter(|size| sizes.contains(size)).collect()
 }
 
-/// What each optimisation of the paper does here.
+/// The effect of each optimisation of the paper on this machine.
 fn optimisations(results: &Results) -> String {
     let pairs = [
         ("Fastboxes (section 3.2; the paper: 500 ns less)", QUEUES, NEMESIS),

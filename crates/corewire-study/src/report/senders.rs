@@ -8,7 +8,7 @@ use super::improvement::stem_of;
 use super::throughput::{line, mark, oversubscribed_note};
 use super::units::{Quantity, bytes, plural};
 
-/// A figure for each size and number of receivers with which several senders were measured.
+/// A figure for each size and number of receivers for which several senders were measured.
 pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     let crowded = results.points.iter().filter(|point| point.senders > 1 && !point.runs.is_empty());
     let cases = sorted(crowded.map(|point| (point.bytes, point.receivers)));
