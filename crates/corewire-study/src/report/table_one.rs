@@ -1,4 +1,4 @@
-//! Table I of the paper, counted.
+//! Table I of the paper, with the counts of this study.
 
 use crate::results::{Count, Results};
 
@@ -6,10 +6,10 @@ use super::page::{Table, paragraph};
 use super::units::{bytes, plural, round};
 use super::{facts, look};
 
-/// The largest datagram that UDP carries, as the paper has it.
+/// The largest datagram that UDP carries, according to the paper.
 const DATAGRAM: u64 = 65_507;
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
     SendCopies,
@@ -40,7 +40,7 @@ impl Line {
         }
     }
 
-    /// What Table I says, if it has the mechanism.
+    /// The value in Table I, if the paper has the mechanism.
     fn paper(self, mechanism: &str, size: u64, receivers: u32) -> Option<u64> {
         let n = u64::from(receivers);
         let is_copy = matches!(self, Self::SendCopies | Self::ReceiveCopies);
@@ -58,7 +58,7 @@ impl Line {
     }
 }
 
-/// A table for each size and number of receivers that was counted, and what a system call costs.
+/// A table for each size and number of receivers that was counted, and the cost of a system call.
 pub(crate) fn html(results: &Results) -> String {
     let cases = facts::sorted(results.counts.iter().map(|count| (count.bytes, count.receivers)));
     let tables: String =
