@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Repeat the papers' experiments on this machine, beside what they claim.
+/// Repeat the papers' experiments on this machine, and compare the results with their claims.
 #[derive(Debug, Parser)]
 #[command(name = "corewire study", bin_name = "corewire study", version)]
 struct Cli {

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 
 pub(crate) use latency::raw_line_one_way_ns;
 
-/// Measure channels on this machine, each figure beside a bare loop of the same run.
+/// Measure channels on this machine, each figure together with a bare loop of the same run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  corewire bench latency --bytes 48")]
 pub(crate) struct Args {
@@ -33,32 +33,32 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Time from one process to another, beside that of a bare cache line.
+    /// Time from one process to another, compared with a bare cache line.
     #[command(after_help = "Example:\n  corewire bench latency --bytes 48 --json")]
     Latency(Options),
-    /// Time from one process to another, beside that of ZIMP as published.
+    /// Time from one process to another, compared with ZIMP as published.
     #[command(after_help = "Example:\n  corewire bench zimp --bytes 48 --json")]
     Zimp(Options),
-    /// Messages and bytes per second to one receiver, beside a bare loop.
+    /// Messages and bytes per second to one receiver, compared with a bare loop.
     #[command(after_help = "Example:\n  corewire bench stream --bytes 4096")]
     Stream(Options),
-    /// Messages and bytes per second to several receivers, beside a bare loop.
+    /// Messages and bytes per second to several receivers, compared with a bare loop.
     #[command(after_help = "Example:\n  corewire bench fan-out --receivers 3 --bytes 48")]
     FanOut(Options),
-    /// Endpoints: 8 bytes one way through a matched receive, beside a bare cache line; empty polls,
-    /// silent peers, messages back to back, 64 senders.
+    /// Endpoints: 8 bytes one way through a matched receive, compared with a bare cache line; empty
+    /// polls, silent peers, messages back to back, 64 senders.
     #[command(after_help = "Example:\n  corewire bench endpoint --json")]
     Endpoint(Options),
-    /// Streaming under `overwrite` and `evict`, whose messages are copied out, beside `block`.
+    /// Streaming under `overwrite` and `evict`, whose messages are copied out, compared with `block`.
     #[command(after_help = "Example:\n  corewire bench policy --json")]
     Policy(Options),
-    /// Streaming as one of several senders, beside a bare loop of compare-and-swaps.
+    /// Streaming as one of several senders, compared with a bare loop of compare-and-swaps.
     #[command(after_help = "Example:\n  corewire bench shared --json")]
     Shared(Options),
-    /// Time to wake a sleeping receiver, beside a bare futex.
+    /// Time to wake a sleeping receiver, compared with a bare futex.
     #[command(after_help = "Example:\n  corewire bench wake --json")]
     Wake(Options),
-    /// Time until a survivor learns of a death, beside a bare process descriptor.
+    /// Time until a survivor learns of a death, compared with a bare process descriptor.
     #[command(after_help = "Example:\n  corewire bench death --json")]
     Death(Options),
     /// The processor time that three idle receivers use.
