@@ -151,7 +151,7 @@ fn rings_over_kernel(results: &Results, receivers: u32) -> Option<String> {
         match (rated.is_empty(), behind.is_empty()) {
             (true, _) => None,
             (_, true) => Some(format!("{name} outperforms all of them at every size")),
-            _ => Some(format!("{name} does, except at {}", and(&behind))),
+            _ => Some(format!("{name} outperforms all of them except at {}", and(&behind))),
         }
     };
     let found: Vec<String> = ["zimp", "barrelfish_mp"].into_iter().filter_map(of).collect();

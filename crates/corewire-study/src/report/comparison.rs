@@ -94,7 +94,7 @@ fn found(all: &[Named], pair: Pair) -> String {
     });
     let found: Vec<String> = found.collect();
     match found.as_slice() {
-        [] => paragraph("No machine has both with 1 receiver."),
+        [] => paragraph("No machine has results of both mechanisms with 1 receiver."),
         _ => paragraph(&format!("Here, with 1 receiver: {}.", and(&found))),
     }
 }
@@ -104,7 +104,9 @@ fn drawn(all: &[Named], pair: Pair) -> Result<String, Error> {
     let figures: Vec<Figure> =
         sizes.into_iter().filter_map(|size| figure(all, pair, size)).collect();
     if figures.is_empty() {
-        return Ok(paragraph("No machine has both with several numbers of receivers."));
+        return Ok(paragraph(
+            "No machine has results of both mechanisms with several numbers of receivers.",
+        ));
     }
     page::figures(&figures)
 }
@@ -126,8 +128,8 @@ fn figure(all: &[Named], pair: Pair, size: u64) -> Option<Figure> {
         stem: format!("{over}-by-machine-{}", improvement::stem_of(size)),
         heading: format!("{place}{heading}, {size_text} messages"),
         caption: format!(
-            "Throughput divided by throughput, by receivers, a line for each machine. 2\u{d7} is the \
-             paper's +100 %.{crowd}"
+            "Ratio of the two throughputs by number of receivers, one line for each machine. 2\u{d7} is \
+             the paper's +100 %.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })

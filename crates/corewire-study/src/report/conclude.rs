@@ -35,7 +35,10 @@ pub(crate) fn summary(results: &Results) -> String {
         Some(format!("{} {words} ({})", rate(figure), facts::name(results, &mechanism.id)))
     });
     let leaders = and(&leaders.collect::<Vec<_>>());
-    format!("{intro} With {} messages and 1 receiver, the fastest carry {leaders}.", bytes(size))
+    format!(
+        "{intro} With {} messages and 1 receiver, the fastest mechanisms carry {leaders}.",
+        bytes(size)
+    )
 }
 
 /// A few sentences for the top of the page.
@@ -75,8 +78,8 @@ fn own_kind(results: &Results, id: &str, kind: Kind, counts: &[u32]) -> Vec<Stri
     }
     let among = match kind {
         Kind::Kernel => "the kernel\u{2019}s mechanisms",
-        Kind::Copying => "those that copy messages out",
-        Kind::InPlace => "those that read messages in place",
+        Kind::Copying => "the mechanisms that copy messages out",
+        Kind::InPlace => "the mechanisms that read messages in place",
     };
     let name = facts::name(results, id);
     let sentence = |(outcome, counts): (String, Vec<String>)| {
@@ -109,7 +112,7 @@ fn outcome(results: &Results, id: &str, kind: Kind, receivers: u32) -> Option<St
     let words = words(&[ahead, level, behind])?;
     Some(match missing.is_empty() {
         true => words,
-        false => format!("{words}; it has no figure at {}", and(&missing)),
+        false => format!("{words}; it was not measured at {}", and(&missing)),
     })
 }
 
@@ -130,7 +133,7 @@ fn words([ahead, level, behind]: &[Vec<String>; 3]) -> Option<String> {
         false => format!("leads at {}", and(ahead)),
     });
     let level =
-        (!level.is_empty()).then(|| format!("is level with the best other at {}", and(level)));
+        (!level.is_empty()).then(|| format!("is level with the best rival at {}", and(level)));
     let behind = (!behind.is_empty()).then(|| format!("is behind at {}", and(behind)));
     let parts: Vec<String> = [lead, level, behind].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; it "))
@@ -180,15 +183,16 @@ fn fan_out_at(results: &Results, ids: &[&str], size: u64, most: u32) -> Option<S
         })
         .collect();
     let crowd = if facts::is_oversubscribed(results, most) {
-        " There were fewer cores than processes, so that most of it is the cost of taking turns."
+        " There were fewer cores than processes, so most of the loss is due to processes taking turns."
     } else {
         ""
     };
     (!kept.is_empty()).then(|| {
         format!(
-            "Of its throughput to 1 receiver, each of {} still gets, with {} messages: {}.{crowd}",
-            plural(most, "receiver"),
+            "With {} messages and {}, each receiver still gets this share of the throughput with 1 \
+             receiver: {}.{crowd}",
             bytes(size),
+            plural(most, "receiver"),
             and(&kept)
         )
     })
@@ -206,7 +210,7 @@ fn modelled(results: &Results) -> Option<String> {
         .collect();
     (!costs.is_empty()).then(|| {
         format!(
-            "By the coherence model, a 48-byte message to {}, each with its own core: {}.",
+            "In the coherence model, for a 48-byte message to {}, each on its own core, {}.",
             plural(most, "receiver"),
             and(&costs)
         )
@@ -220,7 +224,7 @@ fn kernel_cost(results: &Results) -> Option<String> {
             let (kernel, slow) = fastest(results, Kind::Kernel, size, 1)?;
             let ratio = facts::ratio(results, "corewire_copy", &kernel.id, size, 1)?;
             let (times, size) = (round(ratio), bytes(size));
-            Some(format!("{times} times with {size} messages ({}, {})", kernel.name, rate(slow)))
+            Some(format!("{times} with {size} messages ({}, {})", kernel.name, rate(slow)))
         })
         .collect();
     let call = results.system_call.as_ref().map(|call| {
@@ -229,8 +233,8 @@ fn kernel_cost(results: &Results) -> Option<String> {
     });
     (!parts.is_empty()).then(|| {
         format!(
-            "The kernel's cost: {} carries this many times as many messages as the fastest mechanism of \
-             the kernel, 1 receiver: {}.{}",
+            "The cost of the kernel, with 1 receiver: the throughput of {}, divided by that of the fastest \
+             mechanism of the kernel, is {}.{}",
             facts::name(results, "corewire_copy"),
             and(&parts),
             call.unwrap_or_default()

@@ -28,8 +28,8 @@ pub(crate) fn latency(results: &Results) -> Option<Figure> {
         stem: "latency".to_owned(),
         heading: "One-way latency by message size".to_owned(),
         caption: format!(
-            "Half a round trip between two processes, lower is better. Markers: the median; thin bars \
-             reach up to what 99 of 100 messages did not exceed.{crowd}"
+            "Half of the round-trip time between two processes; lower is better. Markers show the median; \
+             thin bars reach up to the 99th percentile.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })
@@ -70,8 +70,8 @@ fn processor_time_at(results: &Results, size: u64) -> Option<Figure> {
         stem: format!("processor-time-{}", stem_of(size)),
         heading: format!("Processor time per message, {size_text}, 1 receiver"),
         caption:
-            "Time that the sender and the receiver spent on a processor for each message, lower is \
-                  better. A side that polls spends time also while it waits for the other."
+            "Processor time that the sender and the receiver used for each message; lower is better. A \
+                  side that polls also uses processor time while it waits for the other side."
                 .to_owned(),
         picture: Picture::Dots(Dots {
             axis: Axis::new("Processor time per message", Quantity::Nanoseconds),
@@ -85,12 +85,12 @@ fn processor_time_at(results: &Results, size: u64) -> Option<Figure> {
 pub(crate) fn counters(results: &Results) -> String {
     let table = counters_table(results);
     if !table.rows.is_empty() {
-        return table.html("Of all processes, for each byte received, 1 receiver (medians)");
+        return table.html("All processes together, for each byte received, 1 receiver (medians)");
     }
-    let why = results.machine.counters_absent.as_deref().unwrap_or("no run has them");
+    let why = results.machine.counters_absent.as_deref().unwrap_or("no run counted them");
     paragraph(&format!(
-        "Instructions and cache misses per byte, which the paper explains its figures with, are absent \
-         here: {}.",
+        "The paper explains its figures by instructions and cache misses per byte. They could not be \
+         counted here: {}.",
         why.trim_end_matches('.')
     ))
 }
@@ -143,8 +143,9 @@ pub(crate) fn losses(results: &Results) -> String {
     }
     let head = ["Mechanism", "Size", "To", "Lost"].map(str::to_owned).into();
     let table = Table { head, rows, is_prose: false };
-    paragraph("Only messages that arrived count as throughput. All mechanisms but these lost none.")
-        + &table.html("Share of the messages sent that did not arrive")
+    paragraph(
+        "Only messages that arrived count as throughput. All other mechanisms lost no message.",
+    ) + &table.html("Share of the messages sent that did not arrive")
 }
 
 fn percent(share: f64) -> String {

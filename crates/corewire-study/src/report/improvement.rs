@@ -45,8 +45,8 @@ pub(crate) fn over_barrelfish(results: &Results) -> Option<Figure> {
         stem: "figure-6".to_owned(),
         heading: "Figures 6 and 38\u{2013}45: ZIMP over Barrelfish MP on this machine".to_owned(),
         caption: format!(
-            "Throughput of ZIMP divided by that of Barrelfish MP, by receivers, a line for each message \
-             size. 2\u{d7} is the paper's +100 %.{crowd}"
+            "Throughput of ZIMP divided by that of Barrelfish MP, by number of receivers, one line for each \
+             message size. 2\u{d7} is the paper's +100 %.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })
@@ -97,8 +97,8 @@ fn over_each(results: &Results, over: &str, size: u64) -> Option<Figure> {
         stem: format!("{}-over-others-{}", over.replace('_', "-"), stem_of(size)),
         heading: format!("{place}{beside}: {name} over each mechanism, {} messages", bytes(size)),
         caption: format!(
-            "Throughput of {name} divided by that of each other mechanism, by receivers. Above the line \
-             at 1\u{d7}, {name} is faster; 2\u{d7} is the paper's +100 %.{crowd}"
+            "Throughput of {name} divided by that of each other mechanism, by number of receivers. Above \
+             the line at 1\u{d7}, {name} is faster; 2\u{d7} is the paper's +100 %.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })

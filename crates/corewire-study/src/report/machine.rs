@@ -72,22 +72,22 @@ pub(crate) fn how_to_read(results: &Results) -> String {
         .iter()
         .any(|count| facts::is_oversubscribed(results, *count))
     {
-        "Here some points had more processes than cores (oversubscribed): their markers are hollow, and \
-         they show how well processes take turns rather than how fast messages go."
+        "Some points had more processes than cores (oversubscribed). Their markers are hollow, and \
+         they show how well processes take turns, not how fast messages are."
     } else {
         "No point had more processes than cores."
     };
     paragraph(&format!(
-        "Throughput is what a receiver receives in a second, not what the sender has sent. Each figure is \
-         the median of {}; thin bars reach from the slowest to the fastest. {crowd} Two mechanisms are \
-         called level if their medians are within 10 % of each other or their runs overlap. The line of \
-         a mechanism has a gap where a point cannot be had.",
+        "Throughput is the number of messages that a receiver receives in a second, not the number that the \
+         sender sends. Each figure is the median of {}; thin bars reach from the slowest to the fastest \
+         run. {crowd} Two mechanisms are called level if their medians are within 10 % of each other or \
+         their runs overlap. The line of a mechanism has a gap where a point could not be measured.",
         plural(results.runs, "run"),
     )) + &paragraph(
-        "Compare like with like: the kernel's mechanisms enter the kernel for each message; copying rings \
-         leave it in shared memory and each receiver copies it out, as the paper's do; in place, a \
-         receiver reads it where it lies. Where there is little room, cw stands for corewire, FIFO for \
-         named pipes, and shm+sem for shared memory with semaphores.",
+        "Compare only mechanisms of the same kind. The kernel's mechanisms enter the kernel for each message. \
+         Copying rings keep the message in shared memory, and each receiver copies it out, as in the \
+         paper. With mechanisms that work in place, a receiver reads the message in shared memory. Short \
+         names: cw is corewire, FIFO is a named pipe, shm+sem is shared memory with semaphores.",
     )
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn mechanisms(results: &Results) -> String {
 pub(crate) fn not_measured(results: &Results) -> String {
     let items = absent::of(results);
     if items.is_empty() {
-        return paragraph("Everything that was asked for was measured.");
+        return paragraph("Everything that was requested was measured.");
     }
     paragraph("These points are gaps in the figures, not zeros.") + &list(&items)
 }

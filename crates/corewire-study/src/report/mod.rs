@@ -125,7 +125,7 @@ fn papers_figures(results: &Results) -> Result<Vec<Section>, Error> {
     let hardware = claimed(
         &claims::hardware(results),
         &barrelfish,
-        "Figure 6 needs ZIMP and Barrelfish MP with several numbers of receivers; this run has not both.",
+        "Figure 6 needs ZIMP and Barrelfish MP with several numbers of receivers; this run does not have both.",
     )?;
     Ok(vec![
         Section::new("size", "Message size (Figure 2)", one),
@@ -161,7 +161,7 @@ fn further_figures(results: &Results) -> Result<Vec<Section>, Error> {
 fn words(results: &Results) -> Vec<Section> {
     let conclusions = conclude::in_full(results);
     let conclusions = if conclusions.is_empty() {
-        paragraph("This run has too few figures to conclude anything.")
+        paragraph("This run has too few results for conclusions.")
     } else {
         page::list(&conclusions)
     };

@@ -20,11 +20,10 @@ pub(crate) fn html(results: &Results) -> Result<String, Error> {
         return Ok(paragraph("The coherence model was not run."));
     }
     let lead = paragraph(
-        "The model follows each access of each process to each cache line, for messages of 48 bytes, \
-         whatever this machine is. Lines are what a core fetches and waits for (of the receivers, the \
-         one that fetches most); read-modify-writes happen one after the other, whoever makes them. Its \
-         nanoseconds are those of the model's \
-         clocks, not of this machine.",
+        "The model simulates each access of each process to each cache line, for messages of 48 bytes. It \
+         does not depend on this machine. Lines are the cache lines that a core fetches (of the \
+         receivers, the one that fetches most). Read-modify-writes happen one after the other, in \
+         whichever process. The times are those of the model's clocks, not of this machine.",
     );
     let tables: String = RINGS.iter().map(|(ring, _)| table(results, ring)).collect();
     let figures: Vec<Figure> = figures(results);
@@ -49,7 +48,7 @@ pub(crate) fn figures(results: &Results) -> Vec<Figure> {
         stem: "coherence-model".to_owned(),
         heading: "Coherence model: time per message by receivers".to_owned(),
         caption:
-            "From one send to the next, as a stream of 48-byte messages, on the model's clocks. \
+            "Time from one send to the next in a stream of 48-byte messages, on the model's clocks. \
                   Lower is better."
                 .to_owned(),
         picture: Picture::Lines(chart),

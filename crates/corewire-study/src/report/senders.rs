@@ -35,8 +35,8 @@ fn figure(results: &Results, size: u64, receivers: u32) -> Option<Figure> {
         stem: format!("senders-{}-{receivers}-receivers", stem_of(size)),
         heading: format!("Several senders: {size_text} messages to {receivers_text}"),
         caption: format!(
-            "What a receiver receives from all senders together. Shown are the mechanisms that let \
-             several senders send to the same receivers.{crowd}"
+            "Messages that a receiver receives from all senders together. The plot shows the mechanisms that \
+             let several senders send to the same receivers.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })

@@ -26,7 +26,7 @@ impl Line {
             Self::ReceiveCopies => "Copies for receiving",
             Self::SendCalls => "System calls for sending",
             Self::ReceiveCalls => "System calls for receiving",
-            Self::Yields => "Times one gave way",
+            Self::Yields => "Yields of the processor",
         }
     }
 
@@ -67,9 +67,9 @@ pub(crate) fn html(results: &Results) -> String {
         paragraph("Copies and system calls were not counted in this run.")
     } else {
         paragraph(
-            "Counted for one message that goes to all receivers, summed over them. Below each count \
-             stands what Table I of the paper says, for the mechanisms that it has. A copy is a copy of \
-             the message that one of the processes or the kernel makes.",
+            "Counts for one message that goes to all receivers, summed over the receivers. Below each count \
+             is the value in Table I of the paper, if it has the mechanism. A copy is a copy of the \
+             message that one of the processes or the kernel makes.",
         )
     };
     lead + &tables + &system_call(results)
@@ -116,13 +116,13 @@ fn cell(line: Line, count: &Count) -> String {
 
 fn system_call(results: &Results) -> String {
     let Some(call) = &results.system_call else {
-        return paragraph("What a system call costs was not measured in this run.");
+        return paragraph("The cost of a system call was not measured in this run.");
     };
     let ratio = call.system_call_ns / call.function_ns;
     let times = if ratio.is_finite() && ratio > 0.0 {
         format!("{} times as much", round(ratio))
     } else {
-        "more than could be told".to_owned()
+        "an unknown factor".to_owned()
     };
     paragraph(&format!(
         "A system call that does nothing takes {} ns here, a function call that does nothing \

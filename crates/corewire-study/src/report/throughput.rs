@@ -100,7 +100,7 @@ pub(crate) fn line(mechanism: &Mechanism, marks: Vec<Option<Mark>>) -> Series {
 /// The part of a caption that explains points with too few cores.
 pub(crate) fn oversubscribed_note(is_oversubscribed: bool) -> &'static str {
     if is_oversubscribed {
-        " Hollow markers: oversubscribed, more processes than cores, so that they took turns."
+        " Hollow markers: oversubscribed (more processes than cores, so they took turns)."
     } else {
         ""
     }
@@ -125,9 +125,8 @@ fn figure(
     let chart = Chart { x, y: view.axis(), series: series.collect(), reference: None }.shown()?;
     let crowd = oversubscribed_note(chart.marks().any(|mark| mark.hollow));
     let caption = format!(
-        "Median of {} of {} s; thin bars reach from the slowest run to the fastest, where that is more \
-         than the marker. Both axes are \
-         logarithmic; higher is better.{crowd}",
+        "Median of {} of {} s. Thin bars reach from the slowest run to the fastest, where they are longer \
+         than the marker. Both axes are logarithmic; higher is better.{crowd}",
         plural(results.runs, "run"),
         round(results.run_s),
     );
