@@ -58,7 +58,11 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
         Section::new("bandwidth", "Bandwidth (Figure 5)", bandwidth),
         Section::new("optimisations", "Each optimisation", optimisations(results)),
         Section::new("instructions", "Instructions (section 4.1.2)", instructions(results)),
-        Section::new("polling", "Polling for messages of many peers", polling_words(results) + &polling),
+        Section::new(
+            "polling",
+            "Polling for messages of many peers",
+            polling_words(results) + &polling,
+        ),
         Section::new("absent", "What could not be measured here", absent(results)),
         Section::new("wires", "Settings", settings(results)),
     ];
@@ -203,7 +207,8 @@ fn whereabouts(results: &Results, distances: &[Distance]) -> Option<String> {
     let Some(shown) = distances.first() else {
         let has_runs = results.points.iter().any(|point| !point.runs.is_empty());
         return has_runs.then(|| {
-            "The cores were moved in the middle of every run, so no figures can be compared.".to_owned()
+            "The cores were moved in the middle of every run, so no figures can be compared."
+                .to_owned()
         });
     };
     let (least, most) = shown.line_ns?;

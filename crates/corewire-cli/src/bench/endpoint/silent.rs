@@ -1,6 +1,6 @@
 //! The delay of a message from a peer that was silent for a second, to a receive that polls for
-//! messages of any peer, compared with messages of a peer that sends all the time. The peers poll for
-//! requests all the time, like a process that waits for work.
+//! messages of any peer, compared with messages of a peer that is active all the time. The peers poll
+//! for requests all the time, like a process that waits for work.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::BYTES;
 use crate::failure::Failure;
 
 /// Number of silent peers, which are asked one after the other, and how often each is asked. In the
-/// first case all peers, including the one that sends all the time, are as many as an endpoint polls.
+/// first case all peers, including the active one, are as many as an endpoint polls.
 /// In the second case there are more, and their messages are announced.
 const POLLED: (u32, usize) = (63, 16);
 const ANNOUNCED: (u32, usize) = (96, 4);
@@ -69,8 +69,8 @@ fn measure(options: &Options, (peers, turns): (u32, usize)) -> Result<Found, Fai
         for &peer in &silent {
             let start = Instant::now();
             for step in 1.. {
-                // Not at the first step, even if the message is due: it may be due because this process
-                // has not run for a while.
+                // Not immediately when the message is due, but after some messages of the active peer: it
+                // may be due because this process has not run for a while.
                 let is_due = step % HOT_AT_A_TIME == 0 && start.elapsed() >= gap;
                 // A single call site asks all peers and receives their messages. A copy of the code for
                 // the silent peers would have been idle as long as they.
