@@ -1,5 +1,5 @@
-//! A receiver in async code: tokio waits for its readiness descriptor, beside anything else. The runtime
-//! has one thread, and no call here blocks it.
+//! A receiver in async code: tokio waits for its readiness descriptor, together with anything else. The
+//! runtime has one thread, and no call here blocks it.
 
 use std::error::Error;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Some(message) => return Err(format!("{message:?} is out of order").into()),
                 None => break,
             },
-            // Whatever else the program waits for.
+            // Stands for anything else that the program waits for.
             _ = clock.tick() => {}
         }
     }
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The messages of a receiver, awaited.
+/// The messages of a receiver, for async code.
 struct Messages {
     receiver: Receiver,
     readiness: AsyncFd<corewire::Readiness>,
@@ -53,8 +53,8 @@ impl Messages {
         Ok(Self { receiver, readiness })
     }
 
-    /// A copy of the next message; `None` at the end of the stream. Nothing is lost if this is not
-    /// awaited to its end.
+    /// A copy of the next message; `None` at the end of the stream. This is cancel-safe: no message is
+    /// lost if the future is dropped.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Box<dyn Error>> {
         loop {
             match self.receiver.try_receive() {
@@ -63,10 +63,10 @@ impl Messages {
                 Err(ReceiveError::EndOfStream) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
-            // False if a message came meanwhile.
+            // Returns false if a message has arrived in the meantime.
             if self.receiver.arm()? {
                 let mut ready = self.readiness.readable().await?;
-                // `arm` has silenced the descriptor before: what it rings for is still to come.
+                // `arm` has reset the descriptor: the next readiness belongs to a new message.
                 ready.clear_ready();
             }
         }

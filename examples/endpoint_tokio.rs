@@ -1,5 +1,5 @@
-//! An endpoint in async code: tokio waits for its readiness descriptor, beside anything else. The runtime has
-//! one thread, and no call here blocks it.
+//! An endpoint in async code: tokio waits for its readiness descriptor, together with anything else.
+//! The runtime has one thread, and no call here blocks it.
 
 use std::error::Error;
 use std::thread;
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The messages of an endpoint, awaited.
+/// The messages of an endpoint, for async code.
 struct Messages {
     endpoint: Endpoint,
     readiness: AsyncFd<corewire::Readiness>,
@@ -44,16 +44,17 @@ impl Messages {
         Ok(Self { endpoint, readiness })
     }
 
-    /// The next message that `selector` asks for. Nothing is lost if this is not awaited to its end.
+    /// The next message that matches `selector`. This is cancel-safe: no message is lost if the future
+    /// is dropped.
     async fn next(&mut self, selector: Selector) -> Result<Received, Box<dyn Error>> {
         loop {
             if self.endpoint.try_probe(selector)?.is_some() {
                 return Ok(self.endpoint.receive(selector)?);
             }
-            // False if something came meanwhile.
+            // Returns false if something has arrived in the meantime.
             if self.endpoint.arm()? {
                 let mut ready = self.readiness.readable().await?;
-                // `arm` has silenced the descriptor before: what it rings for is still to come.
+                // `arm` has reset the descriptor: the next readiness belongs to a new message.
                 ready.clear_ready();
             }
         }

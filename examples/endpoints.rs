@@ -1,11 +1,11 @@
-//! Requests and replies between any processes: run `endpoints serve` once, then `endpoints ask 6 7` as often
-//! as you like.
+//! Requests and replies between processes: run `endpoints serve` once, then `endpoints ask 6 7` as
+//! often as you like.
 
 use std::error::Error;
 
 use corewire::{Domain, Selector};
 
-/// What a message is about: its tag.
+/// The tags, which say what a message is about.
 const MULTIPLY: u64 = 1;
 const PRODUCT: u64 = 2;
 const STOP: u64 = 3;
@@ -34,7 +34,7 @@ fn serve(domain: &Domain) -> Result<(), Box<dyn Error>> {
     let mut endpoint = domain.endpoint("calculator").create()?;
     loop {
         let mut numbers = [0; 16];
-        // Anybody's message of any kind.
+        // Matches any message from any peer.
         let status = endpoint.receive_into(Selector::any(), &mut numbers)?;
         if status.tag != MULTIPLY {
             return Ok(());
@@ -42,7 +42,7 @@ fn serve(domain: &Domain) -> Result<(), Box<dyn Error>> {
         let (left, right) = numbers.split_at(8);
         let [left, right] = [left, right].map(|it| u64::from_le_bytes(it.try_into().unwrap()));
         let product = left.wrapping_mul(right).to_le_bytes();
-        // Who has asked may be gone by now.
+        // The peer that asked may have left by now.
         let _ = endpoint.send(status.source, PRODUCT, &product);
     }
 }
@@ -52,7 +52,7 @@ fn ask(domain: &Domain, left: u64, right: u64) -> Result<(), Box<dyn Error>> {
     let server = endpoint.peer_when_created("calculator", None)?;
     endpoint.send_gather(server, MULTIPLY, &[&left.to_le_bytes(), &right.to_le_bytes()])?;
     let mut product = [0; 8];
-    // If the server dies, this says so instead of waiting for ever.
+    // If the server dies, this returns an error instead of waiting for ever.
     endpoint.receive_into(Selector::tag(PRODUCT).from(server), &mut product)?;
     println!("{left} x {right} = {}", u64::from_le_bytes(product));
     Ok(())

@@ -1,5 +1,5 @@
-//! One sender and three receivers, a thread each. The sender writes every message once, in place;
-//! each receiver reads every byte of it there.
+//! One sender and three receivers, one thread each. The sender writes every message once, in place;
+//! each receiver reads every byte there.
 
 use std::error::Error;
 use std::thread;
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         loan.fill(number.to_le_bytes()[0]);
         loan.send();
     }
-    // Receivers get what was sent, then the end of the stream.
+    // Receivers get all sent messages, then the end of the stream.
     sender.close();
     for reader in readers {
         let (messages, sum) = reader.join().map_err(|_| "a reader panicked")??;

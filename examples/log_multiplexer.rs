@@ -1,15 +1,16 @@
-//! The log lines of many programs in one order: `log_multiplexer collect COUNT` prints the next so many
-//! lines, and any number of `log_multiplexer write NAME` send a few each. The channel lives as long as one
-//! of its writers; who collects joins the next one when they have all gone.
+//! The log lines of many programs in one order: `log_multiplexer collect COUNT` prints the next COUNT
+//! lines, and any number of `log_multiplexer write NAME` processes send a few lines each. The channel
+//! exists as long as one of its writers; when all writers have left, the collector joins the next
+//! channel.
 
 use std::error::Error;
 use std::io::Write;
 
 use corewire::{Domain, ReceiveError};
 
-/// Programs that may write at one time.
+/// Number of programs that may write at the same time.
 const WRITERS_MAX: usize = 32;
-/// Lines of each.
+/// Lines of each program.
 const LINES: u32 = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,7 +40,7 @@ fn collect(domain: &Domain, count: u32) -> Result<(), Box<dyn Error>> {
         while left > 0 {
             match log.receive() {
                 Ok(line) => writeln!(out, "{}", line.escape_ascii())?,
-                // The last writer has gone.
+                // The last writer has left.
                 Err(ReceiveError::EndOfStream) => break,
                 Err(error) => return Err(error.into()),
             }

@@ -1,5 +1,5 @@
-//! Looking at channels without joining them: who sends, who receives, who lags. It costs the
-//! channels nothing.
+//! Observes channels without joining them: who sends, who receives, who lags. This costs the channels
+//! nothing.
 
 use std::error::Error;
 

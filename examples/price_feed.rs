@@ -1,14 +1,15 @@
-//! A feed that waits for nobody: the sender overwrites what a slow reader has not read, and the reader
-//! knows how much it missed. What it copies out is whole, always, and the newest is never far.
+//! A feed whose sender never waits: it overwrites what a slow reader has not read yet, and the reader
+//! knows how many messages it missed. A copy that a reader gets is never torn, and never far behind the
+//! newest message.
 
 use std::error::Error;
 use std::thread;
 
 use corewire::{Domain, ReceiveError, SnapshotReceiver};
 
-/// Prices that are sent.
+/// Number of prices that are sent.
 const PRICES: u64 = 200_000;
-/// A small ring, so that a slow reader is overtaken soon.
+/// A small ring, so that a slow reader is soon overtaken.
 const SLOTS: usize = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let readers = [("quick", quick, 1), ("slow", slow, 1000)]
         .map(|(name, prices, work)| (name, thread::spawn(move || read(prices, work))));
     for number in 0..PRICES {
-        // Both words say the same: a torn message would show.
+        // Both words are the same, so a torn message would show.
         let price = [number.to_le_bytes(), number.to_le_bytes()];
         feed.send(price.as_flattened())?;
     }
@@ -32,7 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How many prices it has read, working for so long with each, and how many it has missed.
+/// Reads prices, working for `work` steps after each. Returns how many it has read, and how many it has
+/// missed.
 fn read(mut prices: SnapshotReceiver, work: u32) -> Result<(u64, u64), ReceiveError> {
     let (mut read, mut last) = (0, None);
     loop {
@@ -42,7 +44,7 @@ fn read(mut prices: SnapshotReceiver, work: u32) -> Result<(u64, u64), ReceiveEr
             Err(ReceiveError::EndOfStream) => break,
             Err(error) => return Err(error),
         };
-        // Else it was overtaken while it copied; that one counts as missed.
+        // Otherwise the price was overwritten during the copy, and counts as missed.
         if copied.is_ok() {
             let (first, second) = price.split_at(8);
             assert_eq!(first, second, "torn");

@@ -1,5 +1,5 @@
-//! A receiver in an event loop: `poll` sleeps on its readiness descriptor, beside any others. The
-//! order is: receive until there is nothing, arm, poll, and again.
+//! A receiver in an event loop: `poll` sleeps on its readiness descriptor, together with any others.
+//! The order is: receive until there is no message, arm, poll, and repeat.
 
 use std::error::Error;
 use std::thread;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Err(ReceiveError::EndOfStream) => break,
             Err(error) => return Err(error.into()),
         }
-        // False if a message came meanwhile.
+        // Returns false if a message has arrived in the meantime.
         if receiver.arm()? {
             poll(&mut [PollFd::new(&readiness, PollFlags::IN)], None)?;
         }

@@ -1,5 +1,6 @@
-//! A sensor's samples to three that use them differently: one watches a limit, one keeps a mean, one
-//! records. Each sample is written once, as a typed value, and read in place by all.
+//! The samples of one sensor for three receivers with different uses: one watches a limit, one computes
+//! the mean, one records. Each sample is written once, as a typed value, and all receivers read it in
+//! place.
 
 use std::error::Error;
 use std::f64::consts::TAU;
@@ -8,16 +9,16 @@ use std::thread;
 use corewire::{Domain, MessageType, ReceiveError, TypedReceiver};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Samples that are taken: ten seconds at 1 kHz.
+/// Number of samples: ten seconds at 1 kHz.
 const SAMPLES: u32 = 10_000;
-/// Above it, an alarm is raised.
+/// Above this temperature there is an alarm.
 const LIMIT_KELVIN: f64 = 310.0;
 
-/// What a sensor sends.
+/// A sample of the sensor.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Sample {
-    /// Since the start.
+    /// Time since the start.
     time_ms: u64,
     kelvin: f64,
 }
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         readers.push(thread::spawn(move || reading(samples)));
     }
     for number in 0..SAMPLES {
-        // A slow wave that passes the limit twice.
+        // A slow wave that exceeds the limit twice.
         let kelvin = 300.0 + 11.0 * (TAU * 2.0 * f64::from(number) / f64::from(SAMPLES)).sin();
         sensor.send(&Sample { time_ms: number.into(), kelvin })?;
     }
@@ -49,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Says when the limit was passed.
+/// Lists the times at which the limit was exceeded.
 fn watch(mut samples: TypedReceiver<Sample>) -> Outcome {
     let (mut alarms, mut is_above) = (Vec::new(), false);
     each(&mut samples, |sample| {
@@ -61,7 +62,7 @@ fn watch(mut samples: TypedReceiver<Sample>) -> Outcome {
     Ok(format!("above {LIMIT_KELVIN} K at {alarms:?} ms"))
 }
 
-/// The mean of all samples.
+/// Computes the mean of all samples.
 fn average(mut samples: TypedReceiver<Sample>) -> Outcome {
     let (mut count, mut sum) = (0u32, 0.0);
     each(&mut samples, |sample| {
@@ -71,7 +72,7 @@ fn average(mut samples: TypedReceiver<Sample>) -> Outcome {
     Ok(format!("mean of {count} samples {:.1} K", sum / f64::from(count)))
 }
 
-/// Keeps every tenth.
+/// Records every tenth sample.
 fn record(mut samples: TypedReceiver<Sample>) -> Outcome {
     let mut kept = Vec::new();
     each(&mut samples, |sample| {

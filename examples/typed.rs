@@ -1,4 +1,5 @@
-//! Messages of a declared type, read in place as values of it. Who expects another type is refused.
+//! Messages of a declared type, read in place as values of that type. A receiver that expects another
+//! type is refused.
 
 use std::error::Error;
 
@@ -25,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tick = receiver.receive()?;
     println!("{} at {}", tick.volume, tick.price);
 
-    // Plain bytes are another type.
+    // Plain bytes are a different type.
     match domain.receiver("example-typed").join() {
         Err(JoinError::Type { found_bytes, .. }) => println!("refused: {found_bytes} bytes"),
         other => return Err(format!("not refused: {other:?}").into()),

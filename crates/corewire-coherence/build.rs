@@ -1,4 +1,5 @@
-//! This crate compiles the rings' own source with the counting face of their `sync` module.
+//! This crate compiles the rings' own source with the variant of their `sync` module that counts
+//! accesses.
 
 fn main() {
     println!("cargo:rustc-cfg=corewire_coherence");

@@ -1,6 +1,5 @@
-//! What the documents say of the source is so: every `file:function` exists, every file that is
-//! linked exists, README shows the example that is run, and every test that PROMISES and threats
-//! name is there.
+//! Checks that the documents agree with the source: every `file:function` exists, every linked file
+//! exists, README shows the example that is run, and `docs/layout.md` draws the present layout version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,14 +22,14 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What stands between backticks in `document`, but for blocks of code.
+/// The words between backticks in `document`, except in code blocks.
 fn quoted(document: &str) -> Vec<String> {
     let text = read(document);
     let prose: String = text.split("```").step_by(2).collect();
     prose.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// `crates/x/src/y.rs:Type::function` as file, type and function.
+/// Splits `crates/x/src/y.rs:Type::function` into file, type and function.
 fn reference(word: &str) -> Option<(&str, Option<&str>, &str)> {
     let (file, name) = word.split_once(".rs:")?;
     let file = &word[..file.len() + 3];
@@ -50,11 +49,11 @@ fn check_references(document: &str) -> usize {
     let mut count = 0;
     for word in quoted(document) {
         let Some((file, of, function)) = reference(&word) else { continue };
-        // Sites in the table of orderings are named by their file alone.
+        // Some sites in the table of orderings have only a file name, which may not be unique.
         if !file.contains('/') {
             continue;
         }
-        // The others of that table are told apart by their folder in the ring.
+        // The other sites in that table have paths relative to the source of the ring.
         let ring = format!("crates/corewire-ring/src/{file}");
         let file = if document == "docs/ordering.md" { ring.as_str() } else { file };
         let text = read(file);

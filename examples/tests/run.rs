@@ -1,9 +1,9 @@
-//! Runs every example in a domain of its own, and looks at what it prints.
+//! Runs every example in a domain of its own, and checks what it prints.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// A runtime directory, removed at the end.
+/// A runtime directory, removed after the test.
 struct Directory(PathBuf);
 
 impl Directory {

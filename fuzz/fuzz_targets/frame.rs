@@ -1,4 +1,5 @@
-//! Any packet is refused or is a frame, which comes back as it was from its own bytes.
+//! Any packet is either refused or parsed as a frame. A frame is equal to the frame parsed from its own
+//! bytes.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any bytes are refused or are a header that describes the segment, or the record of a name.
+//! Any bytes are either refused or parsed as a header that describes the segment, or as the record of a
+//! name.
 
 #![no_main]
 
@@ -22,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Ok((raw, rest)) = RawSenderHeader::read_from_prefix(bytes) {
-        // As long as the input says, or as the header asks for.
+        // The length comes from the input, or is the one that the header requires.
         let said = u64::read_from_prefix(rest).map_or(0, |(length, _)| length);
         let expected = match SenderHeader::parse(&raw, said) {
             Err(corewire_layout::segment::HeaderError::Length { expected, .. }) => expected,

@@ -1,5 +1,5 @@
-//! Words of a receiver's memory, against a sender, whose other receiver gets every message. The
-//! first byte chooses the policy, the rest are steps.
+//! Hostile words in a receiver's memory, against a sender. The sender's other receiver must get every
+//! message. The first byte selects the policy, the other bytes are steps.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Words of a sender's memory, against a receiver. The first byte chooses the policy, the rest are
-//! steps.
+//! Hostile words in a sender's memory, against a receiver. The first byte selects the policy, the other
+//! bytes are steps.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `corewire model`: what a ring costs with any number of receivers, on a model of coherent caches.
+//! `corewire model`: the cost of a ring with any number of receivers, on a model of coherent caches.
 
 use std::path::PathBuf;
 
@@ -39,22 +39,22 @@ keys receivers, sender_transfers, sender_upgrades, sender_invalidations,
 receiver_transfers, read_modify_writes, one_by_one_ns, stream_ns, all for each
 message.";
 
-/// Say what a ring costs with N receivers, before there is a machine for them.
+/// Compute the cost of a ring with N receivers, without a machine for them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     ring: RingName,
-    /// How many receivers: one table row each
+    /// Numbers of receivers, one table row each
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "1,2,4,8,16,32,64")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
     receivers: Vec<u32>,
     /// Slots of the ring
     #[arg(long, value_name = "COUNT", default_value_t = 256)]
     slots: u64,
-    /// The machine
+    /// The machine to model
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Decides between cores whose time is the same
+    /// Decides between cores whose clocks are equal
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print JSON
@@ -67,15 +67,15 @@ pub(crate) struct Args {
 enum RingName {
     /// The channel of one sender: every receiver gets every message
     Broadcast,
-    /// The same on two levels: a relay in each domain of cores but the sender's
+    /// The same on two levels: a relay in each domain of cores except the sender's
     #[value(name = "two_level")]
     TwoLevel,
-    /// ZIMP as printed: a lock, a bitmap for each entry
+    /// ZIMP as published: a lock, a bitmap for each entry
     Zimp,
-    /// Barrelfish's channels, one to each receiver, as the authors of ZIMP ran them
+    /// Barrelfish's channels, one to each receiver, in the form that the authors of ZIMP ran
     #[value(name = "barrelfish_mp")]
     BarrelfishMp,
-    /// The same as Barrelfish has them, with epochs and acknowledgements (2009)
+    /// The same in the form of Barrelfish itself, with epochs and acknowledgements (2009)
     #[value(name = "barrelfish_ump")]
     BarrelfishUmp,
     /// The same with a bit that receivers clear (2017)
@@ -98,7 +98,7 @@ impl RingName {
         })
     }
 
-    /// Half a round trip between two processes, through a ring each way.
+    /// The time of half a round trip between two processes, with one ring in each direction.
     fn one_way_ns(self, slots: u64, machine: Machine, seed: u64) -> Result<f64, Failure> {
         let ring = Ring::ping_pong(self.make(1, slots, machine)?, self.make(1, slots, machine)?);
         let figures = ring.measure(machine, Rhythm::Stream, ROUNDS * slots, seed);
@@ -107,7 +107,7 @@ impl RingName {
     }
 }
 
-/// ZIMP's one-way time to the channel's, as the model has it.
+/// The ratio of ZIMP's one-way time to that of the channel, on the model.
 pub(crate) fn zimp_to_broadcast() -> Result<f64, Failure> {
     let one_way_ns = |ring: RingName| ring.one_way_ns(256, Machine::default(), 0);
     Ok(one_way_ns(RingName::Zimp)? / one_way_ns(RingName::Broadcast)?)
@@ -118,12 +118,12 @@ struct Report {
     ring: RingName,
     slots: u64,
     topology: Topology,
-    /// Half a round trip, one receiver.
+    /// Time of half a round trip, with one receiver.
     one_way_ns: f64,
     rows: Vec<Row>,
 }
 
-/// As the model has it.
+/// The machine of the model for a topology.
 fn machine_of(topology: &Topology) -> Machine {
     let &Topology { domain_cores, hit_ns, near_ns, far_ns, busy_ns, share_ns, .. } = topology;
     let &Topology { next_ns, locked_ns, under_way_max, .. } = topology;
@@ -134,19 +134,19 @@ fn machine_of(topology: &Topology) -> Machine {
 
 /// Rounds of the ring that are counted.
 const ROUNDS: u64 = 2;
-/// The most slots: a model of more would take minutes.
+/// Maximum number of slots: a model of more would take minutes.
 const SLOTS_MAX: u64 = 16_384;
 
-/// For each message.
+/// Costs for each message.
 #[derive(Debug, Serialize)]
 struct Row {
     receivers: u32,
     sender_transfers: f64,
     sender_upgrades: f64,
     sender_invalidations: f64,
-    /// Of the receiver with the most.
+    /// Lines fetched by the receiver that fetches most.
     receiver_transfers: f64,
-    /// Of all roles.
+    /// Read-modify-writes of all roles.
     read_modify_writes: f64,
     one_by_one_ns: f64,
     stream_ns: f64,
@@ -177,7 +177,7 @@ impl Row {
     }
 }
 
-/// Three decimals.
+/// The cost for each message, rounded to three decimals.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn a_message(total: u64, messages: u64) -> f64 {
     (total as f64 / messages as f64 * 1000.0).round() / 1000.0
@@ -241,7 +241,7 @@ fn render(Report { slots, topology, one_way_ns, rows, .. }: &Report) -> String {
     )
 }
 
-/// A bar of up to 20 characters, in eighths of one.
+/// A bar of up to 20 characters, drawn in eighths of a character.
 fn bar(value: f64, most: f64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     #[expect(clippy::cast_possible_truncation, reason = "160 at most")]
@@ -254,7 +254,7 @@ fn bar(value: f64, most: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Two crates say it, since neither may know of the other.
+    /// Two crates define the defaults, because neither may depend on the other.
     #[test]
     fn what_a_file_does_not_say_is_as_the_model_has_it() {
         assert_eq!(machine_of(&Topology::default()), Machine::default());

@@ -1,28 +1,29 @@
-//! Private caches, one to a core, kept coherent by a directory (MESI), and what each access to shared
-//! memory costs there.
+//! A model of private caches, one per core, kept coherent by a directory (MESI), and of what each
+//! access to shared memory costs.
 //!
-//! A line is held by one core alone, which may write it (modified, or exclusive and not yet written),
-//! or by several, which may read it, or by nobody. What a core has not got comes from whoever has it: from
-//! a core of its own *domain* (cores that share a last-level cache) if one has it, else from afar. A
-//! store needs the line alone: an *upgrade* if this core has it with others, a transfer if not; both
-//! invalidate the others' copies. A read-modify-write is a store that holds the line for as long as it
-//! takes.
+//! A line is held exclusively by one core, which may write it (modified, or exclusive and not yet
+//! written), or shared by several cores, which may only read it, or by no core. A core that does not
+//! hold a line gets it from a core that does: from a core of its own *domain* (the cores that share a
+//! last-level cache) if possible, otherwise from another domain or from memory. A store needs the line
+//! exclusively: this is an *upgrade* if the core already shares the line, otherwise a transfer; both
+//! invalidate the other copies. A read-modify-write is a store that occupies the line until it ends.
 //!
-//! Time is each core's own, and it does not stand still for a line: a core goes on with what comes next,
-//! with up to [`Costs::under_way_max`] lines under way at once, [`Costs::next_ns`] apart, and ends its work in
-//! order. It stands still for the first line after a wait, for nobody foresees how that comes out. A store is
-//! made when the line is there and all before it is done, a read-modify-write too, [`Costs::locked_ns`]
-//! later; nobody sees it before.
+//! Each core has its own clock and does not stall for a line: it continues with the next accesses, with
+//! up to [`Costs::under_way_max`] requests for lines in flight, issued [`Costs::next_ns`] apart, and
+//! completes its work in order. It does stall for the first line after a wait, because no predictor
+//! foresees the outcome. A store takes effect when the line has arrived and all earlier work is
+//! complete, a read-modify-write [`Costs::locked_ns`] later. No other core sees the store before that.
 //!
-//! Each line has one place where it is asked for, one request after the other: [`Costs::busy_ns`] for a
-//! request that takes the line from its owner, or comes from afar, [`Costs::share_ns`] for one more reader in
-//! a domain that has it; a read-modify-write keeps the line to its end. A domain's shared cache
-//! serves a line from when the first copy has come: who asks before that asks afar, too.
+//! The requests for one line are served one after the other. A request that takes the line from its
+//! owner or comes from another domain occupies the line for [`Costs::busy_ns`]; one more reader in a
+//! domain that holds the line takes [`Costs::share_ns`]; a read-modify-write occupies the line until it
+//! ends. The shared cache of a domain serves a line only after the first copy has arrived: a core that
+//! asks before that asks another domain, too.
 //!
-//! What is left out: capacity (nothing is evicted); lines that are fetched ahead, by the rings or the
-//! hardware; whoever looks while another's call is under way; and instructions, which are free but for
-//! [`Costs::hit_ns`] each time they touch what is shared. So counts are exact for what was run, and times are
-//! what the lines alone would take.
+//! Not modelled are capacity (nothing is evicted), prefetching by the rings or by the hardware, reads
+//! by one core during a call of another, and instructions, which are free except for [`Costs::hit_ns`]
+//! for each access to shared memory. So the counts are exact for the accesses that were run, and the
+//! times are what the lines alone would take.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,33 +32,34 @@ use std::rc::Rc;
 
 use corewire_layout::LINE_BYTES;
 
-/// The most cores of a model.
+/// Maximum number of cores of a model.
 pub const CORES_MAX: usize = 512;
 
 /// What accesses take, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
-    /// A line that is there.
+    /// Access to a line that the core holds.
     pub hit_ns: u64,
-    /// A line from another core of the same domain.
+    /// Transfer of a line from another core of the same domain.
     pub near_ns: u64,
-    /// A line from another domain, or from memory.
+    /// Transfer of a line from another domain, or from memory.
     pub far_ns: u64,
-    /// How long a line is busy with a request that takes it from its owner or comes from afar, before it
-    /// can serve the next.
+    /// How long a line is busy with a request that takes it from its owner or comes from another
+    /// domain, before it can serve the next request.
     pub busy_ns: u64,
-    /// The same for one more reader of a line that its domain has.
+    /// The same for one more reader in a domain that holds the line.
     pub share_ns: u64,
-    /// How far apart a core asks for lines.
+    /// Time between two requests of one core.
     pub next_ns: u64,
-    /// What a read-modify-write takes beyond its line.
+    /// What a read-modify-write takes in addition to getting its line.
     pub locked_ns: u64,
-    /// For how many lines a core can have asked at once: 1, and nothing overlaps.
+    /// Maximum number of requests for lines that a core can have in flight. With 1, requests do not
+    /// overlap.
     pub under_way_max: usize,
 }
 
 impl Default for Costs {
-    /// Of the order of a server of the 2020s: 50 ns within a domain, 125 ns beyond.
+    /// Typical of a server of the 2020s: 50 ns within a domain, 125 ns between domains.
     fn default() -> Self {
         Self {
             hit_ns: 1,
@@ -88,18 +90,18 @@ impl Default for Machine {
     }
 }
 
-/// What was counted, of one core or one line.
+/// Counts of one core or one line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Lines fetched from a core of the same domain.
     pub near: u64,
     /// Lines fetched from another domain, or from memory.
     pub far: u64,
-    /// Lines that were shared and had to be had alone.
+    /// Lines that the core shared with others and then needed exclusively.
     pub upgrades: u64,
-    /// Copies of others that were invalidated.
+    /// Copies of other cores that were invalidated.
     pub invalidations: u64,
-    /// Read-modify-writes, each of which the line serves alone.
+    /// Read-modify-writes. The line serves no other request during one.
     pub modifies: u64,
 }
 
@@ -118,7 +120,7 @@ impl Counts {
         self.modifies += more.modifies;
     }
 
-    /// What came after `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -131,15 +133,15 @@ impl Counts {
     }
 }
 
-/// Addresses that several cores use, with the name of what lies there.
+/// A range of addresses that several cores use, with a name.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Where it lies.
+    /// The range.
     pub addresses: Range<usize>,
-    /// What it is called.
+    /// The name, for [`Caches::lines`].
     pub name: &'static str,
-    /// After so many bytes, the same lines come again: as if what lies so far apart lay in one place.
-    /// `usize::MAX` for memory as it is.
+    /// Addresses this many bytes apart fall into the same lines, as if they were one place.
+    /// `usize::MAX` leaves the memory as it is.
     pub overlay_bytes: usize,
 }
 
@@ -153,13 +155,13 @@ impl Part {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Who has it; a single one may write it.
+    /// Cores that hold the line. A single holder may write it.
     holders: Vec<Holder>,
-    /// Nobody is served before.
+    /// The line serves no request before this time.
     free_at_ns: u64,
-    /// What it holds was not there before.
+    /// Time of the last change: the present content was not there before.
     changed_at_ns: u64,
-    /// Cores that wait for it to change, each with the number of its wait.
+    /// Cores that wait for a change of the line, each with the number of its wait.
     waiting: Vec<(usize, u64)>,
     counts: Counts,
 }
@@ -167,26 +169,26 @@ struct Line {
 #[derive(Debug, Clone, Copy)]
 struct Holder {
     core: usize,
-    /// From when on.
+    /// The time from which on the core has the line.
     there_ns: u64,
 }
 
 #[derive(Debug, Default)]
 struct Core {
-    /// When it does what comes next.
+    /// Time of the next action.
     now_ns: u64,
-    /// When all that it has loaded is there.
+    /// Time at which everything that it has loaded is there.
     loaded_ns: u64,
-    /// When all that it has stored is made.
+    /// Time at which all its stores have taken effect.
     stored_ns: u64,
-    /// When it can ask for the next line.
+    /// Earliest time of the next request for a line.
     may_ask_ns: u64,
-    /// When the lines come that it has asked for.
+    /// Arrival times of the requested lines.
     under_way: Vec<u64>,
-    /// It has waited, and no line has come since.
+    /// It has waited, and no line has arrived since.
     has_waited: bool,
     counts: Counts,
-    /// Lines that it has read since it was last asked.
+    /// Lines that it has read since [`Caches::forget_reads`].
     read: Vec<usize>,
     waits: u64,
 }
@@ -198,7 +200,7 @@ struct State {
     lines: BTreeMap<usize, Line>,
     cores: Vec<Core>,
     current: Option<usize>,
-    /// Core, the number of its wait, and when what it waited for changed.
+    /// Core, number of its wait, and time of the change that it waited for.
     woken: Vec<(usize, u64, u64)>,
 }
 
@@ -206,8 +208,9 @@ std::thread_local! {
     static STATE: RefCell<Option<Rc<RefCell<State>>>> = const { RefCell::new(None) };
 }
 
-/// The caches of a model. Accesses of this thread through the rings' atomics are counted while a role
-/// runs in [`Caches::run_as`]; what is not in one of the parts is some core's own.
+/// The caches of a model. While a role runs in [`Caches::run_as`], the accesses of this thread through
+/// the rings' atomics are counted. Memory outside all parts is private to a core, and its accesses are
+/// free.
 #[derive(Debug)]
 pub struct Caches(Rc<RefCell<State>>);
 
@@ -215,7 +218,7 @@ impl Caches {
     /// Empty caches of `cores` cores.
     ///
     /// # Panics
-    /// If there are more than [`CORES_MAX`], or a domain has none.
+    /// If there are more than [`CORES_MAX`] cores, or a domain has no core.
     #[must_use]
     pub fn new(machine: Machine, cores: usize, parts: Vec<Part>) -> Self {
         assert!(cores <= CORES_MAX && machine.domain_cores > 0, "{cores} cores, {machine:?}");
@@ -234,39 +237,39 @@ impl Caches {
         result
     }
 
-    /// When a core does what comes next.
+    /// Time of a core's next action.
     #[must_use]
     pub fn now_ns(&self, core: usize) -> u64 {
         self.0.borrow().cores[core].now_ns
     }
 
-    /// When a core is done with all that it has begun.
+    /// Time at which a core has completed everything that it has begun.
     #[must_use]
     pub fn done_ns(&self, core: usize) -> u64 {
         let Core { now_ns, loaded_ns, stored_ns, .. } = self.0.borrow().cores[core];
         now_ns.max(loaded_ns).max(stored_ns)
     }
 
-    /// Has a core do nothing until then.
+    /// Lets a core do nothing until `then_ns`.
     pub fn pass_until(&self, core: usize, then_ns: u64) {
         let now_ns = &mut self.0.borrow_mut().cores[core].now_ns;
         *now_ns = then_ns.max(*now_ns);
     }
 
-    /// Ends a core's wait, in which it did nothing: it stands still for the first line that it loads.
+    /// Ends the wait of a core at `then_ns`. The core stalls for the first line that it then loads.
     pub fn wake_at(&self, core: usize, then_ns: u64) {
         self.pass_until(core, then_ns);
         self.0.borrow_mut().cores[core].has_waited = true;
     }
 
-    /// What a core's accesses cost so far.
+    /// The counts of a core so far.
     #[must_use]
     pub fn counts(&self, core: usize) -> Counts {
         self.0.borrow().cores[core].counts
     }
 
-    /// What the accesses to a part cost so far, line by line: the line's offset in the part, and its
-    /// counts.
+    /// The counts of the accesses to a part so far, line by line: the offset of the line in the part,
+    /// and its counts.
     #[must_use]
     pub fn lines(&self, name: &str) -> Vec<(usize, Counts)> {
         let state = self.0.borrow();
@@ -280,12 +283,12 @@ impl Caches {
         lines.collect()
     }
 
-    /// Begins to take note of what a core reads.
+    /// Starts a new record of the lines that a core reads.
     pub(crate) fn forget_reads(&self, core: usize) {
         self.0.borrow_mut().cores[core].read.clear();
     }
 
-    /// Has a core wait for a change of any line that it has read since then.
+    /// Makes a core wait for a change of any line that it has read since [`Self::forget_reads`].
     pub(crate) fn await_change(&self, core: usize) {
         let State { cores, lines, .. } = &mut *self.0.borrow_mut();
         let Core { read, waits, .. } = &mut cores[core];
@@ -297,10 +300,10 @@ impl Caches {
         }
     }
 
-    /// Those whose wait has ended, each with when that was.
+    /// Cores whose wait has ended, each with the time of the change.
     pub(crate) fn take_woken(&self) -> Vec<(usize, u64)> {
         let State { cores, woken, .. } = &mut *self.0.borrow_mut();
-        // Of an earlier wait there may be lines left that had not changed.
+        // Lines of an earlier wait that had not changed then may still name the core.
         let is_current = |&(core, wait, _): &(usize, u64, u64)| wait == cores[core].waits;
         woken.drain(..).filter(is_current).map(|(core, _, at_ns)| (core, at_ns)).collect()
     }
@@ -328,12 +331,12 @@ pub fn modify(address: usize) {
     report(address, Access::Modify);
 }
 
-/// Reports the reading of `bytes` bytes from `address` on, which are no atomics.
+/// Reports a read of `bytes` bytes from `address` on that does not use atomics.
 pub fn read_bytes(address: usize, bytes: usize) {
     lines_of(address, bytes).for_each(load);
 }
 
-/// Reports the writing of `bytes` bytes from `address` on.
+/// Reports a write of `bytes` bytes from `address` on.
 pub fn write_bytes(address: usize, bytes: usize) {
     lines_of(address, bytes).for_each(store);
 }
@@ -365,7 +368,7 @@ impl State {
             let asked_ns = me.ask(&machine.costs);
             let (there_ns, counts) = line.come(core, access, asked_ns, machine);
             me.under_way.push(there_ns);
-            // What is not made yet is waited for, too.
+            // A load also waits for a store that has not taken effect yet.
             let waits = access != Access::Store && (me.has_waited || line.changed_at_ns > asked_ns);
             if waits {
                 me.now_ns = there_ns;
@@ -395,7 +398,7 @@ impl State {
 }
 
 impl Core {
-    /// When a line can be asked for, as things are.
+    /// Issues a request for a line. Returns its time, which may be later than now.
     fn ask(&mut self, costs: &Costs) -> u64 {
         self.now_ns = self.now_ns.max(self.may_ask_ns);
         self.under_way.retain(|&there_ns| there_ns > self.now_ns);
@@ -409,14 +412,16 @@ impl Core {
 }
 
 impl Line {
-    /// From when on `core` has it, if it has it and may do that to it.
+    /// The time from which on `core` has the line, if it holds the line in a state that allows
+    /// `access`.
     fn there_ns(&self, core: usize, access: Access) -> Option<u64> {
         let fits = access == Access::Load || self.holders.len() == 1;
         let mine = self.holders.iter().find(|holder| holder.core == core);
         mine.filter(|_| fits).map(|holder| holder.there_ns)
     }
 
-    /// Comes to `core`, which asks for it then: when it is there, and what that counts as.
+    /// Brings the line to `core`, which asks for it at `asked_ns`. Returns the arrival time and the
+    /// counts.
     fn come(
         &mut self,
         core: usize,
@@ -429,10 +434,10 @@ impl Line {
         let others = || self.holders.iter().filter(|holder| holder.core != core);
         let own = self.holders.iter().find(|holder| holder.core == core);
         let is_here = own.is_some();
-        // What is under way already must come before more can be asked for.
+        // A copy that is still in flight must arrive before the core can ask for more.
         let asked_ns = own.map_or(asked_ns, |holder| asked_ns.max(holder.there_ns));
         let has_far = others().any(|holder| is_far(&holder));
-        // It comes from the nearest who has it.
+        // The nearest holder supplies the line.
         let mut near = others().filter(|holder| !is_far(holder));
         let is_near = if has_far {
             near.any(|holder| holder.there_ns <= asked_ns.max(self.changed_at_ns))
@@ -449,7 +454,7 @@ impl Line {
             counts.invalidations = others().count() as u64;
         }
         let is_shared = is_load && is_near && self.holders.len() > 1;
-        // Who stores waits for the farthest, too, who must give it up.
+        // A store also waits for the farthest holder, which must give up its copy.
         let comes_far = counts.far == 1 || (!is_load && has_far);
         let served_ns = asked_ns.max(self.changed_at_ns).max(self.free_at_ns);
         self.free_at_ns = served_ns + if is_shared { costs.share_ns } else { costs.busy_ns };

@@ -1,13 +1,14 @@
-//! What a ring costs in line transfers, counted on a model of coherent caches: the rings' own source,
-//! run by any number of roles, on a machine of any number of cores.
+//! Counts what a ring costs in line transfers, on a model of coherent caches. It runs the rings' own
+//! source, with any number of roles, on a machine of any number of cores.
 //!
-//! The modules [`broadcast`], [`pair`], [`published`], [`region`], [`shared`] and [`sync`] are those of `corewire-ring`,
-//! compiled here a second time with the face of `sync` that reports each access to [`caches`].
+//! The modules [`broadcast`], [`pair`], [`published`], [`region`], [`shared`] and [`sync`] are those of
+//! `corewire-ring`, compiled a second time with the variant of `sync` that reports each access to
+//! [`caches`].
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`caches`] | private caches and a directory: transfers, upgrades, invalidations, time |
-//! | [`scheduler`] | whose turn it is: always that of the core whose time is least |
+//! | [`scheduler`] | which core runs next: always the one with the earliest clock |
 //! | [`rings`] | the rings that can be run, each with its roles |
 
 extern crate alloc;

@@ -1,23 +1,23 @@
-//! Whose turn it is: that of the core whose time is least. A role runs one call at a time, so what it
-//! stores within a call comes in one piece, as from a store buffer; one that finds nothing to do waits
-//! for a change of a line that it looked at, as a core that polls a line in its own cache does.
+//! Decides which core runs next: the one with the earliest clock. A role runs one call at a time, so
+//! its stores within a call become visible together, as from a store buffer. A role that finds nothing
+//! to do waits for a change of a line that it has read, like a core that polls a line in its own cache.
 
 use crate::caches::Caches;
 
-/// What a role's call came to.
+/// Result of one call of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It got on.
+    /// It made progress.
     Did,
-    /// There was nothing to do, as far as the lines show that it looked at.
+    /// There was nothing to do, according to the lines that it read.
     Waits,
-    /// It is at its end.
+    /// It has finished.
     Done,
 }
 
-/// A part in a protocol; it runs on the core of its number.
+/// One party of a protocol. It runs on the core that has its number.
 pub trait Role {
-    /// One call.
+    /// Makes one call.
     fn step(&mut self) -> Step;
 }
 
@@ -26,16 +26,16 @@ pub trait Role {
 pub enum Rhythm {
     /// As fast as the senders can.
     Stream,
-    /// Role 0, which sends, waits until nobody else has anything to do, by a look at the clock on
-    /// the wall: it costs nothing.
+    /// Role 0, the sender, waits until no other role has anything to do. This wait reads a wall clock,
+    /// so it costs no access.
     OneByOne,
 }
 
-/// Every role that is not at its end waits.
+/// Every role that has not finished is waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{waiting} roles wait for each other, role {first} first")]
 pub struct Stuck {
-    /// How many.
+    /// Number of waiting roles.
     pub waiting: usize,
     /// The first of them.
     pub first: usize,
@@ -48,7 +48,7 @@ enum State {
     Done,
 }
 
-/// Runs all roles to their end. The seed decides between cores whose time is the same.
+/// Runs all roles until they finish. The seed decides between cores whose clocks are equal.
 ///
 /// # Errors
 /// [`Stuck`].
@@ -93,7 +93,7 @@ pub fn run(
     }
 }
 
-/// Some number that depends on all of these (the finalizer of `SplitMix64`).
+/// A number that depends on all arguments (the finalizer of `SplitMix64`).
 fn mixed(seed: u64, turn: u64, core: usize) -> u64 {
     let mut bits = seed ^ turn.rotate_left(32) ^ (core as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)] {

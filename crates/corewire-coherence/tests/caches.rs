@@ -3,7 +3,7 @@
 use corewire_coherence::caches::{Caches, Costs, Counts, Machine, Part, load, modify, store};
 
 const LINE: usize = 64;
-/// Three lines that are shared; nothing is there, nothing is touched.
+/// Three shared lines. There is no memory at these addresses, and nothing dereferences them.
 const A: usize = 0x10000;
 const B: usize = A + LINE;
 const C: usize = B + LINE;
@@ -71,7 +71,7 @@ fn stores_are_made_in_order() {
     caches.pass_until(0, 1000);
     caches.run_as(0, || (store(A), store(B)));
     assert_eq!(caches.done_ns(0), 1000 + 1 + 125);
-    // The store of B was made no sooner than that of A, though the line was there.
+    // The store of B took effect no earlier than that of A, although the line was there.
     caches.run_as(1, || load(B));
     assert_eq!(caches.done_ns(1), 1000 + 1 + 125 + 125);
 }
@@ -119,7 +119,7 @@ fn a_line_comes_from_the_own_domain_if_somebody_there_has_it() {
         caches.run_as(core, || load(A));
         assert_eq!((caches.counts(core).near, caches.counts(core).far), (near, far), "core {core}");
     }
-    // Those in the other domain are waited for, whether this core has the line or not.
+    // A store waits for the copies in the other domain, whether this core has the line or not.
     let before_ns = caches.done_ns(3);
     caches.pass_until(0, before_ns);
     caches.run_as(0, || store(A));

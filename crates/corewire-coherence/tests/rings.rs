@@ -1,4 +1,4 @@
-//! What rings cost on the model, against what their heads promise.
+//! Costs of the rings on the model, checked against what their module documentation promises.
 
 use corewire_coherence::caches::{Counts, Machine};
 use corewire_coherence::published::Flow;
@@ -11,7 +11,7 @@ use corewire_coherence::scheduler::Rhythm;
 const SLOTS: u64 = 256;
 const ROUNDS: u64 = 2;
 const MESSAGES: u64 = ROUNDS * SLOTS;
-/// Messages for which one cursor is published.
+/// Number of messages for each store of a cursor.
 const BATCH: u64 = SLOTS / 8;
 const SEEDS: u64 = 3;
 
@@ -27,7 +27,8 @@ fn measured(ring: Ring, rhythm: Rhythm, seed: u64) -> Figures {
 fn one_message_at_a_time_costs_a_transfer_for_each_receiver_and_an_upgrade_for_the_sender() {
     for receivers in [1, 2, 8, 9, 40] {
         let Figures { sender, receivers: each, .. } = figures(receivers, Rhythm::OneByOne, 0);
-        // The cursors are read once a round, when the limit is reached, and are all at the head then.
+        // The sender reads the cursors once a round, when it reaches the limit. They are all at the
+        // head then.
         let cursors = u64::from(receivers) * ROUNDS;
         let expected = Counts {
             near: cursors,
@@ -85,8 +86,9 @@ fn receivers_afar_cost_the_same_transfers_and_more_time() {
 fn zimp_costs_what_its_print_says() {
     for receivers in [1, 2, 8, 70] {
         let figures = measured(zimp(receivers, SLOTS), Rhythm::OneByOne, 0);
-        // The bitmap comes from those that poll it already, and is had alone; so is the message, from
-        // those that read it a round ago. Lock and next word stay where they are.
+        // The sender fetches the bitmap from the receivers, which poll it already, and upgrades it. It
+        // upgrades the message, too, which the receivers read a round ago. Lock and next word stay in
+        // its cache.
         let expected = Counts {
             near: MESSAGES,
             upgrades: 2 * MESSAGES,
@@ -95,8 +97,9 @@ fn zimp_costs_what_its_print_says() {
             ..Counts::default()
         };
         assert_eq!(figures.sender, expected, "{receivers} receivers");
-        // Bitmap and message come, and the bitmap is had alone for one locked instruction. Before that, all
-        // but the last that cleared a bit there a round ago fetch it to poll it.
+        // Each receiver fetches bitmap and message, and upgrades the bitmap for one locked instruction.
+        // Before that, all receivers except the last one that cleared a bit there a round ago fetch the
+        // bitmap to poll it.
         let polls = (u64::from(receivers) - 1) * MESSAGES;
         let each = figures.receivers.iter();
         let fetched = each.clone().map(|counts| counts.near).sum::<u64>();
@@ -153,8 +156,9 @@ fn ours_takes_least_of_one_to_many() {
                 barrelfish_ump(receivers, SLOTS, Flow::Acked),
             ]
         };
-        // One message alone takes what Barrelfish's takes with acknowledgements: each receiver's line is
-        // asked for one after the other there, and here ours by each receiver.
+        // For single messages Barrelfish with acknowledgements takes as long as corewire: there, the
+        // sender asks for the line of each receiver one after the other; here, each receiver asks for
+        // the sender's line.
         for (rhythm, slower) in [(Rhythm::Stream, 3), (Rhythm::OneByOne, 2)] {
             let ours = figures(receivers, rhythm, 0).time_ns;
             for (index, other) in others().into_iter().take(slower).enumerate() {
@@ -183,7 +187,7 @@ fn cursors_in_one_line_cost_more() {
     assert!(together.time_ns > apart.time_ns, "{} and {} ns", together.time_ns, apart.time_ns);
 }
 
-/// Two last-level caches, 32 receivers at each, and a sender or a relay.
+/// Two last-level caches, each with 32 receivers and a sender or a relay.
 #[test]
 fn two_levels_halve_what_crosses_between_two_caches() {
     let machine = Machine { domain_cores: 33, ..Machine::default() };

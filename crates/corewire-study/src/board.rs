@@ -1,10 +1,10 @@
-//! Words that the processes of a run share beside what they measure: who is ready, who has begun, where
-//! they can be reached. Each word has one writer.
+//! Words that the processes of a run share in addition to the mechanism that they measure: which
+//! workers are ready, which have started, and where they can be reached. Each word has one writer.
 //!
 //! ```text
-//! 0            go: the controller's
-//! 128 (w + 1)  worker w: its step, then the port of each of its sites
-//! 65536        bare lines, of the first two workers
+//! 0            go, written by the controller
+//! 128 (w + 1)  written by worker w: its step, then the port of each of its sites
+//! 65536        raw lines, written by the first two workers
 //! ```
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,27 +17,27 @@ use corewire_ring::yardstick::RawLines;
 
 use crate::failure::{Doing, Failure};
 
-/// Where the bare lines begin, and how many there are.
+/// Offset of the raw lines, and their number.
 const LINES_AT: usize = 1 << 16;
 const LINES: usize = 16;
-/// Bytes of the memory.
+/// Size of the memory.
 const BYTES: u64 = (LINES_AT + RawLines::bytes(LINES)) as u64;
 const WORKER_BYTES: usize = 128;
-/// The most workers.
+/// Maximum number of workers.
 pub(crate) const WORKERS_MAX: u32 = 500;
 
-/// How far a worker is.
+/// The progress of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// Its ends are open.
+    /// Its ends of the mechanism are open.
     Ready = 1,
-    /// It has had the mark that the measurement begins.
+    /// It has received the mark that starts the measurement.
     Started = 2,
-    /// It has had the mark that it is over.
+    /// It has received the mark that ends the measurement.
     Ended = 3,
 }
 
-/// The words.
+/// The shared words.
 #[derive(Debug)]
 pub(crate) struct Board {
     memory: Region,
@@ -45,19 +45,19 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// The controller's.
+    /// Creates the words, in the controller.
     pub(crate) fn create() -> Result<Self, Failure> {
         let (segment, memory) =
             Segment::create_writable_by_all(BYTES).doing("make memory for a run")?;
         Ok(Self { memory, segment })
     }
 
-    /// Where workers find it.
+    /// Path at which the workers open the memory.
     pub(crate) fn path(&self) -> String {
         path_of(&self.segment)
     }
 
-    /// A worker's view.
+    /// Opens the words, in a worker.
     pub(crate) fn open(path: &str) -> Result<Self, Failure> {
         let segment = Segment::open_writable(path).doing("open the memory of a run")?;
         let memory = segment.map_writable(BYTES).doing("map the memory of a run")?;
@@ -69,31 +69,32 @@ impl Board {
         self.memory.word64(0).store(1, Release);
     }
 
-    /// Waits for that.
+    /// Waits until the controller has called [`Self::go`].
     pub(crate) fn await_go(&self) {
         while self.memory.word64(0).load(Acquire) == 0 {
             std::thread::yield_now();
         }
     }
 
-    /// Lines that go to and fro between two workers, for the time that this takes here and now.
+    /// Lines for a ping-pong between two workers, which measures what this takes on this machine now.
     pub(crate) fn lines(&self) -> Result<RawLines, Failure> {
         let memory = self.memory.part(LINES_AT, RawLines::bytes(LINES));
         let memory = memory.ok_or_else(|| Failure::other("the memory of a run is too short"))?;
         Ok(RawLines::new(&memory, LINES))
     }
 
-    /// Worker `worker` has come to `step`.
+    /// Records that worker `worker` has reached `step`.
     pub(crate) fn reach(&self, worker: u32, step: Step) {
         self.memory.word64(place(worker)).store(step as u64, Release);
     }
 
-    /// Has worker `worker` come to `step`?
+    /// Whether worker `worker` has reached `step`.
     pub(crate) fn has_reached(&self, worker: u32, step: Step) -> bool {
         self.memory.word64(place(worker)).load(Acquire) >= step as u64
     }
 
-    /// Waits until all of `workers` have, at most for `patience`. False if they have not.
+    /// Waits until all of `workers` have reached `step`, at most for `patience`. Returns false on
+    /// time-out.
     pub(crate) fn await_all(
         &self,
         mut workers: impl Iterator<Item = u32>,
@@ -112,12 +113,12 @@ impl Board {
         })
     }
 
-    /// Worker `worker` can be reached at `port`, for site `site` (0 or 1).
+    /// Publishes the port at which worker `worker` can be reached, for site `site` (0 or 1).
     pub(crate) fn tell_port(&self, worker: u32, site: usize, port: u16) {
         self.memory.word64(place(worker) + 8 * (site + 1)).store(u64::from(port), Release);
     }
 
-    /// Waits for that.
+    /// Waits until that worker has published its port.
     pub(crate) fn await_port(&self, worker: u32, site: usize) -> u16 {
         loop {
             let port = self.memory.word64(place(worker) + 8 * (site + 1)).load(Acquire);

@@ -1,4 +1,4 @@
-//! `corewire-study check`: messages through one mechanism, every byte and their order checked.
+//! `corewire-study check`: sends messages through one mechanism, and checks every byte and the order.
 
 use corewire_os::random_u128;
 
@@ -13,11 +13,11 @@ use crate::{interrupt, zimp};
 #[command(after_help = "Example:\n  corewire study check udp --bytes 4096 --messages 20000 --late")]
 pub(crate) struct Args {
     mechanism: Id,
-    /// Of each message
+    /// Length of each message
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "64")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     bytes: Vec<u64>,
-    /// How many of each length each sender sends
+    /// Number of messages of each length that each sender sends
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     messages: u64,
@@ -27,10 +27,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
     senders: u32,
-    /// Receivers begin only once all is sent; for mechanisms that then lose messages
+    /// Start receiving only after everything is sent; for mechanisms that then lose messages
     #[arg(long)]
     late: bool,
-    /// Leave the kernel's limits on message queues as they are
+    /// Do not raise the kernel's limits on message queues
     #[arg(long)]
     keep_queue_limits: bool,
 }

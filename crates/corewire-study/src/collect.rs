@@ -1,4 +1,4 @@
-//! From a journal to results.
+//! Builds results from a journal.
 
 use crate::failure::Failure;
 use crate::journal::{Entry, Header};
@@ -7,7 +7,7 @@ use crate::model;
 use crate::plan::Effort;
 use crate::results::{Count, FORMAT, Latency, Mechanism, Point, Results};
 
-/// All that a journal holds, and what the model says.
+/// Everything that a journal holds, and the figures of the model.
 pub(crate) fn results(header: &Header, entries: &[Entry]) -> Result<Results, Failure> {
     let plan = &header.plan;
     let mechanisms = plan.mechanisms.iter().map(|&id| {
@@ -84,7 +84,7 @@ fn point(id: Id, shape: Shape, cores: usize, entries: &[Entry]) -> Point {
                 Ok(run) => point.runs.push(run.clone()),
                 Err(failure) => point.failures.push(failure.clone()),
             }
-            // It was not, where and when it was measured.
+            // The study ran it, so the limit that is found now did not apply where and when it ran.
             point.impossible = None;
         }
     }

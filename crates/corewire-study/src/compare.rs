@@ -1,5 +1,5 @@
-//! `corewire-study compare`: the results of several machines, side by side (papers/000, Figures 6 and
-//! 38 to 45).
+//! `corewire-study compare`: shows the results of several machines side by side (papers/000, Figures 6
+//! and 38 to 45).
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::{collect, journal, nemesis, output, report};
     after_help = "Example:\n  corewire study compare laptop.json server.json --out compare.html"
 )]
 pub(crate) struct Args {
-    /// Their results.json
+    /// The results.json of each machine
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The page
+    /// The page to write
     #[arg(long, value_name = "FILE", default_value = "compare.html")]
     out: PathBuf,
 }
@@ -32,7 +32,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A machine's name: the file's, or that of its directory if all are called the same.
+/// The name of a machine: the name of the file, or that of its directory if the file is called
+/// `results`.
 fn label(file: &Path) -> String {
     let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = stem(file).unwrap_or_default();
@@ -46,7 +47,7 @@ fn label(file: &Path) -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  corewire study report corewire-study-zimp --plots")]
 pub(crate) struct ReportArgs {
-    /// Where a study has left its results
+    /// Directory of the results of a study
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Write each plot as a file of its own as well (SVG)
@@ -54,7 +55,7 @@ pub(crate) struct ReportArgs {
     plots: bool,
 }
 
-/// Runs that command.
+/// Runs the `report` command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     if nemesis::redraw(&args.directory, args.plots)? {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Table I, counted: the system calls between a run's marks, and the bytes that went through them, by
-//! stopping each process at every system call (ptrace).
+//! Counts the system calls of Table I: those between a run's marks, and the bytes that went through
+//! them. It stops each process at every system call (ptrace).
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::interrupt;
 use crate::results::Count;
 use crate::worker::Report;
 
-/// A run that is stopped so often takes long.
+/// A run takes long when it is stopped at every system call.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one process did between its marks.
@@ -29,16 +29,16 @@ struct Calls {
     kernel_bytes: u64,
 }
 
-/// A thread that is stopped at its system calls.
+/// A traced thread, which stops at its system calls.
 struct Thread {
     tid: Pid,
     /// The index of its process.
     process: usize,
-    /// The call that it is in, and its third argument.
+    /// The number and the third argument of the call that it is in.
     inside: Option<(i64, u64)>,
 }
 
-/// Runs `job`, and counts.
+/// Runs `job` and counts its system calls.
 pub(crate) fn count(job: Job, scratch: &Path) -> Result<Count, Failure> {
     let crew = Crew::start(job, scratch)?;
     let processes = crew.pids().count();
@@ -57,7 +57,7 @@ pub(crate) fn count(job: Job, scratch: &Path) -> Result<Count, Failure> {
     let bytes = job.shape.bytes;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let a_message = |process: usize, what: u64| {
-        // A receiver makes its calls for the mark at the end, too.
+        // A receiver also makes calls for the mark at the end.
         let messages = reports[process].messages + u64::from(process >= senders);
         what as f64 / messages.max(1) as f64
     };
@@ -89,7 +89,7 @@ struct Tracer {
 }
 
 impl Tracer {
-    /// Stops every thread of every process, and lets it go on to its next system call.
+    /// Stops every thread of every process, then lets it run to its next system call.
     fn seize(&mut self, crew: &Crew) -> Result<(), Failure> {
         let what = "trace a process (ptrace)";
         for (process, pid) in crew.pids().enumerate() {
@@ -106,7 +106,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Until every process has passed its second mark.
+    /// Follows the threads until every process has passed its second mark.
     fn follow(&mut self) -> Result<(), Failure> {
         let begun = Instant::now();
         while !self.threads.is_empty() {
@@ -135,7 +135,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Whether the thread had stopped, and whether it is still traced.
+    /// Returns whether the thread had stopped, and whether it is still traced.
     fn look_at(&mut self, index: usize) -> Result<(bool, bool), Failure> {
         let tid = self.threads[index].tid;
         let what = "wait for a traced process";
@@ -160,7 +160,7 @@ impl Tracer {
         Ok((true, true))
     }
 
-    /// Notes a stop before or after a system call. True at the second mark.
+    /// Records a stop before or after a system call. Returns true at the second mark.
     fn note(&mut self, index: usize) -> Result<bool, Failure> {
         let Self { threads, marks, calls } = self;
         let thread = &mut threads[index];
@@ -190,7 +190,7 @@ impl Tracer {
         Ok(false)
     }
 
-    /// Lets go of the other threads of processes that have passed their second mark.
+    /// Detaches from the other threads of processes that have passed their second mark.
     fn let_go_of_others(&mut self) {
         let marks = &self.marks;
         let others = self.threads.extract_if(.., |thread| marks[thread.process] == 2);
@@ -204,16 +204,16 @@ impl Drop for Tracer {
     }
 }
 
-/// Traces a thread no more. One that has ended must be waited for, or its process never ends.
+/// Stops tracing a thread. A thread that has ended must be waited for, or its process never ends.
 fn let_go(tid: Pid) {
-    // One that has stopped already goes on at once; of one that runs this says that it does.
+    // A thread that has stopped already continues at once. For a running thread, the call fails.
     if ptrace::detach(tid, None).is_ok() {
         return;
     }
     let is_there = ptrace::interrupt(tid).is_ok();
     let stopped = waitpid(tid, Some(WaitPidFlag::__WALL));
     if is_there && stopped.is_ok() {
-        // Whatever it was stopped for, it goes on.
+        // It continues, whatever it was stopped for.
         let _ = ptrace::detach(tid, None);
     }
 }
@@ -221,13 +221,13 @@ fn let_go(tid: Pid) {
 fn resume(tid: Pid, signal: Option<Signal>) -> Result<(), Failure> {
     let signal = signal.filter(|&signal| signal != Signal::SIGTRAP);
     match ptrace::syscall(tid, signal) {
-        // It has been killed meanwhile.
+        // It has been killed in the meantime.
         Err(Errno::ESRCH) => Ok(()),
         result => result.doing("let a traced process go on"),
     }
 }
 
-/// Where a thread has stopped.
+/// Where a thread has stopped, relative to a system call.
 enum Stop {
     Entry { number: i64, third: u64 },
     Exit { result: i64 },
@@ -238,19 +238,19 @@ fn stop(tid: Pid) -> Result<Stop, Failure> {
     let info = ptrace::syscall_info(tid).doing("ask for a system call (Linux 5.3 or newer)")?;
     Ok(match info.op {
         libc::PTRACE_SYSCALL_INFO_ENTRY => {
-            // SAFETY: that is what `op` says is there.
+            // SAFETY: `op` says that the union holds an entry.
             let entry = unsafe { info.u.entry };
             Stop::Entry { number: entry.nr.cast_signed(), third: entry.args[2] }
         }
         libc::PTRACE_SYSCALL_INFO_EXIT => {
-            // SAFETY: as above.
+            // SAFETY: `op` says that the union holds an exit.
             Stop::Exit { result: unsafe { info.u.exit }.sval }
         }
         _ => Stop::Other,
     })
 }
 
-/// How many bytes of messages a system call has copied.
+/// The number of message bytes that a system call has copied.
 fn bytes_of(number: i64, third: u64, result: i64) -> u64 {
     let result = u64::try_from(result).ok();
     match number {
@@ -260,7 +260,7 @@ fn bytes_of(number: i64, third: u64, result: i64) -> u64 {
         | libc::SYS_recvfrom
         | libc::SYS_msgrcv
         | libc::SYS_mq_timedreceive => result.unwrap_or_default(),
-        // These only say that they have worked.
+        // These calls return only whether they succeeded.
         libc::SYS_msgsnd | libc::SYS_mq_timedsend => result.map_or(0, |_| third),
         _ => 0,
     }

@@ -1,4 +1,5 @@
-//! The processes of one run: started, let go together, and heard; ended if they take too long.
+//! The processes of one run: starts them, lets them begin together, and collects their reports. Kills
+//! them if they take too long.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -18,7 +19,7 @@ use crate::interrupt;
 use crate::mechanisms::{Id, Kept, Mechanism, Shape, Site, Visit, with};
 use crate::worker::{Order, Task};
 
-/// What a run is to do.
+/// What a run does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Job {
     pub(crate) mechanism: Id,
@@ -26,16 +27,16 @@ pub(crate) struct Job {
     pub(crate) task: Task,
 }
 
-/// Beyond the time that a run is to take.
+/// Time allowed in addition to the planned time of a run.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Job {
-    /// How many processes.
+    /// Number of processes.
     pub(crate) fn processes(self) -> u32 {
         self.shape.senders + self.shape.receivers
     }
 
-    /// Are there more processes than this one may use processors?
+    /// Whether there are more processes than processors that this process may use.
     pub(crate) fn is_oversubscribed(self, cores: usize) -> bool {
         self.processes() as usize > cores
     }
@@ -50,9 +51,9 @@ impl Job {
     }
 }
 
-/// The processes, and what they share.
+/// The processes of a run, and what they share.
 pub(crate) struct Crew {
-    /// Those that were started here; they may have started others.
+    /// The processes that were started here. They may have started others.
     workers: Vec<Child>,
     /// Their process descriptors.
     lives: Vec<Descriptor>,
@@ -63,7 +64,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts them, and waits until all have opened their ends.
+    /// Starts the processes, and waits until all of them have opened their ends.
     pub(crate) fn start(job: Job, scratch: &Path) -> Result<Self, Failure> {
         let mut crew = Self::new(scratch, job.time())?;
         let sites = crew.set_up(job)?;
@@ -72,7 +73,8 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Nobody yet, for a run that takes about so long; with a directory of its own in `scratch`.
+    /// A crew without processes, for a run that takes about `time`, with a directory of its own in
+    /// `scratch`.
     pub(crate) fn new(scratch: &Path, time: Duration) -> Result<Self, Failure> {
         let name = format!("{:016x}", random_u128().doing("name a run")? >> 64);
         let crew = Self {
@@ -88,22 +90,22 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Its directory, removed at the end.
+    /// The directory of the run, which is removed at the end.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Where its processes find the board.
+    /// Path at which the processes open the board.
     pub(crate) fn board(&self) -> String {
         self.board.path()
     }
 
-    /// Keeps something until the end.
+    /// Keeps a value until the run ends.
     pub(crate) fn keep(&mut self, kept: Kept) {
         self.kept.push(kept);
     }
 
-    /// The sites of a run: one, or there and back.
+    /// Sets up the sites of a run: one, or two for round trips.
     fn set_up(&mut self, job: Job) -> Result<Vec<Site>, Failure> {
         struct SetUp<'a>(&'a mut Site);
         impl Visit for SetUp<'_> {
@@ -164,7 +166,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until so many have opened their ends.
+    /// Waits until `processes` processes have opened their ends.
     pub(crate) fn await_ready(&mut self, processes: u32) -> Result<(), Failure> {
         loop {
             let mut workers = 0..processes;
@@ -176,7 +178,7 @@ impl Crew {
         }
     }
 
-    /// Fails if one has failed, an end is asked for, or time is up.
+    /// Fails if a process has failed, an interrupt was requested, or the time is up.
     fn check(&mut self) -> Result<(), Failure> {
         self.check_statuses()?;
         if interrupt::is_wanted() {
@@ -199,18 +201,18 @@ impl Crew {
         Ok(())
     }
 
-    /// The numbers of the processes, senders first.
+    /// The process ids, senders first.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.workers.iter().map(Child::id)
     }
 
-    /// Lets them begin.
+    /// Lets the processes begin.
     pub(crate) fn go(&self) {
         self.board.go();
     }
 
-    /// Waits for their reports, in the order in which they were started. Nothing is looked at meanwhile but
-    /// whether they have ended.
+    /// Waits for the reports of the processes, in the order in which they were started. Meanwhile it
+    /// only checks whether they have ended, so that it does not disturb them.
     pub(crate) fn finish<R: DeserializeOwned>(mut self) -> Result<Vec<R>, Failure> {
         while !self.have_ended()? {
             self.check()?;
@@ -221,7 +223,7 @@ impl Crew {
         Ok(reports.into_iter().flatten().collect())
     }
 
-    /// Stays out of the way until a process that has not ended does, or for so long.
+    /// Sleeps until a running process ends, at most for `most`.
     fn await_an_end(&mut self, most: Duration) -> Result<(), Failure> {
         let mut running = Vec::new();
         for (worker, life) in self.workers.iter_mut().zip(&self.lives) {
@@ -231,7 +233,7 @@ impl Crew {
         }
         let most = Timespec { tv_sec: 0, tv_nsec: i64::from(most.subsec_nanos()) };
         match poll(&mut running, Some(&most)) {
-            // By Ctrl-C, say.
+            // A signal, such as Ctrl-C, interrupts the wait.
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error).doing("wait for a process"),
         }
@@ -248,7 +250,7 @@ impl Crew {
     }
 }
 
-/// What a process that has ended said, and whomever it had started: a line each.
+/// The reports of a process that has ended and of the processes that it started, one line each.
 fn reports<R: DeserializeOwned>(worker: &mut Child) -> Result<Vec<R>, Failure> {
     let mut text = String::new();
     if let Some(output) = &mut worker.stdout {
@@ -258,14 +260,14 @@ fn reports<R: DeserializeOwned>(worker: &mut Child) -> Result<Vec<R>, Failure> {
     lines.map(|line| serde_json::from_str(line).doing("read a report")).collect()
 }
 
-/// What a process that has failed said.
+/// The reason that a failed process gave.
 fn complaint(worker: &mut Child, status: &str) -> Failure {
     let mut text = String::new();
     if let Some(errors) = &mut worker.stderr {
-        // Whatever it was, the status is there.
+        // If this fails, the exit status is still known.
         let _ = errors.read_to_string(&mut text);
     }
-    // Whoever starts others says more than they do, and draws frames around it.
+    // Launchers print more than the processes that they start, and draw frames around it.
     let ours = text.lines().find(|line| line.starts_with("cannot "));
     let says = |line: &&str| line.contains(char::is_alphanumeric);
     let last = || text.lines().map(str::trim).rfind(says);
@@ -279,7 +281,7 @@ fn complaint(worker: &mut Child, status: &str) -> Failure {
 impl Drop for Crew {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = worker.kill();
             let _ = worker.wait();
         }

@@ -1,4 +1,4 @@
-//! Why the study cannot do something: a sentence for people, a code for scripts.
+//! Why the study cannot do something: a sentence for the user, an exit code for scripts.
 
 use std::fmt::Display;
 
@@ -12,20 +12,20 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The caller asked for something that cannot be.
+    /// The caller asked for something impossible.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self { message: message.to_string(), code: 2 }
     }
 
-    /// Anything else.
+    /// Any other failure.
     pub(crate) fn other(message: impl Display) -> Self {
         Self { message: message.to_string(), code: 1 }
     }
 }
 
-/// Says what a failed step was for.
+/// Adds to an error what the failed step was for.
 pub(crate) trait Doing<T> {
-    /// `what` as in "cannot {what}: ...".
+    /// Names the step; `what` completes the sentence "cannot {what}: ...".
     fn doing(self, what: impl Display) -> Result<T, Failure>;
 }
 

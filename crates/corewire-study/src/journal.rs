@@ -1,4 +1,5 @@
-//! What has been measured so far, a line for each run, so that an interrupted study goes on where it was.
+//! The measurements so far, one line for each run, so that an interrupted study can continue where it
+//! stopped.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -11,10 +12,10 @@ use crate::mechanisms::{Id, Shape};
 use crate::plan::Plan;
 use crate::results::{Count, Machine, Run, SystemCall};
 
-/// The file's name.
+/// Name of the file.
 const FILE: &str = "progress.jsonl";
 
-/// The first line.
+/// The first line of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(crate) version: String,
@@ -23,18 +24,18 @@ pub(crate) struct Header {
     pub(crate) machine: Machine,
 }
 
-/// Another line.
+/// Each of the other lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Entry {
-    /// A run of throughput, or what went wrong.
+    /// A run of throughput, or why it failed.
     Stream {
         mechanism: Id,
         shape: Shape,
         run: u32,
         found: Result<Run, String>,
     },
-    /// A run of round trips: median and 99 of 100, in nanoseconds.
+    /// A run of round trips: median and 99th percentile, in nanoseconds.
     RoundTrip {
         mechanism: Id,
         bytes: usize,
@@ -60,9 +61,10 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Goes on with what `directory` holds, if that is a run of the same plan, or begins with `header`.
+    /// Continues the unfinished run in `directory`, if it has the same plan and version, or begins a
+    /// new one with `header`.
     ///
-    /// A run of another plan is a failure: nothing is measured over it.
+    /// An unfinished run of another plan is an error: it is not overwritten.
     pub(crate) fn open(directory: &Path, header: Header) -> Result<Self, Failure> {
         let path = directory.join(FILE);
         if let Some(Found { header: found, entries, bytes }) = read(&path)? {
@@ -75,7 +77,7 @@ impl Journal {
             }
             let file = OpenOptions::new().append(true).open(&path);
             let file = file.doing(format_args!("write {}", path.display()))?;
-            // A line that was not written whole would spoil the next.
+            // An incomplete last line would spoil the next one.
             file.set_len(bytes).doing(format_args!("write {}", path.display()))?;
             return Ok(Self { path, file, header: found, entries });
         }
@@ -86,12 +88,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What `directory` holds of an unfinished run; `None` if there is none.
+    /// The unfinished run in `directory`; `None` if there is none.
     pub(crate) fn look(directory: &Path) -> Result<Option<(Header, Vec<Entry>)>, Failure> {
         Ok(read(&directory.join(FILE))?.map(|found| (found.header, found.entries)))
     }
 
-    /// Keeps an entry.
+    /// Appends an entry.
     pub(crate) fn add(&mut self, entry: Entry) -> Result<(), Failure> {
         let line = serde_json::to_string(&entry).doing("write a journal")?;
         self.write(&line)?;
@@ -105,7 +107,7 @@ impl Journal {
             .doing(format_args!("write {}", self.path.display()))
     }
 
-    /// Removes it: all is measured, and the results are written.
+    /// Removes the journal, when everything is measured and the results are written.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         std::fs::remove_file(&self.path).doing(format_args!("remove {}", self.path.display()))
     }
@@ -115,11 +117,11 @@ impl Journal {
 struct Found {
     header: Header,
     entries: Vec<Entry>,
-    /// Up to the end of the last line that is whole.
+    /// Length up to the end of the last complete line.
     bytes: u64,
 }
 
-/// Reads a journal. What comes after a line that was not written whole is as if it were not there.
+/// Reads a journal. Everything after the first incomplete or invalid line is ignored.
 fn read(path: &Path) -> Result<Option<Found>, Failure> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -1,4 +1,4 @@
-//! Where a study runs.
+//! Describes the machine that a study runs on.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::failure::{Doing, Failure};
 use crate::results::{Cache, Machine};
 use crate::worker::why_counters_are_absent;
 
-/// This machine. `queue_limits` says whose limits its message queues have.
+/// Describes this machine. `queue_limits` says which limits apply to its message queues.
 pub(crate) fn describe(queue_limits: String) -> Result<Machine, Failure> {
     let cpus = processor::allowed().doing("ask for processors")?;
     let first = cpus.first().copied().unwrap_or_default();
@@ -49,7 +49,7 @@ fn caches(cpu: usize) -> Vec<Cache> {
         .collect()
 }
 
-/// How many processors `0-3` names.
+/// Number of processors in a range such as `0-3`.
 fn count(range: &str) -> usize {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {

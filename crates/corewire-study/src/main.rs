@@ -1,5 +1,5 @@
-//! `corewire-study`: the papers' experiments on the reader's own machine, with corewire's rivals. `corewire
-//! study` starts it.
+//! `corewire-study`: repeats the papers' experiments on the reader's own machine, with corewire's
+//! rivals. `corewire study` starts it.
 
 mod board;
 mod check;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The papers' experiments on this machine, beside what they claim.
+/// Repeat the papers' experiments on this machine, and compare the results with their claims.
 #[derive(Debug, Parser)]
 #[command(name = "corewire study", bin_name = "corewire study", version)]
 struct Cli {
@@ -41,7 +41,7 @@ enum Command {
     Compare(compare::Args),
     Report(compare::ReportArgs),
     Check(check::Args),
-    /// A process of a run.
+    /// One process of a run.
     #[command(hide = true)]
     Worker {
         order: String,
@@ -51,7 +51,7 @@ enum Command {
     Peer {
         order: String,
     },
-    /// What is run where instructions are counted.
+    /// The program that runs while instructions are counted.
     #[command(hide = true)]
     Count {
         operation: nemesis::Operation,
@@ -61,7 +61,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    // A process of a run says why to the one that has started it.
+    // A process of a run reports its reason to the process that started it, which adds the name.
     let name = if matches!(command, Command::Worker { .. } | Command::Peer { .. }) {
         ""
     } else {

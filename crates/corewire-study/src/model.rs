@@ -1,4 +1,5 @@
-//! What few machines can show: the rings' own code, counted on a model of coherent caches.
+//! Results that need more cores than most machines have: the rings' own code, counted on a model of
+//! coherent caches.
 
 use corewire_coherence::caches::{Counts, Machine};
 use corewire_coherence::rings::{self, Figures, Ring};

@@ -1,4 +1,4 @@
-//! What a study leaves: a page, results, tables, a few lines on the terminal.
+//! The output of a study: a page, results, tables, a few lines on the terminal.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::failure::{Doing, Failure};
 use crate::report;
 use crate::results::{Results, Spread};
 
-/// Writes page, results and tables into `directory`.
+/// Writes page, results and tables to `directory`.
 pub(crate) fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(results).doing("write results")?;
     put(directory, "results.json", &(json + "\n"))?;
@@ -16,7 +16,7 @@ pub(crate) fn write(directory: &Path, results: &Results) -> Result<(), Failure> 
     put(directory, "report.html", &report::render(results).doing("draw the page")?)
 }
 
-/// Writes the page's plots into `directory`, each as a file of its own.
+/// Writes each plot of the page to `directory`, as a file of its own.
 pub(crate) fn write_plots(directory: &Path, results: &Results) -> Result<(), Failure> {
     for (stem, svg) in report::plots(results).doing("draw the plots")? {
         put(directory, &format!("{stem}.svg"), &svg)?;
@@ -30,7 +30,7 @@ pub(crate) fn put(directory: &Path, name: &str, text: &str) -> Result<(), Failur
     fs::write(&path, text).doing(format_args!("write {}", path.display()))
 }
 
-/// Reads results.
+/// Reads results from a file.
 pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
     let text = fs::read_to_string(path).doing(format_args!("read {}", path.display()))?;
     let results: Results = serde_json::from_str(&text)
@@ -105,7 +105,7 @@ fn latencies(results: &Results) -> Result<String, Failure> {
     text(table)
 }
 
-/// Three decimals; nothing of nothing.
+/// Formats with three decimals; an empty text for `None`.
 fn number(value: Option<f64>) -> String {
     value.map(|value| format!("{value:.3}")).unwrap_or_default()
 }
@@ -115,7 +115,7 @@ fn text(table: csv::Writer<Vec<u8>>) -> Result<String, Failure> {
     String::from_utf8(bytes).doing("write a table")
 }
 
-/// Says what came out, in a table of one receiver's rates, and where the rest is.
+/// Prints a table of the rates of one receiver, and where the page is.
 pub(crate) fn print(directory: &Path, results: &Results) {
     let one = |point: &&crate::results::Point| (point.receivers, point.senders) == (1, 1);
     let mut sizes: Vec<u64> = results.points.iter().filter(one).map(|point| point.bytes).collect();

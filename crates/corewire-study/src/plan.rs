@@ -1,4 +1,4 @@
-//! What is measured, in which order, and how long it takes.
+//! The plan: what is measured, in which order, and how long it takes.
 
 use std::time::Duration;
 
@@ -9,62 +9,63 @@ use crate::mechanisms::{Id, Shape};
 use crate::results::Kind;
 use crate::worker::Task;
 
-/// The paper's sizes, and 48 bytes, the most that fits a slot of corewire's.
+/// The paper's sizes, and 48 bytes, the maximum that fits into a slot of corewire.
 const SIZES: [usize; 10] = [1, 48, 64, 128, 512, 1 << 10, 4 << 10, 10 << 10, 100 << 10, 1 << 20];
-/// With `--large`: beyond the paper's.
+/// Additional sizes with `--large`.
 const LARGE_SIZES: [usize; 2] = [10 << 20, 100 << 20];
-/// Where not all sizes are measured: a message of a line, and one of a page.
+/// Sizes where not all are measured: a message of one line, and one of one page.
 const FEW_SIZES: [usize; 2] = [64, 4 << 10];
-/// Numbers of receivers, whether there are as many cores or not.
+/// Numbers of receivers that are measured on every machine, even with fewer cores.
 const RECEIVERS: [u32; 4] = [1, 2, 3, 8];
-/// What starting and ending a run takes, about.
+/// Approximate time to start and to end a run.
 const AROUND: Duration = Duration::from_millis(60);
 /// Table I: lengths of messages, numbers of receivers.
 const COUNTED: [(usize, u32); 4] = [(64, 1), (64, 3), (4 << 10, 1), (100 << 10, 1)];
 
-/// How thoroughly.
+/// How thoroughly to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Effort {
-    /// All sizes for one receiver, two for more; minutes.
+    /// All sizes for one receiver, two sizes for more receivers; takes minutes.
     Quick,
     /// All sizes for some numbers of receivers.
     Default,
-    /// As the paper: two minutes a point, every number of receivers up to the number of cores.
+    /// As in the paper: two minutes for each point, every number of receivers up to the number of
+    /// cores.
     Full,
 }
 
-/// All that is asked for. Two runs with the same plan are the same run.
+/// Everything that was requested. Two studies with the same plan are the same study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) effort: Effort,
     pub(crate) run: Duration,
-    /// Of each point.
+    /// Number of runs of each point.
     pub(crate) runs: u32,
     pub(crate) cores: usize,
     pub(crate) mechanisms: Vec<Id>,
-    /// Throughput, all mechanisms in turn for each.
+    /// Runs of throughput; for each shape, all mechanisms run in turn.
     pub(crate) shapes: Vec<Shape>,
-    /// Round trips.
+    /// Message sizes of the round trips.
     pub(crate) latency_sizes: Vec<usize>,
-    /// Table I.
+    /// The shapes of Table I: lengths of messages, numbers of receivers.
     pub(crate) counted: Vec<(usize, u32)>,
 }
 
-/// What the command line says of it.
+/// The part of the plan that the command line gives.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Wishes {
     pub(crate) large: bool,
-    /// Empty: all.
+    /// Empty for all.
     pub(crate) mechanisms: Vec<Id>,
-    /// Empty: the paper's.
+    /// Empty for the paper's sizes.
     pub(crate) sizes: Vec<usize>,
-    /// Empty: as the effort says.
+    /// Empty for the numbers of the effort.
     pub(crate) receivers: Vec<u32>,
 }
 
 impl Plan {
-    /// On a machine of `cores` cores.
+    /// The plan for a machine of `cores` cores.
     pub(crate) fn new(effort: Effort, wishes: Wishes, all: &[Id], cores: usize) -> Self {
         let or = |wished: Vec<_>, else_: &[usize]| {
             if wished.is_empty() { else_.to_vec() } else { wished }
@@ -96,14 +97,14 @@ impl Plan {
         Self { effort, run, runs, cores, mechanisms, shapes, latency_sizes, counted }
     }
 
-    /// The runs of throughput, the points of a shape next to each other: what is compared is measured
-    /// within seconds, every other time in the opposite order.
+    /// The runs of throughput. The runs of one shape follow each other, so that what is compared is
+    /// measured within seconds; every other time the order of the mechanisms is reversed.
     pub(crate) fn streams(&self) -> impl Iterator<Item = (Job, u32)> + '_ {
         let task = Task::Stream { warm_up: self.warm_up(), measured: self.run };
         self.shapes.iter().flat_map(move |&shape| self.in_turn(shape, task))
     }
 
-    /// The runs of round trips, likewise.
+    /// The runs of round trips, in the same order.
     pub(crate) fn round_trips(&self) -> impl Iterator<Item = (Job, u32)> + '_ {
         let task = Task::PingPong { warm_up: self.warm_up(), measured: self.run / 2 };
         let shape = |&bytes: &usize| Shape { bytes, receivers: 1, senders: 1 };
@@ -135,7 +136,7 @@ impl Plan {
         (self.run / 5).clamp(Duration::from_millis(20), Duration::from_secs(2))
     }
 
-    /// What a run of a job takes, about.
+    /// Approximate time of one run of a job.
     pub(crate) fn time_of(&self, job: &Job) -> Duration {
         match job.task {
             Task::Stream { warm_up, measured } | Task::PingPong { warm_up, measured } => {
@@ -145,7 +146,7 @@ impl Plan {
         }
     }
 
-    /// All of it together.
+    /// Approximate time of all runs together.
     pub(crate) fn time(&self) -> Duration {
         let runs = self.streams().chain(self.round_trips()).map(|(job, _)| job);
         runs.chain(self.counts()).map(|job| self.time_of(&job)).sum()
@@ -160,7 +161,7 @@ fn run(effort: Effort) -> Duration {
     }
 }
 
-/// Some numbers that are always measured, and those up to one core each.
+/// The numbers that are always measured, and some or all of those for which each process has a core.
 fn receivers(effort: Effort, cores: usize) -> Vec<u32> {
     let most = u32::try_from(cores.saturating_sub(1)).unwrap_or(u32::MAX);
     let mut receivers = RECEIVERS.to_vec();
@@ -184,8 +185,8 @@ fn senders(effort: Effort) -> &'static [u32] {
     }
 }
 
-/// Enough to see a thousandth of a call where there is to be none, not too many where each takes two
-/// stops.
+/// Enough messages to detect a thousandth of a call where none is expected, but not too many where each
+/// call takes two stops.
 fn messages(mechanism: Id, bytes: usize) -> u64 {
     let enters_kernel =
         mechanism.about().kind == Kind::Kernel || mechanism == Id::SharedMemorySemaphores;

@@ -1,9 +1,9 @@
-//! `results.json`: all that a run of the study has found. docs/study.md describes its keys, which are an
-//! interface: a key keeps its meaning, new ones may come.
+//! `results.json`: all results of a study. docs/study.md describes its keys, which are an interface:
+//! keys keep their meaning, and new keys may be added.
 
 use serde::{Deserialize, Serialize};
 
-/// The number of this form of the file.
+/// Version of the format of the file.
 pub(crate) const FORMAT: u32 = 1;
 
 /// The whole file.
@@ -11,38 +11,38 @@ pub(crate) const FORMAT: u32 = 1;
 pub(crate) struct Results {
     /// [`FORMAT`].
     pub(crate) format: u32,
-    /// Which study: `zimp`.
+    /// Name of the study: `zimp`.
     pub(crate) study: String,
     /// corewire's version.
     pub(crate) version: String,
-    /// When it began, in UTC, as `2026-11-22T01:02:03Z`.
+    /// Start time in UTC, as `2026-11-22T01:02:03Z`.
     pub(crate) began: String,
     /// `quick`, `default` or `full`.
     pub(crate) effort: String,
-    /// How long each run measured, in seconds.
+    /// Measuring time of each run, in seconds.
     pub(crate) run_s: f64,
-    /// How many runs a point has.
+    /// Number of runs of each point.
     pub(crate) runs: u32,
     pub(crate) machine: Machine,
-    /// In the order in which they are shown.
+    /// In display order.
     pub(crate) mechanisms: Vec<Mechanism>,
     /// Throughput.
     pub(crate) points: Vec<Point>,
-    /// From one process to another and back, halved.
+    /// Half of the round-trip time between two processes.
     pub(crate) latencies: Vec<Latency>,
     /// Table I.
     pub(crate) counts: Vec<Count>,
     pub(crate) system_call: Option<SystemCall>,
-    /// What the coherence model counts.
+    /// The counts of the coherence model.
     pub(crate) model: Vec<Model>,
 }
 
-/// Where it ran.
+/// The machine that the study ran on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// As the processor names itself.
+    /// Name of the processor, as it reports it.
     pub(crate) processor: String,
-    /// That this process may use.
+    /// Number of cores that this process may use.
     pub(crate) cores: usize,
     pub(crate) sockets: usize,
     pub(crate) caches: Vec<Cache>,
@@ -50,40 +50,40 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// The hypervisor, if the processor says that there is one.
     pub(crate) hypervisor: Option<String>,
-    /// Why hardware counters cannot be read, if they cannot.
+    /// Why hardware counters cannot be read; `None` if they can.
     pub(crate) counters_absent: Option<String>,
-    /// Whose limits the message queues had.
+    /// Which limits the message queues had.
     pub(crate) queue_limits: String,
 }
 
-/// The caches of one level.
+/// One cache, of one level and kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cache {
     /// 1 to 4.
     pub(crate) level: u32,
     /// `data`, `instruction` or `unified`.
     pub(crate) kind: String,
-    /// Of each.
+    /// Size of the cache.
     pub(crate) bytes: u64,
-    /// How many processors share one.
+    /// Number of processors that share it.
     pub(crate) shared_by: usize,
 }
 
-/// What carries messages.
+/// A mechanism that carries messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Mechanism {
     /// Its name in this file and on the command line.
     pub(crate) id: String,
-    /// Its name for people.
+    /// Its name to display.
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// May several senders send to the same receivers?
+    /// Whether several senders can send to the same receivers.
     pub(crate) has_many_senders: bool,
-    /// How it was set up, in a sentence.
+    /// Its settings, in one sentence.
     pub(crate) settings: String,
 }
 
-/// Which mechanisms may be compared.
+/// The kind of a mechanism. Mechanisms of one kind can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -95,20 +95,20 @@ pub(crate) enum Kind {
     InPlace,
 }
 
-/// The throughput of a mechanism with so many processes and such messages.
+/// The throughput of a mechanism for one message size and one number of senders and receivers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
     /// A [`Mechanism::id`].
     pub(crate) mechanism: String,
-    /// Of each message.
+    /// Length of each message.
     pub(crate) bytes: u64,
     pub(crate) receivers: u32,
     pub(crate) senders: u32,
-    /// Were there more processes than cores?
+    /// Whether there were more processes than cores.
     pub(crate) oversubscribed: bool,
-    /// Why there are no runs: it cannot be had here.
+    /// Why the mechanism cannot carry this here, so that there are no runs.
     pub(crate) impossible: Option<String>,
-    /// What went wrong in runs that are therefore missing.
+    /// Why runs are missing.
     pub(crate) failures: Vec<String>,
     pub(crate) runs: Vec<Run>,
 }
@@ -116,9 +116,9 @@ pub(crate) struct Point {
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
-    /// That a receiver received: the mean over the receivers.
+    /// Messages that a receiver received: the mean over the receivers.
     pub(crate) messages_per_s: f64,
-    /// That all senders sent.
+    /// Messages that all senders sent.
     pub(crate) sent: u64,
     /// Messages that did not arrive, summed over the receivers.
     pub(crate) lost: u64,
@@ -126,58 +126,58 @@ pub(crate) struct Run {
     pub(crate) sender_cpu_ns: f64,
     /// Processor time of a receiver, for each message received.
     pub(crate) receiver_cpu_ns: f64,
-    /// Of all processes, for each byte received; none where there are no counters.
+    /// Instructions of all processes, for each byte received; `None` without counters.
     pub(crate) instructions_per_byte: Option<f64>,
-    /// Misses in the last-level cache, likewise.
+    /// Misses in the last-level cache, for each byte received.
     pub(crate) cache_misses_per_byte: Option<f64>,
 }
 
-/// Half a round trip between two processes.
+/// Half of the round-trip time between two processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// A [`Mechanism::id`].
     pub(crate) mechanism: String,
     pub(crate) bytes: u64,
     pub(crate) oversubscribed: bool,
-    /// Why there is no figure, if there is none.
+    /// Why there is no figure; `None` if there is one.
     pub(crate) impossible: Option<String>,
     /// The median of each run.
     pub(crate) p50_ns: Vec<f64>,
-    /// What 99 of 100 did not exceed, in each run.
+    /// The 99th percentile of each run.
     pub(crate) p99_ns: Vec<f64>,
 }
 
-/// A row of Table I, counted: for each message sent to so many receivers.
+/// A column of Table I: counts for each message that is sent to all receivers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Count {
     /// A [`Mechanism::id`].
     pub(crate) mechanism: String,
     pub(crate) bytes: u64,
     pub(crate) receivers: u32,
-    /// Why there is no count, if there is none.
+    /// Why there is no count; `None` if there is one.
     pub(crate) impossible: Option<String>,
-    /// Copies of the message made in sending it to all of them.
+    /// Copies of the message that are made to send it to all receivers.
     pub(crate) send_copies: f64,
-    /// Copies made in receiving it, by all of them.
+    /// Copies that all receivers make to receive it.
     pub(crate) receive_copies: f64,
-    /// System calls that the sender made, without giving way.
+    /// System calls of the sender, except yields.
     pub(crate) send_calls: f64,
-    /// System calls that all receivers made, without giving way.
+    /// System calls of all receivers, except yields.
     pub(crate) receive_calls: f64,
-    /// Times that they gave way to others (`sched_yield`), since there were too few cores.
+    /// Number of yields (`sched_yield`), which occur because there were too few cores.
     pub(crate) yields: f64,
 }
 
-/// What entering the kernel costs.
+/// The cost of entering the kernel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SystemCall {
-    /// A call of a function that does nothing.
+    /// Time of a call of a function that does nothing.
     pub(crate) function_ns: f64,
-    /// The cheapest system call (`getppid`).
+    /// Time of the cheapest system call (`getppid`).
     pub(crate) system_call_ns: f64,
 }
 
-/// What the coherence model counts for each message of 48 bytes.
+/// The counts of the coherence model for each message of 48 bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Model {
     /// `barrelfish_mp`, `zimp` or `corewire`.
@@ -185,17 +185,17 @@ pub(crate) struct Model {
     pub(crate) receivers: u32,
     /// Lines that the sender fetched.
     pub(crate) sender_transfers: f64,
-    /// Lines that the receiver with the most fetched.
+    /// Lines that the receiver with the most transfers fetched.
     pub(crate) receiver_transfers: f64,
-    /// Copies of others that the sender and all receivers invalidated.
+    /// Copies in other caches that the sender and all receivers invalidated.
     pub(crate) invalidations: f64,
-    /// Read-modify-writes of all, one after the other on their line.
+    /// Read-modify-writes of all roles, which their line serves one after the other.
     pub(crate) read_modify_writes: f64,
-    /// From one send to the next, as a stream, on the model's clocks.
+    /// Time from one send to the next in a stream, on the model's clocks.
     pub(crate) stream_ns: f64,
 }
 
-/// The median of some figures, the smallest and the largest.
+/// The median, the minimum and the maximum of some figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -204,7 +204,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of none.
+    /// `None` if there are no figures.
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -225,7 +225,7 @@ impl Point {
         Spread::of(self.runs.iter().map(|run| run.messages_per_s))
     }
 
-    /// The share of what was sent that did not arrive, over all runs.
+    /// The share of the sent messages that did not arrive, over all runs.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
     pub(crate) fn lost_share(&self) -> f64 {
         let sum = |of: fn(&Run) -> u64| self.runs.iter().map(of).sum::<u64>() as f64;
@@ -235,7 +235,7 @@ impl Point {
 }
 
 impl Results {
-    /// The point of a mechanism, if it was asked for.
+    /// The point of a mechanism, if it was requested.
     pub(crate) fn point(
         &self,
         mechanism: &str,

@@ -1,4 +1,4 @@
-//! What a system call costs beside a call of a function (papers/000, II-B: 14 times as much).
+//! The cost of a system call beside that of a function call (papers/000, II-B: 14 times as much).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use crate::results::{Spread, SystemCall};
 const CALLS: u32 = 1_000_000;
 const ROUNDS: usize = 7;
 
-/// Measures both, in turn.
+/// Measures both, in alternating rounds.
 pub(crate) fn measure() -> SystemCall {
     let (mut functions, mut system_calls) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -28,7 +28,7 @@ fn nothing(value: u64) -> u64 {
     black_box(value)
 }
 
-/// Nanoseconds of one call.
+/// Time of one call, in nanoseconds.
 fn time(mut call: impl FnMut()) -> f64 {
     let started = Instant::now();
     for _ in 0..CALLS {

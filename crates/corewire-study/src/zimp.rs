@@ -1,4 +1,5 @@
-//! `corewire-study zimp`: the micro-benchmark of ZIMP (papers/000, section IV-B), with what is beside it.
+//! `corewire-study zimp`: the micro-benchmark of ZIMP (papers/000, section IV-B), with additional
+//! mechanisms and measurements.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,30 +27,30 @@ Writes DIR/report.html, a page to look at, DIR/results.json, which docs/study.md
 same figures as points.csv and latencies.csv. What is measured is kept in DIR/progress.jsonl until
 all is: if the study is interrupted, the same command goes on.";
 
-/// Measure ZIMP's micro-benchmark: every mechanism, by size and number of receivers.
+/// Repeat ZIMP's micro-benchmark: every mechanism, by size and number of receivers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where the results go; made if it is not there
+    /// Directory for the results; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "corewire-study-zimp")]
     out: PathBuf,
-    /// All sizes for one receiver, two for more: about 3 minutes
+    /// All sizes for one receiver, two sizes for more receivers: about 3 minutes
     #[arg(long)]
     quick: bool,
-    /// As the paper: two minutes a point, every number of receivers; days
+    /// As in the paper: two minutes for each point, every number of receivers; takes days
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// 10 and 100 MiB besides
+    /// Also messages of 10 and 100 MiB
     #[arg(long)]
     large: bool,
-    /// Only these mechanisms
+    /// Measure only these mechanisms
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     mechanisms: Vec<Id>,
-    /// Only messages of so many bytes
+    /// Measure only messages of these lengths
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     sizes: Vec<u64>,
-    /// Only so many receivers
+    /// Measure only these numbers of receivers
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
     receivers: Vec<u32>,
@@ -73,7 +74,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     interrupt::prepare()?;
     let cores = processor::allowed().doing("ask for processors")?.len();
     let plan = Plan::new(effort, wishes, Id::value_variants(), cores);
-    // As many bytes as the longest message: the queues' limits are this study's own then.
+    // The limits allow the longest message. From here on they apply to this study only.
     let longest = plan.shapes.iter().map(|shape| shape.bytes).max().unwrap_or_default();
     let queue_limits = raise_queue_limits(longest as u64);
     let header = Header {
@@ -94,14 +95,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A study under way.
+/// A study in progress.
 struct Study {
     journal: Journal,
     scratch: Scratch,
     bar: ProgressBar,
 }
 
-/// A directory for sockets and the like, removed at the end.
+/// A directory for sockets and other temporary files, removed at the end.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Drop for Scratch {
@@ -127,7 +128,7 @@ impl Study {
         Ok(Self { journal, scratch, bar })
     }
 
-    /// Measures whatever is missing.
+    /// Makes the runs that are missing.
     fn measure(mut self) -> Result<Journal, Failure> {
         let plan = self.journal.header.plan.clone();
         for (job, run) in plan.streams() {
@@ -173,7 +174,7 @@ impl Study {
         Ok(self.journal)
     }
 
-    /// Does a run, unless it is done, or cannot be.
+    /// Makes a run, unless it is done already or impossible.
     fn once(
         &mut self,
         plan: &Plan,
@@ -186,7 +187,7 @@ impl Study {
             let name = job.mechanism.about().name;
             self.bar.set_message(format!("{name}, {} bytes", job.shape.bytes));
             let entry = measure(self);
-            // What was cut short is no finding.
+            // The result of an interrupted run is not valid.
             if interrupt::is_wanted() {
                 self.bar.abandon();
                 return Err(interrupt::failure());
@@ -208,7 +209,7 @@ impl Study {
     }
 }
 
-/// A run of throughput in figures.
+/// The figures of a run of throughput.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 pub(crate) fn summary(reports: &[Report], job: Job) -> Run {
     let (senders, receivers) = reports.split_at(job.shape.senders as usize);
@@ -235,7 +236,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A time for people.
+/// A time for display.
 fn words(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

@@ -1,6 +1,6 @@
-//! Time from `kill()` to the return of the survivor's blocked call, beside that from `kill()` to a
-//! bare process descriptor becoming readable; on an idle machine, and with two processes that never
-//! sleep for each core.
+//! Time from `kill()` to the return of the survivor's blocked call, compared with the time from
+//! `kill()` until a bare process descriptor becomes readable. Measured on an idle machine, and with two
+//! processes per core that never sleep.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -17,7 +17,7 @@ use super::statistics::percentile;
 use super::{Options, Report};
 use crate::failure::Failure;
 
-/// Deaths of each kind, idle and loaded.
+/// Number of deaths of each kind, both idle and loaded.
 const DEATHS: usize = 200;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
@@ -50,7 +50,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Kills one process, and returns how many milliseconds pass until its end is known.
+/// Kills one process, and returns the time until its end is noticed, in milliseconds.
 fn one_death(options: &Options, is_bare: bool) -> Result<f64, Failure> {
     let plan = Plan { receivers: 0, ..Plan::new(Kind::Mortal, options)? };
     let mut rig = Rig::start_unpinned(plan, 4096, 1)?;
@@ -59,7 +59,7 @@ fn one_death(options: &Options, is_bare: bool) -> Result<f64, Failure> {
     rig.await_peer(0, 1)?;
     let victim = rig.take_peer().ok_or_else(|| Failure::other("no victim".to_owned()))?;
     let life = life_of(victim.id())?;
-    // The one who kills must not be the one who waits.
+    // The thread that kills must not be the thread that waits.
     let killer = thread::spawn(move || kill_when_asleep(victim));
     let known_at = if is_bare {
         wait_readable(&[std::os::fd::AsFd::as_fd(&life)], None)?;
@@ -76,7 +76,8 @@ fn one_death(options: &Options, is_bare: bool) -> Result<f64, Failure> {
     Ok(ms)
 }
 
-/// Kills the process once this thread's own process has had time to go to sleep, and returns when.
+/// Kills the process after the waiting thread has had time to go to sleep, and returns the time, in
+/// ticks.
 fn kill_when_asleep(mut victim: Child) -> Result<u64, Failure> {
     let start = std::time::Instant::now();
     while start.elapsed().as_millis() < 2 {
@@ -88,7 +89,7 @@ fn kill_when_asleep(mut victim: Child) -> Result<u64, Failure> {
     Ok(killed_at)
 }
 
-/// The victim: has a channel, and waits for its end.
+/// The victim: creates a channel, and waits to be killed.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let _sender = peer.domain.sender("mortal").create()?;
     peer.done(1);
@@ -126,7 +127,7 @@ impl Drop for Load {
     }
 }
 
-/// Three receivers that have nothing to do, and the share of a core that they use together.
+/// Measures the share of a core that three idle receivers use together.
 pub(super) fn idle(options: &Options) -> Result<Report, Failure> {
     let plan = Plan { receivers: 3, ..Plan::new(Kind::Idle, options)? };
     let mut rig = Rig::start_unpinned(plan, 4096, 3)?;
@@ -137,7 +138,7 @@ pub(super) fn idle(options: &Options) -> Result<Report, Failure> {
     }
     let before = rig.processor_seconds()?;
     let start = std::time::Instant::now();
-    // Nothing is ever sent to this one: its time-out is the time that passes.
+    // No receiver joins this channel; the time-out of the wait is the measuring time.
     let mut clock = rig.domain()?.sender("clock").create()?;
     clock.wait_for_receivers_timeout(1, std::time::Duration::from_secs(10))?;
     let used = rig.processor_seconds()? - before;

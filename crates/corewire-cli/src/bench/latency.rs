@@ -1,5 +1,5 @@
-//! One way from process to process: a message there, a message back, half of that. Beside it, a
-//! bare cache line each way.
+//! The time from process to process: half of the time for a message there and a message back. The
+//! baseline is a bare cache line in each direction.
 
 use corewire::{Receiver, Sender};
 use corewire_os::processor::{tick_ns, ticks};
@@ -11,9 +11,9 @@ use super::statistics::{Spread, percentile};
 use super::{Options, Report, WaitName};
 use crate::failure::Failure;
 
-/// Lines that the baseline walks over, each way.
+/// Lines that the baseline walks over, in each direction.
 pub(super) const RAW_LINES: usize = 1024;
-/// Round trips in a block: about 10 ms.
+/// Number of round trips in a block of about 10 ms.
 pub(super) const ROUND_TRIPS: u64 = 30_000;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
@@ -34,7 +34,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
             sender.send(&message)?;
             check_number(&receiver.receive()?, number)
         })?;
-        // The first round only warms up.
+        // The first round is only warm-up.
         if round > 0 {
             let p50 = percentile(&times, 0.5);
             raw_ns.push(baseline);
@@ -59,7 +59,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The peer: answers.
+/// The peer, which answers.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let plan = &peer.plan;
     let raw = RawLines::new(&peer.work, RAW_LINES);
@@ -76,7 +76,7 @@ pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends back the next `count` messages.
+/// Receives the next `count` messages and sends them back.
 pub(super) fn answer(
     sender: &mut Sender,
     receiver: &mut Receiver,
@@ -90,12 +90,12 @@ pub(super) fn answer(
     Ok(())
 }
 
-/// The parent must have a peer's last message before the peer hangs up.
+/// Waits until the parent hangs up. The peer must not hang up before the parent has its last message.
 pub(super) fn await_hang_up(mut receiver: Receiver) {
     let _ = receiver.receive();
 }
 
-/// The time of a bare cache line on this machine, one way, in nanoseconds.
+/// The one-way time of a bare cache line on this machine, in nanoseconds.
 pub(crate) fn raw_line_one_way_ns() -> Result<f64, Failure> {
     let options = Options {
         bytes: 8,
@@ -132,7 +132,7 @@ pub(super) fn time_raw(raw: &RawLines, round: u64, count: u64) -> Result<f64, Fa
     Ok(percentile(&times, 0.5))
 }
 
-/// Half the time of each round trip of block `round`, which has `count` of them.
+/// Half of the time of each round trip of block `round`, which has `count` round trips.
 #[inline(always)]
 pub(super) fn one_way_times(
     round: u64,

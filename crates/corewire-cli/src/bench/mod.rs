@@ -1,7 +1,7 @@
-//! `corewire bench`: how fast this machine's channels are, beside what the machine allows.
+//! `corewire bench`: the speed of this machine's channels, compared with what the machine allows.
 //!
-//! Every figure is a ratio to a bare loop over the same memory, taken in the same run in alternating
-//! blocks; the median ratio is reported, with the smallest and the largest.
+//! Every figure is compared with a bare loop over the same memory, measured in the same run in
+//! alternating blocks. The report gives the median of the ratios, with the minimum and the maximum.
 
 mod death;
 mod endpoint;
@@ -23,7 +23,7 @@ use crate::failure::Failure;
 
 pub(crate) use latency::raw_line_one_way_ns;
 
-/// Measures channels on this machine, each figure beside a bare loop of the same run.
+/// Measure channels on this machine, each figure together with a bare loop of the same run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  corewire bench latency --bytes 48")]
 pub(crate) struct Args {
@@ -33,38 +33,39 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Time from one process to another, beside that of a bare cache line.
+    /// Time from one process to another, compared with a bare cache line.
     #[command(after_help = "Example:\n  corewire bench latency --bytes 48 --json")]
     Latency(Options),
-    /// Time from one process to another, beside that of ZIMP as it is printed.
+    /// Time from one process to another, compared with ZIMP as published.
     #[command(after_help = "Example:\n  corewire bench zimp --bytes 48 --json")]
     Zimp(Options),
-    /// Messages and bytes per second to one receiver, beside a bare loop.
+    /// Messages and bytes per second to one receiver, compared with a bare loop.
     #[command(after_help = "Example:\n  corewire bench stream --bytes 4096")]
     Stream(Options),
-    /// Messages and bytes per second to several receivers, beside a bare loop.
+    /// Messages and bytes per second to several receivers, compared with a bare loop.
     #[command(after_help = "Example:\n  corewire bench fan-out --receivers 3 --bytes 48")]
     FanOut(Options),
-    /// Endpoints: 8 bytes one way through a matched receive, beside a bare cache line; empty polls,
-    /// silent peers, messages back to back, 64 senders.
+    /// Endpoints: 8 bytes one way through a matched receive, compared with a bare cache line; empty
+    /// polls, silent peers, messages back to back, 64 senders.
     #[command(after_help = "Example:\n  corewire bench endpoint --json")]
     Endpoint(Options),
-    /// Streaming under `overwrite` and `evict`, whose messages are copied out, beside `block`.
+    /// Streaming under `overwrite` and `evict`, whose messages are copied out, compared with `block`.
     #[command(after_help = "Example:\n  corewire bench policy --json")]
     Policy(Options),
-    /// Streaming as one of several senders, beside a bare loop of compare-and-swaps.
+    /// Streaming as one of several senders, compared with a bare loop of compare-and-swaps.
     #[command(after_help = "Example:\n  corewire bench shared --json")]
     Shared(Options),
-    /// Time to wake a sleeping receiver, beside a bare futex.
+    /// Time to wake a sleeping receiver, compared with a bare futex.
     #[command(after_help = "Example:\n  corewire bench wake --json")]
     Wake(Options),
-    /// Time until a survivor learns of a death, beside a bare process descriptor.
+    /// Time until a survivor learns of a death, compared with a bare process descriptor.
     #[command(after_help = "Example:\n  corewire bench death --json")]
     Death(Options),
-    /// What three receivers that have nothing to do cost.
+    /// The processor time that three idle receivers use.
     #[command(after_help = "Example:\n  corewire bench idle --json")]
     Idle(Options),
-    /// What `corewire top` costs three busy channels, a second with it and a second without.
+    /// The cost of `corewire top` for three busy channels: a second with it and a second without, in
+    /// turn.
     #[command(after_help = "Example:\n  corewire bench top --rounds 100 --json")]
     Top(Options),
     /// A process that never sleeps.
@@ -75,7 +76,7 @@ enum What {
     Peer { plan: String },
 }
 
-/// What all benchmarks take.
+/// Options of all benchmarks.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// Payload of each message, in bytes.
@@ -107,11 +108,11 @@ pub(crate) struct Options {
 /// [`corewire::Wait`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 pub(crate) enum WaitName {
-    /// Poll for ever.
+    /// Poll without sleeping.
     Spin,
-    /// Poll as long as a wake-up costs, then sleep.
+    /// Poll for as long as a wake-up costs, then sleep.
     Adaptive,
-    /// Sleep at once.
+    /// Sleep at once, without polling.
     Park,
 }
 
@@ -125,13 +126,13 @@ impl From<WaitName> for corewire::Wait {
     }
 }
 
-/// What a benchmark found: keys that programs read, and lines that people do.
+/// The results of a benchmark: keys for programs, and lines for readers.
 struct Report {
     values: Map<String, Value>,
     lines: Vec<String>,
 }
 
-/// Runs one benchmark and prints what it found.
+/// Runs one benchmark and prints its results.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (options, report) = match args.what {
         What::Latency(options) => (options.clone(), latency::run(&options)?),
@@ -170,7 +171,7 @@ impl Report {
         self.values.insert(key.to_owned(), value.into());
     }
 
-    /// A figure with one decimal in both forms.
+    /// A figure with one decimal, as a key and as a line.
     fn figure(&mut self, key: &str, words: &str, value: f64, unit: &str) {
         self.value(key, (value * 10.0).round() / 10.0);
         self.lines.push(format!("{words:<44} {value:>10.1} {unit}"));

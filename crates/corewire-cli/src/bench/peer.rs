@@ -1,4 +1,4 @@
-//! The other side of every benchmark: a process of its own that follows the plan.
+//! The other side of every benchmark: a separate process that follows the plan.
 
 use corewire::Domain;
 use corewire_os::memory::Segment;
@@ -19,17 +19,17 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Tells the parent that this peer has come to `step`.
+    /// Tells the parent that this peer has reached `step`.
     pub(super) fn done(&self, step: u64) {
         self.memory.word64(done_word(self.plan.index)).store(step, Ordering::Release);
     }
 }
 
-/// Follows a plan, as JSON.
+/// Follows a plan, given as JSON.
 pub(super) fn run(plan: &str) -> Result<(), Failure> {
     let plan: Plan = serde_json::from_str(plan)
         .map_err(|error| Failure::usage(format!("this plan is none: {error}")))?;
-    // The bare loops look for nobody's death.
+    // The bare loops do not notice the death of the parent.
     process::end_with_parent()?;
     if let Some(cpu) = plan.cpu {
         processor::pin_to(cpu)?;

@@ -1,6 +1,6 @@
-//! What the policy of a channel costs: streaming under `Overwrite` or `Evict`, whose messages are
-//! copied out and checked, beside `Block`, whose messages are read in place. Both in the same run, in
-//! alternating blocks. Every message is one that was sent, or is counted as missed.
+//! The cost of a channel's policy: streaming under `Overwrite` or `Evict`, where messages are copied
+//! out and checked, compared with `Block`, where messages are read in place. All in the same run, in
+//! alternating blocks. Every message is received as it was sent, or counted as missed.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use super::statistics::Spread;
 use super::{Options, Report};
 use crate::failure::Failure;
 
-/// Bytes of a message.
+/// Length of a message.
 const BYTES: usize = 48;
-/// Messages of a block of about 10 ms.
+/// Number of messages in a block of about 10 ms.
 const MESSAGES: u64 = 2_500_000;
-/// How long a receiver may hold up the channel that evicts: longer than any block.
+/// How long a receiver may delay the sender of the channel that evicts: longer than any block.
 const EVICT_AFTER: Duration = Duration::from_secs(10);
 
-/// Which channels are measured, with the names of their figures.
+/// The channels that are measured, which are also the names of their figures.
 const CHANNELS: [&str; 3] = ["block", "overwrite", "evict"];
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
@@ -117,12 +117,12 @@ fn send(sender: &mut Sender, first: u64, end: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the receiver says how many messages of a block it has got.
+/// Offset of the word with the number of messages that the receiver received in a block.
 fn delivered_word() -> usize {
     done_word(0) + 8
 }
 
-/// The receiver of all three.
+/// The receiver of all three channels.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let plan = &peer.plan;
     let builder = |name: &str| peer.domain.receiver(name).wait(plan.wait.into());
@@ -162,7 +162,8 @@ fn copy_until(receiver: &mut SnapshotReceiver, end: u64) -> Result<(u64, u64), F
     while receiver.next_sequence() < end {
         let mut snapshot = receiver.receive()?;
         if snapshot.len() != BYTES {
-            // Its header is a later message's; the copy would say so.
+            // The header is that of a later message. The copy fails, which leaves the message counted
+            // as missed.
             let _ = snapshot.to_vec();
         } else if snapshot.copy_to(0, &mut copy).is_ok() {
             sum = sum.wrapping_add(check(&copy, snapshot.sequence())?);
@@ -177,7 +178,7 @@ fn copy_until(receiver: &mut SnapshotReceiver, end: u64) -> Result<(u64, u64), F
     Ok((delivered, sum))
 }
 
-/// All words of a message are its number.
+/// Checks a message: all its words are its number.
 #[inline(always)]
 fn check(message: &[u8], number: u64) -> Result<u64, Failure> {
     let words = message.as_chunks::<8>().0;

@@ -1,5 +1,5 @@
-//! The processes of a benchmark: memory that they share beside the channels, a runtime directory of
-//! their own, a core for each.
+//! The processes of a benchmark, with memory that they share in addition to the channels, a runtime
+//! directory of their own, and a core for each process.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::{Options, WaitName};
 use crate::failure::Failure;
 
-/// Bytes at the start of the shared memory for the rig's own words.
+/// Size of the rig's own words, at the start of the shared memory.
 pub(super) const RIG_BYTES: usize = 1 << 16;
 
-/// Which benchmark a peer takes part in.
+/// The benchmark that a peer takes part in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
     Latency,
@@ -38,7 +38,7 @@ pub(super) enum Kind {
     Top,
 }
 
-/// All that a peer needs to know.
+/// Everything that a peer needs to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) kind: Kind,
@@ -46,15 +46,16 @@ pub(super) struct Plan {
     pub(super) slots: usize,
     pub(super) receivers: usize,
     pub(super) rounds: u64,
-    /// Messages in a measured block, and steps of the baseline in one of its own.
+    /// Number of messages in a measured block; `baseline_count` is the number of steps in a block of
+    /// the baseline.
     pub(super) count: u64,
     pub(super) baseline_count: u64,
-    /// Numbers of buffers to try.
+    /// Numbers of buffers that the baseline tries.
     pub(super) buffers: Vec<usize>,
     pub(super) wait: WaitName,
     /// Idle times before a wake-up.
     pub(super) idle_us: Vec<u64>,
-    /// Filled in by the rig.
+    /// From here on, fields that the rig sets.
     pub(super) index: usize,
     pub(super) memory: String,
     pub(super) memory_bytes: usize,
@@ -87,7 +88,7 @@ impl Plan {
     }
 }
 
-/// The parent's side.
+/// The parent's side of a benchmark.
 pub(super) struct Rig {
     pub(super) domain: Option<Domain>,
     pub(super) memory: Region,
@@ -98,15 +99,16 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Makes `memory_bytes` of shared memory and a domain, pins this process, and starts `peers`
-    /// others.
+    /// Allocates `memory_bytes` of shared memory, opens a domain, and starts `peers` other processes.
+    /// Pins all processes, if each can have a core.
     pub(super) fn start(plan: Plan, memory_bytes: usize, peers: usize) -> Result<Self, Failure> {
         let cpus = processor::allowed()?;
         let is_pinned = cpus.len() > peers;
         Self::start_on(&cpus, is_pinned, plan, memory_bytes, peers)
     }
 
-    /// The same, with all peers on processor `cpu`, if one is given, and else where the kernel puts them.
+    /// The same, with all peers on processor `cpu`, if there is one, otherwise where the kernel puts
+    /// them.
     pub(super) fn start_with(
         plan: Plan,
         memory_bytes: usize,
@@ -117,7 +119,7 @@ impl Rig {
         Self::start_on(&processor::allowed()?, false, plan, memory_bytes, peers)
     }
 
-    /// The same, with every process left where the kernel puts it.
+    /// The same, with no process pinned.
     pub(super) fn start_unpinned(
         plan: Plan,
         memory_bytes: usize,
@@ -184,12 +186,12 @@ impl Rig {
         self.domain.as_ref().ok_or_else(|| Failure::other("the benchmark is over".to_owned()))
     }
 
-    /// The memory beyond the rig's own words.
+    /// The shared memory after the rig's own words.
     pub(super) fn work_memory(&self) -> Result<Region, Failure> {
         part(&self.memory, RIG_BYTES, self.memory.bytes() - RIG_BYTES)
     }
 
-    /// Waits until peer `index` has come to `step`.
+    /// Waits until peer `index` has reached `step`.
     pub(super) fn await_peer(&mut self, index: usize, step: u64) -> Result<(), Failure> {
         let memory = self.memory.clone();
         let word = memory.word64(done_word(index));
@@ -207,7 +209,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Hands over a peer that is to end before its time.
+    /// Takes a peer out of the rig, for a caller that kills it.
     pub(super) fn take_peer(&mut self) -> Option<Child> {
         self.peers.pop()
     }
@@ -217,8 +219,8 @@ impl Rig {
         self.peers.iter().map(|peer| Ok(corewire_os::process::processor_seconds(peer.id())?)).sum()
     }
 
-    /// While waiting for a peer in a loop: lets others run if there are too few cores, and fails if a
-    /// peer has ended.
+    /// For a loop that waits for a peer: yields if there are too few cores, and fails if a peer has
+    /// ended.
     pub(super) fn look(&mut self) -> Result<(), Failure> {
         if self.plan.oversubscribed {
             std::thread::yield_now();
@@ -235,7 +237,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Waits for the peers to end.
+    /// Waits until the peers end. Fails if one of them failed.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         for peer in &mut self.peers {
             let status = peer.wait().map_err(|error| Failure::other(error.to_string()))?;
@@ -247,7 +249,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Says how many cores there were for how many processes.
+    /// Reports the number of cores and of processes.
     pub(super) fn describe(&self, report: &mut super::Report) {
         let processes = self.plan.receivers + 1;
         report.value("cores", self.cores);
@@ -262,7 +264,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         for peer in &mut self.peers {
-            // It may have ended by itself.
+            // The peer may have ended by itself.
             let _ = peer.kill();
             let _ = peer.wait();
         }
@@ -271,7 +273,7 @@ impl Drop for Rig {
     }
 }
 
-/// Where peer `index` says how far it is.
+/// Offset of the word in which peer `index` reports its progress.
 pub(super) fn done_word(index: usize) -> usize {
     128 * (index + 1)
 }

@@ -1,6 +1,6 @@
-//! What it costs that several may send: one active sender of a shared channel beside a bare loop that
-//! claims each slot by a compare-and-swap, and its batches of 16 beside the channel of one sender. All
-//! in the same run, in alternating blocks.
+//! The cost of several senders in one channel: one active sender of a shared channel, compared with a
+//! bare loop that claims each slot by a compare-and-swap; and its batches of 16, compared with the
+//! channel of one sender. All in the same run, in alternating blocks.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::statistics::Spread;
 use super::{Options, Report};
 use crate::failure::Failure;
 
-/// Messages of a block of about 10 ms with a claim for each, and of one without.
+/// Number of messages in a block of about 10 ms, with a claim for each message, and with batches.
 const CLAIMED_MESSAGES: u64 = 250_000;
 const BATCHED_MESSAGES: u64 = 2_000_000;
 const BATCH: usize = 16;
@@ -136,7 +136,7 @@ fn send_in_place(sender: &mut Sender, first: u64, end: u64) -> Result<(), Failur
     Ok(())
 }
 
-/// The receiver of all four.
+/// The receiver of all four kinds of blocks.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let plan = &peer.plan;
     let bare = BareRing::new(&peer.work, plan.slots, 1);

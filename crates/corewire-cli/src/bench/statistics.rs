@@ -1,6 +1,6 @@
 //! Medians and spreads.
 
-/// Median, smallest and largest of some figures.
+/// Median, minimum and maximum of some figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -9,7 +9,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of none: all zero.
+    /// The spread of `figures`; all zero without figures.
     pub(super) fn of(figures: &[f64]) -> Self {
         Self {
             median: percentile(figures, 0.5),
@@ -19,7 +19,7 @@ impl Spread {
     }
 }
 
-/// The figure that a share of `part` (0 to 1) does not exceed; 0 of none.
+/// The figure that a share `part` (0 to 1) of the figures does not exceed; 0 without figures.
 pub(super) fn percentile(figures: &[f64], part: f64) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

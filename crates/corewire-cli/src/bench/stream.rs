@@ -1,6 +1,6 @@
-//! Messages and bytes per second, to one receiver or several. Beside it, a bare loop: for messages
-//! that fit a slot, a ring of the same number of slots; for larger ones, the best over 2 to 256
-//! buffers handed over in turn.
+//! Messages and bytes per second, to one receiver or several. The baseline is a bare loop: for messages
+//! that fit into a slot, a ring with the same number of slots; for larger messages, the best of 2 to
+//! 256 buffers that are handed over in turn.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,11 +16,11 @@ use super::statistics::{Spread, percentile};
 use super::{Options, Report};
 use crate::failure::Failure;
 
-/// Messages that fit a slot, in a block of about 10 ms.
+/// Number of messages that fit into a slot, in a block of about 10 ms.
 const SMALL_MESSAGES: u64 = 2_500_000;
-/// Bytes of larger messages, in a block of about 10 ms.
+/// Bytes of larger messages in a block of about 10 ms.
 const LARGE_BYTES: u64 = 128 << 20;
-/// Most memory that the buffers of a baseline take.
+/// Maximum size of the buffers of a baseline.
 const BUFFERS_BYTES_MAX: usize = 256 << 20;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
@@ -67,7 +67,7 @@ fn small(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// A receiver of messages that fit a slot.
+/// A receiver of messages that fit into a slot.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let plan = &peer.plan;
     let bare = BareRing::new(&peer.work, plan.slots, plan.receivers);
@@ -153,7 +153,8 @@ fn large(options: &Options) -> Result<Report, Failure> {
         .filter(|&buffers| buffers == 2 || buffers * plan.bytes <= BUFFERS_BYTES_MAX)
         .collect();
     let most = plan.buffers.iter().copied().max().unwrap_or(2).min(BUFFERS_MAX);
-    // A part of its own for each number of buffers, since each counts from its own start.
+    // Each number of buffers has its own part of the memory, because each baseline counts from its own
+    // start.
     let each = BareBuffers::bytes(plan.bytes, most).next_multiple_of(4096);
     let memory = each * plan.buffers.len();
     let mut rig = Rig::start(plan, memory, 1)?;

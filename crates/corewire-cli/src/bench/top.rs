@@ -1,5 +1,5 @@
-//! What `corewire top` costs the channels that it shows: throughput with it and without, block by block,
-//! and its share of a core. In the blocks without, it is stopped.
+//! The cost of `corewire top` for the channels that it shows: throughput with it and without it, block
+//! by block, and its share of a core. In the blocks without it, it is stopped.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,9 +20,9 @@ use super::statistics::Spread;
 use super::{Options, Report};
 use crate::failure::Failure;
 
-/// Channels, each with a sender and a receiver.
+/// Number of channels, each with a sender and a receiver.
 const CHANNELS: usize = 3;
-/// As long as `top` looks away.
+/// Length of a block: the time between two updates of `top`.
 const BLOCK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let (mut ratios, mut rates, mut used_s, mut shown_s) = (vec![], vec![], 0.0, 0.0);
     for round in 0..=rig.plan.rounds {
         let mut per_s = [0.0; 2];
-        // Which comes first alternates.
+        // The order of the two blocks alternates.
         for block in [round % 2, (round + 1) % 2] {
             let is_shown = block == 1;
             top.signal(if is_shown { Signal::CONT } else { Signal::STOP })?;
@@ -55,7 +55,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
                 shown_s += passed_s;
             }
         }
-        // The first round only warms up.
+        // The first round is only warm-up.
         if round > 0 {
             ratios.push(per_s[1] / per_s[0]);
             rates.push(per_s[0] / 1e6);
@@ -96,12 +96,12 @@ pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     }
     let mut receiver = peer.domain.receiver(&name).join_when_created()?;
     peer.done(1);
-    // The senders are killed first.
+    // The senders are killed first, which ends the loop.
     while receiver.receive().is_ok() {}
     Ok(())
 }
 
-/// `corewire top` on a terminal of its own, that nobody looks at.
+/// `corewire top` on a pseudoterminal of its own.
 struct Terminal {
     child: Child,
 }
@@ -125,7 +125,7 @@ impl Terminal {
             .stderr(shown()?)
             .spawn()
             .map_err(failed)?;
-        // What it draws must go somewhere. This ends with the child.
+        // The output must be read, or `top` would block. The thread ends when the child ends.
         let mut drawn = File::from(own);
         thread::spawn(move || {
             let mut part = [0; 4096];

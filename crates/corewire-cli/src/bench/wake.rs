@@ -1,4 +1,4 @@
-//! Time to wake a receiver that sleeps, after it has been idle for a while. Beside it, a bare futex.
+//! Time to wake a receiver that sleeps, after an idle time. The baseline is a bare futex.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ use super::statistics::percentile;
 use super::{Options, Report};
 use crate::failure::Failure;
 
-/// Wake-ups of each kind after each idle time.
+/// Number of wake-ups of each kind after each idle time.
 const WAKES: usize = 1000;
-/// How many follow each other before the other kind's turn.
+/// Number of wake-ups of one kind in a row.
 const BLOCK: usize = 50;
-/// The bare futex, in the work memory; the time of the last wake, beside it.
+/// Offset of the bare futex in the work memory; below, that of the time of the last wake-up.
 const FUTEX: usize = 0;
 const SENT_AT: usize = 128;
-/// The peer's measured time of the last wake-up.
+/// Offset of the duration of the last wake-up, as the peer measured it.
 const TOOK: usize = 256;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
@@ -82,7 +82,7 @@ fn tell(report: &mut Report, idle_us: u64, bare: &[f64], ours: &[f64]) {
     report.note(format!("{:<44} {ratio:>10.3}", format!("ratio {after}")));
 }
 
-/// The peer: sleeps, and says how long ago it was woken.
+/// The peer: sleeps, and reports how long each wake-up took.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let mut receiver =
         peer.domain.receiver("wake").wait(peer.plan.wait.into()).join_when_created()?;

@@ -1,5 +1,5 @@
-//! Round trips through ZIMP as it is printed, beside round trips through channels: between the same
-//! two processes, on the same cores, block by block.
+//! Round trips through ZIMP as published, compared with round trips through channels: between the same
+//! two processes, on the same cores, in alternating blocks.
 
 use corewire_ring::published::{Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::region::Region;
@@ -16,9 +16,9 @@ use super::{Options, Report};
 use crate::failure::Failure;
 use crate::model;
 
-/// Entries of a ring: as in the paper's own code.
+/// Number of entries of a ring, as in the paper's own code.
 const ENTRIES: u32 = 50;
-/// More is a matter of copying.
+/// Maximum message length. With longer messages the time is mostly that of copying.
 const BYTES_MAX: usize = 4096;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
@@ -50,7 +50,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
             sender.send(&message)?;
             check_number(&receiver.receive()?, number)
         })?;
-        // The first round only warms up.
+        // The first round is only warm-up.
         if round > 0 {
             let [zimp, ours] = [zimp, ours].map(|times| percentile(&times, 0.5));
             zimp_ns.push(zimp);
@@ -76,14 +76,14 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The peer: answers.
+/// The peer, which answers.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let plan = &peer.plan;
     let [there, back] = rings(&peer.work, plan.bytes)?;
     let (mut zimp_sender, mut zimp_receiver) = (back.sender(), there.receiver(0));
     let (mut sender, mut receiver) = ends(&peer.domain, plan, "back", "there")?;
     let mut message = vec![0u8; plan.bytes];
-    // A peer ends with its parent.
+    // The kernel ends this process with its parent, so there is nothing to check.
     let look = || {
         yield_if(plan.oversubscribed);
         Ok(())
@@ -104,7 +104,7 @@ const fn ring_bytes(bytes: usize) -> usize {
     Zimp::bytes(ENTRIES, 1, bytes).next_multiple_of(4096)
 }
 
-/// One ring each way.
+/// One ring in each direction.
 fn rings(memory: &Region, bytes: usize) -> Result<[Zimp; 2], Failure> {
     let ring = |index: usize| -> Result<Zimp, Failure> {
         let part = super::rig::part(memory, index * ring_bytes(bytes), ring_bytes(bytes))?;
@@ -134,7 +134,7 @@ fn receive(
     poll(look, || receiver.try_receive(|message| target.copy_from_slice(message)).is_some())
 }
 
-/// Tries until `is_done`, and looks up now and then.
+/// Polls until `is_done` returns true. Calls `look` after every 1024 polls.
 #[inline(always)]
 fn poll(
     mut look: impl FnMut() -> Result<(), Failure>,

@@ -1,15 +1,15 @@
-//! The plain copy that the channel is measured against.
+//! The plain copy that is the baseline of the channel.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Numbers of buffers that are tried.
 const BUFFERS: [usize; 5] = [2, 8, 32, 128, 256];
-/// All buffers on one side together have at most this much.
+/// Maximum size of all buffers on one side together.
 const TOTAL_BYTES_MAX: usize = 64 << 20;
 /// How long each number of buffers is tried at a time.
 const BLOCK: Duration = Duration::from_millis(2);
-/// Bytes copied between two looks at the clock, at least.
+/// Minimum number of bytes that are copied between two reads of the clock.
 const LOOK_BYTES: usize = 1 << 20;
 
 /// Buffers to copy from and to.
@@ -20,14 +20,14 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// For buffers of `bytes` bytes, but at most half of 64 MiB each.
+    /// Allocates buffers of `bytes` bytes, but of at most 32 MiB, each.
     pub(super) fn new(bytes: usize) -> Self {
         let bytes = bytes.clamp(1, TOTAL_BYTES_MAX / 2);
         let total = bytes * BUFFERS[BUFFERS.len() - 1].min(TOTAL_BYTES_MAX / bytes);
         Self { source: vec![1; total], target: vec![2; total], bytes }
     }
 
-    /// What one core copies now, in GB/s: the best over all numbers of buffers.
+    /// Measures the present copy speed of one core, in GB/s: the best over all numbers of buffers.
     pub(super) fn gb_per_s(&mut self) -> f64 {
         let count_max = self.source.len() / self.bytes;
         let counts = BUFFERS.into_iter().filter(|&count| count <= count_max);

@@ -1,10 +1,10 @@
-//! The sum that proves that every byte was read, at the speed of vector instructions.
+//! The sum that proves that every byte was read. It is computed at the speed of vector instructions.
 
-/// Sums that run side by side.
+/// Number of sums that are computed in parallel.
 const LANES: usize = 8;
 
-/// The wrapping sum of `bytes` as little-endian words of 64 bits; the last is filled up with zeroes.
-/// It does not see the order of the words: SHA-256 does, in a pass of its own.
+/// The wrapping sum of `bytes` as little-endian words of 64 bits; the last word is padded with zeroes.
+/// It does not depend on the order of the words; the SHA-256 of another pass does.
 #[must_use]
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<{ 8 * LANES }>();
@@ -22,7 +22,7 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
     lanes.into_iter().chain(rest).fold(0, u64::wrapping_add)
 }
 
-/// The sum over all chunks, each summed by itself.
+/// The sum over all chunks, each of which is summed separately.
 #[must_use]
 pub(super) fn checksum_of_chunks(bytes: &[u8], chunk_bytes: usize) -> u64 {
     bytes.chunks(chunk_bytes).map(checksum).fold(0, u64::wrapping_add)

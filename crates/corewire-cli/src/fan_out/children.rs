@@ -1,4 +1,4 @@
-//! The receiver processes, as their parent sees them.
+//! The receiver processes, as seen by their parent.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -11,26 +11,26 @@ use corewire::Sender;
 use super::protocol::Report;
 use crate::failure::Failure;
 
-/// How often to look whether a receiver has died while waiting for all to join.
+/// Interval at which the parent checks whether a receiver has died, while it waits for all to join.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// All receiver processes of a run. Dropping it ends those that still run.
+/// All receiver processes of a run. On drop, the processes that still run are killed.
 pub(super) struct Receivers(Vec<ReceiverProcess>);
 
 /// One receiver process.
 struct ReceiverProcess {
-    /// From 1, for people.
+    /// Number of the receiver in messages, from 1.
     number: usize,
     child: Child,
     reports: BufReader<ChildStdout>,
 }
 
 impl Receivers {
-    /// Starts `count` receivers; the first on processor `pins[0]`, and so on, as far as that goes.
+    /// Starts `count` receivers. Receiver `i` runs on processor `pins[i]`, if there is such an entry.
     pub(super) fn start(directory: &Path, count: usize, pins: &[usize]) -> Result<Self, Failure> {
         let mut receivers = Self(Vec::with_capacity(count));
         for index in 0..count {
-            // This very program, even if its file has been replaced meanwhile.
+            // This very program, even if its file has been replaced in the meantime.
             let mut command = Command::new("/proc/self/exe");
             command.arg0("corewire").arg("fan-out-receiver").arg("--directory").arg(directory);
             if let Some(cpu) = pins.get(index) {
@@ -49,7 +49,7 @@ impl Receivers {
         Ok(receivers)
     }
 
-    /// Waits until all have joined `sender`'s channel.
+    /// Waits until all receivers have joined `sender`'s channel. Fails if one of them has died.
     pub(super) fn await_joined(&mut self, sender: &mut Sender) -> Result<(), Failure> {
         while sender.wait_for_receivers_timeout(self.0.len(), LOOK)? < self.0.len() {
             for receiver in &mut self.0 {
@@ -61,17 +61,17 @@ impl Receivers {
         Ok(())
     }
 
-    /// Their process numbers, in order.
+    /// The process ids, in the order of the receivers.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.0.iter().map(|receiver| receiver.child.id()).collect()
     }
 
-    /// The next report of each, in order, waited for.
+    /// Waits for the next report of each receiver. Returns the reports in the order of the receivers.
     pub(super) fn next_reports(&mut self) -> Result<Vec<Report>, Failure> {
         self.0.iter_mut().map(ReceiverProcess::next_report).collect()
     }
 
-    /// Waits until all have ended; the channel is closed.
+    /// Waits until all receivers have ended. The channel must be closed.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         for receiver in &mut self.0 {
             let status = receiver.child.wait().map_err(Failure::other)?;
@@ -100,7 +100,7 @@ impl ReceiverProcess {
         }
     }
 
-    /// It has ended, or is just ending, without a word.
+    /// The failure of a receiver that has ended, or is about to end, without a report.
     fn ended(&mut self) -> Failure {
         let how = self.child.wait().map_or_else(|error| error.to_string(), |s| s.to_string());
         Failure::other(format!("receiver {} ended too early: {how}", self.number))
@@ -109,7 +109,7 @@ impl ReceiverProcess {
 
 impl Drop for ReceiverProcess {
     fn drop(&mut self) {
-        // One that has ended and been waited for is left alone by the standard library.
+        // The standard library does nothing for a child that has been waited for already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

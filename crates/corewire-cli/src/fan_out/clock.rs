@@ -1,8 +1,8 @@
-//! Time that all processes of the machine share.
+//! A clock that all processes of the machine share.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of the monotonic clock.
+/// The time of the monotonic clock, in nanoseconds.
 #[inline]
 pub(super) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -1,11 +1,11 @@
-//! `corewire fan-out`: one file into several processes, every byte checked.
+//! `corewire fan-out`: sends one file to several processes, and checks every byte.
 //!
-//! The sender reads the file into memory, starts the receivers as processes of their own, and
-//! sends it in passes:
+//! The sender reads the file into memory, starts the receivers as separate processes, and sends the
+//! file in passes:
 //!
 //! 1. *speed*, several rounds: every receiver sums every byte in place;
-//! 2. *verification*, not timed: every receiver computes SHA-256;
-//! 3. *latency*: small messages with the time of sending, at a steady pace.
+//! 2. *verification*, without timing: every receiver computes SHA-256;
+//! 3. *latency*: small messages that contain their send time, sent at a steady pace.
 //!
 //! Each pass begins with an [`Order`](protocol::Order) in the channel; each receiver answers with
 //! one [`Report`](protocol::Report) on its standard output.
@@ -36,7 +36,7 @@ use report::{Baselines, Report};
 
 pub(crate) use receiver::{Args as ReceiverArgs, run as run_receiver};
 
-/// The channel's name, in a directory of its own.
+/// Name of the channel, in a runtime directory of its own.
 const CHANNEL: &str = "fan-out";
 
 const EXAMPLES: &str = "\
@@ -77,7 +77,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The cores that the processes have.
+/// The number of processes, and of cores that they may use.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Cores {
     processes: usize,
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let receivers_count = usize::from(args.receivers);
     let allowed = processor::allowed()?;
     let cores = Cores { processes: receivers_count + 1, cores: allowed.len() };
-    // While this process has one thread.
+    // This must happen while the process has only one thread.
     let raw_line_one_way_ns = crate::bench::raw_line_one_way_ns().ok();
 
     let place = PrivateDirectory::create()?;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut receivers = Receivers::start(place.path(), receivers_count, pins)?;
     receivers.await_joined(&mut sender)?;
     let observer = domain.observe(CHANNEL)?;
-    // Everybody is in: from here on nobody needs the directory, whatever happens.
+    // All receivers have joined, so the directory is no longer needed, whatever happens.
     drop(place);
     if !cores.is_oversubscribed() {
         processor::pin_to(allowed[0])?;
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     report.check()
 }
 
-/// The whole file, in memory.
+/// Reads the whole file into memory.
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let name = units::printable(&path.to_string_lossy());
     let refuse = |what: &str| Failure::usage(format!("cannot read {name}: {what}"));
@@ -148,7 +148,8 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(content)
 }
 
-/// A window that holds several chunks, unless they are so long that they have an area of their own.
+/// Size of the window: several chunks, unless they are so long that the channel has a large area for
+/// them.
 fn window_bytes(chunk_bytes: usize) -> usize {
     const DEFAULT: usize = 1 << 20;
     const MAX: usize = 4 << 20;

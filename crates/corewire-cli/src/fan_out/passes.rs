@@ -1,4 +1,4 @@
-//! The sender's side of the passes.
+//! The passes, on the sender's side.
 
 use std::collections::HashMap;
 use std::hint::spin_loop;
@@ -17,18 +17,18 @@ use super::clock::now_ns;
 use super::protocol::{LATENCY_END, LATENCY_WARM_UP, Order, Report, SMALL_BYTES, hex, small};
 use crate::failure::Failure;
 
-/// Rounds of the timed pass: an odd number, so that one is in the middle.
+/// Number of rounds of the timed pass: odd, so that there is a middle one.
 const ROUNDS: usize = 5;
-/// No new round begins after this long.
+/// No new round begins after this time.
 const ROUNDS_TIME: Duration = Duration::from_secs(10);
-/// Chunks between two looks at the receivers' lag.
+/// Number of chunks between two reads of the receivers' lag.
 const LOOK_CHUNKS: usize = 64;
-/// Timed messages that count.
+/// Number of timed messages that count.
 const LATENCY_MESSAGES: u64 = 20_000;
-/// No more of them are sent after this long: with very many receivers each takes a while.
+/// No more of them are sent after this time: with very many receivers each message takes long.
 const LATENCY_TIME: Duration = Duration::from_secs(3);
 
-/// All that a pass needs.
+/// Everything that a pass needs.
 pub(super) struct Passes<'a> {
     content: &'a [u8],
     chunk_bytes: usize,
@@ -41,16 +41,16 @@ pub(super) struct Passes<'a> {
     progress: ProgressBar,
 }
 
-/// What came out of all passes.
+/// The results of all passes.
 pub(super) struct Measured {
     pub(super) pids: Vec<u32>,
     pub(super) rounds: usize,
-    /// The middle one of the rounds.
+    /// The round with the median time.
     pub(super) round: Round,
     pub(super) copy_gb_per_s: f64,
     pub(super) lags_max: Vec<u64>,
     pub(super) sha256: String,
-    /// For each receiver, whether it found the same.
+    /// For each receiver, whether it computed the same SHA-256.
     pub(super) sha256_is_right: Vec<bool>,
     pub(super) latency_pace_ns: u64,
     pub(super) latencies: Vec<Latency>,
@@ -59,15 +59,15 @@ pub(super) struct Measured {
 /// One round of the timed pass.
 #[derive(Debug, Clone)]
 pub(super) struct Round {
-    /// From the first byte sent until each receiver had read the last.
+    /// For each receiver, the time from the first byte sent until it had read the last byte.
     pub(super) elapsed_ns: Vec<u64>,
     pub(super) messages: u64,
-    /// For each receiver, whether bytes, messages and sum are what was sent.
+    /// For each receiver, whether bytes, messages and sum match what was sent.
     pub(super) is_right: Vec<bool>,
 }
 
 impl Round {
-    /// Until the last receiver had read everything.
+    /// The time until the last receiver had read everything.
     pub(super) fn whole_ns(&self) -> u64 {
         self.elapsed_ns.iter().copied().max().unwrap_or(0).max(1)
     }
@@ -91,7 +91,7 @@ impl<'a> Passes<'a> {
         let pids = receivers.pids();
         let index_of_pid = pids.iter().enumerate().map(|(index, &pid)| (pid, index)).collect();
         let lags_max = vec![0; pids.len()];
-        // Shows itself only if standard error is a terminal.
+        // The bar is visible only if standard error is a terminal.
         let progress = ProgressBar::new(content.len() as u64);
         let style = ProgressStyle::with_template("{msg:<16} [{bar:30}] {bytes}/{total_bytes}");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -149,7 +149,7 @@ impl<'a> Passes<'a> {
         self.content.len().div_ceil(self.chunk_bytes) as u64
     }
 
-    /// Sends the file, chunk by chunk: one copy, into the channel.
+    /// Sends the file, chunk by chunk. Each chunk is copied once, into the channel.
     fn send_content(&mut self, mut with: impl FnMut(&[u8])) -> Result<(), Failure> {
         self.progress.set_position(0);
         for (index, chunk) in self.content.chunks(self.chunk_bytes).enumerate() {
@@ -218,15 +218,16 @@ impl<'a> Passes<'a> {
         let mut due_ns = now_ns();
         for number in 0..LATENCY_WARM_UP + LATENCY_MESSAGES {
             while now_ns() < due_ns {
-                // A sender that held its core while it has nothing to send would be what is timed.
+                // If the sender kept its core while it has nothing to send, that would dominate the
+                // times.
                 if cores.is_oversubscribed() { yield_now() } else { spin_loop() }
             }
-            // The time before a place is had: waiting for room counts.
+            // The time is taken before the loan, because waiting for room counts.
             let sent_ns = now_ns();
             let mut loan = self.sender.loan(SMALL_BYTES)?;
             loan.copy_from_slice(&small([sent_ns, number]));
             loan.send();
-            // Never in a burst, even after a delay.
+            // Messages are never sent in a burst, even after a delay.
             due_ns = sent_ns + pace_ns;
             if number >= 2 * LATENCY_WARM_UP && start.elapsed() >= LATENCY_TIME {
                 break;
@@ -241,8 +242,8 @@ impl<'a> Passes<'a> {
     }
 }
 
-/// Slow enough for the receivers to take turns; without a need for that, fast enough for them to
-/// stay awake.
+/// Oversubscribed processes need a pace slow enough for the receivers to take turns; otherwise it is
+/// fast enough to keep the receivers awake.
 const fn pace_ns(cores: Cores) -> u64 {
     if cores.is_oversubscribed() { 20_000 } else { 2_000 }
 }

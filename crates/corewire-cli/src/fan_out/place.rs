@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// A directory that only this user can enter; removed with all it holds at the end.
+/// A directory that only this user can enter. It is removed with its content on drop.
 pub(super) struct PrivateDirectory(PathBuf);
 
 impl PrivateDirectory {
@@ -26,7 +26,7 @@ impl PrivateDirectory {
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // What cannot be removed is left behind: there is nobody to tell.
+        // If something cannot be removed, it stays; drop cannot report an error.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

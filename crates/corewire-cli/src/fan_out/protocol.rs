@@ -1,23 +1,23 @@
-//! What sender and receivers say to each other: orders through the channel, reports back on each
-//! receiver's standard output, one JSON object a line.
+//! The messages between sender and receivers: orders through the channel, and reports on each
+//! receiver's standard output, one JSON object per line.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of an order and of a message that is timed.
+/// Length of an order and of a timed message.
 pub(super) const SMALL_BYTES: usize = 48;
-/// Timed messages that are not counted: caches and branch predictors are cold.
+/// Number of timed messages that do not count, because caches and branch predictors are cold.
 pub(super) const LATENCY_WARM_UP: u64 = 1_000;
-/// The number of the message after the last timed one.
+/// The number of the message that follows the last timed message.
 pub(super) const LATENCY_END: u64 = u64::MAX;
 
-/// What the next messages are.
+/// Announces what the next messages are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// So many messages to sum.
+    /// This many messages to sum.
     Sum(u64),
-    /// So many messages to compute SHA-256 of.
+    /// This many messages to compute the SHA-256 of.
     Hash(u64),
-    /// Messages that carry the time they were sent at, and their number, up to [`LATENCY_END`].
+    /// Messages that contain their send time and their number, up to [`LATENCY_END`].
     Time,
 }
 
@@ -57,21 +57,21 @@ pub(super) fn words(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([word(0)?, word(8)?])
 }
 
-/// What a receiver found.
+/// The result of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub(super) enum Report {
-    /// It read and summed the messages, the last at `ended_ns` of the monotonic clock.
+    /// It read and summed the messages. It read the last one at `ended_ns` of the monotonic clock.
     Summed { bytes: u64, messages: u64, checksum: u64, ended_ns: u64 },
-    /// It computed SHA-256 over all messages.
+    /// It computed the SHA-256 of all messages.
     Hashed { bytes: u64, sha256: String },
     /// It timed the messages.
     Timed { messages: u64, p50_ns: u64, p99_ns: u64 },
-    /// It had to give up.
+    /// It failed.
     Failed { message: String },
 }
 
-/// A digest, as people read it.
+/// A digest in hexadecimal.
 pub(super) fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

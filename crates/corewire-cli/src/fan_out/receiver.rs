@@ -13,10 +13,10 @@ use super::protocol::{LATENCY_END, LATENCY_WARM_UP, Order, Report, hex, words};
 use crate::failure::Failure;
 use crate::output;
 
-/// The longest latency that is told from longer ones.
+/// Longer latencies count as this.
 const LATENCY_NS_MAX: u64 = 10_000_000_000;
 
-/// The receiving end of fan-out; started by it.
+/// The receiving end of fan-out, which starts it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The runtime directory
@@ -27,8 +27,7 @@ pub(crate) struct Args {
     cpu: Option<usize>,
 }
 
-/// Runs the receiver: carries out orders until the channel is closed. What goes wrong is told to the
-/// sender, who tells the user.
+/// Runs the receiver: carries out orders until the channel is closed.
 fn serve(args: &Args) -> Result<(), Failure> {
     let domain = Domain::open_at(&args.directory)?;
     if let Some(cpu) = args.cpu {
@@ -51,10 +50,10 @@ fn serve(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// As [`serve`], with failures sent as a report.
+/// Runs [`serve`], and reports a failure to the sender, which tells the user.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     serve(args).map_err(|failure| {
-        // If nobody reads it, the sender is gone, and its user knows.
+        // If nothing reads the report, the sender is gone, and the user knows about that.
         let _ = answer(&Report::Failed { message: failure.message });
         Failure::quiet(failure.code)
     })

@@ -1,4 +1,4 @@
-//! What fan-out tells its user.
+//! The output of fan-out.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,16 +11,16 @@ use super::protocol::SMALL_BYTES;
 use crate::failure::Failure;
 use crate::{table, units};
 
-/// What the machine allows, taken in the same run.
+/// What the machine allows, measured in the same run.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Baselines {
-    /// One cache line from core to core; `None` where it could not be measured.
+    /// Time of one cache line from core to core; `None` where it could not be measured.
     pub(super) raw_line_one_way_ns: Option<f64>,
-    /// One core's plain copy.
+    /// Speed of the plain copy of one core.
     pub(super) copy_gb_per_s: f64,
 }
 
-/// Everything that was found. Serialised, it is what `--json` prints.
+/// All results. `--json` prints this object.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     file: String,
@@ -99,7 +99,7 @@ impl Report {
         }
     }
 
-    /// An error if any byte was wrong.
+    /// Fails if any receiver got wrong bytes.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match self.receivers.iter().find(|row| !(row.sha256_is_right && row.sum_is_right)) {
             None => Ok(()),
@@ -109,7 +109,7 @@ impl Report {
         }
     }
 
-    /// The table, and what it must be read with.
+    /// The table, with the notes that explain it.
     pub(super) fn to_text(&self) -> String {
         let mut text = format!(
             "{}\n{} bytes to {}, in chunks of {}\n\n",
@@ -189,7 +189,7 @@ impl Report {
     }
 }
 
-/// A positive number with about three digits that count.
+/// A positive number with about three significant digits.
 fn decimal(number: f64) -> String {
     match number {
         ..10.0 => format!("{number:.2}"),

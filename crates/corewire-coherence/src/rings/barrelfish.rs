@@ -1,4 +1,4 @@
-//! Barrelfish's message passing, in both forms: a channel to each receiver.
+//! Both forms of Barrelfish's message passing, with one channel to each receiver.
 
 use corewire_layout::slot::INLINE_BYTES_MAX;
 
@@ -6,11 +6,11 @@ use super::{Messages, Ring, part};
 use crate::published::{BarrelfishMp, Flow, UMP_BYTES, Ump};
 use crate::region::Region;
 
-/// As many channels of `slots` slots as there are receivers, for messages of 48 bytes, as the authors of
-/// ZIMP ran them. A message is copied into each in turn.
+/// One channel of `slots` slots for each receiver, for messages of 48 bytes, in the form that the
+/// authors of ZIMP ran. The sender copies each message into every channel in turn.
 ///
 /// # Panics
-/// If there is no slot, or there is no memory.
+/// If there is no slot, or no memory.
 #[must_use]
 pub fn barrelfish_mp(receivers: u32, slots: u64) -> Ring {
     let slots_each = usize::try_from(slots).expect("a small ring");
@@ -24,7 +24,7 @@ pub fn barrelfish_mp(receivers: u32, slots: u64) -> Ring {
     let mut ring = Ring::new(vec![part(&memory, "channels")], slots);
     let mut senders: Vec<_> = channels.iter().map(BarrelfishMp::sender).collect();
     let mut each = EachInTurn::default();
-    // In the line of its header: what is counted there is counted for the header.
+    // The message lies in the line of its header, so the accesses to the header count for both.
     ring.add(move |number| each.of(&mut senders, |sender| sender.try_send(&Messages::of(number))));
     for mut receiver in channels.iter().map(BarrelfishMp::receiver) {
         ring.add(move |number| {
@@ -39,12 +39,12 @@ pub fn barrelfish_mp(receivers: u32, slots: u64) -> Ring {
     ring
 }
 
-/// Who is next to be sent a message that goes to all.
+/// Index of the receiver to send to next, for a message that goes to all receivers.
 #[derive(Default)]
 struct EachInTurn(usize);
 
 impl EachInTurn {
-    /// Sends to as many as can be; true once all have it.
+    /// Sends to as many receivers as possible. Returns true once all of them have the message.
     fn of<S>(&mut self, senders: &mut [S], mut send: impl FnMut(&mut S) -> bool) -> bool {
         while let Some(sender) = senders.get_mut(self.0) {
             if !send(sender) {
@@ -57,7 +57,7 @@ impl EachInTurn {
     }
 }
 
-/// The same as Barrelfish itself has them.
+/// One channel of `slots` slots for each receiver, in the form that Barrelfish itself uses.
 ///
 /// # Panics
 /// If there are fewer than two slots, or there is no memory.

@@ -1,4 +1,4 @@
-//! The channel of one sender: `broadcast`, under `Block`, all in one process's memory.
+//! The channel of one sender: `broadcast` under `Block`, in the memory of one process.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::region::{Region, Rows, Slots};
 use crate::sync::AtomicU32;
 use crate::{Kernel, Lock, Trusted};
 
-/// The smallest window; no message of the model lies there.
+/// The smallest possible window. The messages of the model are short and do not use it.
 const WINDOW_BYTES: u64 = 256;
 
-/// A channel of `slots` slots and as many receivers as said, for messages of 48 bytes.
+/// A channel of `slots` slots with `receivers` receivers, for messages of 48 bytes.
 ///
 /// # Errors
 /// [`GeometryError`].
@@ -41,16 +41,16 @@ pub fn broadcast(receivers: u32, slots: u64) -> Result<Ring, GeometryError> {
     Ok(ring)
 }
 
-/// The same on two levels, for domains of `domain_cores` cores. The sender has one core of the first, and
-/// receivers the others; they read its ring. One core of each other domain has a relay, which reads the
-/// sender's ring and sends on, to the receivers on the others. Within one domain it is
-/// [`broadcast`].
+/// The same on two levels, for domains of `domain_cores` cores. In the first domain the sender has one
+/// core and receivers have the others; they read the sender's ring. In every other domain a relay has
+/// one core: it reads the sender's ring and forwards the messages to the receivers on the other cores.
+/// If one domain is enough, this is [`broadcast`].
 ///
 /// # Errors
 /// [`GeometryError`].
 ///
 /// # Panics
-/// If there is no memory, or a domain has less than two cores.
+/// If there is no memory, or a domain has fewer than two cores.
 pub fn two_level(receivers: u32, domain_cores: u32, slots: u64) -> Result<Ring, GeometryError> {
     assert!(domain_cores > 1, "a domain of {domain_cores} cores");
     let each = domain_cores - 1;
@@ -71,7 +71,7 @@ pub fn two_level(receivers: u32, domain_cores: u32, slots: u64) -> Result<Ring, 
         let local = Ends::new(here, slots)?;
         ring.parts.extend(local.parts);
         let mut to = local.sending;
-        // Who finds no room there leaves the message here.
+        // If there is no room in the local ring, the message stays in the sender's ring.
         ring.add(move |_| {
             let Some(mut loan) = to.try_loan(INLINE_BYTES_MAX) else { return false };
             let Some(message) = from.try_receive() else { return false };
@@ -86,7 +86,7 @@ pub fn two_level(receivers: u32, domain_cores: u32, slots: u64) -> Result<Ring, 
     Ok(ring)
 }
 
-/// What a receiver does with message `number`.
+/// A receiver's step: receives message `number` and checks it.
 fn checked(mut receiving: Receiving) -> impl FnMut(u64) -> bool {
     move |number| {
         let message = receiving.try_receive();
@@ -124,7 +124,7 @@ impl Sending {
 
     fn try_send(&mut self, number: u64) -> bool {
         let Some(mut loan) = self.try_loan(INLINE_BYTES_MAX) else { return false };
-        // In the line of its stamp: what is counted there is counted for the stamp.
+        // The payload lies in the line of its stamp, so the accesses to the stamp count for both.
         loan.fill(&Messages::of(number));
         loan.send();
         true
@@ -180,7 +180,7 @@ impl Ends {
                 many: None,
             };
             let receiver = Receiver::new(parts, NoKernel);
-            // SAFETY: the roles of a model run in turns, and keep to the protocol.
+            // SAFETY: the roles of a model run in turns and follow the protocol.
             let trusted = unsafe { Trusted::assume() };
             let in_place = receiver.in_place(trusted).expect("Block keeps messages");
             receiving.push(Receiving { receiver, in_place });
@@ -193,7 +193,7 @@ impl Ends {
     }
 }
 
-/// Nobody sleeps in a model: who has nothing to do waits for the scheduler.
+/// In a model nothing sleeps: a role that has nothing to do waits for the scheduler.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NoKernel;
 

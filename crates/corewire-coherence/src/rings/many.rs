@@ -1,4 +1,4 @@
-//! Many who may send to one: what it costs that one to look.
+//! Many peers that can send to one receiver: what it costs the receiver to poll.
 
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes};
 use corewire_layout::segment::FenceMode;
@@ -11,23 +11,23 @@ use crate::pair::{Activity, Endpoint, EndpointMemory, EndpointParts, PeerParts};
 use crate::published::{FreeQueue, Nemesis, NemesisOptions};
 use crate::region::Region;
 
-/// Who sends.
+/// Which peers send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Talk {
-    /// One of them; the others could.
+    /// One of them. The others could send.
     One,
     /// All of them, in turn.
     All,
 }
 
-/// Messages of 8 bytes from many to one, one at a time.
+/// Messages of 8 bytes from many peers to one receiver, one at a time.
 pub struct ManyToOne {
     /// The memory that they share.
     memory: Part,
     peers: u32,
     /// Sends this message from this peer.
     send: Box<dyn FnMut(u32, u64)>,
-    /// Looks for a message.
+    /// Polls for a message once.
     receive: Box<dyn FnMut() -> Option<u64>>,
 }
 
@@ -37,30 +37,31 @@ impl std::fmt::Debug for ManyToOne {
     }
 }
 
-/// What messages cost.
+/// The cost of messages.
 #[derive(Debug, Clone)]
 pub struct ManyFigures {
     /// How many messages.
     pub messages: u64,
-    /// Of the one that receives.
+    /// Counts of the receiver.
     pub receiver: Counts,
-    /// Of all that send.
+    /// Counts of all senders together.
     pub senders: Counts,
     /// From the first send to the last receive, on the model's clocks.
     pub time_ns: u64,
 }
 
-/// A message that did not come.
+/// A message that did not arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("message {0} does not come")]
 pub struct Lost(pub u64);
 
-/// Looks without a message, after which there is none. (An endpoint looks at everything once in 1024.)
+/// After this many polls without a message there is none. (An endpoint checks everything once in 1024
+/// polls.)
 const LOOKS_MAX: u32 = 4096;
 
 impl ManyToOne {
-    /// Sends until everything is as it stays, then counts what `messages` more cost. The receiver looks once
-    /// in vain before each.
+    /// Sends messages until the state is steady, then counts what `messages` more cost. The receiver
+    /// polls once in vain before each message.
     ///
     /// # Errors
     /// [`Lost`].
@@ -113,8 +114,8 @@ impl ManyToOne {
     }
 }
 
-/// corewire's endpoints: a ring for each peer; those that talk are polled, up to 64 watched, all others found by
-/// their bits.
+/// corewire's endpoints: one ring for each peer. The receiver polls the peers that send, up to 64 of
+/// them, and finds all others by their activity bits.
 ///
 /// # Panics
 /// If there is no memory.
@@ -147,7 +148,7 @@ pub fn endpoints(peers: u32) -> ManyToOne {
             activity: activity.clone(),
             row_there,
             fence_mode,
-            // SAFETY: all are of one model, which keeps to the protocol.
+            // SAFETY: all endpoints belong to one model, which follows the protocol.
             trusted: unsafe { Trusted::assume() },
         };
         (Endpoint::new(parts, NoKernel), as_peer)
@@ -185,7 +186,7 @@ pub fn endpoints(peers: u32) -> ManyToOne {
     }
 }
 
-/// Nemesis: a queue, and fastboxes or not.
+/// Nemesis: one queue, with or without fastboxes.
 ///
 /// # Panics
 /// If there is no memory.

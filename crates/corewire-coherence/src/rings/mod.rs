@@ -1,5 +1,5 @@
-//! Rings that can be run on the model: the memory they share, and a role for each core. Role 0 sends,
-//! the others receive.
+//! Rings that can be run on the model: the memory that they share, and a role for each core. Role 0
+//! sends, the others receive.
 
 mod barrelfish;
 mod broadcast;
@@ -25,7 +25,7 @@ pub struct Ring {
     /// The memory that its roles share.
     parts: Vec<Part>,
     roles: Vec<Box<dyn Role>>,
-    /// How many messages are to have been sent and received when all roles are done; one to a ring.
+    /// Number of messages that each role sends or receives before it is done; one entry for each ring.
     goals: Vec<Rc<Cell<u64>>>,
     slots: u64,
 }
@@ -36,33 +36,34 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// What messages cost once the ring has gone round.
+/// The cost of messages after the first rounds of the ring.
 #[derive(Debug, Clone)]
 pub struct Figures {
     /// How many messages.
     pub messages: u64,
-    /// Of the sender.
+    /// Counts of the sender.
     pub sender: Counts,
-    /// Of each receiver.
+    /// Counts of each receiver.
     pub receivers: Vec<Counts>,
     /// From the first send to the last receive, on the model's clocks.
     pub time_ns: u64,
 }
 
 impl Ring {
-    /// One that has no roles yet.
+    /// A ring that has no roles yet.
     fn new(parts: Vec<Part>, slots: u64) -> Self {
         Self { parts, roles: Vec::new(), goals: vec![Rc::default()], slots }
     }
 
-    /// Adds a role that sends or receives one message after the other: `one`, which is given the message's
-    /// number from 0, and says whether it could.
+    /// Adds a role that sends or receives one message after the other: `one` gets the number of the
+    /// message, from 0, and returns whether it succeeded.
     fn add(&mut self, one: impl FnMut(u64) -> bool + 'static) {
         let goal = Rc::clone(&self.goals[0]);
         self.roles.push(Box::new(Counted { one, done: 0, goal }));
     }
 
-    /// Two rings of one receiver each, and two roles: what goes there comes back.
+    /// Combines two rings of one receiver each into two roles: each message on `there` is answered on
+    /// `back`.
     ///
     /// # Panics
     /// If a ring has more receivers.
@@ -85,8 +86,8 @@ impl Ring {
         Self { parts, roles: roles.into(), goals, slots }
     }
 
-    /// The same ring as if all that lies a multiple of so many bytes apart in one of its parts lay in
-    /// one place: what would it cost if, say, the receivers' words shared lines?
+    /// The same ring, as if everything in part `name` that is a multiple of `bytes` apart lay in one
+    /// place. It answers, for example, what the ring would cost if the receivers' words shared lines.
     ///
     /// # Panics
     /// If no part has that name.
@@ -97,10 +98,10 @@ impl Ring {
         self
     }
 
-    /// Sends two rounds of the ring, and counts what `messages` more cost.
+    /// Sends two rounds of the ring, then counts what `messages` more cost.
     ///
     /// # Errors
-    /// [`Stuck`]: the ring is not right.
+    /// [`Stuck`]: the protocol of the ring is wrong.
     pub fn measure(
         mut self,
         machine: Machine,
@@ -161,7 +162,7 @@ impl<F: FnMut(u64) -> bool> Role for Counted<F> {
     }
 }
 
-/// Two roles of one core, in turns.
+/// Two roles on one core that take turns.
 struct Turns {
     turns: [Box<dyn Role>; 2],
     next: usize,
@@ -177,7 +178,7 @@ impl Role for Turns {
     }
 }
 
-/// The whole of a region, by name.
+/// A whole region as a part named `name`.
 fn part(region: &Region, name: &'static str) -> Part {
     let (base, bytes) = region.address();
     let start = base.addr().get();

@@ -1,4 +1,4 @@
-//! ZIMP, as printed.
+//! ZIMP, as published.
 
 use corewire_layout::slot::INLINE_BYTES_MAX;
 
@@ -7,8 +7,7 @@ use crate::caches::{read_bytes, write_bytes};
 use crate::published::Zimp;
 use crate::region::Region;
 
-/// A ring of `entries` entries and as many receivers as said, for messages of 48 bytes, with one of its
-/// senders.
+/// A ring of `entries` entries with `receivers` receivers and one sender, for messages of 48 bytes.
 ///
 /// # Panics
 /// If there are no entries, no receivers or more than 448, or there is no memory.

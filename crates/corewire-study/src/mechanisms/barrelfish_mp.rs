@@ -1,5 +1,5 @@
-//! Barrelfish message passing as the authors of ZIMP ran it (papers/000, II-A5): a channel of whole
-//! messages to each receiver.
+//! Barrelfish message passing as the authors of ZIMP ran it (papers/000, II-A5): one channel to each
+//! receiver, whose slots hold whole messages.
 
 use corewire_ring::published::{BarrelfishMp, BarrelfishMpReceiver, BarrelfishMpSender};
 use corewire_ring::region::Region;
@@ -8,14 +8,14 @@ use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, share
 use crate::failure::Failure;
 use crate::results::Kind;
 
-/// As the authors ran it, but no more than stay in a cache.
+/// As the authors ran it, but limited so that the slots stay in a cache.
 const SLOTS_MAX: usize = 1000;
 const SLOTS_MIN: usize = 4;
 const RING_BYTES: usize = 1 << 20;
 
 pub(crate) struct BarrelfishMps;
 
-/// The end that sends: a channel to each receiver.
+/// The sending end: one channel to each receiver.
 pub(crate) struct Sender {
     channels: Vec<BarrelfishMpSender>,
     patience: Patience,

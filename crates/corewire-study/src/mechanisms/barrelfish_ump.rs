@@ -1,5 +1,5 @@
-//! Barrelfish message passing as Barrelfish itself had it (research of 2009 to 2016): a channel of
-//! lines to each receiver, acknowledged; longer messages go in as many lines as they need.
+//! Barrelfish message passing as Barrelfish itself had it (research of 2009 to 2016): to each receiver
+//! one channel of cache lines, with acknowledgements. A longer message takes as many lines as it needs.
 
 use corewire_ring::published::{Flow, UMP_BYTES, Ump, UmpReceiver, UmpSender};
 use corewire_ring::region::Region;
@@ -8,12 +8,12 @@ use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Site, shared_memor
 use crate::failure::Failure;
 use crate::results::Kind;
 
-/// Lines each way.
+/// Lines in each direction.
 const SLOTS: usize = 1024;
 
 pub(crate) struct BarrelfishUmps;
 
-/// The end that sends: a channel to each receiver.
+/// The sending end: one channel to each receiver.
 pub(crate) struct Sender {
     channels: Vec<UmpSender>,
     patience: Patience,

@@ -1,4 +1,4 @@
-//! corewire's own channel: messages written in place, and read in place or copied out, as ZIMP's are.
+//! corewire's own channel: messages are written in place, and read in place or copied out, as in ZIMP.
 
 use corewire::{Domain, Loan, SendError, SharedSender, Wait};
 
@@ -6,25 +6,25 @@ use super::{Mechanism, Patience, Receives, Seat, Sends, Shape, Site};
 use crate::failure::{Doing, Failure};
 use crate::results::Kind;
 
-/// The most senders of a shared channel.
+/// Maximum number of senders of a shared channel.
 const SENDERS_MAX: u32 = 128;
 
 pub(crate) struct InPlace;
 pub(crate) struct CopyingOut;
 
-/// One sender, or one of several.
+/// The only sender, or one of several.
 pub(crate) enum Sender {
     Alone { sender: corewire::Sender, patience: Patience, bytes: usize },
     Shared { sender: SharedSender, patience: Patience, bytes: usize },
 }
 
-/// Reads in place.
+/// Reads messages in place.
 pub(crate) struct Receiver {
     receiver: corewire::Receiver,
     patience: Patience,
 }
 
-/// Copies out, then reads.
+/// Copies messages out, then reads them.
 pub(crate) struct CopyingReceiver {
     receiver: corewire::Receiver,
     patience: Patience,
@@ -86,7 +86,7 @@ fn domain(site: &Site) -> Result<Domain, Failure> {
     Domain::open_at(&path).doing("open a domain")
 }
 
-/// A channel's own limit on senders.
+/// The limit of a channel on its senders.
 fn limit(shape: Shape) -> Option<String> {
     let is_too_many = shape.senders > SENDERS_MAX;
     is_too_many.then(|| format!("a shared channel has up to {SENDERS_MAX} senders"))
@@ -146,7 +146,7 @@ fn send(mut loan: Loan<'_>, write: impl FnOnce(&mut [u8])) -> Result<(), Failure
     Ok(())
 }
 
-/// Has `read` read the next message in place.
+/// Waits for the next message and lets `read` read it in place.
 #[inline(always)]
 fn next<R>(
     receiver: &mut corewire::Receiver,

@@ -1,4 +1,5 @@
-//! iceoryx2, lossless: messages written and read in place, a queue of references to each subscriber.
+//! iceoryx2, lossless: messages are written and read in place, with a queue of references for each
+//! subscriber.
 
 use iceoryx2::config::Config;
 use iceoryx2::port::publisher::Publisher;
@@ -10,10 +11,10 @@ use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, share
 use crate::failure::{Doing, Failure};
 use crate::results::Kind;
 
-/// Messages that wait for a subscriber.
+/// Maximum number of messages that wait for a subscriber.
 const BUFFER_MAX: usize = 1024;
 const BUFFER_MIN: usize = 4;
-/// Bytes that they take, if that is not too few of them.
+/// Size of these messages, if it holds enough of them.
 const BUFFER_BYTES: usize = 4 << 20;
 
 type Service = ipc::Service;
@@ -63,13 +64,13 @@ fn open(site: &Site) -> Result<(Node<Service>, Factory), Failure> {
     Ok((node, service))
 }
 
-/// What the names of its shared memory begin with, for the whole machine.
+/// Prefix of the names of its shared memory, unique on the machine.
 fn prefix(site: &Site) -> String {
     let name = site.directory.file_name().map(|name| name.to_string_lossy().into_owned());
     format!("{}_{}_", name.unwrap_or_default(), site.number)
 }
 
-/// Shared memory that processes leave when they are ended early.
+/// Removes shared memory that processes leave behind when they are killed.
 struct Leftovers {
     prefix: String,
 }
@@ -113,7 +114,7 @@ impl Mechanism for Iceoryx2 {
             .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
             .create()
             .doing("make an iceoryx2 publisher")?;
-        // Messages for who is not connected yet would be lost.
+        // Messages for subscribers that are not connected yet would be lost.
         let receivers = site.shape.receivers as usize;
         await_others(|| service.dynamic_config().number_of_subscribers() == receivers);
         publisher.update_connections().doing("connect an iceoryx2 publisher")?;
@@ -145,7 +146,8 @@ impl Sends for Sender {
     fn send(&mut self, write: impl FnOnce(&mut [u8])) -> Result<(), Failure> {
         let mut sample = self.publisher.loan_slice_uninit(self.bytes).doing("loan a sample")?;
         let payload = sample.payload_mut();
-        // SAFETY: a u8 may be any byte, and shared memory holds some; `write` writes them all.
+        // SAFETY: every byte is a valid u8, and shared memory holds initialized bytes; `write` writes
+        // them all.
         write(unsafe { payload.assume_init_mut() });
         // SAFETY: as above.
         unsafe { sample.assume_init() }.send().doing("send a sample")?;

@@ -1,5 +1,6 @@
-//! What the C library has and no safe library wraps: System V message queues, and POSIX semaphores in
-//! shared memory. The only unsafe code of the study but for one line of iceoryx2's.
+//! Functions of the C library that no safe library wraps: System V message queues, and POSIX semaphores
+//! in shared memory. Other unsafe code of the study is in `count`, `iceoryx2`,
+//! `shared_memory_semaphores` and `nemesis`.
 
 use std::io;
 
@@ -9,11 +10,11 @@ use corewire_ring::region::Region;
 #[derive(Debug)]
 pub(super) struct Queue(libc::c_int);
 
-/// A queue that goes when this is dropped.
+/// A queue that is removed on drop.
 #[derive(Debug)]
 pub(super) struct OwnedQueue(pub(super) Queue);
 
-/// A message as the kernel wants it: its type, which is 1, then its bytes, in whole words.
+/// A message in the kernel's format: its type, which is 1, then its bytes, padded to whole words.
 #[derive(Debug)]
 pub(super) struct QueueMessage {
     words: Vec<u64>,
@@ -37,27 +38,28 @@ impl QueueMessage {
 }
 
 impl Queue {
-    /// One of nobody's yet.
+    /// Creates a private queue.
     pub(super) fn create() -> io::Result<OwnedQueue> {
-        // SAFETY: takes numbers only.
+        // SAFETY: the call takes numbers only.
         let id = unsafe { libc::msgget(libc::IPC_PRIVATE, libc::IPC_CREAT | 0o600) };
         check(id)?;
         Ok(OwnedQueue(Self(id)))
     }
 
-    /// Has it hold `bytes` bytes.
+    /// Sets the capacity of the queue to `bytes` bytes.
     pub(super) fn set_capacity(&self, bytes: usize) -> io::Result<()> {
         let mut settings = std::mem::MaybeUninit::<libc::msqid_ds>::zeroed();
-        // SAFETY: room for the settings, which are numbers: all zeroes are some, too.
+        // SAFETY: the pointer has room for the settings, whose fields are numbers, so all zeroes are
+        // valid.
         check(unsafe { libc::msgctl(self.0, libc::IPC_STAT, settings.as_mut_ptr()) })?;
-        // SAFETY: as above, and filled in.
+        // SAFETY: as above, and the call has filled it in.
         let mut settings = unsafe { settings.assume_init() };
         settings.msg_qbytes = bytes as libc::msglen_t;
-        // SAFETY: only read.
+        // SAFETY: the call only reads the settings.
         check(unsafe { libc::msgctl(self.0, libc::IPC_SET, &raw mut settings) })
     }
 
-    /// The queue of that number.
+    /// The existing queue with this id.
     pub(super) fn of(id: libc::c_int) -> Self {
         Self(id)
     }
@@ -66,17 +68,17 @@ impl Queue {
         self.0
     }
 
-    /// Waits for room.
+    /// Sends a message. Blocks while the queue is full.
     pub(super) fn send(&self, message: &QueueMessage) -> io::Result<()> {
         let start = message.words.as_ptr();
-        // SAFETY: the words are a type and `bytes` bytes.
+        // SAFETY: the words hold a type and `bytes` bytes.
         check(unsafe { libc::msgsnd(self.0, start.cast(), message.bytes, 0) })
     }
 
-    /// Waits for a message, at most as long as `message` is.
+    /// Receives a message of at most the length of `message`. Blocks while the queue is empty.
     pub(super) fn receive(&self, message: &mut QueueMessage) -> io::Result<()> {
         let start = message.words.as_mut_ptr();
-        // SAFETY: there is room for a type and `bytes` bytes.
+        // SAFETY: the words have room for a type and `bytes` bytes.
         let got = unsafe { libc::msgrcv(self.0, start.cast(), message.bytes, 0, 0) };
         if got < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -84,12 +86,12 @@ impl Queue {
 
 impl Drop for OwnedQueue {
     fn drop(&mut self) {
-        // SAFETY: takes numbers only; the last argument is not looked at.
+        // SAFETY: the call takes numbers only; it ignores the last argument.
         unsafe { libc::msgctl(self.0.0, libc::IPC_RMID, std::ptr::null_mut()) };
     }
 }
 
-/// A semaphore that processes share, at an offset of memory that all have mapped.
+/// A semaphore shared by processes, at an offset of memory that all of them have mapped.
 #[derive(Debug)]
 pub(super) struct Semaphore {
     memory: Region,
@@ -97,13 +99,13 @@ pub(super) struct Semaphore {
 }
 
 impl Semaphore {
-    /// Bytes that one takes, in lines.
+    /// Size of a semaphore, in whole lines.
     pub(super) const BYTES: usize = size_of::<libc::sem_t>().next_multiple_of(64);
 
-    /// The semaphore at `at`, which has been initialised.
+    /// The semaphore at offset `at`. It must be initialised before use.
     ///
     /// # Panics
-    /// If it does not lie in the memory, or not at a line.
+    /// If it does not lie within the memory, or not at the start of a line.
     pub(super) fn at(memory: &Region, at: usize) -> Self {
         assert!(at.is_multiple_of(64) && at + Self::BYTES <= memory.bytes(), "own offset");
         Self { memory: memory.clone(), at }
@@ -111,20 +113,20 @@ impl Semaphore {
 
     fn pointer(&self) -> *mut libc::sem_t {
         let (base, _) = self.memory.address();
-        // SAFETY: inside the memory, as `at` has made sure.
+        // SAFETY: the offset is inside the memory; `at` has checked it.
         unsafe { base.add(self.at) }.cast().as_ptr()
     }
 
-    /// Makes it one of value `value`.
+    /// Initialises the semaphore with `value`.
     pub(super) fn initialise(&self, value: u32) -> io::Result<()> {
-        // SAFETY: room for one, in memory that nobody uses yet.
+        // SAFETY: there is room for a semaphore, in memory that no process uses yet.
         check(unsafe { libc::sem_init(self.pointer(), 1, value) })
     }
 
-    /// Takes one, waiting for it.
+    /// Decrements the semaphore. Blocks while it is 0.
     pub(super) fn wait(&self) -> io::Result<()> {
         loop {
-            // SAFETY: initialised, and mapped while `memory` lives.
+            // SAFETY: the semaphore is initialised, and mapped while `memory` lives.
             let result = check(unsafe { libc::sem_wait(self.pointer()) });
             match result {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -133,7 +135,7 @@ impl Semaphore {
         }
     }
 
-    /// Gives one.
+    /// Increments the semaphore.
     pub(super) fn post(&self) -> io::Result<()> {
         // SAFETY: as above.
         check(unsafe { libc::sem_post(self.pointer()) })

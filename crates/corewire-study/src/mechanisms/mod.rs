@@ -1,4 +1,4 @@
-//! What carries messages: one file each, behind one trait.
+//! The mechanisms that carry messages: one file each, behind one trait.
 
 mod barrelfish_mp;
 mod barrelfish_ump;
@@ -30,7 +30,7 @@ use crate::results::Kind;
 
 pub(crate) use queue_limits::raise as raise_queue_limits;
 
-/// A mechanism's name in results and on the command line; in the order of the paper.
+/// Name of a mechanism in results and on the command line, in the order of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -51,11 +51,11 @@ pub(crate) enum Id {
     SystemVQueue,
     /// POSIX message queues
     PosixQueue,
-    /// Barrelfish message passing, as the authors of ZIMP ran it
+    /// Barrelfish message passing, in the form that the authors of ZIMP ran
     BarrelfishMp,
-    /// Barrelfish message passing, as Barrelfish itself has it
+    /// Barrelfish message passing, in the form that Barrelfish itself has
     BarrelfishUmp,
-    /// ZIMP as it is printed
+    /// ZIMP as published
     Zimp,
     /// corewire, receivers copying out
     CorewireCopy,
@@ -65,58 +65,59 @@ pub(crate) enum Id {
     Iceoryx2,
 }
 
-/// How many processes send and receive, and what.
+/// How many processes send and receive, and how long the messages are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Shape {
-    /// Of each message.
+    /// Length of each message.
     pub(crate) bytes: usize,
     pub(crate) receivers: u32,
     pub(crate) senders: u32,
 }
 
-/// Where one channel is: what its set-up has made, for the processes that open its ends.
+/// Place of one channel: what its set-up created, for the processes that open its ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Site {
     pub(crate) shape: Shape,
-    /// Its own, removed after the run.
+    /// A directory of its own, removed after the run.
     pub(crate) directory: PathBuf,
-    /// Tells the two sites of a round trip apart.
+    /// Distinguishes the two sites of a round trip.
     pub(crate) number: usize,
-    /// The worker that is receiver 0; the others follow.
+    /// The worker that is receiver 0; the other receivers follow it.
     pub(crate) first_receiver: u32,
-    /// Whatever the mechanism needs: paths, numbers of queues.
+    /// Anything that the mechanism needs: paths, ids of queues.
     pub(crate) ticket: Vec<String>,
 }
 
 impl Site {
-    /// The ticket's entry `index`.
+    /// Entry `index` of the ticket.
     pub(crate) fn entry(&self, index: usize) -> Result<&str, Failure> {
         let entry = self.ticket.get(index).map(String::as_str);
         entry.ok_or_else(|| Failure::other(format!("the set-up has left no entry {index}")))
     }
 
-    /// The receivers' numbers.
+    /// The indices of the receivers.
     pub(crate) fn receivers(&self) -> std::ops::Range<u32> {
         0..self.shape.receivers
     }
 }
 
-/// What a process needs to open its end.
+/// What a process needs to open its end, besides the site.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seat<'a> {
     pub(crate) board: &'a Board,
     pub(crate) patience: Patience,
 }
 
-/// How everything that polls waits: the same for all mechanisms.
+/// How polling code waits: the same for all mechanisms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// There are too few cores.
+    /// Yields the processor while waiting, because there are too few cores.
     pub(crate) gives_way: bool,
 }
 
 impl Patience {
-    /// Looks until there is something: 64 times, then after a pause each, or after having let others run.
+    /// Polls until there is a result: 64 times without a break, then pauses or yields after every 64
+    /// polls.
     #[inline(always)]
     pub(crate) fn until<T>(self, mut look: impl FnMut() -> Option<T>) -> T {
         const BARE_LOOKS: u32 = 64;
@@ -131,76 +132,79 @@ impl Patience {
     }
 }
 
-/// What a set-up has made that goes with the run.
+/// Resources of a set-up that are released after the run.
 pub(crate) type Kept = Box<dyn Any>;
 
-/// A way to bring messages from senders to receivers, each of which gets all of them.
+/// A way to send messages to several receivers, each of which gets all messages.
 pub(crate) trait Mechanism {
     /// The end that sends to all receivers.
     type Sender: Sends;
     /// The end of one receiver.
     type Receiver: Receives;
-    /// For people.
+    /// The name to display.
     const NAME: &'static str;
     const KIND: Kind;
-    /// May several senders share it?
+    /// Whether several senders can share it.
     const HAS_MANY_SENDERS: bool;
-    /// May messages get lost on the way?
+    /// Whether it can lose messages.
     const IS_LOSSY: bool = false;
 
-    /// How it is set up, in a sentence.
+    /// Its settings, in one sentence.
     fn settings() -> String;
 
-    /// Why it cannot carry this here, if it cannot.
+    /// Why it cannot carry messages of this shape here; `None` if it can.
     fn limit(shape: Shape) -> Option<String> {
         let _ = shape;
         None
     }
 
-    /// Makes what the ends have in common.
+    /// Creates what the ends share.
     fn set_up(site: &mut Site) -> Result<Kept, Failure> {
         let _ = site;
         Ok(Box::new(()))
     }
 
-    /// Opens the end of a sender. All ends are opened at the same time, so it may wait for others.
+    /// Opens the end of sender `index`. All ends are opened at the same time, so this may wait for the
+    /// others.
     fn sender(site: &Site, index: u32, seat: Seat<'_>) -> Result<Self::Sender, Failure>;
 
     /// Opens the end of receiver `index`.
     fn receiver(site: &Site, index: u32, seat: Seat<'_>) -> Result<Self::Receiver, Failure>;
 }
 
-/// The end that sends.
+/// The sending end.
 pub(crate) trait Sends {
-    /// Has `write` write a message, wherever this mechanism has messages written, and sends it to all.
+    /// Lets `write` write a message in the place where this mechanism takes it, and sends it to all
+    /// receivers.
     fn send(&mut self, write: impl FnOnce(&mut [u8])) -> Result<(), Failure>;
 
-    /// Bytes that it has copied itself, not the kernel.
+    /// Number of bytes that the mechanism itself has copied, without those that the kernel copied.
     fn copied_bytes(&self) -> u64 {
         0
     }
 }
 
-/// The end that receives.
+/// The receiving end.
 pub(crate) trait Receives {
-    /// Waits for the next message and has `read` read it, wherever this mechanism has messages read.
+    /// Waits for the next message and lets `read` read it in the place where this mechanism delivers
+    /// it.
     fn receive<R>(&mut self, read: impl FnOnce(&[u8]) -> R) -> Result<R, Failure>;
 
-    /// Bytes that it has copied itself, not the kernel.
+    /// Number of bytes that the mechanism itself has copied, without those that the kernel copied.
     fn copied_bytes(&self) -> u64 {
         0
     }
 }
 
-/// Something to be done with a mechanism.
+/// A generic operation on a mechanism.
 pub(crate) trait Visit {
-    /// What comes of it.
+    /// Its result.
     type Out;
-    /// Does it.
+    /// Runs it for mechanism `M`.
     fn visit<M: Mechanism>(self) -> Self::Out;
 }
 
-/// Does `visit` with the mechanism of that name.
+/// Runs `visit` with the mechanism `id`.
 pub(crate) fn with<V: Visit>(id: Id, visit: V) -> V::Out {
     match id {
         Id::UnixDatagram => visit.visit::<unix_datagram::UnixDatagrams>(),
@@ -220,7 +224,7 @@ pub(crate) fn with<V: Visit>(id: Id, visit: V) -> V::Out {
     }
 }
 
-/// What is known of a mechanism before it runs.
+/// What is known about a mechanism before it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct About {
     pub(crate) name: &'static str,
@@ -231,12 +235,12 @@ pub(crate) struct About {
 }
 
 impl Id {
-    /// As in results and on the command line.
+    /// Its name in results and on the command line.
     pub(crate) fn text(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// What is known of it.
+    /// What is known about it.
     pub(crate) fn about(self) -> About {
         struct Ask;
         impl Visit for Ask {
@@ -254,7 +258,7 @@ impl Id {
         with(self, Ask)
     }
 
-    /// Why it cannot carry this here, if it cannot.
+    /// Why it cannot carry messages of this shape here; `None` if it can.
     pub(crate) fn limit(self, shape: Shape) -> Option<String> {
         struct Ask(Shape);
         impl Visit for Ask {

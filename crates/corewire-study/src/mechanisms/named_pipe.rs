@@ -1,4 +1,4 @@
-//! Named pipes (papers/000, section V): as pipes, found by their names.
+//! Named pipes (papers/000, section V): like pipes, but opened by name.
 
 use std::path::PathBuf;
 

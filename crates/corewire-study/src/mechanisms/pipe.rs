@@ -9,18 +9,18 @@ use super::{Kept, Mechanism, Receives, Seat, Sends, Shape, Site};
 use crate::failure::{Doing, Failure};
 use crate::results::Kind;
 
-/// What several writers may write at once without being mixed (`PIPE_BUF`).
+/// Largest write that is not interleaved with the writes of other processes (`PIPE_BUF`).
 const WHOLE_BYTES_MAX: usize = 4096;
 
 pub(crate) struct Pipes;
 
-/// The end that sends: a pipe to each receiver, of either kind.
+/// The sending end: one pipe to each receiver, named or not.
 pub(crate) struct Sender {
     pipes: Vec<File>,
     message: Vec<u8>,
 }
 
-/// The end that receives.
+/// The receiving end.
 pub(crate) struct Receiver {
     pipe: File,
     message: Vec<u8>,
@@ -63,7 +63,7 @@ impl Mechanism for Pipes {
     }
 }
 
-/// What no pipe can do.
+/// The limit of both kinds of pipes.
 pub(super) fn limit(shape: Shape) -> Option<String> {
     let is_mixed = shape.senders > 1 && shape.bytes > WHOLE_BYTES_MAX;
     is_mixed.then(|| {

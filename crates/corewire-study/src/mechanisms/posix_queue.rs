@@ -1,4 +1,4 @@
-//! POSIX message queues (papers/000, II-A4): a queue for each receiver.
+//! POSIX message queues (papers/000, II-A4): one queue for each receiver.
 
 use nix::mqueue::{MQ_OFlag, MqAttr, MqdT, mq_close, mq_open, mq_receive, mq_send, mq_unlink};
 use nix::sys::stat::Mode;
@@ -7,12 +7,12 @@ use super::{Kept, Mechanism, Receives, Seat, Sends, Shape, Site, queue_limits};
 use crate::failure::{Doing, Failure};
 use crate::results::Kind;
 
-/// Messages that a queue holds: what Linux allows everyone.
+/// Capacity of a queue in messages: the Linux default for unprivileged processes.
 const MESSAGES: i64 = 10;
 
 pub(crate) struct PosixQueues;
 
-/// The end that sends: each receiver's queue.
+/// The sending end: the queues of all receivers.
 pub(crate) struct Sender {
     queues: Vec<MqdT>,
     message: Vec<u8>,
@@ -23,13 +23,13 @@ pub(crate) struct Receiver {
     message: Vec<u8>,
 }
 
-/// Queues' names, which go when this is dropped.
+/// Names of queues, which are unlinked on drop.
 struct Names(Vec<String>);
 
 impl Drop for Names {
     fn drop(&mut self) {
         for name in &self.0 {
-            // It may never have been made.
+            // The queue may never have been created.
             let _ = mq_unlink(name.as_str());
         }
     }
@@ -75,7 +75,7 @@ impl Mechanism for PosixQueues {
     }
 }
 
-/// Makes a queue for each receiver.
+/// Creates a queue for each receiver.
 fn make(names: &mut Names, shape: Shape) -> Result<(), Failure> {
     let bytes = i64::try_from(shape.bytes).doing("make such a long message")?;
     let attributes = MqAttr::new(0, MESSAGES, bytes, 0);

@@ -1,5 +1,5 @@
-//! What the kernel allows message queues, and more of it where that disturbs nobody: in a space of
-//! names of this process's own, whose limits are nobody else's.
+//! Reads the kernel's limits on message queues, and raises them where that disturbs no other process:
+//! in an IPC namespace of this process, which has limits of its own.
 
 use std::fs;
 
@@ -13,27 +13,27 @@ pub(super) struct Limit {
     name: &'static str,
 }
 
-/// The longest message of a System V queue.
+/// Maximum length of a message in a System V queue.
 pub(super) const SYSTEM_V_MESSAGE: Limit =
     Limit { file: "/proc/sys/kernel/msgmax", name: "kernel.msgmax" };
-/// What a System V queue holds.
+/// Capacity of a System V queue.
 pub(super) const SYSTEM_V_QUEUE: Limit =
     Limit { file: "/proc/sys/kernel/msgmnb", name: "kernel.msgmnb" };
-/// The longest message of a POSIX queue.
+/// Maximum length of a message in a POSIX queue.
 pub(super) const POSIX_MESSAGE: Limit =
     Limit { file: "/proc/sys/fs/mqueue/msgsize_max", name: "fs.mqueue.msgsize_max" };
-/// The most that the kernel lets that be.
+/// The highest value that the kernel allows for that limit.
 const POSIX_MESSAGE_MAX: u64 = 16 << 20;
-/// Long messages that a System V queue is to hold.
+/// Number of long messages that a System V queue should hold.
 const MESSAGES: u64 = 10;
 
 impl Limit {
-    /// What it is; `None` if the kernel does not say.
+    /// The current value; `None` if the kernel does not provide it.
     pub(super) fn read(self) -> Option<u64> {
         fs::read_to_string(self.file).ok()?.trim().parse().ok()
     }
 
-    /// Says that messages of `bytes` bytes exceed it, if they do.
+    /// Returns a message if `bytes` bytes exceed the limit.
     pub(super) fn exceeded_by(self, bytes: usize) -> Option<String> {
         let allowed = self.read()?;
         (bytes as u64 > allowed).then(|| format!("{} is {allowed} bytes here", self.name))
@@ -47,8 +47,9 @@ impl Limit {
     }
 }
 
-/// Takes queues into a space of this process's own and its children's, if it may, where messages of
-/// `bytes` bytes are allowed as far as the kernel can. Says whose limits hold then.
+/// Moves this process and its children into an IPC namespace of their own, if that is permitted, and
+/// raises its limits so that messages of `bytes` bytes fit as far as the kernel allows. Returns which
+/// limits apply then.
 pub(crate) fn raise(bytes: u64) -> String {
     if let Err(error) = unshare(CloneFlags::CLONE_NEWIPC) {
         return format!("the machine's (a space of its own is refused: {error})");
@@ -57,7 +58,7 @@ pub(crate) fn raise(bytes: u64) -> String {
         .raise_to(bytes)
         .and_then(|()| SYSTEM_V_QUEUE.raise_to(MESSAGES * bytes))
         .and_then(|()| POSIX_MESSAGE.raise_to(bytes.min(POSIX_MESSAGE_MAX)));
-    // Whoever may not keeps the limit, and the queue that exceeds it says so.
+    // A process without the privilege keeps the limit, and opening a queue that exceeds it reports so.
     let _ = setrlimit(Resource::RLIMIT_MSGQUEUE, RLIM_INFINITY, RLIM_INFINITY);
     match raised {
         Ok(()) => "raised, in a space of its own (an IPC namespace)".to_owned(),

@@ -1,9 +1,10 @@
-//! Shared memory with semaphores (papers/000, section V): a ring for each receiver, with POSIX semaphores
-//! that count what is free and what is full, and one that keeps senders apart where there are several.
+//! Shared memory with semaphores (papers/000, section V): one ring for each receiver, with POSIX
+//! semaphores that count free and full slots, and one that excludes other senders where there are
+//! several.
 //!
 //! ```text
-//! 0     free, full, one sender at a time: a semaphore each, on lines of their own
-//! 192   the next slot to be sent: whoever has the third
+//! 0     semaphores on lines of their own: free slots, full slots, one sender at a time
+//! 192   the next slot to be sent, written by the sender that holds the third semaphore
 //! 256   slots, whole lines each
 //! ```
 
@@ -20,12 +21,12 @@ const NEXT: usize = 192;
 const SLOTS: usize = 256;
 const SLOTS_MIN: usize = 4;
 const SLOTS_MAX: usize = 256;
-/// Bytes that the slots of a ring take, if that is not too few of them.
+/// Size of the slots of a ring, if it holds enough of them.
 const RING_BYTES: usize = 2 << 20;
 
 pub(crate) struct Semaphores;
 
-/// The end that sends: a ring to each receiver.
+/// The sending end: one ring to each receiver.
 pub(crate) struct Sender {
     rings: Vec<Ring>,
     message: Vec<u8>,
@@ -56,7 +57,7 @@ fn slots(bytes: usize) -> usize {
     shared_memory::slots(slot_bytes(bytes), SLOTS_MIN, SLOTS_MAX, RING_BYTES)
 }
 
-/// Of one ring.
+/// Size of one ring.
 fn ring_bytes(bytes: usize) -> usize {
     (SLOTS + slots(bytes) * slot_bytes(bytes)).next_multiple_of(4096)
 }
@@ -154,9 +155,9 @@ impl Receives for Receiver {
     fn receive<R>(&mut self, read: impl FnOnce(&[u8]) -> R) -> Result<R, Failure> {
         let Self { ring, next, message, copied } = self;
         ring.full.wait().doing("wait for a semaphore")?;
-        // SAFETY: all processes of a run are the same program.
+        // SAFETY: all processes of a run are the same program and follow the protocol.
         let trusted = unsafe { Trusted::assume() };
-        // SAFETY: the slot is full, and nobody writes it before it is free.
+        // SAFETY: the slot is full, and no sender writes it before it is free.
         unsafe { ring.memory.copy_out_still(trusted, SLOTS + *next * ring.slot_bytes, message) };
         *next = if *next + 1 == ring.slots { 0 } else { *next + 1 };
         *copied += message.len() as u64;

@@ -1,18 +1,18 @@
-//! System V message queues (papers/000, II-A4, "IPC MQ"): a queue for each receiver.
+//! System V message queues (papers/000, II-A4, "IPC MQ"): one queue for each receiver.
 
 use super::kernel::{OwnedQueue, Queue, QueueMessage};
 use super::{Kept, Mechanism, Receives, Seat, Sends, Shape, Site, queue_limits};
 use crate::failure::{Doing, Failure};
 use crate::results::Kind;
 
-/// What a queue holds, unless that is too few messages: as on a machine where nobody has changed it.
+/// Capacity of a queue, unless that is too few messages: the kernel's default.
 const QUEUE_BYTES: usize = 16 << 10;
-/// Messages that it is to hold, as a POSIX queue does.
+/// Minimum number of messages that a queue should hold, as many as a POSIX queue.
 const MESSAGES: usize = 10;
 
 pub(crate) struct SystemV;
 
-/// The end that sends: each receiver's queue.
+/// The sending end: the queues of all receivers.
 pub(crate) struct Sender {
     queues: Vec<Queue>,
     message: QueueMessage,

@@ -1,4 +1,4 @@
-//! TCP sockets over the loopback interface (papers/000, II-A2): a connection to each receiver.
+//! TCP sockets over the loopback interface (papers/000, II-A2): one connection to each receiver.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use crate::results::Kind;
 
 pub(crate) struct Tcp;
 
-/// The end that sends: a connection to each receiver.
+/// The sending end: one connection to each receiver.
 pub(crate) struct Sender {
     streams: Vec<TcpStream>,
     message: Vec<u8>,

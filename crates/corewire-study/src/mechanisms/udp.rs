@@ -1,9 +1,9 @@
-//! UDP sockets over the loopback interface (papers/000, II-A2): a socket for each receiver. What is
-//! longer than a datagram is sent in fragments; what finds a receiver's buffer full is lost, and with a
-//! fragment the whole message.
+//! UDP sockets over the loopback interface (papers/000, II-A2): one socket for each receiver. A message
+//! that is longer than a datagram is sent in fragments. A datagram that finds the receiver's buffer
+//! full is lost; if it is a fragment, the whole message is lost.
 //!
-//! A fragment begins with the message's number in its channel and the fragment's in the message, 8 bytes
-//! each, little-endian. Messages that fit a datagram are sent bare.
+//! A fragment begins with the number of the message in its channel and the number of the fragment in
+//! the message, 8 bytes each, little-endian. Messages that fit into a datagram have no header.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -14,17 +14,17 @@ use super::{Mechanism, Receives, Seat, Sends, Shape, Site};
 use crate::failure::{Doing, Failure};
 use crate::results::Kind;
 
-/// The longest payload of a datagram.
+/// Maximum payload of a datagram.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
 const HEADER_BYTES: usize = 16;
-/// What a fragment holds of its message.
+/// Maximum number of message bytes in a fragment.
 const PART_BYTES: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
-/// Room for what a receiver has not received, if the kernel gives it.
+/// Size of a receiver's buffer, if the kernel allows it.
 const BUFFER_BYTES: usize = 4 << 20;
 
 pub(crate) struct Udp;
 
-/// The end that sends: a socket connected to each receiver's.
+/// The sending end: one socket connected to each receiver's socket.
 pub(crate) struct Sender {
     sockets: Vec<UdpSocket>,
     message: Vec<u8>,
@@ -111,7 +111,7 @@ impl Sends for Sender {
     }
 }
 
-/// Sends a datagram. Its receiver may have had the last mark, and be gone, while another has not.
+/// Sends a datagram. Its receiver may already have received the last mark and closed its socket.
 fn send_or_lose(socket: &UdpSocket, datagram: &[u8]) -> Result<(), Failure> {
     match socket.send(datagram) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
@@ -131,7 +131,7 @@ impl Receives for Receiver {
 }
 
 impl Receiver {
-    /// Receives until one message has come whole: its fragments arrive in order, or not at all.
+    /// Receives until one message is complete: its fragments arrive in order or not at all.
     fn gather(&mut self) -> Result<(), Failure> {
         let Self { socket, message, datagram } = self;
         let (mut number, mut due) = (0, 0);
@@ -148,7 +148,7 @@ impl Receiver {
             if part == 0 {
                 (number, due) = (found, 0);
             } else if (found, part) != (number, due) {
-                // A fragment before it is lost, so nothing fits before the next message.
+                // An earlier fragment is lost, so no fragment fits before the next message begins.
                 due = u64::MAX;
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Unix datagram sockets (papers/000, II-A1): a socket for each receiver, a system call for each message
-//! and receiver on either side.
+//! Unix datagram sockets (papers/000, II-A1): one socket for each receiver, and one system call for
+//! each message and receiver on either side.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -11,7 +11,7 @@ use crate::results::Kind;
 
 pub(crate) struct UnixDatagrams;
 
-/// The end that sends: a socket connected to each receiver's.
+/// The sending end: one socket connected to each receiver's socket.
 pub(crate) struct Sender {
     sockets: Vec<UnixDatagram>,
     message: Vec<u8>,
@@ -46,7 +46,7 @@ impl Mechanism for UnixDatagrams {
 
     fn sender(site: &Site, _: u32, seat: Seat<'_>) -> Result<Sender, Failure> {
         let connect = |receiver| {
-            // Its port says no more than that it is there.
+            // The port only says that the receiver's socket exists.
             seat.board.await_port(site.first_receiver + receiver, site.number);
             let socket = UnixDatagram::unbound()?;
             widen(&socket, site.shape.bytes);
@@ -71,8 +71,8 @@ fn path(site: &Site, receiver: u32) -> std::path::PathBuf {
     site.directory.join(format!("{}-{receiver}.socket", site.number))
 }
 
-/// Room for two messages of so many bytes, if the kernel gives it: whoever may not exceed the machine's
-/// limit gets what that allows.
+/// Makes room for two messages of `bytes` bytes. A process that may not exceed the machine's limit gets
+/// as much as the limit allows.
 fn widen(socket: &UnixDatagram, bytes: usize) {
     let wanted = 2 * bytes + (64 << 10);
     if sockopt::socket_send_buffer_size(socket).is_ok_and(|given| given >= wanted) {

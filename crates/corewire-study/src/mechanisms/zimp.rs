@@ -1,5 +1,5 @@
-//! ZIMP exactly as it is printed (papers/000, section III): messages written in the channel, receivers
-//! copying them out.
+//! ZIMP exactly as published (papers/000, section III): messages are written in the channel, and
+//! receivers copy them out.
 
 use corewire_ring::published::{Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::sync::pause;
@@ -10,7 +10,7 @@ use crate::results::Kind;
 
 const ENTRIES_MAX: usize = 1024;
 const ENTRIES_MIN: usize = 4;
-/// Bytes that the entries take, if that is not too few of them.
+/// Size of the entries, if it holds enough of them.
 const RING_BYTES: usize = 1 << 20;
 
 pub(crate) struct Zimps;

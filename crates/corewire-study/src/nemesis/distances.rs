@@ -1,29 +1,29 @@
-//! How far apart the two cores were. Some hosts move them about while a program runs: two threads of one core
-//! for a second, then two cores of different clusters. What was measured at one distance says nothing about what
-//! was measured at another, so a bare line is timed before and after each size, and only runs with alike lines
-//! are compared.
+//! The distance between the two cores. Some hosts move the cores while a program runs: for a second
+//! they are two threads of one core, then two cores of different clusters. Measurements at different
+//! distances cannot be compared. So a bare line is timed before and after each size, and only runs with
+//! similar line times are compared.
 
 use super::peer::Found;
 use super::results::Results;
 
-/// Lines that take up to so many times as long as others went as far.
+/// Line times that differ by at most this factor count as the same distance.
 const ALIKE: f64 = 1.5;
-/// A distance is worth showing with so much of all runs.
+/// A distance is shown if it has at least this share of all runs.
 const SHOWN_SHARE: f64 = 0.2;
 
-/// A distance at which the cores were for a while.
+/// A distance that the cores had for a while.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Distance {
-    /// The times of a bare line over it, from the least to the most; `None` if none were taken, and all runs
-    /// count as of one distance.
+    /// The shortest and the longest time of a bare line at this distance. `None` if no line was timed;
+    /// then all runs count as one distance.
     pub(crate) line_ns: Option<(f64, f64)>,
-    /// Runs of all points that were at it, among how many.
+    /// Number of runs of all points at this distance, and number of all runs.
     pub(crate) runs: usize,
     pub(crate) of: usize,
 }
 
 impl Distance {
-    /// Was it measured at this one?
+    /// Whether a run was measured at this distance.
     pub(crate) fn has(&self, found: &Found) -> bool {
         let Some((least, most)) = self.line_ns else { return true };
         line_of(found).is_some_and(|line| (least..=most).contains(&line))
@@ -31,19 +31,19 @@ impl Distance {
 }
 
 impl Results {
-    /// The distances, the one with the most runs first; none if the cores were moved in each of them.
+    /// The distances, the one with the most runs first. Empty if the cores were moved during every run.
     pub(crate) fn distances(&self) -> Vec<Distance> {
         of(self.points.iter().flat_map(|point| &point.runs))
     }
 
-    /// What was measured at one of them.
+    /// The runs that were measured at `distance`.
     pub(crate) fn at(&self, distance: &Distance) -> Self {
         let mut here = self.clone();
         here.points.iter_mut().for_each(|point| point.runs.retain(|found| distance.has(found)));
         here
     }
 
-    /// What was measured at that with the most runs.
+    /// The runs that were measured at the distance with the most runs.
     pub(crate) fn at_most_frequent(&self) -> Self {
         self.distances().first().map_or_else(|| self.clone(), |distance| self.at(distance))
     }
@@ -76,13 +76,13 @@ fn of<'a>(runs: impl Iterator<Item = &'a Found>) -> Vec<Distance> {
     distances
 }
 
-/// The most lines in a row that are alike.
+/// The longest sequence of similar line times.
 fn widest(lines: &[f64]) -> Option<(usize, usize)> {
     let end = |first: usize| lines.partition_point(|line| *line <= lines[first] * ALIKE);
     (0..lines.len()).map(|first| (first, end(first))).max_by_key(|(first, end)| end - first)
 }
 
-/// The bare line of a run; `None` if the cores were moved meanwhile.
+/// The line time of a run; `None` if the cores were moved during the run.
 fn line_of(found: &Found) -> Option<f64> {
     let [before, after] = found.line_ns?;
     (before.max(after) <= before.min(after) * ALIKE).then_some(f64::midpoint(before, after))

@@ -1,8 +1,9 @@
-//! Section 4.1.2, counted: the instructions of an enqueue, a dequeue, a send and a matched receive of 8 bytes.
-//! This program runs itself again and has the other go step by step (ptrace), an instruction each, between
-//! its marks: what callgrind counts, but with every system call that meeting a peer takes.
+//! Counts the instructions of section 4.1.2: those of an enqueue, a dequeue, a send and a matched
+//! receive of 8 bytes. This program starts itself again and steps the other process one instruction at
+//! a time (ptrace) between its marks. This counts what callgrind counts, but includes every system call
+//! needed to meet a peer.
 //!
-//! As in the paper, a message is there before its receive is called: polling is not counted.
+//! As in the paper, a message is there before its receive is called, so polling is not counted.
 
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};
@@ -31,11 +32,13 @@ use rustix::process::{getpid, kill_process};
 use super::results::Instructions;
 use crate::failure::{Doing, Failure};
 
-/// Batches that are counted, of so many operations each: as many as an endpoint takes in a row from one peer.
+/// Number of batches that are counted, and of operations in each: as many as an endpoint takes in a row
+/// from one peer.
 const BATCHES: usize = 32;
 const BATCH: u32 = 16;
 
-/// Does it for each of a batch, by number. No loop, which would be counted, too.
+/// Runs `$job` for each number of a batch. It is unrolled, because the instructions of a loop would be
+/// counted, too.
 macro_rules! each {
     ($number:ident => $job:expr) => {
         each!($number $job, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
@@ -46,21 +49,21 @@ macro_rules! each {
     })*};
 }
 
-/// What a batch takes that does nothing.
+/// A batch that does nothing, to count the overhead.
 #[inline(never)]
 fn nothing(_: &Marks) {}
 
-/// What is counted.
+/// The operation that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Operation {
-    /// A slot of a pair's ring is written: no payload, no wake check
+    /// Writes a slot of a pair ring: no payload, no check for sleepers
     PairEnqueue,
-    /// It is read
+    /// Reads that slot
     PairDequeue,
-    /// Nemesis' queue, with its shadow head
+    /// Enqueues in Nemesis' queue, with its shadow head
     NemesisEnqueue,
-    /// The same
+    /// Dequeues from that queue
     NemesisDequeue,
     /// `Endpoint::send` of 8 bytes
     Send,
@@ -73,7 +76,7 @@ impl Operation {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// What the paper counted for its own.
+    /// The paper's count for Nemesis.
     const fn paper(self) -> Option<u32> {
         match self {
             Self::NemesisEnqueue => Some(6),
@@ -85,10 +88,10 @@ impl Operation {
     }
 }
 
-/// Counts all of them.
+/// Counts all operations.
 pub(super) fn count(scratch: &Path) -> Result<Vec<Instructions>, Failure> {
     let count = || {
-        // With whom it counts on one processor: each step is a turn of both.
+        // This thread and the counted process share one processor, because they alternate at each step.
         let cpus = processor::allowed().doing("ask for processors")?;
         let first = cpus.first().copied().unwrap_or_default();
         processor::pin_to(first).doing(format_args!("keep to processor {first}"))?;
@@ -116,15 +119,15 @@ fn count_one(operation: Operation, scratch: &Path) -> Result<Instructions, Failu
     Ok(Instructions { operation: name, instructions, paper: operation.paper() })
 }
 
-/// A process that goes step by step.
+/// A process that is stepped instruction by instruction.
 struct Stepped {
     child: Child,
-    /// It has, and its number may be another's.
+    /// The process has ended, so its id may belong to another process.
     has_ended: bool,
 }
 
 impl Stepped {
-    /// Steps between its first two marks, and between all later ones.
+    /// Returns the number of steps between its first two marks, and between all later ones.
     fn count(&mut self) -> Result<(u64, u64), Failure> {
         let what = "step through a process (ptrace)";
         let mut line = String::new();
@@ -139,7 +142,7 @@ impl Stepped {
         if let Some(input) = &mut self.child.stdin {
             input.write_all(b"\n").doing(what)?;
         }
-        // What the first marks have between them, then all others.
+        // Steps between the first two marks, and between all others.
         let mut steps = [0, 0];
         for stretch in 0.. {
             ptrace::cont(tid, None).doing(what)?;
@@ -163,7 +166,7 @@ impl Stepped {
     }
 }
 
-/// Steps until the mark is even again; how often it was odd.
+/// Steps until the mark is even again. Returns the number of steps at which it was odd.
 fn step_to_mark(tid: Pid, marks: ptrace::AddressType) -> Result<u64, Errno> {
     let mut steps = 0;
     loop {
@@ -186,11 +189,11 @@ impl Drop for Stepped {
     }
 }
 
-/// The marks, odd while something is counted.
+/// The marks, odd while an operation is counted.
 struct Marks(Box<AtomicU64>);
 
 impl Marks {
-    /// Tells where they are, and waits for whoever counts.
+    /// Prints the address of the marks, and waits for the process that counts.
     fn begin() -> Result<Self, Failure> {
         let marks = Self(Box::default());
         println!("{:x}", marks.0.as_ptr().addr());
@@ -200,16 +203,16 @@ impl Marks {
         Ok(marks)
     }
 
-    /// The same, if it is what is counted.
+    /// Counts `job` if `is_counted`; otherwise only runs it.
     #[inline(always)]
     fn around_if<R>(&self, is_counted: bool, job: impl FnOnce() -> R) -> R {
         if is_counted { self.around(job) } else { job() }
     }
 
-    /// Has what `job` does counted.
+    /// Runs `job` between two marks, so that it is counted.
     #[inline(always)]
     fn around<R>(&self, job: impl FnOnce() -> R) -> R {
-        // Whoever counts is told; anybody else does not mind.
+        // The signal stops this process if it is traced; otherwise it has no effect.
         let _ = kill_process(getpid(), rustix::process::Signal::WINCH);
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);
         let result = black_box(job());
@@ -218,7 +221,7 @@ impl Marks {
     }
 }
 
-/// Does what is to be counted; `directory` is for whoever needs one.
+/// Runs the operation to be counted. `directory` is for the operations that need one.
 pub(crate) fn run(operation: Operation, directory: &Path) -> Result<(), Failure> {
     match operation {
         Operation::PairEnqueue | Operation::PairDequeue => pair(operation),
@@ -227,7 +230,7 @@ pub(crate) fn run(operation: Operation, directory: &Path) -> Result<(), Failure>
     }
 }
 
-/// A batch, since an enqueue is part of whoever calls it: the call itself is shared by as many.
+/// A batch: an enqueue is inlined into its caller, so the cost of the call is divided among the batch.
 #[inline(never)]
 fn enqueue_batch(outbox: &mut pair::Outbox) -> bool {
     each!(_number => if !outbox.enqueue(7, 0, |_| {}) {
@@ -254,7 +257,7 @@ fn pair(operation: Operation) -> Result<(), Failure> {
     other.endpoint.add_peer(0, first);
     one.endpoint.assign_ring(0);
     let missing = || Failure::other("a pair without rings");
-    // That the other one finds the ring.
+    // Lets the other endpoint find the ring.
     one.endpoint.try_send(0, 7, b"");
     let row = other.endpoint.poll().ok_or_else(missing)?;
     let (_, inbox) = other.endpoint.rings_of(row).ok_or_else(missing)?;
@@ -275,7 +278,7 @@ fn pair(operation: Operation) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An endpoint without a name or a process.
+/// An endpoint without a name and without a process.
 struct Bare {
     memory: EndpointMemory,
     activity: Activity,
@@ -305,7 +308,7 @@ impl Bare {
             activity: self.activity.clone(),
             row_there: 0,
             fence_mode: FenceMode::Asymmetric,
-            // SAFETY: both are this program's, which keeps to the protocol.
+            // SAFETY: both endpoints belong to this program, which follows the protocol.
             trusted: unsafe { Trusted::assume() },
         }
     }
@@ -362,7 +365,7 @@ fn endpoints(operation: Operation, directory: &Path) -> Result<(), Failure> {
     let from = other.peer("one").doing("find an endpoint")?;
     let selector = Selector::tag(7).from(from);
     let mut target = [0; 8];
-    // That there is a ring, and it is polled.
+    // Makes sure that there is a ring, and that it is polled.
     for _ in 0..2 {
         send_batch(&mut one, to, &[1; 8]);
         receive_batch(&mut other, selector, &mut target);

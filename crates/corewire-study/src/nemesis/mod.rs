@@ -1,5 +1,5 @@
-//! `corewire-study nemesis`: the intranode experiments of Nemesis (papers/002, section 4.1), with what is
-//! beside it.
+//! `corewire-study nemesis`: the intranode experiments of Nemesis (papers/002, section 4.1), with
+//! corewire, libfabric and Open MPI beside it.
 
 pub(crate) mod distances;
 mod instructions;
@@ -37,20 +37,20 @@ Examples:
 Writes DIR/report.html, a page to look at, DIR/results.json, which docs/study.md describes, and the
 points as points.csv. libfabric and Open MPI are measured if their libraries are there.";
 
-/// Measure Nemesis' experiments: latency, bandwidth, instructions, polling; with libfabric and Open MPI.
+/// Repeat Nemesis' experiments: latency, bandwidth, instructions, polling; with libfabric and Open MPI.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where the results go; made if it is not there
+    /// Directory for the results; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "corewire-study-nemesis")]
     out: PathBuf,
     /// Powers of two only, and shorter: about a minute
     #[arg(long)]
     quick: bool,
-    /// Only these
+    /// Measure only these
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     wires: Vec<Id>,
-    /// Only messages of so many bytes
+    /// Measure only messages of these lengths
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1 << 26))]
     sizes: Vec<u32>,
@@ -58,18 +58,18 @@ pub(crate) struct Args {
 
 /// The longest message of Figure 5.
 const LONGEST: usize = 4 << 20;
-/// Figure 4's sizes that are no powers of two.
+/// Sizes in Figure 4 that are not powers of two.
 const SMALL: [usize; 4] = [0, 24, 48, 104];
-/// NetPIPE looks this far beside each power of two.
+/// NetPIPE also measures sizes this much below and above each power of two.
 const BESIDE: usize = 3;
-/// Starting and ending a run.
+/// Time to start and to end a run.
 const AROUND: Duration = Duration::from_millis(600);
 
 /// What is measured.
 struct Plan {
     effort: &'static str,
     runs: u32,
-    /// Each shape in each run.
+    /// Measuring time of each shape in each run.
     measured: Duration,
     wires: Vec<Id>,
     shapes: Vec<Shape>,
@@ -101,7 +101,7 @@ impl Plan {
         Self { effort, runs, measured, wires, shapes: shapes.collect() }
     }
 
-    /// What one run of a wire takes, about: long messages take longer than they are given.
+    /// Approximate time of one run of a wire. Long messages take longer than their planned time.
     fn time_of_run(&self) -> Duration {
         AROUND + self.measured.mul_f64(1.4) * u32::try_from(self.shapes.len()).unwrap_or(u32::MAX)
     }
@@ -158,7 +158,7 @@ fn about(id: Id) -> Wire {
     }
 }
 
-/// Without runs yet: the shapes of each wire in their order.
+/// The shapes of each wire in their order, without runs yet.
 fn points(plan: &Plan) -> Vec<Point> {
     let of = |&id: &Id| {
         plan.shapes.iter().map(move |shape| Point {
@@ -171,8 +171,8 @@ fn points(plan: &Plan) -> Vec<Point> {
     plan.wires.iter().flat_map(of).collect()
 }
 
-/// Runs every wire in turn, every other time in the opposite order; then, up to as many times again, those of
-/// which something was not measured where most was.
+/// Runs every wire in turn, every other time in the opposite order. Then repeats, up to as many times
+/// again, the wires that lack runs at the most frequent distance of the cores.
 fn measure(
     plan: &Plan,
     cpus: &[usize],
@@ -218,8 +218,8 @@ fn measure(
     Ok(())
 }
 
-/// Has a wire a shape of which more than half of the runs are to be had where the cores were for most of the time,
-/// and were elsewhere?
+/// Whether a wire has a shape with runs at other distances of the cores, and with fewer than half of
+/// the planned runs at the most frequent distance.
 fn lacks(plan: &Plan, results: &Results, index: usize) -> bool {
     let home = results.distances().into_iter().next();
     let count = plan.shapes.len();
@@ -230,7 +230,7 @@ fn lacks(plan: &Plan, results: &Results, index: usize) -> bool {
     })
 }
 
-/// One run of a wire: all shapes, between two processes.
+/// Runs a wire once: all shapes, between two processes.
 fn run_once(plan: &Plan, id: Id, cpus: &[usize], scratch: &Path) -> Result<Vec<Found>, Failure> {
     let mut crew = Crew::new(scratch, plan.time_of_run() * 4)?;
     let (kept, ticket) = id.set_up()?;
@@ -275,7 +275,7 @@ fn run_once(plan: &Plan, id: Id, cpus: &[usize], scratch: &Path) -> Result<Vec<F
     }
 }
 
-/// Writes page, results and table into `directory`.
+/// Writes page, results and table to `directory`.
 fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(results).doing("write results")?;
     output::put(directory, "results.json", &(json + "\n"))?;
@@ -283,7 +283,7 @@ fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
     output::put(directory, "report.html", &page::render(results).doing("draw the page")?)
 }
 
-/// What the command line asks for: draws the page of `directory` again, if it holds such results.
+/// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
 pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
     let Ok(text) = fs::read_to_string(directory.join("results.json")) else { return Ok(false) };
     let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
@@ -348,7 +348,7 @@ fn table(results: &Results) -> Result<String, Failure> {
     String::from_utf8(bytes).doing("write a table")
 }
 
-/// Says what came out: one way with warm buffers, and where the rest is.
+/// Prints the times one way with warm buffers, and where the page is.
 fn print(directory: &Path, results: &Results) {
     const SHOWN: [u64; 6] = [8, 64, 512, 4096, 65_536, 1 << 20];
     let results = &results.at_most_frequent();

@@ -1,5 +1,5 @@
-//! A process of a run: a message there and back, by NetPIPE's method (papers/002, section 4.1): every size,
-//! and those beside it, again and again for a while, from buffers that are warm or cold.
+//! One process of a run. It sends messages there and back by NetPIPE's method (papers/002, section
+//! 4.1): each size, and the sizes beside it, repeatedly for a while, from warm or cold buffers.
 
 use std::time::{Duration, Instant};
 
@@ -13,28 +13,29 @@ use super::wires::{Id, Seat, Visit, Wire};
 use crate::board::{Board, Step};
 use crate::failure::{Doing, Failure};
 
-/// Of buffers that are to be cold: more than the private caches of any processor hold.
+/// Size of the memory for cold buffers: more than the private caches of any processor.
 pub(crate) const COLD_BYTES: usize = 128 << 20;
-/// Between cold buffers of short messages: not the line after the last, which the processor would fetch by
-/// itself.
+/// Distance between cold buffers of short messages. The next buffer is not in the next line, which the
+/// processor would prefetch.
 const COLD_STEP: usize = 4096 + 64;
-/// Round trips before any is counted, and the fewest that are.
+/// Number of round trips for warm-up, and minimum number that is counted.
 const ROUNDS_MIN: u64 = 8;
-/// Round trips between two looks at the clock, at most.
+/// Maximum number of round trips between two reads of the clock.
 const ROUNDS_MAX: u64 = 100_000;
 const TICKS_MAX: u64 = 1 << 40;
 /// Round trips of a bare line between two sizes.
 const LINE_ROUNDS: u64 = 400;
 
-/// A size, and where the buffers lie.
+/// A size, and the kind of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Shape {
     pub(crate) bytes: usize,
-    /// Each message from and to memory that no private cache has; else always the same buffer.
+    /// Each message uses memory that is in no private cache; otherwise all messages use the same
+    /// buffer.
     pub(crate) is_cold: bool,
 }
 
-/// All that a process needs to know.
+/// Everything that a process needs to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) wire: Id,
@@ -42,29 +43,29 @@ pub(crate) struct Order {
     pub(crate) board: String,
     pub(crate) cpu: Option<usize>,
     pub(crate) shapes: Vec<Shape>,
-    /// For each.
+    /// Measuring time for each shape.
     pub(crate) measured: Duration,
 }
 
-/// What the one that asks has found of a shape: half a round trip.
+/// What the asking process measured for a shape: half of the round-trip time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Found {
     pub(crate) rounds: u64,
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
     pub(crate) mean_ns: f64,
-    /// A bare line one way, before and after; `None` if both processes share a core.
+    /// Time of a bare line one way, before and after the shape; `None` if both processes share a core.
     #[serde(default)]
     pub(crate) line_ns: Option<[f64; 2]>,
 }
 
-/// All of it, in the order of the shapes.
+/// The results of all shapes, in their order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) found: Vec<Found>,
 }
 
-/// Follows an order, as JSON; the first of the two prints a report.
+/// Follows an order, given as JSON. The first of the two processes prints a report.
 pub(crate) fn run(text: &str) -> Result<(), Failure> {
     let order: Order = serde_json::from_str(text).doing("read an order")?;
     process::end_with_parent().doing("end with the controller")?;
@@ -125,7 +126,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Half a round trip, the median of many, as the one that asks has it.
+    /// Half of a round trip, the median of many. The time of the asking process is the one to use.
     fn go(&mut self, asks: bool) -> f64 {
         let first = self.gone;
         self.gone += LINE_ROUNDS;
@@ -146,18 +147,18 @@ impl Lines {
     }
 }
 
-/// Where messages lie.
+/// Memory for messages.
 struct Buffers {
     memory: Vec<u8>,
     next: usize,
-    /// By how much the next lap is shifted.
+    /// Offset of the first short buffer in the next pass over the memory.
     shift: usize,
 }
 
 impl Buffers {
     fn new(longest: usize, has_cold: bool) -> Self {
         let bytes = if has_cold { COLD_BYTES.max(2 * longest) } else { longest };
-        // All pages are to be there.
+        // Writes to all pages, so that they are allocated.
         let memory = (0..bytes).map(|at| (at >> 12).to_le_bytes()[0]).collect();
         Self { memory, next: 0, shift: 0 }
     }
@@ -169,7 +170,7 @@ impl Buffers {
             return &mut self.memory[..shape.bytes];
         }
         if self.next + shape.bytes > self.memory.len() {
-            // Other lines of the same pages.
+            // The next pass uses other lines of the same pages.
             self.shift = (self.shift + 64) % 4096;
             self.next = if shape.bytes < 4096 { self.shift } else { 0 };
         }
@@ -215,7 +216,7 @@ impl<W: Wire> End<'_, W> {
         })
     }
 
-    /// Tells the other one how many round trips come now.
+    /// Tells the other process how many round trips follow; 0 ends the shape.
     fn command(&mut self, rounds: u64) -> Result<(), Failure> {
         self.wire.send(&rounds.to_le_bytes())
     }
@@ -235,7 +236,7 @@ impl<W: Wire> End<'_, W> {
 
     fn answer(&mut self) -> Result<(), Failure> {
         let bytes = self.shape.bytes;
-        // What came is sent back.
+        // Sends the message of the check back as it came.
         self.wire.receive(&mut self.to.memory[..bytes])?;
         self.wire.send(&self.to.memory[..bytes])?;
         loop {
@@ -253,7 +254,7 @@ impl<W: Wire> End<'_, W> {
         }
     }
 
-    /// One message there and back, every byte of which is looked at.
+    /// Sends one message there and back, and compares every byte.
     fn check(&mut self) -> Result<(), Failure> {
         let bytes = self.shape.bytes;
         let sent = &mut self.from.memory[..bytes];

@@ -1,4 +1,4 @@
-//! What it costs to receive from one of many peers, on the model of coherent caches.
+//! What it costs to receive from one of many peers, counted on the model of coherent caches.
 
 use corewire_coherence::caches::Machine;
 use corewire_coherence::rings::{self, ManyToOne, Talk};
@@ -11,7 +11,7 @@ const PEERS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 255];
 /// Messages that are counted.
 const MESSAGES: u64 = 512;
 
-/// Counts all of them.
+/// Counts all rings with all numbers of peers.
 pub(crate) fn count() -> Result<Vec<Polling>, Failure> {
     let mut all = Vec::new();
     for (name, make) in RINGS {

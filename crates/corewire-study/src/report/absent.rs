@@ -1,4 +1,4 @@
-//! What could not be measured, without repeating the same reason for each point.
+//! Lists what could not be measured, without repeating the same reason for each point.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::results::Results;
 use super::facts;
 use super::units::{bytes, plural};
 
-/// A reason why something is missing, and where it holds.
+/// A reason why results are missing, and where it applies.
 struct Gap<'a> {
     mechanism: &'a str,
     what: &'static str,
@@ -17,7 +17,7 @@ struct Gap<'a> {
     senders: BTreeSet<u32>,
 }
 
-/// A sentence for each mechanism and reason, in the order of the mechanisms.
+/// One sentence for each mechanism and reason, in the order of the mechanisms.
 pub(crate) fn of(results: &Results) -> Vec<String> {
     let mut gaps = Vec::new();
     for mechanism in &results.mechanisms {

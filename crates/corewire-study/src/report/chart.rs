@@ -1,12 +1,12 @@
-//! What is drawn, before it is known how large.
+//! The contents of a plot, independent of its size.
 
 use super::look::Look;
 use super::units::Quantity;
 
-/// A figure of the page: a heading, a plot, and what to see in it.
+/// A figure of the page: a heading, a plot, and a caption.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
-    /// The file's name without its ending, and the figure's anchor in the page.
+    /// Name of the file without its extension, and the anchor of the figure in the page.
     pub(crate) stem: String,
     pub(crate) heading: String,
     /// Plain text.
@@ -27,7 +27,7 @@ pub(crate) struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
-    /// A horizontal line that is there for comparison, and what it says.
+    /// A horizontal line for comparison, and its label.
     pub(crate) reference: Option<(f64, String)>,
 }
 
@@ -42,10 +42,10 @@ pub(crate) struct Axis {
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Its name where there is little room.
+    /// A shorter name for narrow plots.
     pub(crate) short: String,
     pub(crate) look: Look,
-    /// In the order of their x; `None` is a gap in the line.
+    /// In ascending order of x; `None` is a gap in the line.
     pub(crate) marks: Vec<Option<Mark>>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Mark {
     pub(crate) y: f64,
     /// The ends of the thin line through the point.
     pub(crate) span: Option<(f64, f64)>,
-    /// Oversubscribed.
+    /// Marks an oversubscribed point.
     pub(crate) hollow: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Mark {
 #[derive(Debug, Clone)]
 pub(crate) struct Dots {
     pub(crate) axis: Axis,
-    /// What the filled and the hollow dot of a row are.
+    /// What the filled and the hollow dots show.
     pub(crate) names: [String; 2],
     pub(crate) rows: Vec<Row>,
 }
@@ -73,14 +73,14 @@ pub(crate) struct Dots {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// Its name where there is little room.
+    /// A shorter name for narrow plots.
     pub(crate) short: String,
     pub(crate) look: Look,
     pub(crate) dots: [Option<f64>; 2],
 }
 
 impl Axis {
-    /// An axis that says what it shows.
+    /// An axis with a label.
     pub(crate) fn new(name: impl Into<String>, quantity: Quantity) -> Self {
         Self { name: name.into(), quantity }
     }
@@ -94,8 +94,8 @@ impl Series {
 }
 
 impl Chart {
-    /// The chart without what a logarithmic axis cannot show, or `None` if nothing to see would be left: a
-    /// line says something only where it has two points.
+    /// The chart without values that a logarithmic axis cannot show; `None` if no line has two points
+    /// left.
     pub(crate) fn shown(mut self) -> Option<Self> {
         for series in &mut self.series {
             for mark in &mut series.marks {
@@ -113,7 +113,7 @@ impl Chart {
     }
 }
 
-/// Can a logarithmic axis show it?
+/// Whether a logarithmic axis can show the value.
 pub(crate) fn is_positive(figure: f64) -> bool {
     figure.is_finite() && figure > 0.0
 }

@@ -1,4 +1,4 @@
-//! What the paper says of its figures, and beside each claim what this run found.
+//! The paper's claims about its figures, each with the result of this study.
 
 use crate::results::Results;
 
@@ -6,12 +6,12 @@ use super::facts::{self, extremes, mean, ratio, ratios};
 use super::page::escape;
 use super::units::{and, bytes, gain, plural};
 
-/// The kernel's mechanisms that the paper measured.
+/// The kernel mechanisms that the paper measured.
 const PAPERS: [&str; 6] = ["unix_datagram", "tcp", "udp", "pipe", "system_v_queue", "posix_queue"];
-/// The paper's 1 MB, here a MiB.
+/// The paper's 1 MB, which is 1 MiB here.
 const MEGABYTE: u64 = 1 << 20;
 
-/// A claim of the paper and what was found here.
+/// A claim of the paper and the result of this study.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Claim {
     paper: &'static str,
@@ -34,7 +34,7 @@ pub(crate) fn html(claims: &[Claim]) -> String {
     format!("<dl class=\"claims\">\n{items}</dl>\n")
 }
 
-/// Of Figure 2.
+/// Claims about Figure 2.
 pub(crate) fn one_receiver(results: &Results) -> Vec<Claim> {
     vec![
         Claim {
@@ -65,7 +65,7 @@ pub(crate) fn one_receiver(results: &Results) -> Vec<Claim> {
     ]
 }
 
-/// Of Figure 3.
+/// Claims about Figure 3.
 pub(crate) fn most_receivers(results: &Results) -> Vec<Claim> {
     let most = facts::receiver_counts(results).last().copied().filter(|count| *count > 1);
     vec![
@@ -88,7 +88,7 @@ pub(crate) fn most_receivers(results: &Results) -> Vec<Claim> {
     ]
 }
 
-/// Of Figures 4 and 5.
+/// Claims about Figures 4 and 5.
 pub(crate) fn by_receivers(results: &Results) -> Vec<Claim> {
     let small = [1, 64].into_iter().find_map(|size| over_tcp(results, size));
     let large = [MEGABYTE, 102_400, 4096].into_iter().find_map(|size| over_tcp(results, size));
@@ -106,7 +106,7 @@ pub(crate) fn by_receivers(results: &Results) -> Vec<Claim> {
     ]
 }
 
-/// Of Figure 6.
+/// Claims about Figure 6.
 pub(crate) fn hardware(results: &Results) -> Vec<Claim> {
     let counts = |size: &u64| facts::receivers_of(results, *size).len();
     let size = [64, 128].into_iter().filter(|size| counts(size) > 0).max_by_key(counts);
@@ -151,7 +151,7 @@ fn rings_over_kernel(results: &Results, receivers: u32) -> Option<String> {
         match (rated.is_empty(), behind.is_empty()) {
             (true, _) => None,
             (_, true) => Some(format!("{name} outperforms all of them at every size")),
-            _ => Some(format!("{name} does, except at {}", and(&behind))),
+            _ => Some(format!("{name} outperforms all of them except at {}", and(&behind))),
         }
     };
     let found: Vec<String> = ["zimp", "barrelfish_mp"].into_iter().filter_map(of).collect();

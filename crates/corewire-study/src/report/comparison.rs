@@ -1,4 +1,4 @@
-//! Machines side by side: Figures 6 and 38 to 45 of the paper, and the same for corewire.
+//! Shows machines side by side: Figures 6 and 38 to 45 of the paper, and the same for corewire.
 
 use crate::results::{Mechanism, Results};
 
@@ -8,10 +8,10 @@ use super::throughput::oversubscribed_note;
 use super::units::{and, bytes, gain, plural, rate};
 use super::{Error, facts, improvement, look, machine};
 
-/// The results of one machine and what to call it.
+/// The name and the results of one machine.
 type Named = (String, Results);
 
-/// Whose throughput is divided by whose.
+/// The throughput of `over` is divided by that of `under`.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     over: &'static str,
@@ -24,7 +24,7 @@ const ZIMP: Pair =
 const COREWIRE: Pair =
     Pair { over: "corewire_copy", under: "zimp", heading: "corewire copying out over ZIMP" };
 
-/// The sizes of the paper's figures of several machines, and the figures' numbers.
+/// The sizes in the paper's figures of several machines, and the numbers of the figures.
 const FIGURES: [(u64, u32); 9] = [
     (1, 38),
     (64, 39),
@@ -37,7 +37,7 @@ const FIGURES: [(u64, u32); 9] = [
     (1_048_576, 45),
 ];
 
-/// The page for several machines.
+/// The page for several machines, as HTML.
 pub(crate) fn render(all: &[Named]) -> Result<String, Error> {
     let labels: Vec<String> = all.iter().map(|(label, _)| label.clone()).collect();
     let lead = format!(
@@ -83,7 +83,7 @@ fn machines(all: &[Named]) -> String {
     Table { head, rows, is_prose: true }.html("")
 }
 
-/// The ratios with 1 receiver, machine by machine, as a sentence.
+/// A sentence with the ratio of each machine with 1 receiver.
 fn found(all: &[Named], pair: Pair) -> String {
     let found = all.iter().filter_map(|(label, results)| {
         let size = [128, 64]
@@ -94,7 +94,7 @@ fn found(all: &[Named], pair: Pair) -> String {
     });
     let found: Vec<String> = found.collect();
     match found.as_slice() {
-        [] => paragraph("No machine has both with 1 receiver."),
+        [] => paragraph("No machine has results of both mechanisms with 1 receiver."),
         _ => paragraph(&format!("Here, with 1 receiver: {}.", and(&found))),
     }
 }
@@ -104,7 +104,9 @@ fn drawn(all: &[Named], pair: Pair) -> Result<String, Error> {
     let figures: Vec<Figure> =
         sizes.into_iter().filter_map(|size| figure(all, pair, size)).collect();
     if figures.is_empty() {
-        return Ok(paragraph("No machine has both with several numbers of receivers."));
+        return Ok(paragraph(
+            "No machine has results of both mechanisms with several numbers of receivers.",
+        ));
     }
     page::figures(&figures)
 }
@@ -126,14 +128,14 @@ fn figure(all: &[Named], pair: Pair, size: u64) -> Option<Figure> {
         stem: format!("{over}-by-machine-{}", improvement::stem_of(size)),
         heading: format!("{place}{heading}, {size_text} messages"),
         caption: format!(
-            "Throughput divided by throughput, by receivers, a line for each machine. 2\u{d7} is the \
-             paper's +100 %.{crowd}"
+            "Ratio of the two throughputs by number of receivers, one line for each machine. 2\u{d7} is \
+             the paper's +100 %.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })
 }
 
-/// What one receiver gets, also at sizes of which there is no figure.
+/// A table of the ratios with 1 receiver, including sizes without a figure.
 fn ratios(all: &[Named], pair: Pair) -> String {
     let sizes = facts::sorted(all.iter().flat_map(|(_, results)| facts::sizes(results, 1)));
     let labels = all.iter().map(|(label, _)| label.clone());

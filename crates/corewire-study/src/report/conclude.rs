@@ -1,4 +1,4 @@
-//! What to conclude, in plain words that are computed and may turn out against corewire.
+//! Conclusions in plain words. They are computed, and can be unfavourable to corewire.
 
 use crate::results::{Kind, Mechanism, Results};
 
@@ -6,14 +6,14 @@ use super::facts::{self, Standing, fastest};
 use super::model;
 use super::units::{and, bytes, gain, nanoseconds, plural, rate, round};
 
-/// The sizes that short sentences speak of.
+/// The sizes that the summary mentions.
 const SHORT: [u64; 2] = [64, 4096];
 
 /// corewire's mechanisms and their kinds.
 const OWN: [(&str, Kind); 2] =
     [("corewire_copy", Kind::Copying), ("corewire_in_place", Kind::InPlace)];
 
-/// One paragraph with the headline figures.
+/// One paragraph with the most important figures.
 pub(crate) fn summary(results: &Results) -> String {
     let machine = &results.machine;
     let intro = format!(
@@ -35,7 +35,10 @@ pub(crate) fn summary(results: &Results) -> String {
         Some(format!("{} {words} ({})", rate(figure), facts::name(results, &mechanism.id)))
     });
     let leaders = and(&leaders.collect::<Vec<_>>());
-    format!("{intro} With {} messages and 1 receiver, the fastest carry {leaders}.", bytes(size))
+    format!(
+        "{intro} With {} messages and 1 receiver, the fastest mechanisms carry {leaders}.",
+        bytes(size)
+    )
 }
 
 /// A few sentences for the top of the page.
@@ -45,7 +48,7 @@ pub(crate) fn in_short(results: &Results) -> Vec<String> {
     own.chain(zimp).chain(kernel_cost(results)).collect()
 }
 
-/// Everything there is to conclude.
+/// All conclusions.
 pub(crate) fn in_full(results: &Results) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for (id, kind) in OWN {
@@ -59,8 +62,9 @@ pub(crate) fn in_full(results: &Results) -> Vec<String> {
     all
 }
 
-/// How corewire stands among those of its kind: a sentence for all numbers of receivers that say the same.
-/// Where there were too few cores, what goes into a turn decides, which is no merit.
+/// Compares corewire with the mechanisms of its kind: one sentence for all numbers of receivers with
+/// the same outcome. Oversubscribed points are left out: there the result depends on how many messages
+/// fit into one turn on the core.
 fn own_kind(results: &Results, id: &str, kind: Kind, counts: &[u32]) -> Vec<String> {
     let mut outcomes: Vec<(String, Vec<String>)> = Vec::new();
     let have_cores = counts.iter().filter(|count| !facts::is_oversubscribed(results, **count));
@@ -74,8 +78,8 @@ fn own_kind(results: &Results, id: &str, kind: Kind, counts: &[u32]) -> Vec<Stri
     }
     let among = match kind {
         Kind::Kernel => "the kernel\u{2019}s mechanisms",
-        Kind::Copying => "those that copy messages out",
-        Kind::InPlace => "those that read messages in place",
+        Kind::Copying => "the mechanisms that copy messages out",
+        Kind::InPlace => "the mechanisms that read messages in place",
     };
     let name = facts::name(results, id);
     let sentence = |(outcome, counts): (String, Vec<String>)| {
@@ -85,7 +89,7 @@ fn own_kind(results: &Results, id: &str, kind: Kind, counts: &[u32]) -> Vec<Stri
     outcomes.into_iter().map(sentence).collect()
 }
 
-/// How corewire stands, size by size.
+/// Compares corewire with its best rival, size by size.
 fn outcome(results: &Results, id: &str, kind: Kind, receivers: u32) -> Option<String> {
     let (mut ahead, mut level, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     let mut missing = Vec::new();
@@ -108,7 +112,7 @@ fn outcome(results: &Results, id: &str, kind: Kind, receivers: u32) -> Option<St
     let words = words(&[ahead, level, behind])?;
     Some(match missing.is_empty() {
         true => words,
-        false => format!("{words}; it has no figure at {}", and(&missing)),
+        false => format!("{words}; it was not measured at {}", and(&missing)),
     })
 }
 
@@ -129,13 +133,13 @@ fn words([ahead, level, behind]: &[Vec<String>; 3]) -> Option<String> {
         false => format!("leads at {}", and(ahead)),
     });
     let level =
-        (!level.is_empty()).then(|| format!("is level with the best other at {}", and(level)));
+        (!level.is_empty()).then(|| format!("is level with the best rival at {}", and(level)));
     let behind = (!behind.is_empty()).then(|| format!("is behind at {}", and(behind)));
     let parts: Vec<String> = [lead, level, behind].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; it "))
 }
 
-/// corewire copying out beside another.
+/// Compares corewire, copying out, with another mechanism.
 fn over(results: &Results, under: &str, size: u64, receivers: u32) -> Option<String> {
     let own = results.point("corewire_copy", size, receivers, 1)?;
     let other = results.point(under, size, receivers, 1)?;
@@ -157,7 +161,8 @@ fn over(results: &Results, under: &str, size: u64, receivers: u32) -> Option<Str
     ))
 }
 
-/// What more receivers cost: the most that each had a core, or else the most.
+/// The cost of more receivers: for the largest number of receivers that each had a core, or for the
+/// largest number if there is none.
 fn fan_out(results: &Results) -> Vec<String> {
     let counts = facts::receiver_counts(results);
     let mut several = counts.into_iter().rev().filter(|count| *count > 1).peekable();
@@ -178,15 +183,16 @@ fn fan_out_at(results: &Results, ids: &[&str], size: u64, most: u32) -> Option<S
         })
         .collect();
     let crowd = if facts::is_oversubscribed(results, most) {
-        " There were fewer cores than processes, so that most of it is the cost of taking turns."
+        " There were fewer cores than processes, so most of the loss is due to processes taking turns."
     } else {
         ""
     };
     (!kept.is_empty()).then(|| {
         format!(
-            "Of its throughput to 1 receiver, each of {} still gets, with {} messages: {}.{crowd}",
-            plural(most, "receiver"),
+            "With {} messages and {}, each receiver still gets this share of the throughput with 1 \
+             receiver: {}.{crowd}",
             bytes(size),
+            plural(most, "receiver"),
             and(&kept)
         )
     })
@@ -204,7 +210,7 @@ fn modelled(results: &Results) -> Option<String> {
         .collect();
     (!costs.is_empty()).then(|| {
         format!(
-            "By the coherence model, a 48-byte message to {}, each with its own core: {}.",
+            "In the coherence model, for a 48-byte message to {}, each on its own core, {}.",
             plural(most, "receiver"),
             and(&costs)
         )
@@ -218,7 +224,7 @@ fn kernel_cost(results: &Results) -> Option<String> {
             let (kernel, slow) = fastest(results, Kind::Kernel, size, 1)?;
             let ratio = facts::ratio(results, "corewire_copy", &kernel.id, size, 1)?;
             let (times, size) = (round(ratio), bytes(size));
-            Some(format!("{times} times with {size} messages ({}, {})", kernel.name, rate(slow)))
+            Some(format!("{times} with {size} messages ({}, {})", kernel.name, rate(slow)))
         })
         .collect();
     let call = results.system_call.as_ref().map(|call| {
@@ -227,8 +233,8 @@ fn kernel_cost(results: &Results) -> Option<String> {
     });
     (!parts.is_empty()).then(|| {
         format!(
-            "The kernel's cost: {} carries this many times as many messages as the fastest mechanism of \
-             the kernel, 1 receiver: {}.{}",
+            "The cost of the kernel, with 1 receiver: the throughput of {}, divided by that of the fastest \
+             mechanism of the kernel, is {}.{}",
             facts::name(results, "corewire_copy"),
             and(&parts),
             call.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What a message costs: time on its way, processor time on both sides, instructions, losses.
+//! The cost of a message: latency, processor time on both sides, instructions, losses.
 
 use crate::results::{Latency, Mechanism, Results, Run, Spread};
 
@@ -9,7 +9,7 @@ use super::throughput::{line, oversubscribed_note};
 use super::units::{Quantity, bytes, plural, round};
 use super::{facts, look};
 
-/// The sizes of which processor time is shown.
+/// The sizes for which processor time is shown.
 const SHOWN: [u64; 2] = [64, 4096];
 
 /// One-way latency by size.
@@ -28,8 +28,8 @@ pub(crate) fn latency(results: &Results) -> Option<Figure> {
         stem: "latency".to_owned(),
         heading: "One-way latency by message size".to_owned(),
         caption: format!(
-            "Half a round trip between two processes, lower is better. Markers: the median; thin bars \
-             reach up to what 99 of 100 messages did not exceed.{crowd}"
+            "Half of the round-trip time between two processes; lower is better. Markers show the median; \
+             thin bars reach up to the 99th percentile.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })
@@ -47,7 +47,7 @@ fn latency_mark(latency: &Latency) -> Option<Mark> {
     })
 }
 
-/// Processor time of both sides for each message, 1 receiver.
+/// Processor time per message on both sides, with 1 receiver.
 pub(crate) fn processor_time(results: &Results) -> Vec<Figure> {
     SHOWN.iter().filter_map(|size| processor_time_at(results, *size)).collect()
 }
@@ -70,8 +70,8 @@ fn processor_time_at(results: &Results, size: u64) -> Option<Figure> {
         stem: format!("processor-time-{}", stem_of(size)),
         heading: format!("Processor time per message, {size_text}, 1 receiver"),
         caption:
-            "Time that the sender and the receiver spent on a processor for each message, lower is \
-                  better. A side that polls spends time also while it waits for the other."
+            "Processor time that the sender and the receiver used for each message; lower is better. A \
+                  side that polls also uses processor time while it waits for the other side."
                 .to_owned(),
         picture: Picture::Dots(Dots {
             axis: Axis::new("Processor time per message", Quantity::Nanoseconds),
@@ -81,16 +81,16 @@ fn processor_time_at(results: &Results, size: u64) -> Option<Figure> {
     })
 }
 
-/// Instructions and cache misses for each byte, or why there are none.
+/// Instructions and cache misses per byte, or why they are missing.
 pub(crate) fn counters(results: &Results) -> String {
     let table = counters_table(results);
     if !table.rows.is_empty() {
-        return table.html("Of all processes, for each byte received, 1 receiver (medians)");
+        return table.html("All processes together, for each byte received, 1 receiver (medians)");
     }
-    let why = results.machine.counters_absent.as_deref().unwrap_or("no run has them");
+    let why = results.machine.counters_absent.as_deref().unwrap_or("no run counted them");
     paragraph(&format!(
-        "Instructions and cache misses per byte, which the paper explains its figures with, are absent \
-         here: {}.",
+        "The paper explains its figures by instructions and cache misses per byte. They could not be \
+         counted here: {}.",
         why.trim_end_matches('.')
     ))
 }
@@ -121,7 +121,7 @@ fn small(figure: f64) -> String {
     if figure > 0.0 && figure < 0.0005 { format!("{figure:.1e}") } else { round(figure) }
 }
 
-/// The share of messages that did not arrive, or that all did.
+/// The share of messages that were lost, or the statement that none was.
 pub(crate) fn losses(results: &Results) -> String {
     let points = results.points.iter().filter(|point| point.lost_share() > 0.0);
     let rows: Vec<Vec<String>> = points
@@ -143,8 +143,9 @@ pub(crate) fn losses(results: &Results) -> String {
     }
     let head = ["Mechanism", "Size", "To", "Lost"].map(str::to_owned).into();
     let table = Table { head, rows, is_prose: false };
-    paragraph("Only messages that arrived count as throughput. All mechanisms but these lost none.")
-        + &table.html("Share of the messages sent that did not arrive")
+    paragraph(
+        "Only messages that arrived count as throughput. All other mechanisms lost no message.",
+    ) + &table.html("Share of the messages sent that did not arrive")
 }
 
 fn percent(share: f64) -> String {

@@ -1,4 +1,4 @@
-//! Draws rows of two dots each: what each of two sides spends, mechanism by mechanism.
+//! Draws rows of two dots each: what each of two sides spends, for each mechanism.
 
 use plotters::prelude::*;
 

@@ -1,10 +1,10 @@
-//! Results as a run might find them, for looking at the page.
+//! Plausible results of a study, to test the page with.
 
 use crate::results::{
     Cache, Count, FORMAT, Kind, Latency, Machine, Mechanism, Model, Point, Results, Run, SystemCall,
 };
 
-/// Each mechanism, its name, its kind, and what a message and a byte cost it in nanoseconds.
+/// For each mechanism: id, name, kind, and the costs of a message and of a byte in nanoseconds.
 const MECHANISMS: [(&str, &str, Kind, f64, f64); 14] = [
     ("unix_datagram", "Unix datagram sockets", Kind::Kernel, 900.0, 0.25),
     ("tcp", "TCP sockets", Kind::Kernel, 1500.0, 0.3),
@@ -22,10 +22,10 @@ const MECHANISMS: [(&str, &str, Kind, f64, f64); 14] = [
     ("iceoryx2", "iceoryx2", Kind::InPlace, 160.0, 0.04),
 ];
 
-/// The sizes that a run has by default.
+/// The sizes of a default study.
 pub(crate) const SIZES: [u64; 10] = [1, 48, 64, 128, 512, 1024, 4096, 10_240, 102_400, 1_048_576];
 
-/// A machine of 4 cores.
+/// Results of a machine with 4 cores.
 pub(crate) fn results() -> Results {
     let mut results = Results { points: points(), ..empty() };
     results.mechanisms = mechanisms();
@@ -36,7 +36,7 @@ pub(crate) fn results() -> Results {
     results
 }
 
-/// A machine of 32 cores with all numbers of receivers that the paper has, at all sizes.
+/// Results of a machine with 32 cores: all sizes, and all numbers of receivers of the paper.
 pub(crate) fn full() -> Results {
     let cases = SIZES.into_iter().flat_map(|size| (1..=23).map(move |count| (size, count, 1)));
     let cases: Vec<(u64, u32, u32)> = cases.collect();
@@ -44,7 +44,7 @@ pub(crate) fn full() -> Results {
     Results { points: points.collect(), ..results() }
 }
 
-/// A run that found nothing.
+/// Results of a study without measurements.
 pub(crate) fn empty() -> Results {
     Results {
         format: FORMAT,

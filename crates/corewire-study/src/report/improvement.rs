@@ -1,5 +1,5 @@
-//! By how much one mechanism surpasses the others, by receivers: Figures 4 to 6, 31 to 37 and 38 to 45 of
-//! the paper.
+//! The improvement of one mechanism over the others, by number of receivers: Figures 4 to 6, 31 to 37
+//! and 38 to 45 of the paper.
 
 use crate::results::{Mechanism, Results};
 
@@ -8,7 +8,7 @@ use super::throughput::{line, oversubscribed_note};
 use super::units::{Quantity, bytes};
 use super::{facts, look};
 
-/// The sizes of the paper's figures of ZIMP over the others, and the figures' numbers.
+/// The sizes in the paper's figures of ZIMP over the others, and the numbers of the figures.
 const FIGURES: [(u64, u32); 9] = [
     (1, 4),
     (64, 31),
@@ -21,8 +21,8 @@ const FIGURES: [(u64, u32); 9] = [
     (1_048_576, 5),
 ];
 
-/// ZIMP over all others, then corewire copying out over all others, for each size with several numbers of
-/// receivers.
+/// Figures of ZIMP over all others and of corewire, copying out, over all others, for each size that
+/// was measured with several numbers of receivers.
 pub(crate) fn over_others(results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for size in sizes_by_receivers(results) {
@@ -33,7 +33,7 @@ pub(crate) fn over_others(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// ZIMP over Barrelfish MP, a line for each size.
+/// ZIMP over Barrelfish MP, one line for each size.
 pub(crate) fn over_barrelfish(results: &Results) -> Option<Figure> {
     let series = sizes_by_receivers(results).into_iter().enumerate().map(|(at, size)| {
         let marks = marks(results, ("zimp", "barrelfish_mp"), size);
@@ -45,8 +45,8 @@ pub(crate) fn over_barrelfish(results: &Results) -> Option<Figure> {
         stem: "figure-6".to_owned(),
         heading: "Figures 6 and 38\u{2013}45: ZIMP over Barrelfish MP on this machine".to_owned(),
         caption: format!(
-            "Throughput of ZIMP divided by that of Barrelfish MP, by receivers, a line for each message \
-             size. 2\u{d7} is the paper's +100 %.{crowd}"
+            "Throughput of ZIMP divided by that of Barrelfish MP, by number of receivers, one line for each \
+             message size. 2\u{d7} is the paper's +100 %.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })
@@ -58,7 +58,7 @@ pub(crate) fn sizes_by_receivers(results: &Results) -> Vec<u64> {
     sizes.filter(|size| facts::receivers_of(results, *size).len() > 1).collect()
 }
 
-/// By receivers, how many times the throughput of `under` that of `over` is.
+/// The throughput of `over` divided by that of `under`, by number of receivers.
 pub(crate) fn marks(
     results: &Results,
     (over, under): (&str, &str),
@@ -75,7 +75,7 @@ pub(crate) fn marks(
         .collect()
 }
 
-/// Such ratios by receivers, with a line where both are equally fast.
+/// A chart of such ratios, with a line where both are equally fast.
 pub(crate) fn chart(series: Vec<Series>, name: &str) -> Option<Chart> {
     let (x, y) = (Axis::new("Receivers", Quantity::Count), Axis::new(name, Quantity::Factor));
     Chart { x, y, series, reference: Some((1.0, "equally fast".to_owned())) }.shown()
@@ -97,19 +97,19 @@ fn over_each(results: &Results, over: &str, size: u64) -> Option<Figure> {
         stem: format!("{}-over-others-{}", over.replace('_', "-"), stem_of(size)),
         heading: format!("{place}{beside}: {name} over each mechanism, {} messages", bytes(size)),
         caption: format!(
-            "Throughput of {name} divided by that of each other mechanism, by receivers. Above the line \
-             at 1\u{d7}, {name} is faster; 2\u{d7} is the paper's +100 %.{crowd}"
+            "Throughput of {name} divided by that of each other mechanism, by number of receivers. Above \
+             the line at 1\u{d7}, {name} is faster; 2\u{d7} is the paper's +100 %.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })
 }
 
-/// The number of the figure that has a size, if the paper has one.
+/// The number of the figure for a size, if the paper has one.
 pub(crate) fn papers_figure(figures: &[(u64, u32)], size: u64) -> Option<u32> {
     figures.iter().find(|(known, _)| *known == size).map(|(_, number)| *number)
 }
 
-/// A size as part of a file's name.
+/// A size as part of a file name.
 pub(crate) fn stem_of(size: u64) -> String {
     bytes(size).to_lowercase().replace(' ', "-")
 }

@@ -1,8 +1,8 @@
-//! Where labels go, so that none covers another.
+//! Places labels so that they do not overlap.
 
-/// Places for labels that want to be at certain heights: at least `gap` apart, between `low` and `high`,
-/// in the order of what they want, and each as near to it as its neighbours let it. With more labels than
-/// there is room for, the gap shrinks.
+/// Returns the heights of labels with these wanted heights. They are at least `gap` apart, between
+/// `low` and `high`, in the wanted order, and each as near to its wanted height as the others allow. If
+/// there is not enough room for all labels, the gap shrinks.
 pub(crate) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let gap = gap.min(room(wanted.len(), low, high));
     let mut order: Vec<usize> = (0..wanted.len()).collect();
@@ -19,7 +19,8 @@ pub(crate) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> 
     places
 }
 
-/// Those of `candidates` (a centre and a width, the most wanted first) that do not touch one before them.
+/// The indices of `candidates` (centre and width, the most important first) that do not touch an
+/// earlier one.
 pub(crate) fn fitting(candidates: &[(f64, f64)], gap: f64) -> Vec<usize> {
     let mut kept: Vec<usize> = Vec::new();
     for (at, (centre, width)) in candidates.iter().enumerate() {
@@ -34,7 +35,7 @@ pub(crate) fn fitting(candidates: &[(f64, f64)], gap: f64) -> Vec<usize> {
     kept
 }
 
-/// Points close to each other along a line.
+/// Closely spaced points along a line.
 pub(crate) fn along(corners: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let between = |two: &[(f64, f64)]| {
         let ((x, y), (next_x, next_y)) = (two[0], two[1]);
@@ -46,11 +47,11 @@ pub(crate) fn along(corners: &[(f64, f64)]) -> Vec<(f64, f64)> {
     corners.windows(2).flat_map(between).collect()
 }
 
-/// What a text needs around it, in pixels, lest a line cross it.
+/// Minimum distance between a text and a line, in pixels.
 const CLEAR: f64 = 7.0;
 
-/// The place, of those for the left end of a text so wide, that keeps the most distance to all obstacles;
-/// `None` if a line would cross it at each.
+/// The place with the largest distance to all obstacles. `places` are positions of the left end of a
+/// text of width `width`. `None` if a line would cross the text at every place.
 pub(crate) fn clearest(
     places: impl Iterator<Item = (f64, f64)>,
     width: f64,
@@ -61,7 +62,7 @@ pub(crate) fn clearest(
             let aside = (x - other_x).max(other_x - x - width).max(0.0);
             aside.hypot(y - other_y)
         };
-        // More than this is as good as any.
+        // Larger distances make no difference.
         obstacles.iter().map(to).fold(24.0, f64::min)
     };
     let mut best: Option<(f64, (f64, f64))> = None;
@@ -74,11 +75,11 @@ pub(crate) fn clearest(
     best.filter(|(clear, _)| *clear >= CLEAR).map(|(_, place)| place)
 }
 
-/// Labels that touch and therefore move together.
+/// Labels that touch, and therefore move together.
 struct Block {
     labels: usize,
     start: f64,
-    /// What the start would be for each of them alone, summed.
+    /// Sum, over the labels, of the start that each label alone would want for the block.
     wanted: f64,
 }
 

@@ -1,18 +1,19 @@
-//! How each line looks: told apart by colour, dash and marker, so that any two of them suffice.
+//! The look of each line. Lines differ in colour, dash and marker; any two of these suffice to tell
+//! them apart.
 //!
-//! corewire's lines are bold, those of the rings in the papers less so, those of the kernel thin and
+//! corewire's lines are bold, those of the papers' rings are thinner, those of the kernel are thin and
 //! greyish. The strong colours are those of Okabe and Ito, dark enough for text.
 
 /// The look of one line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Look {
-    /// Of the line, its markers and its label.
+    /// The colour of the line, its markers and its label.
     pub(crate) colour: &'static str,
-    /// In units of the plot.
+    /// The width, in units of the plot.
     pub(crate) width: f64,
-    /// SVG's `stroke-dasharray`; empty for a line without gaps.
+    /// SVG's `stroke-dasharray`; empty for a solid line.
     pub(crate) dash: &'static str,
-    /// What marks a point.
+    /// The shape of its points.
     pub(crate) marker: Marker,
 }
 
@@ -30,7 +31,7 @@ const fn look(colour: &'static str, width: f64, dash: &'static str, marker: Mark
     Look { colour, width, dash, marker }
 }
 
-/// The look of a mechanism and its name where there is little room.
+/// The look of a mechanism, and its name in narrow plots.
 const MECHANISMS: [(&str, &str, Look); 22] = [
     ("unix_datagram", "Unix", look("#6e6e6e", 1.3, "", Marker::Square)),
     ("tcp", "TCP", look("#7a6440", 1.3, "6 3", Marker::Up)),
@@ -56,7 +57,7 @@ const MECHANISMS: [(&str, &str, Look); 22] = [
     ("open_mpi", "Open MPI", look("#8f6200", 2.2, "", Marker::Down)),
 ];
 
-/// For lines that are no mechanisms: machines and sizes.
+/// The looks of lines for machines or sizes instead of mechanisms.
 const OTHERS: [Look; 10] = [
     look("#0072b2", 2.4, "", Marker::Circle),
     look("#c25400", 2.0, "6 3", Marker::Square),
@@ -70,26 +71,26 @@ const OTHERS: [Look; 10] = [
     look("#647038", 2.0, "6 3", Marker::Down),
 ];
 
-/// The look of a mechanism; of one that is not known here, the grey of the kernel's.
+/// The look of a mechanism; an unknown mechanism is grey, as those of the kernel.
 pub(crate) fn of_mechanism(id: &str) -> Look {
     let known = MECHANISMS.iter().find(|(known, ..)| *known == id);
     known.map_or(MECHANISMS[0].2, |(.., look)| *look)
 }
 
-/// The name of a mechanism where there is little room.
+/// The name of a mechanism in narrow plots.
 pub(crate) fn short_name(id: &str, name: &str) -> String {
     let known = MECHANISMS.iter().find(|(known, ..)| *known == id);
     known.map_or_else(|| clip(name, 12), |(_, short, _)| (*short).to_owned())
 }
 
-/// The look of the line so far down in a plot whose lines are no mechanisms.
+/// The look of line `at` in a plot whose lines are not mechanisms.
 pub(crate) fn nth(at: usize) -> Look {
     OTHERS[at % OTHERS.len()]
 }
 
-/// The text, or as much of it as so many letters hold.
+/// The text, shortened to `letters` letters.
 pub(crate) fn clip(text: &str, letters: usize) -> String {
-    // What is in brackets explains, and can be read elsewhere.
+    // The text in brackets is an explanation that the page gives elsewhere.
     let is_long = |text: &str| text.chars().count() > letters;
     let text = text.split_once(" (").filter(|_| is_long(text)).map_or(text, |(name, _)| name);
     if !is_long(text) {

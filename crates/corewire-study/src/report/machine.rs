@@ -1,4 +1,4 @@
-//! Where it ran, what was measured, and how to read it.
+//! The machine, the settings, and how to read the page.
 
 use crate::results::{Cache, Kind, Machine, Results};
 
@@ -6,7 +6,7 @@ use super::page::{Table, list, paragraph};
 use super::units::{bytes, plural, round};
 use super::{absent, facts};
 
-/// The machine and the run as a table of words.
+/// The machine and the study, as a table.
 pub(crate) fn html(results: &Results) -> String {
     let queues = ("Message queues", results.machine.queue_limits.clone());
     let run = [
@@ -18,12 +18,12 @@ pub(crate) fn html(results: &Results) -> String {
     table(&results.machine, &run)
 }
 
-/// When a run began.
+/// The start time of a study, formatted.
 pub(crate) fn moment(began: &str) -> String {
     began.replace('T', " ").replace('Z', " UTC")
 }
 
-/// A machine, and what is to be said of the run on it.
+/// A table of a machine, and of facts about the study on it.
 pub(crate) fn table(machine: &Machine, run: &[(&str, String)]) -> String {
     let row = |name: &str, text: String| vec![name.to_owned(), text];
     let mut rows = vec![
@@ -42,13 +42,13 @@ pub(crate) fn table(machine: &Machine, run: &[(&str, String)]) -> String {
     Table { head: Vec::new(), rows, is_prose: true }.html("")
 }
 
-/// The cores of a machine and where they are.
+/// The cores of a machine and its sockets.
 pub(crate) fn cores(machine: &Machine) -> String {
     let (cores, sockets) = (plural(machine.cores, "core"), plural(machine.sockets, "socket"));
     format!("{cores} in {sockets}")
 }
 
-/// The caches of a machine, one after the other.
+/// The caches of a machine, separated by semicolons.
 pub(crate) fn caches(machine: &Machine) -> String {
     let cache = |cache: &Cache| {
         let shared = match cache.shared_by {
@@ -66,32 +66,32 @@ fn effort(results: &Results) -> String {
     format!("{}: {runs} of {length} s for each point", results.effort)
 }
 
-/// How the figures were taken.
+/// How the figures were measured.
 pub(crate) fn how_to_read(results: &Results) -> String {
     let crowd = if facts::receiver_counts(results)
         .iter()
         .any(|count| facts::is_oversubscribed(results, *count))
     {
-        "Here some points had more processes than cores (oversubscribed): their markers are hollow, and \
-         they show how well processes take turns rather than how fast messages go."
+        "Some points had more processes than cores (oversubscribed). Their markers are hollow, and \
+         they show how well processes take turns, not how fast messages are."
     } else {
         "No point had more processes than cores."
     };
     paragraph(&format!(
-        "Throughput is what a receiver receives in a second, not what the sender has sent. Each figure is \
-         the median of {}; thin bars reach from the slowest to the fastest. {crowd} Two mechanisms are \
-         called level if their medians are within 10 % of each other or their runs overlap. The line of \
-         a mechanism has a gap where a point cannot be had.",
+        "Throughput is the number of messages that a receiver receives in a second, not the number that the \
+         sender sends. Each figure is the median of {}; thin bars reach from the slowest to the fastest \
+         run. {crowd} Two mechanisms are called level if their medians are within 10 % of each other or \
+         their runs overlap. The line of a mechanism has a gap where a point could not be measured.",
         plural(results.runs, "run"),
     )) + &paragraph(
-        "Compare like with like: the kernel's mechanisms enter the kernel for each message; copying rings \
-         leave it in shared memory and each receiver copies it out, as the paper's do; in place, a \
-         receiver reads it where it lies. Where there is little room, cw stands for corewire, FIFO for \
-         named pipes, and shm+sem for shared memory with semaphores.",
+        "Compare only mechanisms of the same kind. The kernel's mechanisms enter the kernel for each message. \
+         Copying rings keep the message in shared memory, and each receiver copies it out, as in the \
+         paper. With mechanisms that work in place, a receiver reads the message in shared memory. Short \
+         names: cw is corewire, FIFO is a named pipe, shm+sem is shared memory with semaphores.",
     )
 }
 
-/// How each mechanism was set up.
+/// The settings of each mechanism.
 pub(crate) fn mechanisms(results: &Results) -> String {
     let kind = |kind: Kind| match kind {
         Kind::Kernel => "Through the kernel",
@@ -111,7 +111,7 @@ pub(crate) fn mechanisms(results: &Results) -> String {
 pub(crate) fn not_measured(results: &Results) -> String {
     let items = absent::of(results);
     if items.is_empty() {
-        return paragraph("Everything that was asked for was measured.");
+        return paragraph("Everything that was requested was measured.");
     }
     paragraph("These points are gaps in the figures, not zeros.") + &list(&items)
 }

@@ -1,7 +1,7 @@
-//! `report.html`: what a run has found, beside what the paper claims.
+//! `report.html`: the results of a study beside the claims of the paper.
 //!
-//! Every sentence with a figure is computed from the results, so that the page says what this machine did
-//! and not what ours did.
+//! Every sentence with a figure is computed from the results, so that the page describes this machine,
+//! not the machine of the developers.
 
 mod absent;
 mod chart;
@@ -40,7 +40,7 @@ use claims::Claim;
 use page::{Section, paragraph};
 use svg::{Format, Place};
 
-/// Why there is no report.
+/// Why a report cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// plotters could not write a picture.
@@ -75,12 +75,12 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
     Ok(page::page(title, &lead, &sections))
 }
 
-/// The page for several machines side by side; each comes with what to call it.
+/// The page for several machines side by side, each with its name.
 pub(crate) fn render_comparison(all: &[(String, Results)]) -> Result<String, Error> {
     comparison::render(all)
 }
 
-/// Every figure of the page as a file of its own: its stem and its SVG.
+/// The SVG of every figure of the page, with the stem of its file name.
 pub(crate) fn plots(results: &Results) -> Result<Vec<(String, String)>, Error> {
     let throughput = throughput::with_one_receiver(results).into_iter();
     let figures = throughput
@@ -125,7 +125,7 @@ fn papers_figures(results: &Results) -> Result<Vec<Section>, Error> {
     let hardware = claimed(
         &claims::hardware(results),
         &barrelfish,
-        "Figure 6 needs ZIMP and Barrelfish MP with several numbers of receivers; this run has not both.",
+        "Figure 6 needs ZIMP and Barrelfish MP with several numbers of receivers; this run does not have both.",
     )?;
     Ok(vec![
         Section::new("size", "Message size (Figure 2)", one),
@@ -135,7 +135,7 @@ fn papers_figures(results: &Results) -> Result<Vec<Section>, Error> {
     ])
 }
 
-/// What the paper's micro-benchmark does not show.
+/// Sections on results that the paper's micro-benchmark does not show.
 fn further_figures(results: &Results) -> Result<Vec<Section>, Error> {
     let senders = figures_or(
         &senders::figures(results),
@@ -161,7 +161,7 @@ fn further_figures(results: &Results) -> Result<Vec<Section>, Error> {
 fn words(results: &Results) -> Vec<Section> {
     let conclusions = conclude::in_full(results);
     let conclusions = if conclusions.is_empty() {
-        paragraph("This run has too few figures to conclude anything.")
+        paragraph("This run has too few results for conclusions.")
     } else {
         page::list(&conclusions)
     };

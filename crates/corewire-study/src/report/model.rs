@@ -1,4 +1,4 @@
-//! What the coherence model counts, to numbers of receivers that no machine at hand has.
+//! The results of the coherence model, for more receivers than available machines have.
 
 use crate::results::{Model, Results};
 
@@ -8,30 +8,29 @@ use super::page::{self, Table, paragraph};
 use super::units::{Quantity, nanoseconds, round};
 use super::{facts, look};
 
-/// The model's rings and the mechanisms whose looks they have.
+/// The model's rings, and the mechanisms whose looks they use.
 const RINGS: [(&str, &str); 3] =
     [("barrelfish_mp", "barrelfish_mp"), ("zimp", "zimp"), ("corewire", "corewire_copy")];
-/// More rows than these say no more.
+/// The numbers of receivers that a long table is reduced to.
 const SHOWN: [u32; 10] = [1, 2, 3, 4, 8, 16, 32, 64, 128, 255];
 
-/// The table and the plot, or that there are none.
+/// The plot and the tables, or a statement that the model was not run.
 pub(crate) fn html(results: &Results) -> Result<String, Error> {
     if results.model.is_empty() {
         return Ok(paragraph("The coherence model was not run."));
     }
     let lead = paragraph(
-        "The model follows each access of each process to each cache line, for messages of 48 bytes, \
-         whatever this machine is. Lines are what a core fetches and waits for (of the receivers, the \
-         one that fetches most); read-modify-writes happen one after the other, whoever makes them. Its \
-         nanoseconds are those of the model's \
-         clocks, not of this machine.",
+        "The model simulates each access of each process to each cache line, for messages of 48 bytes. It \
+         does not depend on this machine. Lines are the cache lines that a core fetches (of the \
+         receivers, the one that fetches most). Read-modify-writes happen one after the other, in \
+         whichever process. The times are those of the model's clocks, not of this machine.",
     );
     let tables: String = RINGS.iter().map(|(ring, _)| table(results, ring)).collect();
     let figures: Vec<Figure> = figures(results);
     Ok(lead + &page::figures(&figures)? + &tables)
 }
 
-/// The time from one message to the next, by receivers.
+/// The time from one message to the next, by number of receivers.
 pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     let series = RINGS.iter().map(|(ring, mechanism)| {
         let marks = rows(results, ring).into_iter().map(|row| {
@@ -49,7 +48,7 @@ pub(crate) fn figures(results: &Results) -> Vec<Figure> {
         stem: "coherence-model".to_owned(),
         heading: "Coherence model: time per message by receivers".to_owned(),
         caption:
-            "From one send to the next, as a stream of 48-byte messages, on the model's clocks. \
+            "Time from one send to the next in a stream of 48-byte messages, on the model's clocks. \
                   Lower is better."
                 .to_owned(),
         picture: Picture::Lines(chart),
@@ -57,7 +56,7 @@ pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     figure.into_iter().collect()
 }
 
-/// The model's row for a ring and so many receivers.
+/// The model's row for a ring and a number of receivers.
 pub(crate) fn row<'a>(results: &'a Results, ring: &str, receivers: u32) -> Option<&'a Model> {
     results.model.iter().find(|row| (row.ring.as_str(), row.receivers) == (ring, receivers))
 }

@@ -1,5 +1,5 @@
-//! The page of `study nemesis`: what a run has found, beside what the paper claims. As with the other page,
-//! every sentence with a figure is computed.
+//! The page of `study nemesis`: the results of a study beside the claims of the paper. As on the other
+//! page, every sentence with a figure is computed.
 
 use crate::nemesis::distances::Distance;
 use crate::nemesis::results::{Instructions, Point, Polling, Results, Wire};
@@ -12,21 +12,21 @@ use super::units::{Quantity, and, bytes, nanoseconds, plural, round};
 use super::{Error, look, machine};
 
 const OWN: &str = "corewire";
-/// Nemesis with everything, and without.
+/// The forms of Nemesis: all optimisations, without fastboxes, and without the shadow head, too.
 const NEMESIS: &str = "nemesis";
 const QUEUES: &str = "nemesis_queues";
 const PLAIN: &str = "nemesis_plain";
-/// Libraries that people use.
+/// Libraries in common use.
 const RIVALS: [&str; 2] = ["libfabric_shm", "open_mpi"];
-/// Figure 4 goes no further than this.
+/// The largest size in Figure 4.
 const LATENCY_MAX: u64 = 1024;
-/// Up to which corewire is to be ahead.
+/// The largest size at which the page compares corewire with these libraries.
 const AHEAD_MAX: u64 = 4096;
-/// Sizes that tables have, if they were measured.
+/// Sizes in the tables, if they were measured.
 const SHOWN: [u64; 10] = [0, 1, 8, 48, 64, 104, 512, 1024, 4096, 65_536];
 
-/// The page for one machine: what was measured where its cores were most of the time, and what is ahead
-/// elsewhere.
+/// The page for one machine: the results at the most frequent distance of its cores, and the
+/// comparisons with libraries at the other distances.
 pub(crate) fn render(results: &Results) -> Result<String, Error> {
     let distances = results.distances();
     let everywhere = results;
@@ -58,14 +58,18 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
         Section::new("bandwidth", "Bandwidth (Figure 5)", bandwidth),
         Section::new("optimisations", "Each optimisation", optimisations(results)),
         Section::new("instructions", "Instructions (section 4.1.2)", instructions(results)),
-        Section::new("polling", "Looking for one of many", polling_words(results) + &polling),
+        Section::new(
+            "polling",
+            "Polling for messages of many peers",
+            polling_words(results) + &polling,
+        ),
         Section::new("absent", "What could not be measured here", absent(results)),
-        Section::new("wires", "How each was set up", settings(results)),
+        Section::new("wires", "Settings", settings(results)),
     ];
     Ok(page::page(title, &lead, &sections))
 }
 
-/// Every figure as a file of its own: its stem and its SVG.
+/// The SVG of every figure, with the stem of its file name.
 pub(crate) fn plots(results: &Results) -> Result<Vec<(String, String)>, Error> {
     let results = &results.at_most_frequent();
     let all = latency(results).into_iter().chain(bandwidth(results));
@@ -91,7 +95,7 @@ fn summary(results: &Results) -> String {
     let intro = format!(
         "This repeats the intranode experiments of the paper \u{201c}Design and Evaluation of Nemesis: a \
          Scalable, Low-Latency, Message-Passing Communication Subsystem\u{201d} (Buntinas, Mercier and Gropp) \
-         on {} ({}): a message there and back between two processes, halved.",
+         on {} ({}). A time is half of the time for a message there and back between two processes.",
         machine.processor,
         plural(machine.cores, "core"),
     );
@@ -103,10 +107,10 @@ fn summary(results: &Results) -> String {
     if times.is_empty() {
         return intro;
     }
-    format!("{intro} 8 B take {}.", and(&times))
+    format!("{intro} A message of 8 B takes {}.", and(&times))
 }
 
-/// Where corewire stands against what people use.
+/// Compares corewire with the libraries in common use.
 fn ahead(results: &Results) -> Vec<String> {
     let mut sentences = Vec::new();
     for rival in RIVALS {
@@ -131,7 +135,7 @@ fn ahead(results: &Results) -> Vec<String> {
             let buffers = if is_cold { "cold" } else { "warm" };
             let (who, count) = (name(results, rival), ratios.len());
             let range = format!(
-                "{who} takes {} to {} times as long (most at {}, least at {})",
+                "{who} takes {} to {} times as long (the most at {}, the least at {})",
                 round(worst.1),
                 round(best.1),
                 bytes(best.0),
@@ -174,16 +178,16 @@ fn machine_table(results: &Results) -> String {
 fn how_to_read(results: &Results, distances: &[Distance]) -> String {
     let crowd = match results.oversubscribed {
         true => {
-            "Here both processes had to share one core: the figures show how well they take turns."
+            "Both processes had to share one core, so the figures show how well they take turns."
         }
         false => "Each process has a core of its own.",
     };
     let how = format!(
-        "One process sends a message, the other sends one of the same size back; each figure is half of the \
-         time between, the median of a run, and the median of its runs ({}). {crowd} A message is sent from a buffer of \
-         the sender and received into one of the receiver, matched by tag and sender. With warm buffers they \
-         are always the same; with cold ones they go through {} of memory, more than a core\u{2019}s own caches \
-         hold, though not more than all caches of a large machine.",
+        "One process sends a message, and the other sends one of the same size back. Each figure is half of \
+         the round-trip time: the median of the medians of its runs ({}). {crowd} A message is sent from a buffer of \
+         the sender and received into a buffer of the receiver, matched by tag and sender. Warm buffers are the \
+         same for each message; cold buffers move through {} of memory, which is more than a core\u{2019}s own \
+         caches hold, but not more than all caches of a large machine.",
         runs(results),
         bytes(results.cold_bytes),
     );
@@ -191,19 +195,20 @@ fn how_to_read(results: &Results, distances: &[Distance]) -> String {
         + &whereabouts(results, distances).map_or_else(String::new, |words| paragraph(&words))
 }
 
-/// How many runs the points have.
+/// The number of runs of the points.
 fn runs(results: &Results) -> String {
     let counts = || results.points.iter().map(|point| point.runs.len()).filter(|&count| count > 0);
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
     if least == most { plural(most, "run") } else { format!("{least} to {}", plural(most, "run")) }
 }
 
-/// Where the cores were, and what that means for the figures.
+/// The distance of the cores, and what it means for the figures.
 fn whereabouts(results: &Results, distances: &[Distance]) -> Option<String> {
     let Some(shown) = distances.first() else {
         let has_runs = results.points.iter().any(|point| !point.runs.is_empty());
         return has_runs.then(|| {
-            "The cores were moved in the middle of every run: compare nothing of this.".to_owned()
+            "The cores were moved in the middle of every run, so no figures can be compared."
+                .to_owned()
         });
     };
     let (least, most) = shown.line_ns?;
@@ -211,13 +216,13 @@ fn whereabouts(results: &Results, distances: &[Distance]) -> Option<String> {
     let (here, of) = (shown.runs, shown.of);
     Some(if here == of {
         format!(
-            "A bare cache line takes {line}, before and after each size: the cores stayed where they were."
+            "A bare cache line takes {line}, before and after each size, so the cores were not moved."
         )
     } else {
         format!(
-            "The cores were moved meanwhile, as a shared host does, and what was measured with the cores at one place \
-             says nothing about what was measured at another. A bare cache line is timed before and after each \
-             size: of {of} such runs these are the {here} in which it took {line}."
+            "The host moved the cores during the study, as shared hosts do. Figures from different places of the cores \
+             cannot be compared. So a bare cache line is timed before and after each size: of {of} such runs, the \
+             page shows the {here} in which the line took {line}."
         )
     })
 }
@@ -237,7 +242,7 @@ fn bandwidth(results: &Results) -> Vec<Figure> {
     by_size(results, "figure-5", "Figure 5: bandwidth", axis, |_| true, rate)
 }
 
-/// A figure for warm buffers and one for cold ones.
+/// One figure for warm buffers, and one for cold buffers.
 fn by_size(
     results: &Results,
     stem: &str,
@@ -261,7 +266,7 @@ fn by_size(
             stem: format!("{stem}-{buffers}"),
             heading: format!("{heading}, {buffers} buffers"),
             caption: format!(
-                "Median of {}; thin bars reach from the least to the most. Both axes are logarithmic.",
+                "Median of {}; thin bars reach from the smallest to the largest. Both axes are logarithmic.",
                 runs(results)
             ),
             picture: Picture::Lines(chart),
@@ -311,13 +316,13 @@ fn shown_sizes(results: &Results) -> Vec<u64> {
     SHOWN.into_iter().filter(|size| sizes.contains(size)).collect()
 }
 
-/// What each optimisation of the paper does here.
+/// The effect of each optimisation of the paper on this machine.
 fn optimisations(results: &Results) -> String {
     let pairs = [
         ("Fastboxes (section 3.2; the paper: 500 ns less)", QUEUES, NEMESIS),
         ("Shadow head (section 3.1; the paper: 200 ns less)", PLAIN, QUEUES),
         ("Free queue at the sender, not the receiver", "nemesis_receiver", QUEUES),
-        ("Free queue at the sender, not one of all", "nemesis_global", QUEUES),
+        ("Free queue at the sender, not one for all", "nemesis_global", QUEUES),
         ("corewire\u{2019}s pair rings, not Nemesis with everything", NEMESIS, OWN),
     ];
     let sizes = shown_sizes(results);
@@ -334,8 +339,8 @@ fn optimisations(results: &Results) -> String {
     let head = std::iter::once("With it".to_owned()).chain(sizes.iter().map(|it| bytes(*it)));
     let table = Table { head: head.collect(), rows: rows.collect(), is_prose: false };
     paragraph(
-        "What a message takes with an optimisation, less what it takes without, one way with warm buffers. Less \
-         than nothing is a gain.",
+        "The time of a message with an optimisation minus the time without it, one way with warm buffers. \
+         Negative values are gains.",
     ) + &table.html("")
 }
 
@@ -345,10 +350,10 @@ fn instructions(results: &Results) -> String {
     }
     let words = |operation: &str| {
         match operation {
-            "pair_enqueue" => "corewire: a slot of a pair\u{2019}s ring written, nothing else",
-            "pair_dequeue" => "corewire: a slot read, nothing else",
-            "nemesis_enqueue" => "Nemesis: a cell put into a queue",
-            "nemesis_dequeue" => "Nemesis: a cell taken out of a queue",
+            "pair_enqueue" => "corewire: write a slot of a pair ring, nothing else",
+            "pair_dequeue" => "corewire: read a slot, nothing else",
+            "nemesis_enqueue" => "Nemesis: put a cell into a queue",
+            "nemesis_dequeue" => "Nemesis: take a cell out of a queue",
             "send" => "corewire: Endpoint::send of 8 bytes",
             "receive" => "corewire: Endpoint::receive_into of 8 bytes, matched",
             _ => "",
@@ -363,9 +368,10 @@ fn instructions(results: &Results) -> String {
     let rows = results.instructions.iter().map(row).collect();
     let table = Table { head, rows, is_prose: false };
     paragraph(
-        "Counted step by step, 16 operations in a row, with a message there before its receive is called, as in \
-         the paper: with their share of what is done once for many. The paper\u{2019}s send and receive are those \
-         of MPI over Nemesis, on another instruction set; its enqueue and dequeue are bare.",
+        "Counted instruction by instruction, for 16 operations in a row. As in the paper, a message is there before \
+         its receive is called. The counts include a share of the work that is done once for several operations. \
+         The paper\u{2019}s send and receive are those of MPI over Nemesis, on another instruction set; its \
+         enqueue and dequeue are bare.",
     ) + &table.html("")
 }
 
@@ -381,10 +387,10 @@ fn polling_words(results: &Results) -> String {
         let (own, queues, boxes) =
             (of(OWN, all_send)?, of(NEMESIS, all_send)?, of("fastboxes", all_send)?);
         Some(format!(
-            "With {} of which {}, a message takes {} through corewire, {} through Nemesis\u{2019} queue and {} \
-             through its fastboxes, all of which are looked at.",
+            "With {}, {}, a message takes {} through corewire, {} through Nemesis\u{2019} queue and {} through its \
+             fastboxes, all of which the receiver polls.",
             plural(own.peers, "peer"),
-            if all_send { "each sends in turn" } else { "one sends" },
+            if all_send { "all of which send in turn" } else { "one of which sends" },
             nanoseconds(own.message_ns),
             nanoseconds(queues.message_ns),
             nanoseconds(boxes.message_ns),
@@ -392,8 +398,8 @@ fn polling_words(results: &Results) -> String {
     };
     let sentences: Vec<String> = [false, true].into_iter().filter_map(sentence).collect();
     paragraph(
-        "The rings\u{2019} own source on a model of coherent caches: one message at a time from one of many, to one \
-         that looks for any of them.",
+        "The rings\u{2019} own source on a model of coherent caches: one message at a time from one of many peers to \
+         a receiver that polls for messages of all of them.",
     ) + &list(&sentences)
 }
 
@@ -422,7 +428,7 @@ fn polling_figures(results: &Results) -> Vec<Figure> {
         Some(Figure {
             stem: stem.to_owned(),
             heading: format!("Coherence model: a message from one of many peers, {who}"),
-            caption: "From one message to the next, one at a time, on the model\u{2019}s clocks. Lower is better."
+            caption: "Time from one message to the next, one at a time, on the model\u{2019}s clocks. Lower is better."
                 .to_owned(),
             picture: Picture::Lines(chart),
         })
@@ -438,7 +444,7 @@ fn absent(results: &Results) -> String {
     let none = results.instructions_absent.iter().map(|why| format!("Instructions: {why}."));
     let items: Vec<String> = whys.chain(none).collect();
     if items.is_empty() {
-        return paragraph("Everything that was asked for was measured.");
+        return paragraph("Everything that was requested was measured.");
     }
     paragraph("These are gaps in the figures, not zeros.") + &list(&items)
 }

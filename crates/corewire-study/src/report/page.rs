@@ -1,17 +1,17 @@
-//! The page around the figures: HTML that needs nothing else.
+//! The page around the figures: HTML that needs no other files.
 
 use super::Error;
 use super::chart::{Figure, Picture};
 use super::svg::{Format, Place};
 use super::{dots, plot};
 
-/// Text as HTML shows it.
+/// Escapes text for HTML.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut is_after_digit = false;
     for (at, letter) in text.char_indices() {
         match letter {
-            // A figure and its unit stay on one line.
+            // A number and its unit stay on one line.
             ' ' if is_after_digit && begins_with_unit(&text[at + 1..]) => {
                 escaped.push('\u{a0}');
             }
@@ -35,10 +35,10 @@ fn begins_with_unit(text: &str) -> bool {
     units.contains(&word)
 }
 
-/// A part of the page.
+/// A section of the page.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {
-    /// Its anchor.
+    /// The anchor of the section.
     pub(crate) id: &'static str,
     pub(crate) heading: String,
     /// HTML.
@@ -46,23 +46,23 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// A part with a heading.
+    /// A section with a heading.
     pub(crate) fn new(id: &'static str, heading: impl Into<String>, body: String) -> Self {
         Self { id, heading: heading.into(), body }
     }
 }
 
-/// Rows under a head; the first column names the row. All cells are plain text.
+/// Rows under a head. The first column names the row. All cells are plain text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// Are the cells words rather than figures?
+    /// Whether the cells hold words rather than figures.
     pub(crate) is_prose: bool,
 }
 
 impl Table {
-    /// The table in a box of its own, which scrolls where the table is wider than the page.
+    /// The table in a box that scrolls where the table is wider than the page.
     pub(crate) fn html(&self, caption: &str) -> String {
         let head: String = self
             .head
@@ -90,7 +90,7 @@ impl Table {
 fn table_row(row: &[String]) -> String {
     let mut cells = row.iter();
     let first = cells.next().map_or("", String::as_str);
-    // A second line of a cell is an aside.
+    // The second line of a cell is a note.
     let cell = |text: &String| match text.split_once('\n') {
         None => format!("<td>{}</td>", escape(text)),
         Some((figure, aside)) => {
@@ -115,12 +115,12 @@ pub(crate) fn list(items: &[String]) -> String {
     format!("<ul>\n{items}</ul>\n")
 }
 
-/// What the reader may open, and paper does not show.
+/// Text that the reader can open; it is not printed.
 pub(crate) fn folded(summary: &str, body: &str) -> String {
     format!("<details><summary>{}</summary>{body}</details>\n", escape(summary))
 }
 
-/// A figure with both of its pictures.
+/// A figure with both of its pictures, wide and narrow.
 pub(crate) fn figure(figure: &Figure) -> Result<String, Error> {
     let wide = picture(figure, Format::Wide, Place::Page)?;
     let narrow = picture(figure, Format::Narrow, Place::Page)?;

@@ -1,5 +1,6 @@
-//! Draws a chart: plotters places everything and draws grid and spreads; lines, markers and text, which
-//! are to be dashed, hollow and not to cover each other, are added.
+//! Draws a chart. plotters computes all positions and draws grid and spreads. Lines, markers and text
+//! are added afterwards, because plotters does not support dashed lines, hollow markers and labels that
+//! do not overlap.
 
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -11,16 +12,16 @@ use super::look::clip;
 use super::scale::{Scale, y_ticks};
 use super::svg::{Anchor, Format, INK, Overlay, Place, join};
 
-/// A span of so many pixels lies under its marker.
+/// A span of at most this many pixels is hidden by its marker.
 const HIDDEN: i32 = 7;
 
-/// Where plotters puts a point of the axes.
+/// Converts points of the axes to pixels.
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<LogCoord<f64>, LogCoord<f64>>>;
-/// The same over rows.
+/// The same for a plot of rows.
 pub(crate) type Rows<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<LogCoord<f64>, RangedCoordf64>>;
 
-/// How much of a picture is not plot.
+/// The space around the plot in a picture.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Margins {
     pub(crate) left: f64,
@@ -72,7 +73,7 @@ pub(crate) fn draw(
     Ok(join(&drawn, &overlay, title, (format, place)))
 }
 
-/// A plot with room around it.
+/// A builder for a plot with these margins.
 pub(crate) fn builder<'a, 'b>(
     root: &'a DrawingArea<SVGBackend<'b>, plotters::coord::Shift>,
     margins: Margins,
@@ -140,7 +141,7 @@ fn spans(plane: &mut Plane<'_, '_>, chart: &Chart) -> Result<(), Error> {
     Ok(())
 }
 
-/// `#rrggbb`, and black for all else.
+/// The colour for `#rrggbb`; invalid parts count as 0.
 fn colour(hex: &str) -> RGBColor {
     let channel = |from: usize| {
         hex.get(from..from + 2).and_then(|text| u8::from_str_radix(text, 16).ok()).unwrap_or(0)
@@ -183,7 +184,7 @@ fn lines(overlay: &mut Overlay, series: &Series, at: impl Fn(&Mark) -> (f64, f64
     }
 }
 
-/// What the line for comparison says, where the fewest lines pass.
+/// Writes the label of the reference line where the fewest lines pass.
 fn reference(
     overlay: &mut Overlay,
     chart: &Chart,

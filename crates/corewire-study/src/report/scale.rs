@@ -1,9 +1,10 @@
-//! From where to where a chart's axes go, and where they have ticks.
+//! The ranges of the axes of a chart, and their ticks.
 
 use super::chart::Chart;
 use super::units::{Quantity, log_ticks};
 
-/// Both axes of a chart. The ticks come in the order in which labels are wanted, where not all have room.
+/// Both axes of a chart. The ticks are in the order of their importance, because not all labels may
+/// fit.
 #[derive(Debug, Clone)]
 pub(crate) struct Scale {
     pub(crate) x: (f64, f64),
@@ -12,13 +13,13 @@ pub(crate) struct Scale {
     pub(crate) y_ticks: Vec<(f64, String)>,
 }
 
-/// Sizes that say more than others do.
+/// Sizes that are labelled first.
 const LANDMARKS: [f64; 6] = [64.0, 4096.0, 1_048_576.0, 102_400.0, 10_240.0, 1024.0];
-/// Numbers of receivers that say more.
+/// Numbers of receivers that are labelled first.
 const COUNTS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
 impl Scale {
-    /// The scale on which all marks of the chart, and what it compares with, can be seen.
+    /// The scale that shows all marks of the chart, and its reference line.
     pub(crate) fn of(chart: &Chart) -> Self {
         let x = range(chart.marks().map(|mark| mark.x));
         let room = (x.1 / x.0).powf(0.02).max(1.01);
@@ -31,7 +32,7 @@ impl Scale {
     }
 }
 
-/// A range about these figures that covers at least a few ticks.
+/// A range around these figures that covers at least a few ticks.
 pub(crate) fn padded(figures: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = range(figures);
     let room = (high / low).powf(0.05).max(1.15);

@@ -8,7 +8,7 @@ use super::improvement::stem_of;
 use super::throughput::{line, mark, oversubscribed_note};
 use super::units::{Quantity, bytes, plural};
 
-/// A figure for each size and number of receivers with which several senders were measured.
+/// A figure for each size and number of receivers for which several senders were measured.
 pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     let crowded = results.points.iter().filter(|point| point.senders > 1 && !point.runs.is_empty());
     let cases = sorted(crowded.map(|point| (point.bytes, point.receivers)));
@@ -35,8 +35,8 @@ fn figure(results: &Results, size: u64, receivers: u32) -> Option<Figure> {
         stem: format!("senders-{}-{receivers}-receivers", stem_of(size)),
         heading: format!("Several senders: {size_text} messages to {receivers_text}"),
         caption: format!(
-            "What a receiver receives from all senders together. Shown are the mechanisms that let \
-             several senders send to the same receivers.{crowd}"
+            "Messages that a receiver receives from all senders together. The plot shows the mechanisms that \
+             let several senders send to the same receivers.{crowd}"
         ),
         picture: Picture::Lines(chart),
     })

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use super::look::{Look, Marker};
 use super::page::escape;
 
-/// The ink of axes and their text.
+/// The colour of axes and their text.
 pub(crate) const INK: &str = "#333";
-/// Where the text of every plot comes from: what the reader's system has.
+/// The fonts of the text: those of the reader's system.
 const FONT: &str =
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif";
 
-/// How large a plot is. A wide one shrunk to a telephone could not be read, so there is a narrow one too.
+/// The format of a plot. A wide plot would be illegible on a telephone, so there is a narrow one, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Wide,
@@ -19,7 +19,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Width and height.
+    /// Width and height, in pixels.
     pub(crate) fn size(self) -> (u32, u32) {
         match self {
             Self::Wide => (900, 520),
@@ -27,7 +27,7 @@ impl Format {
         }
     }
 
-    /// The size of all text.
+    /// The font size of all text.
     pub(crate) fn font(self) -> f64 {
         match self {
             Self::Wide => 14.0,
@@ -35,7 +35,7 @@ impl Format {
         }
     }
 
-    /// The longest label, in letters.
+    /// Maximum length of a label, in letters.
     pub(crate) fn letters(self) -> usize {
         match self {
             Self::Wide => 32,
@@ -43,7 +43,7 @@ impl Format {
         }
     }
 
-    /// Room for a text: an estimate that wide fonts do not exceed.
+    /// The width of a text: an estimate that wide fonts do not exceed.
     pub(crate) fn width_of(self, text: &str) -> f64 {
         let width = |letter: char| match letter {
             'm' | 'w' | 'M' | 'W' => 0.96,
@@ -62,7 +62,7 @@ impl Format {
     }
 }
 
-/// Which end of a text is where it was put.
+/// The end of a text that is at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -70,14 +70,14 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// Drawn over what plotters drew.
+/// Elements that are drawn over the picture of plotters.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     svg: String,
 }
 
 impl Overlay {
-    /// Text whose middle is at the height of `y`.
+    /// Adds a text, vertically centred at `y`.
     pub(crate) fn text(
         &mut self,
         (x, y): (f64, f64),
@@ -98,7 +98,7 @@ impl Overlay {
         ));
     }
 
-    /// Text over whatever lies below it, which it keeps clear of.
+    /// Adds a text with a white outline, which keeps it legible over other elements.
     pub(crate) fn text_over(&mut self, (x, y): (f64, f64), text: &str) {
         let text = escape(text);
         self.add(&format!(
@@ -107,7 +107,7 @@ impl Overlay {
         ));
     }
 
-    /// A line through all of these.
+    /// Adds a line through all points.
     pub(crate) fn line(&mut self, points: &[(f64, f64)], look: &Look) {
         let mut path = String::new();
         for (x, y) in points {
@@ -124,13 +124,13 @@ impl Overlay {
         ));
     }
 
-    /// A thin line that leads from one place to another.
+    /// Adds a thin dotted line through all points.
     pub(crate) fn leader(&mut self, points: &[(f64, f64)], colour: &'static str) {
         let thin = Look { colour, width: 0.7, dash: "1 2", marker: Marker::Circle };
         self.line(points, &thin);
     }
 
-    /// A point.
+    /// Adds a marker.
     pub(crate) fn marker(&mut self, (x, y): (f64, f64), look: &Look, is_hollow: bool) {
         let r = if look.width > 3.0 { 4.5 } else { 3.6 };
         let fill = if is_hollow { "#fff" } else { look.colour };
@@ -158,14 +158,15 @@ impl Overlay {
     }
 }
 
-/// Where a picture is shown: inside the page, or as a file of its own.
+/// The place of a picture: inside the page, or in a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Page,
     File,
 }
 
-/// What plotters drew and what lies over it as one picture with a name, for those who cannot see it.
+/// Joins the picture of plotters and the overlay into one SVG, with a name for readers who cannot see
+/// it.
 pub(crate) fn join(
     drawn: &str,
     overlay: &Overlay,

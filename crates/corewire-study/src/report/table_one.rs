@@ -1,4 +1,4 @@
-//! Table I of the paper, counted.
+//! Table I of the paper, with the counts of this study.
 
 use crate::results::{Count, Results};
 
@@ -6,10 +6,10 @@ use super::page::{Table, paragraph};
 use super::units::{bytes, plural, round};
 use super::{facts, look};
 
-/// The largest datagram that UDP carries, as the paper has it.
+/// The largest datagram that UDP carries, according to the paper.
 const DATAGRAM: u64 = 65_507;
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
     SendCopies,
@@ -26,7 +26,7 @@ impl Line {
             Self::ReceiveCopies => "Copies for receiving",
             Self::SendCalls => "System calls for sending",
             Self::ReceiveCalls => "System calls for receiving",
-            Self::Yields => "Times one gave way",
+            Self::Yields => "Yields of the processor",
         }
     }
 
@@ -40,7 +40,7 @@ impl Line {
         }
     }
 
-    /// What Table I says, if it has the mechanism.
+    /// The value in Table I, if the paper has the mechanism.
     fn paper(self, mechanism: &str, size: u64, receivers: u32) -> Option<u64> {
         let n = u64::from(receivers);
         let is_copy = matches!(self, Self::SendCopies | Self::ReceiveCopies);
@@ -58,7 +58,7 @@ impl Line {
     }
 }
 
-/// A table for each size and number of receivers that was counted, and what a system call costs.
+/// A table for each size and number of receivers that was counted, and the cost of a system call.
 pub(crate) fn html(results: &Results) -> String {
     let cases = facts::sorted(results.counts.iter().map(|count| (count.bytes, count.receivers)));
     let tables: String =
@@ -67,9 +67,9 @@ pub(crate) fn html(results: &Results) -> String {
         paragraph("Copies and system calls were not counted in this run.")
     } else {
         paragraph(
-            "Counted for one message that goes to all receivers, summed over them. Below each count \
-             stands what Table I of the paper says, for the mechanisms that it has. A copy is a copy of \
-             the message that one of the processes or the kernel makes.",
+            "Counts for one message that goes to all receivers, summed over the receivers. Below each count \
+             is the value in Table I of the paper, if it has the mechanism. A copy is a copy of the \
+             message that one of the processes or the kernel makes.",
         )
     };
     lead + &tables + &system_call(results)
@@ -116,13 +116,13 @@ fn cell(line: Line, count: &Count) -> String {
 
 fn system_call(results: &Results) -> String {
     let Some(call) = &results.system_call else {
-        return paragraph("What a system call costs was not measured in this run.");
+        return paragraph("The cost of a system call was not measured in this run.");
     };
     let ratio = call.system_call_ns / call.function_ns;
     let times = if ratio.is_finite() && ratio > 0.0 {
         format!("{} times as much", round(ratio))
     } else {
-        "more than could be told".to_owned()
+        "an unknown factor".to_owned()
     };
     paragraph(&format!(
         "A system call that does nothing takes {} ns here, a function call that does nothing \

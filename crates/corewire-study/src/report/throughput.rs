@@ -1,4 +1,4 @@
-//! Throughput by size of message: Figures 2, 3 and Appendix A of the paper.
+//! Throughput by message size: Figures 2, 3 and Appendix A of the paper.
 
 use crate::results::{Mechanism, Point, Results};
 
@@ -8,7 +8,7 @@ use super::look;
 use super::page::Table;
 use super::units::{Quantity, bytes, plural, round};
 
-/// What [`figure`] shows of a point.
+/// The quantity that [`figure`] shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum View {
     Messages,
@@ -32,7 +32,7 @@ impl View {
     }
 }
 
-/// Figure 2 and the same in bytes.
+/// Figure 2, and the same in bytes.
 pub(crate) fn with_one_receiver(results: &Results) -> Vec<Figure> {
     let heading = "Figure 2: throughput by message size, 1 receiver";
     let messages = figure(results, 1, View::Messages, ("figure-2", heading));
@@ -41,7 +41,7 @@ pub(crate) fn with_one_receiver(results: &Results) -> Vec<Figure> {
     messages.into_iter().chain(in_bytes).collect()
 }
 
-/// Figure 3, which has the most receivers, then Appendix A, which has the others.
+/// Figure 3, for the largest number of receivers, then Appendix A, for the others.
 pub(crate) fn with_more_receivers(results: &Results) -> Vec<Figure> {
     let counts = facts::receiver_counts(results);
     let has_line = |count: &u32| *count > 1 && facts::sizes(results, *count).len() > 1;
@@ -66,7 +66,7 @@ pub(crate) fn with_more_receivers(results: &Results) -> Vec<Figure> {
     .collect()
 }
 
-/// The medians behind [`figure`].
+/// The medians that [`figure`] draws, as a table.
 pub(crate) fn numbers(results: &Results, receivers: u32) -> Table {
     let sizes = facts::sizes(results, receivers);
     let head = ["Messages per second".to_owned()];
@@ -87,7 +87,7 @@ pub(crate) fn mark(point: &Point, x: f64, factor: f64) -> Option<Mark> {
     Some(Mark { x, y: spread.median * factor, span, hollow: point.oversubscribed })
 }
 
-/// A line of a mechanism.
+/// The line of a mechanism.
 pub(crate) fn line(mechanism: &Mechanism, marks: Vec<Option<Mark>>) -> Series {
     Series {
         name: mechanism.name.clone(),
@@ -97,10 +97,10 @@ pub(crate) fn line(mechanism: &Mechanism, marks: Vec<Option<Mark>>) -> Series {
     }
 }
 
-/// What a figure's caption says of points with too few cores.
+/// The part of a caption that explains points with too few cores.
 pub(crate) fn oversubscribed_note(is_oversubscribed: bool) -> &'static str {
     if is_oversubscribed {
-        " Hollow markers: oversubscribed, more processes than cores, so that they took turns."
+        " Hollow markers: oversubscribed (more processes than cores, so they took turns)."
     } else {
         ""
     }
@@ -125,9 +125,8 @@ fn figure(
     let chart = Chart { x, y: view.axis(), series: series.collect(), reference: None }.shown()?;
     let crowd = oversubscribed_note(chart.marks().any(|mark| mark.hollow));
     let caption = format!(
-        "Median of {} of {} s; thin bars reach from the slowest run to the fastest, where that is more \
-         than the marker. Both axes are \
-         logarithmic; higher is better.{crowd}",
+        "Median of {} of {} s. Thin bars reach from the slowest run to the fastest, where they are longer \
+         than the marker. Both axes are logarithmic; higher is better.{crowd}",
         plural(results.runs, "run"),
         round(results.run_s),
     );

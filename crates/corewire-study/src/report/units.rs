@@ -1,8 +1,8 @@
-//! Figures as people read them, and where an axis has its ticks.
+//! Formats figures for readers, and chooses the ticks of an axis.
 
 use std::fmt::Display;
 
-/// What an axis or a figure counts, which decides how it is written.
+/// The quantity on an axis or of a figure, which determines its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quantity {
     /// The size of a message.
@@ -20,7 +20,7 @@ pub(crate) enum Quantity {
 }
 
 impl Quantity {
-    /// The figure as a tick of an axis shows it: short, since ticks are many.
+    /// The figure as the label of a tick: short, because there are many ticks.
     pub(crate) fn tick(self, figure: f64) -> String {
         match self {
             Self::Bytes => binary(figure),
@@ -44,7 +44,7 @@ pub(crate) fn rate(figure: f64) -> String {
     format!("{}/s", decimal(figure))
 }
 
-/// A time, in the unit that keeps it short.
+/// A time, in the unit that makes it shortest.
 pub(crate) fn nanoseconds(figure: f64) -> String {
     let (scale, unit) = match figure {
         f if f < 1e3 => (1.0, "ns"),
@@ -55,7 +55,7 @@ pub(crate) fn nanoseconds(figure: f64) -> String {
     format!("{} {unit}", round(figure / scale))
 }
 
-/// By how much more or less, as the paper says it: +46 %, and beyond 100 % also how many times as much.
+/// The difference as the paper gives it: +46 %; from twice as much on, also as a factor.
 pub(crate) fn gain(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     let sign = if percent < 0.0 { "\u{2212}" } else { "+" };
@@ -68,7 +68,7 @@ pub(crate) fn gain(ratio: f64) -> String {
     }
 }
 
-/// Three figures that matter, without a trailing zero after the point.
+/// Three significant digits, without trailing zeros after the decimal point.
 pub(crate) fn round(figure: f64) -> String {
     let size = figure.abs();
     let text = match size {
@@ -97,7 +97,7 @@ pub(crate) fn and(items: &[String]) -> String {
     }
 }
 
-/// The ticks of a logarithmic axis: powers of ten, with 2 and 5 between where there is room.
+/// The ticks of a logarithmic axis: powers of ten, with 2 and 5 between them where there is room.
 pub(crate) fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let decades = (high / low).log10();
     let steps: &[f64] = if decades < 3.2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -118,7 +118,7 @@ fn binary(figure: f64) -> String {
         _ => (1_073_741_824.0, "GiB"),
     };
     let scaled = figure / scale;
-    // 100 000 000 bytes and the like, which are no round number of KiB.
+    // 100 000 000 bytes, for example, are not a round number of KiB.
     let text = if scaled < 1000.0 { round(scaled) } else { format!("{scaled:.0}") };
     format!("{text} {unit}")
 }
@@ -142,7 +142,7 @@ fn grouped(figure: f64) -> String {
     let digits = format!("{:.0}", figure.abs());
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        // A thin space between groups, which no line breaks at.
+        // A thin space between groups of digits, at which no line breaks.
         if at > 0 && (digits.len() - at).is_multiple_of(3) && digits.len() > 4 {
             text.push('\u{202f}');
         }

@@ -1,4 +1,4 @@
-//! The processor's own counters, where it lets this process read them.
+//! The processor's hardware counters, where this process may read them.
 
 use perf_event::events::Hardware;
 use perf_event::{Builder, Counter};
@@ -7,14 +7,14 @@ use perf_event::{Builder, Counter};
 pub(super) struct Counters(Option<[Counter; 2]>);
 
 impl Counters {
-    /// Counts from now on.
+    /// Starts counting.
     pub(super) fn start() -> Self {
         Self(open().ok().and_then(|mut counters| {
             counters.iter_mut().all(|counter| counter.enable().is_ok()).then_some(counters)
         }))
     }
 
-    /// What was counted.
+    /// Ends counting, and returns the counts.
     pub(super) fn stop(self) -> (Option<u64>, Option<u64>) {
         let Some([mut instructions, mut misses]) = self.0 else { return (None, None) };
         (instructions.read().ok(), misses.read().ok())
@@ -26,7 +26,7 @@ fn open() -> std::io::Result<[Counter; 2]> {
     Ok([counter(Hardware::INSTRUCTIONS)?, counter(Hardware::CACHE_MISSES)?])
 }
 
-/// Why they cannot be read, if they cannot.
+/// Why the counters cannot be read; `None` if they can.
 pub(crate) fn why_absent() -> Option<String> {
     let error = open().err()?;
     Some(format!("the kernel refuses them: {error}"))

@@ -1,51 +1,51 @@
-//! What the first word of a message says: whose it is and which, or that a measurement begins or ends.
-//! Messages of less than a word say it in a byte, and have one sender.
+//! The first word of a message: its sender and its number, or a mark that starts or ends a measurement.
+//! A message that is shorter than a word has one byte for this, and only one sender.
 
-/// As a message has it.
+/// The first word of a message.
 pub(super) type Word = u64;
 
-/// How words are made for messages of some length.
+/// The encoding of words for messages of a certain length.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Code {
-    /// Messages are shorter than a word.
+    /// Messages are shorter than a word, so the code is one byte.
     is_byte: bool,
     sender: u64,
 }
 
-/// Numbers of a byte: the others are marks.
+/// Number of message numbers in a byte; other values are marks.
 const BYTE_NUMBERS: u64 = 250;
 const BYTE_START: u64 = 254;
 const BYTE_END: u64 = 255;
-/// In a word: above this bit the sender, below it the number.
+/// Layout of a word: the sender from this bit on, the number below it.
 const SENDER: u32 = 48;
 const SENDERS_MAX: u64 = 256;
 const NUMBER: u64 = (1 << SENDER) - 1;
 const START: u64 = 1 << 62;
 const END: u64 = 1 << 63;
 
-/// What a word says.
+/// The meaning of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
-    /// A message, of which sender, which one.
+    /// A message: its sender and its number.
     Message { sender: usize, number: u64 },
-    /// The measurement begins, says this sender.
+    /// This sender starts the measurement.
     Start { sender: usize },
-    /// It is over.
+    /// This sender ends the measurement.
     End { sender: usize },
 }
 
 impl Code {
-    /// For messages of `bytes` bytes of sender `sender`.
+    /// The code for messages of `bytes` bytes from sender `sender`.
     pub(super) fn new(bytes: usize, sender: u32) -> Self {
         Self { is_byte: bytes < 8, sender: u64::from(sender) }
     }
 
-    /// The first message's.
+    /// The word of the first message.
     pub(super) fn first(self) -> Word {
         self.sender << SENDER
     }
 
-    /// That of the message after the one of `word`.
+    /// The word of the message that follows `word`.
     #[inline(always)]
     pub(super) fn after(self, word: Word) -> Word {
         if self.is_byte && word + 1 == BYTE_NUMBERS { 0 } else { word + 1 }
@@ -69,7 +69,7 @@ impl Code {
         }
     }
 
-    /// What it says.
+    /// The meaning of a word.
     pub(super) fn say(self, word: Word) -> Said {
         let sender = usize::try_from(word >> SENDER & (SENDERS_MAX - 1)).unwrap_or_default();
         match word {

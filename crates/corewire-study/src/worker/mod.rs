@@ -1,4 +1,4 @@
-//! A process of a run: opens its end of a mechanism, does its part, says what it found.
+//! A process of a run: opens its end of a mechanism, does its part, and reports the results.
 
 mod counters;
 mod mark;
@@ -16,33 +16,34 @@ use crate::mechanisms::{Id, Mechanism, Patience, Seat, Site, Visit, with};
 
 pub(crate) use counters::why_absent as why_counters_are_absent;
 
-/// What all processes of a run do.
+/// The task of all processes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Task {
-    /// Messages one way, as many as can be, for so long.
+    /// Messages one way, as many as possible, for this time.
     Stream { warm_up: Duration, measured: Duration },
-    /// So many messages one way, their beginning and end marked by system calls (`getppid`). Receivers
-    /// may be late: begin only once all is sent, if the mechanism then loses messages instead of waiting.
+    /// This many messages one way. System calls (`getppid`) mark the beginning and the end. If
+    /// `is_late` and the mechanism loses messages instead of waiting, receivers start only after
+    /// everything is sent.
     Count { messages: u64, is_late: bool },
-    /// One message there and back, again and again, for so long.
+    /// One message there and back, repeated for this time.
     PingPong { warm_up: Duration, measured: Duration },
 }
 
-/// All that a process needs to know.
+/// Everything that a process needs to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) mechanism: Id,
     pub(crate) task: Task,
-    /// One; there and back for round trips.
+    /// One site; two for round trips: there and back.
     pub(crate) sites: Vec<Site>,
-    /// Which worker this is. Senders come first, then receivers.
+    /// The index of this worker. Senders come first, then receivers.
     pub(crate) worker: u32,
     pub(crate) board: String,
     pub(crate) cpu: Option<usize>,
     pub(crate) gives_way: bool,
 }
 
-/// What it found.
+/// The results of a process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Messages sent or received between the marks.
@@ -54,12 +55,12 @@ pub(crate) struct Report {
     pub(crate) cache_misses: Option<u64>,
     /// Bytes that the mechanism's own code copied.
     pub(crate) copied_bytes: u64,
-    /// Half of a round trip.
+    /// Median of half of the round-trip time.
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
 }
 
-/// Follows an order, as JSON, and prints a report.
+/// Follows an order, given as JSON, and prints a report.
 pub(crate) fn run(text: &str) -> Result<(), Failure> {
     let order: Order = serde_json::from_str(text).doing("read an order")?;
     process::end_with_parent().doing("end with the controller")?;
@@ -118,7 +119,7 @@ impl Visit for Follow<'_> {
     }
 }
 
-/// A worker's place in a run.
+/// The place of a worker in a run.
 struct Place<'a> {
     order: &'a Order,
     board: &'a Board,
@@ -126,7 +127,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The ends are open; waits until those of all others are.
+    /// Announces that the ends of this process are open, and waits until all others are.
     fn ready(&self) {
         self.board.reach(self.order.worker, Step::Ready);
         self.board.await_go();

@@ -1,4 +1,4 @@
-//! One message there and back, again and again.
+//! One message there and back, repeated.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use super::mark::{Code, Said, Word};
 use crate::failure::{Doing, Failure};
 use crate::mechanisms::{Receives, Sends};
 
-/// Round trips between two looks at the clock.
+/// Round trips between two reads of the clock.
 const LOOK: u32 = 64;
-/// Minutes: what is longer counts as that.
+/// Some minutes. Longer times count as this.
 const TICKS_MAX: u64 = 1 << 40;
 
-/// The one that measures.
+/// The process that measures.
 pub(super) fn ask(
     sender: &mut impl Sends,
     receiver: &mut impl Receives,
@@ -65,7 +65,7 @@ fn round_trip(
     Err(Failure::other(format!("{:#x} came back where {word:#x} was due", found.0)))
 }
 
-/// The one that answers.
+/// The process that answers.
 pub(super) fn answer(
     sender: &mut impl Sends,
     receiver: &mut impl Receives,

@@ -1,8 +1,9 @@
-//! Messages one way, as many as can be.
+//! Messages one way, as many as possible.
 //!
-//! A sender warms up, sends a mark and waits until all receivers have it; measures; sends a mark. Receivers
-//! measure from mark to mark. Every message is written whole and read whole; its sum and its place in the
-//! order are checked. Where messages get lost, marks are sent until they have arrived.
+//! A sender warms up, sends a mark and waits until all receivers have it, then measures and sends a
+//! second mark. Receivers measure from mark to mark. Every message is written and read completely; its
+//! sum and its place in the order are checked. Where messages can get lost, a mark is sent again until
+//! it has arrived.
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +17,15 @@ use crate::board::Step;
 use crate::failure::Failure;
 use crate::mechanisms::{Receives, Sends, Site};
 
-/// How long a sender sends between two looks at the clock.
+/// How long a sender sends between two reads of the clock.
 const LOOK: Duration = Duration::from_micros(100);
-/// Messages between two looks, at most.
+/// Maximum number of messages between two reads of the clock.
 const LOOK_MESSAGES_MAX: u64 = 1 << 15;
-/// After what time a mark that may be lost is sent again.
+/// Time after which a mark is sent again, because it may be lost.
 const AGAIN: Duration = Duration::from_millis(2);
 const AGAIN_COUNTED: Duration = Duration::from_millis(500);
 
-/// What passed between the marks.
+/// Measures what happens between the marks.
 struct Meter {
     started: Instant,
     cpu_ns: u64,
@@ -58,7 +59,7 @@ impl Meter {
     }
 }
 
-/// A system call that whoever counts them can tell from all others.
+/// A system call that the process that counts them can tell from all others.
 fn mark(is_wanted: bool) {
     if is_wanted {
         std::hint::black_box(rustix::process::getppid());
@@ -72,7 +73,7 @@ fn cpu_ns() -> u64 {
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
-/// A sender's part.
+/// The part of a sender.
 pub(super) fn send(
     end: &mut impl Sends,
     place: &Place<'_>,
@@ -95,14 +96,14 @@ pub(super) fn send(
     Ok(report)
 }
 
-/// How long a burst is.
+/// The length of a burst.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
     Time(Duration),
     Messages(u64),
 }
 
-/// Sends messages from that of `word` on; returns how many, and the word that is next.
+/// Sends messages, beginning with the one of `word`. Returns their number and the next word.
 fn burst(
     end: &mut impl Sends,
     code: Code,
@@ -160,7 +161,7 @@ fn mark_all(
     let receivers = || site.receivers().map(|receiver| site.first_receiver + receiver);
     let patience = match place.order.task {
         _ if !place.is_lossy => Duration::MAX,
-        // Who is stopped at every call takes its time, and a second mark would be counted.
+        // A process that is stopped at every call is slow, and a second mark would be counted.
         Task::Count { .. } => AGAIN_COUNTED,
         _ => AGAIN,
     };
@@ -172,7 +173,7 @@ fn mark_all(
     }
 }
 
-/// A receiver's part.
+/// The part of a receiver.
 pub(super) fn receive(
     end: &mut impl Receives,
     place: &Place<'_>,
@@ -182,7 +183,7 @@ pub(super) fn receive(
     let mut order = Order { code, bytes: site.shape.bytes, is_lossy: place.is_lossy, due: vec![] };
     order.due =
         (0..site.shape.senders).map(|sender| Code::new(order.bytes, sender).first()).collect();
-    // From all senders, each of which begins on its own.
+    // Waits for the marks of all senders, which start independently.
     pass_marks(end, &mut order, |said| matches!(said, Said::Start { .. }))?;
     let meter = Meter::start(end.copied_bytes(), place);
     place.board.reach(place.order.worker, Step::Started);
@@ -195,7 +196,8 @@ pub(super) fn receive(
     Ok(report)
 }
 
-/// Receives until `is_mark` has been said by every sender; returns how many messages came.
+/// Receives until every sender has sent a word that satisfies `is_mark`. Returns the number of
+/// messages.
 fn pass_marks(
     end: &mut impl Receives,
     order: &mut Order,
@@ -216,16 +218,17 @@ fn pass_marks(
     Ok(messages)
 }
 
-/// The order in which messages are due.
+/// The expected order of the messages.
 struct Order {
     code: Code,
     bytes: usize,
     is_lossy: bool,
-    /// Of each sender.
+    /// The next word of each sender.
     due: Vec<Word>,
 }
 
-/// Receives until something else than the next message of the one sender comes.
+/// Receives until a mark arrives. Messages of the first sender that arrive in order take the short
+/// path.
 #[inline(never)]
 fn receive_some(end: &mut impl Receives, order: &mut Order) -> Result<(u64, Said), Failure> {
     let (code, bytes) = (order.code, order.bytes);
@@ -257,8 +260,8 @@ fn receive_some(end: &mut impl Receives, order: &mut Order) -> Result<(u64, Said
 }
 
 impl Order {
-    /// A message that is not the next one of the first sender: another's, a mark (false), or one after a
-    /// loss.
+    /// Accepts a word that is not the next one of the first sender: a message of another sender, or one
+    /// after a loss. Returns false for a mark.
     #[inline(never)]
     fn accept(&mut self, word: Word) -> Result<bool, Failure> {
         let Said::Message { sender, .. } = self.code.say(word) else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! What a study leaves, how it goes on, and what it refuses.
+//! What a study writes, how it continues, and what it refuses.
 
 use std::fs;
 use std::io::Read;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{Scratch, TURN, command, study, text};
 
-/// Short: two mechanisms, two sizes.
+/// A short study: two mechanisms, two sizes.
 const FEW: [&str; 6] =
     ["--quick", "--mechanisms", "zimp,corewire_in_place", "--sizes", "64,4096", "--receivers"];
 
@@ -29,7 +29,7 @@ fn a_study_leaves_a_page_results_and_tables() {
     assert!(text(&output.stderr).contains("it will take about"), "the time is said first");
     let results = results(&out);
     let points = results["points"].as_array().expect("points");
-    // Two sizes, to one and to three, and from two senders, each by both mechanisms.
+    // Two sizes to one receiver, to three receivers, and from two senders, each with both mechanisms.
     assert_eq!(points.len(), 12);
     for point in points {
         let runs = point["runs"].as_array().expect("runs");
@@ -69,13 +69,13 @@ fn system_calls_of_the_kernels_mechanisms_are_counted() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     for count in results(&out)["counts"].as_array().expect("counts") {
         let receivers = count["receivers"].as_f64().unwrap();
-        // A datagram holds no more than 65,507 bytes.
+        // A datagram holds at most 65,507 bytes.
         let datagrams = if count["bytes"] == 102_400 { 2.0 } else { 1.0 };
         let calls = if count["mechanism"] == "udp" { receivers * datagrams } else { receivers };
         assert_eq!(count["send_calls"].as_f64(), Some(calls), "{count}");
         let received = count["receive_calls"].as_f64().unwrap();
         assert!(received >= calls, "{count}");
-        // Fragments have headers; and where a fragment is lost, the rest of its message is copied in vain.
+        // Fragments have headers. Where a fragment is lost, the rest of its message is copied in vain.
         for copies in ["send_copies", "receive_copies"] {
             let copies = count[copies].as_f64().unwrap();
             let is_exact = (copies - receivers).abs() < 0.01 * receivers;
@@ -110,11 +110,11 @@ fn an_interrupted_study_goes_on_where_it_was() {
     }
     let done = lines() - 1;
     assert!(done >= 4);
-    // Its page can be looked at as it is.
+    // An unfinished study can be drawn.
     let output = study(&["report", out.text()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(out.path().join("report.html").exists());
-    // Other settings would be another study.
+    // Other settings are another study.
     let output = zimp(&out, "2");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("unfinished run of other settings"));

@@ -1,4 +1,4 @@
-//! The study as its user runs it.
+//! Tests of the study, run like a user runs it.
 
 mod commands;
 mod mechanisms;
@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
-/// One study at a time: each pins its processes to the same cores, and a ring that is starved is slow.
+/// One study at a time: each pins its processes to the same cores, and rings are slow without a core
+/// for each process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs the program.
+/// Runs the program and waits for its end.
 fn study(arguments: &[&str]) -> Output {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     command(arguments).output().expect("the program is there")
@@ -27,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed after the test.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,14 +1,14 @@
-//! Every mechanism carries every size, whole and in order; says what it cannot carry; and loses messages
-//! only if that is its nature.
+//! Every mechanism carries every size, complete and in order; it refuses what it cannot carry; and only
+//! mechanisms that are lossy lose messages.
 
 use std::fs;
 
 use crate::{study, text};
 
-/// Those of the paper, 48 bytes, and one that is no whole number of words.
+/// The sizes of the paper, 48 bytes, and one size that is not a whole number of words.
 const SIZES: [u64; 11] = [1, 48, 64, 100, 128, 512, 1024, 4096, 10_240, 102_400, 1_048_576];
 
-/// Sends some messages through `mechanism`, and returns what was lost.
+/// Sends some messages through `mechanism`, and returns the number of lost messages.
 fn carry(mechanism: &str, bytes: u64, processes: &[&str]) -> u64 {
     let messages = if bytes > 100_000 { "30" } else { "500" };
     carry_many(mechanism, bytes, messages, processes)
@@ -25,7 +25,7 @@ fn carry_many(mechanism: &str, bytes: u64, messages: &str, others: &[&str]) -> u
     lost.parse().expect("a number at the end")
 }
 
-/// What `mechanism` says that it cannot carry.
+/// The message with which `mechanism` refuses what it cannot carry.
 fn refusal(mechanism: &str, arguments: &[&str]) -> String {
     let output = study(&[&["check", mechanism], arguments].concat());
     let said = text(&output.stderr);
@@ -34,7 +34,8 @@ fn refusal(mechanism: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// All sizes to one receiver, some to three, and from two senders if it has them.
+/// Sends all sizes to one receiver, and some sizes to three receivers and, if possible, from two
+/// senders.
 fn carries_all(mechanism: &str, has_many_senders: bool) {
     for bytes in SIZES {
         assert_eq!(carry(mechanism, bytes, &[]), 0, "{bytes} bytes");
@@ -49,7 +50,7 @@ fn carries_all(mechanism: &str, has_many_senders: bool) {
     }
 }
 
-/// The kernel's limit in that file.
+/// The value of a kernel limit.
 fn limit(file: &str) -> u64 {
     fs::read_to_string(file).expect("Linux has it").trim().parse().expect("a number")
 }

@@ -1,4 +1,4 @@
-//! What the study of Nemesis leaves.
+//! What the Nemesis study writes.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn a_study_of_nemesis_leaves_a_page_results_and_a_table() {
     assert_eq!(wires.len(), 8);
     let runs_of = |id: &Value| {
         let wire = wires.iter().find(|wire| wire["id"] == *id).expect("a wire of its own");
-        // What is not ours may fail where its own libraries do.
+        // Foreign wires may fail if their libraries fail.
         let failures = wire["failures"].as_array().expect("failures").len();
         if wire["impossible"].is_string() { 0 } else { 3 - failures }
     };
@@ -26,11 +26,11 @@ fn a_study_of_nemesis_leaves_a_page_results_and_a_table() {
     assert_eq!(points.len(), 8 * 4 * 2, "each wire with each size, warm and cold");
     for point in points {
         let runs = point["runs"].as_array().expect("runs");
-        // There are more where the cores were moved.
+        // There are more runs where the cores were moved.
         assert!(runs.len() >= runs_of(&point["wire"]), "{point}");
         assert!(runs.iter().all(|run| run["p50_ns"].as_f64().expect("a time") > 0.0), "{point}");
     }
-    // Ours and the paper's are there whatever else is.
+    // corewire and Nemesis are always there.
     for wire in wires.iter().map(|wire| &wire["id"]) {
         let is_foreign = *wire == "libfabric_shm" || *wire == "open_mpi";
         assert!(is_foreign || runs_of(wire) == 3, "{wire}");
@@ -43,7 +43,7 @@ fn a_study_of_nemesis_leaves_a_page_results_and_a_table() {
     let table = fs::read_to_string(out.path().join("points.csv")).expect("a table");
     assert!(table.lines().count() > 6 * 4 * 2, "{table}");
 
-    // The page is drawn again, and each plot as a file.
+    // The page is drawn again, with each plot as a file.
     let again = study(&["report", out.text(), "--plots"]);
     assert!(again.status.success(), "{}", text(&again.stderr));
     let plot = fs::read_to_string(out.path().join("figure-4-warm.svg")).expect("a plot");

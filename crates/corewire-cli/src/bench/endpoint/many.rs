@@ -1,5 +1,5 @@
-//! Sixty-four processes that send to one, more than there are cores: does everybody get its turn, and what
-//! does a message cost, beside a single sender on the receiver's own core?
+//! Sixty-four processes that send to one receiver, on fewer cores: does every sender get its turn, and
+//! what does a message cost, compared with a single sender on the receiver's own core?
 
 use std::time::Instant;
 
@@ -14,12 +14,12 @@ use super::{BYTES, check};
 use crate::failure::Failure;
 
 const SENDERS: usize = 64;
-/// How long messages are counted.
+/// Time for which messages are counted.
 const SECONDS: f64 = 5.0;
-/// The tag of what ends it.
+/// The tag of the message that ends the measurement.
 const OVER: u64 = u64::MAX;
 
-/// What was found with some number of senders.
+/// The results with some number of senders.
 struct Found {
     counts: Vec<u64>,
     messages_per_s: f64,
@@ -60,7 +60,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     Ok(())
 }
 
-/// Counts what `senders` send in a while, nothing of which may be lost.
+/// Counts the messages that `senders` processes send in a while. No message may be lost.
 fn measure(options: &Options, senders: usize) -> Result<Found, Failure> {
     let mut plan = Plan::new(Kind::EndpointMany, options)?;
     plan.receivers = senders;
@@ -72,7 +72,7 @@ fn measure(options: &Options, senders: usize) -> Result<Found, Failure> {
     }
     let domain = rig.domain()?;
     let mut endpoint = domain.endpoint("sink").wait(rig.plan.wait.into()).create()?;
-    // Everybody says that it is there, and who it is.
+    // Every sender announces itself: the tag is its index.
     let mut peers = vec![None; senders];
     for _ in 0..senders {
         let status = endpoint.receive_into(Selector::any(), &mut [])?;
@@ -108,7 +108,8 @@ fn measure(options: &Options, senders: usize) -> Result<Found, Failure> {
     for &peer in &peers {
         let _ = endpoint.isend(peer, OVER, Buffer::default())?;
     }
-    // What was under way comes, and then each says how many there were.
+    // Receives the messages that are still in flight, and then the number of messages that each sender
+    // has sent.
     let mut left = senders;
     while left > 0 {
         let status = endpoint.receive_into(Selector::any(), &mut word)?;
@@ -129,7 +130,7 @@ fn measure(options: &Options, senders: usize) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// A sender: its messages are numbered, and their tag says whose they are.
+/// A sender: its messages are numbered, and their tag is its index.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let tag = peer.plan.index as u64;
     let name = format!("source-{tag}");

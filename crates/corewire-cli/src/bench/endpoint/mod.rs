@@ -1,6 +1,6 @@
-//! Endpoints: the time of a short message through a matched receive, what an empty poll costs, how soon a
-//! message comes from a peer that was silent, short messages back to back, and 64 processes that send to
-//! one. Each beside its baseline, in the same run, in alternating blocks.
+//! Endpoints: the time of a short message through a matched receive, the cost of an empty poll, the
+//! delay of a message from a peer that was silent, short messages back to back, and 64 processes that
+//! send to one receiver. Most parts measure a baseline in the same run, in alternating blocks.
 
 mod many;
 mod one_way;
@@ -16,7 +16,7 @@ use super::rig::Plan;
 use super::{Options, Report};
 use crate::failure::Failure;
 
-/// Bytes of the messages of all these.
+/// Length of the messages in all parts.
 const BYTES: usize = 8;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
@@ -25,14 +25,14 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     one_way::run(options, &mut report)?;
     poll::run(&mut report)?;
     for part in [silent::run, stream::run, many::run] {
-        // The part before has pinned this process.
+        // The previous part has pinned this process.
         processor::keep_to(&cpus)?;
         part(options, &mut report)?;
     }
     Ok(report)
 }
 
-/// The peer of [`one_way`], of [`silent`], of [`stream`], of [`many`].
+/// The peer processes of [`one_way`], [`silent`], [`stream`] and [`many`].
 pub(super) fn one_way_peer(peer: &Peer) -> Result<(), Failure> {
     one_way::peer(peer)
 }
@@ -49,7 +49,7 @@ pub(super) fn many_peer(peer: &Peer) -> Result<(), Failure> {
     many::peer(peer)
 }
 
-/// This process's endpoint, and the other one's.
+/// Creates this process's endpoint, and waits for that of the other process.
 fn ends(
     domain: &corewire::Domain,
     plan: &Plan,
@@ -61,7 +61,7 @@ fn ends(
     Ok((endpoint, other))
 }
 
-/// The next message, which is one number.
+/// Receives the next message, which is one number.
 #[inline(always)]
 fn receive_number(endpoint: &mut Endpoint) -> Result<u64, Failure> {
     let mut word = [0; BYTES];

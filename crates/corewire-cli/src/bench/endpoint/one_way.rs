@@ -1,4 +1,4 @@
-//! Eight bytes one way, through a receive that matches tag and sender, beside a bare cache line.
+//! Eight bytes one way, through a receive that matches tag and sender, compared with a bare cache line.
 
 use corewire::Selector;
 use corewire_ring::yardstick::RawLines;
@@ -32,7 +32,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
             endpoint.receive_into(selector, &mut word)?;
             check(u64::from_le_bytes(word), number)
         })?;
-        // The first round only warms up.
+        // The first round is only warm-up.
         if round > 0 {
             raw_ns.push(baseline);
             ratios.push(percentile(&times, 0.5) / baseline);

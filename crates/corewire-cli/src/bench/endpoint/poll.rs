@@ -1,4 +1,4 @@
-//! What a poll costs that finds nothing, with one peer and with 64.
+//! The cost of a poll that finds nothing, with one peer and with 64 peers.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -46,7 +46,7 @@ fn measure(domain: &Domain) -> Result<[Vec<f64>; 3], Failure> {
     Ok(times)
 }
 
-/// An endpoint that has had a message of each of `count` peers.
+/// An endpoint that has received a message from each of `count` peers.
 fn with_peers(
     domain: &Domain,
     name: &str,

@@ -1,6 +1,6 @@
-//! How soon a message comes from a peer that was silent for a second, to a receive that polls for anybody's,
-//! beside messages of one that is not. The peers look for requests all the while, as a process does that waits
-//! for work.
+//! The delay of a message from a peer that was silent for a second, to a receive that polls for
+//! messages of any peer, compared with messages of a peer that is active all the time. The peers poll
+//! for requests all the time, like a process that waits for work.
 
 use std::time::{Duration, Instant};
 
@@ -14,18 +14,19 @@ use super::super::{Options, Report};
 use super::BYTES;
 use crate::failure::Failure;
 
-/// Peers that are silent, one after the other, until it is their turn again, and how often it is. With the
-/// one that talks, as many as an endpoint polls; and more than that, whose messages are announced.
+/// Number of silent peers, which are asked one after the other, and how often each is asked. In the
+/// first case all peers, including the active one, are as many as an endpoint polls.
+/// In the second case there are more, and their messages are announced.
 const POLLED: (u32, usize) = (63, 16);
 const ANNOUNCED: (u32, usize) = (96, 4);
-/// How long each is silent in between, at least.
+/// Minimum time for which each peer is silent between two messages.
 const SILENCE: Duration = Duration::from_secs(1);
-/// Messages of the one that talks between two looks at the clock.
+/// Messages of the active peer between two reads of the clock.
 const HOT_AT_A_TIME: u64 = 512;
-/// The tag of what ends it.
+/// The tag of the message that ends the measurement.
 const OVER: u64 = u64::MAX;
 
-/// How long messages took, in ns.
+/// Delays of messages, in nanoseconds.
 struct Found {
     hot: Vec<f64>,
     silent: Vec<f64>,
@@ -57,7 +58,7 @@ fn measure(options: &Options, (peers, turns): (u32, usize)) -> Result<Found, Fai
     let rig = Rig::start(plan, 4096, 1)?;
     let mut endpoint = rig.domain()?.endpoint("parent").wait(Wait::Spin).create()?;
     let talker = endpoint.peer_when_created("talker", None)?;
-    // Everybody says that it is there.
+    // Every silent peer announces itself.
     let mut silent = Vec::new();
     for _ in 0..peers {
         silent.push(endpoint.receive(Selector::any())?.status.source);
@@ -68,16 +69,17 @@ fn measure(options: &Options, (peers, turns): (u32, usize)) -> Result<Found, Fai
         for &peer in &silent {
             let start = Instant::now();
             for step in 1.. {
-                // Not at once when it is due: that may be because this process has not run for a while.
+                // Not immediately when the message is due, but after some messages of the active peer: it
+                // may be due because this process has not run for a while.
                 let is_due = step % HOT_AT_A_TIME == 0 && start.elapsed() >= gap;
-                // One place that asks, and receives, whoever it is: a copy of the code for each would have
-                // been silent as long.
+                // A single call site asks all peers and receives their messages. A copy of the code for
+                // the silent peers would have been idle as long as they.
                 let ns = ask(&mut endpoint, if is_due { peer } else { talker })?;
                 if !is_due {
                     found.hot.push(ns);
                     continue;
                 }
-                // In the first turn it was not silent for so long.
+                // In the first turn the peer was not silent for a whole second.
                 if turn > 0 {
                     found.silent.push(ns);
                 }
@@ -92,7 +94,7 @@ fn measure(options: &Options, (peers, turns): (u32, usize)) -> Result<Found, Fai
     Ok(found)
 }
 
-/// How long a message takes that a peer is asked for: it holds when it was sent.
+/// Asks a peer for a message, which holds its send time. Returns the delay of the message.
 #[inline(never)]
 fn ask(endpoint: &mut Endpoint, peer: Other) -> Result<f64, Failure> {
     endpoint.send(peer, 0, b"")?;
@@ -105,7 +107,7 @@ fn ask(endpoint: &mut Endpoint, peer: Other) -> Result<f64, Failure> {
     Ok(ns)
 }
 
-/// All the peers, in one process, which looks at them in turn.
+/// All peers, in one process that polls them in turn.
 pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
     let domain = &peer.domain;
     let mut talker = domain.endpoint("talker").wait(Wait::Spin).create()?;

@@ -1,4 +1,4 @@
-//! Eight bytes back to back, beside a bare ring of as many slots.
+//! Eight bytes back to back, compared with a bare ring of the same number of slots.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,9 +13,9 @@ use super::super::{Options, Report};
 use super::{check, ends, receive_number};
 use crate::failure::Failure;
 
-/// Messages of a block of about 10 ms.
+/// Number of messages in a block of about 10 ms.
 const MESSAGES: u64 = 300_000;
-/// An endpoint's own number of slots to a ring.
+/// Number of slots of an endpoint's own rings.
 const SLOTS: usize = 256;
 
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {

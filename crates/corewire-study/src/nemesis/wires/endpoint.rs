@@ -1,4 +1,4 @@
-//! corewire's endpoints, as anybody uses them.
+//! corewire's endpoints, used like in any program.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Seat, TAG, Wire};
 use crate::board::Board;
 use crate::failure::{Doing, Failure};
 
-/// For the other one to come.
+/// Time for the other process to join.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Wired {

@@ -1,5 +1,6 @@
-//! libfabric's `shm` provider, found when the study runs: nothing here is linked to it. Its binary interface
-//! is stable: what is named here lies where version 1.5 of the interface, and every one since, has it.
+//! libfabric's `shm` provider, which is looked for when the study runs: the study is not linked to it.
+//! Its binary interface is stable: the parts named here have the same layout in version 1.5 of the
+//! interface and in all later versions.
 
 #![expect(
     clippy::multiple_unsafe_ops_per_block,
@@ -25,7 +26,7 @@ const FI_TAGGED: u64 = 1 << 3;
 const FI_RECV: u64 = 1 << 10;
 const FI_TRANSMIT: u64 = 1 << 11;
 const FI_CONTEXT: u64 = 1 << 59;
-/// Of capabilities; of modes, the same bit has another meaning.
+/// A capability. As a mode, the same bit has another meaning.
 const FI_DIRECTED_RECV: u64 = 1 << 59;
 const FI_THREAD_DOMAIN: c_int = 3;
 const FI_EP_RDM: c_int = 3;
@@ -33,7 +34,7 @@ const FI_ENABLE: c_int = 6;
 const FI_AV_TABLE: c_int = 2;
 const FI_CQ_FORMAT_CONTEXT: c_int = 1;
 const EAGAIN: isize = 11;
-/// The other one's address, as a file in the run's directory.
+/// Maximum length of the other process's address, which is a file in the run's directory.
 const ADDRESS_BYTES: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -242,11 +243,12 @@ pub(crate) struct Shm {
     domain: *mut FidDomain,
     fabric: *mut FidFabric,
     av: *mut FidAv,
-    /// Of sends, of receives.
+    /// Completion queues: of sends, of receives.
     queues: [*mut FidCq; 2],
     inject_bytes: usize,
     other: u64,
-    /// What the provider may use while an operation is under way: four words, and as many again.
+    /// Memory that the provider may use during an operation: it needs four words, and has twice as
+    /// many.
     contexts: [Box<[u64; 8]>; 2],
     _library: Library,
 }
@@ -265,21 +267,22 @@ pub(super) fn absence() -> Option<String> {
 }
 
 fn library() -> Result<Library, libloading::Error> {
-    // SAFETY: what the library does when it is loaded is as for any program that is linked to it.
+    // SAFETY: loading the library runs the same initialization as in any program that is linked to it.
     unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_LOCAL) }
 }
 
-/// The provider, as it would serve this study.
+/// The provider, with the settings that this study needs.
 fn info(library: &Library) -> Result<*mut Info, Failure> {
     let what = "load libfabric";
-    // SAFETY: of these types by rdma/fabric.h.
+    // SAFETY: rdma/fabric.h declares the functions with these types.
     let (getinfo, duplicate) = unsafe {
         (
             library.get::<Getinfo>(b"fi_getinfo").doing(what)?,
             library.get::<Dupinfo>(b"fi_dupinfo").doing(what)?,
         )
     };
-    // SAFETY: null asks for an empty one, with all its parts; freed with the process.
+    // SAFETY: for null, the call returns an empty structure with all its parts. It is freed when the
+    // process ends.
     let hints = unsafe { duplicate(ptr::null()) };
     if hints.is_null() {
         return Err(Failure::other("cannot load libfabric: out of memory"));
@@ -290,12 +293,12 @@ fn info(library: &Library) -> Result<*mut Info, Failure> {
         (*hints).mode = FI_CONTEXT;
         (*(*hints).endpoint).kind = FI_EP_RDM;
         (*(*hints).domain).av_kind = FI_AV_TABLE;
-        // One thread alone: no locks.
+        // Only one thread uses it, so no locks are needed.
         (*(*hints).domain).threading = FI_THREAD_DOMAIN;
         (*(*hints).fabric).provider = libc::strdup(PROVIDER.as_ptr());
     }
     let mut found = ptr::null_mut();
-    // SAFETY: by rdma/fabric.h; what it finds is never freed.
+    // SAFETY: the arguments are as rdma/fabric.h requires. The result is never freed.
     let result = unsafe { getinfo(VERSION, ptr::null(), ptr::null(), 0, hints, &raw mut found) };
     check(result, "find libfabric's shm provider")?;
     Ok(found)
@@ -305,7 +308,7 @@ impl Wire for Shm {
     fn open(seat: &Seat, _: &Board) -> Result<Self, Failure> {
         let library = library().doing("load libfabric")?;
         let info = info(&library)?;
-        // SAFETY: of this type by rdma/fabric.h.
+        // SAFETY: rdma/fabric.h declares the function with this type.
         let open = unsafe { library.get::<Fabric>(b"fi_fabric") }.doing("load libfabric")?;
         let mut this = Self {
             endpoint: ptr::null_mut(),
@@ -313,7 +316,7 @@ impl Wire for Shm {
             fabric: ptr::null_mut(),
             av: ptr::null_mut(),
             queues: [ptr::null_mut(); 2],
-            // SAFETY: found by `info`, with all its parts.
+            // SAFETY: `info` returned this structure, with all its parts.
             inject_bytes: unsafe { (*(*info).tx).inject_size },
             other: 0,
             contexts: [Box::default(), Box::default()],
@@ -321,7 +324,8 @@ impl Wire for Shm {
         };
         let nothing = ptr::null_mut();
         let mut av = AvAttributes { kind: FI_AV_TABLE, ..AvAttributes::default() };
-        // SAFETY: each object is opened from the one before, by rdma/fi_domain.h and fi_endpoint.h.
+        // SAFETY: each object is opened from the one before, as rdma/fi_domain.h and fi_endpoint.h
+        // require.
         unsafe {
             check(open((*info).fabric.cast(), &raw mut this.fabric, nothing), "open a fabric")?;
             let domain = (*(*this.fabric).ops).domain;
@@ -353,7 +357,7 @@ impl Wire for Shm {
     fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
         let (start, bytes) = (message.as_ptr().cast(), message.len());
         let context: *mut c_void = (&raw mut *self.contexts[0]).cast();
-        // SAFETY: open; the message stays until it is injected, or its completion has come.
+        // SAFETY: the endpoint is open; the message stays valid until it is injected or completed.
         unsafe {
             let tagged = (*self.endpoint).tagged;
             if bytes <= self.inject_bytes {
@@ -371,7 +375,7 @@ impl Wire for Shm {
     fn receive(&mut self, target: &mut [u8]) -> Result<(), Failure> {
         let (start, bytes) = (target.as_mut_ptr().cast(), target.len());
         let context: *mut c_void = (&raw mut *self.contexts[1]).cast();
-        // SAFETY: as for a send.
+        // SAFETY: the endpoint is open; the target stays valid until the receive is completed.
         unsafe {
             let receive = (*(*self.endpoint).tagged).receive;
             let no = ptr::null_mut();
@@ -384,11 +388,11 @@ impl Wire for Shm {
 }
 
 impl Shm {
-    /// Tells its address, and learns the other's.
+    /// Publishes its address, and reads the address of the other process.
     fn meet(&mut self, seat: &Seat) -> Result<(), Failure> {
         let mut address = [0u8; ADDRESS_BYTES];
         let mut bytes = address.len();
-        // SAFETY: the buffer is as long as is said.
+        // SAFETY: the buffer has the length that is passed.
         let result = unsafe {
             let fid = &raw mut (*self.endpoint).fid;
             ((*(*self.endpoint).cm).getname)(fid, address.as_mut_ptr().cast(), &raw mut bytes)
@@ -399,7 +403,7 @@ impl Shm {
         std::fs::write(&written, &address[..bytes.min(ADDRESS_BYTES)]).doing("tell an address")?;
         std::fs::rename(&written, file(seat.index)).doing("tell an address")?;
         let other = await_file(&file(seat.other()))?;
-        // SAFETY: an address that the same provider gave.
+        // SAFETY: the same provider wrote this address.
         let count = unsafe {
             let insert = (*(*self.av).ops).insert;
             insert(self.av, other.as_ptr().cast(), 1, &raw mut self.other, 0, ptr::null_mut())
@@ -407,7 +411,7 @@ impl Shm {
         if count == 1 { Ok(()) } else { check(count.min(-1), "insert an address") }
     }
 
-    /// Does it until it has been accepted, making progress meanwhile.
+    /// Repeats `call` until it is accepted. Makes progress between the calls.
     #[inline(always)]
     fn until(&self, what: &str, mut call: impl FnMut() -> isize) -> Result<(), Failure> {
         loop {
@@ -415,7 +419,8 @@ impl Shm {
                 0 => return Ok(()),
                 again if again == -EAGAIN => {
                     let mut entry = ptr::null_mut();
-                    // SAFETY: open; one entry. Nothing has begun that could end here.
+                    // SAFETY: the queue is open, and there is room for an entry. No operation is under
+                    // way that could complete here.
                     unsafe { ((*(*self.queues[1]).ops).read)(self.queues[1], &raw mut entry, 0) };
                 }
                 error => return check(c_int::try_from(error).unwrap_or(-1), what),
@@ -429,7 +434,8 @@ impl Shm {
         let queue = self.queues[which];
         loop {
             let mut entry = ptr::null_mut();
-            // SAFETY: open; one entry of the format that was asked for.
+            // SAFETY: the queue is open, and there is room for one entry of the format that was
+            // requested.
             match unsafe { ((*(*queue).ops).read)(queue, &raw mut entry, 1) } {
                 1 => return Ok(()),
                 again if again == -EAGAIN => {}
@@ -452,7 +458,8 @@ impl Drop for Shm {
             self.fabric.cast(),
         ];
         for fid in fids.into_iter().filter(|fid| !fid.is_null()) {
-            // SAFETY: each begins with its fid, is open, and is closed before what it was opened from.
+            // SAFETY: each object begins with its fid and is open. It is closed before the object that
+            // it was opened from.
             unsafe { ((*(*fid).ops).close)(fid) };
         }
     }

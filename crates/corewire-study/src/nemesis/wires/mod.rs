@@ -1,5 +1,5 @@
-//! What carries messages between two processes, both ways, from the sender's buffer to the receiver's: one
-//! file each, behind one trait.
+//! The wires: what carries messages between two processes, in both directions, from the sender's buffer
+//! to the receiver's. One file each, behind one trait.
 
 mod endpoint;
 mod libfabric;
@@ -17,7 +17,7 @@ use crate::board::Board;
 use crate::failure::Failure;
 use crate::mechanisms::{Kept, Patience};
 
-/// A wire's name in results and on the command line.
+/// Name of a wire in results and on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -26,13 +26,13 @@ pub(crate) enum Id {
     Corewire,
     /// Nemesis with all its optimisations: shadow head, fastboxes, free queue at the sender
     Nemesis,
-    /// The same without fastboxes
+    /// Nemesis without fastboxes
     NemesisQueues,
-    /// Without fastboxes and shadow head
+    /// Nemesis without fastboxes and shadow head
     NemesisPlain,
-    /// Without fastboxes, the free queue at the receiver
+    /// Nemesis without fastboxes, free queue at the receiver
     NemesisReceiver,
-    /// Without fastboxes, one free queue for all
+    /// Nemesis without fastboxes, one free queue for all
     NemesisGlobal,
     /// libfabric's shm provider
     LibfabricShm,
@@ -40,16 +40,16 @@ pub(crate) enum Id {
     OpenMpi,
 }
 
-/// Where a process's end of a wire is.
+/// What a process needs to open its end of a wire.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Seat {
-    /// 0 or 1.
+    /// Index of the process, 0 or 1.
     pub(crate) index: u32,
-    /// The run's own.
+    /// Directory of the run.
     pub(crate) directory: PathBuf,
-    /// What the set-up has made.
+    /// What the set-up returned.
     pub(crate) ticket: String,
-    /// There are too few cores.
+    /// Yields the processor while waiting, because there are too few cores.
     pub(crate) gives_way: bool,
 }
 
@@ -63,23 +63,23 @@ impl Seat {
     }
 }
 
-/// An end.
+/// One end of a wire.
 pub(crate) trait Wire: Sized {
-    /// Opens it, and waits for the other one.
+    /// Opens the end, and waits for the other end.
     fn open(seat: &Seat, board: &Board) -> Result<Self, Failure>;
 
-    /// Sends a message: when this returns, `message` may be written again.
+    /// Sends a message. When this returns, `message` may be overwritten.
     fn send(&mut self, message: &[u8]) -> Result<(), Failure>;
 
-    /// Receives the next message into `target`, as long as that. Matched by its tag and its sender.
+    /// Receives the next message, of the length of `target`, into `target`. Matched by tag and sender.
     fn receive(&mut self, target: &mut [u8]) -> Result<(), Failure>;
 }
 
-/// Something to be done with a kind of wire.
+/// A generic operation on a kind of wire.
 pub(crate) trait Visit {
-    /// What comes of it.
+    /// Its result.
     type Out;
-    /// Does it.
+    /// Runs it for wire `W`.
     fn visit<W: Wire>(self) -> Self::Out;
 }
 
@@ -87,12 +87,12 @@ pub(crate) trait Visit {
 const TAG: u64 = 42;
 
 impl Id {
-    /// As in results and on the command line.
+    /// Its name in results and on the command line.
     pub(crate) fn text(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// For people.
+    /// Its name to display.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Corewire => "corewire endpoint",
@@ -106,7 +106,7 @@ impl Id {
         }
     }
 
-    /// How it is set up, in a sentence.
+    /// Its settings, in one sentence.
     pub(crate) fn settings(self) -> String {
         match self {
             Self::Corewire => endpoint::settings(),
@@ -124,7 +124,7 @@ impl Id {
         }
     }
 
-    /// Why it cannot be had here, if it cannot.
+    /// Why it is not available here; `None` if it is.
     pub(crate) fn absence(self) -> Option<String> {
         match self {
             Self::LibfabricShm => libfabric::absence(),
@@ -133,7 +133,7 @@ impl Id {
         }
     }
 
-    /// Makes what both ends have in common, and what tells them of it.
+    /// Creates what both ends share. Returns it, with the text that tells the ends where it is.
     pub(crate) fn set_up(self) -> Result<(Kept, String), Failure> {
         match self.published() {
             Some(options) => published::set_up(options),
@@ -141,12 +141,13 @@ impl Id {
         }
     }
 
-    /// What starts both processes, given their arguments, if they cannot be started by themselves.
+    /// The command that starts both processes with these arguments, for a wire whose processes cannot
+    /// be started directly.
     pub(crate) fn launcher(self, processes: &[Vec<String>; 2]) -> Option<Command> {
         (self == Self::OpenMpi).then(|| open_mpi::launcher(processes))
     }
 
-    /// Which of Nemesis' options, if it is one of those.
+    /// The options of Nemesis; `None` for other wires.
     pub(super) const fn published(self) -> Option<published::Options> {
         let (free_queue, has_shadow_head, has_fastboxes) = match self {
             Self::Nemesis => (FreeQueue::Sender, true, true),
@@ -159,7 +160,7 @@ impl Id {
         Some(published::options(free_queue, has_shadow_head, has_fastboxes))
     }
 
-    /// Does `visit` with it.
+    /// Runs `visit` with this wire.
     pub(crate) fn with<V: Visit>(self, visit: V) -> V::Out {
         match self {
             Self::Corewire => visit.visit::<endpoint::Wired>(),

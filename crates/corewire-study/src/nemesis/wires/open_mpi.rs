@@ -1,5 +1,5 @@
-//! Open MPI's own shared memory (its `sm` or `vader`, below `ob1`), found when the study runs: nothing here is
-//! linked to it. Its handles are addresses of objects of its library.
+//! Open MPI's own shared memory (its `sm` or `vader`, below `ob1`), which is looked for when the study
+//! runs: the study is not linked to it. Its handles are addresses of objects in its library.
 
 #![expect(
     clippy::multiple_unsafe_ops_per_block,
@@ -16,7 +16,7 @@ use super::{Seat, TAG, Wire};
 use crate::board::Board;
 use crate::failure::{Doing, Failure};
 
-/// The library's name since Open MPI 4.0 and in 5.0.
+/// Name of the library in Open MPI 4.0 to 5.0.
 const LIBRARY: &str = "libmpi.so.40";
 const LAUNCHER: &str = "mpirun";
 
@@ -59,13 +59,13 @@ pub(super) fn absence() -> Option<String> {
     (!is_there).then(|| format!("no {LAUNCHER} (Debian: openmpi-bin)"))
 }
 
-/// Starts both processes by `mpirun`, which introduces them to each other.
+/// The `mpirun` command that starts both processes and connects them.
 pub(super) fn launcher(processes: &[Vec<String>; 2]) -> Command {
     let mut command = Command::new(LAUNCHER);
-    // It refuses root without being told twice.
+    // It refuses to run as root without both variables.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.args(["--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1"]);
-    // Its shared memory has had several names; these are its other transports.
+    // Its shared memory has had several names, so this excludes its other transports.
     command.args(["--mca", "btl", "^tcp,openib,ofi,uct,usnic"]);
     for (index, arguments) in processes.iter().enumerate() {
         if index > 0 {
@@ -77,8 +77,8 @@ pub(super) fn launcher(processes: &[Vec<String>; 2]) -> Command {
 }
 
 fn library() -> Result<Library, libloading::Error> {
-    // SAFETY: what the library does when it is loaded is as for any program that is linked to it. Its own
-    // plugins look for its symbols: they must be seen by all.
+    // SAFETY: loading the library runs the same initialization as in any program that is linked to it.
+    // Its plugins look up its symbols, which must therefore be global.
     unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_GLOBAL) }
 }
 
@@ -86,7 +86,7 @@ impl Wire for Mpi {
     fn open(seat: &Seat, _: &Board) -> Result<Self, Failure> {
         let what = "load Open MPI";
         let library = library().doing(what)?;
-        // SAFETY: of these types by the MPI standard's C binding.
+        // SAFETY: the MPI standard's C binding declares the functions with these types.
         let (init, send, receive, finalize) = unsafe {
             (
                 library.get::<Init>(b"MPI_Init").doing(what)?,
@@ -95,14 +95,14 @@ impl Wire for Mpi {
                 library.get::<Finalize>(b"MPI_Finalize").doing(what)?,
             )
         };
-        // SAFETY: objects of the library, of which only the addresses are used.
+        // SAFETY: objects of the library; only their addresses are used.
         let (world, byte) = unsafe {
             (
                 library.get::<*mut c_void>(b"ompi_mpi_comm_world").doing(what)?.into_raw(),
                 library.get::<*mut c_void>(b"ompi_mpi_byte").doing(what)?.into_raw(),
             )
         };
-        // SAFETY: MPI allows null for both.
+        // SAFETY: MPI allows null for both arguments.
         check(unsafe { init(ptr::null_mut(), ptr::null_mut()) }, "start MPI")?;
         let other = c_int::try_from(seat.other()).doing(what)?;
         Ok(Self { send, receive, finalize, world, byte, other, _library: library })
@@ -111,7 +111,7 @@ impl Wire for Mpi {
     #[inline(always)]
     fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
         let (count, tag) = (count(message.len())?, c_int::try_from(TAG).unwrap_or_default());
-        // SAFETY: the buffer is as long as is said, and MPI is done with it when this returns.
+        // SAFETY: the buffer has the length that is passed, and MPI does not use it after the return.
         let result = unsafe {
             (self.send)(message.as_ptr().cast(), count, self.byte, self.other, tag, self.world)
         };
@@ -122,7 +122,7 @@ impl Wire for Mpi {
     fn receive(&mut self, target: &mut [u8]) -> Result<(), Failure> {
         let (count, tag) = (count(target.len())?, c_int::try_from(TAG).unwrap_or_default());
         let (buffer, no_status) = (target.as_mut_ptr().cast(), ptr::null_mut());
-        // SAFETY: as above; a null status is ignored.
+        // SAFETY: as above; MPI ignores a null status.
         let result = unsafe {
             (self.receive)(buffer, count, self.byte, self.other, tag, self.world, no_status)
         };
@@ -132,7 +132,7 @@ impl Wire for Mpi {
 
 impl Drop for Mpi {
     fn drop(&mut self) {
-        // SAFETY: started once, and nothing is under way.
+        // SAFETY: MPI was started once, and no operation is under way.
         unsafe { (self.finalize)() };
     }
 }

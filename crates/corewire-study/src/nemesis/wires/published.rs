@@ -10,7 +10,7 @@ use crate::mechanisms::{Kept, Patience};
 
 pub(super) type Options = NemesisOptions;
 
-/// As its authors had them.
+/// The sizes that its authors used.
 const CELLS: u32 = 64;
 const CELL_BYTES: usize = (64 << 10) - 32;
 
@@ -39,7 +39,7 @@ pub(super) fn set_up(options: Options) -> Result<(Kept, String), Failure> {
     Ok((Box::new((segment, memory)), path))
 }
 
-/// One of its forms: which, by the flags of [`Id`].
+/// One form of Nemesis. `ID` is its index in [`IDS`].
 pub(crate) struct Published<const ID: usize> {
     process: Nemesis,
     other: u32,
