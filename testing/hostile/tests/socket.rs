@@ -13,6 +13,7 @@ use corewire_hostile::Random;
 use corewire_layout::frame::{FRAME_BYTES, Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::{CURSOR, SLEEP_MODE, SLEEPING, TypeTag};
+use corewire_os::fork::Descriptor;
 use corewire_os::process;
 use corewire_ring::sync::Ordering::Relaxed;
 use rustix::event::{EventfdFlags, eventfd};
@@ -77,7 +78,7 @@ struct Attacker<'a> {
     path: &'a Path,
     random: Random,
     page: OwnedFd,
-    life: OwnedFd,
+    life: Descriptor,
     kinds: Vec<Frame>,
     /// Packets that were sent while the other end was open.
     sent: u64,
@@ -249,7 +250,8 @@ fn wrong_descriptors_are_refused_and_given_back() {
     drop(raw);
     for count in [3, 50, 53, 54, 100, 253] {
         for frame in every_kind() {
-            let many: Vec<OwnedFd> = (0..count).map(|_| life.try_clone().unwrap()).collect();
+            let many: Vec<OwnedFd> =
+                (0..count).map(|_| life.as_fd().try_clone_to_owned().unwrap()).collect();
             let raw = Raw::connect(&path);
             assert!(raw.say(&frame, &borrow(&many)));
             drop(raw);
