@@ -5,11 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "PROMISES.md",
     "CONTRIBUTING.md",
+    "docs/costs.md",
+    "docs/decisions.md",
     "docs/layout.md",
     "docs/ordering.md",
     "docs/threats.md",
