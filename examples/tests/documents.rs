@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "PROMISES.md",
@@ -14,6 +14,7 @@ const DOCUMENTS: [&str; 9] = [
     "docs/decisions.md",
     "docs/layout.md",
     "docs/ordering.md",
+    "docs/results/promises.md",
     "docs/threats.md",
 ];
 
