@@ -19,8 +19,9 @@
 //! | `Follow` | sender, host | | I send on `name`, too; tell me when you go |
 //! | `Wake` | sender, receiver | | ring your descriptor for row `row` |
 //! | `Invite` | owner, waiter | | the name you wait for exists now |
-//! | `Observe` | observer, owner | | let me observe channel `name` |
-//! | `Observed` | owner, observer | sender's segment | followed by `count` rows |
+//! | `Observe` | observer, owner | | let me observe the channel or endpoint `name` |
+//! | `Observed` | owner, observer | sender's segment | followed by `count` rows; these processes are joining |
+//! | `ObservedEndpoint` | owner, observer | endpoint's segment, list of its peers | |
 //! | `Rows` | owner, observer | receivers' segments | the rows they belong to |
 //! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | connect: you are my row `row` |
 //! | `Paired` | endpoint, endpoint | the same | connected; you are my row `row` |
@@ -43,6 +44,9 @@ pub const FRAME_BYTES: usize = 256;
 pub const DESCRIPTORS_MAX: usize = ROWS_PER_FRAME;
 /// Maximum number of rows in one [`Frame::Rows`].
 pub const ROWS_PER_FRAME: usize = 50;
+
+/// Maximum number of joining processes in one [`Frame::Observed`].
+pub const JOINING_MAX: usize = 44;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"cwfr");
 
@@ -183,6 +187,17 @@ pub enum Reason {
         /// The channel's limit.
         max: u64,
     },
+    /// A guest asked for messages that were sent before it came.
+    #[error("a guest joins from now on only, not at the oldest message")]
+    GuestFromNow,
+    /// One user's guests have the rows that are theirs, or all guests together.
+    #[error("the guests of user {user} have the {max} rows that guests may have of this channel")]
+    GuestsFull {
+        /// The requester's effective user.
+        user: u32,
+        /// The limit.
+        max: u64,
+    },
     /// All peers' rows are taken.
     #[error("the endpoint has all the {max} peers it was made for")]
     PeersFull {
@@ -224,16 +239,21 @@ pub enum Frame {
         /// The waiter's number.
         waiter: u128,
     },
-    /// A request to observe a channel.
+    /// A request to observe a channel or an endpoint.
     Observe {
-        /// The channel.
+        /// Its name.
         name: ChannelName,
     },
     /// The answer to it.
     Observed {
         /// Number of rows that follow.
         count: u32,
+        /// Processes of receivers that were invited and have not joined yet, at most
+        /// [`JOINING_MAX`] of them.
+        joining: Vec<u32>,
     },
+    /// The answer to it if the name is an endpoint's.
+    ObservedEndpoint,
     /// Some of the rows.
     Rows(Vec<u16>),
     /// A request to send on a shared channel.
@@ -332,6 +352,7 @@ struct RawFrame {
 
 const _: () = assert!(size_of::<RawFrame>() == FRAME_BYTES);
 const _: () = assert!(NAME_BYTES_MAX + RELAYED_BYTES_MAX <= 176 && ROWS_PER_FRAME * 2 <= 176);
+const _: () = assert!(JOINING_MAX * 4 <= 176);
 
 impl Frame {
     /// The frame as the bytes of a packet.
@@ -374,7 +395,7 @@ impl Frame {
                 let [low, high] = halves(*channel);
                 [low, high, 0, 0, 0, 0]
             }
-            Self::Observed { count } => [(*count).into(), 0, 0, 0, 0, 0],
+            Self::Observed { count, .. } => [(*count).into(), 0, 0, 0, 0, 0],
             Self::Enter { type_tag, socket, .. } => {
                 let [low, high] = halves(*socket);
                 [0, 0, type_tag.hash, type_tag.bytes, low, high]
@@ -403,6 +424,11 @@ impl Frame {
                 raw.id = incarnation.to_le_bytes();
             }
             Self::Pair { name, incarnation, .. } => raw.set_name(name, *incarnation),
+            Self::Observed { joining, .. } => {
+                let joining = joining.iter().take(JOINING_MAX);
+                let bytes: Vec<u8> = joining.flat_map(|&pid| pid.to_le_bytes()).collect();
+                raw.set_tail(&bytes);
+            }
             Self::Rows(rows) => {
                 let bytes: Vec<u8> = rows.iter().flat_map(|&row| row.to_le_bytes()).collect();
                 raw.set_tail(&bytes);
@@ -456,7 +482,7 @@ impl Frame {
             5 => Self::Done,
             6 => Self::Invite { name: raw.name()?, waiter: id },
             7 => Self::Observe { name: raw.name()? },
-            8 => Self::Observed { count: small("count", a)? },
+            8 => Self::Observed { count: small("count", a)?, joining: raw.joining()? },
             9 => Self::Rows(raw.rows()?),
             10 => Self::Leave,
             11 => Self::Ring,
@@ -476,6 +502,7 @@ impl Frame {
             17 => Self::Relayed { channel: whole(a, b), relay: id },
             18 => Self::Pair { name: raw.name()?, row: small("row", a)?, incarnation: id },
             19 => Self::Paired { row: small("row", a)?, incarnation: id },
+            20 => Self::ObservedEndpoint,
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -501,6 +528,7 @@ impl Frame {
             Self::Relayed { .. } => 17,
             Self::Pair { .. } => 18,
             Self::Paired { .. } => 19,
+            Self::ObservedEndpoint => 20,
         }
     }
 }
@@ -521,6 +549,8 @@ impl Reason {
             Self::FromNow => (11, 0, 0),
             Self::NotForGuests => (12, 0, 0),
             Self::PeersFull { max } => (13, max, 0),
+            Self::GuestFromNow => (14, 0, 0),
+            Self::GuestsFull { user, max } => (15, user as u64, max),
         }
     }
 
@@ -539,6 +569,8 @@ impl Reason {
             11 => Self::FromNow,
             12 => Self::NotForGuests,
             13 => Self::PeersFull { max: a },
+            14 => Self::GuestFromNow,
+            15 => Self::GuestsFull { user: small("user", a)?, max: b },
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }
@@ -566,6 +598,13 @@ impl RawFrame {
         let tail = self.tail()?;
         let bad = FrameError::Field { field: "name", found: tail.len() as u64 };
         core::str::from_utf8(tail).ok().and_then(|s| ChannelName::of_any(s).ok()).ok_or(bad)
+    }
+
+    fn joining(&self) -> Result<Vec<u32>, FrameError> {
+        let tail = self.tail()?;
+        let bad = FrameError::Field { field: "joining", found: tail.len() as u64 };
+        let pids = <[U32]>::ref_from_bytes(tail).map_err(|_| bad)?;
+        Ok(pids.iter().map(|pid| pid.get()).collect())
     }
 
     fn rows(&self) -> Result<Vec<u16>, FrameError> {
@@ -680,7 +719,9 @@ mod tests {
             }),
             any::<u64>().prop_map(|start| Frame::Start { start }),
             any::<(u32, u128)>().prop_map(|(row, incarnation)| Frame::Wake { row, incarnation }),
-            any::<u32>().prop_map(|count| Frame::Observed { count }),
+            (any::<u32>(), proptest::collection::vec(any::<u32>(), 0..=JOINING_MAX))
+                .prop_map(|(count, joining)| Frame::Observed { count, joining }),
+            Just(Frame::ObservedEndpoint),
             (names(), any::<(u32, u128)>()).prop_map(|(name, (row, incarnation))| Frame::Pair {
                 name,
                 row,

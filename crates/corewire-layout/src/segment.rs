@@ -97,6 +97,9 @@ pub const TAIL: usize = 1024;
 pub const SENDERS_EPOCH: usize = 1152;
 /// Shared channel: u32, the creator's row plus one while it waits for receivers that it invited.
 pub const HELD: usize = 1280;
+/// Shared channel: u64, the time until which the creator waits for them, in ns of the kernel's
+/// monotonic clock. Written before `HELD`.
+pub const HELD_UNTIL: usize = 1288;
 
 /// First eight bytes of a shared channel's table.
 pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"cwire-tb");
@@ -304,7 +307,7 @@ const _: () = assert!(size_of::<RawSenderHeader>() == BELL);
 const _: () = assert!(size_of::<RawReceiverHeader>() == CURSOR);
 const _: () = assert!(DOOR_PID + 4 <= DOOR_BYTES);
 const _: () = assert!(CONTROL_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= FLOOR);
-const _: () = assert!(FLOOR + 8 <= TAIL && HELD + 4 <= DOORS);
+const _: () = assert!(FLOOR + 8 <= TAIL && HELD_UNTIL + 8 <= DOORS);
 const _: () = assert!(DOOR_SOCKET + 16 <= DOOR_COUNTERS && DOOR_PID + 4 <= DOOR_SOCKET);
 const _: () = assert!(DOOR_COUNTERS + 8 * crate::counters::SenderCounter::ALL.len() <= DOOR_BYTES);
 const _: () = assert!(TABLE_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= DOORS);

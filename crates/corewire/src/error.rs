@@ -205,12 +205,14 @@ pub enum ConnectError {
         user: u32,
     },
     /// The endpoint's process did not answer: it is stopped, or very busy.
-    #[error("the process of endpoint {name} did not answer within {after:?}")]
+    #[error("the process of endpoint {name}{} did not answer within {after:?}", shown_pid(*pid))]
     NoAnswer {
         /// The endpoint.
         name: ChannelName,
         /// How long was waited.
         after: Duration,
+        /// The process; 0 if it is not known.
+        pid: u32,
     },
     /// The endpoint's process answered with something that makes no sense.
     #[error("the process of endpoint {name} answered {found}")]
@@ -247,6 +249,11 @@ pub enum ConnectError {
     Os(#[from] OsError),
 }
 
+/// A process in a message, if it is known.
+fn shown_pid(pid: u32) -> String {
+    if pid == 0 { String::new() } else { format!(" (pid {pid})") }
+}
+
 /// What the two handshakes have in common.
 impl From<JoinError> for ConnectError {
     fn from(error: JoinError) -> Self {
@@ -259,7 +266,7 @@ impl From<JoinError> for ConnectError {
                 Self::NotPermitted { name, owner, user }
             }
             JoinError::Refused { name, reason } => Self::Refused { name, reason },
-            JoinError::NoAnswer { name, after } => Self::NoAnswer { name, after },
+            JoinError::NoAnswer { name, after, pid } => Self::NoAnswer { name, after, pid },
             JoinError::Protocol { name, found } => Self::Protocol { name, found },
             JoinError::Header { name, error } => Self::Header { name, error },
             JoinError::Segment { name, error } => Self::Segment { name, error },
@@ -423,14 +430,19 @@ pub enum JoinError {
         /// Size of the channel's type.
         found_bytes: u64,
     },
-    /// The owner did not answer: it is stopped, or very busy.
-    #[error("the owner of channel {name} did not answer within {after:?}")]
+    /// The process that has the name did not answer: it is stopped, or very busy.
+    #[error("the owner of {name}{} did not answer within {after:?}", shown_pid(*pid))]
     NoAnswer {
-        /// The channel.
+        /// The channel or endpoint.
         name: ChannelName,
-        /// How long was waited.
+        /// How long was waited; zero if it has more connections waiting than can be queued.
         after: Duration,
+        /// The process; 0 if it is not known.
+        pid: u32,
     },
+    /// The name is a channel's.
+    #[error("{0} is a channel, not an endpoint")]
+    NotAnEndpoint(ChannelName),
     /// The owner answered with something that makes no sense.
     #[error("the owner of channel {name} answered {found}")]
     Protocol {

@@ -102,7 +102,9 @@ mod wait;
 
 pub use control::builder::{ReceiverBuilder, SenderBuilder};
 pub use control::domain::{Domain, DomainBuilder};
+pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
 pub use control::levels::Levels;
+pub use control::look::{Observed, Sighting};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;

@@ -325,7 +325,8 @@ fn any_frames_for_an_answer_are_an_error() {
         Frame::Done,
         Frame::Leave,
         Frame::Observe { name: ChannelName::new(NAME).unwrap() },
-        Frame::Observed { count: u32::MAX },
+        Frame::Observed { count: u32::MAX, joining: vec![1; 44] },
+        Frame::ObservedEndpoint,
         Frame::Rows(vec![1, 2, 3]),
     ];
     for round in 0..600 {
@@ -370,7 +371,7 @@ fn an_observer_takes_no_more_rows_than_there_can_be() {
         (2, vec![], false),
     ] {
         let say = |raw: &Raw| {
-            raw.say(&Frame::Observed { count }, &[segment.as_fd()]);
+            raw.say(&Frame::Observed { count, joining: vec![] }, &[segment.as_fd()]);
             let segments: Vec<_> = rows.iter().map(|_| row.as_fd()).collect();
             while raw.say(&Frame::Rows(rows.clone()), &segments) && count > 10 {}
         };

@@ -64,6 +64,8 @@ pub(crate) struct Options {
     pub(crate) slow: Slow,
     pub(crate) levels: Levels,
     pub(crate) group: u32,
+    pub(crate) has_snapshots: bool,
+    pub(crate) worst: guest::Worst,
 }
 
 /// The policy for slow receivers.
@@ -108,6 +110,8 @@ fn run() -> Outcome {
         slow: Slow::Block,
         levels: Levels::One,
         group: 0,
+        has_snapshots: false,
+        worst: guest::Worst::Stop,
     };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
@@ -122,6 +126,9 @@ fn run() -> Outcome {
             }
             ("levels", _) => options.levels = Levels::Two,
             ("group", value) => options.group = value.parse()?,
+            ("snapshots", _) => options.has_snapshots = true,
+            ("trickle", _) => options.worst = guest::Worst::Trickle,
+            ("rejoin", _) => options.worst = guest::Worst::Rejoin,
             ("spin", _) => options.wait = Wait::Spin,
             ("park", _) => options.wait = Wait::Park,
             ("groups", list) => groups = guest::numbers(list)?,
@@ -159,6 +166,8 @@ fn run() -> Outcome {
         "deaf-sender" => refuse::deaf_sender(&domain, &options),
         "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),
+        "bad-guest" => guest::misbehave(&domain, &options),
+        "evicting-sender" => guest::send_evicting(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
         "leave-children" => forked::leave_children(&domain, &options),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),

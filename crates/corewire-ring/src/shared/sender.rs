@@ -16,6 +16,7 @@ use crate::broadcast::{
     Area, Pace, Room, SLEEP_CAP_NS, SenderShared, Slowest, UNSURE_SLEEP_CAP_NS, settles,
 };
 use crate::region::{Access, Payload, Region, Store, set_aside};
+use crate::stall::Stall;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::light_fence;
 use crate::{Kernel, fence_at, order};
@@ -68,7 +69,9 @@ pub struct Sender<K> {
     /// The slowest cursor, as of the last refresh.
     slowest: Option<Slowest>,
     /// For each receiver's row, since when it has held this sender back.
-    stalls: Vec<Stall>,
+    stalls: Vec<RowStall>,
+    /// How long this sender may wait before the next receiver is to be evicted.
+    patience_left_ns: u64,
     has_stalls: bool,
     /// Messages of a batch that have no slot yet: entries for a whole run, of which `staged_count`
     /// are in use. They are written in place, field by field: a move would load an entry in wider
@@ -78,11 +81,11 @@ pub struct Sender<K> {
     kernel: K,
 }
 
+/// What the waits for the receiver of a row cost this sender.
 #[derive(Debug, Clone, Copy, Default)]
-struct Stall {
+struct RowStall {
     generation: u32,
-    cursor: u64,
-    since_ns: u64,
+    stall: Stall,
 }
 
 /// A message without a slot.
@@ -167,7 +170,8 @@ impl<K: Kernel> Sender<K> {
             // A receiver that sleeps already must be woken by the first message.
             sleepers_seen: roster.table.sleepers().load(Relaxed).wrapping_sub(1),
             slowest: None,
-            stalls: alloc::vec![Stall::default(); rows],
+            stalls: alloc::vec![RowStall::default(); rows],
+            patience_left_ns: u64::MAX,
             has_stalls: false,
             staged: (0..RUN_SLOTS_MAX).map(|_| Staged::NOTHING).collect(),
             staged_count: 0,
@@ -712,6 +716,8 @@ impl<K: Kernel> Sender<K> {
     pub fn is_held(&self) -> bool {
         match self.holder() {
             None => false,
+            // The receivers that have not come by now join like any other.
+            Some(_) if self.hold_left_ns() == 0 => false,
             Some(row) => {
                 let tenure = self.roster.tenure(Party::Sender, row);
                 let generation = generation_of(tenure);
@@ -719,6 +725,13 @@ impl<K: Kernel> Sender<K> {
                     && !self.roster.is_dead(Party::Sender, Entrance { row, generation })
             }
         }
+    }
+
+    /// How long senders may still wait for receivers that the creator invited.
+    #[must_use]
+    pub fn hold_left_ns(&self) -> u64 {
+        let until_ns = self.roster.ring.held_until().load(Relaxed);
+        until_ns.saturating_sub(self.kernel.now_ns())
     }
 
     /// The row of the creator, while it waits for receivers that it invited.
@@ -806,19 +819,21 @@ impl<K: Kernel> Sender<K> {
         let is_inline = bytes <= INLINE_BYTES_MAX;
         let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);
         let wanted = slot_wanted.max(area_wanted);
-        let now_ns = now_ns.max(1);
+        let lap = (self.roster.geometry.slots() / 8).max(1);
         let mut has_evicted = false;
+        self.patience_left_ns = u64::MAX;
         for (who, state) in self.roster.held(Party::Receiver) {
-            let Some(stall) = self.stalls.get_mut(who.row as usize) else { continue };
-            let cursor = self.roster.rows.cursor(who.row).load(Relaxed);
-            let is_new = stall.generation != who.generation || stall.cursor != cursor;
-            // A receiver that has nothing to read is not slow.
-            if is_new || stall.since_ns == 0 || cursor >= self.tail {
-                *stall = Stall { generation: who.generation, cursor, since_ns: now_ns };
+            let Some(row) = self.stalls.get_mut(who.row as usize) else { continue };
+            if row.generation != who.generation {
+                *row = RowStall { generation: who.generation, stall: Stall::default() };
             }
-            let stalled_ns = now_ns.saturating_sub(stall.since_ns);
-            if state == DoorState::Joined && cursor < wanted && stalled_ns >= after_ns {
-                has_evicted |= self.roster.evict(who, &self.kernel);
+            let cursor = self.roster.rows.cursor(who.row).load(Relaxed);
+            let is_holding = state == DoorState::Joined && cursor < wanted;
+            row.stall.charge(now_ns, (cursor, self.tail), lap, is_holding);
+            match row.stall.left_ns(after_ns) {
+                _ if !is_holding => {}
+                0 => has_evicted |= self.roster.evict(who, &self.kernel),
+                left_ns => self.patience_left_ns = self.patience_left_ns.min(left_ns),
             }
         }
         self.has_stalls = true;
@@ -828,8 +843,16 @@ impl<K: Kernel> Sender<K> {
     /// Resets the stall times of slow receivers: the sender has room again.
     pub fn forget_stalls(&mut self) {
         if core::mem::take(&mut self.has_stalls) {
-            self.stalls.iter_mut().for_each(|stall| stall.since_ns = 0);
+            let now_ns = self.kernel.now_ns();
+            self.stalls.iter_mut().for_each(|row| row.stall.pause(now_ns));
         }
+    }
+
+    /// How long this sender may wait before it must look for receivers to evict, as of the last call
+    /// of [`Sender::evict_stalled`].
+    #[must_use]
+    pub fn patience_left_ns(&self) -> u64 {
+        self.patience_left_ns
     }
 
     /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].

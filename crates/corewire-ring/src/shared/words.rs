@@ -43,6 +43,11 @@ impl RingWords {
     pub fn held(&self) -> &AtomicU32 {
         self.0.word32(at::HELD)
     }
+    /// The time, by the kernel's monotonic clock in ns, until which senders wait for them.
+    #[must_use]
+    pub fn held_until(&self) -> &AtomicU64 {
+        self.0.word64(at::HELD_UNTIL)
+    }
     /// A sender's door.
     #[must_use]
     pub fn door(&self, row: u32) -> Door<'_> {

@@ -307,15 +307,23 @@ pub(crate) fn answer_within(
     match socket.receive_by(Some(deadline)) {
         Ok(answer) => Ok(answer),
         Err(SocketError::Nothing) => {
-            Err(JoinError::NoAnswer { name: name.clone(), after: timeout })
+            let pid = socket.peer().map_or(0, |peer| peer.pid);
+            Err(JoinError::NoAnswer { name: name.clone(), after: timeout, pid })
         }
+        Err(error) => Err(unheard(name, error)),
+    }
+}
+
+/// Why an owner's answer was not heard.
+pub(crate) fn unheard(name: &ChannelName, error: SocketError) -> JoinError {
+    match error {
         // It died, or closed the channel, between our look-up and its answer.
-        Err(SocketError::Closed) => Err(JoinError::NotFound(name.clone())),
-        Err(SocketError::Os(error)) => Err(error.into()),
-        Err(SocketError::Descriptors) => {
-            Err(OsError { what: "take the channel's descriptors".into(), errno: 24 }.into())
+        SocketError::Closed => JoinError::NotFound(name.clone()),
+        SocketError::Os(error) => error.into(),
+        SocketError::Descriptors => {
+            OsError { what: "take the channel's descriptors".into(), errno: 24 }.into()
         }
-        Err(other) => Err(protocol(name, other.to_string())),
+        other => protocol(name, other.to_string()),
     }
 }
 
@@ -452,7 +460,8 @@ impl Attachment {
             }
             left = left.saturating_sub(patience);
             if left.is_zero() {
-                return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT });
+                let pid = self.socket.peer().map_or(0, |peer| peer.pid);
+                return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT, pid });
             }
             // It may have had no memory for its answer. To be asked twice is nothing to it.
             patience *= 2;

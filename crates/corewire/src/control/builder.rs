@@ -41,6 +41,8 @@ const SLOTS: u64 = 16_384;
 const SLOTS_MIN: u64 = 4096;
 /// Bytes of the window, if not said otherwise and the second-level cache is twice as large.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// How long the first message waits for receivers that are invited, unless the builder says otherwise.
+const INVITATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Receivers, if not said otherwise.
 const RECEIVERS: u64 = 64;
 
@@ -61,6 +63,7 @@ pub struct SenderBuilder {
     type_tag: TypeTag,
     levels: Levels,
     cache_domain: Option<u32>,
+    invitation_timeout: Duration,
 }
 
 /// What a channel on two levels, or a relay's, begins with.
@@ -91,6 +94,7 @@ impl SenderBuilder {
             type_tag: TypeTag::default(),
             levels: Levels::default(),
             cache_domain: None,
+            invitation_timeout: INVITATION_TIMEOUT,
         }
     }
 
@@ -160,6 +164,16 @@ impl SenderBuilder {
     /// that of the processor that creates the channel.
     pub fn cache_domain(mut self, number: u32) -> Self {
         self.cache_domain = Some(number);
+        self
+    }
+
+    /// How long the first message waits for receivers that were waiting for the channel when it was
+    /// created and have not joined yet, counted from the creation. Default: 1 s. A receiver that comes
+    /// later, because its process was stopped, joins like any other: it begins at the next message, or
+    /// at the oldest ([`ReceiverBuilder::from_oldest`]). With [`evict`](Self::evict) its `after` counts
+    /// instead; with [`overwrite`](Self::overwrite) the first message waits for nobody.
+    pub fn invitation_timeout(mut self, timeout: Duration) -> Self {
+        self.invitation_timeout = timeout;
         self
     }
 
@@ -262,7 +276,7 @@ impl SenderBuilder {
         name: &ChannelName,
         geometry: Geometry,
         incarnation: u128,
-        Origin { first, home, .. }: Origin,
+        Origin { first, home, hangs_up }: Origin,
     ) -> Result<(SenderParts, Arc<Owner>), CreateError> {
         let linux = Linux::get();
         let is_fenced = !linux.has_membarrier();
@@ -296,6 +310,8 @@ impl SenderBuilder {
             shared: Arc::clone(&shared),
             first,
             home,
+            // A relay waits for all its followers: they are receivers of the channel already.
+            invitation_patience: (!hangs_up).then(|| self.invitation_patience()),
             domain: Arc::clone(&self.domain),
         });
         let parts = SenderParts {
@@ -308,6 +324,14 @@ impl SenderBuilder {
             shared,
         };
         Ok((parts, owner))
+    }
+
+    fn invitation_patience(&self) -> Duration {
+        match self.policy {
+            Policy::Overwrite => Duration::ZERO,
+            Policy::Evict { after_ns } => Duration::from_nanos(after_ns),
+            _ => self.invitation_timeout,
+        }
     }
 
     /// Lets others find the channel.
@@ -398,7 +422,9 @@ impl SenderBuilder {
             one.receivers_max(),
             senders_max,
         )?;
-        let plan = Plan { name, geometry, policy: self.policy, type_tag: self.type_tag };
+        let invitation_patience = self.invitation_patience();
+        let (policy, type_tag) = (self.policy, self.type_tag);
+        let plan = Plan { name, geometry, policy, type_tag, invitation_patience };
         let (mut ring, member) = member::open(&self.domain, &plan)?;
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
         Ok(SharedSender::new(ring, member, self.wait))

@@ -38,6 +38,8 @@ pub struct Receiver<A = InPlace> {
     pub(crate) ring: Ring,
     pub(crate) attachment: Arc<dyn Attached>,
     pub(crate) access: A,
+    /// The number of its first message.
+    first: u64,
 }
 
 /// Messages are copied out, word by word, and each copy is checked to be whole. For every policy, and
@@ -259,7 +261,8 @@ impl Receiver {
 
 impl<A> Receiver<A> {
     pub(crate) fn new(ring: Ring, attachment: Arc<dyn Attached>, access: A) -> Self {
-        Self { ring, attachment, access }
+        let first = ring.next();
+        Self { ring, attachment, access, first }
     }
 
     /// Tells the sender at once that everything received so far is done with. Not needed for the
@@ -277,6 +280,15 @@ impl<A> Receiver<A> {
 
     pub(crate) fn wait_more(&mut self) -> Result<(), ReceiveError> {
         wait_for_message(&mut self.ring, NO_LIMIT_NS)
+    }
+
+    /// How many messages the channel had carried before this receiver's first one: 0 if it gets all of
+    /// them. A receiver that waited for the channel
+    /// ([`join_when_created`](crate::ReceiverBuilder::join_when_created)) learns here whether it came too
+    /// late for the first message.
+    #[must_use]
+    pub fn late_by(&self) -> u64 {
+        self.first
     }
 
     /// The number of the next message: how many the channel has carried before it.

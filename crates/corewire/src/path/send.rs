@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::Policy;
-use corewire_ring::Kernel;
 use corewire_ring::broadcast::{self as ring, notice};
 use corewire_ring::sync::pause;
+use corewire_ring::{Kernel, Lock};
 
 use crate::control::owner::{Owner, SenderKernel};
 use crate::error::SendError;
@@ -361,6 +361,10 @@ impl Waiting {
             ring.forget_stalls(&owner.members);
             return Ok(());
         }
+        if owner.invited() > 0 && owner.invitation_left_ns() == 0 {
+            owner.give_up_invitations();
+            ring.refresh(&owner.members);
+        }
         self.evict(ring, owner, bytes);
         owner.drop_outcasts();
         if ring.has_room(bytes) {
@@ -387,9 +391,12 @@ impl Waiting {
             return Ok(());
         }
         let limit_ns = match ring.policy() {
-            Policy::Evict { after_ns } => limit_ns.min(after_ns.max(1)),
+            Policy::Evict { .. } => {
+                limit_ns.min(owner.members.with(|members| members.patience_left_ns()))
+            }
             _ => limit_ns,
         };
+        let limit_ns = limit_ns.min(owner.invitation_left_ns());
         ring.sleep_until(&owner.members, limit_ns, |ring| ring.has_room(bytes));
         Ok(())
     }

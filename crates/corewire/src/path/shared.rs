@@ -486,9 +486,10 @@ impl Waiting {
             return Ok(());
         }
         let limit_ns = match ring.policy() {
-            Policy::Evict { after_ns } => limit_ns.min(after_ns.max(1)),
+            Policy::Evict { .. } => limit_ns.min(ring.patience_left_ns()),
             _ => limit_ns,
         };
+        let limit_ns = if ring.is_held() { limit_ns.min(ring.hold_left_ns()) } else { limit_ns };
         ring.sleep_until(limit_ns, |ring| ring.has_room(bytes));
         Ok(())
     }

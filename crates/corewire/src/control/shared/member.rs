@@ -18,6 +18,7 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{Peer, Socket};
 use corewire_os::{OsError, random_u128};
+use corewire_ring::Kernel;
 use corewire_ring::broadcast::SenderShared;
 use corewire_ring::shared::{Entrance, Party, Roster, Sender as RingSender, SenderParts};
 use corewire_ring::sync::Ordering;
@@ -60,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) geometry: Geometry,
     pub(crate) policy: Policy,
     pub(crate) type_tag: TypeTag,
+    /// How long senders wait for receivers that are invited.
+    pub(crate) invitation_patience: Duration,
 }
 
 /// The control side of one sender.
@@ -153,7 +156,10 @@ fn found(
         }
     };
     *lock(&member.state) = State { claim: Some(claim), is_inviting: true, ..State::default() };
-    // Nobody sends before those who wait have been invited.
+    // Nobody sends before those who wait have been invited, nor before they have come, for a while.
+    let patience_ns = u64::try_from(plan.invitation_patience.as_nanos()).unwrap_or(u64::MAX);
+    let until_ns = Linux::get().now_ns().saturating_add(patience_ns);
+    member.link.roster.ring_words().held_until().store(until_ns, Ordering::Relaxed);
     let held = member.link.roster.ring_words().held();
     // ORDER(T1): pairs with T2, as whatever else is said of a row.
     held.store(member.entrance.row + 1, Ordering::Release);
@@ -597,6 +603,13 @@ impl Member {
         for (_, (socket, token)) in std::mem::take(&mut state.invitations) {
             self.hub().forget(&socket, token);
         }
+    }
+
+    /// The processes of receivers that are invited and have not joined.
+    pub(crate) fn joining(&self) -> Vec<u32> {
+        let state = lock(&self.state);
+        let peers = state.invitations.values().filter_map(|(socket, _)| socket.peer().ok());
+        peers.map(|peer| peer.pid).collect()
     }
 
     /// The ring, for one who looks on.

@@ -7,9 +7,11 @@
 //! | [`receive`] | receiving, asking what is there |
 //! | [`progress`] | what happens meanwhile: arrivals, rooms, peers that come and go |
 //! | [`matching`] | which receive gets which message |
+//! | [`budget`] | how much is kept of whom |
 //! | [`requests`] | operations that go on by themselves |
 //! | [`buffer`] | where a message's bytes lie |
 
+mod budget;
 mod buffer;
 mod builder;
 mod matching;
