@@ -12,6 +12,7 @@ mod metrics;
 mod model;
 mod output;
 mod receive;
+mod seen;
 mod send;
 mod study;
 mod table;

@@ -76,16 +76,16 @@ pub(crate) fn misbehave(domain: &Domain, options: &Options) -> Outcome {
         };
         match options.worst {
             // Moves by one message, a little more often than it must.
-            Worst::Trickle => loop {
-                match receiver.receive() {
-                    Ok(_) => receiver.acknowledge(),
-                    Err(_) => break,
+            Worst::Trickle => {
+                while receiver.receive().map(drop).is_ok() {
+                    receiver.acknowledge();
+                    nap(90);
                 }
-                nap(90);
-            },
+            }
             // Reads nothing, and comes again when it has been evicted, or a little before.
             Worst::Rejoin => nap(95),
             Worst::Stop => nap(500),
+            Worst::Nothing => while receiver.receive().map(drop).is_ok() {},
         }
     }
 }
@@ -96,6 +96,8 @@ pub(crate) enum Worst {
     Trickle,
     Rejoin,
     Stop,
+    /// Not at all: it reads as fast as it can.
+    Nothing,
 }
 
 /// Sends as fast as it can until the end of its input, and says how many messages that were.
@@ -103,7 +105,7 @@ pub(crate) fn send_evicting(domain: &Domain, options: &Options) -> Outcome {
     let builder = domain.sender(&options.channel).evict(Duration::from_millis(options.count));
     let mut sender = builder.create()?;
     println!("created");
-    sender.wait_for_receivers(options.receivers)?;
+    sender.wait_for_receivers_timeout(options.receivers, Duration::from_secs(20))?;
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -156,6 +158,28 @@ pub(crate) fn lock(directory: &Path, channel: &str) -> Outcome {
     }
     println!("locked {:?}", locked.iter().map(|(prefix, _)| prefix).collect::<Vec<_>>());
     // Keeps the locks until the test has seen enough.
+    io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Joins `count` times, and keeps all receivers until the test has seen enough.
+pub(crate) fn take_rows(domain: &Domain, options: &Options) -> Outcome {
+    let builder = || domain.receiver(&options.channel).snapshots();
+    let reason = |error: JoinError| match error {
+        JoinError::Refused { reason, .. } => reason.to_string(),
+        other => other.to_string(),
+    };
+    let mut receivers = Vec::new();
+    for _ in 0..options.count {
+        match builder().join() {
+            Ok(receiver) => receivers.push(receiver),
+            Err(error) => println!("refused {}", reason(error)),
+        }
+    }
+    if let Err(error) = builder().from_oldest().join() {
+        println!("oldest {}", reason(error));
+    }
+    println!("joined {}", receivers.len());
     io::stdin().read_line(&mut String::new())?;
     Ok(())
 }

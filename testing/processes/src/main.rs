@@ -23,6 +23,9 @@
 //! | `limited` | creates channels under a limit on file sizes |
 //! | `sleeper` | sleeps as a receiver, and is refused system calls meanwhile |
 //! | `by-hand` | joins by hand as a guest, and requests what guests do not get |
+//! | `rows` | joins `count` times, says what is refused |
+//! | `bad-guest` | holds up a sender that evicts after `count` ms as it can: `trickle`, `rejoin`, `stop` |
+//! | `evicting-sender` | sends as fast as it can, says how much that was |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
@@ -111,7 +114,7 @@ fn run() -> Outcome {
         levels: Levels::One,
         group: 0,
         has_snapshots: false,
-        worst: guest::Worst::Stop,
+        worst: guest::Worst::Nothing,
     };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
@@ -128,6 +131,7 @@ fn run() -> Outcome {
             ("group", value) => options.group = value.parse()?,
             ("snapshots", _) => options.has_snapshots = true,
             ("trickle", _) => options.worst = guest::Worst::Trickle,
+            ("stop", _) => options.worst = guest::Worst::Stop,
             ("rejoin", _) => options.worst = guest::Worst::Rejoin,
             ("spin", _) => options.wait = Wait::Spin,
             ("park", _) => options.wait = Wait::Park,
@@ -166,6 +170,7 @@ fn run() -> Outcome {
         "deaf-sender" => refuse::deaf_sender(&domain, &options),
         "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),
+        "rows" => guest::take_rows(&domain, &options),
         "bad-guest" => guest::misbehave(&domain, &options),
         "evicting-sender" => guest::send_evicting(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
