@@ -221,7 +221,7 @@ impl Region {
     pub fn model_ring(geometry: &Geometry) -> Self {
         let mut plan = Plan {
             words64: [TAIL, HELD_UNTIL].map(one64).into(),
-            words32: [BELL, BLOCKED, SENDERS_EPOCH, HELD].map(one32).into(),
+            words32: [BELL, SENDER_CPU, BLOCKED, SENDERS_EPOCH, HELD].map(one32).into(),
             cells: Vec::new(),
         };
         for door in doors(geometry.senders_max(), MODEL_SENDERS_MAX) {

@@ -86,6 +86,12 @@ pub(crate) struct Finished {
 }
 
 impl Running {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut running = Self::start_unread(command);
         let output = running.child.stdout.take().unwrap();

@@ -255,10 +255,11 @@ impl<K: Kernel> Receiver<K> {
         &self.kernel
     }
 
-    /// The processor that the sender last ran on, a hint. `None` if there are several senders.
+    /// Did the sender last run on this very processor, or that of several that last woke receivers?
+    /// A hint: then it cannot send while this thread runs.
     #[must_use]
-    pub fn sender_cpu(&self) -> Option<u32> {
-        self.many.is_none().then(|| self.sender.cpu().load(Relaxed))
+    pub fn is_sender_here(&self) -> bool {
+        self.sender.cpu().load(Relaxed) == self.kernel.cpu()
     }
 
     /// Is the next message there? One load.

@@ -431,7 +431,17 @@ impl<K: Kernel> Sender<K> {
     pub fn ring_bell(&mut self) {
         self.sleepers_seen = self.roster.table.sleepers().load(Relaxed);
         self.add(SenderCounter::Wakes, 1);
+        self.roster.ring.cpu().store(self.kernel.cpu(), Relaxed);
         self.roster.ring_bell(&self.kernel);
+    }
+
+    /// Did the receiver that holds this sender back last run on this very processor? Then it cannot
+    /// read while this thread runs.
+    #[must_use]
+    pub fn is_slowest_here(&self) -> bool {
+        let here =
+            |slowest: Slowest| self.roster.rows.cpu(slowest.row).load(Relaxed) == self.kernel.cpu();
+        self.slowest.is_some_and(here)
     }
 
     /// Lends memory for a message of `bytes` bytes, which must not exceed the channel's maximum:

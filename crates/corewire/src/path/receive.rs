@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_layout::counters::ReceiverCounter;
-use corewire_ring::Kernel;
 pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End, notice};
 use corewire_ring::shared::{Entrance, Party};
@@ -18,9 +17,7 @@ use crate::control::shared::SharedLink;
 use crate::error::{JoinError, ReceiveError};
 use crate::kernel::{Control, ControlledKernel};
 use crate::path::batch::Batch;
-use crate::wait::{
-    BARE_POLLS, Interrupter, NO_LIMIT_NS, PAUSES_BEFORE_CPU_CHECK, Readiness, Wait, adaptive_pauses,
-};
+use crate::wait::{BARE_POLLS, Interrupter, NO_LIMIT_NS, Readiness, Wait, adaptive_pauses};
 
 pub(crate) type ReceiverKernel = ControlledKernel<ReceiverControl>;
 pub(crate) type Ring = ring::Receiver<ReceiverKernel>;
@@ -444,16 +441,17 @@ pub(crate) fn wait_for_message(ring: &mut Ring, limit_ns: u64) -> Result<(), Rec
     }
     ring.count_wait();
     let ReceiverControl { wait, pauses, .. } = ring.kernel().control;
-    let pauses = if wait == Wait::Park { 0 } else { pauses };
-    for round in 0..pauses {
+    let polls = match wait {
+        Wait::Spin => true,
+        // A sender that last ran on this very processor cannot send while this thread runs.
+        Wait::Adaptive => !ring.is_sender_here(),
+        Wait::Park => false,
+    };
+    for _ in 0..if polls { pauses } else { 0 } {
         if ring.is_ready() {
             return Ok(());
         }
         pause();
-        let is_check = wait == Wait::Adaptive && round == PAUSES_BEFORE_CPU_CHECK;
-        if is_check && ring.sender_cpu() == Some(ring.kernel().cpu()) {
-            break;
-        }
     }
     if wait != Wait::Spin {
         ring.sleep(limit_ns);

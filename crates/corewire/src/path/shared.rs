@@ -501,6 +501,9 @@ impl Waiting {
         }
         // A poll reads lines that receivers write: pause between two, for their sake.
         const PAUSES: u32 = 8;
+        if self.wait == Wait::Adaptive && ring.is_slowest_here() {
+            return false;
+        }
         for _ in 0..(BARE_POLLS + self.pauses) / PAUSES {
             (0..PAUSES).for_each(|_| pause());
             ring.refresh();

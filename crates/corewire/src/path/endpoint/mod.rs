@@ -273,10 +273,10 @@ impl Endpoint {
         }
     }
 
-    /// How often it is polled before a sleep. Polls for room are worth nothing where whoever is to make some
-    /// needs this very processor, and little where the last ones were in vain: with more processes than
-    /// processors, there are others to run. Now and then they are tried again.
-    fn rounds(&self, room: Option<(u32, bool)>) -> u32 {
+    /// The number of polls before a sleep. Polls are worth nothing while the peer that must act needs this very
+    /// processor, and polls for room little if the last ones were in vain: with more processes than
+    /// processors, others are ready to run. Now and then they are tried again.
+    fn rounds(&self, source: Option<Peer>, room: Option<(u32, bool)>) -> u32 {
         match (self.wait, room) {
             (Wait::Spin, _) => BARE_POLLS + self.pauses,
             (Wait::Park, _) => 1,
@@ -284,8 +284,15 @@ impl Endpoint {
             (Wait::Adaptive, Some(_)) => {
                 ((BARE_POLLS + self.pauses) >> (self.in_vain % 64).min(31)).max(1)
             }
+            (Wait::Adaptive, None) if self.is_sender_here(source) => 1,
             (Wait::Adaptive, None) => BARE_POLLS + self.pauses,
         }
+    }
+
+    /// Did the peer that a message is expected from last run on this very processor? Of all peers, the one
+    /// that was heard last.
+    fn is_sender_here(&self, source: Option<Peer>) -> bool {
+        self.pairs.is_here(source.map_or_else(|| self.pairs.last_found(), |peer| peer.row))
     }
 
     /// Goes on until `done` says what came of it: polls for a while, then sleeps. `room` is towards whom,
@@ -298,8 +305,9 @@ impl Endpoint {
         mut done: impl FnMut(&mut Self, Option<&mut Caller<'_>>) -> Option<T>,
     ) -> Result<T, MessageError> {
         let mut has_slept = false;
+        let source = caller.as_ref().and_then(|caller| caller.selector.source);
         loop {
-            let rounds = self.rounds(room);
+            let rounds = self.rounds(source, room);
             let mut round = 0;
             while round < rounds {
                 if self.go_on(caller.as_deref_mut())? {

@@ -11,7 +11,7 @@ use super::progress::{Caller, CallerState};
 use super::requests::{Completion, Operation, Request};
 use super::{Endpoint, Peer, Status, after};
 use crate::error::MessageError;
-use crate::wait::{BARE_POLLS, Patience};
+use crate::wait::{BARE_POLLS, Patience, Wait};
 
 /// A message that was received into memory of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -419,6 +419,12 @@ impl Endpoint {
                 Err(()) => return None,
             }
             if round >= BARE_POLLS {
+                if round == BARE_POLLS
+                    && self.wait == Wait::Adaptive
+                    && self.is_sender_here(selector.source)
+                {
+                    return None;
+                }
                 pause();
                 if self.pairs.has_notice() {
                     return None;
