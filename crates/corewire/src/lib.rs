@@ -107,6 +107,7 @@ pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;
 pub use corewire_layout::geometry::GeometryError;
+pub use corewire_layout::message_type::TypeName;
 pub use corewire_layout::name::{ChannelName, NameError};
 pub use corewire_layout::segment::{HeaderError, Policy};
 pub use corewire_os::OsError;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use corewire_layout::segment::TypeTag;
+use corewire_layout::message_type::{TypeKey, TypeName, TypeTag};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{ReceiveError, SendError, ValueError};
@@ -30,7 +30,7 @@ use crate::path::shared::SharedSender;
 /// }
 /// ```
 pub trait MessageType: FromBytes + IntoBytes + KnownLayout + Immutable {
-    /// The type's name; change it when the meaning of its fields changes. At most 64-byte
+    /// The type's name, 1 to 64 printable ASCII characters; change it when the meaning of its fields changes. At most 64-byte
     /// alignment is possible for larger types, 16-byte for those of up to 48 bytes.
     const NAME: &'static str;
 }
@@ -41,13 +41,19 @@ pub(crate) fn tag_of<T: MessageType>() -> TypeTag {
         let align_max = if size_of::<T>() <= 48 { 16 } else { 64 };
         assert!(align_of::<T>() <= align_max, "no message is aligned like this type");
     }
+    let name = const {
+        match TypeName::new(T::NAME) {
+            Some(name) if !name.is_empty() => name,
+            _ => panic!("the name of a message type is 1 to 64 printable ASCII characters"),
+        }
+    };
     let sizes = [size_of::<T>() as u64, align_of::<T>() as u64];
     let bytes = T::NAME.bytes().chain(sizes.into_iter().flat_map(u64::to_le_bytes));
     // FNV-1a: a check against mistakes, not against malice.
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    TypeTag { hash: hash.max(1), bytes: sizes[0] }
+    TypeTag { key: TypeKey { hash: hash.max(1), bytes: sizes[0] }, name }
 }
 
 /// A sender of values of one type, by itself or one of several ([`SharedSender`]); derefs to that
