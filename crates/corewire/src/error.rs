@@ -413,21 +413,21 @@ pub enum JoinError {
         /// Its reason.
         reason: Reason,
     },
-    /// The channel carries another type than was asked for.
+    /// The channel carries another type than was asked for, or another version of it.
     #[error(
-        "channel {name} carries messages of {found_bytes} bytes with type hash {found:#018x}, \
-         but {expected_bytes} bytes with {expected:#018x} are expected"
+        "channel {name} carries {}",
+        another_type(.found.as_deref(), *.found_bytes, .expected.as_deref(), *.expected_bytes)
     )]
     Type {
         /// The channel.
         name: ChannelName,
-        /// Hash of the expected type.
-        expected: u64,
-        /// Size of the expected type.
+        /// Name of the expected type; `None` for plain bytes.
+        expected: Option<String>,
+        /// Size of the expected type in bytes; 0 for plain bytes.
         expected_bytes: u64,
-        /// Hash of the channel's type; 0 for plain bytes.
-        found: u64,
-        /// Size of the channel's type.
+        /// Name of the channel's type; `None` for plain bytes.
+        found: Option<String>,
+        /// Size of the channel's type in bytes; 0 for plain bytes.
         found_bytes: u64,
     },
     /// The process that has the name did not answer: it is stopped, or very busy.
@@ -481,6 +481,30 @@ pub enum JoinError {
     /// A call failed.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+/// What a channel carries that was expected to carry something else.
+fn another_type(
+    found: Option<&str>,
+    found_bytes: u64,
+    expected: Option<&str>,
+    expected_bytes: u64,
+) -> String {
+    let shown = |name: Option<&str>, bytes| match name {
+        Some(name) => (format!("{name} of {bytes} bytes"), "was"),
+        None => ("plain bytes".to_owned(), "were"),
+    };
+    if let (Some(name), true) = (found, found == expected) {
+        return match found_bytes == expected_bytes {
+            true => format!("another version of {name} (other fields, types or order)"),
+            false => format!(
+                "another version of {name}, of {found_bytes} bytes instead of {expected_bytes}"
+            ),
+        };
+    }
+    let ((found, _), (expected, was)) =
+        (shown(found, found_bytes), shown(expected, expected_bytes));
+    format!("{found}, but {expected} {was} expected")
 }
 
 fn word_of(policy: Policy) -> &'static str {

@@ -109,6 +109,15 @@ impl Staged {
     };
 }
 
+/// A short message that is being composed, aligned as the payload of a slot is.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+struct Inline([u8; INLINE_BYTES_MAX]);
+
+impl Inline {
+    const ZERO: Self = Self([0; INLINE_BYTES_MAX]);
+}
+
 /// Room that is put back on drop unless it is kept.
 struct Taken<'a> {
     area: &'a mut Area,
@@ -459,7 +468,7 @@ impl<K: Kernel> Sender<K> {
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Loan<'_, K>, E> {
         if bytes <= INLINE_BYTES_MAX {
-            return Ok(Loan { sender: self, place: Place::Slot([0; INLINE_BYTES_MAX], bytes) });
+            return Ok(Loan { sender: self, place: Place::Slot(Inline::ZERO, bytes) });
         }
         let (room, payload) = loop {
             match self.find_room(bytes) {
@@ -568,9 +577,9 @@ impl<K: Kernel> Sender<K> {
             }
             return self.stage_elsewhere(bytes, write, wait);
         }
-        let mut message = [0; INLINE_BYTES_MAX];
-        write(&mut message[..bytes]);
-        self.stage(&message[..bytes], wait)
+        let mut message = Inline::ZERO;
+        write(&mut message.0[..bytes]);
+        self.stage(&message.0[..bytes], wait)
     }
 
     #[inline(never)]
@@ -981,7 +990,7 @@ pub struct Loan<'a, K: Kernel> {
 
 #[derive(Debug)]
 enum Place {
-    Slot([u8; INLINE_BYTES_MAX], usize),
+    Slot(Inline, usize),
     Room { room: Room, payload: Payload, target: Option<Payload> },
     Gone,
 }
@@ -991,17 +1000,18 @@ impl<K: Kernel> Loan<'_, K> {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.place {
-            Place::Slot(inline, bytes) => &inline[..*bytes],
+            Place::Slot(inline, bytes) => &inline.0[..*bytes],
             // SAFETY: this sender's own room, not published yet; the sender is borrowed meanwhile.
             Place::Room { payload, .. } => unsafe { payload.as_own_slice() },
             Place::Gone => &[],
         }
     }
 
-    /// The payload. Its content is meaningless until it is written.
+    /// The payload. Its content is meaningless until it is written. Up to 48 bytes are 16-byte
+    /// aligned, more are 64-byte aligned.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.place {
-            Place::Slot(inline, bytes) => &mut inline[..*bytes],
+            Place::Slot(inline, bytes) => &mut inline.0[..*bytes],
             // SAFETY: as for `bytes`.
             Place::Room { payload, .. } => unsafe { payload.as_mut_slice() },
             Place::Gone => &mut [],
@@ -1027,7 +1037,9 @@ impl<K: Kernel> Loan<'_, K> {
         mut wait: impl FnMut(&mut Sender<K>) -> Result<(), E>,
     ) -> Result<(), E> {
         let sequence = match &self.place {
-            Place::Slot(inline, bytes) => return self.sender.send_inline(&inline[..*bytes], wait),
+            Place::Slot(inline, bytes) => {
+                return self.sender.send_inline(&inline.0[..*bytes], wait);
+            }
             _ => self.sender.claim(1, &mut wait)?,
         };
         let Place::Room { room, payload, target } =

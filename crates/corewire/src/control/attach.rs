@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
+use corewire_layout::message_type::TypeName;
 use corewire_layout::name::{ChannelName, NameKind};
 use corewire_layout::segment::{
     BELL, FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES, RawSenderHeader, ReceiverHeader,
@@ -167,9 +168,9 @@ pub(crate) fn attach<A: Reading>(
     let needs_fence = !linux.has_membarrier();
     let process = domain.socket_name().map_or(0, |name| name.0);
     let place = if trusted.is_some() { place } else { Place::Ring };
-    let name_asked = name.clone();
+    let (name_asked, type_key) = (name.clone(), type_tag.key);
     let hello =
-        Hello { name: name_asked, start, waiter, place, needs_fence, type_tag, socket: process };
+        Hello { name: name_asked, start, waiter, place, needs_fence, type_key, socket: process };
     let own_life = process::own_life()?;
     ask(&socket, name, &Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
     let (frame, descriptors) = answer_within(&socket, name, patience)?;
@@ -354,13 +355,16 @@ pub(crate) fn refusal(name: &ChannelName, reason: Reason, expected: TypeTag) -> 
         Reason::NotPermitted { owner, asker } => {
             JoinError::NotPermitted { name, owner, user: asker }
         }
-        Reason::Type { hash, bytes } => JoinError::Type {
-            name,
-            expected: expected.hash,
-            expected_bytes: expected.bytes,
-            found: hash,
-            found_bytes: bytes,
-        },
+        Reason::Type { name: found, bytes, .. } => {
+            let shown = |name: TypeName| (!name.is_empty()).then(|| name.as_str().to_owned());
+            JoinError::Type {
+                name,
+                expected: shown(expected.name),
+                expected_bytes: expected.key.bytes,
+                found: shown(found),
+                found_bytes: bytes,
+            }
+        }
         reason => JoinError::Refused { name, reason },
     }
 }

@@ -30,7 +30,8 @@ use crate::error::{CreateError, JoinError};
 use crate::path::receive::{Copying, InPlace, Reading, Receiver};
 use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
-use crate::typed::{MessageType, TypedReceiver, TypedSender, tag_of};
+use crate::typed::schema::{MessageType, tag_of};
+use crate::typed::{TypedReceiver, TypedSender};
 use crate::wait::{Wait, cap_ns};
 
 /// Slots of a ring, if not said otherwise and the second-level cache is twice as large: 1 MiB of them.
@@ -355,7 +356,8 @@ impl SenderBuilder {
         Ok(sender)
     }
 
-    /// Creates the channel for values of type `T`.
+    /// Creates the channel for values of type `T`. Receivers of another type are refused. The
+    /// longest message is as long as a `T`, if that is more than it would be otherwise.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
@@ -366,7 +368,8 @@ impl SenderBuilder {
     /// Opens the shared channel for values of type `T`.
     ///
     /// # Errors
-    /// As for [`open_shared`](Self::open_shared).
+    /// As for [`open_shared`](Self::open_shared); [`CreateError::Enter`] with [`JoinError::Type`] if
+    /// the channel is there and carries another type.
     pub fn open_shared_typed<T: MessageType>(
         self,
         senders_max: usize,
@@ -375,21 +378,13 @@ impl SenderBuilder {
     }
 
     /// For values of type `T`, which fit.
-    fn fitting<T: MessageType>(self) -> Result<Self, CreateError> {
-        let mut builder = self.message_type::<T>();
-        let needed = size_of::<T>().max(1) as u64;
-        let geometry = builder.geometry()?;
-        if builder.largest_message.is_none() && geometry.message_bytes_max() < needed {
-            builder.largest_message = Some(needed);
-        }
-        Ok(builder)
-    }
-
-    /// Says that the channel carries values of type `T`: whoever expects another is refused.
-    /// [`create_typed`](Self::create_typed) says so by itself.
-    pub fn message_type<T: MessageType>(mut self) -> Self {
+    fn fitting<T: MessageType>(mut self) -> Result<Self, CreateError> {
         self.type_tag = tag_of::<T>();
-        self
+        let needed = size_of::<T>().max(1) as u64;
+        if self.geometry()?.message_bytes_max() < needed {
+            self.largest_message = Some(needed);
+        }
+        Ok(self)
     }
 
     /// Creates the channel as one that up to `senders_max` senders send on (at most 128; less than 2 is
@@ -485,22 +480,6 @@ impl ReceiverBuilder {
         let Self { domain, name, wishes, .. } = self;
         ReceiverBuilder { domain, name, wishes, access: PhantomData }
     }
-
-    /// Joins the channel now, for values of type `T`.
-    ///
-    /// # Errors
-    /// [`JoinError::Type`] if it carries another type; as for [`join`](Self::join).
-    pub fn join_typed<T: MessageType>(self) -> Result<TypedReceiver<T>, JoinError> {
-        self.message_type::<T>().join().map(TypedReceiver::new)
-    }
-
-    /// Joins the channel as soon as it exists, for values of type `T`.
-    ///
-    /// # Errors
-    /// As for [`join_typed`](Self::join_typed).
-    pub fn join_typed_when_created<T: MessageType>(self) -> Result<TypedReceiver<T>, JoinError> {
-        self.message_type::<T>().join_when_created().map(TypedReceiver::new)
-    }
 }
 
 impl<A: Reading> ReceiverBuilder<A> {
@@ -535,12 +514,6 @@ impl<A: Reading> ReceiverBuilder<A> {
         self
     }
 
-    /// Expects a channel of values of type `T`: another is refused when it is joined.
-    pub fn message_type<T: MessageType>(mut self) -> Self {
-        self.wishes.type_tag = tag_of::<T>();
-        self
-    }
-
     /// Joins the channel now.
     ///
     /// # Errors
@@ -568,6 +541,41 @@ impl<A: Reading> ReceiverBuilder<A> {
     /// whoever lets receivers in does not answer, because it is stopped; [`JoinError`] for all else.
     pub fn join_timeout(self, timeout: Duration) -> Result<Receiver<A>, JoinError> {
         self.wait_and_join(Some(timeout))
+    }
+
+    /// Joins the channel now, for values of type `T`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] if it carries another type, or another version of it; else as for
+    /// [`join`](Self::join).
+    pub fn join_typed<T: MessageType>(self) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join().map(TypedReceiver::new)
+    }
+
+    /// Joins the channel as soon as it exists, for values of type `T`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] as for [`join_typed`](Self::join_typed); else as for
+    /// [`join_when_created`](Self::join_when_created).
+    pub fn join_typed_when_created<T: MessageType>(self) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join_when_created().map(TypedReceiver::new)
+    }
+
+    /// As [`join_typed_when_created`](Self::join_typed_when_created), waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] as for [`join_typed`](Self::join_typed); else as for
+    /// [`join_timeout`](Self::join_timeout).
+    pub fn join_typed_timeout<T: MessageType>(
+        self,
+        timeout: Duration,
+    ) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join_timeout(timeout).map(TypedReceiver::new)
+    }
+
+    fn expecting<T: MessageType>(mut self) -> Self {
+        self.wishes.type_tag = tag_of::<T>();
+        self
     }
 
     fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<A>, JoinError> {

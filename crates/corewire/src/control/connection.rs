@@ -77,9 +77,9 @@ impl Connection {
                 self.admit(domain, &hello, descriptors)
             }
             Frame::Observe { name } => self.show(domain, &name),
-            Frame::Enter { name, type_tag, socket } if !self.is_foreign() => {
+            Frame::Enter { name, type_key, socket } if !self.is_foreign() => {
                 self.let_send(domain, &name, |member| {
-                    let admitted = member.admit_sender(type_tag, socket, &self.socket, self.peer);
+                    let admitted = member.admit_sender(type_key, socket, &self.socket, self.peer);
                     admitted.map(|arrival| self.expect(arrival))
                 })
             }

@@ -54,6 +54,8 @@ pub struct ChannelView {
     pub sent: u64,
     /// True once the sender has closed it.
     pub is_closed: bool,
+    /// Name of the type of its messages; `None` for plain bytes.
+    pub message_type: Option<String>,
     /// Slots of the ring.
     pub slots: u64,
     /// Bytes of the window.
@@ -180,7 +182,7 @@ impl Observer {
         counters: Vec<(&'static str, u64)>,
         receivers: Vec<ReceiverView>,
     ) -> ChannelView {
-        let geometry = &self.header.geometry;
+        let SenderHeader { geometry, type_tag, .. } = &self.header;
         ChannelView {
             name: self.name.as_str().to_owned(),
             incarnation: self.header.incarnation,
@@ -189,6 +191,7 @@ impl Observer {
             senders,
             sent,
             is_closed: senders == 0,
+            message_type: (!type_tag.is_plain()).then(|| type_tag.name.as_str().to_owned()),
             slots: geometry.slots(),
             window_bytes: geometry.window_bytes(),
             largest_message: geometry.message_bytes_max(),

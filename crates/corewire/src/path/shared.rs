@@ -113,7 +113,7 @@ impl SharedSender {
     }
 
     /// Lends memory for a message of `bytes` bytes, waiting for room if there is none. What it holds
-    /// at first is of no meaning.
+    /// at first is of no meaning. Up to 48 bytes are 16-byte aligned, more are 64-byte aligned.
     ///
     /// # Errors
     /// As for [`send`](Self::send).

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::geometry::Geometry;
+use corewire_layout::message_type::TypeKey;
 use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::{FenceMode, Policy, SenderHeader, TableHeader, TypeTag};
 use corewire_os::directory::{Claim, ClaimError, Membership};
@@ -236,8 +237,8 @@ fn enter(
     let Some(membership) = domain.directory.join_members(name, false)? else {
         return Err(no_host());
     };
-    let type_tag = plan.type_tag;
-    let request = Frame::Enter { name: name.clone(), type_tag, socket };
+    let type_key = plan.type_tag.key;
+    let request = Frame::Enter { name: name.clone(), type_key, socket };
     ask(&host, name, &request, &[]).map_err(gone)?;
     let (frame, mut descriptors) = answer(&host, name).map_err(gone)?;
     let entrance = match frame {
@@ -249,10 +250,7 @@ fn enter(
             return Err(CreateError::AlreadyExists(name.clone()));
         }
         Frame::Refused(reason) => {
-            return Err(CreateError::Enter(Box::new(JoinError::Refused {
-                name: name.clone(),
-                reason,
-            })));
+            return Err(CreateError::Enter(Box::new(refusal(name, reason, plan.type_tag))));
         }
         other => return Err(gone(protocol(name, format!("{other:?}")))),
     };
@@ -423,9 +421,8 @@ impl Member {
         if peer.trusted().is_none() || hello.socket == 0 {
             return Err(Reason::NotForGuests);
         }
-        if hello.type_tag != header.type_tag {
-            let TypeTag { hash, bytes } = header.type_tag;
-            return Err(Reason::Type { hash, bytes });
+        if hello.type_key != header.type_tag.key {
+            return Err(header.type_tag.refusal());
         }
         match (hello.start, hello.place) {
             (Start::Oldest, _) => return Err(Reason::FromNow),
@@ -479,7 +476,7 @@ impl Member {
     /// Host: lets a sender in, or says why not.
     pub(crate) fn admit_sender(
         &self,
-        type_tag: TypeTag,
+        type_key: TypeKey,
         process: u128,
         socket: &Arc<Socket>,
         peer: Peer,
@@ -488,9 +485,8 @@ impl Member {
         if peer.trusted().is_none() || process == 0 {
             return Err(Reason::NotForGuests);
         }
-        if type_tag != header.type_tag {
-            let TypeTag { hash, bytes } = header.type_tag;
-            return Err(Reason::Type { hash, bytes });
+        if type_key != header.type_tag.key {
+            return Err(header.type_tag.refusal());
         }
         let mut state = lock(&self.state);
         if state.is_closed || state.claim.is_none() {
