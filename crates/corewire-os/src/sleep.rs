@@ -22,7 +22,7 @@ use rustix::time::clock_gettime;
 use crate::fork::PerProcess;
 
 /// How often a sleeper looks at the words that it cannot wait on.
-const LOOK_UP_NS: u64 = 1_000_000;
+const LOOK_UP_NS: u64 = 4_000_000;
 
 /// Linux, as rings see it.
 #[derive(Debug, Clone, Copy)]

@@ -20,6 +20,8 @@
 //! | `torture-sender`, `torture-receiver` | take part in channels at random, until told to leave |
 //! | `exec` | has a channel, and executes itself as `left`, which prints what it still has |
 //! | `talker` | sends numbered messages from an endpoint to the endpoint `sink` |
+//! | `quiet-sender`, `quiet-receiver` | are idle, then exchange a hundred messages |
+//! | `found` | says what the kernel gives it |
 //! | `limited` | creates channels under a limit on file sizes |
 //! | `sleeper` | sleeps as a receiver, and is refused system calls meanwhile |
 //! | `by-hand` | joins by hand as a guest, and requests what guests do not get |
@@ -139,6 +141,10 @@ fn run() -> Outcome {
             ("uid", value) => guest::become_user(value.parse()?, &groups)?,
             ("owner", value) => builder = builder.owner(value.parse()?),
             ("access", rule) => builder = builder.access(access(rule)?),
+            ("refuse", value) => {
+                let (call, errno) = value.split_once(':').ok_or("refuse=CALL:ERRNO")?;
+                refuse::refuse_beyond_streams(call.parse()?, errno.parse()?)?;
+            }
             ("no-membarrier", _) => refuse::refuse_membarrier()?,
             ("no-waitv", _) => refuse::refuse_waitv()?,
             ("no-peer-life", _) => refuse::refuse_peer_life()?,
@@ -155,6 +161,7 @@ fn run() -> Outcome {
         "lock" => return guest::lock(directory.as_ref(), &options.channel),
         "by-hand" => return by_hand::run(directory.as_ref(), &options),
         "left" => return executed::say_what_is_left(directory.as_ref()),
+        "found" => return refuse::say_what_is_found(),
         "forker" => return forked::fork_beside_churning(directory.as_ref(), &options),
         "real-time" => return forked::share_core_with_real_time(&options),
         _ => {}
@@ -177,6 +184,8 @@ fn run() -> Outcome {
         "leave-children" => forked::leave_children(&domain, &options),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "talker" => talker::talk(&domain, &options),
+        "quiet-sender" => refuse::quiet_sender(&domain, &options),
+        "quiet-receiver" => refuse::quiet_receiver(&domain, &options),
         "limited" => refuse::limited(&domain, &options),
         "sleeper" => refuse::sleep(&domain, &options),
         "crowded-sender" => refuse::crowded_sender(&domain, &options),

@@ -18,7 +18,7 @@ use super::notice;
 use super::pace::slots_ahead;
 use super::sender::settles;
 use super::words::{ReceiverWords, SenderWords, add};
-use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS};
+use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_MAX_NS, UNSURE_SLEEP_CAP_NS};
 use crate::region::{Access, Payload, Region, Slot, Slots, Store};
 use crate::shared::{Many, ManyParts};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
@@ -142,6 +142,8 @@ pub struct Receiver<K> {
     /// be well ahead: it must not lose the lines that it is about to write.
     fetch_ahead: u64,
     sleep_cap_ns: u64,
+    /// The limit on the next sleep of which the sender may not learn.
+    unsure_cap_ns: u64,
     /// Payload bytes outside the slots that the published cursor still holds, for each area.
     window_held_bytes: u64,
     large_held_bytes: u64,
@@ -191,6 +193,7 @@ impl<K: Kernel> Receiver<K> {
             batch,
             fetch_ahead: 0,
             sleep_cap_ns: SLEEP_CAP_NS,
+            unsure_cap_ns: UNSURE_SLEEP_CAP_NS,
             window_held_bytes: 0,
             large_held_bytes: 0,
             bytes: 0,
@@ -713,9 +716,15 @@ impl<K: Kernel> Receiver<K> {
         if !self.must_look() {
             add(self.own.counter(ReceiverCounter::Sleeps), 1);
             let is_capped = sure && self.sleep_cap_ns <= limit_ns;
-            let cap_ns = if sure { self.sleep_cap_ns } else { UNSURE_SLEEP_CAP_NS }.min(limit_ns);
+            let cap_ns = if sure { self.sleep_cap_ns } else { self.unsure_cap_ns }.min(limit_ns);
             let word = self.sender.bell();
             let capped = self.kernel.wait((word, bell), (&self.shared.own, own), cap_ns);
+            if !sure {
+                self.unsure_cap_ns = match capped && !self.is_ready() {
+                    true => (2 * self.unsure_cap_ns).min(UNSURE_SLEEP_CAP_MAX_NS),
+                    false => UNSURE_SLEEP_CAP_NS,
+                };
+            }
             let rung = || self.sender.bell().load(Relaxed) != bell;
             if capped && is_capped && self.is_ready() && !settles(rung) {
                 add(self.own.counter(ReceiverCounter::CapFinds), 1);
