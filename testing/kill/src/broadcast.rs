@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Start as From, Welcome};
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{
@@ -186,8 +187,11 @@ impl Broadcast {
             return;
         }
         let kernel = self.kernel();
+        // Each receiver is another process: it begins with all its patience.
+        let pid = 1 + self.words.control_counter(ControlCounter::Joins).load(Relaxed);
+        let pid = u32::try_from(pid).unwrap_or(u32::MAX);
         let joined =
-            self.with_members(|members, channel| members.join(row, 1, from, channel, &kernel));
+            self.with_members(|members, channel| members.join(row, pid, from, channel, &kernel));
         self.welcome = Some(Welcome {
             row,
             start: joined.start,
