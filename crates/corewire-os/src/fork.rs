@@ -95,10 +95,8 @@ fn lock() {
 }
 
 fn unlock() {
-    TABLE.lock.unlock(own_number(), |word| {
-        // The call fails only if no thread waits, which the kernel's flag excludes.
-        let _ = futex::unlock_pi(word, futex::Flags::PRIVATE);
-    });
+    // The kernel refuses the call to a thread whose number it did not give.
+    TABLE.lock.unlock(own_number(), |word| futex::unlock_pi(word, futex::Flags::PRIVATE).is_ok());
 }
 
 fn with_entries<R>(job: impl FnOnce(&mut Vec<Entry>) -> R) -> R {

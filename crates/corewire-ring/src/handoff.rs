@@ -42,11 +42,15 @@ impl Handoff {
     }
 
     /// Releases the lock, which the thread with number `own` holds. If the kernel has flagged the
-    /// word because another thread waits, calls `hand_over` with it instead.
-    pub fn unlock(&self, own: u32, hand_over: impl Fn(&AtomicU32)) {
+    /// word because another thread waits, calls `hand_over` with it instead: true says that the kernel
+    /// has handed the lock on, false that it refuses, and the other thread tries again by itself.
+    pub fn unlock(&self, own: u32, hand_over: impl Fn(&AtomicU32) -> bool) {
         // ORDER(F2): pairs with F1.
-        if self.0.compare_exchange(own, 0, order!(F2: Release), Relaxed).is_err() {
-            hand_over(&self.0);
+        if self.0.compare_exchange(own, 0, order!(F2: Release), Relaxed).is_err()
+            && !hand_over(&self.0)
+        {
+            // ORDER(F2): as above.
+            self.0.store(0, order!(F2: Release));
         }
     }
 

@@ -45,6 +45,7 @@ pub(super) fn run(plan: &str) -> Result<(), Failure> {
         Kind::RawLine => latency::raw_line_peer(&peer),
         Kind::Stream => stream::peer(&peer),
         Kind::Endpoint => endpoint::one_way_peer(&peer),
+        Kind::EndpointSameCore => endpoint::same_core_peer(&peer),
         Kind::EndpointSilent => endpoint::silent_peer(&peer),
         Kind::EndpointStream => endpoint::stream_peer(&peer),
         Kind::EndpointMany => endpoint::many_peer(&peer),

@@ -26,6 +26,7 @@ pub(super) enum Kind {
     RawLine,
     Stream,
     Endpoint,
+    EndpointSameCore,
     EndpointSilent,
     EndpointStream,
     EndpointMany,

@@ -149,6 +149,8 @@ impl<K: Kernel> Endpoint<K> {
         let EndpointParts { memory, activity, fence_mode, shared } = parts;
         let sizes = *memory.sizes();
         let peers = usize::try_from(sizes.peers_max()).unwrap_or(usize::MAX);
+        // Nowhere yet.
+        memory.cpu().store(u32::MAX, Relaxed);
         Self {
             peers: (0..peers).map(|_| None).collect(),
             watch: Watch::new(&memory),
@@ -570,6 +572,7 @@ impl<K: Kernel> Endpoint<K> {
 
     /// Publishes cursors and counters, and looks at pairs that cool and are not watched.
     fn tidy_up(&mut self) {
+        self.memory.cpu().store(self.kernel.cpu(), Relaxed);
         self.publish_traffic();
         self.publish_cursors();
         self.publish_counters();
@@ -611,6 +614,12 @@ impl<K: Kernel> Endpoint<K> {
                 self.cool(left);
                 // Nobody looks at it any more, and its last message may have no bit.
                 self.enqueue(left);
+            }
+            // Polls find nothing of a peer that needs this very processor: it announces its messages, and
+            // a sleep needs no barrier for them.
+            if self.is_here(found.row) {
+                self.enqueue(found.row);
+                continue;
             }
             self.cooling.retain(|&other| other != found.row);
             if let Some(peer) = self.peer_mut(found.row) {

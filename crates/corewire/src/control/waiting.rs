@@ -3,18 +3,22 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corewire_layout::name::ChannelName;
 use corewire_os::directory::Claim;
 use corewire_os::event::Bell;
 use corewire_os::random_u128;
 
-use crate::control::attach::{Wishes, join};
+use crate::control::attach::{Wishes, join, protocol};
 use crate::control::domain::DomainInner;
 use crate::error::JoinError;
 use crate::path::receive::{Reading, Receiver};
 use crate::wait::Patience;
+
+/// How often a process that gives no answer is asked again, and after what time.
+const MUTE_LOOKS_MAX: u32 = 100;
+const MUTE_LOOK_AFTER: Duration = Duration::from_millis(50);
 
 /// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
 /// yet, unless this process is a guest; gives up at `deadline`.
@@ -37,6 +41,7 @@ pub(crate) fn join_when_created<A: Reading>(
     // created it before is found below, or changes a file after the watch began.
     let watch = domain.directory.watch()?;
     let note = Note::leave(domain, name)?;
+    let mut mute_looks = 0;
     loop {
         let joined = join::<A>(domain, name, Wishes { waiter: note.id, ..wishes });
         let has_all = joined.as_ref().is_ok_and(|receiver| receiver.next_sequence() == 0);
@@ -47,11 +52,33 @@ pub(crate) fn join_when_created<A: Reading>(
             Err(JoinError::NotFound(_)) => {}
             other => return other,
         }
+        // A process that has the name, is alive, and closes connections without an answer may be just
+        // giving the name up. If it goes on, it cannot speak.
+        if is_alive(domain, name)? {
+            mute_looks += 1;
+            if mute_looks > MUTE_LOOKS_MAX {
+                return Err(protocol(name, "by closing the connection".into()));
+            }
+            let later = Instant::now() + MUTE_LOOK_AFTER;
+            watch.wait(note.bell.as_fd(), Some(deadline.map_or(later, |at| at.min(later))))?;
+            if deadline.is_none_or(|at| Instant::now() < at) {
+                note.bell.silence();
+                continue;
+            }
+        }
         if !watch.wait(note.bell.as_fd(), deadline)? {
             let after = timeout.unwrap_or_default();
             return Err(JoinError::NotCreated { name: name.clone(), after });
         }
         note.bell.silence();
+    }
+}
+
+/// Does the process that has `name` now take connections?
+fn is_alive(domain: &DomainInner, name: &ChannelName) -> Result<bool, JoinError> {
+    match domain.directory.look_up(name)? {
+        Some(record) => Ok(domain.directory.is_alive(record.socket)?),
+        None => Ok(false),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Endpoints: the time of a short message through a matched receive, the cost of an empty poll, the
-//! delay of a message from a peer that was silent, short messages back to back, and 64 processes that
+//! delay of a message from a peer that was silent, round trips on one core, short messages back to back, and 64 processes that
 //! send to one receiver. Most parts measure a baseline in the same run, in alternating blocks.
 
 mod many;
 mod one_way;
 mod poll;
+mod same_core;
 mod silent;
 mod stream;
 
@@ -24,7 +25,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let cpus = processor::allowed()?;
     one_way::run(options, &mut report)?;
     poll::run(&mut report)?;
-    for part in [silent::run, stream::run, many::run] {
+    for part in [same_core::run, silent::run, stream::run, many::run] {
         // The previous part has pinned this process.
         processor::keep_to(&cpus)?;
         part(options, &mut report)?;
@@ -35,6 +36,10 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
 /// The peer processes of [`one_way`], [`silent`], [`stream`] and [`many`].
 pub(super) fn one_way_peer(peer: &Peer) -> Result<(), Failure> {
     one_way::peer(peer)
+}
+
+pub(super) fn same_core_peer(peer: &Peer) -> Result<(), Failure> {
+    same_core::peer(peer)
 }
 
 pub(super) fn silent_peer(peer: &Peer) -> Result<(), Failure> {

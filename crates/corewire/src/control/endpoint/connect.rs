@@ -113,6 +113,8 @@ impl EndpointControl {
         let (row_there, found, descriptors) = match answer(&socket, name)? {
             (Frame::Paired { row, incarnation }, descriptors) => (row, incarnation, descriptors),
             (Frame::Refused(reason), _) => return Err(refusal(name, reason)),
+            // It was closed as soon as it had linked with this one.
+            (Frame::Leave, _) => return Err(ConnectError::NotFound(name.clone())),
             (other, _) => {
                 return Err(ConnectError::Protocol {
                     name: name.clone(),

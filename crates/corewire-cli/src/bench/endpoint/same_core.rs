@@ -1,0 +1,119 @@
+//! Round trips of two processes on one processor, with the default wait: a request, and its reply. Each
+//! process must give the processor to the other one. Compared with a SEQPACKET socket in alternating blocks.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Instant;
+
+use corewire::{Endpoint, Peer as Other, Selector};
+use corewire_os::processor;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind,
+    connect, listen, recv, send, socket_with,
+};
+
+use super::super::peer::Peer;
+use super::super::rig::{Kind, Plan, Rig};
+use super::super::statistics::Spread;
+use super::super::{Options, Report};
+use super::{BYTES, ends};
+use crate::failure::Failure;
+
+/// Round trips of a block: about 10 ms.
+const ROUND_TRIPS: u64 = 2000;
+/// The socket's file in the runtime directory.
+const FILE: &str = "seqpacket";
+
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let cpu = *processor::allowed()?.first().ok_or_else(|| Failure::other("no processor"))?;
+    let mut plan = Plan::new(Kind::EndpointSameCore, options)?;
+    plan.receivers = 1;
+    plan.count = ROUND_TRIPS;
+    let rig = Rig::start_with(plan, 4096, 1, Some(cpu))?;
+    processor::pin_to(cpu)?;
+    let plan = rig.plan.clone();
+    let listener = new_socket()?;
+    bind(&listener, &address(&plan.directory)?).map_err(failed)?;
+    listen(&listener, 1).map_err(failed)?;
+    let (mut endpoint, other) = ends(rig.domain()?, &plan, "parent", "peer")?;
+    let socket = accept(&listener).map_err(failed)?;
+    let (mut baselines, mut own, mut ratios) = (vec![], vec![], vec![]);
+    for round in 0..=plan.rounds {
+        let baseline = round_trip_ns(plan.count, || exchange_by_socket(&socket, true))?;
+        let found = round_trip_ns(plan.count, || exchange(&mut endpoint, other, true))?;
+        // The first round is only warm-up.
+        if round > 0 {
+            baselines.push(baseline);
+            own.push(found);
+            ratios.push(found / baseline);
+        }
+    }
+    let [baseline, found] = [&baselines, &own].map(|all| Spread::of(all).median);
+    report.figure("same_core_seqpacket_ns", "one core, SEQPACKET, round trip", baseline, "ns");
+    report.figure("same_core_ns", "one core, round trip", found, "ns");
+    report.ratio("one core to the socket of the same round", &ratios);
+    endpoint.close()?;
+    rig.finish()
+}
+
+pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
+    let plan = &peer.plan;
+    let (mut endpoint, other) = ends(&peer.domain, plan, "peer", "parent")?;
+    let socket = new_socket()?;
+    connect(&socket, &address(&plan.directory)?).map_err(failed)?;
+    for _ in 0..=plan.rounds {
+        (0..plan.count).try_for_each(|_| exchange_by_socket(&socket, false))?;
+        (0..plan.count).try_for_each(|_| exchange(&mut endpoint, other, false))?;
+    }
+    Ok(endpoint.close()?)
+}
+
+/// A request and its reply: who `begins` sends first.
+fn exchange(endpoint: &mut Endpoint, other: Other, begins: bool) -> Result<(), Failure> {
+    let mut word = [0; BYTES];
+    if begins {
+        endpoint.send(other, 0, &word)?;
+    }
+    endpoint.receive_into(Selector::any(), &mut word)?;
+    if !begins {
+        endpoint.send(other, 0, &word)?;
+    }
+    Ok(())
+}
+
+fn exchange_by_socket(socket: &OwnedFd, begins: bool) -> Result<(), Failure> {
+    let mut word = [0; BYTES];
+    if begins {
+        send(socket, &word, SendFlags::empty()).map_err(failed)?;
+    }
+    let received = recv(socket, &mut word, RecvFlags::empty()).map_err(failed)?;
+    if received.0 != BYTES {
+        return Err(Failure::other("the socket's other end is closed"));
+    }
+    if !begins {
+        send(socket, &word, SendFlags::empty()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn round_trip_ns(
+    count: u64,
+    mut exchange: impl FnMut() -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    let start = Instant::now();
+    (0..count).try_for_each(|_| exchange())?;
+    Ok(start.elapsed().as_secs_f64() * 1e9 / count as f64)
+}
+
+fn new_socket() -> Result<OwnedFd, Failure> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(failed)
+}
+
+fn address(directory: &Path) -> Result<SocketAddrUnix, Failure> {
+    SocketAddrUnix::new(directory.join(FILE)).map_err(failed)
+}
+
+fn failed(error: rustix::io::Errno) -> Failure {
+    Failure::other(format!("the baseline's socket: {error}"))
+}
