@@ -1,40 +1,41 @@
-//! Which users a runtime directory is open to. Its owner says so; the kernel keeps the rest out of
-//! the directory, and each of the owner's processes asks the kernel who connects.
+//! The access rule of a runtime directory: which users it is open to. The directory's owner sets the
+//! rule. The kernel keeps other users out of the directory, and each of the owner's processes asks
+//! the kernel which user connects.
 
 use crate::process::effective_uid;
 use crate::socket::{Peer, Socket};
 
-/// Who may join the channels of a domain. Only processes of its owner create channels in it.
+/// Which users may join the channels of a domain. Only processes of its owner create channels in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Access {
-    /// The owner's processes alone. The directory has mode 0700.
+    /// Only the owner's processes. The directory has mode 0700.
     #[default]
     Owner,
-    /// The owner's processes, and those of any user with this group, be it the primary or a
-    /// supplementary one. The directory belongs to the group and has mode 2750: nobody else can
+    /// The owner's processes, and those of any user with this group as its primary or a
+    /// supplementary group. The directory belongs to the group and has mode 2750: no other user can
     /// enter it.
     Group(u32),
-    /// The owner's processes, and those of these users. The directory has mode 0755: everybody can
-    /// see the names of channels, and only these get an answer. Users whom the kernel has no number
-    /// for here, since they are of another user namespace, all count as 65534.
+    /// The owner's processes, and those of these users. The directory has mode 0755: every user can
+    /// see the names of channels, but only these users get an answer. Users of another user
+    /// namespace have no number here; the kernel shows all of them as 65534.
     Users(Vec<u32>),
 }
 
 impl Access {
-    /// Does it let other users in?
+    /// Whether the rule admits other users.
     #[must_use]
     pub fn is_open_to_others(&self) -> bool {
         *self != Self::Owner
     }
 
-    /// May the peer at the other end of `socket` ask for anything? Root is a user like any other.
+    /// Whether the rule admits the peer at the other end of `socket`. Root is a user like any other.
     #[must_use]
     pub fn permits(&self, peer: Peer, socket: &Socket) -> bool {
         peer.uid == effective_uid()
             || match self {
                 Self::Owner => false,
-                // The kernel may not give the supplementary groups; the primary one it does.
+                // The kernel may refuse the supplementary groups. It always reports the primary one.
                 Self::Group(gid) => {
                     peer.gid == *gid || socket.peer_groups().is_ok_and(|all| all.contains(gid))
                 }
@@ -46,13 +47,13 @@ impl Access {
     pub(crate) fn directory_mode(&self) -> u32 {
         match self {
             Self::Owner => 0o700,
-            // What is made in it gets its group.
+            // New files in the directory get its group.
             Self::Group(_) => 0o2750,
             Self::Users(_) => 0o755,
         }
     }
 
-    /// Mode of what guests read.
+    /// Mode of files that guests read.
     pub(crate) fn file_mode(&self) -> u32 {
         match self {
             Self::Owner => 0o600,
@@ -61,7 +62,7 @@ impl Access {
         }
     }
 
-    /// Mode of a socket: connecting takes the right to write.
+    /// Mode of a socket. To connect, a process needs the right to write.
     pub(crate) fn socket_mode(&self) -> u32 {
         match self {
             Self::Owner => 0o600,
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
     use crate::socket::Listener;
 
-    /// Both ends of a connection of this process with itself.
+    /// Both ends of a connection within this process.
     fn connection(test: &str) -> (Socket, Socket) {
         let name = format!("corewire-access-{test}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);

@@ -1,12 +1,12 @@
-//! The runtime directory: names, their owners, those who wait. It is the whole registry: there is
-//! no server. `corewire_layout::name` says which files it holds.
+//! The runtime directory: names, their owners, and processes that wait for a name. It is the whole
+//! registry; there is no server. `corewire_layout::name` lists its files.
 //!
-//! A name is taken by holding a lock on its file for life. The kernel lets go of the lock when the
-//! owner's process ends, however it ends; so a claim is exact, and there is nothing to time out.
+//! A process owns a name as long as it holds a lock on the name's file. The kernel releases the lock
+//! when the process ends, for any reason. So a claim is exact, and nothing depends on a time-out.
 //!
-//! All processes that change anything here are of the directory's owner. It may let others in, as
-//! guests, who find names and connect; [`Access`] says whom. Whoever may read a file may also lock
-//! it, so guests read a copy of the record in a file of its own, `g.<name>`, which nobody locks.
+//! Only processes of the directory's owner change anything here. The owner may admit other users as
+//! guests, who find names and connect: see [`Access`]. A process that can read a file can also lock it,
+//! so guests read a copy of the record in a separate file, `g.<name>`, which no process locks.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -28,14 +28,14 @@ use crate::process::{check_file_size, effective_uid, known_uid};
 use crate::socket::{Listener, Socket};
 use crate::{Doing, OsError, random_u128};
 
-/// A claim waits this long for somebody who is just removing a dead owner's file.
+/// Maximum time that a claim waits for a process that is just removing a dead owner's file.
 const CLEANER_WAIT: Duration = Duration::from_millis(200);
 
 /// Why a runtime directory cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error(
         "runtime directory {path:?} belongs to user {owner}, {}",
         if expected == user {
@@ -52,12 +52,12 @@ pub enum DirectoryError {
         path: PathBuf,
         /// Its owner.
         owner: u32,
-        /// Whom it was to belong to.
+        /// The expected owner.
         expected: u32,
         /// This process's effective user.
         user: u32,
     },
-    /// Others may read or write it, and that was not asked for.
+    /// Other users may read or write it, and no access rule was given.
     #[error(
         "runtime directory {path:?} has mode {mode:04o}; others must have no access \
          (chmod 0700 it, or open it with an access rule)"
@@ -68,7 +68,7 @@ pub enum DirectoryError {
         /// Its mode.
         mode: u32,
     },
-    /// Others may write it: whoever is found there may be anybody.
+    /// Other users may write it, so a socket in it may belong to any of them.
     #[error("runtime directory {path:?} has mode {mode:04o}; only its owner may write it")]
     Writable {
         /// The directory.
@@ -76,7 +76,7 @@ pub enum DirectoryError {
         /// Its mode.
         mode: u32,
     },
-    /// The kernel did not take the group or the mode of an access rule.
+    /// The kernel did not set the group or the mode of an access rule.
     #[error(
         "runtime directory {path:?} has group {group} and mode {mode:04o} where group \
          {group_asked} and mode {mode_asked:04o} were asked for"
@@ -93,10 +93,10 @@ pub enum DirectoryError {
         /// The rule's mode.
         mode_asked: u32,
     },
-    /// Descriptors are reached through `/proc/self/fd`, and that is not there.
+    /// `/proc/self/fd`, which corewire needs, does not exist.
     #[error("/proc/self/fd is not there: mount /proc (a chroot needs one of its own)")]
     NoProc,
-    /// A call failed.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -105,19 +105,19 @@ pub enum DirectoryError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// Somebody who is alive has it.
+    /// A living process has it.
     #[error("channel {0} already exists")]
     AlreadyExists(ChannelName),
-    /// A file of that name is there that corewire did not make.
+    /// The directory contains a file of that name that corewire did not create.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     Foreign(String),
-    /// A call failed.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// Where the runtime directory is: `COREWIRE_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/corewire`, else
-/// a directory of this user's in `/tmp`.
+/// The default runtime directory: `$COREWIRE_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/corewire`, else
+/// `/tmp/corewire-UID`. A variable that is empty counts as not set.
 #[must_use]
 pub fn default_path() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -128,25 +128,25 @@ pub fn default_path() -> PathBuf {
     }
 }
 
-/// Where a guest finds the runtime directory of user `owner`: `COREWIRE_RUNTIME_DIR`, else that
-/// user's directory in `/tmp`. Nobody enters another user's `$XDG_RUNTIME_DIR`.
+/// The default runtime directory of user `owner` for guests: `$COREWIRE_RUNTIME_DIR`, else
+/// `/tmp/corewire-OWNER`. No user can enter another user's `$XDG_RUNTIME_DIR`.
 #[must_use]
 pub fn default_path_of(owner: u32) -> PathBuf {
     let given = std::env::var_os("COREWIRE_RUNTIME_DIR").filter(|value| !value.is_empty());
     given.map_or_else(|| format!("/tmp/corewire-{owner}").into(), PathBuf::from)
 }
 
-/// As what a process opens a runtime directory.
+/// The role in which a process opens a runtime directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// As its owner, who makes it if it is not there. Nobody else may have access.
+    /// Its owner. Creates the directory if it does not exist. No other user may have access.
     Owner,
-    /// As its owner, who takes it as it is: others may have been let in, but not to write. This
-    /// process answers none of them.
+    /// Its owner, which accepts the directory's mode. Other users may be admitted, but may not write.
+    /// This process answers none of them.
     Resident,
-    /// As its owner, who sets this rule: mode and group of the directory become what it says.
+    /// Its owner, which sets this rule: the directory gets the mode and the group of the rule.
     Ruler(Access),
-    /// As a guest of this user, who changes nothing.
+    /// A guest of this user. Changes nothing.
     Guest(u32),
 }
 
@@ -208,32 +208,32 @@ impl RuntimeDirectory {
         Ok(Self { descriptor, path, owner, access, is_guest })
     }
 
-    /// Whom it belongs to.
+    /// The user that it belongs to.
     #[must_use]
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Whom this process answers.
+    /// The users that this process answers.
     #[must_use]
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path to `file` in this very directory, short enough for a socket address.
+    /// A path to `file` in this directory, short enough for a socket address.
     fn short_path(&self, file: &str) -> String {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}/{file}", self.descriptor.as_fd().as_raw_fd())
     }
 
-    /// Listens under a new random name. The socket appears only once it listens, so whoever finds
-    /// one that refuses a connection may remove it.
+    /// Listens under a new random name. The socket gets its name only when it listens, so a process
+    /// that finds one that refuses a connection may remove it.
     ///
     /// # Errors
     /// [`OsError`] if the directory cannot be written.
@@ -248,7 +248,7 @@ impl RuntimeDirectory {
             let shown = opened
                 .and_then(|()| renameat(&self.descriptor, &hidden, &self.descriptor, name.file()));
             match shown {
-                // Somebody who swept took it for a dead process's, before it listened.
+                // A process that sweeps removed it before it listened.
                 Err(Errno::NOENT) => {}
                 other => {
                     other.doing("show the process's socket").inspect_err(|_| {
@@ -260,7 +260,8 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Connects to a process. `None` if it is not there any more.
+    /// Connects to a process. `None` if the process does not exist any more. May block for some
+    /// seconds if its queue of connections is full.
     ///
     /// # Errors
     /// [`OsError`] for anything else.
@@ -268,19 +269,20 @@ impl RuntimeDirectory {
         unless_gone(Socket::connect(&self.short_path(&name.file())))
     }
 
-    /// The same, but never waits.
+    /// As [`RuntimeDirectory::connect`], but never waits.
     ///
     /// # Errors
-    /// [`OsError`]: `EAGAIN` if the process has more connections waiting than it can queue.
+    /// [`OsError`]: `EAGAIN` if the process's queue of connections is full.
     pub fn connect_now(&self, name: SocketName) -> Result<Option<Socket>, OsError> {
         unless_gone(Socket::connect_now(&self.short_path(&name.file())))
     }
 
-    /// Takes `name` for this process, for as long as the claim lives. Others find it once
-    /// [`Claim::write`] has said where.
+    /// Claims `name` for this process, for the lifetime of the [`Claim`]. Other processes find the
+    /// name after [`Claim::write`]. Waits for a short time for a process that is just removing a
+    /// dead owner's file.
     ///
     /// # Errors
-    /// [`ClaimError::AlreadyExists`] exactly if somebody alive has it.
+    /// [`ClaimError::AlreadyExists`] exactly if a living process has the name; [`ClaimError`].
     pub fn claim(&self, name: &ChannelName) -> Result<Claim, ClaimError> {
         let file = name.name_file();
         let deadline = Instant::now() + CLEANER_WAIT;
@@ -288,7 +290,7 @@ impl RuntimeDirectory {
             if let Some(claim) = self.try_claim(name)? {
                 return Ok(claim);
             }
-            // Whoever holds the lock has the name, or has seen that its owner is dead and is just
+            // The process that holds the lock has the name, or has found its owner dead and is just
             // removing the file.
             let holder = self.read_record(&file)?;
             let alive = holder.map(|record| self.is_alive(record.socket)).transpose()?;
@@ -299,22 +301,22 @@ impl RuntimeDirectory {
         }
     }
 
-    /// The same, but never waits: `None` if somebody has the name's file locked, who may be just removing
-    /// what a dead owner has left.
+    /// As [`RuntimeDirectory::claim`], but never waits: `None` if a process has locked the name's
+    /// file. That process may be just removing what a dead owner left.
     ///
     /// # Errors
-    /// The failed call.
+    /// [`ClaimError`].
     pub fn try_claim(&self, name: &ChannelName) -> Result<Option<Claim>, ClaimError> {
         let file = name.name_file();
         loop {
             match self.lock_file(&file, OFlags::CREATE)? {
                 Lock::Held(descriptor) => {
-                    // What is not ours is not to be overwritten.
+                    // A file that corewire did not create must not be overwritten.
                     self.read_record(&file)?;
                     retry_on_intr(|| rustix::fs::ftruncate(&descriptor, 0))
                         .doing(format!("clear {file}"))?;
                     let copy = self.make_copy(name).inspect_err(|_| {
-                        // Its record is cleared.
+                        // Its record was cleared.
                         self.remove(&file);
                     })?;
                     return Ok(Some(Claim { descriptor, file, copy }));
@@ -325,12 +327,13 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Counts this process among the members of the shared channel `name`, for as long as the
-    /// membership lives; or, if `alone`, only if there is no other: then nobody else can become one
-    /// before [`Membership::admit_others`]. `None` if others are, or are not, as asked.
+    /// Makes this process a member of the shared channel `name`, for the lifetime of the
+    /// [`Membership`]. With `alone`, it becomes a member only if there is no other, and no other
+    /// process can become one before [`Membership::admit_others`]. `None` if that is not possible:
+    /// with `alone` there is another member, without it another process is a member alone.
     ///
     /// # Errors
-    /// The failed call.
+    /// [`ClaimError`].
     pub fn join_members(
         &self,
         name: &ChannelName,
@@ -351,14 +354,14 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Removes the files of the shared channel `name` that nobody holds: what members lock, and the
-    /// name's, which one who just could not take it may have made.
+    /// Removes the files of the shared channel `name` that no process holds: the file that members
+    /// lock, and the name's file, which a process that could not claim it may have created.
     pub fn clear(&self, name: &ChannelName) {
         if !self.descriptor.is_ours() {
             return;
         }
         for file in [name.members_file(), name.name_file()] {
-            // Once more if a call failed: whatever was wrong with it may be over.
+            // A second attempt if a call failed, because the reason may be over.
             if let Some(Ok(Some(_lock))) =
                 (0..2).map(|_| self.lock_empty(&file)).find(Result::is_ok)
             {
@@ -367,38 +370,38 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Locks `file` if it is there, nobody holds it, and nothing is in it.
+    /// Locks `file` if it exists, no process holds it, and it is empty.
     fn lock_empty(&self, file: &str) -> Result<Option<Descriptor>, ClaimError> {
         let Lock::Held(lock) = self.lock_file(file, OFlags::empty())? else { return Ok(None) };
         let found = fstat(&lock).doing(format!("look at {file}"))?;
         Ok((found.st_size == 0).then_some(lock))
     }
 
-    /// Does anybody count as a member of the shared channel `name`?
+    /// Whether the shared channel `name` has a member.
     ///
     /// # Errors
-    /// The failed call.
+    /// [`ClaimError`].
     pub fn has_members(&self, name: &ChannelName) -> Result<bool, ClaimError> {
         let alone = FlockOperation::NonBlockingLockExclusive;
         let lock = self.lock_file_as(&name.members_file(), OFlags::empty(), alone)?;
         Ok(matches!(lock, Lock::Busy))
     }
 
-    /// Who has `name`, as far as its file says; `None` if nobody. The file may be a dead owner's:
-    /// connecting tells.
+    /// Reads the record of `name`; `None` if there is none. The file may belong to a dead owner: an
+    /// attempt to connect shows it.
     ///
     /// # Errors
-    /// [`ClaimError::Foreign`] if something else than a file is there, or the failed call.
+    /// [`ClaimError::Foreign`] if corewire did not create the file; [`ClaimError::Os`].
     pub fn look_up(&self, name: &ChannelName) -> Result<Option<NameRecord>, ClaimError> {
         self.read_record(&if self.is_guest { copy_file(name) } else { name.name_file() })
     }
 
-    /// Makes the file that guests read, empty, for who has locked the name's; none if there are to
-    /// be no guests. A dead owner's is replaced, for it may have had another group.
+    /// Creates the empty file that guests read. The caller has locked the name's file. Creates none
+    /// if no guests are admitted. A dead owner's file is replaced, because it may have another group.
     fn make_copy(&self, name: &ChannelName) -> Result<Option<(Descriptor, String)>, ClaimError> {
         let file = copy_file(name);
         let is_ours = self.read_record(&file).map(|_| self.remove(&file));
-        // A relay is for receivers of the same user.
+        // A relay serves only receivers of the same user.
         if !self.access.is_open_to_others() || name.is_relayed() {
             return Ok(None);
         }
@@ -414,10 +417,10 @@ impl RuntimeDirectory {
         Ok(Some((copy, file)))
     }
 
-    /// Leaves a note that this process waits for `name`.
+    /// Leaves a note that this process waits for `name`, under the random number `waiter`.
     ///
     /// # Errors
-    /// The failed call.
+    /// [`ClaimError`].
     pub fn leave_waiter(
         &self,
         name: &ChannelName,
@@ -426,8 +429,8 @@ impl RuntimeDirectory {
     ) -> Result<Claim, ClaimError> {
         let file = name.waiter_file(waiter);
         loop {
-            // Whoever sweeps may take a file that is not yet locked for one that the dead have left.
-            // The name is random: nobody else's note is removed if this one cannot be kept.
+            // A process that sweeps may remove a file that is not yet locked. The number is random, so
+            // no other process's note is removed if this one fails.
             let lock = self.lock_file(&file, OFlags::CREATE).inspect_err(|_| {
                 self.remove(&file);
             })?;
@@ -446,7 +449,8 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Those who wait for `name`, dead ones too: connecting tells.
+    /// The processes that wait for `name`, dead ones included: an attempt to connect shows which are
+    /// alive.
     ///
     /// # Errors
     /// [`OsError`] if the directory or a note cannot be read.
@@ -457,14 +461,14 @@ impl RuntimeDirectory {
             match self.read_record(&file) {
                 Ok(record) => waiters.extend(record.filter(|it| it.incarnation == waiter)),
                 Err(ClaimError::Os(error)) => return Err(error),
-                // Not a note.
+                // The file is not a note.
                 Err(_) => {}
             }
         }
         Ok(waiters)
     }
 
-    /// The names that are taken, dead owners' too, in order.
+    /// The names that have a file, in order, those of dead owners included.
     ///
     /// # Errors
     /// [`OsError`] if the directory cannot be read.
@@ -478,17 +482,17 @@ impl RuntimeDirectory {
         Ok(names)
     }
 
-    /// Removes what the dead have left: sockets that refuse a connection, the files of names and
-    /// waiters whose socket does, copies for guests without a name, and the files of shared channels
-    /// that have no sender. Other files of such names stay: what is no socket, and what holds something
-    /// else. Returns how many.
+    /// Removes the files of dead processes: sockets that refuse a connection, the files of names and
+    /// of waiting processes whose socket does, copies for guests without a name, and the files of
+    /// shared channels without a sender. A file that corewire did not create stays, even if its name
+    /// has this form. Returns the number of removed files. Never waits.
     ///
     /// # Errors
     /// [`OsError`] if the directory cannot be read.
     pub fn sweep(&self) -> Result<usize, OsError> {
         let mut removed = 0;
         let files = self.files()?;
-        // Those that begin with a dot were left by processes that died before they could show them.
+        // Sockets whose names begin with a dot were left by processes that died before they renamed them.
         for file in files
             .iter()
             .filter(|file| SocketName::of_file(file.strip_prefix('.').unwrap_or(file)).is_some())
@@ -509,7 +513,7 @@ impl RuntimeDirectory {
             let Ok(record) = self.read_record(file) else { continue };
             let is_dead = match record {
                 Some(record) => matches!(self.is_alive(record.socket), Ok(false)),
-                // Just made, or made by somebody who died before writing: the lock tells.
+                // Created just now, or by a process that died before it wrote the record: the lock shows which.
                 None => true,
             };
             if is_dead && let Ok(Lock::Held(_lock)) = self.lock_file(file, OFlags::empty()) {
@@ -520,7 +524,8 @@ impl RuntimeDirectory {
                 removed += usize::from(self.remove(file));
             }
         }
-        // Copies that could not be removed with their names. Who has the lock makes or removes them.
+        // Copies that could not be removed with their names. Only the process that holds the lock creates
+        // or removes a copy.
         for (name, copy) in files.iter().filter_map(|file| Some((name_of_copy(file)?, file))) {
             let file = name.name_file();
             if !files.contains(&file)
@@ -540,10 +545,10 @@ impl RuntimeDirectory {
         found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
     }
 
-    /// A watch on the directory's files.
+    /// Starts to watch the directory's files.
     ///
     /// # Errors
-    /// [`OsError`] if the kernel has no more watches to give.
+    /// [`OsError`] if this user has its maximum number of watches.
     pub fn watch(&self) -> Result<Watch, OsError> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let make = || inotify::init(flags);
@@ -557,16 +562,17 @@ impl RuntimeDirectory {
         Ok(Watch(descriptor))
     }
 
-    /// Is there a process that listens at `socket`? For a guest, one that lets guests in.
+    /// Whether a process listens at `socket`; for a guest, whether that process admits guests. Never
+    /// waits.
     ///
     /// # Errors
-    /// [`OsError`] if that cannot be said.
+    /// [`OsError`] if this cannot be determined.
     pub fn is_alive(&self, socket: SocketName) -> Result<bool, OsError> {
         match self.connect_now(socket) {
             Ok(found) => Ok(found.is_some()),
-            // More connections wait than it can queue: it is alive, if not well.
+            // Its queue of connections is full, so it is alive.
             Err(error) if error.is(Errno::AGAIN) => Ok(true),
-            // A socket of another kind: no process of corewire's listens there.
+            // A socket of another kind, at which no corewire process listens.
             Err(error) if error.is(Errno::PROTOTYPE) => Ok(false),
             Err(error) if error.is(Errno::ACCESS) && self.is_guest => Ok(false),
             Err(error) => Err(error),
@@ -574,8 +580,8 @@ impl RuntimeDirectory {
     }
 
     fn files(&self) -> Result<Vec<String>, OsError> {
-        // All over again: what has failed once gives no more entries.
-        // The list is read at once: a forked child keeps no descriptor of it.
+        // After an interruption the list is read again from the beginning, because a failed read gives
+        // no more entries. No fork can happen meanwhile, so a child keeps no descriptor of it.
         without_forks(|| retry_on_intr(|| self.list())).doing("read the runtime directory")
     }
 
@@ -591,7 +597,7 @@ impl RuntimeDirectory {
         Ok(names)
     }
 
-    /// Nothing but a regular file is opened: a FIFO or a device that somebody put there is left alone.
+    /// Refuses a file that is not a regular file. Opening a FIFO or a device could block.
     fn refuse_foreign(&self, file: &str) -> Result<(), ClaimError> {
         match statat(&self.descriptor, file, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile => {
@@ -608,7 +614,7 @@ impl RuntimeDirectory {
         let open = || openat(&self.descriptor, file, flags, Mode::empty());
         let descriptor = match Descriptor::make(|| retry_on_intr(open)) {
             Err(Errno::NOENT) => return Ok(None),
-            // Just being made.
+            // The file is just being created.
             Err(Errno::ACCESS) if self.is_guest => return Ok(None),
             Err(Errno::LOOP | Errno::NXIO) => return Err(ClaimError::Foreign(file.into())),
             other => other.doing(format!("open {file}"))?,
@@ -650,7 +656,8 @@ impl RuntimeDirectory {
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy),
             other => other.doing(format!("lock {file}"))?,
         }
-        // Somebody may have removed the file, and a third made another, before we had the lock.
+        // Before this process had the lock, another process may have removed the file, and a third one
+        // created another.
         let ours = fstat(&descriptor).doing(format!("look at {file}"))?;
         match statat(&self.descriptor, file, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(named) if (named.st_ino, named.st_dev) == (ours.st_ino, ours.st_dev) => {
@@ -661,21 +668,21 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Removes a file; true if it was there. A forked child removes nothing.
+    /// Removes a file; true if it existed. A forked child removes nothing.
     pub fn remove(&self, file: &str) -> bool {
         self.descriptor.is_ours() && unlinkat(&self.descriptor, file, AtFlags::empty()).is_ok()
     }
 }
 
-/// Begins the names of the files that guests read.
+/// Prefix of the files that guests read.
 const COPY_PREFIX: &str = "g.";
 
-/// Where guests find what is said of `name`.
+/// The file in which guests find the record of `name`.
 fn copy_file(name: &ChannelName) -> String {
     format!("{COPY_PREFIX}{name}")
 }
 
-/// `None` if nobody listens there.
+/// `None` if no process listens there.
 fn unless_gone(connected: Result<Socket, OsError>) -> Result<Option<Socket>, OsError> {
     match connected {
         Ok(socket) => Ok(Some(socket)),
@@ -684,7 +691,7 @@ fn unless_gone(connected: Result<Socket, OsError>) -> Result<Option<Socket>, OsE
     }
 }
 
-/// The name that `file` is said of, if guests find it there.
+/// The name to which `file` belongs, if it is a file that guests read.
 fn name_of_copy(file: &str) -> Option<ChannelName> {
     ChannelName::of_any(file.strip_prefix(COPY_PREFIX)?).ok()
 }
@@ -693,14 +700,14 @@ fn is_members_file(file: &str) -> bool {
     file.strip_prefix("m.").is_some_and(|name| ChannelName::new(name).is_ok())
 }
 
-/// Gives the directory the mode of `access`, and its group if it names one.
+/// Sets the directory's mode to that of `access`, and its group if `access` names one.
 fn set_rule(directory: &Descriptor, path: &Path, access: &Access) -> Result<(), DirectoryError> {
     let look = || fstat(directory).doing("look at the runtime directory");
     let mode_asked = access.directory_mode();
     let before = look()?;
     let group_asked = if let Access::Group(gid) = *access { gid } else { before.st_gid };
     if group_asked == u32::MAX {
-        // The kernel would take it for "no change".
+        // To the kernel this value means "no change".
         return Err(OsError { what: format!("use group {group_asked}").into(), errno: 22 }.into());
     }
     if before.st_gid != group_asked {
@@ -712,7 +719,7 @@ fn set_rule(directory: &Descriptor, path: &Path, access: &Access) -> Result<(), 
         let what = format!("give runtime directory {} mode {mode_asked:04o}", path.display());
         retry_on_intr(|| fchmod(directory, Mode::from_raw_mode(mode_asked))).doing(what)?;
     }
-    // The kernel drops the set-group-id bit silently if the caller is not of that group.
+    // The kernel silently clears the set-group-id bit if the caller does not belong to the group.
     let after = look()?;
     let (group, mode) = (after.st_gid, after.st_mode & 0o7777);
     if (group, mode) == (group_asked, mode_asked) {
@@ -725,22 +732,22 @@ fn set_rule(directory: &Descriptor, path: &Path, access: &Access) -> Result<(), 
 enum Lock {
     Held(Descriptor),
     Busy,
-    /// The file was removed or replaced meanwhile: try again.
+    /// The file was removed or replaced meanwhile: the caller tries again.
     Replaced,
 }
 
-/// A file of the directory that this process has locked. Dropping it lets go of the lock and leaves
-/// the file for the next sweep; [`Claim::release`] removes it.
+/// A file of the directory that this process has locked. Dropping the claim releases the lock and leaves
+/// the file to the next sweep; [`Claim::release`] removes the file.
 #[derive(Debug)]
 pub struct Claim {
     descriptor: Descriptor,
     file: String,
-    /// What guests read, if there may be any.
+    /// The file that guests read, if guests are admitted.
     copy: Option<(Descriptor, String)>,
 }
 
 impl Claim {
-    /// Says where the holder is.
+    /// Writes the record, which says where the holder listens.
     ///
     /// # Errors
     /// [`OsError`] if the file cannot be written.
@@ -752,7 +759,7 @@ impl Claim {
         }
     }
 
-    /// Removes the file while it is still locked, then lets go of it.
+    /// Removes the file while it is still locked, then releases the lock.
     pub fn release(self, directory: &RuntimeDirectory) {
         if self.descriptor.is_ours() {
             if let Some((_, file)) = &self.copy {
@@ -773,13 +780,13 @@ fn write_record(descriptor: &Descriptor, file: &str, record: NameRecord) -> Resu
     }
 }
 
-/// A share in a channel of several senders: as long as one process has one, the channel lives. The
-/// last one to leave removes the file ([`RuntimeDirectory::clear`]).
+/// Membership in a shared channel. The channel lives as long as one process is a member. The last
+/// member to leave removes the file ([`RuntimeDirectory::clear`]).
 #[derive(Debug)]
 pub struct Membership(Descriptor);
 
 impl Membership {
-    /// Lets others be members, too.
+    /// Allows other processes to become members.
     ///
     /// # Errors
     /// [`OsError`] if the kernel refuses.
@@ -789,7 +796,7 @@ impl Membership {
     }
 }
 
-/// Notices of changes in the directory.
+/// A watch on the directory's files (inotify).
 #[derive(Debug)]
 pub struct Watch(Descriptor);
 

@@ -1,4 +1,4 @@
-//! Waiting for many descriptors at once, and a descriptor that a thread can ring.
+//! Waiting for many descriptors at once, and a descriptor with which a thread notifies another one.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -9,30 +9,30 @@ use rustix::io::Errno;
 use crate::fork::Descriptor;
 use crate::{Doing, OsError};
 
-/// What happened to a watched descriptor.
+/// An event of a watched descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// The number it was added under.
+    /// The number under which the descriptor was added.
     pub token: u64,
     /// The other end hung up.
     pub hung_up: bool,
 }
 
-/// A set of watched descriptors.
+/// A set of watched descriptors (epoll).
 #[derive(Debug)]
 pub struct EventSet(Descriptor);
 
 impl EventSet {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// [`OsError`] if there is no descriptor left.
+    /// [`OsError`] if no descriptor is left.
     pub fn new() -> Result<Self, OsError> {
         let make = || epoll::create(epoll::CreateFlags::CLOEXEC);
         Descriptor::make(make).doing("make an event set").map(Self)
     }
 
-    /// Watches `descriptor` for input, hang-up and end of life under `token`.
+    /// Watches `descriptor` for input, hang-up and errors, under the number `token`.
     ///
     /// # Errors
     /// [`OsError`] if the kernel refuses.
@@ -51,23 +51,23 @@ impl EventSet {
     /// Stops watching `descriptor`.
     pub fn remove(&self, descriptor: impl AsFd) {
         if self.0.is_ours() {
-            // It fails only if the descriptor is not in the set, which is what is wanted.
+            // The call fails only if the descriptor is not in the set, which is the wanted state.
             let _ = epoll::delete(&self.0, descriptor);
         }
     }
 
-    /// Waits until something happens, and returns all that has.
+    /// Waits until something happens, and replaces `events` by everything that has happened.
     ///
     /// # Errors
-    /// [`OsError`] if the set is gone.
+    /// [`OsError`] if the kernel refuses.
     pub fn wait(&self, events: &mut Vec<Event>) -> Result<(), OsError> {
         self.wait_for(events, None)
     }
 
-    /// Finds out whether [`EventSet::wait`] works here. Does not wait.
+    /// Checks whether [`EventSet::wait`] works in this process. Does not wait.
     ///
     /// # Errors
-    /// [`OsError`] if the kernel refuses it.
+    /// [`OsError`] if the kernel refuses the call.
     pub fn check(&self) -> Result<(), OsError> {
         self.wait_for(&mut Vec::new(), Some(&Timespec::default()))
     }
@@ -90,50 +90,50 @@ impl EventSet {
     }
 }
 
-/// A descriptor that becomes readable when it is rung.
+/// An eventfd: a descriptor that becomes readable when [`Bell::ring`] is called.
 #[derive(Debug)]
 pub struct Bell(Descriptor);
 
 impl Bell {
-    /// A silent one.
+    /// Creates one that is not readable.
     ///
     /// # Errors
-    /// [`OsError`] if there is no descriptor left.
+    /// [`OsError`] if no descriptor is left.
     pub fn new() -> Result<Self, OsError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Descriptor::make(|| eventfd(0, flags)).doing("make an eventfd").map(Self)
     }
 
-    /// One that a peer handed over.
+    /// Takes over an eventfd that a peer sent.
     ///
     /// # Errors
-    /// [`OsError`] if it is no eventfd but a file, a pipe or a socket.
+    /// [`OsError`] if it is not an eventfd but a file, a pipe or a socket.
     pub fn adopt(descriptor: Descriptor) -> Result<Self, OsError> {
         const TYPE_OF_FILE: u32 = 0o170_000;
         let what = "take a peer's eventfd";
-        // An eventfd is none of the kinds that have a number. To write to a pipe or a socket whose
-        // other end is closed could end this process.
+        // An eventfd has none of the file types that have a number. A write to a pipe or a socket
+        // whose other end is closed could end this process.
         let mode = rustix::fs::fstat(&descriptor).doing(what)?.st_mode;
         if mode & TYPE_OF_FILE != 0 {
             return Err(OsError::new(what, Errno::INVAL));
         }
-        // Whoever made it may have forgotten, and ringing must not wait.
+        // The peer may have created it as blocking, and `ring` must not wait.
         rustix::io::ioctl_fionbio(&descriptor, true).doing(what)?;
         Ok(Self(descriptor))
     }
 
-    /// Makes it readable. Never blocks: a full counter is readable already.
+    /// Makes the descriptor readable. Never blocks: if the counter is full, it is already readable.
     pub fn ring(&self) {
         if self.0.is_ours() {
             let _ = rustix::io::write(&self.0, &1u64.to_le_bytes());
         }
     }
 
-    /// Makes it unreadable again.
+    /// Makes the descriptor unreadable again.
     pub fn silence(&self) {
         if self.0.is_ours() {
-            // Not a plain read: a peer that shares the descriptor can make that one block. Where the
-            // kernel refuses the other, a bell that stayed readable would be worse.
+            // Not a plain read, because a peer that shares the descriptor can make it block. Where the
+            // kernel refuses `preadv2`, a descriptor that stays readable would be worse.
             let mut count = [0u8; 8];
             let flags = rustix::io::ReadWriteFlags::NOWAIT;
             let mut buffer = [std::io::IoSliceMut::new(&mut count)];
@@ -151,7 +151,8 @@ impl AsFd for Bell {
     }
 }
 
-/// Waits until one of `descriptors` is readable or hung up, or `deadline` passes; says which are.
+/// Waits until one of `descriptors` is readable or hung up, or `deadline` passes. Returns for each
+/// descriptor whether it is.
 ///
 /// # Errors
 /// [`OsError`] if the kernel refuses.

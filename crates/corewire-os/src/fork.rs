@@ -1,18 +1,20 @@
-//! What becomes of corewire in a forked child.
+//! The effect of a fork on corewire.
 //!
-//! A child shares nothing of its parent's channels: it would be a second writer of words that have
-//! one. Own segments are not copied into it at all; in their place, and in place of the peers'
-//! segments, it gets zeroed pages of its own, so that a handle that the child still holds neither
-//! faults nor reaches another process. Every descriptor is closed, every data thread gets a notice,
-//! and [`generation`] changes: handles answer with an error from their slow path.
+//! A child has nothing of its parent's channels, because it would be a second writer of words that must
+//! have one. The kernel does not copy the process's own segments into the child. In place of these and
+//! of the peers' segments the child gets zeroed pages of its own, so a handle that it inherits neither
+//! faults nor reaches another process. In the child every descriptor is closed, every data thread gets a
+//! notice, and [`generation`] changes, so handles return an error from their slow path.
 //!
-//! A table lists the descriptors and mappings of this process. Each is made and listed under one lock,
-//! which the fork handlers take too, and is taken off the list and released under it: so a child never
-//! keeps one that is not listed yet, or any more. The lock is held for one system call, or for a few that
-//! do not block; the kernel lends its holder the priority of a thread that waits.
+//! A table lists the descriptors and mappings of this process. Each is created and listed under one lock,
+//! and removed from the list and released under the same lock. The fork handlers take this lock too. So
+//! a child never keeps a descriptor or a mapping that is not in the list. The lock is held for one system
+//! call, or for a few that do not block. The kernel gives its holder the priority of a thread that waits
+//! for it.
 //!
-//! Covered are `fork` and whatever calls the C library's handlers. `vfork`, `posix_spawn` and `exec`
-//! are covered by close-on-exec. A raw `clone` system call is not: do not use handles after it.
+//! This covers `fork` and everything else that calls the C library's fork handlers. Close-on-exec covers
+//! `posix_spawn` and `exec`, and a child of `vfork` that only calls `exec`. A raw `clone` system call is
+//! not covered: do not use handles after it.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -25,21 +27,21 @@ use corewire_ring::handoff::Handoff;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use rustix::thread::futex;
 
-/// An object that must know that this is the child now. Called between `fork` and the child's next
-/// instruction: may only store to memory.
+/// An object that is notified in a forked child. The call comes before `fork` returns in the child, so
+/// it may only store to memory.
 pub trait InChild: Send + Sync {
-    /// This is the child.
+    /// Called in the child.
     fn forked(&self);
 }
 
 enum Entry {
-    /// Pages to be replaced: address and length.
+    /// Pages to replace in the child: address and length in bytes.
     Pages(usize, usize),
     Descriptor(RawFd),
     Notice(Weak<dyn InChild>),
 }
 
-/// The table, behind a lock that the fork handlers can take in the parent and reset in the child.
+/// The table and its lock. The fork handlers take the lock in the parent and reset it in the child.
 struct Table {
     lock: Handoff,
     entries: UnsafeCell<Vec<Entry>>,
@@ -51,8 +53,8 @@ unsafe impl Sync for Table {}
 static TABLE: Table = Table { lock: Handoff::new(), entries: UnsafeCell::new(Vec::new()) };
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Installs the fork handlers before `main`, or when the library is loaded: before there is anything
-/// that a child could keep, and without a moment in which a fork could be missed.
+/// Installs the fork handlers before `main`, or when the library is loaded. At that time there is
+/// nothing that a child could keep, so no fork is missed.
 #[used]
 // SAFETY: the section holds pointers to functions of this signature, which the loader calls once.
 #[unsafe(link_section = ".init_array")]
@@ -64,14 +66,14 @@ static INSTALL: extern "C" fn() = {
     install
 };
 
-/// How many forks lie between this process and the one that loaded corewire.
+/// Number of forks between this process and the one that loaded corewire.
 #[must_use]
 pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// The kernel's number of this thread; where a filter refuses it, one that no thread has: the kernel then
-/// refuses to lend priority.
+/// The kernel's number of this thread. Where a filter refuses the call, a number that no thread has; the
+/// kernel then lends no priority.
 fn own_number() -> u32 {
     const OF_NOBODY: u32 = 0x3fff_ffff;
     // SAFETY: integers only.
@@ -84,7 +86,7 @@ fn lock() {
         if futex::lock_pi(word, futex::Flags::PRIVATE, None).is_ok() {
             return true;
         }
-        // A filter refuses the call. A thread of higher priority must leave the core to the holder.
+        // A filter refuses the call. A thread of higher priority must leave the core to the holder of the lock.
         let moment = Duration::from_micros(50);
         let moment = rustix::thread::Timespec::try_from(moment).unwrap_or_default();
         let _ = rustix::thread::nanosleep(&moment);
@@ -93,7 +95,7 @@ fn lock() {
 }
 
 fn unlock() {
-    // The kernel refuses it to a thread whose number it did not give.
+    // The kernel refuses the call to a thread whose number it did not give.
     TABLE.lock.unlock(own_number(), |word| futex::unlock_pi(word, futex::Flags::PRIVATE).is_ok());
 }
 
@@ -106,8 +108,8 @@ fn with_entries<R>(job: impl FnOnce(&mut Vec<Entry>) -> R) -> R {
     result
 }
 
-/// Runs `job`, during which no thread of this process forks: for descriptors that it opens and closes
-/// again. The job must not block, nor make or drop anything of this crate.
+/// Runs `job` while no thread of this process can fork: for descriptors that the job opens and closes
+/// again. The job must not block, and must not create or drop anything of this crate.
 pub fn without_forks<R>(job: impl FnOnce() -> R) -> R {
     with_entries(|_| job())
 }
@@ -172,7 +174,7 @@ pub(crate) fn map_pages<E>(
     })
 }
 
-/// Takes the pages at `address` off the list and unmaps them with `unmap`.
+/// Removes the pages at `address` from the list and unmaps them with `unmap`.
 pub(crate) fn unmap_pages(address: usize, unmap: impl FnOnce()) {
     with_entries(|entries| {
         remove(entries, |entry| matches!(entry, Entry::Pages(at, _) if *at == address));
@@ -192,40 +194,40 @@ pub struct Descriptor {
     generation: u32,
 }
 
-/// The list of descriptors, while no thread of this process forks.
+/// The list of descriptors, while no thread of this process can fork.
 pub(crate) struct Keeper<'a>(&'a mut Vec<Entry>);
 
 impl Keeper<'_> {
-    /// Lists `descriptor`, which has just been made.
+    /// Lists `descriptor`, which was created just now.
     pub(crate) fn keep(&mut self, descriptor: OwnedFd) -> Descriptor {
         self.0.push(Entry::Descriptor(descriptor.as_raw_fd()));
         Descriptor { inner: ManuallyDrop::new(descriptor), generation: generation() }
     }
 }
 
-/// Runs `job`, which makes descriptors and lists them at once; no thread of this process forks
-/// meanwhile. The job must not block, nor drop anything of this crate.
+/// Runs `job`, which creates descriptors and lists them at once, while no thread of this process can
+/// fork. The job must not block, and must not drop anything of this crate.
 pub(crate) fn making<R>(job: impl FnOnce(&mut Keeper<'_>) -> R) -> R {
     with_entries(|entries| job(&mut Keeper(entries)))
 }
 
 impl Descriptor {
-    /// The descriptor that `make` makes by one system call that does not block.
+    /// The descriptor that `make` creates by one system call. The call must not block.
     ///
     /// # Errors
-    /// That of `make`.
+    /// The error of `make`.
     pub fn make<E>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Self, E> {
         making(|keeper| make().map(|descriptor| keeper.keep(descriptor)))
     }
 
-    /// False in a forked child, where it is closed and its number may belong to another descriptor.
+    /// False in a forked child, where the descriptor is closed and its number may belong to another one.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.generation == generation()
     }
 }
 
-/// Takes over a descriptor that a forked child may have kept before now.
+/// Takes over a descriptor from other code. A child that was forked before this call may have a copy.
 impl From<OwnedFd> for Descriptor {
     fn from(descriptor: OwnedFd) -> Self {
         making(|keeper| keeper.keep(descriptor))
@@ -258,15 +260,15 @@ impl fmt::Debug for Descriptor {
     }
 }
 
-/// A value that each process has for itself: a forked child begins with a new one, since a thread that
-/// it does not have may have been changing the parent's.
+/// A value that each process has for itself. A forked child begins with a new one, because the parent's
+/// may have been in the middle of a change by a thread that the child does not have.
 pub struct PerProcess<T: 'static>(UnsafeCell<Option<(u32, &'static T)>>);
 
-// SAFETY: the cell is only touched with the table's lock held, and hands out shared references alone.
+// SAFETY: the cell is only touched with the table's lock held, and gives out only shared references.
 unsafe impl<T: Send + Sync> Sync for PerProcess<T> {}
 
 impl<T: Default> PerProcess<T> {
-    /// A value that is made when it is first asked for.
+    /// A value that is created by the first call of [`PerProcess::get`].
     #[must_use]
     #[expect(clippy::new_without_default, reason = "for statics")]
     pub const fn new() -> Self {

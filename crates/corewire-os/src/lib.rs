@@ -1,15 +1,15 @@
-//! What corewire asks of Linux. Every system call of the data and control path is made here.
+//! corewire's use of Linux. Every system call of the data path and the control path is made here.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`memory`] | segments: memory that one process writes and others only read |
 //! | [`sleep`] | barriers, sleeping and waking: the machine's [`Kernel`](corewire_ring::Kernel) |
-//! | [`fork`] | what becomes of all this in a forked child |
-//! | [`socket`] | packets with descriptors, and who is at the other end |
-//! | [`directory`] | the runtime directory: names, their owners, those who wait |
-//! | [`access`] | which users it is open to |
+//! | [`fork`] | the effect of a fork on all this |
+//! | [`socket`] | packets with descriptors, and the identity of the peer |
+//! | [`directory`] | the runtime directory: names, their owners, processes that wait for a name |
+//! | [`access`] | the users that the directory is open to |
 //! | [`event`] | waiting for many descriptors at once |
-//! | [`process`] | limits, signals, deaths |
+//! | [`process`] | limits, signals, deaths of processes |
 //! | [`processor`] | cores, caches, pinning, the cost of a pause |
 //! | [`probe`] | what this machine offers, for `corewire doctor` |
 
@@ -30,30 +30,30 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-/// A system call that failed, and what it was for.
+/// A system call that failed, and its purpose.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}", io::Error::from_raw_os_error(*.errno))]
 pub struct OsError {
-    /// What was being done, to which thing.
+    /// The operation that failed, and its object.
     pub what: Cow<'static, str>,
     /// The error number.
     pub errno: i32,
 }
 
 impl OsError {
-    /// The error `errno` in doing `what`.
+    /// The error `errno` of the operation `what`.
     #[must_use]
     pub fn new(what: impl Into<Cow<'static, str>>, errno: Errno) -> Self {
         Self { what: what.into(), errno: errno.raw_os_error() }
     }
 
-    /// Is it this error?
+    /// Whether it is the error `errno`.
     #[must_use]
     pub fn is(&self, errno: Errno) -> bool {
         self.errno == errno.raw_os_error()
     }
 
-    /// Did the other end of a connection hang up (`EPIPE`, `ECONNRESET`)?
+    /// Whether the other end of a connection hung up (`EPIPE`, `ECONNRESET`).
     #[must_use]
     pub fn is_hang_up(&self) -> bool {
         self.is(Errno::PIPE) || self.is(Errno::CONNRESET)
@@ -67,7 +67,7 @@ impl From<OsError> for io::Error {
     }
 }
 
-/// Says what a failed call was for.
+/// Adds the purpose of a call to its error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl Into<Cow<'static, str>>) -> Result<T, OsError>;
 }
@@ -87,11 +87,11 @@ impl<T> Doing<T> for io::Result<T> {
     }
 }
 
-/// The text of the file at `path`. A forked child keeps no descriptor of it. A file that is not a regular one
-/// gives what can be read without waiting.
+/// Reads the text of the file at `path`. A forked child keeps no descriptor of it. From a file that is not a
+/// regular file, reads what is available without waiting.
 ///
 /// # Errors
-/// The failed call, or a text that is not UTF-8.
+/// The error of the failed call, or `InvalidData` if the text is not UTF-8.
 pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     use rustix::fs::{Mode, OFlags, open};
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -111,7 +111,7 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
 /// 128 random bits from the kernel.
 ///
 /// # Errors
-/// If the kernel has none to give.
+/// [`OsError`] if the kernel provides none.
 pub fn random_u128() -> Result<u128, OsError> {
     let mut bytes = [0u8; 16];
     let flags = rustix::rand::GetRandomFlags::empty();

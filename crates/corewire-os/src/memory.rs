@@ -1,10 +1,11 @@
 //! Segments: memory that one process writes and others only read.
 //!
-//! A segment is a memfd. Its owner maps it writable and then seals it with `FUTURE_WRITE`, so that
-//! the kernel gives nobody else a writable map of it, with `SHRINK` and `GROW`, so that nobody can
-//! pull memory from under a reader, and with `SEAL`. It is never a name in `/dev/shm`: it is gone
-//! with its last user. Its memory is there from the start (`fallocate`): a lack of memory is an
-//! error at creation, not a signal later.
+//! A segment is a memfd. Its owner maps it writable and then seals it: with `FUTURE_WRITE`, so that
+//! the kernel gives no other process a writable map; with `SHRINK` and `GROW`, so that no process can
+//! remove memory that another one reads; and with `SEAL`, so that the seals stay. A segment has no
+//! name in `/dev/shm` and disappears with its last user. Its memory is allocated at creation
+//! (`fallocate`), so a lack of memory is an error at creation and not a signal later. (Beyond the
+//! memory limit of a cgroup the kernel kills a process of the cgroup, also at creation.)
 
 use std::ffi::c_void;
 use std::fmt;
@@ -22,24 +23,24 @@ use crate::fork::{self, Descriptor};
 use crate::process::check_file_size;
 use crate::{Doing, OsError};
 
-/// How a segment's memory is to be had.
+/// Options for a segment's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryOptions {
-    /// Ask for huge pages, where the machine gives them to shared memory.
+    /// Ask for huge pages, where the machine provides them for shared memory.
     pub huge_pages: bool,
-    /// Touch every page at creation, so that no message pays for it.
+    /// Touch every page at creation, so that no message pays for a page fault.
     pub prefault: bool,
-    /// Keep it from being swapped out.
+    /// Lock it in memory, so that it is never swapped out.
     pub lock: bool,
-    /// Take the memory from this NUMA node.
+    /// Allocate it on this NUMA node.
     pub numa_node: Option<u32>,
 }
 
-/// What a segment handed over by a peer must be, and is not.
+/// Why a segment that a peer sent is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentError {
-    /// Somebody could still resize it or write to it.
+    /// A process could still resize it or write to it.
     #[error("the peer's segment is sealed with {found:#x}, but {needed:#x} is needed")]
     Seals {
         /// The seals needed.
@@ -47,15 +48,15 @@ pub enum SegmentError {
         /// The seals found.
         found: u32,
     },
-    /// Not the size that was due.
+    /// It has the wrong size.
     #[error("the peer's segment has {found} bytes, but {needed} are due")]
     Size {
-        /// Bytes due.
+        /// The expected size in bytes, or the minimum.
         needed: u64,
-        /// Bytes found.
+        /// The size in bytes that was found.
         found: u64,
     },
-    /// A call failed; a descriptor that is no memfd at all ends here.
+    /// A system call failed. A descriptor that is not a memfd causes this error, too.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -63,7 +64,7 @@ pub enum SegmentError {
 const SEALS: SealFlags =
     SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
 
-/// A segment's descriptor.
+/// A segment's descriptor and its size.
 #[derive(Debug)]
 pub struct Segment {
     descriptor: Descriptor,
@@ -71,11 +72,12 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Makes a zeroed segment of `bytes` bytes, mapped writable here and sealed for everyone else.
+    /// Creates a zeroed segment of `bytes` bytes, mapped writable in this process and sealed for all
+    /// others.
     ///
     /// # Errors
-    /// [`OsError`] that says what was asked for: no memory, no descriptor, a limit on locked
-    /// memory, a NUMA node that is not there.
+    /// [`OsError`] that names what was requested: no memory, no descriptor, the limit on file sizes,
+    /// the limit on locked memory, a NUMA node that does not exist.
     pub fn create(bytes: u64, options: MemoryOptions) -> Result<(Self, Region), OsError> {
         let descriptor = new_memfd(bytes)?;
         retry_on_intr(|| rustix::fs::ftruncate(&descriptor, bytes))
@@ -101,8 +103,8 @@ impl Segment {
         Ok((Self { descriptor, bytes }, region))
     }
 
-    /// The same, of which only the first `first_bytes` are there from the start: the rest once
-    /// [`Segment::allocate`] has said so, and before anything is written there.
+    /// As [`Segment::create`], but allocates only the first `first_bytes` bytes. The rest must be
+    /// allocated by [`Segment::allocate`] before it is written.
     ///
     /// # Errors
     /// As for [`Segment::create`].
@@ -118,7 +120,7 @@ impl Segment {
         Ok((Self { descriptor, bytes }, region))
     }
 
-    /// A small segment that every process it is handed to may write: for hints alone.
+    /// Creates a small segment that every process that gets its descriptor may write: only for hints.
     ///
     /// # Errors
     /// [`OsError`], as for [`Segment::create`].
@@ -131,8 +133,9 @@ impl Segment {
         Ok((Self { descriptor, bytes }, region))
     }
 
-    /// A segment of `bytes` bytes that several processes write: nobody can resize it, and whoever has
-    /// its descriptor can write. Its memory is there once [`Segment::allocate`] has said so.
+    /// Creates a segment of `bytes` bytes that several processes write. No process can resize it, and
+    /// every process that has its descriptor can write. Its memory must be allocated by
+    /// [`Segment::allocate`].
     ///
     /// # Errors
     /// [`OsError`], as for [`Segment::create`].
@@ -147,18 +150,18 @@ impl Segment {
         Ok((Self { descriptor, bytes }, map.into_region()))
     }
 
-    /// Has the memory of `bytes` bytes from `start` be there.
+    /// Allocates the memory of `bytes` bytes from offset `start`.
     ///
     /// # Errors
-    /// [`OsError`] if there is not so much.
+    /// [`OsError`] if there is not enough memory.
     pub fn allocate(&self, start: u64, bytes: u64) -> Result<(), OsError> {
         allocate(&self.descriptor, start, bytes)
     }
 
-    /// Another descriptor of the same memory, by which it cannot be mapped for writing.
+    /// Opens another descriptor of the same memory, with which it cannot be mapped for writing.
     ///
     /// # Errors
-    /// [`OsError`] if there is no descriptor left.
+    /// [`OsError`] if no descriptor is left.
     pub fn reopen_read_only(&self) -> Result<Descriptor, OsError> {
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", self.descriptor.as_fd().as_raw_fd());
@@ -167,11 +170,12 @@ impl Segment {
         Descriptor::make(|| retry_on_intr(open)).doing("open a segment for reading")
     }
 
-    /// Takes over a descriptor from a peer, once the kernel confirms that nobody can write to it
-    /// beyond the map its owner has, nor resize it. Writable is a hint segment only.
+    /// Takes over a descriptor from a peer. Checks that no process can resize the segment and, unless
+    /// `writable`, that only the map that its owner has can be written. `writable` is for hint
+    /// segments, for endpoints' activity pages, and for a shared channel's segments.
     ///
     /// # Errors
-    /// [`SegmentError`], with what was found.
+    /// [`SegmentError`], which contains what was found.
     pub fn adopt(descriptor: impl Into<Descriptor>, writable: bool) -> Result<Self, SegmentError> {
         let descriptor = descriptor.into();
         let found = rustix::fs::fcntl_get_seals(&descriptor).doing("read a segment's seals")?;
@@ -185,11 +189,11 @@ impl Segment {
         Ok(Self { descriptor, bytes })
     }
 
-    /// Opens a segment that was made to be written by all through a path to its descriptor, such as
-    /// `/proc/1234/fd/5`: for benchmarks, whose processes trust each other.
+    /// Opens a segment that all may write, by a path to its descriptor, such as `/proc/1234/fd/5`:
+    /// for benchmarks, whose processes trust each other.
     ///
     /// # Errors
-    /// [`SegmentError`], with what was found.
+    /// [`SegmentError`], which contains what was found.
     pub fn open_writable(path: &str) -> Result<Self, SegmentError> {
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
         let open = || rustix::fs::open(path, flags, rustix::fs::Mode::empty());
@@ -198,16 +202,16 @@ impl Segment {
         Self::adopt(descriptor, true)
     }
 
-    /// Its size as the kernel says.
+    /// Its size in bytes, as the kernel reports it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Maps the whole of it for reading.
+    /// Maps the whole segment for reading.
     ///
     /// # Errors
-    /// [`SegmentError::Size`] if it is shorter than `needed_min`, or the failed call.
+    /// [`SegmentError::Size`] if it is shorter than `needed_min` bytes; [`SegmentError::Os`].
     pub fn map(&self, needed_min: u64) -> Result<Region, SegmentError> {
         if self.bytes < needed_min {
             return Err(SegmentError::Size { needed: needed_min, found: self.bytes });
@@ -216,10 +220,10 @@ impl Segment {
         Ok(map.into_region())
     }
 
-    /// Maps a segment that was made to be written by all.
+    /// Maps a segment that all may write, for writing.
     ///
     /// # Errors
-    /// [`SegmentError::Size`] if it is not of `needed` bytes, or the failed call.
+    /// [`SegmentError::Size`] if its size is not `needed` bytes; [`SegmentError::Os`].
     pub fn map_writable(&self, needed: u64) -> Result<Region, SegmentError> {
         if self.bytes != needed {
             return Err(SegmentError::Size { needed, found: self.bytes });
@@ -239,14 +243,14 @@ fn new_memfd(bytes: u64) -> Result<Descriptor, OsError> {
     check_file_size(bytes, "a segment")?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let make = |flags| Descriptor::make(|| rustix::fs::memfd_create("corewire", flags));
-    // Before Linux 6.3 there is no NOEXEC_SEAL, and a filter may refuse what it does not know.
+    // Before Linux 6.3 there is no NOEXEC_SEAL, and a filter may refuse flags that it does not know.
     make(flags | MemfdFlags::NOEXEC_SEAL).or_else(|_| make(flags)).doing("make a segment")
 }
 
-/// A text that another process is to read through a descriptor, by [`read_text`].
+/// Writes a text into a memfd, which another process reads with [`read_text`].
 ///
 /// # Errors
-/// [`OsError`] if there is no memory or no descriptor left.
+/// [`OsError`] if no memory or no descriptor is left.
 pub fn text_for_peer(text: &str) -> Result<Descriptor, OsError> {
     let what = "write a text for a peer";
     let descriptor = new_memfd(text.len() as u64)?;
@@ -258,13 +262,13 @@ pub fn text_for_peer(text: &str) -> Result<Descriptor, OsError> {
     Ok(descriptor)
 }
 
-/// The text that a peer handed over, of which at most `bytes_max` bytes are read. `None` if it is no text.
+/// Reads a text that a peer sent, at most its first `bytes_max` bytes. `None` if it is not UTF-8.
 ///
 /// # Errors
-/// [`OsError`] if the descriptor is not a memory file, or cannot be read.
+/// [`OsError`] if the descriptor is not a memfd, or cannot be read.
 pub fn read_text(descriptor: &Descriptor, bytes_max: usize) -> Result<Option<String>, OsError> {
     let what = "read a peer's text";
-    // Only memory files have seals; a read of anything else could wait.
+    // Only memory files have seals. A read of anything else could block.
     rustix::fs::fcntl_get_seals(descriptor).doing(what)?;
     let mut text = vec![0; bytes_max];
     let mut length = 0;
@@ -281,7 +285,7 @@ pub fn read_text(descriptor: &Descriptor, bytes_max: usize) -> Result<Option<Str
     Ok(String::from_utf8(text).ok())
 }
 
-/// Allocates the memory. In parts, since a signal undoes what one call has done so far.
+/// Allocates memory of a segment. It does so in parts, because a signal undoes the work of a call.
 fn allocate(descriptor: impl AsFd, start: u64, bytes: u64) -> Result<(), OsError> {
     const PART: u64 = 16 << 20;
     let (mut start, end) = (start, start.saturating_add(bytes));
@@ -305,7 +309,7 @@ struct Map {
     bytes: usize,
 }
 
-// SAFETY: an address and a length; whoever uses the memory sees to the rest.
+// SAFETY: an address and a length; code that uses the memory is responsible for its accesses.
 unsafe impl Send for Map {}
 // SAFETY: as for Send.
 unsafe impl Sync for Map {}
@@ -365,8 +369,8 @@ impl Map {
             return Err(OsError::new(what, Errno::INVAL));
         };
         *word = 1 << (node % 64);
-        // SAFETY: the range is this mapping; the mask is 1024 bits long, as said (the kernel
-        // counts one more than it reads).
+        // SAFETY: the range is this mapping; the mask has 1024 bits, and the argument is one more
+        // because the kernel reads one bit less than it is given.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -383,8 +387,8 @@ impl Map {
 
     fn into_region(self) -> Region {
         let (base, bytes) = (self.base, self.bytes);
-        // SAFETY: the mapping lives in the `Arc`, which the region keeps; it is page-aligned and
-        // readable, and writable if it was made so for the role that writes it.
+        // SAFETY: the mapping lives in the `Arc`, which the region keeps. It is page-aligned and
+        // readable, and it is writable if it was mapped for the role that writes it.
         unsafe { Region::new(base, bytes, Arc::new(self)) }
     }
 }
@@ -398,19 +402,19 @@ impl Drop for Map {
     }
 }
 
-/// The pages of a sender's receivers, one to a row, at addresses that never change: zeroes, or the
-/// segment of the receiver that has the row. The data thread may read any row at any time, without
-/// asking who joined or left.
+/// The pages of a sender's receivers: one page for each row, at an address that never changes. A page
+/// contains zeroes, or is the segment of the receiver that has the row. The data thread may read any
+/// row at any time, whether a receiver has it or not.
 pub struct RowTable {
     region: Region,
     rows: u32,
 }
 
 impl RowTable {
-    /// A table of `rows` rows, all zero.
+    /// Creates a table of `rows` rows, all zero.
     ///
     /// # Errors
-    /// [`OsError`] if the addresses cannot be had.
+    /// [`OsError`] if the addresses cannot be reserved.
     pub fn new(rows: u32) -> Result<Self, OsError> {
         let region = Map::zeroes(rows as usize * PAGE_BYTES)?.into_region();
         Ok(Self { region, rows })
@@ -422,26 +426,26 @@ impl RowTable {
         &self.region
     }
 
-    /// Puts a receiver's segment, of one page, at `row`.
+    /// Maps a receiver's segment, which has one page, at `row`.
     ///
     /// # Errors
-    /// [`OsError`] if the kernel refuses; the row then holds zeroes, or what it held.
+    /// [`OsError`] if the kernel refuses; the row then contains zeroes, or what it contained before.
     pub fn place(&self, row: u32, segment: &Segment) -> Result<(), OsError> {
         let at = self.page(row)?;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: the page belongs to this table; readers of it find the old or the new page.
+        // SAFETY: the page belongs to this table; a reader finds the old or the new page.
         let done = unsafe { rustix::mm::mmap(at, PAGE_BYTES, ProtFlags::READ, flags, segment, 0) };
         done.doing("map a receiver's segment").map(drop)
     }
 
-    /// Puts zeroes at `row`.
+    /// Replaces the page at `row` by zeroes.
     ///
     /// # Errors
-    /// [`OsError`] if the kernel refuses; the row then holds what it held.
+    /// [`OsError`] if the kernel refuses; the row then contains what it contained before.
     pub fn clear(&self, row: u32) -> Result<(), OsError> {
         let at = self.page(row)?;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-        // SAFETY: the page belongs to this table; readers of it find the old or the new page.
+        // SAFETY: the page belongs to this table; a reader finds the old or the new page.
         let done = unsafe { rustix::mm::mmap_anonymous(at, PAGE_BYTES, ProtFlags::READ, flags) };
         done.doing("unmap a receiver's segment").map(drop)
     }

@@ -1,4 +1,4 @@
-//! What this machine offers, for `corewire doctor`.
+//! Features of this machine, for `corewire doctor`.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -16,7 +16,7 @@ pub fn lockable_bytes() -> Option<u64> {
     limits(libc::RLIMIT_MEMLOCK).0
 }
 
-/// Soft and hard limit on descriptors.
+/// Soft and hard limit on the number of descriptors.
 #[must_use]
 pub fn descriptor_limits() -> (u64, u64) {
     let (soft, hard) = limits(libc::RLIMIT_NOFILE);
@@ -32,17 +32,17 @@ pub fn chosen(path: &str) -> Option<String> {
     Some(text[start..end].to_owned())
 }
 
-/// Whether shared memory gets huge pages when a program asks for them.
+/// The kernel's setting for huge pages in shared memory; `None` where it has none.
 #[must_use]
 pub fn shared_huge_pages() -> Option<String> {
     chosen("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 }
 
-/// Can one process copy from another of the same user (`process_vm_readv`)? Tried on ourselves,
-/// which a security policy refuses just as well; the reason if not.
+/// Checks whether one process can copy from another one of the same user (`process_vm_readv`). Tries
+/// it on this process, which a security policy refuses in the same way.
 ///
 /// # Errors
-/// The reason.
+/// The reason why it cannot.
 pub fn cross_process_copy() -> Result<(), String> {
     let source = [7u8; 8];
     let mut target = [0u8; 8];
@@ -59,21 +59,21 @@ pub fn cross_process_copy() -> Result<(), String> {
     }
 }
 
-/// Who may trace or copy from whom (`kernel.yama.ptrace_scope`); `None` where there is no Yama.
+/// Which processes may trace, or copy from, which others (`kernel.yama.ptrace_scope`); `None` without Yama.
 #[must_use]
 pub fn ptrace_scope() -> Option<u32> {
     crate::read_text("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
-/// How many directories this user may watch at a time, by all its processes; `None` where the kernel does not
-/// say. Whoever waits for a channel to appear watches one.
+/// Maximum number of directory watchers (inotify instances) of this user at one time, over all its processes;
+/// `None` where the kernel does not report it. A process that waits for a channel to be created uses one.
 #[must_use]
 pub fn watches_max() -> Option<u64> {
     crate::read_text("/proc/sys/fs/inotify/max_user_instances").ok()?.trim().parse().ok()
 }
 
-/// What governs the clock of processor `cpu`, as `performance` or `powersave`; `None` where the kernel does
-/// not control it, as in a virtual machine.
+/// The governor of the clock of processor `cpu`, for example `performance` or `powersave`; `None` where the
+/// kernel does not control the clock, as in a virtual machine.
 #[must_use]
 pub fn governor(cpu: usize) -> Option<String> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");

@@ -1,4 +1,4 @@
-//! Limits, signals, deaths.
+//! Limits, signals, deaths of processes.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -9,14 +9,14 @@ use rustix::process::{
 use crate::fork::Descriptor;
 use crate::{Doing, OsError};
 
-/// This process's number, for people to read; 0 if the kernel does not say.
+/// This process's number, for display; 0 if the kernel does not report it.
 #[must_use]
 pub fn pid() -> u32 {
-    // SAFETY: no arguments. Where a filter refuses it, the answer is negative.
+    // SAFETY: no arguments. Where a filter refuses the call, the result is negative.
     u32::try_from(unsafe { libc::getpid() }).unwrap_or(0)
 }
 
-/// This process's effective user. Where a filter refuses the answer, a number that no user has.
+/// This process's effective user. Where a filter refuses the call, a number that no user has.
 #[must_use]
 pub fn effective_uid() -> u32 {
     // SAFETY: no arguments.
@@ -26,9 +26,9 @@ pub fn effective_uid() -> u32 {
 /// This process's effective user.
 ///
 /// # Errors
-/// [`OsError`] if a filter refuses the answer.
+/// [`OsError`] if a filter refuses the call.
 pub fn known_uid() -> Result<u32, OsError> {
-    // An error comes as a negative number.
+    // An error is returned as a negative number.
     const ERRORS: u32 = 4096;
     match effective_uid() {
         uid if uid > u32::MAX - ERRORS => {
@@ -60,7 +60,7 @@ pub fn life_of(pid: u32) -> Result<Descriptor, OsError> {
     Descriptor::make(|| pidfd_open(pid, PidfdFlags::empty())).doing(what)
 }
 
-/// Has this process killed when the thread that started it ends, however that ends.
+/// Asks the kernel to kill this process when the thread that started it ends, for any reason.
 ///
 /// # Errors
 /// [`OsError`] if the kernel refuses.
@@ -68,11 +68,11 @@ pub fn end_with_parent() -> Result<(), OsError> {
     set_parent_process_death_signal(Some(Signal::KILL)).doing("ask to end with the parent process")
 }
 
-/// Processor time that all threads of process `pid` have used, in seconds, as finely as the
-/// scheduler counts.
+/// Processor time that all threads of process `pid` have used, in seconds, with the resolution of the
+/// scheduler.
 ///
 /// # Errors
-/// [`OsError`] if there is no such process, or the kernel does not say.
+/// [`OsError`] if there is no such process, or the kernel does not report it.
 pub fn processor_seconds(pid: u32) -> Result<f64, OsError> {
     let what = format!("read the processor time of process {pid}");
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).doing(what.clone())?;
@@ -85,20 +85,20 @@ pub fn processor_seconds(pid: u32) -> Result<f64, OsError> {
     Ok(std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
-/// The soft and the hard limit on `resource`; `None` where there is none, or the kernel does not say.
+/// The soft and the hard limit on `resource`; `None` where there is none, or the kernel does not report it.
 pub(crate) fn limits(resource: libc::__rlimit_resource_t) -> (Option<u64>, Option<u64>) {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the limit is ours to be filled; it stays as it is if the call fails.
+    // SAFETY: the pointer is to a local; it keeps its value if the call fails.
     unsafe { libc::getrlimit(resource, &raw mut limit) };
     let known = |bytes| (bytes != libc::RLIM_INFINITY).then_some(bytes);
     (known(limit.rlim_cur), known(limit.rlim_max))
 }
 
-/// Refuses what the limit on file sizes (`RLIMIT_FSIZE`) forbids for `what`, of `bytes` bytes. The kernel
-/// would not only refuse it, but end the process with `SIGXFSZ`.
+/// Checks `bytes` bytes for `what` against the limit on file sizes (`RLIMIT_FSIZE`). Beyond this limit the
+/// kernel would not only refuse a call but also end the process with `SIGXFSZ`.
 ///
 /// # Errors
-/// [`OsError`] with both sizes.
+/// [`OsError`] with both sizes, if the limit is exceeded.
 pub(crate) fn check_file_size(bytes: u64, what: &str) -> Result<(), OsError> {
     match limits(libc::RLIMIT_FSIZE).0 {
         Some(limit) if limit < bytes => {
@@ -120,12 +120,12 @@ pub fn raise_descriptor_limit() -> u64 {
     if is_raised { maximum } else { current }.unwrap_or(u64::MAX)
 }
 
-/// Blocks every signal in this thread: for a thread that must not run anybody's handlers.
+/// Blocks every signal in this thread: for a thread that must not run the program's signal handlers.
 pub fn block_all_signals() {
-    // SAFETY: an all-zero set is a valid one to fill.
+    // SAFETY: an all-zero set is valid.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours.
+    // SAFETY: the pointer is to a local.
     unsafe { libc::sigfillset(&raw mut set) };
-    // SAFETY: the set is filled; the old one is not asked for.
+    // SAFETY: the set is initialized, and the old set is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
 }

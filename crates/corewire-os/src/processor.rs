@@ -1,4 +1,4 @@
-//! Cores, caches, pinning, the cost of a pause.
+//! Cores, caches, pinning, clocks, the cost of a pause.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -13,16 +13,16 @@ use crate::{Doing, OsError};
 /// The processors that this thread may run on, in order.
 ///
 /// # Errors
-/// [`OsError`] if the kernel does not say.
+/// [`OsError`] if the kernel refuses.
 pub fn allowed() -> Result<Vec<usize>, OsError> {
     let set = sched_getaffinity(None).doing("ask for the allowed processors")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Keeps this thread on `cpu`.
+/// Pins this thread to processor `cpu`.
 ///
 /// # Errors
-/// [`OsError`] if there is no such processor, or it is not allowed here.
+/// [`OsError`] if there is no such processor, or this process may not use it.
 pub fn pin_to(cpu: usize) -> Result<(), OsError> {
     let mut set = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {
@@ -32,21 +32,21 @@ pub fn pin_to(cpu: usize) -> Result<(), OsError> {
     sched_setaffinity(None, &set).doing(format!("pin to processor {cpu}"))
 }
 
-/// Keeps this thread on these processors.
+/// Restricts this thread to these processors.
 ///
 /// # Errors
-/// [`OsError`] if none of them is there, or allowed here.
+/// [`OsError`] if this process may use none of them.
 pub fn keep_to(cpus: &[usize]) -> Result<(), OsError> {
     let mut set = CpuSet::new();
     cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set).doing("choose processors")
 }
 
-/// Keeps this thread on the processors that share the last-level cache of `cpu`, as far as this process
-/// may use them; where the thread that started it was kept does not matter.
+/// Restricts this thread to the processors that share the last-level cache of `cpu`, as far as this process
+/// may use them. A restriction that this thread inherited is replaced.
 ///
 /// # Errors
-/// [`OsError`] if it may use none of them, or the kernel does not say which they are.
+/// [`OsError`] if this process may use none of them, or the kernel does not report them.
 pub fn keep_at_cache_of(cpu: usize) -> Result<(), OsError> {
     let what = format!("keep to the processors at the cache of processor {cpu}");
     let of = last_level(cpu).ok_or(OsError::new(what.clone(), rustix::io::Errno::NOENT))?;
@@ -55,7 +55,7 @@ pub fn keep_at_cache_of(cpu: usize) -> Result<(), OsError> {
     sched_setaffinity(None, &set).doing(what)
 }
 
-/// The numbers of a list as the kernel writes it: `0-3,8`.
+/// The numbers of a list in the kernel's notation: `0-3,8`.
 fn numbers_of(list: &str) -> impl Iterator<Item = usize> {
     list.split(',').flat_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -64,7 +64,8 @@ fn numbers_of(list: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// What one spin-loop hint costs here, in nanoseconds; measured once, in about 20 us.
+/// Cost of one spin-loop hint on this machine, in nanoseconds. Measured once for each process, in about
+/// 20 us.
 #[must_use]
 pub fn pause_ns() -> f64 {
     static COST: PerProcess<OnceLock<f64>> = PerProcess::new();
@@ -76,24 +77,24 @@ pub fn pause_ns() -> f64 {
             }
             start.elapsed().as_secs_f64() * 1e9 / 200.0
         };
-        // The best of several, since an interruption only adds.
+        // The minimum of several rounds, because an interruption only adds time.
         (0..5).map(|_| round()).fold(f64::MAX, f64::min).max(0.3)
     })
 }
 
-/// A counter that runs at a constant rate on all cores, cheap to read (x86: the time-stamp counter).
+/// A counter that runs at a constant rate on all cores and is cheap to read (x86: the time-stamp counter).
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 processor has the instruction.
+        // SAFETY: every x86-64 processor has this instruction.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(target_arch = "aarch64")]
     {
         let count: u64;
-        // SAFETY: the virtual counter can be read by every program.
+        // SAFETY: every program can read the virtual counter.
         unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
         count
     }
@@ -105,12 +106,12 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// Nanoseconds of one of the [`ticks`]; measured once, in 20 ms.
+/// Length of one of the [`ticks`], in nanoseconds. Measured once for each process, in 20 ms.
 #[must_use]
 pub fn tick_ns() -> f64 {
     static TICK: PerProcess<OnceLock<f64>> = PerProcess::new();
     *TICK.get().get_or_init(|| {
-        // Each end is the closest pair of many, since a thread may lose its core between the two.
+        // Each end is the closest of many pairs, because a thread may lose its core between the two reads.
         let pair = || {
             let pairs = (0..50).map(|_| {
                 let before = ticks();
@@ -137,15 +138,15 @@ pub struct Cache {
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Bytes of a line.
+    /// Length of a line in bytes.
     pub line_bytes: u64,
-    /// The processors that share it, as the kernel lists them (`0-3,8`).
+    /// The processors that share it, in the kernel's notation (`0-3,8`).
     pub shared_by: String,
 }
 
-/// The caches of `cpu`, as the kernel describes them; empty where it does not.
+/// The caches of `cpu`, as the kernel describes them; empty where it describes none.
 #[must_use]
 pub fn caches(cpu: usize) -> Vec<Cache> {
     let base = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
@@ -166,15 +167,15 @@ pub fn caches(cpu: usize) -> Vec<Cache> {
         .collect()
 }
 
-/// The processors that share the last level of `cpu`'s caches, as the kernel lists them; `None` where it does
-/// not.
+/// The processors that share the last-level cache of `cpu`, in the kernel's notation; `None` where the kernel
+/// does not describe caches.
 #[must_use]
 pub fn last_level(cpu: usize) -> Option<String> {
     let last = caches(cpu).into_iter().max_by_key(|cache| cache.level);
     last.map(|cache| cache.shared_by)
 }
 
-/// `48K` as bytes.
+/// Parses a size such as `48K` into bytes.
 fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -187,7 +188,7 @@ fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// The name of the processor model, where the kernel says.
+/// The name of the processor model; `None` where the kernel does not report it.
 #[must_use]
 pub fn model_name() -> Option<String> {
     let text = crate::read_text("/proc/cpuinfo").ok()?;

@@ -1,13 +1,14 @@
 //! Barriers, sleeping and waking.
 //!
-//! A receiver that goes to sleep must be sure that whoever stores a stamp from now on sees it
-//! asleep. It buys that with one `membarrier` system call, so that no sender ever pays: see
-//! `corewire_ring::broadcast`. Where the kernel refuses the call (a seccomp filter may), the
+//! Before a receiver sleeps, it must be sure that a sender that stores a stamp from now on sees that
+//! it sleeps. One `membarrier` system call of the receiver ensures this, so a sender never pays for
+//! it: see `corewire_ring::broadcast`. Where the kernel refuses the call (a seccomp filter may), the
 //! channel falls back to a locked instruction after each stamp.
 //!
-//! A sleeper waits on two words at once (`FUTEX_WAITV`, Linux 5.16): the peer's, and one of its own
-//! that its control thread changes when the peer dies, since the dead ring no bells. Without that
-//! call it waits on the peer's word alone and looks up every millisecond.
+//! A sleeper waits on two words at once (`FUTEX_WAITV`, Linux 5.16): the peer's word, and a word of
+//! its own. Its control thread changes the latter when the peer dies, because a dead peer cannot wake
+//! anyone. Without this call a sleeper waits on the peer's word alone and checks its own word every
+//! 4 ms.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -21,32 +22,32 @@ use rustix::time::clock_gettime;
 
 use crate::fork::PerProcess;
 
-/// How often a sleeper looks at the words that it cannot wait on.
+/// Interval at which a sleeper checks the words that it cannot wait on.
 const LOOK_UP_NS: u64 = 4_000_000;
 
-/// Linux, as rings see it.
+/// Linux, as the rings use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Linux {
     found: &'static Found,
 }
 
-/// What the kernel gives this process.
+/// Features that the kernel allows to this process.
 #[derive(Debug)]
 struct Found {
     has_membarrier: bool,
-    /// 1 while `futex_waitv` is believed to work. A call that is refused later sets it to 0.
+    /// 1 while `futex_waitv` works as far as known. A call that is refused later sets it to 0.
     has_waitv: AtomicU32,
 }
 
 impl Linux {
-    /// Finds out what this process may use, and registers it for barriers, once.
+    /// Checks what this process may use, and registers it for barriers. Done once for each process.
     #[must_use]
     pub fn get() -> Self {
         static FOUND: PerProcess<OnceLock<Found>> = PerProcess::new();
         let found = FOUND.get().get_or_init(|| Found {
             has_membarrier: membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
                 && membarrier(MembarrierCommand::GlobalExpedited).is_ok(),
-            // A wait for no word at all is invalid: no other answer proves that the call is there.
+            // A wait for no word is invalid. No other answer proves that the call exists.
             has_waitv: AtomicU32::new(u32::from(
                 futex::waitv(&[], WaitvFlags::empty(), None, ClockId::Monotonic)
                     == Err(Errno::INVAL),
@@ -55,13 +56,13 @@ impl Linux {
         Self { found }
     }
 
-    /// Can this process both call `membarrier` and be reached by it?
+    /// Whether this process can both call `membarrier` and be reached by it.
     #[must_use]
     pub fn has_membarrier(&self) -> bool {
         self.found.has_membarrier
     }
 
-    /// Can it wait on two words at once?
+    /// Whether this process can wait on two words at once.
     #[must_use]
     pub fn has_waitv(&self) -> bool {
         self.found.has_waitv.load(Ordering::Relaxed) == 1
@@ -71,7 +72,7 @@ impl Linux {
 impl Kernel for Linux {
     fn barrier_everywhere(&self) -> bool {
         if !self.has_membarrier() {
-            // Everyone who sends to a process like this one fences for itself.
+            // A sender fences by itself if one of its receivers cannot call `membarrier`.
             fence(Ordering::SeqCst);
             return true;
         }
@@ -83,7 +84,7 @@ impl Kernel for Linux {
     }
 
     fn wake(&self, word: &AtomicU32, count_max: u32) {
-        // It fails only if the address is not mapped, and then nobody waits there.
+        // The call fails only if the address is not mapped, and then no thread waits there.
         let _ = futex::wake(word, futex::Flags::empty(), count_max);
     }
 
@@ -99,7 +100,7 @@ impl Kernel for Linux {
             match futex::waitv(&words, WaitvFlags::empty(), Some(&deadline), ClockId::Monotonic) {
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => return false,
                 Err(Errno::TIMEDOUT) => return true,
-                // For want of memory, this once.
+                // A lack of memory, which may be over at the next call.
                 Err(Errno::NOMEM) => {}
                 Err(_) => self.found.has_waitv.store(0, Ordering::Relaxed),
             }
@@ -122,9 +123,9 @@ impl Kernel for Linux {
     }
 }
 
-/// What it costs here to wake a thread that has just fallen asleep, in nanoseconds, from the call to its
-/// first instruction. Measured once for each process, in about a millisecond, beside whatever else runs;
-/// 1 to 20 us, and 4 us where no thread can be had.
+/// Cost of waking a thread that fell asleep just now, in nanoseconds, from the call to the thread's first
+/// instruction. Measured once for each process, in about a millisecond, while other programs may run. The
+/// result is 1 to 20 us, and 4 us if no thread can be created.
 #[must_use]
 pub fn wake_up_ns() -> f64 {
     static COST: PerProcess<OnceLock<f64>> = PerProcess::new();
@@ -133,12 +134,12 @@ pub fn wake_up_ns() -> f64 {
 
 /// The median of several wake-ups of another thread.
 fn measure_wake_up_ns() -> Option<f64> {
-    /// As many as fit into the time, but no more.
+    /// Maximum number of rounds; fewer if the time limit is reached first.
     const ROUNDS: usize = 15;
     const LIMIT: Duration = Duration::from_millis(1);
     /// Long enough for the other thread to fall asleep.
     const PAUSE: Duration = Duration::from_micros(20);
-    /// The word that says that it is over.
+    /// The value of the word that ends the other thread.
     const OVER: u32 = u32::MAX;
     let shared = Arc::new((AtomicU32::new(0), Mutex::new(Instant::now())));
     let sleeper = Arc::clone(&shared);
@@ -170,7 +171,7 @@ fn measure_wake_up_ns() -> Option<f64> {
         }
         let called_at = Instant::now();
         wake(round);
-        // The answer comes by itself: for as long as it does not, the cost is not known.
+        // The other thread answers by itself. Without an answer within the limit, the cost is not known.
         let woken_at = loop {
             let at = woken_at.lock().map_or(called_at, |at| *at);
             if at > called_at || start.elapsed() > LIMIT {
@@ -188,8 +189,8 @@ fn measure_wake_up_ns() -> Option<f64> {
     costs.get(costs.len() / 2).copied()
 }
 
-/// Waits on the shared word alone, and looks at the other now and then. Where the kernel refuses that,
-/// too, it looks at both. True if the cap has passed.
+/// Waits on the shared word alone and checks the other word at intervals. Where the kernel refuses this
+/// too, checks both words. Returns true if the cap has passed.
 fn wait_looking_up(shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
     let now_ns = || clock_gettime(ClockId::Monotonic);
     let start = now_ns();

@@ -1,4 +1,4 @@
-//! Packets with descriptors, and who is at the other end.
+//! Packets with descriptors, and the identity of the peer at the other end.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -20,65 +20,66 @@ use crate::fork::{Descriptor, making};
 use crate::process::effective_uid;
 use crate::{Doing, OsError};
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// `SO_PEERPIDFD`, Linux 6.5.
 const SO_PEERPIDFD: libc::c_int = 77;
 /// `SO_PEERGROUPS`, Linux 4.13.
 const SO_PEERGROUPS: libc::c_int = 59;
 
-/// Why a packet did not arrive, or not as a frame.
+/// Why no frame was received.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
     /// The other end is closed.
     #[error("the connection is closed")]
     Closed,
-    /// Nothing has come yet, or not before the deadline.
+    /// Nothing has arrived yet, or nothing arrived before the deadline.
     #[error("nothing has arrived")]
     Nothing,
-    /// What came is no frame.
+    /// The packet is not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// It came with more descriptors than any frame has, or they could not be taken.
+    /// The packet had more descriptors than any frame has, or this process had no free descriptors.
     #[error("descriptors of a packet were lost: too many, or none free here")]
     Descriptors,
-    /// The call failed.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// One end of a connection. Never blocks but where it says so.
+/// One end of a connection. Its methods never block, except where their documentation says so.
 pub struct Socket(Descriptor);
 
-/// Who is at the other end, as the kernel says.
+/// The process at the other end, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Effective user when the connection was made.
+    /// Its effective user when the connection was made.
     pub uid: u32,
-    /// Effective (primary) group then.
+    /// Its effective (primary) group at that time.
     pub gid: u32,
-    /// Process number then, for people to read; 0 if it is in another container.
+    /// Its process number at that time, for display; 0 if the process is in another container.
     pub pid: u32,
 }
 
 impl Peer {
-    /// If the peer is of the same user as this process: it may crash at any instruction, but it
-    /// could do nothing by lying that it cannot do anyway.
+    /// The proof that the peer runs as the same user as this process. Such a peer may crash at any
+    /// instruction, but it gains nothing by lying, because it has all of this user's rights anyway.
+    /// `None` for another user.
     #[must_use]
     pub fn trusted(&self) -> Option<Trusted> {
-        // SAFETY: level 2 of docs/threats.md: a process of the same user, running corewire. It
-        // could as well attach a debugger to us.
+        // SAFETY: level 2 of docs/threats.md: a process of the same user, which runs corewire. It
+        // could as well attach a debugger to this process.
         (self.uid == effective_uid()).then(|| unsafe { Trusted::assume() })
     }
 }
 
 impl Socket {
-    /// Connects to the socket at `path`, which must lie in a checked directory. May block for a
-    /// moment if the other side has more connections waiting than it can queue.
+    /// Connects to the socket at `path`, which must lie in a checked directory. If the other side's
+    /// queue of connections is full, waits for at most 5 s.
     ///
     /// # Errors
-    /// [`OsError`]: `ECONNREFUSED` or `ENOENT` if nobody listens there.
+    /// [`OsError`]: `ECONNREFUSED` or `ENOENT` if no process listens there.
     pub fn connect(path: &str) -> Result<Self, OsError> {
         let what = "connect to a process";
         let socket = new_socket(SocketFlags::CLOEXEC)?;
@@ -87,10 +88,10 @@ impl Socket {
         Self::connected(socket, path)
     }
 
-    /// The same, but never waits.
+    /// As [`Socket::connect`], but never waits.
     ///
     /// # Errors
-    /// As for [`Socket::connect`], and `EAGAIN` where that would wait.
+    /// As for [`Socket::connect`], and `EAGAIN` where that call would wait.
     pub fn connect_now(path: &str) -> Result<Self, OsError> {
         Self::connected(new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?, path)
     }
@@ -98,22 +99,22 @@ impl Socket {
     fn connected(socket: Descriptor, path: &str) -> Result<Self, OsError> {
         let what = "connect to a process";
         let address = SocketAddrUnix::new(path).doing(what)?;
-        // Interrupted, it is not under way: that is so for other kinds of sockets.
+        // An interrupted connect has not begun. (This differs for other kinds of sockets.)
         retry_on_intr(|| rustix::net::connect(&socket, &address)).doing(what)?;
         rustix::io::ioctl_fionbio(&socket, true).doing(what)?;
         Ok(Self(socket))
     }
 
-    /// Who is at the other end.
+    /// Asks the kernel for the process at the other end.
     ///
     /// # Errors
-    /// [`OsError`] if the kernel does not say.
+    /// [`OsError`] if the kernel refuses.
     pub fn peer(&self) -> Result<Peer, OsError> {
-        // Not through rustix, whose process numbers are never 0: that of a process in another
-        // container is.
+        // Not with rustix, whose process numbers are never 0: the number of a process in another
+        // container is 0.
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut bytes = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
-        // SAFETY: the option is a `ucred`, and `bytes` says so.
+        // SAFETY: the option is a `ucred`, and `bytes` is its size.
         let result = unsafe {
             libc::getsockopt(
                 self.0.as_fd().as_raw_fd(),
@@ -129,16 +130,16 @@ impl Socket {
         Ok(Peer { uid: found.uid, gid: found.gid, pid: found.pid.unsigned_abs() })
     }
 
-    /// The supplementary groups of the peer when the connection was made.
+    /// The supplementary groups of the peer at the time when the connection was made.
     ///
     /// # Errors
-    /// [`OsError`] if the kernel does not say: before Linux 4.13, or where a filter forbids it.
+    /// [`OsError`] before Linux 4.13, or where a filter refuses the call.
     pub fn peer_groups(&self) -> Result<Vec<u32>, OsError> {
         let mut groups = vec![0u32; 64];
         loop {
             let room = size_of_val(&groups[..]);
             let mut bytes = libc::socklen_t::try_from(room).unwrap_or(0);
-            // SAFETY: the option is an array of numbers, and `bytes` says how much room it has.
+            // SAFETY: the option is an array of numbers, and `bytes` is its size.
             let result = unsafe {
                 libc::getsockopt(
                     self.0.as_fd().as_raw_fd(),
@@ -154,7 +155,7 @@ impl Socket {
                 return Ok(groups);
             }
             let error = std::io::Error::last_os_error();
-            // There are more of them, and the kernel has said how many.
+            // There are more groups than fit, and the kernel has returned their number.
             if error.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() {
                 return Err(error).doing("ask for the peer's groups");
             }
@@ -162,9 +163,9 @@ impl Socket {
         }
     }
 
-    /// A descriptor that becomes readable when the peer's process ends. Before Linux 6.5 the
-    /// kernel does not give it, and later not for a process that has just been reaped; then it is
-    /// the one that the peer sent along.
+    /// A descriptor that becomes readable when the peer's process ends. The kernel gives none
+    /// before Linux 6.5, and none for a process that was reaped just now. Then the result is
+    /// `sent`, the one that the peer sent.
     ///
     /// # Errors
     /// [`OsError`] if there is neither.
@@ -172,7 +173,7 @@ impl Socket {
         let ask = || {
             let mut found: libc::c_int = -1;
             let mut bytes = 4;
-            // SAFETY: the option is an int, and `bytes` says so.
+            // SAFETY: the option is an int, and `bytes` is its size.
             let result = unsafe {
                 libc::getsockopt(
                     self.0.as_fd().as_raw_fd(),
@@ -185,7 +186,7 @@ impl Socket {
             if result != 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            // SAFETY: a new descriptor that the kernel just gave us.
+            // SAFETY: a new descriptor that the kernel created for this call.
             Ok(unsafe { OwnedFd::from_raw_fd(found) })
         };
         match (Descriptor::make(ask), sent) {
@@ -195,10 +196,11 @@ impl Socket {
         }
     }
 
-    /// Sends a frame with descriptors.
+    /// Sends a frame with descriptors. Never blocks.
     ///
     /// # Errors
-    /// [`OsError`]: `EAGAIN` if the peer reads too slowly, `EPIPE` if it is gone.
+    /// [`OsError`]: `EAGAIN` if the socket is full because the peer reads too slowly, `EPIPE` if the
+    /// peer has closed the connection.
     pub fn send(&self, frame: &Frame, descriptors: &[BorrowedFd<'_>]) -> Result<(), OsError> {
         if !self.0.is_ours() {
             return Err(OsError::new("send a frame in a forked child", Errno::BADF));
@@ -215,10 +217,10 @@ impl Socket {
         retry_on_intr(|| sendmsg(&self.0, &io, &mut control, flags)).doing("send a frame").map(drop)
     }
 
-    /// Takes the next frame, if one is there.
+    /// Receives the next frame, if one has arrived. Never blocks.
     ///
     /// # Errors
-    /// [`ReceiveError`]; after anything but `Nothing` the connection should be closed.
+    /// [`ReceiveError`]. After any error except `Nothing` the connection should be closed.
     pub fn receive(&self) -> Result<(Frame, Vec<Descriptor>), ReceiveError> {
         if !self.0.is_ours() {
             return Err(OsError::new("receive a frame in a forked child", Errno::BADF).into());
@@ -235,8 +237,8 @@ impl Socket {
                 })
             };
             let received = match receive() {
-                // The peer closed without having read all. The kernel says so once; what the peer
-                // had sent before, such as why it refuses, comes after it.
+                // The peer closed before it had read everything. The kernel reports this once. Frames
+                // that the peer sent before, such as a refusal, can be received afterwards.
                 Err(Errno::CONNRESET) => receive(),
                 other => other,
             };
@@ -262,15 +264,15 @@ impl Socket {
         Ok((Frame::parse(&bytes[..received.bytes])?, descriptors))
     }
 
-    /// Ends the connection for both sides, whoever else holds this end.
+    /// Ends the connection for both sides, even if another descriptor of this end is open.
     pub fn hang_up(&self) {
         if self.0.is_ours() {
-            // It fails only if the other side has done so.
+            // The call fails only if the peer has already closed the connection.
             let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
         }
     }
 
-    /// Waits for the next frame until `deadline`.
+    /// Waits for the next frame until `deadline`, or without end.
     ///
     /// # Errors
     /// [`ReceiveError`]; `Nothing` if the deadline passed.
@@ -308,7 +310,7 @@ impl Listener {
     /// Listens at `path`, which must not exist.
     ///
     /// # Errors
-    /// [`OsError`] if it does, or the directory does not.
+    /// [`OsError`] if `path` exists, or its directory does not.
     pub fn bind(path: &str) -> Result<Self, OsError> {
         let what = "listen for other processes";
         let socket = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
@@ -317,7 +319,7 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// Takes the next connection, if one waits.
+    /// Accepts the next connection, if one waits. Never blocks.
     ///
     /// # Errors
     /// [`OsError`]: `EAGAIN` if none waits, `EMFILE` if no descriptor is left.

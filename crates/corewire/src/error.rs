@@ -1,5 +1,5 @@
-//! One error type for each stage: opening a domain, creating a channel, joining one, sending,
-//! receiving, looking on.
+//! One error type for each stage: opening a domain, creating a channel or an endpoint, joining,
+//! connecting, sending, receiving, observing, waiting.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::topology::TopologyError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// This is a forked child: open the domain anew.
+    /// This process is a forked child: it must open the domain again.
     #[error("this process was forked from the one that opened the domain: open it anew")]
     Forked,
     /// The runtime directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// An access rule was given for another user's domain.
+    /// An access rule was given for another user's domain. Only the owner can set one.
     #[error("user {owner} alone says who may enter its domain; this process runs as user {user}")]
     Guest {
         /// The domain's owner.
@@ -34,7 +34,7 @@ pub enum OpenError {
         /// This process's effective user.
         user: u32,
     },
-    /// A call failed.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -49,13 +49,13 @@ pub enum CreateError {
     /// A size is out of range.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// Somebody alive has a channel of this name.
+    /// A living process has a channel or an endpoint of this name.
     #[error("channel {0} already exists")]
     AlreadyExists(ChannelName),
-    /// Something that is not corewire's stands in the channel's place.
+    /// The runtime directory contains a file of the channel's name that corewire did not create.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
-    /// The domain is another user's, and this process a guest in it.
+    /// The domain belongs to another user, and this process is a guest in it.
     #[error("user {owner} alone creates channels in its domain; this process runs as user {user}")]
     Guest {
         /// The domain's owner.
@@ -63,44 +63,44 @@ pub enum CreateError {
         /// This process's effective user.
         user: u32,
     },
-    /// This is a forked child: open the domain anew.
+    /// This process is a forked child: it must open the domain again.
     #[error("this process was forked from the one that opened the domain: open it anew")]
     Forked,
-    /// A channel that several processes send on cannot overwrite.
+    /// A shared channel cannot overwrite.
     #[error(
         "a shared channel cannot overwrite: a sender that is stopped between claiming a slot and \
          filling it could be overtaken by the others, and would then tear a later message"
     )]
     OverwriteShared,
-    /// A channel on two levels has one sender and waits for its receivers.
+    /// A channel on two levels must wait for its receivers.
     #[error(
         "a channel that {} slow receivers cannot be on two levels: a relay would pass on what its own \
          receivers have not read", word_of(*.policy)
     )]
     Levels {
-        /// What becomes of its slow receivers.
+        /// The channel's policy for slow receivers.
         policy: Policy,
     },
-    /// A channel that several processes send on has one level.
+    /// A shared channel cannot be on two levels.
     #[error("a shared channel cannot be on two levels")]
     LevelsShared,
-    /// The file that says what cache lines cost here cannot be used.
+    /// The file with the costs of this machine's cache lines cannot be used.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The channel's senders are alive, but none of them lets this one in.
+    /// The channel's senders are alive, but none of them answers this one.
     #[error(
         "the senders of channel {name} let nobody in within {after:?}: they are stopped, or busy"
     )]
     NoHost {
         /// The channel.
         name: ChannelName,
-        /// How long was waited.
+        /// How long the call waited.
         after: Duration,
     },
-    /// The shared channel exists, and did not let this sender in.
+    /// The shared channel exists and refused this sender.
     #[error(transparent)]
     Enter(Box<JoinError>),
-    /// A call failed: no memory, no descriptors, a limit.
+    /// A system call failed: no memory, no descriptors, a limit.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -126,13 +126,13 @@ pub enum EndpointError {
     /// A size is out of range.
     #[error(transparent)]
     Size(#[from] EndpointSizeError),
-    /// Somebody alive has an endpoint or a channel of this name.
+    /// A living process has an endpoint or a channel of this name.
     #[error("{0} already exists")]
     AlreadyExists(ChannelName),
-    /// Something that is not corewire's stands in the endpoint's place.
+    /// The runtime directory contains a file of the endpoint's name that corewire did not create.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
-    /// The domain is another user's, and this process a guest in it.
+    /// The domain belongs to another user, and this process is a guest in it.
     #[error("user {owner} alone creates endpoints in its domain; this process runs as user {user}")]
     Guest {
         /// The domain's owner.
@@ -140,10 +140,10 @@ pub enum EndpointError {
         /// This process's effective user.
         user: u32,
     },
-    /// This is a forked child: open the domain anew.
+    /// This process is a forked child: it must open the domain again.
     #[error("this process was forked from the one that opened the domain: open it anew")]
     Forked,
-    /// A call failed: no memory, no descriptors, a limit.
+    /// A system call failed: no memory, no descriptors, a limit.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -159,39 +159,39 @@ impl From<ClaimError> for EndpointError {
     }
 }
 
-/// Why an endpoint cannot be reached.
+/// Why another endpoint cannot become a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The name breaks a rule.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// There is no such endpoint now.
+    /// No endpoint of this name exists now.
     #[error("endpoint {0} does not exist")]
     NotFound(ChannelName),
-    /// There was no such endpoint for as long as was asked.
+    /// No endpoint of this name was created within the given time.
     #[error("endpoint {name} did not appear within {after:?}")]
     NotCreated {
         /// The endpoint.
         name: ChannelName,
-        /// How long was waited.
+        /// How long the call waited.
         after: Duration,
     },
-    /// The name is a channel's.
+    /// The name belongs to a channel.
     #[error("{0} is a channel, not an endpoint")]
     NotAnEndpoint(ChannelName),
-    /// This endpoint has all its peers.
+    /// This endpoint has its maximum number of peers.
     #[error("this endpoint has all the {max} peers it was made for")]
     Full {
-        /// Its limit.
+        /// The maximum.
         max: u64,
     },
-    /// The other endpoint said no.
+    /// The other endpoint refused.
     #[error("endpoint {name}: {reason}")]
     Refused {
         /// The endpoint.
         name: ChannelName,
-        /// Its reason.
+        /// The reason.
         reason: Reason,
     },
     /// The endpoint's process runs as another user.
@@ -204,22 +204,22 @@ pub enum ConnectError {
         /// This process's effective user.
         user: u32,
     },
-    /// The endpoint's process did not answer: it is stopped, or very busy.
+    /// The endpoint's process did not answer. It is stopped, or very busy.
     #[error("the process of endpoint {name}{} did not answer within {after:?}", shown_pid(*pid))]
     NoAnswer {
         /// The endpoint.
         name: ChannelName,
-        /// How long was waited.
+        /// How long the call waited.
         after: Duration,
         /// The process; 0 if it is not known.
         pid: u32,
     },
-    /// The endpoint's process answered with something that makes no sense.
+    /// The endpoint's process sent an invalid answer.
     #[error("the process of endpoint {name} answered {found}")]
     Protocol {
         /// The endpoint.
         name: ChannelName,
-        /// What it answered.
+        /// The answer.
         found: String,
     },
     /// The header of the endpoint's memory is wrong.
@@ -230,7 +230,7 @@ pub enum ConnectError {
         /// What is wrong.
         error: HeaderError,
     },
-    /// The endpoint's memory is not what it must be.
+    /// The endpoint's memory has wrong seals or a wrong size.
     #[error("the memory of endpoint {name}: {error}")]
     Segment {
         /// The endpoint.
@@ -238,23 +238,23 @@ pub enum ConnectError {
         /// What is wrong.
         error: SegmentError,
     },
-    /// Something that is not corewire's stands in the endpoint's place.
+    /// The runtime directory contains a file of the endpoint's name that corewire did not create.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
-    /// This is a forked child: open the domain anew.
+    /// This process is a forked child: it must open the domain again.
     #[error("this process was forked from the one that has the endpoint")]
     Forked,
-    /// A call failed.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// A process in a message, if it is known.
+/// The text for a process in an error message; empty if its number is not known.
 fn shown_pid(pid: u32) -> String {
     if pid == 0 { String::new() } else { format!(" (pid {pid})") }
 }
 
-/// What the two handshakes have in common.
+/// The two handshakes share their first steps, which return [`JoinError`].
 impl From<JoinError> for ConnectError {
     fn from(error: JoinError) -> Self {
         match error {
@@ -280,12 +280,12 @@ impl From<JoinError> for ConnectError {
 /// Protocol error.
 const EPROTO: i32 = 71;
 
-/// Why a message did not go, or come.
+/// Why an endpoint's operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The peer's process died. What it had sent whole was delivered before; what it had not received is
-    /// gone.
+    /// The peer's process died. Everything that it had sent completely was delivered before. Messages that
+    /// it had not received are lost.
     #[error("endpoint {name} died")]
     PeerDied {
         /// The peer.
@@ -297,80 +297,80 @@ pub enum MessageError {
         /// The peer.
         name: ChannelName,
     },
-    /// The peer's memory holds an impossible value: it was cut off.
+    /// The peer's memory contains an impossible value, so the peer was disconnected.
     #[error("endpoint {name} was cut off: {violation}")]
     PeerCutOff {
         /// The peer.
         name: ChannelName,
-        /// What was found.
+        /// The impossible value.
         violation: PairViolation,
     },
-    /// The handle is no peer's of this endpoint, or of one whose place another has: eight others or more have come
-    /// since it went, or there were no other places.
+    /// The handle does not belong to a peer of this endpoint, or belongs to a peer that has gone and whose row another
+    /// peer has taken. A row is taken again after eight or more other peers have come, or if no other row is free.
     #[error("no such peer: it is another endpoint's, or has gone")]
     UnknownPeer,
-    /// The handle is no operation's of this endpoint, or of one whose end was reported.
+    /// The handle does not belong to an operation of this endpoint, or the end of the operation was already reported.
     #[error("no such operation: it is another endpoint's, or its end was reported")]
     UnknownRequest,
-    /// There is no room now: the peer has not received enough of what was sent.
+    /// There is no room now, because the peer has not received enough of what was sent.
     #[error("no room towards endpoint {name}")]
     Full {
         /// The peer.
         name: ChannelName,
     },
-    /// It did not happen for as long as was asked.
+    /// The operation did not complete within the given time.
     #[error("not within {after:?}")]
     Timeout {
-        /// How long was waited.
+        /// How long the call waited.
         after: Duration,
     },
-    /// The message does not fit the buffer. It stays to be received.
+    /// The message does not fit in the buffer. It can still be received.
     #[error("message of {needed} bytes, but the buffer has {given}")]
     BufferTooSmall {
-        /// The message's length.
+        /// The message's length in bytes.
         needed: u64,
-        /// The buffer's.
+        /// The buffer's length in bytes.
         given: usize,
     },
     /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// Another thread asked the call to return.
+    /// Another thread interrupted the call.
     #[error("interrupted")]
     Interrupted,
-    /// This is a forked child: the endpoint is its parent's.
+    /// This process is a forked child, and the endpoint belongs to its parent.
     #[error("this process was forked from the one that has the endpoint")]
     Forked,
-    /// A call failed: no memory.
+    /// A system call failed: no memory.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// Why a channel cannot be joined, or looked at.
+/// Why a channel cannot be joined, or a channel or an endpoint cannot be observed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// The name breaks a rule.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// There is no such channel now.
+    /// No channel of this name exists now.
     #[error("channel {0} does not exist")]
     NotFound(ChannelName),
-    /// The name is an endpoint's.
+    /// The name belongs to an endpoint.
     #[error("{0} is an endpoint, not a channel")]
     NotAChannel(ChannelName),
-    /// There was no such channel for as long as was asked.
+    /// No channel of this name was created within the given time.
     #[error("channel {name} did not appear within {after:?}")]
     NotCreated {
         /// The channel.
         name: ChannelName,
-        /// How long was waited.
+        /// How long the call waited.
         after: Duration,
     },
-    /// Something that is not corewire's stands in the channel's place.
+    /// The runtime directory contains a file of the channel's name that corewire did not create.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
-    /// The channel's process runs as another user, and this one's was not let in.
+    /// The channel's process runs as another user, which has not admitted this process's user.
     #[error("channel {name} belongs to user {owner}, this process runs as user {user}")]
     NotPermitted {
         /// The channel.
@@ -380,7 +380,7 @@ pub enum JoinError {
         /// This process's effective user.
         user: u32,
     },
-    /// The channel's messages may be written over while they are read.
+    /// The channel's messages may be overwritten while they are read, so they must be copied out.
     #[error(
         "channel {name} {} slow receivers: its messages can only be copied out; \
          join it with `snapshots()`", word_of(*.policy)
@@ -388,11 +388,11 @@ pub enum JoinError {
     NotInPlace {
         /// The channel.
         name: ChannelName,
-        /// What becomes of its slow receivers.
+        /// The channel's policy for slow receivers.
         policy: Policy,
     },
-    /// The channel's process runs as another user, and this one's may read what it sends, but not
-    /// in place.
+    /// The channel's process runs as another user. This process may read the channel, but not in
+    /// place.
     #[error(
         "channel {name} belongs to user {owner}: its messages can only be copied out; join it \
          with `snapshots()`"
@@ -405,15 +405,15 @@ pub enum JoinError {
         /// This process's effective user.
         user: u32,
     },
-    /// The owner said no.
+    /// The owner refused.
     #[error("channel {name}: {reason}")]
     Refused {
         /// The channel.
         name: ChannelName,
-        /// Its reason.
+        /// The reason.
         reason: Reason,
     },
-    /// The channel carries another type than was asked for, or another version of it.
+    /// The channel carries another type than the requested one, or another version of it.
     #[error(
         "channel {name} carries {}",
         another_type(.found.as_deref(), *.found_bytes, .expected.as_deref(), *.expected_bytes)
@@ -430,25 +430,25 @@ pub enum JoinError {
         /// Size of the channel's type in bytes; 0 for plain bytes.
         found_bytes: u64,
     },
-    /// The process that has the name did not answer: it is stopped, or very busy.
+    /// The process that has the name did not answer. It is stopped, or very busy.
     #[error("the owner of {name}{} did not answer within {after:?}", shown_pid(*pid))]
     NoAnswer {
         /// The channel or endpoint.
         name: ChannelName,
-        /// How long was waited; zero if it has more connections waiting than can be queued.
+        /// How long the call waited; zero if the process's queue of connections is full.
         after: Duration,
         /// The process; 0 if it is not known.
         pid: u32,
     },
-    /// The name is a channel's.
+    /// The name belongs to a channel.
     #[error("{0} is a channel, not an endpoint")]
     NotAnEndpoint(ChannelName),
-    /// The owner answered with something that makes no sense.
+    /// The owner sent an invalid answer.
     #[error("the owner of channel {name} answered {found}")]
     Protocol {
         /// The channel.
         name: ChannelName,
-        /// What it answered.
+        /// The answer.
         found: String,
     },
     /// The header of the owner's memory is wrong.
@@ -459,7 +459,7 @@ pub enum JoinError {
         /// What is wrong.
         error: HeaderError,
     },
-    /// The owner's memory is not what it must be.
+    /// The owner's memory has wrong seals or a wrong size.
     #[error("the memory of channel {name}: {error}")]
     Segment {
         /// The channel.
@@ -467,23 +467,23 @@ pub enum JoinError {
         /// What is wrong.
         error: SegmentError,
     },
-    /// This is a forked child: open the domain anew.
+    /// This process is a forked child: it must open the domain again.
     #[error("this process was forked from the one that opened the domain: open it anew")]
     Forked,
-    /// The channel is on two levels, and its relay could not be made.
+    /// The channel is on two levels, and its relay could not be created.
     #[error("channel {name}: {error}")]
     Relay {
         /// The relay's channel.
         name: ChannelName,
-        /// Why not.
+        /// The reason.
         error: Box<CreateError>,
     },
-    /// A call failed.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// What a channel carries that was expected to carry something else.
+/// Describes the channel's type and, if the name differs, the expected one.
 fn another_type(
     found: Option<&str>,
     found_bytes: u64,
@@ -526,42 +526,42 @@ impl From<ClaimError> for JoinError {
     }
 }
 
-/// Why a message was not sent. Nothing of it was.
+/// Why a message was not sent. No part of it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Longer than the channel was made for.
+    /// The message is longer than the channel's maximum.
     #[error("message of {asked} bytes: the channel was made for at most {max}")]
     TooLarge {
-        /// The channel's largest message, in bytes.
+        /// The channel's maximum, in bytes.
         max: usize,
-        /// The message's length.
+        /// The message's length in bytes.
         asked: usize,
     },
-    /// There is no room now: some receiver has not read far enough.
+    /// There is no room now, because a receiver has not read far enough.
     #[error("no room: a receiver is {lag} messages behind")]
     Full {
-        /// How far the slowest receiver is behind.
+        /// Number of messages that the slowest receiver is behind.
         lag: u64,
     },
-    /// Receivers that waited for the channel have been invited, and have not joined yet.
+    /// Receivers that waited for the channel are invited and have not joined yet.
     #[error("{count} receivers that waited for the channel are just joining it")]
     Joining {
-        /// How many.
+        /// Their number.
         count: usize,
     },
-    /// There was no room for as long as was asked.
+    /// There was no room within the given time.
     #[error("no room within {after:?}: a receiver is {lag} messages behind")]
     Timeout {
-        /// How long was waited.
+        /// How long the call waited.
         after: Duration,
-        /// How far the slowest receiver is behind.
+        /// Number of messages that the slowest receiver is behind.
         lag: u64,
     },
-    /// Another thread asked the call to return.
+    /// Another thread interrupted the call.
     #[error("interrupted")]
     Interrupted,
-    /// This is a forked child: the channel is its parent's.
+    /// This process is a forked child, and the channel belongs to its parent.
     #[error("this process was forked from the one that has the channel")]
     Forked,
 }
@@ -570,75 +570,75 @@ pub enum SendError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// The sender closed the channel, and everything it sent has been received.
+    /// The sender closed the channel, and everything that it sent has been received.
     #[error("end of stream")]
     EndOfStream,
-    /// The sender died, and everything it committed has been received.
+    /// The sender died, and everything that it committed has been received.
     #[error("the sender died")]
     SenderDied,
-    /// This receiver held the sender back for longer than the channel allows, and gets no more.
+    /// This receiver held the sender up for longer than the channel allows. It gets no more messages.
     #[error("evicted: this receiver held the sender back for too long")]
     Evicted,
-    /// The message was written over while it was copied.
+    /// The message was overwritten while it was copied.
     #[error(transparent)]
     Overwritten(#[from] Overwritten),
-    /// The message does not fit the buffer; it is still the next one.
+    /// The message does not fit in the buffer. It is still the next message.
     #[error("message of {needed} bytes, but the buffer has {given}")]
     BufferTooSmall {
-        /// The message's length.
+        /// The message's length in bytes.
         needed: usize,
-        /// The buffer's.
+        /// The buffer's length in bytes.
         given: usize,
     },
-    /// The message is no value of the type it was to be.
+    /// The message is not a value of the expected type.
     #[error(transparent)]
     Value(#[from] ValueError),
-    /// The sender's memory holds an impossible value. This receiver is of no more use.
+    /// The sender's memory contains an impossible value. This receiver cannot be used any more.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// The channel is on two levels, the relay of this receiver's group died, and no other could be made
-    /// or joined.
+    /// The channel is on two levels, the relay of this receiver's group died, and no other one could be
+    /// created or joined.
     #[error("the relay died, and there is no other: {0}")]
     Relay(Box<JoinError>),
-    /// Another thread asked the call to return.
+    /// Another thread interrupted the call.
     #[error("interrupted")]
     Interrupted,
-    /// This is a forked child: the receiver is its parent's.
+    /// This process is a forked child, and the receiver belongs to its parent.
     #[error("this process was forked from the one that has the receiver")]
     Forked,
 }
 
-/// A message was written over while it was copied, or its receiver was evicted. It counts as missed.
+/// A message was overwritten while it was copied, or its receiver was evicted. It counts as missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("message {sequence} was written over before it had been copied")]
 pub struct Overwritten {
-    /// The message.
+    /// The message's sequence number.
     pub sequence: u64,
 }
 
-/// A message is not one value of the type it was read as.
+/// A message is not a value of the type that it was read as.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("message of {found} bytes is no {name} of {expected}")]
 pub struct ValueError {
     /// The type's declared name.
     pub name: &'static str,
-    /// Its size.
+    /// The type's size in bytes.
     pub expected: usize,
-    /// The message's length.
+    /// The message's length in bytes.
     pub found: usize,
 }
 
-/// Why a [`WaitSet`](crate::WaitSet) cannot wait.
+/// Why a [`WaitSet`](crate::WaitSet) stopped waiting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// An endpoint's call ended with this.
+    /// A call of an endpoint failed.
     #[error(transparent)]
     Endpoint(#[from] MessageError),
-    /// A receiver has no descriptor to wait for.
+    /// A receiver got no descriptor to wait for.
     #[error(transparent)]
     Receiver(#[from] JoinError),
-    /// A call failed.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }

@@ -1,5 +1,5 @@
-//! The operating system, as a side of a channel sees it: Linux, and what that side's control half
-//! knows and Linux does not, such as whose descriptor to ring.
+//! The operating system, as one side of a channel uses it: Linux, together with the control half of
+//! this side, which knows for example which descriptor belongs to which row.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use corewire_ring::Kernel;
 use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::AtomicU32;
 
-/// What a side's control half does for its data thread. See [`Kernel`] for each.
+/// Services of the control half for its data thread. [`Kernel`] documents each of them.
 pub(crate) trait Control {
     fn watch(&self, party: Party, who: Entrance, socket: u128) {
         let _ = (party, who, socket);

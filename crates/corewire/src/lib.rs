@@ -1,10 +1,11 @@
-//! Message passing between the cores of one machine: written once, read in place, by any number of
-//! processes.
+//! Message passing between the processes of one machine: a message is written once, into shared memory,
+//! and every receiver reads it there.
 //!
 //! A *channel* has one sender, or several, and up to 1024 receivers, in any processes of one user.
-//! Every receiver gets every message, in one order, and reads it where it was written: no copy, no
-//! system call, no broker. All come and go while others run; a process may die at any instruction,
-//! and nothing that was sent is lost or torn by it. Processes of other users may be let in to read.
+//! Every receiver gets every message, in one order, and reads it in place: without a copy, a system
+//! call or a broker. Senders and receivers come and go while others run. A process may die at any
+//! instruction: what it had sent is delivered, and no message is torn. Processes of other users can be
+//! admitted to read. *Endpoints* carry messages between any two processes, matched by tag and sender.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,25 +26,48 @@
 //! # }
 //! ```
 //!
+//! | you want | use |
+//! |---|---|
+//! | every receiver to get every message | [`Domain::sender`], [`SenderBuilder::create`] |
+//! | the newest messages, from a sender that never waits | [`SenderBuilder::overwrite`] |
+//! | to go on without a receiver that is too slow | [`SenderBuilder::evict`] |
+//! | several senders, in one order | [`SenderBuilder::open_shared`] |
+//! | values of one type | [`SenderBuilder::create_typed`] |
+//! | requests and replies between any two processes | [`Domain::endpoint`] |
+//! | to wait for several of these at once | [`WaitSet`] |
+//! | to look without taking part | [`Domain::observe_all`] |
+//!
+//! The user guide is `docs/guide.md`.
+//!
+//! # Names
+//!
+//! Processes find each other by name in a *domain*, a directory: `$COREWIRE_RUNTIME_DIR`, else
+//! `$XDG_RUNTIME_DIR/corewire`, else `/tmp/corewire-UID`. There is no server.
+//! [`ReceiverBuilder::join`] joins a channel that exists, from now on.
+//! [`ReceiverBuilder::join_when_created`] waits for the channel and gets its first message, unless this
+//! process is stopped for longer than the sender waits for it
+//! ([`SenderBuilder::invitation_timeout`], [`Receiver::late_by`]).
+//!
 //! # The data path
 //!
-//! [`Sender::loan`] lends the place where a message will lie; [`Loan::send`] publishes it with one
-//! store. [`Receiver::receive`] returns a [`Message`] that derefs to the bytes in place; dropping it
-//! gives the place back. `src/path/` holds this path, read top to bottom; `corewire-ring` holds the
-//! ring underneath.
+//! [`Sender::send`] copies a message into the channel. [`Sender::loan`] lends the place where a message
+//! will lie, and [`Loan::send`] publishes it with one store. [`Receiver::receive`] returns a [`Message`],
+//! which derefs to the bytes in place; dropping it releases the place. `src/path/` holds this path;
+//! `corewire-ring` holds the ring underneath.
 //!
 //! # Slow receivers
 //!
-//! A sender waits for its slowest receiver, unless the channel was made otherwise: with
-//! [`SenderBuilder::overwrite`] a slow receiver misses messages and is told how many, with
-//! [`SenderBuilder::evict`] it is left behind after a while. Messages of such channels are copied
-//! out, by a [`SnapshotReceiver`].
+//! A sender waits for its slowest receiver, unless the channel was created otherwise. With
+//! [`SenderBuilder::overwrite`] the sender never waits; a slow receiver misses messages and knows how
+//! many. With [`SenderBuilder::evict`] the sender waits for a limited time and then goes on without the
+//! receiver, which is told. Messages of such channels are copied out, by a [`SnapshotReceiver`], and
+//! each copy is checked to be whole.
 //!
 //! # Several senders
 //!
-//! [`SenderBuilder::open_shared`] makes a channel that up to 128 senders share, or becomes one of
-//! them. All receivers get the messages in one order, and the channel lives as long as one of its
-//! senders. It cannot overwrite, and is joined from now on only.
+//! [`SenderBuilder::open_shared`] creates a channel that up to 128 senders share, or becomes one of its
+//! senders if it exists. All receivers get the messages in one order, and the channel lives as long as
+//! one of its senders. It cannot overwrite, and receivers join it from now on only.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,10 +80,11 @@
 //!
 //! # Typed messages
 //!
-//! [`#[corewire::message]`](macro@message) declares a struct as a type of messages;
-//! [`SenderBuilder::create_typed`] and [`ReceiverBuilder::join_typed`] make channels of it, whose
-//! values are written and read in place. Whoever joins with another type, or with other fields, is
-//! refused. [`zerocopy`], which its traits come from, is re-exported.
+//! [`#[corewire::message]`](macro@message) declares a struct as a type of messages.
+//! [`SenderBuilder::create_typed`] and [`ReceiverBuilder::join_typed`] make channels of such values,
+//! which are written and read in place. A receiver with another type, or with other fields, is refused
+//! with an error that names both types. With [`ReceiverBuilder::snapshots`] values are copied out. The
+//! crate [`zerocopy`], which defines the traits behind this, is re-exported.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -80,24 +105,66 @@
 //! # }
 //! ```
 //!
+//! # Endpoints
+//!
+//! An [`Endpoint`] is an address for messages from any other endpoint of this user. Each message has a
+//! tag of 64 bits, and a receive takes messages by tag and sender ([`Selector`]). Messages that no
+//! receive has asked for yet are kept within a budget ([`EndpointBuilder::budget`]); beyond it they stay
+//! with their sender. When a peer dies, calls that wait for it alone end with an error.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use corewire::{Domain, Selector};
+//!
+//! const REQUEST: u64 = 1;
+//! const REPLY: u64 = 2;
+//!
+//! // A server, which replies to whoever asks:
+//! # let domain = Domain::open()?;
+//! let mut server = domain.endpoint("squares").create()?;
+//! let request = server.receive(Selector::tag(REQUEST))?;
+//! let number = u64::from_le_bytes(request.bytes.as_slice().try_into()?);
+//! server.send(request.status.source, REPLY, &(number * number).to_le_bytes())?;
+//!
+//! // A client, in another process:
+//! let mut client = domain.endpoint("client-1").create()?;
+//! let squares = client.peer_when_created("squares", Some(Duration::from_secs(5)))?;
+//! client.send(squares, REQUEST, &12u64.to_le_bytes())?;
+//! let mut square = [0; 8];
+//! client.receive_into(Selector::tag(REPLY).from(squares), &mut square)?;
+//! assert_eq!(u64::from_le_bytes(square), 144);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Sleeping and waking
 //!
-//! [`Wait`] says how a call waits. By default it polls for as long as a wake-up would cost, and then
-//! sleeps; the other side pays nothing as long as nobody sleeps.
+//! [`Wait`] says how a call waits. By default it polls for about as long as a wake-up costs, and then
+//! sleeps. A sender pays nothing for receivers that do not sleep. Most calls have a variant that never
+//! waits (`try_`) and one with a time limit (`_timeout`). In event loops and async code use
+//! [`Receiver::readiness`] and [`Endpoint::readiness`].
+//!
+//! # Forks
+//!
+//! In a forked child every handle returns `Forked`, and the parent's channels are not affected. The
+//! child may open the domain again.
 //!
 //! # Trust
 //!
-//! All processes that create channels in a domain run as one user (level 2 of `docs/threats.md`): any
+//! All processes that create channels in a domain run as one user (level 2 of `docs/threats.md`). Any
 //! of them may crash at any instruction. A process of another user (level 3) is refused, unless the
-//! domain's owner lets it in as a guest: see [`Access`]. A guest joins channels of one sender, creates
-//! none, and copies messages out, since nobody vouches for a sender of another user.
+//! domain's owner admits it as a guest: see [`Access`]. A guest joins channels of one sender, from now
+//! on only, and creates none. It copies messages out, because no process can trust a sender of another
+//! user not to change a message while it is read.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # use std::path::Path;
 //! use corewire::{Access, Domain};
 //!
-//! let path = Path::new("/tmp/prices"); // made by the owner, user 1000
+//! let path = Path::new("/tmp/prices"); // created by the owner, user 1000
 //! let domain = Domain::builder().path(path).access(Access::Users(vec![1001])).open()?;
 //! let sender = domain.sender("prices").create()?;
 //!
@@ -108,12 +175,11 @@
 //! # Ok(())
 //! # }
 //! ```
-
 //!
 //! # Features
 //!
-//! `tracing`, off by default: joins, deaths, evictions and fall-backs as spans and events of the crate of
-//! that name, target `corewire`. The data path is the same with it.
+//! `tracing`, off by default: reports joins, deaths, evictions and fallbacks as spans and events of the
+//! crate `tracing`, with the target `corewire`. The data path is the same with it.
 
 #![forbid(unsafe_code)]
 
@@ -167,7 +233,7 @@ pub use typed::{
 pub use wait::{Interrupter, Readiness, Wait};
 pub use zerocopy;
 
-/// What the macros of `corewire-derive` need. Nothing here is for other code.
+/// Items that the macros of `corewire-derive` need. Other code must not use them.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::typed::schema::{Probe, Schema, Undeclared};

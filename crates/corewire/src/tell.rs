@@ -1,5 +1,5 @@
-//! What happens rarely, told to a subscriber of the crate `tracing`, if the feature of that name is on. None of
-//! it is on the data path, and no lock is held meanwhile.
+//! Reports rare events to a subscriber of the crate `tracing`, if the feature `tracing` is enabled. No report is
+//! on the data path, and no lock is held during one.
 //!
 //! | span or event | level | fields |
 //! |---|---|---|
@@ -9,11 +9,11 @@
 //! | a follower died | warn | `channel` |
 //! | a receiver died, was evicted, was dropped for an impossible value | warn | `channel`, `row` |
 //! | a receiver was refused | info | `channel`, `reason` |
-//! | the sender is gone | info | `channel` |
-//! | a relay was made; a relay is gone | info | `channel`, `group` |
-//! | a fall-back: the kernel refuses membarrier, futex_waitv | warn | |
+//! | the sender left or died | info | `channel` |
+//! | a relay was created; a relay left or died | info | `channel`, `group` |
+//! | a fallback: the kernel refuses membarrier, futex_waitv | warn | |
 
-/// Tells of one thing.
+/// Reports one event.
 macro_rules! tell {
     ($level:ident, $message:literal $(, $key:ident = $value:expr)* $(,)?) => {
         #[cfg(feature = "tracing")]
@@ -21,7 +21,7 @@ macro_rules! tell {
     };
 }
 
-/// What is told until the end of the scope belongs to this.
+/// Opens a span: events until the end of the scope belong to it.
 macro_rules! span {
     ($name:literal $(, $key:ident = $value:expr)* $(,)?) => {
         #[cfg(feature = "tracing")]

@@ -1,5 +1,5 @@
-//! What a machine's cache lines cost, as a file says it: `corewire doctor --measure` writes one,
-//! `corewire model --topology` reads it, and so does whoever creates a channel that may be on two levels.
+//! The costs of a machine's cache lines, read from a file. `corewire doctor --measure` writes such a file.
+//! `corewire model --topology` reads it, and so does a process that creates a channel that may be on two levels.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,40 +8,42 @@ use serde::{Deserialize, Serialize};
 
 /// The environment variable that names the machine's file.
 const VARIABLE: &str = "COREWIRE_TOPOLOGY";
-/// More than any access takes: a second.
+/// Maximum cost in a file: a second, more than any access takes.
 const COST_MAX_NS: u64 = 1_000_000_000;
 
-/// A machine: cores in domains that share a last-level cache, and what lines take between them.
+/// A machine: cores in domains that share a last-level cache, and the cost of a cache line between them. Times are
+/// in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Topology {
-    /// Cores that share a last-level cache.
+    /// Number of cores that share a last-level cache.
     pub domain_cores: usize,
-    /// A line that is there.
+    /// A line that is in the core's own cache.
     pub hit_ns: u64,
     /// A line from a core of the same domain.
     pub near_ns: u64,
     /// A line from another domain, or from memory.
     pub far_ns: u64,
-    /// How long a line is busy with a request that takes it from its owner or comes from afar.
+    /// How long a line is busy with a request that changes its owner or comes from another domain.
     pub busy_ns: u64,
-    /// The same for one more reader of a line that its domain has.
+    /// How long a line is busy with one more reader in a domain that already has the line.
     pub share_ns: u64,
-    /// How far apart a core asks for lines.
+    /// Time between two lines that a core requests.
     pub next_ns: u64,
-    /// What a read-modify-write takes beyond its line.
+    /// Cost of a read-modify-write, beyond the cost of its line.
     pub locked_ns: u64,
-    /// For how many lines a core can have asked at once.
+    /// Maximum number of lines that a core can request at once.
     pub under_way_max: usize,
-    /// The processors that were measured; none if none were.
+    /// The processors that were measured; empty if none were.
     pub processors: Vec<usize>,
-    /// What a line takes to each of them, in a row, from each of them, in nanoseconds.
+    /// Cost of a line for each pair of these processors: one row for each processor that fetches, one column for each
+    /// processor that it fetches from.
     pub pairs_ns: Vec<Vec<f64>>,
 }
 
 impl Default for Topology {
-    /// All cores in one domain; times of the order of a server of the 2020s.
+    /// All cores in one domain, with times that are typical of a server of the 2020s.
     fn default() -> Self {
         Self {
             domain_cores: 512,
@@ -59,7 +61,7 @@ impl Default for Topology {
     }
 }
 
-/// Why a file says nothing of a machine.
+/// Why a file cannot be used as a description of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct TopologyError {
@@ -70,10 +72,10 @@ pub struct TopologyError {
 }
 
 impl Topology {
-    /// What the file at `path` says, in JSON. What it does not say is as [`Topology::default`] has it.
+    /// Reads the file at `path`, which is JSON. A missing key gets its value from [`Topology::default`].
     ///
     /// # Errors
-    /// [`TopologyError`]: it cannot be read, has other keys, or values that cannot be.
+    /// [`TopologyError`]: the file cannot be read, has unknown keys, or impossible values.
     pub fn read(path: &Path) -> Result<Self, TopologyError> {
         let failed = |why: String| TopologyError { path: path.to_owned(), why };
         let text = corewire_os::read_text(path).map_err(|error| failed(error.to_string()))?;
@@ -94,7 +96,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// That of this machine: the file that `$COREWIRE_TOPOLOGY` names; `None` if it names none.
+    /// Reads the file that `$COREWIRE_TOPOLOGY` names; `None` if the variable is not set or empty.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -103,22 +105,22 @@ impl Topology {
         path.map(|path| Self::read(Path::new(&path))).transpose()
     }
 
-    /// Writes a file that [`Self::read`] reads.
+    /// Writes a file that [`Self::read`] can read.
     ///
     /// # Errors
-    /// [`TopologyError`]: it cannot be written.
+    /// [`TopologyError`]: the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), TopologyError> {
         let failed = |why: String| TopologyError { path: path.to_owned(), why };
         let text = serde_json::to_string(self).map_err(|error| failed(error.to_string()))?;
         fs::write(path, text + "\n").map_err(|error| failed(error.to_string()))
     }
 
-    /// Whether a message to so many receivers, spread over the domains, is with the last of them sooner
-    /// if each domain but the sender's has a relay.
+    /// Whether a message to `receivers` receivers, spread over the domains, reaches the last of them
+    /// sooner if each domain except the sender's has a relay.
     ///
-    /// From one level, all receivers afar ask for the sender's line, one after the other. On two, the
-    /// relays do; each then has its own line alone and serves it to its domain. (The model of coherent
-    /// caches, `corewire model two_level`, counts the same.)
+    /// On one level, all receivers in other domains fetch the sender's line, one after the other. On
+    /// two levels only the relays fetch it; each relay then serves a line of its own to its domain.
+    /// (The model of coherent caches, `corewire model two_level`, counts the same.)
     #[must_use]
     pub fn two_levels_pay(&self, receivers: u64) -> bool {
         let each = (self.domain_cores as u64).saturating_sub(1).max(1);

@@ -1,4 +1,4 @@
-//! How a call waits, and how another thread ends its waiting.
+//! How a call waits, and how another thread ends the wait.
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -14,10 +14,10 @@ use corewire_ring::broadcast::SLEEP_CAP_NS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Poll for ever. The lowest latency for a core that has nothing else to do.
+    /// Poll without end. This gives the lowest latency, on a core that has nothing else to do.
     Spin,
-    /// Poll for about as long as a wake-up costs, then sleep. Does not poll if the other side last
-    /// ran on this very core.
+    /// Poll for about as long as a wake-up costs, then sleep. The call does not poll if the other
+    /// side last ran on this core.
     #[default]
     Adaptive,
     /// Sleep at once.
@@ -28,7 +28,7 @@ pub enum Wait {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Patience {
     None,
-    /// Until then, which is so long after it was said.
+    /// Until the given time, which is the given duration after the call began.
     Until(Instant, Duration),
     #[default]
     Forever,
@@ -39,7 +39,7 @@ impl Patience {
         Instant::now().checked_add(timeout).map_or(Self::Forever, |at| Self::Until(at, timeout))
     }
 
-    /// How long it may sleep; `None` if there is no time left.
+    /// Maximum time to sleep, in nanoseconds; `None` if no time is left.
     pub(crate) fn limit_ns(self) -> Option<u64> {
         match self {
             Self::None => None,
@@ -53,21 +53,22 @@ impl Patience {
     }
 }
 
-/// The cap on sleeps, as a builder was told.
+/// The cap on a sleep in nanoseconds, for the value given to a builder.
 pub(crate) fn cap_ns(said: Option<Duration>) -> u64 {
     let cap_ns = |cap: Duration| u64::try_from(cap.as_nanos()).unwrap_or(u64::MAX);
     said.map_or(SLEEP_CAP_NS, |cap| cap_ns(cap).max(SLEEP_CAP_MIN_NS))
 }
 
-/// A shorter cap would be no sleep.
+/// Minimum cap. With a shorter one, a sleep would be a poll.
 const SLEEP_CAP_MIN_NS: u64 = 1_000_000;
-/// Polls without a pause before anything else is done: a message that is on its way is found so. (Who waits for
-/// room pauses from the first one on.)
+/// Number of polls without a pause at the start of a wait. They find a message that is being sent. (A wait for room
+/// pauses from the first poll on.)
 pub(crate) const BARE_POLLS: u32 = 64;
-/// No limit on a sleep but its cap.
+/// No limit on a sleep, except its cap.
 pub(crate) const NO_LIMIT_NS: u64 = u64::MAX;
 
-/// Number of pauses that an adaptive wait makes before it sleeps: for as long as a wake-up costs here.
+/// Number of pauses that an adaptive wait makes before it sleeps. Together they take as long as a wake-up costs on
+/// this machine.
 pub(crate) fn adaptive_pauses() -> u32 {
     let pauses = (wake_up_ns() / pause_ns()).clamp(16.0, 16_384.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
@@ -75,8 +76,8 @@ pub(crate) fn adaptive_pauses() -> u32 {
     pauses
 }
 
-/// Ends another thread's waiting call: that call returns `Interrupted`, or the next one does if none
-/// is waiting now.
+/// Ends a call of another thread that waits: the call returns `Interrupted`. If no call is waiting,
+/// the next one that waits returns it.
 #[derive(Clone)]
 pub struct Interrupter(Arc<dyn Fn() + Send + Sync>);
 
@@ -85,7 +86,7 @@ impl Interrupter {
         Self(Arc::new(interrupt))
     }
 
-    /// Ends the wait. Does not block.
+    /// Ends the wait. Never blocks.
     pub fn interrupt(&self) {
         (self.0)();
     }
@@ -97,13 +98,14 @@ impl fmt::Debug for Interrupter {
     }
 }
 
-/// A descriptor that becomes readable when a receiver should be asked for messages: for `poll`,
-/// `epoll` and event loops. Only while [`Receiver::arm`](crate::Receiver::arm) has said so; see
-/// there.
+/// A descriptor that becomes readable when there may be something to receive: for `poll`, `epoll`
+/// and event loops. It must be armed before each wait: see
+/// [`Receiver::arm`](crate::Receiver::arm) and [`Endpoint::arm`](crate::Endpoint::arm).
 #[derive(Debug, Clone)]
 pub struct Readiness(pub(crate) Arc<Bell>);
 
-/// For event loops that take nothing else; open for as long as this value or a clone of it lives.
+/// For event loops that need a raw descriptor. It is open as long as this value or a clone of it
+/// exists.
 impl AsRawFd for Readiness {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
