@@ -13,7 +13,7 @@ SECONDS ?= 300
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test bench study model model-quick explore kill miri torture torture-long hostile fuzz doc lint
+.PHONY: help setup run test quick bench study model model-quick explore kill miri torture torture-long hostile fuzz doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -28,6 +28,9 @@ run: ## one file to several processes (FILE=path RECEIVERS=3)
 
 test: ## everything that a change must pass
 	@scripts/test
+
+quick: ## after each edit: units, and quick models of what changed
+	@scripts/quick
 
 bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, several senders, each beside its baseline
 	cargo build --release --locked -p corewire-cli

@@ -4,17 +4,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 13] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "ARCHITECTURE.md",
     "PROMISES.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "docs/commands.md",
     "docs/costs.md",
     "docs/decisions.md",
     "docs/guide.md",
     "docs/layout.md",
     "docs/ordering.md",
+    "docs/results/README.md",
     "docs/results/promises.md",
     "docs/study.md",
     "docs/threats.md",

@@ -281,7 +281,7 @@ struct Input {
 
 impl Input {
     fn open(path: Option<&Path>) -> Result<Self, Failure> {
-        let Some(path) = path.filter(|path| *path != "-") else {
+        let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             let name = "standard input".to_owned();
             // Read past the standard library's own buffer: ours is as large as a message.
             let own = rustix::io::dup(io::stdin());

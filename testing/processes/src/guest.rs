@@ -152,7 +152,7 @@ pub(crate) fn lock(directory: &Path, channel: &str) -> Outcome {
     let mut locked = Vec::new();
     for prefix in ["n.", "g."] {
         if let Ok(file) = File::open(directory.join(format!("{prefix}{channel}"))) {
-            file.lock()?;
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
             locked.push((prefix, file));
         }
     }

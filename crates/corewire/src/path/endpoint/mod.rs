@@ -218,9 +218,9 @@ impl Endpoint {
     }
 
     /// Says that the caller is about to wait for the [`Readiness`] descriptor. Returns false if something
-    /// has happened already: then ask again first. The order is: ask ([`try_receive_into`]
-    /// (Self::try_receive_into), [`test`](Self::test)) until there is nothing, `arm`, wait until readable,
-    /// and again.
+    /// has happened already: then ask again first. The order is: ask
+    /// ([`try_receive_into`](Self::try_receive_into), [`test`](Self::test)) until there is nothing, `arm`,
+    /// wait until readable, and again.
     ///
     /// # Errors
     /// [`MessageError::Forked`].
