@@ -56,7 +56,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// Installs the fork handlers before `main`, or when the library is loaded. At that time there is
 /// nothing that a child could keep, so no fork is missed.
 #[used]
-// SAFETY: the section holds pointers to functions of this signature, which the loader calls once.
+// The section holds pointers to functions of this signature, which the loader calls once.
 #[unsafe(link_section = ".init_array")]
 static INSTALL: extern "C" fn() = {
     extern "C" fn install() {

@@ -25,6 +25,7 @@ use crate::error::JoinError;
 /// What can be looked at under a name.
 #[derive(Debug)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "there are few, and they are moved seldom")]
 pub enum Observed {
     /// A channel.
     Channel(Observer),
