@@ -592,6 +592,34 @@ pub struct ValueError {
     pub found: usize,
 }
 
+/// There is no counter of this name. The message lists the names that exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no counter {asked:?}: {of} has {}", known.join(", "))]
+#[non_exhaustive]
+pub struct CounterError {
+    /// The name that was asked for.
+    pub asked: String,
+    /// What was asked: a sender, a receiver or an endpoint.
+    pub of: &'static str,
+    /// The names of its counters.
+    pub known: Vec<&'static str>,
+}
+
+impl CounterError {
+    /// Finds the counter `asked` among `all` counters of a handle, which `of` names.
+    pub(crate) fn find<C: Copy>(
+        asked: &str,
+        of: &'static str,
+        all: &[(C, &'static str)],
+    ) -> Result<C, Self> {
+        let found = all.iter().find(|(_, name)| *name == asked);
+        found.map(|&(counter, _)| counter).ok_or_else(|| {
+            let known = all.iter().map(|&(_, name)| name).collect();
+            Self { asked: asked.to_owned(), of, known }
+        })
+    }
+}
+
 /// Why a [`WaitSet`](crate::WaitSet) cannot wait.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -605,4 +633,33 @@ pub enum WaitError {
     /// A call failed.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+#[cfg(test)]
+mod tests {
+    use corewire_layout::counters::{EndpointCounter, ReceiverCounter, SenderCounter};
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_counter_is_answered_with_the_names_that_exist() {
+        let error = CounterError::find("lost", "a sender", &SenderCounter::ALL).unwrap_err();
+        let known = "messages, bytes, waits, sleeps, cap_finds, wakes, empty_scans";
+        assert_eq!(error.to_string(), format!("no counter \"lost\": a sender has {known}"));
+        let found = CounterError::find("waits", "a sender", &SenderCounter::ALL);
+        assert_eq!(found, Ok(SenderCounter::Waits));
+    }
+
+    #[test]
+    fn the_documentation_of_each_handle_lists_its_counters() {
+        fn check<C>(source: &str, all: &[(C, &str)]) {
+            for (_, name) in all {
+                assert!(source.contains(&format!("/// | `{name}` | ")), "{name} is not listed");
+            }
+        }
+        check(include_str!("path/send.rs"), &SenderCounter::ALL);
+        check(include_str!("path/shared.rs"), &SenderCounter::ALL);
+        check(include_str!("path/receive.rs"), &ReceiverCounter::ALL);
+        check(include_str!("path/endpoint/mod.rs"), &EndpointCounter::ALL);
+    }
 }

@@ -15,7 +15,7 @@ use corewire_ring::sync::pause;
 use crate::control::attach::Attached;
 use crate::control::levels::Follower;
 use crate::control::shared::SharedLink;
-use crate::error::{JoinError, ReceiveError};
+use crate::error::{CounterError, JoinError, ReceiveError};
 use crate::kernel::{Control, ControlledKernel};
 use crate::path::batch::Batch;
 use crate::wait::{
@@ -285,11 +285,24 @@ impl<A> Receiver<A> {
         self.ring.next()
     }
 
-    /// One of the receiver's counters; `messages` and `bytes` as of the last published cursor.
-    #[must_use]
-    pub fn counter(&self, name: &str) -> Option<u64> {
-        let (counter, _) = ReceiverCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
-        Some(self.ring.counter(counter))
+    /// One of the receiver's counters, by name. Does not block.
+    ///
+    /// | name | what it counts |
+    /// |---|---|
+    /// | `messages` | messages received, as of the last published cursor |
+    /// | `bytes` | payload bytes of messages of more than 48 bytes, as of the last published cursor |
+    /// | `waits` | times that the receiver found the ring empty and waited |
+    /// | `sleeps` | times that it slept while it waited |
+    /// | `cap_finds` | times that it found a message only because the cap ended a sleep |
+    /// | `wakes` | times that it woke a sender that waited for room |
+    /// | `missed` | messages that were overwritten before this receiver read them |
+    /// | `near_sleeps` | times that it announced a sleep and then found a message |
+    ///
+    /// # Errors
+    /// [`CounterError`] if there is no counter of that name; it lists the names.
+    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
+        let counter = CounterError::find(name, "a receiver", &ReceiverCounter::ALL)?;
+        Ok(self.ring.counter(counter))
     }
 
     /// A handle by which another thread ends a call of this receiver that waits.
