@@ -319,6 +319,17 @@ pub struct TypeTag {
     pub bytes: u64,
 }
 
+impl TypeTag {
+    /// What a receiver asks for if it takes messages of any type. No channel carries it.
+    pub const ANY: Self = Self { hash: u64::MAX, bytes: u64::MAX };
+
+    /// May a receiver that asks for this type join a channel of type `carried`?
+    #[must_use]
+    pub fn accepts(self, carried: Self) -> bool {
+        self == carried || self == Self::ANY
+    }
+}
+
 /// A sender's header after its check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderHeader {
@@ -528,6 +539,16 @@ mod tests {
         raw.version = (LAYOUT_VERSION + 1).into();
         let error = SenderHeader::parse(&raw, header().geometry.segment_bytes()).unwrap_err();
         assert_eq!(error, HeaderError::Version { found: LAYOUT_VERSION + 1 });
+    }
+
+    #[test]
+    fn a_type_is_accepted_by_itself_and_by_any() {
+        let [plain, tick] = [TypeTag::default(), TypeTag { hash: 3, bytes: 16 }];
+        for carried in [plain, tick] {
+            assert!(TypeTag::ANY.accepts(carried) && carried.accepts(carried));
+            assert!(!carried.accepts(TypeTag::ANY));
+        }
+        assert!(!plain.accepts(tick) && !tick.accepts(plain));
     }
 
     #[test]

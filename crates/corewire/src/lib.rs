@@ -130,5 +130,5 @@ pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use path::wait_set::{Source, WaitSet};
 pub use topology::{Topology, TopologyError};
-pub use typed::{MessageType, TypedReceiver, TypedSender, Value};
+pub use typed::{ChannelType, MessageType, TypedReceiver, TypedSender, Value};
 pub use wait::{Interrupter, Readiness, Wait};

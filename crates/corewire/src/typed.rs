@@ -35,6 +35,16 @@ pub trait MessageType: FromBytes + IntoBytes + KnownLayout + Immutable {
     const NAME: &'static str;
 }
 
+/// The declared type of a channel's messages, as the channel states it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ChannelType {
+    /// Hash of the type's declared name, size and alignment.
+    pub hash: u64,
+    /// Size of one value in bytes.
+    pub bytes: u64,
+}
+
 /// What a channel of this type says of itself.
 pub(crate) fn tag_of<T: MessageType>() -> TypeTag {
     const {

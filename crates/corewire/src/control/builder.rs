@@ -515,6 +515,33 @@ impl<A: Reading> ReceiverBuilder<A> {
         self
     }
 
+    /// Joins a channel of any declared type, or of plain bytes, for a receiver that reads messages as
+    /// bytes: without this, a channel that was created for a type is refused to such a receiver.
+    /// [`Receiver::channel_type`] says what was joined.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-any-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// # use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+    /// # #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+    /// # #[repr(C)]
+    /// # struct Tick { price: u64 }
+    /// # impl corewire::MessageType for Tick { const NAME: &'static str = "example.Tick.1"; }
+    /// let mut ticks = domain.sender("ticks").create_typed::<Tick>()?;
+    /// let mut receiver = domain.receiver("ticks").any_type().join()?;
+    /// ticks.send(&Tick { price: 7 })?;
+    /// assert_eq!(receiver.receive()?[..], 7u64.to_le_bytes());
+    /// assert_eq!(receiver.channel_type().unwrap().bytes, 8);
+    /// # drop(receiver); drop(ticks); drop(domain); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn any_type(mut self) -> Self {
+        self.wishes.type_tag = TypeTag::ANY;
+        self
+    }
+
     /// Joins the channel now.
     ///
     /// # Errors
@@ -546,6 +573,6 @@ impl<A: Reading> ReceiverBuilder<A> {
 
     fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<A>, JoinError> {
         let name = ChannelName::new(&self.name)?;
-        waiting::join_when_created(&self.domain, &name, self.wishes, timeout)
+        waiting::join_when_created(&self.domain, &name, self.wishes, timeout, None)
     }
 }

@@ -17,12 +17,14 @@ use crate::path::receive::{Reading, Receiver};
 use crate::wait::Patience;
 
 /// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
-/// yet, unless this process is a guest; gives up at `deadline`.
+/// yet, unless this process is a guest; gives up after `timeout`. A channel of the incarnation
+/// `former` does not count: it has ended, even if its name still exists for a moment.
 pub(crate) fn join_when_created<A: Reading>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     wishes: Wishes,
     timeout: Option<Duration>,
+    former: Option<u128>,
 ) -> Result<Receiver<A>, JoinError> {
     if domain.is_forked() {
         return Err(JoinError::Forked);
@@ -38,7 +40,7 @@ pub(crate) fn join_when_created<A: Reading>(
     let watch = domain.directory.watch()?;
     let note = Note::leave(domain, name)?;
     loop {
-        let joined = join::<A>(domain, name, Wishes { waiter: note.id, ..wishes });
+        let joined = join_other::<A>(domain, name, Wishes { waiter: note.id, ..wishes }, former);
         let has_all = joined.as_ref().is_ok_and(|receiver| receiver.next_sequence() == 0);
         if !has_all && let Some(error) = domain.failure_of(note.id) {
             return Err(error.into());
@@ -53,6 +55,20 @@ pub(crate) fn join_when_created<A: Reading>(
         }
         note.bell.silence();
     }
+}
+
+/// Joins channel `name` now, unless it is the incarnation `former`.
+pub(crate) fn join_other<A: Reading>(
+    domain: &Arc<DomainInner>,
+    name: &ChannelName,
+    wishes: Wishes,
+    former: Option<u128>,
+) -> Result<Receiver<A>, JoinError> {
+    let receiver = join::<A>(domain, name, wishes)?;
+    if former == Some(receiver.attachment.joined().incarnation) {
+        return Err(JoinError::NotFound(name.clone()));
+    }
+    Ok(receiver)
 }
 
 /// The note of one who waits for a name; taken back at its end.

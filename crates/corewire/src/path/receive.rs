@@ -6,20 +6,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_layout::counters::ReceiverCounter;
+use corewire_layout::segment::TypeTag;
 use corewire_ring::Kernel;
 pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End, notice};
 use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::pause;
 
-use crate::control::attach::Attached;
+use crate::control::attach::{Attached, Joined, Wishes};
 use crate::control::levels::Follower;
 use crate::control::shared::SharedLink;
+use crate::control::waiting;
 use crate::error::{CounterError, JoinError, ReceiveError};
 use crate::kernel::{Control, ControlledKernel};
 use crate::path::batch::Batch;
+use crate::typed::ChannelType;
 use crate::wait::{
-    BARE_POLLS, Interrupter, NO_LIMIT_NS, PAUSES_BEFORE_CPU_CHECK, Readiness, Wait, adaptive_pauses,
+    BARE_POLLS, Interrupter, NO_LIMIT_NS, PAUSES_BEFORE_CPU_CHECK, Patience, Readiness, Wait,
+    adaptive_pauses,
 };
 
 pub(crate) type ReceiverKernel = ControlledKernel<ReceiverControl>;
@@ -285,6 +289,14 @@ impl<A> Receiver<A> {
         self.ring.next()
     }
 
+    /// The declared type of the channel's messages; `None` if they are plain bytes. It can be another
+    /// than expected only after [`any_type`](crate::ReceiverBuilder::any_type).
+    #[must_use]
+    pub fn channel_type(&self) -> Option<ChannelType> {
+        let TypeTag { hash, bytes } = self.attachment.joined().type_tag;
+        (hash != 0).then_some(ChannelType { hash, bytes })
+    }
+
     /// One of the receiver's counters, by name. Does not block.
     ///
     /// | name | what it counts |
@@ -345,6 +357,93 @@ impl<A> Receiver<A> {
         let follower = self.ring.kernel().control.follower.as_ref();
         follower.is_some_and(|follower| follower.is_between(&self.ring))
     }
+}
+
+impl<A: Reading> Receiver<A> {
+    /// Joins the next channel of this name, in place of one that has ended, whose sender died, or that
+    /// has evicted this receiver. Waits until there is one. The receiver keeps what its builder said:
+    /// how it waits and reads, which type it expects, and where it begins.
+    ///
+    /// The next channel's first message is the first that this receiver gets if the channel is created
+    /// while this call waits: as for [`join_when_created`](crate::ReceiverBuilder::join_when_created),
+    /// its sender waits for this receiver. If the next channel exists before this call, the receiver
+    /// begins with the next message sent, or with the oldest that is still there if the builder said
+    /// [`from_oldest`](crate::ReceiverBuilder::from_oldest).
+    ///
+    /// Sequence numbers and counters begin anew. [`Readiness`] descriptors and [`Interrupter`]s of
+    /// before belong to the former channel: get new ones. An interrupter does not end this call;
+    /// [`rejoin_timeout`](Self::rejoin_timeout) ends by itself.
+    ///
+    /// Call it when receiving has reported an end. Messages of the former channel that have not been
+    /// received are given up. If that channel has not ended, this receiver joins it again, as a
+    /// newcomer.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-rejoin-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// use corewire::ReceiveError;
+    ///
+    /// let sender = domain.sender("log").create()?;
+    /// let mut receiver = domain.receiver("log").from_oldest().join()?;
+    /// drop(sender);
+    /// assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
+    /// let mut successor = domain.sender("log").create()?;
+    /// successor.send(b"started again")?;
+    /// receiver.rejoin()?;
+    /// assert_eq!(&receiver.receive()?[..], b"started again");
+    /// # drop(receiver); drop(successor); drop(domain); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`JoinError`], but never `NotFound`. After an error the receiver is as it was before.
+    pub fn rejoin(&mut self) -> Result<(), JoinError> {
+        self.rejoin_within(None)
+    }
+
+    /// As [`rejoin`](Self::rejoin), waiting for at most `timeout`, but at least half a second for the
+    /// answer of the process that lets receivers in.
+    ///
+    /// # Errors
+    /// [`JoinError::NotCreated`] if there was no next channel in that time; else as for
+    /// [`rejoin`](Self::rejoin).
+    pub fn rejoin_timeout(&mut self, timeout: Duration) -> Result<(), JoinError> {
+        self.rejoin_within(Some(timeout))
+    }
+
+    /// As [`rejoin`](Self::rejoin), but does not wait for a next channel. Blocks as
+    /// [`join`](crate::ReceiverBuilder::join) does, for the answer of the process that lets receivers
+    /// in.
+    ///
+    /// # Errors
+    /// [`JoinError::NotFound`] if there is no next channel now; else as for [`rejoin`](Self::rejoin).
+    pub fn rejoin_now(&mut self) -> Result<(), JoinError> {
+        let former = self.ended();
+        let Joined { domain, wishes, .. } = self.attachment.joined();
+        *self = waiting::join_other(domain, self.attachment.name(), anew(wishes), former)?;
+        Ok(())
+    }
+
+    fn rejoin_within(&mut self, timeout: Option<Duration>) -> Result<(), JoinError> {
+        let former = self.ended();
+        let Joined { domain, wishes, .. } = self.attachment.joined();
+        let name = self.attachment.name();
+        *self = waiting::join_when_created(domain, name, anew(wishes), timeout, former)?;
+        Ok(())
+    }
+
+    /// The incarnation of the channel, if its sender has closed it and everything was received.
+    fn ended(&mut self) -> Option<u128> {
+        let is_closed = matches!(self.ring.end(), Ok(Some(End::Closed)));
+        is_closed.then(|| self.attachment.joined().incarnation)
+    }
+}
+
+/// What another channel is asked for.
+fn anew(wishes: Wishes) -> Wishes {
+    Wishes { waiter: 0, patience: Patience::default(), ..wishes }
 }
 
 impl<A> Drop for Receiver<A> {

@@ -452,3 +452,25 @@ impl Waiting {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Domain, JoinError, ReceiveError};
+
+    /// A sender closes the channel first and gives up its name a moment later.
+    #[test]
+    fn a_channel_that_has_ended_is_not_joined_again() {
+        let path = std::env::temp_dir().join(format!("corewire-ended-{}", std::process::id()));
+        let domain = Domain::open_at(&path).unwrap();
+        let mut sender = domain.sender("c").create().unwrap();
+        sender.send(b"once").unwrap();
+        let mut receiver = domain.receiver("c").from_oldest().join().unwrap();
+        sender.ring.close();
+        assert_eq!(receiver.receive().unwrap()[..], *b"once");
+        assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
+        let error = receiver.rejoin_now().unwrap_err();
+        assert!(matches!(error, JoinError::NotFound(_)), "{error}");
+        drop((sender, receiver, domain));
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}

@@ -104,7 +104,7 @@ impl Owner {
 
     pub(super) fn check_type(&self, hello: &Hello) -> Result<(), Reason> {
         let tag = self.header.type_tag;
-        if hello.type_tag == tag {
+        if hello.type_tag.accepts(tag) {
             return Ok(());
         }
         Err(Reason::Type { hash: tag.hash, bytes: tag.bytes })

@@ -417,7 +417,7 @@ impl Member {
         if peer.trusted().is_none() || hello.socket == 0 {
             return Err(Reason::NotForGuests);
         }
-        if hello.type_tag != header.type_tag {
+        if !hello.type_tag.accepts(header.type_tag) {
             let TypeTag { hash, bytes } = header.type_tag;
             return Err(Reason::Type { hash, bytes });
         }
