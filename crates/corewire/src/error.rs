@@ -1,6 +1,7 @@
 //! One error type for each stage: opening a domain, creating a channel, joining one, sending,
 //! receiving, looking on.
 
+use std::fmt;
 use std::time::Duration;
 
 use corewire_layout::endpoint::EndpointSizeError;
@@ -39,6 +40,52 @@ pub enum OpenError {
     Os(#[from] OsError),
 }
 
+/// What already exists under a name that was to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NameInUse {
+    /// The name.
+    pub name: ChannelName,
+    /// What has it.
+    pub kind: NameUse,
+    /// The process that holds the name, as this process sees its number; of a shared channel, the
+    /// sender that lets others in. `None` if it cannot be seen from here.
+    pub pid: Option<u32>,
+}
+
+/// What a name belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameUse {
+    /// A channel with one sender.
+    Channel,
+    /// A channel with several senders.
+    SharedChannel,
+    /// An endpoint.
+    Endpoint,
+    /// The process that holds the name has not said yet what it creates.
+    Unknown,
+}
+
+impl fmt::Display for NameInUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, role) = match self.kind {
+            NameUse::Channel => ("channel ", "is its sender"),
+            NameUse::SharedChannel => ("shared channel ", "is one of its senders"),
+            NameUse::Endpoint => ("endpoint ", "has it"),
+            NameUse::Unknown => ("", "has the name"),
+        };
+        write!(f, "{kind}{} already exists", self.name)?;
+        self.pid.map_or(Ok(()), |pid| write!(f, ": process {pid} {role}"))
+    }
+}
+
+impl From<ChannelName> for NameInUse {
+    fn from(name: ChannelName) -> Self {
+        Self { name, kind: NameUse::Unknown, pid: None }
+    }
+}
+
 /// Why a channel cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -49,9 +96,9 @@ pub enum CreateError {
     /// A size is out of range.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// Somebody alive has a channel of this name.
-    #[error("channel {0} already exists")]
-    AlreadyExists(ChannelName),
+    /// A process that is alive has this name, for a channel or an endpoint.
+    #[error("{0}")]
+    AlreadyExists(NameInUse),
     /// Something that is not corewire's stands in the channel's place.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
@@ -108,7 +155,7 @@ pub enum CreateError {
 impl From<ClaimError> for CreateError {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name),
+            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name.into()),
             ClaimError::Foreign(file) => Self::ForeignFile(file),
             ClaimError::Os(error) => Self::Os(error),
             other => Self::ForeignFile(other.to_string()),
@@ -126,9 +173,9 @@ pub enum EndpointError {
     /// A size is out of range.
     #[error(transparent)]
     Size(#[from] EndpointSizeError),
-    /// Somebody alive has an endpoint or a channel of this name.
-    #[error("{0} already exists")]
-    AlreadyExists(ChannelName),
+    /// A process that is alive has this name, for an endpoint or a channel.
+    #[error("{0}")]
+    AlreadyExists(NameInUse),
     /// Something that is not corewire's stands in the endpoint's place.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
@@ -151,7 +198,7 @@ pub enum EndpointError {
 impl From<ClaimError> for EndpointError {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name),
+            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name.into()),
             ClaimError::Foreign(file) => Self::ForeignFile(file),
             ClaimError::Os(error) => Self::Os(error),
             other => Self::ForeignFile(other.to_string()),

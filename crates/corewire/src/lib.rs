@@ -116,8 +116,8 @@ pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
 pub use corewire_ring::pair::PairViolation;
 pub use error::{
-    ConnectError, CounterError, CreateError, EndpointError, JoinError, MessageError, OpenError,
-    Overwritten, ReceiveError, SendError, ValueError, WaitError,
+    ConnectError, CounterError, CreateError, EndpointError, JoinError, MessageError, NameInUse,
+    NameUse, OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{

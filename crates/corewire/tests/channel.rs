@@ -207,6 +207,10 @@ fn a_name_has_one_owner_and_is_free_again_after_it() {
     let sender = scratch.domain().sender("c").create().unwrap();
     let error = scratch.domain().sender("c").create().unwrap_err();
     assert!(matches!(error, CreateError::AlreadyExists(_)), "{error}");
+    let pid = std::process::id();
+    assert_eq!(error.to_string(), format!("channel c already exists: process {pid} is its sender"));
+    let error = scratch.domain().endpoint("c").create().unwrap_err();
+    assert_eq!(error.to_string(), format!("channel c already exists: process {pid} is its sender"));
     assert_eq!(scratch.domain().channels().unwrap().len(), 1);
     drop(sender);
     assert!(scratch.domain().channels().unwrap().is_empty());

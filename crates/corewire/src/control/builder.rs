@@ -12,7 +12,7 @@ use corewire_layout::segment::{
 };
 use corewire_layout::slot::{INLINE_BYTES_MAX, SLOT_BYTES};
 use corewire_os::OsError;
-use corewire_os::directory::Claim;
+use corewire_os::directory::{Claim, ClaimError};
 use corewire_os::memory::{MemoryOptions, RowTable, Segment};
 use corewire_os::sleep::Linux;
 use corewire_os::{process, processor, random_u128};
@@ -222,13 +222,16 @@ impl SenderBuilder {
         let geometry = self.geometry()?;
         let has_two = self.levels.are_two(self.policy, geometry.receivers_max())?;
         let home = has_two.then(|| self.cache_domain.unwrap_or_else(levels::own_group));
-        let claim = domain.directory.claim(&name)?;
+        let claim = domain.directory.claim(&name).map_err(|error| match error {
+            ClaimError::AlreadyExists(name) => CreateError::AlreadyExists(domain.use_of(&name)),
+            error => error.into(),
+        })?;
         // A shared channel's senders have its name, also while they are between two hosts.
         let is_taken = domain.directory.has_members(&name);
         if !matches!(is_taken, Ok(false)) {
             claim.release(&domain.directory);
             is_taken?;
-            return Err(CreateError::AlreadyExists(name));
+            return Err(CreateError::AlreadyExists(domain.use_of(&name)));
         }
         self.create_at(claim, &name, geometry, random_u128()?, Origin { home, ..Origin::default() })
     }

@@ -224,7 +224,7 @@ fn enter(
     let record = domain.directory.look_up(name)?.ok_or_else(no_host)?;
     let host = domain.directory.connect(record.socket)?.ok_or_else(no_host)?;
     if host.peer()?.trusted().is_none() {
-        return Err(CreateError::AlreadyExists(name.clone()));
+        return Err(CreateError::AlreadyExists(domain.use_of(name)));
     }
     // Before it is let in: a sender that died without one could be taken for one that never was.
     let Some(membership) = domain.directory.join_members(name, false)? else {
@@ -240,7 +240,7 @@ fn enter(
         Frame::Refused(Reason::NotShared) => {
             drop(membership);
             domain.directory.clear(name);
-            return Err(CreateError::AlreadyExists(name.clone()));
+            return Err(CreateError::AlreadyExists(domain.use_of(name)));
         }
         Frame::Refused(reason) => {
             return Err(CreateError::Enter(Box::new(JoinError::Refused {
