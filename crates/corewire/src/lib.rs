@@ -104,6 +104,7 @@ pub use control::builder::{ReceiverBuilder, SenderBuilder};
 pub use control::domain::{Domain, DomainBuilder};
 pub use control::levels::Levels;
 pub use control::observer::{ChannelView, Observer, ReceiverView};
+pub use control::sample::MessageSample;
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;
 pub use corewire_layout::geometry::GeometryError;

@@ -452,6 +452,15 @@ fn an_observer_sees_without_joining() {
     assert_eq!((view.sent, view.receivers.len()), (10, 1));
     assert!(view.receivers[0].cursor <= 4 && view.receivers[0].lag >= 6);
     assert_eq!(sender.receivers(), 1);
+    let newest_first: Vec<_> = (0..10).rev().map(|sequence| (sequence, 8)).collect();
+    let lengths = |view: &corewire::ChannelView| {
+        let sample = view.sample.iter().map(|message| (message.sequence, message.short_bytes));
+        sample.collect::<Vec<_>>()
+    };
+    assert_eq!(lengths(&view), newest_first);
+    sender.send(&[0; 49]).unwrap();
+    let view = scratch.domain().observe("c").unwrap().look();
+    assert_eq!(lengths(&view)[..2], [(10, 0), (9, 8)]);
     assert!(matches!(scratch.domain().observe("d"), Err(JoinError::NotFound(_))));
 }
 

@@ -293,6 +293,7 @@ fn an_observer_sees_everybody() {
     assert_eq!((view.senders, view.sent, view.pid), (2, 2, std::process::id()));
     assert_eq!(view.receivers.len(), 1);
     assert_eq!((view.receivers[0].lag, view.receivers[0].pid), (2, std::process::id()));
+    assert_eq!(view.sample.len(), 2);
     drop((receiver, first));
     let view = observer.look();
     assert_eq!((view.senders, view.receivers.len()), (1, 0));

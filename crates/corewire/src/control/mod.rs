@@ -23,5 +23,6 @@ pub(crate) mod hub;
 pub(crate) mod levels;
 pub(crate) mod observer;
 pub(crate) mod owner;
+pub(crate) mod sample;
 pub(crate) mod shared;
 pub(crate) mod waiting;

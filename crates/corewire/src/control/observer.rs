@@ -18,6 +18,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::attach::{answer, ask, connect, open_sender, refusal};
 use crate::control::domain::DomainInner;
+use crate::control::sample::{MessageSample, sample};
 use crate::control::shared::SharedMemory;
 use crate::error::JoinError;
 
@@ -68,6 +69,9 @@ pub struct ChannelView {
     pub segment_bytes: u64,
     /// The sender's counters, by name; of a shared channel, the sums of those that have a row now.
     pub counters: Vec<(&'static str, u64)>,
+    /// Some of its latest messages, newest first: how long the short ones are, whose bytes are not
+    /// counted.
+    pub sample: Vec<MessageSample>,
     /// Its receivers; a guest ([`Domain::is_guest`](crate::Domain::is_guest)) is shown none.
     pub receivers: Vec<ReceiverView>,
 }
@@ -178,7 +182,8 @@ impl Observer {
             see(*row, *pid, words, start, sent)
         });
         let receivers = receivers.collect();
-        self.view(self.header.pid, usize::from(!is_closed), sent, counters, receivers)
+        let sample = sample(slots, sent);
+        self.view(self.header.pid, usize::from(!is_closed), sent, counters, sample, receivers)
     }
 
     fn look_at_many(&self, roster: &Roster, table: &Region) -> ChannelView {
@@ -203,7 +208,8 @@ impl Observer {
             let row = u16::try_from(who.row).ok()?;
             Some(see(row, pid(Party::Receiver, who.row), &words, 0, sent))
         });
-        self.view(first, senders.len(), sent, counters, receivers.collect())
+        let sample = sample(roster.slots(), sent);
+        self.view(first, senders.len(), sent, counters, sample, receivers.collect())
     }
 
     fn view(
@@ -212,6 +218,7 @@ impl Observer {
         senders: usize,
         sent: u64,
         counters: Vec<(&'static str, u64)>,
+        sample: Vec<MessageSample>,
         receivers: Vec<ReceiverView>,
     ) -> ChannelView {
         let geometry = &self.header.geometry;
@@ -229,6 +236,7 @@ impl Observer {
             receivers_max: geometry.receivers_max(),
             segment_bytes: geometry.segment_bytes(),
             counters,
+            sample,
             receivers,
         }
     }
