@@ -35,7 +35,7 @@ impl Sort {
 
     #[expect(clippy::cast_precision_loss, reason = "an order, not an amount")]
     fn of(self, channel: &Channel) -> f64 {
-        let Rates { messages_per_s, bytes_per_s, waits_per_s, wakes_per_s } = channel.rates;
+        let Rates { messages_per_s, bytes_per_s, waits_per_s, wakes_per_s, .. } = channel.rates;
         match self {
             Self::Name => 0.0,
             Self::Messages => messages_per_s,
@@ -132,11 +132,13 @@ fn of_receiver(receiver: &Receiver) -> Line {
 fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String> {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let [lag, drops, deaths] = counts.map(|count| short(count as f64));
+    let is_estimated = rates.estimated_bytes_per_s > 0.0;
+    let bytes = format!("{}{}", if is_estimated { "~" } else { "" }, short(rates.bytes_per_s));
     vec![
         name,
         pid.to_string(),
         short(rates.messages_per_s),
-        short(rates.bytes_per_s),
+        bytes,
         lag,
         short(rates.waits_per_s),
         short(rates.wakes_per_s),
