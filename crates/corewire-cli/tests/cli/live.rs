@@ -142,6 +142,11 @@ fn metrics_are_what_prometheus_reads() {
     let metrics = || parsed(scratch.run("metrics").text());
     eventually(|| value(&metrics(), "corewire_received_messages_total", "log") == 2.0);
     let scrape = metrics();
+    let help = scratch.run("metrics --help");
+    for sample in &scrape.samples {
+        let name = &sample.metric;
+        assert!(help.text().lines().any(|line| line.trim() == name), "{name} is not in the help");
+    }
     for (metric, expected) in [
         ("corewire_sent_messages_total", 2.0),
         ("corewire_receivers", 1.0),
