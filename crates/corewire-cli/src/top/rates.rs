@@ -8,19 +8,19 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// A channel, since the look before.
+/// A channel, with its rates since the look before.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Channel {
     pub(crate) name: String,
     pub(crate) pid: u32,
     pub(crate) senders: usize,
-    /// Messages, since the channel was made.
+    /// Messages since the channel was created.
     pub(crate) sent: u64,
     #[serde(flatten)]
     pub(crate) rates: Rates,
-    /// Of its slowest receiver.
+    /// The lag of its slowest receiver.
     pub(crate) lag: u64,
-    /// Messages that receivers missed, receivers that were evicted, or that held impossible values.
+    /// Messages that receivers missed, and receivers that were evicted or held impossible values.
     pub(crate) drops: u64,
     /// Receivers that died.
     pub(crate) deaths: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Channel {
     pub(crate) receivers: Vec<Receiver>,
 }
 
-/// A receiver, since the look before.
+/// A receiver, with its rates since the look before.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Receiver {
     pub(crate) row: u16,
@@ -41,7 +41,7 @@ pub(crate) struct Receiver {
     pub(crate) is_asleep: bool,
 }
 
-/// How often, in a second; zero at the first look.
+/// Rates per second; zero at the first look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Rates {
     pub(crate) messages_per_s: f64,
@@ -79,7 +79,7 @@ impl Watcher {
         Ok((views, unseen))
     }
 
-    /// What has moved since the last call.
+    /// The channels, with their rates since the last call.
     pub(crate) fn look(&mut self) -> Result<(Vec<Channel>, Vec<String>), Failure> {
         let (views, unseen) = self.views()?;
         let now = Instant::now();
@@ -98,7 +98,7 @@ impl Watcher {
         Ok((channels, unseen))
     }
 
-    /// Where it looks.
+    /// The directory whose channels are watched.
     pub(crate) fn place(&self) -> String {
         self.domain.runtime_directory().display().to_string()
     }
@@ -165,7 +165,7 @@ impl Receiver {
 type Counters<'a> = (&'a [(&'static str, u64)], u64);
 
 impl Rates {
-    /// Counters, and messages, which are exact where their counter is not.
+    /// From counters, and from numbers of messages, which are exact where their counter is not.
     fn between(
         before: Option<Counters<'_>>,
         now: Counters<'_>,

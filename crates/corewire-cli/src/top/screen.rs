@@ -36,19 +36,19 @@ const SORTS: [Option<Sort>; 9] = [
     Some(Sort::Deaths),
 ];
 
-/// How soon what was seen is shown.
+/// Longest time until a finished look is shown.
 const LOOKS_WITHIN: Duration = Duration::from_millis(20);
 
-/// What one look came to.
+/// The result of a look.
 type Seen = Result<(Vec<Channel>, Vec<String>), Failure>;
 
-/// Looks that are taken when asked for.
+/// A thread that looks when it is asked to.
 struct Looks {
     ask: Sender<()>,
     seen: Receiver<Seen>,
 }
 
-/// On a thread of its own: a process that is stopped keeps a look waiting, and keys must not.
+/// Starts that thread. A stopped process can delay a look, and keys must work meanwhile.
 fn looking(mut watcher: Watcher) -> Looks {
     let (ask, asked) = channel();
     let (see, seen) = channel();
@@ -60,12 +60,12 @@ fn looking(mut watcher: Watcher) -> Looks {
 pub(super) struct Screen {
     pub(super) view: View,
     channels: Vec<Channel>,
-    /// Why channels cannot be seen.
+    /// Why some channels cannot be seen.
     unseen: Vec<String>,
     place: String,
     interval: Duration,
     is_paused: bool,
-    /// The filter is being typed.
+    /// The user is typing the filter.
     is_typing: bool,
     is_over: bool,
     table: TableState,
@@ -86,12 +86,13 @@ impl Screen {
         }
     }
 
-    /// Runs until the user has enough.
+    /// Runs until the user quits.
     pub(super) fn run(mut self, watcher: Watcher) -> Result<(), Failure> {
-        let refused =
-            |why: &str| Failure::other(format!("top needs a terminal ({why}); --once does not"));
+        let refused = |why: &str| {
+            Failure::other(format!("top needs a terminal ({why}); top --once does not"))
+        };
         if !std::io::stdout().is_terminal() {
-            return Err(refused("standard output is none"));
+            return Err(refused("standard output is not one"));
         }
         let terminal = ratatui::try_init();
         let outcome = match terminal {
@@ -107,7 +108,8 @@ impl Screen {
         terminal: &mut ratatui::DefaultTerminal,
         watcher: Watcher,
     ) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::other(format!("the terminal: {error}"));
+        let failed =
+            |error: std::io::Error| Failure::other(format!("the terminal failed: {error}"));
         let looks = looking(watcher);
         let mut next = Instant::now();
         let mut is_looking = false;
