@@ -183,7 +183,7 @@ impl Screen {
         let lines = self.view.lines(&self.channels);
         let columns = columns(&lines, body.width, self.view.sort);
         let hidden = COLUMNS.len() - columns.len();
-        frame.render_widget(Paragraph::new(self.title(hidden)), head);
+        frame.render_widget(Paragraph::new(self.title(hidden, head.width)), head);
         if lines.is_empty() {
             frame.render_widget(Paragraph::new(self.view.nothing(&self.place)), body);
         } else {
@@ -200,20 +200,27 @@ impl Screen {
         frame.render_widget(Paragraph::new(foot_text).style(dim()), foot);
     }
 
-    fn title(&self, hidden: usize) -> TextLine<'static> {
+    /// The first line: as much of it as fits, the most important parts first.
+    fn title(&self, hidden: usize, width: u16) -> TextLine<'static> {
         let receivers = self.channels.iter().map(|channel| channel.receivers.len()).sum();
         let paused = if self.is_paused { " PAUSED" } else { "" };
         let mut text = format!(
-            "corewire{paused}: {}, {}, every {}",
+            "corewire{paused}: {}, {}",
             units::counted(self.channels.len(), "channel", "channels"),
             units::counted(receivers, "receiver", "receivers"),
-            seconds(self.interval),
         );
-        if !self.view.filter.is_empty() && !self.is_typing {
-            text.push_str(&format!(", named *{}*", self.view.filter));
-        }
-        if hidden > 0 {
-            text.push_str(&format!(", {} hidden", units::counted(hidden, "column", "columns")));
+        let more = units::counted(hidden, "more column", "more columns");
+        let parts = [
+            (hidden > 0).then_some(more),
+            (!self.view.filter.is_empty() && !self.is_typing)
+                .then(|| format!("named *{}*", self.view.filter)),
+            Some(format!("every {}", seconds(self.interval))),
+        ];
+        for part in parts.into_iter().flatten() {
+            if text.chars().count() + 2 + part.chars().count() <= usize::from(width) {
+                text.push_str(", ");
+                text.push_str(&part);
+            }
         }
         TextLine::styled(text, Style::new().add_modifier(Modifier::BOLD))
     }
@@ -409,6 +416,7 @@ mod tests {
         assert!(shown.is_sorted() && shown[11] == 0 && shown[79] == 8, "{shown:?}");
         assert_eq!(shown[49], 5);
         let lines = drawn(&mut screen, 50, 8);
+        assert_eq!(lines[0].trim_end(), "corewire: 2 channels, 4 receivers, 3 more columns");
         for title in ["channel", "pid", "msg/s", "bytes/s", "lag", "drops"] {
             assert!(lines[1].contains(title), "{title} is not in {lines:?}");
         }
@@ -422,7 +430,7 @@ mod tests {
         assert!(drawn(&mut screen, 30, 8)[1].contains("wakes/s"));
         assert!(drawn(&mut screen, 90, 8)[0].contains("every 1 s  "));
         assert!(drawn(&mut screen, 72, 8)[0].contains("every 1 s  "));
-        assert!(drawn(&mut screen, 71, 8)[0].contains("every 1 s, 1 column hidden"));
+        assert!(drawn(&mut screen, 71, 8)[0].contains("4 receivers, 1 more column, every 1 s"));
     }
 
     #[test]
