@@ -16,14 +16,14 @@ const EXAMPLES: &str = "\
 Examples:
   corewire metrics
   corewire metrics --file /var/lib/node_exporter/corewire.prom
-  corewire metrics --port 9464
-
-Prints the counters of all channels once, or writes them to FILE, for the textfile
-collector of node_exporter: a reader of FILE finds the old text or the new text, and
-nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended.
-The channels are looked up for each answer. Senders of a shared channel come and go,
-and most of their counters with them; of these only the messages are shown.
-
+  corewire metrics --port 9464\n\
+\n\
+Prints the counters of all channels once, or writes them to FILE, for the textfile \
+collector of node_exporter: a reader of FILE finds the old text or the new text, and \
+nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended. \
+The channels are looked up for each answer. Senders of a shared channel come and go, \
+and most of their counters with them; of these only the messages are shown.\n\
+\n\
 ";
 
 /// Help after the options: examples, and the name of every metric.

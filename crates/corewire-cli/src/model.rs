@@ -15,29 +15,29 @@ use crate::{output, table};
 const EXAMPLES: &str = "\
 Examples:
   corewire model broadcast --receivers 1,2,4,8,16,32,64,128,255
-  corewire model zimp --receivers 8,64 --topology two-sockets.json
-
-Runs the ring's own code, one role on each core, on private caches that a directory
-keeps coherent (MESI). After the ring has wrapped around, it counts for each message:
-lines that the sender fetches; lines that the sender shares and must own (upgrades);
-copies in other caches that this invalidates; lines that the receiver with the most
-fetches; and read-modify-writes of all roles. Then it prints the time that the lines
-take: for one message after the other (from one send to the last receive), and for a
-stream.
-
---topology FILE is JSON with the keys domain_cores (cores that share a last-level
-cache), hit_ns, near_ns (a line from a core of the same domain), far_ns (from another
-domain), busy_ns (a line between two requests that change its owner or come from
-another domain), share_ns (between two more readers of one domain), next_ns (between
-two lines that a core requests), under_way_max (lines that a core requests at once),
-locked_ns (a read-modify-write, in addition to its line), and processors and pairs_ns,
-which `corewire doctor --measure FILE` writes and the model does not need. A key that
-is missing has the value that --json prints without --topology.
-
---json prints an object with the keys ring, slots, topology, one_way_ns (half a round
-trip through two such rings with one receiver each) and rows: an array of objects with
-the keys receivers, sender_transfers, sender_upgrades, sender_invalidations,
-receiver_transfers, read_modify_writes, one_by_one_ns, stream_ns, all for each
+  corewire model zimp --receivers 8,64 --topology two-sockets.json\n\
+\n\
+Runs the ring's own code, one role on each core, on private caches that a directory \
+keeps coherent (MESI). After the ring has wrapped around, it counts for each message: \
+lines that the sender fetches; lines that the sender shares and must own (upgrades); \
+copies in other caches that this invalidates; lines that the receiver with the most \
+fetches; and read-modify-writes of all roles. Then it prints the time that the lines \
+take: for one message after the other (from one send to the last receive), and for a \
+stream.\n\
+\n\
+--topology FILE is JSON with the keys domain_cores (cores that share a last-level \
+cache), hit_ns, near_ns (a line from a core of the same domain), far_ns (from another \
+domain), busy_ns (a line between two requests that change its owner or come from \
+another domain), share_ns (between two more readers of one domain), next_ns (between \
+two lines that a core requests), under_way_max (lines that a core requests at once), \
+locked_ns (a read-modify-write, in addition to its line), and processors and pairs_ns, \
+which `corewire doctor --measure FILE` writes and the model does not need. A key that \
+is missing has the value that --json prints without --topology.\n\
+\n\
+--json prints an object with the keys ring, slots, topology, one_way_ns (half a round \
+trip through two such rings with one receiver each) and rows: an array of objects with \
+the keys receivers, sender_transfers, sender_upgrades, sender_invalidations, \
+receiver_transfers, read_modify_writes, one_by_one_ns, stream_ns, all for each \
 message.";
 
 /// Compute the cost of a ring with N receivers, on a model of the machine

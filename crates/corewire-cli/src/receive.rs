@@ -22,31 +22,31 @@ Examples:
   corewire receive log --lines | grep error
   corewire receive log --lines --follow
   corewire receive image > copy.img
-  corewire receive prices --json | jq .sequence
-
-If the channel does not exist yet, the command says on standard error where it waits
-for it, and then gets its first message. (With --owner it can miss messages that were
-sent before it joined.) Messages are written as soon as they are there.
-
-How messages are written: without an option, one after the other, with nothing
-between them. With --lines, a line end follows each one; with -0, a NUL byte. With
---framed, each one follows its length: 4 bytes, unsigned, little-endian. With --json,
-each is an object on a line of its own, with the keys sequence (its number in the
-channel, from 0), time_s (when it was received: seconds since 1970, UTC), type (null
-for plain bytes, else an object with the keys hash and bytes: the declared type of
-the channel, and the size of a value) and bytes (the message in base64).
-
-A channel that was created for a type is read as bytes; standard error says which
-type. If the channel overwrites, standard error says at its end how many messages
-this receiver missed.
-
---follow does not end with the channel. It waits for the next channel of the same
-name, also when the sender died, and continues with its first message; standard error
-says so. If the next channel exists already by then, it continues with the next
-message sent; with --oldest, with the oldest message that is still there. It runs
-until a signal ends it.
-
-Exit codes: 0 at the end of the stream (or after --count, or when nobody reads the
+  corewire receive prices --json | jq .sequence\n\
+\n\
+If the channel does not exist yet, the command says on standard error where it waits \
+for it, and then gets its first message. (With --owner it can miss messages that were \
+sent before it joined.) Messages are written as soon as they are there.\n\
+\n\
+How messages are written: without an option, one after the other, with nothing \
+between them. With --lines, a line end follows each one; with -0, a NUL byte. With \
+--framed, each one follows its length: 4 bytes, unsigned, little-endian. With --json, \
+each is an object on a line of its own, with the keys sequence (its number in the \
+channel, from 0), time_s (when it was received: seconds since 1970, UTC), type (null \
+for plain bytes, else an object with the keys hash and bytes: the declared type of \
+the channel, and the size of a value) and bytes (the message in base64).\n\
+\n\
+A channel that was created for a type is read as bytes; standard error says which \
+type. If the channel overwrites, standard error says at its end how many messages \
+this receiver missed.\n\
+\n\
+--follow does not end with the channel. It waits for the next channel of the same \
+name, also when the sender died, and continues with its first message; standard error \
+says so. If the next channel exists already by then, it continues with the next \
+message sent; with --oldest, with the oldest message that is still there. It runs \
+until a signal ends it.\n\
+\n\
+Exit codes: 0 at the end of the stream (or after --count, or when nobody reads the \
 output any more), 3 if the sender died, 1 for any other failure.";
 
 /// Write the messages of a channel to standard output.

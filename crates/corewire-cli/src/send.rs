@@ -25,37 +25,37 @@ Examples:
   tail -f log | corewire send log --lines
   corewire send image disk.img --wait-receivers 3
   find . -print0 | corewire send files -0
-  corewire send log --lines --access group:adm
-
-What is a message? Without an option, what one read of the input returns, up to
---chunk bytes. With --lines, a line. With -0, what stands before a NUL byte. With
---framed, the bytes after a length of 4 bytes (unsigned, little-endian), for any
-bytes from any language.
-
-The channel exists while the command runs. A receiver gets every message from where
-it joined. Receivers that waited for the channel get all messages: the first one is
-sent when they have joined. If messages were sent while no receiver had joined,
-standard error says at the end how many.
-
-At the end of the input the channel is closed: receivers get what is still in it, and
-end with 0. If the input fails, the channel is not closed, and receivers end with 3.
-
-INT, TERM and HUP close the channel in order, too. The command reads no more, sends
-what it has read, for at most a second, and then ends by the signal; a shell shows
-that as 130, 143 or 129. Receivers end with 0. A second signal ends it at once, and
-receivers end with 3.
-
-With --shared, more processes may send on the channel. It ends with the last of them.
---receivers, --chunk, --largest and --evict count for the first one, which creates it.
-
---levels two lets receivers at another last-level cache than the sender's read a relay
-there, so that each message crosses to that cache once. auto chooses two if the file
-that $COREWIRE_TOPOLOGY names (corewire doctor --measure) says that --receivers so
-many get a message sooner.
-
---access lets other users receive with --owner, from a channel in
-$COREWIRE_RUNTIME_DIR or in /tmp/corewire-UID. It sets the mode of that directory, and
-with group: its group. From then on this user's own receive, ls, top and doctor need
+  corewire send log --lines --access group:adm\n\
+\n\
+What is a message? Without an option, what one read of the input returns, up to \
+--chunk bytes. With --lines, a line. With -0, what stands before a NUL byte. With \
+--framed, the bytes after a length of 4 bytes (unsigned, little-endian), for any \
+bytes from any language.\n\
+\n\
+The channel exists while the command runs. A receiver gets every message from where \
+it joined. Receivers that waited for the channel get all messages: the first one is \
+sent when they have joined. If messages were sent while no receiver had joined, \
+standard error says at the end how many.\n\
+\n\
+At the end of the input the channel is closed: receivers get what is still in it, and \
+end with 0. If the input fails, the channel is not closed, and receivers end with 3.\n\
+\n\
+INT, TERM and HUP close the channel in order, too. The command reads no more, sends \
+what it has read, for at most a second, and then ends by the signal; a shell shows \
+that as 130, 143 or 129. Receivers end with 0. A second signal ends it at once, and \
+receivers end with 3.\n\
+\n\
+With --shared, more processes may send on the channel. It ends with the last of them. \
+--receivers, --chunk, --largest and --evict count for the first one, which creates it.\n\
+\n\
+--levels two lets receivers at another last-level cache than the sender's read a relay \
+there, so that each message crosses to that cache once. auto chooses two if the file \
+that $COREWIRE_TOPOLOGY names (corewire doctor --measure) says that --receivers so \
+many get a message sooner.\n\
+\n\
+--access lets other users receive with --owner, from a channel in \
+$COREWIRE_RUNTIME_DIR or in /tmp/corewire-UID. It sets the mode of that directory, and \
+with group: its group. From then on this user's own receive, ls, top and doctor need \
 --owner with its own number there, and send needs --access.";
 
 /// Send standard input, or a file, into a channel.

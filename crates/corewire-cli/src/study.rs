@@ -16,9 +16,9 @@ Examples:
   corewire study zimp --quick --out zimp
   corewire study nemesis --quick --out nemesis
   corewire study compare laptop.json server.json
-  corewire study help
-
-Starts the program corewire-study, beside this program or in PATH, with the same
+  corewire study help\n\
+\n\
+Starts the program corewire-study, beside this program or in PATH, with the same \
 arguments. It is built separately: cargo build --release -p corewire-study";
 
 /// Repeat the papers' experiments on this machine, with other systems for comparison

@@ -13,19 +13,19 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   corewire doctor
-  corewire doctor --measure this-machine.json
-
-Each line says good, improvable (channels work, but could work better) or bad
-(channels do not work), then what was found and what to do about it. The command ends
-with 1 if anything is bad. To try a channel, it creates one for a moment, named
-doctor- and a random number.
-
---json prints an array of objects with the keys check, level (good, improvable or
-bad), found and advice (null if there is nothing to do).
-
---measure FILE measures the cost of a cache line from each processor to each other one
-on which this process may run (about 5 ms for each pair), prints it, and writes it to
-FILE, for `corewire model --topology FILE`. With --json it prints what it writes. Keep
+  corewire doctor --measure this-machine.json\n\
+\n\
+Each line says good, improvable (channels work, but could work better) or bad \
+(channels do not work), then what was found and what to do about it. The command ends \
+with 1 if anything is bad. To try a channel, it creates one for a moment, named \
+doctor- and a random number.\n\
+\n\
+--json prints an array of objects with the keys check, level (good, improvable or \
+bad), found and advice (null if there is nothing to do).\n\
+\n\
+--measure FILE measures the cost of a cache line from each processor to each other one \
+on which this process may run (about 5 ms for each pair), prints it, and writes it to \
+FILE, for `corewire model --topology FILE`. With --json it prints what it writes. Keep \
 the machine idle meanwhile.";
 
 /// Columns of a line of text.

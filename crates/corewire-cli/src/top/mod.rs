@@ -18,31 +18,31 @@ use crate::{access, output, table};
 const EXAMPLES: &str = "\
 Examples:
   corewire top
-  corewire top --once --json
-
-Columns: the channel, or a receiver's row in it; the process; messages per second;
-payload bytes per second; lag: how many messages a receiver is behind, of a channel
-its slowest receiver; waits and wakes: how often per second it waited, and woke
-others; drops: messages missed, and receivers that were evicted, or removed because
-their memory held impossible values; deaths: receivers that died. Drops and deaths
-count from the creation of the channel. A narrow terminal shows fewer columns.
-
-Bytes of messages of up to 48 bytes are not counted, since that would slow the sender
-down. top reads the lengths of up to 64 of the latest messages, and estimates the
-others from these. A number with such an estimate in it begins with ~.
-
-top reads the memory of the processes that take part. Once an interval it asks the
-process of each channel's sender for that memory, but not the thread that sends.
-
-Keys: q quits, space pauses, s sorts by the next column, r reverses the order,
-/ filters by name, enter shows or hides receivers, j and k or the arrows scroll.
-
---once looks twice, an interval apart, prints the rates, and ends. --json prints an
-object with the keys interval_s, unseen (why channels cannot be seen) and channels:
-objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s,
-estimated_bytes_per_s (the part of bytes_per_s that is an estimate), waits_per_s,
-wakes_per_s, lag, drops, deaths, receivers_max and receivers: objects with the keys
-row, pid, messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s,
+  corewire top --once --json\n\
+\n\
+Columns: the channel, or a receiver's row in it; the process; messages per second; \
+payload bytes per second; lag: how many messages a receiver is behind, of a channel \
+its slowest receiver; waits and wakes: how often per second it waited, and woke \
+others; drops: messages missed, and receivers that were evicted, or removed because \
+their memory held impossible values; deaths: receivers that died. Drops and deaths \
+count from the creation of the channel. A narrow terminal shows fewer columns.\n\
+\n\
+Bytes of messages of up to 48 bytes are not counted, since that would slow the sender \
+down. top reads the lengths of up to 64 of the latest messages, and estimates the \
+others from these. A number with such an estimate in it begins with ~.\n\
+\n\
+top reads the memory of the processes that take part. Once an interval it asks the \
+process of each channel's sender for that memory, but not the thread that sends.\n\
+\n\
+Keys: q quits, space pauses, s sorts by the next column, r reverses the order, \
+/ filters by name, enter shows or hides receivers, j and k or the arrows scroll.\n\
+\n\
+--once looks twice, an interval apart, prints the rates, and ends. --json prints an \
+object with the keys interval_s, unseen (why channels cannot be seen) and channels: \
+objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
+estimated_bytes_per_s (the part of bytes_per_s that is an estimate), waits_per_s, \
+wakes_per_s, lag, drops, deaths, receivers_max and receivers: objects with the keys \
+row, pid, messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, \
 wakes_per_s, lag, drops and is_asleep.";
 
 /// Watch channels and receivers: rates, lag, waits, drops, deaths
