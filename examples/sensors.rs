@@ -6,8 +6,7 @@ use std::error::Error;
 use std::f64::consts::TAU;
 use std::thread;
 
-use corewire::{Domain, MessageType, ReceiveError, TypedReceiver};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use corewire::{Domain, ReceiveError, TypedReceiver};
 
 /// Number of samples: ten seconds at 1 kHz.
 const SAMPLES: u32 = 10_000;
@@ -15,16 +14,12 @@ const SAMPLES: u32 = 10_000;
 const LIMIT_KELVIN: f64 = 310.0;
 
 /// A sample of the sensor.
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
+#[corewire::message]
+#[derive(Debug, Clone, Copy)]
 struct Sample {
     /// Time since the start.
     time_ms: u64,
     kelvin: f64,
-}
-
-impl MessageType for Sample {
-    const NAME: &'static str = "sensors::Sample v1";
 }
 
 type Outcome = Result<String, ReceiveError>;
@@ -53,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Lists the times at which the limit was exceeded.
 fn watch(mut samples: TypedReceiver<Sample>) -> Outcome {
     let (mut alarms, mut is_above) = (Vec::new(), false);
-    each(&mut samples, |sample| {
+    samples.for_each(|sample| {
         let was_above = std::mem::replace(&mut is_above, sample.kelvin > LIMIT_KELVIN);
         if is_above && !was_above {
             alarms.push(sample.time_ms);
@@ -65,7 +60,7 @@ fn watch(mut samples: TypedReceiver<Sample>) -> Outcome {
 /// Computes the mean of all samples.
 fn average(mut samples: TypedReceiver<Sample>) -> Outcome {
     let (mut count, mut sum) = (0u32, 0.0);
-    each(&mut samples, |sample| {
+    samples.for_each(|sample| {
         count += 1;
         sum += sample.kelvin;
     })?;
@@ -75,24 +70,11 @@ fn average(mut samples: TypedReceiver<Sample>) -> Outcome {
 /// Records every tenth sample.
 fn record(mut samples: TypedReceiver<Sample>) -> Outcome {
     let mut kept = Vec::new();
-    each(&mut samples, |sample| {
+    samples.for_each(|sample| {
         if sample.time_ms.is_multiple_of(10) {
             kept.push(*sample);
         }
     })?;
     let last = kept.last().map_or(0, |sample| sample.time_ms);
     Ok(format!("recorded {} samples, the last of {last} ms", kept.len()))
-}
-
-fn each(
-    samples: &mut TypedReceiver<Sample>,
-    mut job: impl FnMut(&Sample),
-) -> Result<(), ReceiveError> {
-    loop {
-        match samples.receive() {
-            Ok(sample) => job(&sample),
-            Err(ReceiveError::EndOfStream) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
 }

@@ -4,13 +4,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 13] = [
     "README.md",
     "ARCHITECTURE.md",
     "PROMISES.md",
     "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/costs.md",
+    "docs/decisions.md",
+    "docs/guide.md",
     "docs/layout.md",
     "docs/ordering.md",
+    "docs/results/promises.md",
+    "docs/study.md",
     "docs/threats.md",
 ];
 

@@ -94,7 +94,10 @@ fn fan_out_reads_every_byte() {
 #[test]
 fn typed_refuses_another_type() {
     let printed = Directory::new("typed").run(env!("CARGO_BIN_EXE_typed"));
-    assert_eq!(printed, "7 at 101\nrefused: 16 bytes\n");
+    let expected = "7 at 101\n3 at 102\n\
+        channel example-typed carries another version of example.Tick.1 (other fields, types or order)\n\
+        channel example-typed carries example.Tick.1 of 16 bytes, but plain bytes were expected\n";
+    assert_eq!(printed, expected);
 }
 
 #[test]

@@ -1,25 +1,36 @@
-//! `corewire ls`: the channels that exist.
+//! `corewire ls`: the channels and endpoints that exist.
 
-use corewire::{ChannelView, JoinError};
+use corewire::{ChannelView, EndpointView};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::seen::{self, Seen, Silent};
 use crate::{access, output, table, units};
 
 const EXAMPLES: &str = "\
 Example:
   corewire ls
 
-Columns: the sender's process; receivers that have joined, and the most there may
-be; messages sent; how many messages the slowest receiver is behind, as last
-published; the longest message; the memory of ring and payload. Looking costs
-the channel nothing. With --owner the receivers are not shown.
+Columns of channels: the sender's process; receivers that have joined, and the most
+there may be; messages sent; how many messages the slowest receiver is behind, as
+last published; the longest message; the memory of ring and payload; processes that
+are joining. Columns of endpoints: the process; peers, and the most there may be;
+messages sent and received; bytes of messages that no receive has asked for, and of
+how many that may be; the peer that sent most of these. Looking costs a channel or
+an endpoint nothing. With --owner neither receivers nor endpoints are shown.
 
---json prints an array of objects with the keys name, pid, receivers,
-receivers_max, sent, lag_max, largest_message_bytes, memory_bytes. With --owner,
-receivers and lag_max are null.";
+A process that is stopped does not answer: its names are shown with its number,
+within a second.
 
-/// List channels: who sends, how many receive, how far behind they are.
+--json prints an array of objects with the key kind. Channels have name, pid,
+receivers, receivers_max, sent, lag_max, largest_message_bytes, memory_bytes,
+joining (an array of processes); with --owner, receivers and lag_max are null.
+Endpoints have name, pid, peers, peers_max, sent_messages, sent_bytes,
+received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null if
+nothing is kept), memory_bytes. Objects of the kind silent have name, is_endpoint
+and pid (0 if it is not known).";
+
+/// List channels and endpoints: who has them, who takes part, what waits.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -29,7 +40,15 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Row {
+    Channel(Channel),
+    Endpoint(Endpoint),
+    Silent(Silent),
+}
+
+#[derive(Debug, Serialize)]
+struct Channel {
     name: String,
     pid: u32,
     receivers: Option<usize>,
@@ -38,9 +57,26 @@ struct Row {
     lag_max: Option<u64>,
     largest_message_bytes: u64,
     memory_bytes: u64,
+    joining: Vec<u32>,
 }
 
-impl Row {
+#[derive(Debug, Serialize)]
+struct Endpoint {
+    name: String,
+    pid: u32,
+    peers: usize,
+    peers_max: u64,
+    sent_messages: u64,
+    sent_bytes: u64,
+    received_messages: u64,
+    received_bytes: u64,
+    kept_bytes: u64,
+    budget_bytes: u64,
+    most_kept_of: Option<String>,
+    memory_bytes: u64,
+}
+
+impl Channel {
     /// What is known of a channel. Guests are not shown its receivers.
     fn new(view: ChannelView, is_guest: bool) -> Self {
         let lag_max = view.receivers.iter().map(|receiver| receiver.lag).max().unwrap_or(0);
@@ -52,55 +88,143 @@ impl Row {
             lag_max: (!is_guest).then_some(lag_max),
             largest_message_bytes: view.largest_message,
             memory_bytes: view.segment_bytes,
+            joining: view.joining,
             name: view.name,
         }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let receivers = self.receivers.map_or_else(|| "-".to_owned(), |count| count.to_string());
+        vec![
+            self.name.clone(),
+            self.pid.to_string(),
+            format!("{receivers}/{}", self.receivers_max),
+            units::grouped(self.sent),
+            self.lag_max.map_or_else(|| "-".to_owned(), units::grouped),
+            units::size(self.largest_message_bytes),
+            units::size(self.memory_bytes),
+            seen::joining(&self.joining),
+        ]
+    }
+}
+
+impl Endpoint {
+    fn new(view: EndpointView) -> Self {
+        let sum = |of: fn(&corewire::PeerView) -> u64| view.peers.iter().map(of).sum();
+        let most = view.peers.iter().filter(|peer| peer.kept_bytes > 0);
+        let most = most.max_by_key(|peer| peer.kept_bytes).map(|peer| peer.name.clone());
+        Self {
+            pid: view.pid,
+            peers: view.peers.len(),
+            peers_max: view.peers_max,
+            sent_messages: sum(|peer| peer.sent_messages),
+            sent_bytes: sum(|peer| peer.sent_bytes),
+            received_messages: sum(|peer| peer.received_messages),
+            received_bytes: sum(|peer| peer.received_bytes),
+            kept_bytes: view.kept_bytes,
+            budget_bytes: view.budget_bytes,
+            most_kept_of: most,
+            memory_bytes: view.segment_bytes,
+            name: view.name,
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.pid.to_string(),
+            format!("{}/{}", self.peers, self.peers_max),
+            units::grouped(self.sent_messages),
+            units::grouped(self.received_messages),
+            format!("{}/{}", units::size(self.kept_bytes), units::size(self.budget_bytes)),
+            self.most_kept_of.clone().unwrap_or_else(|| "-".to_owned()),
+        ]
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
-    let mut rows = Vec::new();
-    for name in domain.channels()? {
-        match domain.observe(name.as_str()) {
-            Ok(observer) => rows.push(Row::new(observer.look(), domain.is_guest())),
-            // It ended between the two looks.
-            Err(JoinError::NotFound(_)) => {}
-            Err(error) => eprintln!("corewire: {error}"),
-        }
+    let is_guest = domain.is_guest();
+    let Seen { channels, endpoints, silent, unseen } = seen::look(&domain)?;
+    for why in unseen {
+        eprintln!("corewire: {why}");
     }
+    let channels = channels.into_iter().map(|view| Row::Channel(Channel::new(view, is_guest)));
+    let endpoints = endpoints.into_iter().map(|view| Row::Endpoint(Endpoint::new(view)));
+    let rows: Vec<_> =
+        channels.chain(endpoints).chain(silent.into_iter().map(Row::Silent)).collect();
     if args.json {
         return output::print_json(&rows);
     }
     if rows.is_empty() {
         let path = domain.runtime_directory().display();
-        return output::print(&format!("No channels in {path}.\n"));
+        return output::print(&format!("No channels and no endpoints in {path}.\n"));
     }
     output::print(&render(&rows))
 }
 
+const CHANNELS: [(&str, bool); 8] = [
+    ("channel", false),
+    ("pid", true),
+    ("receivers", true),
+    ("sent", true),
+    ("max lag", true),
+    ("largest", true),
+    ("memory", true),
+    ("", false),
+];
+
+const ENDPOINTS: [(&str, bool); 7] = [
+    ("endpoint", false),
+    ("pid", true),
+    ("peers", true),
+    ("sent", true),
+    ("received", true),
+    ("kept", true),
+    ("most of", false),
+];
+
+/// The names whose processes do not answer stand below those of their kind that do.
 fn render(rows: &[Row]) -> String {
-    let columns = [
-        ("channel", false),
-        ("pid", true),
-        ("receivers", true),
-        ("sent", true),
-        ("max lag", true),
-        ("largest", true),
-        ("memory", true),
-    ];
-    let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), units::grouped);
-    let cells = |row: &Row| {
-        let receivers = row.receivers.map_or_else(|| "-".to_owned(), |count| count.to_string());
-        vec![
-            row.name.clone(),
-            row.pid.to_string(),
-            format!("{receivers}/{}", row.receivers_max),
-            units::grouped(row.sent),
-            known(row.lag_max),
-            units::size(row.largest_message_bytes),
-            units::size(row.memory_bytes),
-        ]
+    let silent = |is_endpoint| {
+        rows.iter().filter_map(move |row| match row {
+            Row::Silent(silent) if silent.is_endpoint == is_endpoint => Some(silent),
+            _ => None,
+        })
     };
-    table::render(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
+    let channels: Vec<_> = rows
+        .iter()
+        .filter_map(
+            |row| if let Row::Channel(channel) = row { Some(channel.cells()) } else { None },
+        )
+        .chain(silent(false).map(|silent| padded(silent, CHANNELS.len(), CHANNELS.len() - 1)))
+        .collect();
+    let endpoints: Vec<_> = rows
+        .iter()
+        .filter_map(|row| if let Row::Endpoint(it) = row { Some(it.cells()) } else { None })
+        .chain(silent(true).map(|silent| padded(silent, ENDPOINTS.len(), ENDPOINTS.len() - 1)))
+        .collect();
+    let mut text = String::new();
+    if !channels.is_empty() {
+        text += &table::render(&CHANNELS, &channels);
+    }
+    if !endpoints.is_empty() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &table::render(&ENDPOINTS, &endpoints);
+    }
+    text
+}
+
+/// A line of `count` cells for a name whose process does not answer, which the cell at `place` says.
+fn padded(silent: &Silent, count: usize, place: usize) -> Vec<String> {
+    let mut cells = vec!["-".to_owned(); count];
+    cells[0].clone_from(&silent.name);
+    if silent.pid != 0 {
+        cells[1] = silent.pid.to_string();
+    }
+    cells[place] = silent.text();
+    cells
 }

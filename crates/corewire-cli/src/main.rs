@@ -13,6 +13,7 @@ mod model;
 mod output;
 mod receive;
 mod records;
+mod seen;
 mod send;
 mod signals;
 mod study;

@@ -5,11 +5,12 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use corewire::{ChannelView, ReceiverView};
+use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView};
 use tiny_http::{Header, Method, Response, Server};
 
 use crate::failure::Failure;
-use crate::top::rates::{Watcher, counter};
+use crate::seen::{self, Seen};
+use crate::top::rates::counter;
 use crate::{access, output};
 
 const EXAMPLES: &str = "\
@@ -18,10 +19,10 @@ Examples:
   corewire metrics --file /var/lib/node_exporter/corewire.prom
   corewire metrics --port 9464\n\
 \n\
-Prints the counters of all channels once, or writes them to FILE, for the textfile \
+Prints the counters of all channels and endpoints once, or writes them to FILE, for the textfile \
 collector of node_exporter: a reader of FILE finds the old text or the new text, and \
 nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended. \
-The channels are looked up for each answer. Senders of a shared channel come and go, \
+They are looked up for each answer. Senders of a shared channel come and go, \
 and most of their counters with them; of these only the messages are shown.\n\
 \n\
 ";
@@ -29,7 +30,7 @@ and most of their counters with them; of these only the messages are shown.\n\
 /// Help after the options: examples, and the name of every metric.
 fn help() -> String {
     let mut help = format!("{EXAMPLES}Metrics:\n");
-    let text = render(&[], 0);
+    let text = render(&Seen::default());
     let names = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
     for (name, meaning) in names {
         help.push_str(&format!("  {name}\n          {meaning}\n"));
@@ -40,7 +41,7 @@ fn help() -> String {
 /// Every answer's type.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Print the counters of all channels in the text format of Prometheus
+/// Print the counters of all channels and endpoints in the text format of Prometheus
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {
@@ -54,11 +55,11 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let watcher = Watcher::new(access::open_domain()?);
+    let domain = access::open_domain()?;
     match (&args.file, args.port) {
-        (Some(file), _) => write_whole(file, &text(&watcher)?),
-        (None, Some(port)) => serve(&watcher, port),
-        (None, None) => output::print(&text(&watcher)?),
+        (Some(file), _) => write_whole(file, &text(&domain)?),
+        (None, Some(port)) => serve(&domain, port),
+        (None, None) => output::print(&text(&domain)?),
     }
 }
 
@@ -74,7 +75,7 @@ fn write_whole(file: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
-fn serve(watcher: &Watcher, port: u16) -> Result<(), Failure> {
+fn serve(domain: &Domain, port: u16) -> Result<(), Failure> {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let server = Server::http(address)
         .map_err(|error| Failure::other(format!("cannot listen on {address}: {error}")))?;
@@ -82,7 +83,7 @@ fn serve(watcher: &Watcher, port: u16) -> Result<(), Failure> {
     for request in server.incoming_requests() {
         let path = request.url().split('?').next().unwrap_or_default();
         let answer = match (request.method(), path) {
-            (Method::Get | Method::Head, "/metrics") => match text(watcher) {
+            (Method::Get | Method::Head, "/metrics") => match text(domain) {
                 Ok(text) => typed(Response::from_string(text)),
                 Err(failure) => Response::from_string(failure.message + "\n").with_status_code(500),
             },
@@ -132,19 +133,24 @@ const OF_RECEIVERS: [(&str, &str, &str); 5] = [
     ("missed_messages_total", "missed", "Messages overwritten before a receiver read them."),
 ];
 
-fn text(watcher: &Watcher) -> Result<String, Failure> {
-    let (views, unseen) = watcher.views()?;
-    Ok(render(&views, unseen.len()))
+fn text(domain: &Domain) -> Result<String, Failure> {
+    Ok(render(&seen::look(domain)?))
 }
 
 /// The text format, version 0.0.4.
-fn render(views: &[ChannelView], unseen: usize) -> String {
+fn render(seen: &Seen) -> String {
+    let views = &seen.channels;
     let mut text = Text(String::new());
     text.gauge(
-        "unseen_channels",
-        "Channels that could not be looked at.",
-        [(String::new(), unseen)],
+        "unseen_names",
+        "Channels and endpoints that could not be looked at.",
+        [(String::new(), seen.unseen.len())],
     );
+    let silent = seen.silent.iter().map(|silent| {
+        let (name, pid) = (&silent.name, silent.pid);
+        (format!("{{name=\"{name}\",pid=\"{pid}\"}}"), 1)
+    });
+    text.gauge("silent", "1 for a name whose process does not answer.", silent);
     let channels = || views.iter().map(|view| (of_channel(view), view));
     let sent = channels().map(|(of, view)| (of, view.sent));
     text.counter("sent_messages_total", "Messages sent.", sent);
@@ -178,8 +184,65 @@ fn render(views: &[ChannelView], unseen: usize) -> String {
     text.gauge("receiver_lag_messages", "Messages that a receiver is behind.", lag);
     let asleep = each().map(|(of, receiver)| (of, u8::from(receiver.is_asleep)));
     text.gauge("receiver_asleep", "1 while a receiver sleeps.", asleep);
+    let joining = channels().map(|(of, view)| (of, view.joining.len()));
+    text.gauge("joining", "Invited receivers that have not joined yet.", joining);
+    render_endpoints(&seen.endpoints, &mut text);
     text.0
 }
+
+fn render_endpoints(views: &[EndpointView], text: &mut Text) {
+    let of_endpoint = |view: &EndpointView| format!("{{endpoint=\"{}\"}}", view.name);
+    let endpoints = || views.iter().map(|view| (of_endpoint(view), view));
+    for (name, word, help) in OF_ENDPOINTS {
+        let of = endpoints().map(|(of, view)| (of, counter(&view.counters, word)));
+        text.counter(name, help, of);
+    }
+    let peers = endpoints().map(|(of, view)| (of, view.peers.len()));
+    text.gauge("endpoint_peers", "Peers that are linked.", peers);
+    let kept = endpoints().map(|(of, view)| (of, view.kept_bytes));
+    text.gauge("endpoint_kept_bytes", "What kept messages take of the budget.", kept);
+    let budget = endpoints().map(|(of, view)| (of, view.budget_bytes));
+    text.gauge("endpoint_budget_bytes", "Budget of an endpoint.", budget);
+    let each = || {
+        views.iter().flat_map(|view| {
+            view.peers.iter().map(move |peer| {
+                let (own, name, pid) = (&view.name, &peer.name, peer.pid);
+                (format!("{{endpoint=\"{own}\",peer=\"{name}\",pid=\"{pid}\"}}"), peer)
+            })
+        })
+    };
+    for (name, help, of) in OF_PEERS {
+        text.counter(name, help, each().map(|(labels, peer)| (labels, of(peer))));
+    }
+    let kept = each().map(|(of, peer)| (of, peer.kept_bytes));
+    text.gauge("peer_kept_bytes", "What kept messages of a peer take of the budget.", kept);
+}
+
+/// Counters of an endpoint: the metric, the counter's word, what it counts.
+const OF_ENDPOINTS: [(&str, &str, &str); 9] = [
+    ("endpoint_waits_total", "waits", "Times an endpoint waited."),
+    ("endpoint_sleeps_total", "sleeps", "Times an endpoint slept while it waited."),
+    ("endpoint_wakes_total", "wakes", "Times an endpoint woke a peer."),
+    ("endpoint_announcements_total", "announcements", "Messages that were announced by a bit."),
+    ("endpoint_unexpected_total", "unexpected", "Messages that came before a receive for them."),
+    ("endpoint_stalls_total", "stalls", "Messages left with their sender for want of budget."),
+    ("endpoint_discarded_total", "discarded", "Messages that were discarded."),
+    ("endpoint_deaths_total", "deaths", "Peers that died."),
+    ("endpoint_violations_total", "violations", "Peers whose memory held impossible values."),
+];
+
+/// Counters of a peer: the metric, what it counts, where it is.
+type OfPeer = (&'static str, &'static str, fn(&PeerView) -> u64);
+const OF_PEERS: [OfPeer; 4] = [
+    ("peer_sent_messages_total", "Messages sent to a peer.", |peer| peer.sent_messages),
+    ("peer_sent_bytes_total", "Payload bytes sent to a peer.", |peer| peer.sent_bytes),
+    ("peer_received_messages_total", "Messages that came from a peer.", |peer| {
+        peer.received_messages
+    }),
+    ("peer_received_bytes_total", "Payload bytes that came from a peer.", |peer| {
+        peer.received_bytes
+    }),
+];
 
 /// Names of channels are of characters that need no escapes.
 fn of_channel(ChannelView { name, .. }: &ChannelView) -> String {

@@ -33,7 +33,7 @@ between them. With --lines, a line end follows each one; with -0, a NUL byte. Wi
 --framed, each one follows its length: 4 bytes, unsigned, little-endian. With --json, \
 each is an object on a line of its own, with the keys sequence (its number in the \
 channel, from 0), time_s (when it was received: seconds since 1970, UTC), type (null \
-for plain bytes, else an object with the keys hash and bytes: the declared type of \
+for plain bytes, else an object with the keys name and bytes: the declared type of \
 the channel, and the size of a value) and bytes (the message in base64).\n\
 \n\
 A channel that was created for a type is read as bytes; standard error says which \
@@ -107,9 +107,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut left = args.count.unwrap_or(u64::MAX);
     loop {
         sink.of_type = receiver.channel_type();
-        if let Some(ChannelType { hash, bytes, .. }) = sink.of_type {
+        if let Some(ChannelType { name, bytes, .. }) = &sink.of_type {
             eprintln!(
-                "corewire: {} carries values of a type: {bytes} bytes, hash {hash:#018x}",
+                "corewire: {} carries values of type {name}, {bytes} bytes each",
                 args.channel
             );
         }
@@ -235,18 +235,17 @@ enum Form {
 
 /// A message in JSON.
 #[derive(Debug, Serialize)]
-struct Line {
+struct Line<'a> {
     sequence: u64,
     time_s: f64,
-    r#type: Option<TypeOf>,
+    r#type: Option<TypeOf<'a>>,
     bytes: String,
 }
 
-/// The declared type of a channel, in JSON. The hash is text: it has more digits than a number in
-/// JavaScript keeps.
+/// The declared type of a channel, in JSON.
 #[derive(Debug, Serialize)]
-struct TypeOf {
-    hash: String,
+struct TypeOf<'a> {
+    name: &'a str,
     bytes: u64,
 }
 
@@ -298,9 +297,8 @@ impl Sink {
 
     fn write_json(&mut self, sequence: u64) -> Result<(), Failure> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let of_type = self
-            .of_type
-            .map(|ChannelType { hash, bytes, .. }| TypeOf { hash: format!("{hash:#018x}"), bytes });
+        let of_type = self.of_type.as_ref();
+        let of_type = of_type.map(|ChannelType { name, bytes, .. }| TypeOf { name, bytes: *bytes });
         let line = Line {
             sequence,
             // Whole microseconds: more digits would claim more than the clock knows.

@@ -17,19 +17,21 @@ pub mod caches;
 pub mod rings;
 pub mod scheduler;
 
-#[path = "../../corewire-ring/src/broadcast/mod.rs"]
+#[path = "../ring/broadcast/mod.rs"]
 pub mod broadcast;
-#[path = "../../corewire-ring/src/host.rs"]
+#[path = "../ring/host.rs"]
 mod host;
-#[path = "../../corewire-ring/src/pair/mod.rs"]
+#[path = "../ring/pair/mod.rs"]
 pub mod pair;
-#[path = "../../corewire-ring/src/published/mod.rs"]
+#[path = "../ring/published/mod.rs"]
 pub mod published;
-#[path = "../../corewire-ring/src/region.rs"]
+#[path = "../ring/region.rs"]
 pub mod region;
-#[path = "../../corewire-ring/src/shared/mod.rs"]
+#[path = "../ring/shared/mod.rs"]
 pub mod shared;
-#[path = "../../corewire-ring/src/sync.rs"]
+#[path = "../ring/stall.rs"]
+mod stall;
+#[path = "../ring/sync.rs"]
 pub mod sync;
 
 pub use host::{Kernel, Lock, Trusted};

@@ -102,6 +102,39 @@ pub enum EndpointCounter {
     Deaths = 8,
     /// Peers disconnected because their memory held an impossible value.
     Violations = 9,
+    /// Messages that no receive had asked for, and that the program discarded.
+    Discarded = 10,
+}
+
+/// Counters that an endpoint writes for each peer, by index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum PeerCounter {
+    /// Messages sent to the peer, as of the last slow path.
+    SentMessages = 0,
+    /// Payload bytes of these.
+    SentBytes = 1,
+    /// Messages received from the peer, as of the last published cursor.
+    ReceivedMessages = 2,
+    /// Payload bytes of these.
+    ReceivedBytes = 3,
+    /// Messages of the peer that have arrived and that no receive has asked for, now.
+    KeptMessages = 4,
+    /// Payload bytes of these, with what each costs beside.
+    KeptBytes = 5,
+}
+
+impl PeerCounter {
+    /// Every counter, in order, with its name for people.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::SentMessages, "sent_messages"),
+        (Self::SentBytes, "sent_bytes"),
+        (Self::ReceivedMessages, "received_messages"),
+        (Self::ReceivedBytes, "received_bytes"),
+        (Self::KeptMessages, "kept_messages"),
+        (Self::KeptBytes, "kept_bytes"),
+    ];
 }
 
 /// Number of counters for which each table has room.
@@ -122,7 +155,7 @@ impl SenderCounter {
 
 impl EndpointCounter {
     /// Every counter, in order, with its name for people.
-    pub const ALL: [(Self, &'static str); 10] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::Waits, "waits"),
         (Self::Sleeps, "sleeps"),
         (Self::CapFinds, "cap_finds"),
@@ -133,6 +166,7 @@ impl EndpointCounter {
         (Self::RingsTaken, "rings_taken"),
         (Self::Deaths, "deaths"),
         (Self::Violations, "violations"),
+        (Self::Discarded, "discarded"),
     ];
 }
 

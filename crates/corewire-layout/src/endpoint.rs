@@ -11,6 +11,7 @@
 //!           0  state u32           as a receiver: is this pair polled, or must messages be announced?
 //!           8  ring u64            as a sender: which of the rings carries messages to this peer
 //!         128  cursor u64          as a receiver: number of slots of this pair that it has finished with
+//!         192  counters, 6 x u64   what has gone to this peer and come from it, for observers
 //!         rings, 64 bytes a slot   as a sender
 //!         cells                    as a sender
 //! ```
@@ -30,7 +31,7 @@ use crate::name::{ChannelName, NAME_BYTES_MAX};
 use crate::pair::MESSAGE_SLOTS_MAX;
 use crate::segment::{FenceMode, HeaderError, SleepMode, check_start};
 use crate::slot::SLOT_BYTES;
-use crate::{LAYOUT_VERSION, PAGE_BYTES, ROLE_BYTES, round_up};
+use crate::{LAYOUT_VERSION, LINE_BYTES, PAGE_BYTES, ROLE_BYTES, round_up};
 
 /// First eight bytes of an endpoint's segment.
 pub const ENDPOINT_MAGIC: u64 = u64::from_le_bytes(*b"cwire-ep");
@@ -57,6 +58,8 @@ pub const ROW_STATE: usize = 0;
 pub const ROW_RING: usize = 8;
 /// Row: u64, number of slots of the pair that the owner has finished with.
 pub const ROW_CURSOR: usize = ROLE_BYTES;
+/// Row: the counters of [`PeerCounter`], on a line of their own.
+pub const ROW_COUNTERS: usize = ROLE_BYTES + LINE_BYTES;
 
 /// Activity: u64, one bit for each word that is not 0.
 pub const SUMMARY: usize = 0;
@@ -299,13 +302,15 @@ pub struct RawEndpointHeader {
     pid: U32,
     name_length: U32,
     name: [u8; 112],
-    reserved: [u8; 64],
+    budget_bytes: U64,
+    reserved: [u8; 56],
 }
 
 const _: () = assert!(size_of::<RawEndpointHeader>() == ENDPOINT_SLEEPING);
 const _: () = assert!(NAME_BYTES_MAX <= 112);
 const _: () = assert!(ENDPOINT_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= ENDPOINT_ROWS);
-const _: () = assert!(ROW_CURSOR + 8 <= ROW_BYTES && ROW_RING + 8 <= ROW_CURSOR);
+const _: () = assert!(ROW_CURSOR + 8 <= ROW_COUNTERS && ROW_RING + 8 <= ROW_CURSOR);
+const _: () = assert!(ROW_COUNTERS + 8 * crate::counters::PeerCounter::ALL.len() <= ROW_BYTES);
 const _: () = assert!(64 * ACTIVE_WORDS as u64 == PEERS_MAX);
 const _: () = assert!(ACTIVE + 8 * ACTIVE_WORDS <= DOORBELL && ACTIVE_WORDS <= 64);
 
@@ -322,6 +327,8 @@ pub struct EndpointHeader {
     pub pid: u32,
     /// Its name.
     pub name: ChannelName,
+    /// Bytes of messages that it keeps before a receive asks for them, for people to read.
+    pub budget_bytes: u64,
 }
 
 impl EndpointHeader {
@@ -344,7 +351,8 @@ impl EndpointHeader {
             pid: self.pid.into(),
             name_length: u32::try_from(text.len()).unwrap_or_default().into(),
             name,
-            reserved: [0; 64],
+            budget_bytes: self.budget_bytes.into(),
+            reserved: [0; 56],
         }
     }
 
@@ -375,7 +383,8 @@ impl EndpointHeader {
             .and_then(|text| ChannelName::new(text).ok())
             .ok_or(bad)?;
         let incarnation = u128::from_le_bytes(raw.incarnation);
-        Ok(Self { sizes, fence_mode, incarnation, pid: raw.pid.get(), name })
+        let (pid, budget_bytes) = (raw.pid.get(), raw.budget_bytes.get());
+        Ok(Self { sizes, fence_mode, incarnation, pid, name, budget_bytes })
     }
 }
 
@@ -391,6 +400,7 @@ mod tests {
             incarnation: 7,
             pid: 3,
             name: ChannelName::new("rank-0").unwrap(),
+            budget_bytes: 1 << 20,
         }
     }
 

@@ -19,8 +19,9 @@
 //! | `Follow` | sender, host | | I send on `name`, too; tell me when you go |
 //! | `Wake` | sender, receiver | | ring your descriptor for row `row` |
 //! | `Invite` | owner, waiter | | the name you wait for exists now |
-//! | `Observe` | observer, owner | | let me observe channel `name` |
-//! | `Observed` | owner, observer | sender's segment | followed by `count` rows |
+//! | `Observe` | observer, owner | | let me observe the channel or endpoint `name` |
+//! | `Observed` | owner, observer | sender's segment | followed by `count` rows; these processes are joining |
+//! | `ObservedEndpoint` | owner, observer | endpoint's segment, list of its peers | |
 //! | `Rows` | owner, observer | receivers' segments | the rows they belong to |
 //! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | connect: you are my row `row` |
 //! | `Paired` | endpoint, endpoint | the same | connected; you are my row `row` |
@@ -28,14 +29,16 @@
 //! A frame is hostile until [`Frame::parse`] has read it. A frame that it refuses closes the
 //! connection.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::LAYOUT_VERSION;
+use crate::message_type::{TYPE_NAME_BYTES_MAX, TypeKey, TypeName, TypeTag};
 use crate::name::{ChannelName, NAME_BYTES_MAX, RELAYED_BYTES_MAX};
-use crate::segment::TypeTag;
 
 /// Bytes of every frame.
 pub const FRAME_BYTES: usize = 256;
@@ -43,6 +46,9 @@ pub const FRAME_BYTES: usize = 256;
 pub const DESCRIPTORS_MAX: usize = ROWS_PER_FRAME;
 /// Maximum number of rows in one [`Frame::Rows`].
 pub const ROWS_PER_FRAME: usize = 50;
+
+/// Maximum number of joining processes in one [`Frame::Observed`].
+pub const JOINING_MAX: usize = 44;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"cwfr");
 
@@ -89,7 +95,7 @@ pub struct Hello {
     /// The receiver cannot call `membarrier`, so the sender must fence.
     pub needs_fence: bool,
     /// The type of messages that the receiver expects.
-    pub type_tag: TypeTag,
+    pub type_key: TypeKey,
     /// The socket of the receiver's process; 0 if it has none. For a follower: the incarnation of
     /// the relay's channel that it has joined.
     pub socket: u128,
@@ -146,12 +152,14 @@ pub enum Reason {
         version: u32,
     },
     /// The requester expects messages of another type.
-    #[error("the channel carries type {hash:#018x} of {bytes} bytes")]
+    #[error("the channel carries {}", carried(*.name, *.bytes))]
     Type {
-        /// Hash of the channel's type.
+        /// Hash of the channel's type; 0 for plain bytes.
         hash: u64,
         /// Size of the channel's type.
         bytes: u64,
+        /// Name of the channel's type; empty for plain bytes.
+        name: TypeName,
     },
     /// The receiver's segment fails a check: `errno` of the check, or 0.
     #[error("the owner refused the receiver's memory (error {errno})")]
@@ -181,6 +189,17 @@ pub enum Reason {
     #[error("the channel has all the {max} senders it was made for")]
     SendersFull {
         /// The channel's limit.
+        max: u64,
+    },
+    /// A guest asked for messages that were sent before it came.
+    #[error("a guest joins from now on only, not at the oldest message")]
+    GuestFromNow,
+    /// One user's guests have the rows that are theirs, or all guests together.
+    #[error("the guests of user {user} have the {max} rows that guests may have of this channel")]
+    GuestsFull {
+        /// The requester's effective user.
+        user: u32,
+        /// The limit.
         max: u64,
     },
     /// All peers' rows are taken.
@@ -224,16 +243,21 @@ pub enum Frame {
         /// The waiter's number.
         waiter: u128,
     },
-    /// A request to observe a channel.
+    /// A request to observe a channel or an endpoint.
     Observe {
-        /// The channel.
+        /// Its name.
         name: ChannelName,
     },
     /// The answer to it.
     Observed {
         /// Number of rows that follow.
         count: u32,
+        /// Processes of receivers that were invited and have not joined yet, at most
+        /// [`JOINING_MAX`] of them.
+        joining: Vec<u32>,
     },
+    /// The answer to it if the name is an endpoint's.
+    ObservedEndpoint,
     /// Some of the rows.
     Rows(Vec<u16>),
     /// A request to send on a shared channel.
@@ -241,7 +265,7 @@ pub enum Frame {
         /// The channel.
         name: ChannelName,
         /// The type of its messages.
-        type_tag: TypeTag,
+        type_key: TypeKey,
         /// The socket of the sender's process.
         socket: u128,
     },
@@ -331,7 +355,9 @@ struct RawFrame {
 }
 
 const _: () = assert!(size_of::<RawFrame>() == FRAME_BYTES);
+const _: () = assert!(TYPE_NAME_BYTES_MAX <= 176);
 const _: () = assert!(NAME_BYTES_MAX + RELAYED_BYTES_MAX <= 176 && ROWS_PER_FRAME * 2 <= 176);
+const _: () = assert!(JOINING_MAX * 4 <= 176);
 
 impl Frame {
     /// The frame as the bytes of a packet.
@@ -356,7 +382,7 @@ impl Frame {
                 };
                 let flags = u64::from(h.needs_fence) | place << 1 | u64::from(group) << 32;
                 let [low, high] = halves(h.socket);
-                [start, flags, h.type_tag.hash, h.type_tag.bytes, low, high]
+                [start, flags, h.type_key.hash, h.type_key.bytes, low, high]
             }
             Self::Welcome(w) => [
                 w.row.into(),
@@ -374,10 +400,10 @@ impl Frame {
                 let [low, high] = halves(*channel);
                 [low, high, 0, 0, 0, 0]
             }
-            Self::Observed { count } => [(*count).into(), 0, 0, 0, 0, 0],
-            Self::Enter { type_tag, socket, .. } => {
+            Self::Observed { count, .. } => [(*count).into(), 0, 0, 0, 0, 0],
+            Self::Enter { type_key, socket, .. } => {
                 let [low, high] = halves(*socket);
-                [0, 0, type_tag.hash, type_tag.bytes, low, high]
+                [0, 0, type_key.hash, type_key.bytes, low, high]
             }
             Self::Entered { row, generation, .. } => {
                 [(*row).into(), (*generation).into(), 0, 0, 0, 0]
@@ -402,7 +428,13 @@ impl Frame {
             | Self::Paired { incarnation, .. } => {
                 raw.id = incarnation.to_le_bytes();
             }
+            Self::Refused(Reason::Type { name, .. }) => raw.set_tail(name.as_str().as_bytes()),
             Self::Pair { name, incarnation, .. } => raw.set_name(name, *incarnation),
+            Self::Observed { joining, .. } => {
+                let joining = joining.iter().take(JOINING_MAX);
+                let bytes: Vec<u8> = joining.flat_map(|&pid| pid.to_le_bytes()).collect();
+                raw.set_tail(&bytes);
+            }
             Self::Rows(rows) => {
                 let bytes: Vec<u8> = rows.iter().flat_map(|&row| row.to_le_bytes()).collect();
                 raw.set_tail(&bytes);
@@ -438,7 +470,7 @@ impl Frame {
                 waiter: id,
                 place: place(b)?,
                 needs_fence: b & 1 != 0,
-                type_tag: TypeTag { hash: c, bytes: d },
+                type_key: TypeKey { hash: c, bytes: d },
                 socket: whole(e, f),
             }),
             2 => Self::Welcome(Welcome {
@@ -451,18 +483,18 @@ impl Frame {
                 settled: e,
                 generation: small("generation", f)?,
             }),
-            3 => Self::Refused(Reason::of_words(a, b, c)?),
+            3 => Self::Refused(Reason::of_words(a, b, c, raw.tail()?)?),
             4 => Self::Readiness,
             5 => Self::Done,
             6 => Self::Invite { name: raw.name()?, waiter: id },
             7 => Self::Observe { name: raw.name()? },
-            8 => Self::Observed { count: small("count", a)? },
+            8 => Self::Observed { count: small("count", a)?, joining: raw.joining()? },
             9 => Self::Rows(raw.rows()?),
             10 => Self::Leave,
             11 => Self::Ring,
             12 => Self::Enter {
                 name: raw.name()?,
-                type_tag: TypeTag { hash: c, bytes: d },
+                type_key: TypeKey { hash: c, bytes: d },
                 socket: whole(e, f),
             },
             13 => Self::Entered {
@@ -476,6 +508,7 @@ impl Frame {
             17 => Self::Relayed { channel: whole(a, b), relay: id },
             18 => Self::Pair { name: raw.name()?, row: small("row", a)?, incarnation: id },
             19 => Self::Paired { row: small("row", a)?, incarnation: id },
+            20 => Self::ObservedEndpoint,
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -501,7 +534,25 @@ impl Frame {
             Self::Relayed { .. } => 17,
             Self::Pair { .. } => 18,
             Self::Paired { .. } => 19,
+            Self::ObservedEndpoint => 20,
         }
+    }
+}
+
+/// A channel's type in a refusal.
+fn carried(name: TypeName, bytes: u64) -> String {
+    match name.is_empty() {
+        true => "plain bytes".into(),
+        false => format!("{name} of {bytes} bytes"),
+    }
+}
+
+impl TypeTag {
+    /// The refusal of a request for a channel of another type than this one.
+    #[must_use]
+    pub const fn refusal(self) -> Reason {
+        let Self { key: TypeKey { hash, bytes }, name } = self;
+        Reason::Type { hash, bytes, name }
     }
 }
 
@@ -512,7 +563,7 @@ impl Reason {
             Self::Full { max } => (2, max, 0),
             Self::NotPermitted { owner, asker } => (3, owner as u64, asker as u64),
             Self::Version { version } => (4, version as u64, 0),
-            Self::Type { hash, bytes } => (5, hash, bytes),
+            Self::Type { hash, bytes, .. } => (5, hash, bytes),
             Self::Segment { errno } => (6, errno as u64, 0),
             Self::Resources { errno } => (7, errno as u64, 0),
             Self::Malformed => (8, 0, 0),
@@ -521,16 +572,22 @@ impl Reason {
             Self::FromNow => (11, 0, 0),
             Self::NotForGuests => (12, 0, 0),
             Self::PeersFull { max } => (13, max, 0),
+            Self::GuestFromNow => (14, 0, 0),
+            Self::GuestsFull { user, max } => (15, user as u64, max),
         }
     }
 
-    fn of_words(code: u64, a: u64, b: u64) -> Result<Self, FrameError> {
+    fn of_words(code: u64, a: u64, b: u64, tail: &[u8]) -> Result<Self, FrameError> {
         Ok(match code {
             1 => Self::NotFound,
             2 => Self::Full { max: a },
             3 => Self::NotPermitted { owner: small("owner", a)?, asker: small("asker", b)? },
             4 => Self::Version { version: small("version", a)? },
-            5 => Self::Type { hash: a, bytes: b },
+            5 => {
+                let tag = TypeName::of_bytes(tail).and_then(|name| TypeTag::new(a, b, name));
+                let found = tail.len() as u64;
+                tag.ok_or(FrameError::Field { field: "type_name", found })?.refusal()
+            }
             6 => Self::Segment { errno: small("errno", a)? },
             7 => Self::Resources { errno: small("errno", a)? },
             8 => Self::Malformed,
@@ -539,6 +596,8 @@ impl Reason {
             11 => Self::FromNow,
             12 => Self::NotForGuests,
             13 => Self::PeersFull { max: a },
+            14 => Self::GuestFromNow,
+            15 => Self::GuestsFull { user: small("user", a)?, max: b },
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }
@@ -566,6 +625,13 @@ impl RawFrame {
         let tail = self.tail()?;
         let bad = FrameError::Field { field: "name", found: tail.len() as u64 };
         core::str::from_utf8(tail).ok().and_then(|s| ChannelName::of_any(s).ok()).ok_or(bad)
+    }
+
+    fn joining(&self) -> Result<Vec<u32>, FrameError> {
+        let tail = self.tail()?;
+        let bad = FrameError::Field { field: "joining", found: tail.len() as u64 };
+        let pids = <[U32]>::ref_from_bytes(tail).map_err(|_| bad)?;
+        Ok(pids.iter().map(|pid| pid.get()).collect())
     }
 
     fn rows(&self) -> Result<Vec<u16>, FrameError> {
@@ -625,15 +691,17 @@ mod tests {
     fn names() -> impl Strategy<Value = ChannelName> {
         proptest::collection::vec(0usize..64, 1..=NAME_BYTES_MAX).prop_map(|picks| {
             let set = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
-            let text: alloc::string::String = picks.iter().map(|&i| char::from(set[i])).collect();
+            let text: String = picks.iter().map(|&i| char::from(set[i])).collect();
             let name = ChannelName::new(&text).unwrap();
             if picks[0] % 2 == 0 { name } else { name.relayed(u32::MAX) }
         })
     }
 
     fn reasons() -> impl Strategy<Value = Reason> {
-        (1u64..=13, any::<u32>(), any::<u32>())
-            .prop_map(|(code, a, b)| Reason::of_words(code, a.into(), b.into()).unwrap())
+        (1u64..=13, any::<u32>(), any::<u32>(), "[ -~]{1,64}").prop_map(|(code, a, b, name)| {
+            let a = u64::from(a).max(1);
+            Reason::of_words(code, a, b.into(), name.as_bytes()).unwrap()
+        })
     }
 
     fn frames() -> impl Strategy<Value = Frame> {
@@ -651,8 +719,8 @@ mod tests {
         let rest = any::<(u128, bool, u64, u64, u128)>();
         let hello = (names(), starts, places, rest).prop_map(|(name, start, place, h)| {
             let (waiter, needs_fence, hash, bytes, socket) = h;
-            let type_tag = TypeTag { hash, bytes };
-            Frame::Hello(Hello { name, start, waiter, place, needs_fence, type_tag, socket })
+            let type_key = TypeKey { hash, bytes };
+            Frame::Hello(Hello { name, start, waiter, place, needs_fence, type_key, socket })
         });
         let welcome = any::<(u32, u64, u32, u128, bool, bool, u64, u32)>().prop_map(|w| {
             let (row, start, epoch, incarnation, hint, table, settled, generation) = w;
@@ -673,14 +741,16 @@ mod tests {
             names().prop_map(|name| Frame::Observe { name }),
             names().prop_map(|name| Frame::Follow { name }),
             (names(), any::<(u64, u64, u128)>()).prop_map(|(name, (hash, bytes, socket))| {
-                Frame::Enter { name, type_tag: TypeTag { hash, bytes }, socket }
+                Frame::Enter { name, type_key: TypeKey { hash, bytes }, socket }
             }),
             any::<(u32, u32, u128)>().prop_map(|(row, generation, incarnation)| {
                 Frame::Entered { row, generation, incarnation }
             }),
             any::<u64>().prop_map(|start| Frame::Start { start }),
             any::<(u32, u128)>().prop_map(|(row, incarnation)| Frame::Wake { row, incarnation }),
-            any::<u32>().prop_map(|count| Frame::Observed { count }),
+            (any::<u32>(), proptest::collection::vec(any::<u32>(), 0..=JOINING_MAX))
+                .prop_map(|(count, joining)| Frame::Observed { count, joining }),
+            Just(Frame::ObservedEndpoint),
             (names(), any::<(u32, u128)>()).prop_map(|(name, (row, incarnation))| Frame::Pair {
                 name,
                 row,
@@ -689,6 +759,19 @@ mod tests {
             any::<(u32, u128)>().prop_map(|(row, incarnation)| Frame::Paired { row, incarnation }),
             proptest::collection::vec(any::<u16>(), 0..=ROWS_PER_FRAME).prop_map(Frame::Rows),
         ]
+    }
+
+    #[test]
+    fn a_refusal_names_the_type_or_plain_bytes() {
+        let name = TypeName::new("example.Tick.1").unwrap();
+        for tag in [TypeTag::default(), TypeTag::new(7, 16, name).unwrap()] {
+            let frame = Frame::Refused(tag.refusal());
+            assert_eq!(Frame::parse(&frame.to_bytes()), Ok(frame));
+        }
+        let mut bytes = Frame::Refused(TypeTag::new(7, 16, name).unwrap().refusal()).to_bytes();
+        *bytes.last_chunk_mut::<176>().unwrap() = [b'\n'; 176];
+        let error = Frame::parse(&bytes).unwrap_err();
+        assert_eq!(error, FrameError::Field { field: "type_name", found: 14 });
     }
 
     proptest! {

@@ -13,6 +13,7 @@
 //! | [`slot`] | one slot of a ring: stamp, header, inline payload |
 //! | [`counters`] | the counters that each sender, receiver and endpoint keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
+//! | [`message_type`] | the declared type of a channel's messages |
 //! | [`name`] | the rules for channel names, and the files that hold names |
 //!
 //! All integers are little-endian and have a fixed width; there are no pointers and no host-sized
@@ -28,6 +29,7 @@ pub mod counters;
 pub mod endpoint;
 pub mod frame;
 pub mod geometry;
+pub mod message_type;
 pub mod name;
 pub mod pair;
 pub mod segment;
@@ -35,7 +37,7 @@ pub mod slot;
 
 /// The version of everything in this crate. A peer of another version is refused; corewire never
 /// guesses.
-pub const LAYOUT_VERSION: u32 = 6;
+pub const LAYOUT_VERSION: u32 = 7;
 
 /// Size of a cache line: the bytes that a core fetches and owns at once.
 pub const LINE_BYTES: usize = 64;

@@ -49,11 +49,15 @@
 //!    512  counters, 16 x u64
 //! ```
 
+use core::mem::offset_of;
+
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::endpoint::EndpointSizeError;
 use crate::geometry::{Geometry, GeometryError};
+pub use crate::message_type::TypeTag;
+use crate::message_type::{TYPE_NAME_BYTES_MAX, TypeName};
 use crate::{LAYOUT_VERSION, PAGE_BYTES, ROLE_BYTES};
 
 /// First eight bytes of a sender's segment.
@@ -97,6 +101,9 @@ pub const TAIL: usize = 1024;
 pub const SENDERS_EPOCH: usize = 1152;
 /// Shared channel: u32, the creator's row plus one while it waits for receivers that it invited.
 pub const HELD: usize = 1280;
+/// Shared channel: u64, the time until which the creator waits for them, in ns of the kernel's
+/// monotonic clock. Written before `HELD`.
+pub const HELD_UNTIL: usize = 1288;
 
 /// First eight bytes of a shared channel's table.
 pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"cwire-tb");
@@ -253,6 +260,9 @@ pub enum HeaderError {
         /// What it holds.
         found: u64,
     },
+    /// The name of the message type is not printable, or a type has none, or plain bytes have one.
+    #[error("the header names no possible message type")]
+    TypeName,
     /// The sizes in the header are impossible.
     #[error("the header's sizes are impossible: {0}")]
     Geometry(#[from] GeometryError),
@@ -287,7 +297,8 @@ pub struct RawSenderHeader {
     policy: U32,
     evict_after_ns: U64,
     senders_max: U64,
-    reserved: [u8; 152],
+    type_name: [u8; TYPE_NAME_BYTES_MAX],
+    reserved: [u8; 88],
 }
 
 /// A receiver's header as it lies in memory.
@@ -301,34 +312,15 @@ pub struct RawReceiverHeader {
 }
 
 const _: () = assert!(size_of::<RawSenderHeader>() == BELL);
+const _: () = assert!(offset_of!(RawSenderHeader, type_name) == 104);
 const _: () = assert!(size_of::<RawReceiverHeader>() == CURSOR);
 const _: () = assert!(DOOR_PID + 4 <= DOOR_BYTES);
 const _: () = assert!(CONTROL_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= FLOOR);
-const _: () = assert!(FLOOR + 8 <= TAIL && HELD + 4 <= DOORS);
+const _: () = assert!(FLOOR + 8 <= TAIL && HELD_UNTIL + 8 <= DOORS);
 const _: () = assert!(DOOR_SOCKET + 16 <= DOOR_COUNTERS && DOOR_PID + 4 <= DOOR_SOCKET);
 const _: () = assert!(DOOR_COUNTERS + 8 * crate::counters::SenderCounter::ALL.len() <= DOOR_BYTES);
 const _: () = assert!(TABLE_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= DOORS);
 const _: () = assert!(RECEIVER_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= PAGE_BYTES);
-
-/// The declared type of a channel's messages; all zero for plain bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TypeTag {
-    /// Hash of the type's declared name, size and alignment.
-    pub hash: u64,
-    /// Size of one value in bytes.
-    pub bytes: u64,
-}
-
-impl TypeTag {
-    /// What a receiver asks for if it takes messages of any type. No channel carries it.
-    pub const ANY: Self = Self { hash: u64::MAX, bytes: u64::MAX };
-
-    /// May a receiver that asks for this type join a channel of type `carried`?
-    #[must_use]
-    pub fn accepts(self, carried: Self) -> bool {
-        self == carried || self == Self::ANY
-    }
-}
 
 /// A sender's header after its check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -360,14 +352,15 @@ impl SenderHeader {
             window_bytes: self.geometry.window_bytes().into(),
             message_bytes_max: self.geometry.message_bytes_max().into(),
             receivers_max: self.geometry.receivers_max().into(),
-            type_hash: self.type_tag.hash.into(),
-            type_bytes: self.type_tag.bytes.into(),
+            type_hash: self.type_tag.key.hash.into(),
+            type_bytes: self.type_tag.key.bytes.into(),
             incarnation: self.incarnation.to_le_bytes(),
             pid: self.pid.into(),
             policy: policy.into(),
             evict_after_ns: evict_after_ns.into(),
             senders_max: self.geometry.senders_max().into(),
-            reserved: [0; 152],
+            type_name: self.type_tag.name.padded(),
+            reserved: [0; 88],
         }
     }
 
@@ -393,6 +386,9 @@ impl SenderHeader {
             (2, _) => Policy::Evict { after_ns: raw.evict_after_ns.get() },
             (other, _) => return Err(HeaderError::Field { field: "policy", found: other.into() }),
         };
+        let type_name = TypeName::of_padded(&raw.type_name).ok_or(HeaderError::TypeName)?;
+        let type_tag = TypeTag::new(raw.type_hash.get(), raw.type_bytes.get(), type_name)
+            .ok_or(HeaderError::TypeName)?;
         let expected = geometry.segment_bytes();
         if expected != segment_bytes {
             return Err(HeaderError::Length { expected, found: segment_bytes });
@@ -401,7 +397,7 @@ impl SenderHeader {
             geometry,
             fence_mode,
             policy,
-            type_tag: TypeTag { hash: raw.type_hash.get(), bytes: raw.type_bytes.get() },
+            type_tag,
             incarnation: u128::from_le_bytes(raw.incarnation),
             pid: raw.pid.get(),
         })
@@ -518,7 +514,7 @@ mod tests {
             geometry: Geometry::new(4096, 1 << 20, 1 << 18, 8).unwrap(),
             fence_mode: FenceMode::Asymmetric,
             policy: Policy::Evict { after_ns: 5 },
-            type_tag: TypeTag { hash: 3, bytes: 16 },
+            type_tag: TypeTag::new(3, 16, TypeName::new("example.Tick.1").unwrap()).unwrap(),
             incarnation: 5,
             pid: 7,
         }
@@ -542,13 +538,18 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_accepted_by_itself_and_by_any() {
-        let [plain, tick] = [TypeTag::default(), TypeTag { hash: 3, bytes: 16 }];
-        for carried in [plain, tick] {
-            assert!(TypeTag::ANY.accepts(carried) && carried.accepts(carried));
-            assert!(!carried.accepts(TypeTag::ANY));
+    fn a_type_name_that_is_not_printable_is_refused() {
+        let length = header().geometry.segment_bytes();
+        for name in [*b"\x1b[2J", *b"Tick", [0; 4]] {
+            let mut raw = header().to_raw();
+            raw.type_name = [0; TYPE_NAME_BYTES_MAX];
+            raw.type_name[..4].copy_from_slice(&name);
+            let parsed = SenderHeader::parse(&raw, length);
+            assert_eq!(parsed.is_ok(), name == *b"Tick", "{parsed:?}");
         }
-        assert!(!plain.accepts(tick) && !tick.accepts(plain));
+        let mut raw = header().to_raw();
+        raw.type_hash = 0.into();
+        assert_eq!(SenderHeader::parse(&raw, length), Err(HeaderError::TypeName));
     }
 
     #[test]
@@ -573,6 +574,8 @@ mod tests {
             let length = header().geometry.segment_bytes();
             if let Ok(parsed) = SenderHeader::parse(&raw, length) {
                 prop_assert_eq!(parsed.geometry.segment_bytes(), length);
+                let name = parsed.type_tag.name;
+                prop_assert!(name.as_str().chars().all(|c| (' '..='~').contains(&c)));
             }
         }
     }

@@ -24,7 +24,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::access::Access;
 use crate::event::wait_readable;
 use crate::fork::{Descriptor, without_forks};
-use crate::process::{check_file_size, effective_uid};
+use crate::process::{check_file_size, effective_uid, known_uid};
 use crate::socket::{Listener, Socket};
 use crate::{Doing, OsError, random_u128};
 
@@ -191,7 +191,7 @@ impl RuntimeDirectory {
     /// # Errors
     /// [`DirectoryError`] says what is wrong with it.
     pub fn open(path: &Path, role: Role) -> Result<Self, DirectoryError> {
-        let user = effective_uid();
+        let user = known_uid()?;
         let expected = if let Role::Guest(owner) = role { owner } else { user };
         let is_guest = matches!(role, Role::Guest(_));
         if !is_guest {

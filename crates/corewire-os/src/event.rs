@@ -61,8 +61,21 @@ impl EventSet {
     /// # Errors
     /// [`OsError`] if the set is gone.
     pub fn wait(&self, events: &mut Vec<Event>) -> Result<(), OsError> {
+        self.wait_for(events, None)
+    }
+
+    /// Finds out whether [`EventSet::wait`] works here. Does not wait.
+    ///
+    /// # Errors
+    /// [`OsError`] if the kernel refuses it.
+    pub fn check(&self) -> Result<(), OsError> {
+        self.wait_for(&mut Vec::new(), Some(&Timespec::default()))
+    }
+
+    fn wait_for(&self, events: &mut Vec<Event>, timeout: Option<&Timespec>) -> Result<(), OsError> {
         let mut buffer = Vec::with_capacity(64);
-        let found = match epoll::wait(&self.0, rustix::buffer::spare_capacity(&mut buffer), None) {
+        let spare = rustix::buffer::spare_capacity(&mut buffer);
+        let found = match epoll::wait(&self.0, spare, timeout) {
             Err(Errno::INTR) => Ok(0),
             other => other,
         };
@@ -119,11 +132,15 @@ impl Bell {
     /// Makes it unreadable again.
     pub fn silence(&self) {
         if self.0.is_ours() {
-            // Not a plain read: a peer that shares the descriptor can make that one block.
+            // Not a plain read: a peer that shares the descriptor can make that one block. Where the
+            // kernel refuses the other, a bell that stayed readable would be worse.
             let mut count = [0u8; 8];
             let flags = rustix::io::ReadWriteFlags::NOWAIT;
             let mut buffer = [std::io::IoSliceMut::new(&mut count)];
-            let _ = rustix::io::preadv2(&self.0, &mut buffer, u64::MAX, flags);
+            match rustix::io::preadv2(&self.0, &mut buffer, u64::MAX, flags) {
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => drop(rustix::io::read(&self.0, &mut count)),
+            }
         }
     }
 }

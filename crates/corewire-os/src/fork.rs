@@ -70,8 +70,13 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
+/// The kernel's number of this thread; where a filter refuses it, one that no thread has: the kernel then
+/// refuses to lend priority.
 fn own_number() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+    const OF_NOBODY: u32 = 0x3fff_ffff;
+    // SAFETY: integers only.
+    let number = unsafe { libc::gettid() };
+    u32::try_from(number).ok().filter(|&number| number > 0).unwrap_or(OF_NOBODY)
 }
 
 fn lock() {

@@ -243,7 +243,45 @@ fn new_memfd(bytes: u64) -> Result<Descriptor, OsError> {
     make(flags | MemfdFlags::NOEXEC_SEAL).or_else(|_| make(flags)).doing("make a segment")
 }
 
-/// Has the memory be there. In parts, since a signal undoes what one call has done so far.
+/// A text that another process is to read through a descriptor, by [`read_text`].
+///
+/// # Errors
+/// [`OsError`] if there is no memory or no descriptor left.
+pub fn text_for_peer(text: &str) -> Result<Descriptor, OsError> {
+    let what = "write a text for a peer";
+    let descriptor = new_memfd(text.len() as u64)?;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let written = retry_on_intr(|| rustix::io::write(&descriptor, rest)).doing(what)?;
+        rest = &rest[written..];
+    }
+    Ok(descriptor)
+}
+
+/// The text that a peer handed over, of which at most `bytes_max` bytes are read. `None` if it is no text.
+///
+/// # Errors
+/// [`OsError`] if the descriptor is not a memory file, or cannot be read.
+pub fn read_text(descriptor: &Descriptor, bytes_max: usize) -> Result<Option<String>, OsError> {
+    let what = "read a peer's text";
+    // Only memory files have seals; a read of anything else could wait.
+    rustix::fs::fcntl_get_seals(descriptor).doing(what)?;
+    let mut text = vec![0; bytes_max];
+    let mut length = 0;
+    while length < bytes_max {
+        let rest = &mut text[length..];
+        match rustix::io::pread(descriptor, rest, length as u64) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(OsError::new(what, errno)),
+        }
+    }
+    text.truncate(length);
+    Ok(String::from_utf8(text).ok())
+}
+
+/// Allocates the memory. In parts, since a signal undoes what one call has done so far.
 fn allocate(descriptor: impl AsFd, start: u64, bytes: u64) -> Result<(), OsError> {
     const PART: u64 = 16 << 20;
     let (mut start, end) = (start, start.saturating_add(bytes));

@@ -2,25 +2,25 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use rustix::process::{Resource, getrlimit};
+use crate::process::limits;
 
 /// The kernel's release, such as `6.12.1`.
 #[must_use]
 pub fn kernel_release() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
+    crate::read_text("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
 /// Bytes that this process may lock in memory; `None` if there is no limit.
 #[must_use]
 pub fn lockable_bytes() -> Option<u64> {
-    getrlimit(Resource::Memlock).current
+    limits(libc::RLIMIT_MEMLOCK).0
 }
 
 /// Soft and hard limit on descriptors.
 #[must_use]
 pub fn descriptor_limits() -> (u64, u64) {
-    let limit = getrlimit(Resource::Nofile);
-    (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX))
+    let (soft, hard) = limits(libc::RLIMIT_NOFILE);
+    (soft.unwrap_or(u64::MAX), hard.unwrap_or(u64::MAX))
 }
 
 /// The chosen word of a kernel setting that lists its choices, such as `always [madvise] never`.
@@ -48,7 +48,7 @@ pub fn cross_process_copy() -> Result<(), String> {
     let mut target = [0u8; 8];
     let local = [IoSliceMut::new(&mut target)];
     let remote = [IoSlice::new(&source)];
-    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let own = crate::process::pid().cast_signed();
     // SAFETY: both vectors describe live buffers of this process, and IoSlice is an iovec.
     let copied = unsafe {
         libc::process_vm_readv(own, local.as_ptr().cast(), 1, remote.as_ptr().cast(), 1, 0)

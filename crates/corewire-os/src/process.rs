@@ -2,23 +2,41 @@
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, pidfd_open,
-    set_parent_process_death_signal, setrlimit,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, set_parent_process_death_signal,
+    setrlimit,
 };
 
 use crate::fork::Descriptor;
 use crate::{Doing, OsError};
 
-/// This process's number, for people to read.
+/// This process's number, for people to read; 0 if the kernel does not say.
 #[must_use]
 pub fn pid() -> u32 {
-    getpid().as_raw_nonzero().get().unsigned_abs()
+    // SAFETY: no arguments. Where a filter refuses it, the answer is negative.
+    u32::try_from(unsafe { libc::getpid() }).unwrap_or(0)
+}
+
+/// This process's effective user. Where a filter refuses the answer, a number that no user has.
+#[must_use]
+pub fn effective_uid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() }
 }
 
 /// This process's effective user.
-#[must_use]
-pub fn effective_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
+///
+/// # Errors
+/// [`OsError`] if a filter refuses the answer.
+pub fn known_uid() -> Result<u32, OsError> {
+    // An error comes as a negative number.
+    const ERRORS: u32 = 4096;
+    match effective_uid() {
+        uid if uid > u32::MAX - ERRORS => {
+            let errno = Errno::from_raw_os_error(uid.wrapping_neg().cast_signed());
+            Err(OsError::new("ask for this process's user", errno))
+        }
+        uid => Ok(uid),
+    }
 }
 
 /// A descriptor that becomes readable when this process ends.
@@ -26,8 +44,9 @@ pub fn effective_uid() -> u32 {
 /// # Errors
 /// [`OsError`] before Linux 5.3, or without a free descriptor.
 pub fn own_life() -> Result<Descriptor, OsError> {
-    Descriptor::make(|| pidfd_open(getpid(), PidfdFlags::empty()))
-        .doing("make a process descriptor")
+    let own = Pid::from_raw(pid().cast_signed());
+    let own = own.ok_or(OsError::new("ask for this process's number", Errno::PERM))?;
+    Descriptor::make(|| pidfd_open(own, PidfdFlags::empty())).doing("make a process descriptor")
 }
 
 /// A descriptor that becomes readable when process `pid`, a child of this one, ends.
@@ -66,13 +85,22 @@ pub fn processor_seconds(pid: u32) -> Result<f64, OsError> {
     Ok(std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
+/// The soft and the hard limit on `resource`; `None` where there is none, or the kernel does not say.
+pub(crate) fn limits(resource: libc::__rlimit_resource_t) -> (Option<u64>, Option<u64>) {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the limit is ours to be filled; it stays as it is if the call fails.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    let known = |bytes| (bytes != libc::RLIM_INFINITY).then_some(bytes);
+    (known(limit.rlim_cur), known(limit.rlim_max))
+}
+
 /// Refuses what the limit on file sizes (`RLIMIT_FSIZE`) forbids for `what`, of `bytes` bytes. The kernel
 /// would not only refuse it, but end the process with `SIGXFSZ`.
 ///
 /// # Errors
 /// [`OsError`] with both sizes.
 pub(crate) fn check_file_size(bytes: u64, what: &str) -> Result<(), OsError> {
-    match getrlimit(Resource::Fsize).current {
+    match limits(libc::RLIMIT_FSIZE).0 {
         Some(limit) if limit < bytes => {
             let what = format!(
                 "have {bytes} bytes for {what}: at most {limit} are allowed (RLIMIT_FSIZE, ulimit -f)"
@@ -86,10 +114,10 @@ pub(crate) fn check_file_size(bytes: u64, what: &str) -> Result<(), OsError> {
 /// Raises the soft limit on descriptors to the hard one, and returns it.
 #[must_use]
 pub fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let now = if setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
-    now.current.unwrap_or(u64::MAX)
+    let (current, maximum) = limits(libc::RLIMIT_NOFILE);
+    let raised = Rlimit { current: maximum, maximum };
+    let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
+    if is_raised { maximum } else { current }.unwrap_or(u64::MAX)
 }
 
 /// Blocks every signal in this thread: for a thread that must not run anybody's handlers.

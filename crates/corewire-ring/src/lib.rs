@@ -27,6 +27,7 @@ pub mod published;
 #[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;
 pub mod shared;
+mod stall;
 pub mod sync;
 pub mod yardstick;
 

@@ -19,13 +19,14 @@ use core::ptr::NonNull;
 use corewire_layout::counters::COUNTERS_MAX;
 use corewire_layout::endpoint::{
     ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COUNTERS, ENDPOINT_CPU,
-    ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_RING, ROW_STATE, SUMMARY,
+    ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_BYTES, ROW_COUNTERS, ROW_CURSOR, ROW_RING,
+    ROW_STATE, SUMMARY,
 };
 use corewire_layout::geometry::Geometry;
 use corewire_layout::pair::{MORE, MORE_BYTES};
 use corewire_layout::segment::{
     BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_COUNTERS, DOOR_PID,
-    DOOR_SOCKET, DOOR_START, DOOR_TENURE, DOORS, FLOOR, HELD, HINT, HINT_SEGMENT_BYTES,
+    DOOR_SOCKET, DOOR_START, DOOR_TENURE, DOORS, FLOOR, HELD, HELD_UNTIL, HINT, HINT_SEGMENT_BYTES,
     MEMBERS_EPOCH, RECEIVER_COUNTERS, RECEIVER_CPU, ROOM, ROWS_HIGH, SENDER_COUNTERS, SENDER_CPU,
     SENDERS_EPOCH, SLEEP_MODE, SLEEPERS, SLEEPING, TABLE_COUNTERS, TAIL, WAKE,
 };
@@ -219,8 +220,8 @@ impl Region {
     #[must_use]
     pub fn model_ring(geometry: &Geometry) -> Self {
         let mut plan = Plan {
-            words64: iter::once(one64(TAIL)).collect(),
-            words32: [BELL, BLOCKED, SENDERS_EPOCH, HELD].map(one32).into(),
+            words64: [TAIL, HELD_UNTIL].map(one64).into(),
+            words32: [BELL, SENDER_CPU, BLOCKED, SENDERS_EPOCH, HELD].map(one32).into(),
             cells: Vec::new(),
         };
         for door in doors(geometry.senders_max(), MODEL_SENDERS_MAX) {
@@ -286,6 +287,7 @@ impl Region {
             let row = sizes.row_offset(row);
             plan.words32.push(one32(row + ROW_STATE));
             plan.words64.extend([ROW_RING, ROW_CURSOR].map(|at| one64(row + at)));
+            plan.words64.push(row + ROW_COUNTERS..row + ROW_BYTES);
         }
         for ring in 0..sizes.rings() {
             for index in 0..own_usize(sizes.ring_slots()) {

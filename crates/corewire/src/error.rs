@@ -252,12 +252,14 @@ pub enum ConnectError {
         user: u32,
     },
     /// The endpoint's process did not answer: it is stopped, or very busy.
-    #[error("the process of endpoint {name} did not answer within {after:?}")]
+    #[error("the process of endpoint {name}{} did not answer within {after:?}", shown_pid(*pid))]
     NoAnswer {
         /// The endpoint.
         name: ChannelName,
         /// How long was waited.
         after: Duration,
+        /// The process; 0 if it is not known.
+        pid: u32,
     },
     /// The endpoint's process answered with something that makes no sense.
     #[error("the process of endpoint {name} answered {found}")]
@@ -294,6 +296,11 @@ pub enum ConnectError {
     Os(#[from] OsError),
 }
 
+/// A process in a message, if it is known.
+fn shown_pid(pid: u32) -> String {
+    if pid == 0 { String::new() } else { format!(" (pid {pid})") }
+}
+
 /// What the two handshakes have in common.
 impl From<JoinError> for ConnectError {
     fn from(error: JoinError) -> Self {
@@ -306,7 +313,7 @@ impl From<JoinError> for ConnectError {
                 Self::NotPermitted { name, owner, user }
             }
             JoinError::Refused { name, reason } => Self::Refused { name, reason },
-            JoinError::NoAnswer { name, after } => Self::NoAnswer { name, after },
+            JoinError::NoAnswer { name, after, pid } => Self::NoAnswer { name, after, pid },
             JoinError::Protocol { name, found } => Self::Protocol { name, found },
             JoinError::Header { name, error } => Self::Header { name, error },
             JoinError::Segment { name, error } => Self::Segment { name, error },
@@ -453,31 +460,36 @@ pub enum JoinError {
         /// Its reason.
         reason: Reason,
     },
-    /// The channel carries another type than was asked for.
+    /// The channel carries another type than was asked for, or another version of it.
     #[error(
-        "channel {name} carries messages of {found_bytes} bytes with type hash {found:#018x}, \
-         but {expected_bytes} bytes with {expected:#018x} are expected"
+        "channel {name} carries {}",
+        another_type(.found.as_deref(), *.found_bytes, .expected.as_deref(), *.expected_bytes)
     )]
     Type {
         /// The channel.
         name: ChannelName,
-        /// Hash of the expected type.
-        expected: u64,
-        /// Size of the expected type.
+        /// Name of the expected type; `None` for plain bytes.
+        expected: Option<String>,
+        /// Size of the expected type in bytes; 0 for plain bytes.
         expected_bytes: u64,
-        /// Hash of the channel's type; 0 for plain bytes.
-        found: u64,
-        /// Size of the channel's type.
+        /// Name of the channel's type; `None` for plain bytes.
+        found: Option<String>,
+        /// Size of the channel's type in bytes; 0 for plain bytes.
         found_bytes: u64,
     },
-    /// The owner did not answer: it is stopped, or very busy.
-    #[error("the owner of channel {name} did not answer within {after:?}")]
+    /// The process that has the name did not answer: it is stopped, or very busy.
+    #[error("the owner of {name}{} did not answer within {after:?}", shown_pid(*pid))]
     NoAnswer {
-        /// The channel.
+        /// The channel or endpoint.
         name: ChannelName,
-        /// How long was waited.
+        /// How long was waited; zero if it has more connections waiting than can be queued.
         after: Duration,
+        /// The process; 0 if it is not known.
+        pid: u32,
     },
+    /// The name is a channel's.
+    #[error("{0} is a channel, not an endpoint")]
+    NotAnEndpoint(ChannelName),
     /// The owner answered with something that makes no sense.
     #[error("the owner of channel {name} answered {found}")]
     Protocol {
@@ -516,6 +528,30 @@ pub enum JoinError {
     /// A call failed.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+/// What a channel carries that was expected to carry something else.
+fn another_type(
+    found: Option<&str>,
+    found_bytes: u64,
+    expected: Option<&str>,
+    expected_bytes: u64,
+) -> String {
+    let shown = |name: Option<&str>, bytes| match name {
+        Some(name) => (format!("{name} of {bytes} bytes"), "was"),
+        None => ("plain bytes".to_owned(), "were"),
+    };
+    if let (Some(name), true) = (found, found == expected) {
+        return match found_bytes == expected_bytes {
+            true => format!("another version of {name} (other fields, types or order)"),
+            false => format!(
+                "another version of {name}, of {found_bytes} bytes instead of {expected_bytes}"
+            ),
+        };
+    }
+    let ((found, _), (expected, was)) =
+        (shown(found, found_bytes), shown(expected, expected_bytes));
+    format!("{found}, but {expected} {was} expected")
 }
 
 fn word_of(policy: Policy) -> &'static str {

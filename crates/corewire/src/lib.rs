@@ -54,6 +54,32 @@
 //! # }
 //! ```
 //!
+//! # Typed messages
+//!
+//! [`#[corewire::message]`](macro@message) declares a struct as a type of messages;
+//! [`SenderBuilder::create_typed`] and [`ReceiverBuilder::join_typed`] make channels of it, whose
+//! values are written and read in place. Whoever joins with another type, or with other fields, is
+//! refused. [`zerocopy`], which its traits come from, is re-exported.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = std::env::temp_dir().join(format!("corewire-doc-lib-{}", std::process::id()));
+//! # let domain = corewire::Domain::open_at(&dir)?;
+//! #[corewire::message]
+//! struct Tick {
+//!     price: u64,
+//!     volume: u64,
+//! }
+//!
+//! let mut sender = domain.sender("ticks").create_typed::<Tick>()?;
+//! let mut receiver = domain.receiver("ticks").join_typed::<Tick>()?;
+//! sender.send(&Tick { price: 101, volume: 7 })?;
+//! assert_eq!(receiver.receive()?.volume, 7);
+//! # drop((receiver, sender, domain)); std::fs::remove_dir_all(&dir)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Sleeping and waking
 //!
 //! [`Wait`] says how a call waits. By default it polls for as long as a wake-up would cost, and then
@@ -102,12 +128,16 @@ mod wait;
 
 pub use control::builder::{ReceiverBuilder, SenderBuilder};
 pub use control::domain::{Domain, DomainBuilder};
+pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
 pub use control::levels::Levels;
+pub use control::look::{Observed, Sighting};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use control::sample::MessageSample;
+pub use corewire_derive::{MessageType, message};
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;
 pub use corewire_layout::geometry::GeometryError;
+pub use corewire_layout::message_type::TypeName;
 pub use corewire_layout::name::{ChannelName, NameError};
 pub use corewire_layout::segment::{HeaderError, Policy};
 pub use corewire_os::OsError;
@@ -131,5 +161,15 @@ pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use path::wait_set::{Source, WaitSet};
 pub use topology::{Topology, TopologyError};
-pub use typed::{ChannelType, MessageType, TypedReceiver, TypedSender, Value};
+pub use typed::{
+    ChannelType, MessageType, TypedBatch, TypedLoan, TypedReceiver, TypedSendBatch, TypedSender,
+    TypedSharedBatch, TypedSharedLoan, TypedSnapshotReceiver, Value,
+};
 pub use wait::{Interrupter, Readiness, Wait};
+pub use zerocopy;
+
+/// What the macros of `corewire-derive` need. Nothing here is for other code.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::typed::schema::{Probe, Schema, Undeclared};
+}

@@ -1,68 +1,53 @@
-//! Messages of a declared type, sent and read in place.
+//! Channels whose messages are values of one declared type.
+//!
+//! Both ends are wrapped, not dereferenced: no bytes that are not a `T` can be sent on them.
 
+mod batch;
+mod loan;
+pub(crate) mod schema;
+
+use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
 
-use corewire_layout::segment::TypeTag;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use crate::error::{ReceiveError, SendError, ValueError};
-use crate::path::receive::{Message, Receiver};
+pub use self::batch::{TypedBatch, TypedSendBatch, TypedSharedBatch};
+pub use self::loan::{TypedLoan, TypedSharedLoan, Value};
+pub use self::schema::MessageType;
+use crate::error::{CounterError, JoinError, ReceiveError, SendError};
+use crate::path::receive::{Copying, InPlace, Reading, Receiver, check};
 use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
+use crate::wait::{Interrupter, Readiness};
 
-/// A type that messages can have: plain data of a fixed layout, with a name that both sides agree
-/// on. A receiver of another name, size or alignment is refused when it joins.
+/// A sender of values of one type: the only one of its channel, or one of several
+/// ([`SharedSender`]). Made by [`SenderBuilder::create_typed`](crate::SenderBuilder::create_typed)
+/// and [`SenderBuilder::open_shared_typed`](crate::SenderBuilder::open_shared_typed).
 ///
 /// ```
-/// use corewire::MessageType;
-/// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-///
-/// #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
-/// #[repr(C)]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("corewire-doc-typed-{}", std::process::id()));
+/// # let domain = corewire::Domain::open_at(&dir)?;
+/// #[corewire::message]
+/// #[derive(Debug, PartialEq)]
 /// struct Tick {
 ///     price: u64,
 ///     volume: u64,
 /// }
 ///
-/// impl MessageType for Tick {
-///     const NAME: &'static str = "example.Tick.1";
-/// }
+/// let mut sender = domain.sender("ticks").create_typed::<Tick>()?;
+/// let mut receiver = domain.receiver("ticks").join_typed::<Tick>()?;
+/// sender.send(&Tick { price: 101, volume: 7 })?; // one copy, into the channel
+/// let mut tick = sender.loan()?; // no copy: written where it will be read
+/// tick.price = 102;
+/// tick.volume = 3;
+/// tick.send();
+///
+/// assert_eq!(*receiver.receive()?, Tick { price: 101, volume: 7 });
+/// assert_eq!(receiver.receive()?.price, 102);
+/// # drop((receiver, sender, domain)); std::fs::remove_dir_all(&dir)?;
+/// # Ok(())
+/// # }
 /// ```
-pub trait MessageType: FromBytes + IntoBytes + KnownLayout + Immutable {
-    /// The type's name; change it when the meaning of its fields changes. At most 64-byte
-    /// alignment is possible for larger types, 16-byte for those of up to 48 bytes.
-    const NAME: &'static str;
-}
-
-/// The declared type of a channel's messages, as the channel states it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct ChannelType {
-    /// Hash of the type's declared name, size and alignment.
-    pub hash: u64,
-    /// Size of one value in bytes.
-    pub bytes: u64,
-}
-
-/// What a channel of this type says of itself.
-pub(crate) fn tag_of<T: MessageType>() -> TypeTag {
-    const {
-        let align_max = if size_of::<T>() <= 48 { 16 } else { 64 };
-        assert!(align_of::<T>() <= align_max, "no message is aligned like this type");
-    }
-    let sizes = [size_of::<T>() as u64, align_of::<T>() as u64];
-    let bytes = T::NAME.bytes().chain(sizes.into_iter().flat_map(u64::to_le_bytes));
-    // FNV-1a: a check against mistakes, not against malice.
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    TypeTag { hash: hash.max(1), bytes: sizes[0] }
-}
-
-/// A sender of values of one type, by itself or one of several ([`SharedSender`]); derefs to that
-/// sender for everything else.
-#[derive(Debug)]
 pub struct TypedSender<T, S = Sender> {
     sender: S,
     _type: PhantomData<fn(&T)>,
@@ -75,9 +60,9 @@ impl<T: MessageType, S> TypedSender<T, S> {
 }
 
 macro_rules! sends_values {
-    ($sender:ident) => {
+    ($sender:ident, $loan:ident, $batch:ident) => {
         impl<T: MessageType> TypedSender<T, $sender> {
-            /// Sends a value, waiting for room if there is none.
+            /// Sends a value, waiting for room if there is none. One copy, into the channel.
             ///
             /// # Errors
             #[doc = concat!("As for [`", stringify!($sender), "::send`].")]
@@ -94,81 +79,396 @@ macro_rules! sends_values {
             pub fn try_send(&mut self, value: &T) -> Result<(), SendError> {
                 self.sender.try_send(value.as_bytes())
             }
+
+            /// Sends a value, waiting for room for at most `timeout`.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($sender), "::send_timeout`].")]
+            pub fn send_timeout(&mut self, value: &T, timeout: Duration) -> Result<(), SendError> {
+                self.sender.send_timeout(value.as_bytes(), timeout)
+            }
+
+            /// Lends the place of a value, waiting for room if there is none. It derefs to a `T`
+            /// whose fields hold anything at first, often those of an earlier message: write each
+            /// of them.
+            ///
+            /// # Errors
+            /// As for [`send`](Self::send).
+            #[inline]
+            pub fn loan(&mut self) -> Result<$loan<'_, T>, SendError> {
+                self.sender.loan(size_of::<T>()).map($loan::new)
+            }
+
+            /// Lends the place of a value if there is room now. Never blocks.
+            ///
+            /// # Errors
+            /// As for [`try_send`](Self::try_send).
+            #[inline]
+            pub fn try_loan(&mut self) -> Result<$loan<'_, T>, SendError> {
+                self.sender.try_loan(size_of::<T>()).map($loan::new)
+            }
+
+            /// Lends the place of a value, waiting for room for at most `timeout`.
+            ///
+            /// # Errors
+            /// As for [`send_timeout`](Self::send_timeout).
+            pub fn loan_timeout(&mut self, timeout: Duration) -> Result<$loan<'_, T>, SendError> {
+                self.sender.loan_timeout(size_of::<T>(), timeout).map($loan::new)
+            }
+
+            #[doc = concat!("Begins a batch of values, as [`", stringify!($sender), "::batch`].")]
+            pub fn batch(&mut self) -> $batch<'_, T> {
+                $batch::new(self.sender.batch())
+            }
+
+            /// Waits until at least `count` receivers are joined, and returns how many are.
+            ///
+            /// # Errors
+            /// [`SendError::Interrupted`] or `Forked`.
+            pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
+                self.sender.wait_for_receivers(count)
+            }
+
+            /// Waits until at least `count` receivers are joined, for at most `timeout`, and returns
+            /// how many are, which may be fewer.
+            ///
+            /// # Errors
+            /// [`SendError::Interrupted`] or `Forked`.
+            pub fn wait_for_receivers_timeout(
+                &mut self,
+                count: usize,
+                timeout: Duration,
+            ) -> Result<usize, SendError> {
+                self.sender.wait_for_receivers_timeout(count, timeout)
+            }
+
+            /// Waits until every receiver has finished with everything that this sender has sent,
+            /// for at most `timeout`. Returns false if the time ran out. See
+            #[doc = concat!("[`", stringify!($sender), "::drain`].")]
+            ///
+            /// # Errors
+            /// [`SendError::Interrupted`] or `Forked`.
+            pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
+                self.sender.drain(timeout)
+            }
+
+            /// Number of receivers that are joined now. Another thread may change it at any time.
+            #[must_use]
+            pub fn receivers(&self) -> usize {
+                self.sender.receivers()
+            }
+
+            /// Number of values that this sender has sent so far.
+            #[must_use]
+            pub fn sent(&self) -> u64 {
+                self.sender.sent()
+            }
+
+            /// The channel's name.
+            #[must_use]
+            pub fn name(&self) -> &str {
+                self.sender.name()
+            }
+
+            /// One of the sender's counters, by name.
+            #[doc = concat!("See [`", stringify!($sender), "::counter`].")]
+            ///
+            /// # Errors
+            /// [`CounterError`] if there is no counter of that name; it lists the names.
+            pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
+                self.sender.counter(name)
+            }
+
+            /// A handle with which another thread ends a call of this sender that waits.
+            #[must_use]
+            pub fn interrupter(&self) -> Interrupter {
+                self.sender.interrupter()
+            }
+
+            #[doc = concat!("Does what [`", stringify!($sender), "::close`] does, as dropping it.")]
+            pub fn close(self) {}
         }
     };
 }
 
-sends_values!(Sender);
-sends_values!(SharedSender);
+sends_values!(Sender, TypedLoan, TypedSendBatch);
+sends_values!(SharedSender, TypedSharedLoan, TypedSharedBatch);
 
-impl<T, S> Deref for TypedSender<T, S> {
-    type Target = S;
-
-    fn deref(&self) -> &S {
-        &self.sender
+impl<T, S: fmt::Debug> fmt::Debug for TypedSender<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TypedSender").field(&self.sender).finish()
     }
 }
 
-impl<T, S> DerefMut for TypedSender<T, S> {
-    fn deref_mut(&mut self) -> &mut S {
-        &mut self.sender
-    }
+/// The declared type of a channel's messages, as the channel states it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ChannelType {
+    /// Its name: printable ASCII characters.
+    pub name: String,
+    /// Size of one value in bytes.
+    pub bytes: u64,
 }
 
-/// A receiver of values of one type; derefs to the [`Receiver`] for everything else.
-#[derive(Debug)]
-pub struct TypedReceiver<T> {
-    pub(crate) receiver: Receiver,
+/// A receiver of values of one type. Made by
+/// [`ReceiverBuilder::join_typed`](crate::ReceiverBuilder::join_typed) and its siblings.
+///
+/// `A` says how it reads, as for a [`Receiver`]: [`InPlace`], where the sender wrote, or
+/// [`Copying`], from channels whose messages may be overwritten while they are read
+/// ([`TypedSnapshotReceiver`]).
+pub struct TypedReceiver<T, A = InPlace> {
+    pub(crate) receiver: Receiver<A>,
     _type: PhantomData<fn() -> T>,
 }
 
-/// A value, read where the sender wrote it. Dropping it gives the place back.
-#[derive(Debug)]
-pub struct Value<'a, T> {
-    message: Message<'a>,
-    _type: PhantomData<fn() -> T>,
-}
+/// A receiver of values of one type that copies them out, each copy checked: from any channel,
+/// whatever its policy and its sender. It misses values as a
+/// [`SnapshotReceiver`](crate::SnapshotReceiver) misses messages.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("corewire-doc-typed-copy-{}", std::process::id()));
+/// # let domain = corewire::Domain::open_at(&dir)?;
+/// let mut prices = domain.sender("prices").slots(64).overwrite().create_typed::<u64>()?;
+/// let mut reader = domain.receiver("prices").snapshots().join_typed::<u64>()?;
+/// for price in 0..1000 {
+///     prices.send(&price)?; // never waits for the reader
+/// }
+/// let price = reader.receive()?;
+/// assert_eq!(price, reader.missed());
+/// # drop((reader, prices, domain)); std::fs::remove_dir_all(&dir)?;
+/// # Ok(())
+/// # }
+/// ```
+pub type TypedSnapshotReceiver<T> = TypedReceiver<T, Copying>;
 
 impl<T: MessageType> TypedReceiver<T> {
-    pub(crate) fn new(receiver: Receiver) -> Self {
+    /// The next value, in place, waiting for it if need be. Dropping the [`Value`] gives its place
+    /// back to the sender.
+    ///
+    /// # Errors
+    /// As for [`Receiver::receive`]. A message that is not a `T` ends as [`ReceiveError::Value`];
+    /// only a sender that is not corewire's can send one.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Value<'_, T>, ReceiveError> {
+        Value::new(self.receiver.receive()?)
+    }
+
+    /// The next value if it is there now. Never blocks.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Value<'_, T>>, ReceiveError> {
+        self.receiver.try_receive()?.map(Value::new).transpose()
+    }
+
+    /// The next value, waiting for at most `timeout`; `None` if none came.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Value<'_, T>>, ReceiveError> {
+        self.receiver.receive_timeout(timeout)?.map(Value::new).transpose()
+    }
+
+    /// Waits for at least one value, and returns up to `count_max` of those that are there, all
+    /// readable in place until the [`TypedBatch`] is dropped.
+    ///
+    /// # Errors
+    /// As for [`Receiver::receive`].
+    pub fn receive_batch(&mut self, count_max: usize) -> Result<TypedBatch<'_, T>, ReceiveError> {
+        self.receiver.receive_batch(count_max).map(TypedBatch::new)
+    }
+
+    /// Calls `job` with each value until the stream ends. Returns at end of stream; anything else
+    /// that ends it is an error.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive), except for the end of stream.
+    pub fn for_each(&mut self, mut job: impl FnMut(&T)) -> Result<(), ReceiveError> {
+        loop {
+            match self.receive() {
+                Ok(value) => job(&value),
+                Err(ReceiveError::EndOfStream) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl<T: MessageType> TypedReceiver<T, Copying> {
+    /// A copy of the next value, waiting for it if need be. A value that is overwritten while it is
+    /// copied is missed, and the next one is taken.
+    ///
+    /// # Errors
+    /// [`ReceiveError::EndOfStream`], `SenderDied` or `Evicted` when no value will come any more;
+    /// `Violation`, `Interrupted`, `Forked`. A message that is not a `T` ends as
+    /// [`ReceiveError::Value`]; only a sender that is not corewire's can send one.
+    #[inline]
+    pub fn receive(&mut self) -> Result<T, ReceiveError> {
+        loop {
+            let read = self.receiver.receive()?.read();
+            match read {
+                Err(ReceiveError::Overwritten(_)) => self.check()?,
+                read => return read,
+            }
+        }
+    }
+
+    /// A copy of the next value if it is there now. Never blocks. `None` also if the sender
+    /// overwrote the values faster than they could be copied.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<T>, ReceiveError> {
+        for _ in 0..LOSSES_MAX {
+            let Some(mut snapshot) = self.receiver.try_receive()? else { break };
+            match snapshot.read() {
+                Err(ReceiveError::Overwritten(_)) => {}
+                read => return read.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A copy of the next value, waiting for at most `timeout`; `None` if none came.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_timeout(&mut self, timeout: Duration) -> Result<Option<T>, ReceiveError> {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut left = timeout;
+        loop {
+            let Some(mut snapshot) = self.receiver.receive_timeout(left)? else { return Ok(None) };
+            let read = snapshot.read();
+            drop(snapshot);
+            match read {
+                Err(ReceiveError::Overwritten(_)) if left.is_zero() => return Ok(None),
+                Err(ReceiveError::Overwritten(_)) => self.check()?,
+                read => return read.map(Some),
+            }
+            left = deadline.map_or(left, |at| at.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Calls `job` with each value until the stream ends. Returns at end of stream; anything else
+    /// that ends it is an error.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive), except for the end of stream.
+    pub fn for_each(&mut self, mut job: impl FnMut(&T)) -> Result<(), ReceiveError> {
+        loop {
+            match self.receive() {
+                Ok(value) => job(&value),
+                Err(ReceiveError::EndOfStream) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Number of values that were overwritten before this receiver had copied them. Together with
+    /// those it has received, that is every value from where it joined.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.receiver.missed()
+    }
+
+    /// After a loss: a sender that overwrites all the time must not keep a call from noticing an
+    /// interruption or an eviction.
+    #[cold]
+    fn check(&mut self) -> Result<(), ReceiveError> {
+        check(&mut self.receiver.ring, 0).map_err(|error| self.receiver.failed(error))?;
+        Ok(())
+    }
+}
+
+impl<T, A: Reading> TypedReceiver<T, A> {
+    /// Joins the next channel of this name, in place of one that has ended. Waits until there is one.
+    /// See [`Receiver::rejoin`].
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] if it carries another type; else as for [`Receiver::rejoin`].
+    pub fn rejoin(&mut self) -> Result<(), JoinError> {
+        self.receiver.rejoin()
+    }
+
+    /// As [`rejoin`](Self::rejoin), waiting for at most `timeout`. See [`Receiver::rejoin_timeout`].
+    ///
+    /// # Errors
+    /// As for [`rejoin`](Self::rejoin), and [`JoinError::NotCreated`].
+    pub fn rejoin_timeout(&mut self, timeout: Duration) -> Result<(), JoinError> {
+        self.receiver.rejoin_timeout(timeout)
+    }
+
+    /// As [`rejoin`](Self::rejoin), but does not wait for a next channel. See
+    /// [`Receiver::rejoin_now`].
+    ///
+    /// # Errors
+    /// As for [`rejoin`](Self::rejoin), and [`JoinError::NotFound`].
+    pub fn rejoin_now(&mut self) -> Result<(), JoinError> {
+        self.receiver.rejoin_now()
+    }
+}
+
+/// Number of values that a call that must not block tries to copy.
+const LOSSES_MAX: u32 = 16;
+
+impl<T, A> TypedReceiver<T, A> {
+    pub(crate) fn new(receiver: Receiver<A>) -> Self {
         Self { receiver, _type: PhantomData }
     }
 
-    /// The next value, in place, waiting for it if need be.
+    /// Tells the sender at once that this receiver has finished with everything it has received so
+    /// far. See [`Receiver::acknowledge`].
+    pub fn acknowledge(&mut self) {
+        self.receiver.acknowledge();
+    }
+
+    /// The number of the next value: how many the channel has carried before it.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.receiver.next_sequence()
+    }
+
+    /// One of the receiver's counters, by name. See [`Receiver::counter`].
     ///
     /// # Errors
-    /// As for [`Receiver::receive`]; a message that is no `T`, which only a sender that does not keep
-    /// to its declared type can send, ends as [`ReceiveError::Value`].
-    #[inline]
-    pub fn receive(&mut self) -> Result<Value<'_, T>, ReceiveError> {
-        let message = self.receiver.receive()?;
-        if T::ref_from_bytes(&message).is_err() {
-            let (expected, found) = (size_of::<T>(), message.len());
-            return Err(ValueError { name: T::NAME, expected, found }.into());
-        }
-        Ok(Value { message, _type: PhantomData })
+    /// [`CounterError`] if there is no counter of that name; it lists the names.
+    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
+        self.receiver.counter(name)
+    }
+
+    /// A handle with which another thread ends a call of this receiver that waits.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        self.receiver.interrupter()
+    }
+
+    /// A descriptor that becomes readable when, after [`arm`](Self::arm), there is something to
+    /// receive. See [`Receiver::readiness`].
+    ///
+    /// # Errors
+    /// [`JoinError::NoAnswer`] or a failed call.
+    pub fn readiness(&self) -> Result<Readiness, JoinError> {
+        self.receiver.readiness()
+    }
+
+    /// Says that the caller is about to wait for the [`Readiness`] descriptor. Returns false if
+    /// there is something to receive already: then receive first. See [`Receiver::arm`].
+    ///
+    /// # Errors
+    /// As for [`readiness`](Self::readiness).
+    pub fn arm(&mut self) -> Result<bool, JoinError> {
+        self.receiver.arm()
     }
 }
 
-impl<T> Deref for TypedReceiver<T> {
-    type Target = Receiver;
-
-    fn deref(&self) -> &Receiver {
-        &self.receiver
-    }
-}
-
-impl<T> DerefMut for TypedReceiver<T> {
-    fn deref_mut(&mut self) -> &mut Receiver {
-        &mut self.receiver
-    }
-}
-
-impl<T: MessageType> Deref for Value<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        T::ref_from_bytes(&self.message).expect("checked when it was received")
+impl<T, A> fmt::Debug for TypedReceiver<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TypedReceiver").field(&self.receiver).finish()
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use corewire_os::event::Bell;
 use corewire_os::processor::pause_ns;
+use corewire_os::sleep::wake_up_ns;
 use corewire_ring::broadcast::SLEEP_CAP_NS;
 
 /// How a call waits for a message, or for room.
@@ -65,14 +66,10 @@ const SLEEP_CAP_MIN_NS: u64 = 1_000_000;
 pub(crate) const BARE_POLLS: u32 = 64;
 /// No limit on a sleep but its cap.
 pub(crate) const NO_LIMIT_NS: u64 = u64::MAX;
-/// Pauses between two looks at which processor the other side runs on.
-pub(crate) const PAUSES_BEFORE_CPU_CHECK: u32 = 64;
-/// What a wake-up costs on the machines measured (3.6 us after 5 us idle; docs/results).
-const WAKE_COST_NS: f64 = 4_000.0;
 
-/// How many pauses an adaptive wait makes before it sleeps.
+/// Number of pauses that an adaptive wait makes before it sleeps: for as long as a wake-up costs here.
 pub(crate) fn adaptive_pauses() -> u32 {
-    let pauses = (WAKE_COST_NS / pause_ns()).clamp(16.0, 16_384.0);
+    let pauses = (wake_up_ns() / pause_ns()).clamp(16.0, 16_384.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     let pauses = pauses as u32;
     pauses

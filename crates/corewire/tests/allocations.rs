@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use corewire::Domain;
@@ -35,12 +36,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// What one test holds is counted by the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
 #[test]
 fn steady_state_allocates_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let path = std::env::temp_dir().join(format!("corewire-alloc-{}", std::process::id()));
     let domain = Domain::open_at(&path).unwrap();
     let mut sender = domain.sender("c").largest_message(1 << 20).create().unwrap();
@@ -85,6 +90,7 @@ fn steady_state_allocates_nothing() {
 
 #[test]
 fn a_domain_that_is_opened_and_dropped_leaves_no_memory() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let path = std::env::temp_dir().join(format!("corewire-leak-{}", std::process::id()));
     // Keeps the control thread, and what it knows.
     let kept = Domain::open_at(&path).unwrap();

@@ -565,11 +565,17 @@ fn a_name_that_is_made_anew_meanwhile_is_the_next_endpoint_or_none() {
     let mut linked = 0;
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(relaxed) {
-                drop(domain.endpoint("again").create().unwrap());
+            for round in 0u32.. {
+                if is_over.load(relaxed) {
+                    break;
+                }
+                let _again = domain.endpoint("again").create().unwrap();
+                (0..round % 64).for_each(|_| thread::yield_now());
             }
         });
-        for _ in 0..1500 {
+        let mut tries = 0;
+        while tries < 1000 || linked < 10 {
+            tries += 1;
             let mut asker = scratch.domain().endpoint("asker").create().unwrap();
             match asker.peer("again") {
                 Ok(_) => linked += 1,
@@ -582,5 +588,4 @@ fn a_name_that_is_made_anew_meanwhile_is_the_next_endpoint_or_none() {
         }
         is_over.store(true, relaxed);
     });
-    assert!(linked > 0);
 }

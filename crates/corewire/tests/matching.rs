@@ -89,8 +89,9 @@ impl Model {
         here.map(|kept| kept.message.length + OVERHEAD_BYTES).sum()
     }
 
+    /// One peer has at most half of the budget.
     fn has_budget(&self, length: usize) -> bool {
-        self.used_bytes() + length + OVERHEAD_BYTES <= self.budget_bytes
+        self.used_bytes() + length + OVERHEAD_BYTES <= self.budget_bytes / 2
     }
 
     fn send(&mut self, message: Message) {

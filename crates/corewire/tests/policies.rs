@@ -4,9 +4,8 @@ mod scratch;
 
 use std::time::Duration;
 
-use corewire::{JoinError, MessageType, Policy, ReceiveError, SendError, Sender, SnapshotReceiver};
+use corewire::{JoinError, Policy, ReceiveError, SendError, Sender, SnapshotReceiver};
 use scratch::Scratch;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const AT_ONCE: Duration = Duration::ZERO;
 const NEVER: Duration = Duration::MAX;
@@ -217,25 +216,13 @@ fn every_channel_can_be_copied_from() {
     assert_eq!((seen, receiver.missed()), (0, 0));
 }
 
-#[derive(Debug, PartialEq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Tick {
-    price: u64,
-    volume: u64,
-}
-
-impl MessageType for Tick {
-    const NAME: &'static str = "test.Tick";
-}
-
 #[test]
-fn values_can_be_copied_out() {
-    let scratch = Scratch::new("copy-typed");
-    let domain = scratch.domain();
-    let mut sender = domain.sender("ticks").overwrite().create_typed::<Tick>().unwrap();
-    let builder = domain.receiver("ticks").snapshots();
-    assert!(matches!(builder.clone().join().unwrap_err(), JoinError::Type { .. }));
-    let mut receiver = builder.message_type::<Tick>().join().unwrap();
-    sender.send(&Tick { price: 3, volume: 4 }).unwrap();
-    assert_eq!(receiver.receive().unwrap().read::<Tick>(), Ok(Tick { price: 3, volume: 4 }));
+fn a_message_can_be_read_as_a_value() {
+    let scratch = Scratch::new("copy-value");
+    let (mut sender, mut receiver) = overwriting(&scratch);
+    sender.send(&7u64.to_le_bytes()).unwrap();
+    assert_eq!(receiver.receive().unwrap().read::<[u32; 2]>(), Ok([7, 0]));
+    sender.send(b"short").unwrap();
+    let error = receiver.receive().unwrap().read::<[u32; 2]>().unwrap_err();
+    assert_eq!(error.to_string(), "message of 5 bytes is no [u32; 2] of 8");
 }

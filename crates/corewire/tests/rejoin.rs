@@ -5,20 +5,14 @@ mod scratch;
 use std::thread;
 use std::time::Duration;
 
-use corewire::{
-    Domain, JoinError, Levels, MessageType, ReceiveError, Receiver, Sender, SnapshotReceiver,
-};
+use corewire::{Domain, JoinError, Levels, ReceiveError, Receiver, Sender, SnapshotReceiver};
 use scratch::Scratch;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::IntoBytes;
 
-#[derive(Debug, PartialEq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
+#[corewire::message]
+#[derive(Debug, PartialEq)]
 struct Tick {
     price: u64,
-}
-
-impl MessageType for Tick {
-    const NAME: &'static str = "test.Tick.1";
 }
 
 fn end_of(receiver: &mut impl Ended) -> ReceiveError {
@@ -156,28 +150,29 @@ fn a_receiver_of_any_type_reads_every_channel() {
     let scratch = Scratch::new("any-type");
     let domain = scratch.domain();
     let tick = Tick { price: 7 };
-    let check = |expected: Option<u64>, send: &mut dyn FnMut()| {
+    let check = |expected: Option<(String, u64)>, send: &mut dyn FnMut()| {
         let mut receiver = domain.receiver("c").any_type().cache_domain(7).join().unwrap();
-        assert_eq!(receiver.channel_type().map(|found| found.bytes), expected);
+        assert_eq!(receiver.channel_type().map(|found| (found.name, found.bytes)), expected);
         send();
         assert_eq!(receiver.receive().unwrap()[..], *tick.as_bytes());
         receiver
     };
+    let ticks = || Some(("Tick".to_owned(), 8));
     let mut plain = domain.sender("c").create().unwrap();
     check(None, &mut || plain.send(tick.as_bytes()).unwrap());
     drop(plain);
     let mut typed = domain.sender("c").create_typed::<Tick>().unwrap();
-    check(Some(8), &mut || typed.send(&tick).unwrap());
+    check(ticks(), &mut || typed.send(&tick).unwrap());
     let error = domain.receiver("c").join().unwrap_err();
     assert!(matches!(error, JoinError::Type { .. }), "{error}");
     drop(typed);
     let mut shared = domain.sender("c").open_shared_typed::<Tick>(2).unwrap();
-    check(Some(8), &mut || shared.send(&tick).unwrap());
+    check(ticks(), &mut || shared.send(&tick).unwrap());
     drop(shared);
     // The relay that such a receiver makes carries the channel's type.
     let two = domain.sender("c").levels(Levels::Two).cache_domain(0);
     let mut two = two.create_typed::<Tick>().unwrap();
-    let first = check(Some(8), &mut || two.send(&tick).unwrap());
+    let first = check(ticks(), &mut || two.send(&tick).unwrap());
     let typed = domain.receiver("c").cache_domain(7).join_typed::<Tick>();
     two.send(&tick).unwrap();
     assert_eq!(*typed.unwrap().receive().unwrap(), tick);

@@ -274,7 +274,7 @@ impl Victim {
                 self.effort.bound(&self.kernel, 1, || {
                     receiver.publish_cursor();
                     receiver.publish_counters();
-                    black_box((receiver.is_ready(), receiver.sender_cpu()));
+                    black_box((receiver.is_ready(), receiver.is_sender_here()));
                 });
             }
         }

@@ -240,7 +240,7 @@ fn an_impossible_header_is_an_error() {
     let life = process::own_life().unwrap();
     let domain = live.domain.clone();
     let values = [0, 1, 2, 3, 5, 255, 1 << 16, 1 << 31, 1 << 40, u64::MAX / 2, u64::MAX];
-    for at in (8..104).step_by(4) {
+    for at in (8..168).step_by(4) {
         for value in values {
             let mut raw = header(Policy::Block).to_raw().as_bytes().to_vec();
             raw[at..at + 4].copy_from_slice(&value.to_le_bytes()[..4]);
@@ -256,7 +256,7 @@ fn an_impossible_header_is_an_error() {
         live.send();
     }
     // Then each byte alone.
-    for at in 0..104 {
+    for at in 0..168 {
         let mut raw = header(Policy::Block).to_raw().as_bytes().to_vec();
         raw[at] ^= 0x41;
         let (segment, _region) = segment(&raw);
@@ -264,9 +264,9 @@ fn an_impossible_header_is_an_error() {
             raw.say(&Frame::Welcome(welcome()), &[segment.as_fd(), life.as_fd()]);
         };
         let joined = use_receivers(&domain, &owner, say);
-        // Fields that the owner is free to choose: its type, its process, and a longest message
-        // that needs the same number of pages.
-        let is_free = [32..33, 48..64, 80..84, 88..96].iter().any(|range| range.contains(&at));
+        // Fields that the owner is free to choose: its process, and a longest message that needs the
+        // same number of pages. Plain bytes have neither hash, size nor name of a type.
+        let is_free = [32..33, 80..84, 88..96].iter().any(|range| range.contains(&at));
         assert_eq!(joined, [is_free, is_free], "byte {at}");
     }
     drop(life);
@@ -325,7 +325,8 @@ fn any_frames_for_an_answer_are_an_error() {
         Frame::Done,
         Frame::Leave,
         Frame::Observe { name: ChannelName::new(NAME).unwrap() },
-        Frame::Observed { count: u32::MAX },
+        Frame::Observed { count: u32::MAX, joining: vec![1; 44] },
+        Frame::ObservedEndpoint,
         Frame::Rows(vec![1, 2, 3]),
     ];
     for round in 0..600 {
@@ -370,7 +371,7 @@ fn an_observer_takes_no_more_rows_than_there_can_be() {
         (2, vec![], false),
     ] {
         let say = |raw: &Raw| {
-            raw.say(&Frame::Observed { count }, &[segment.as_fd()]);
+            raw.say(&Frame::Observed { count, joining: vec![] }, &[segment.as_fd()]);
             let segments: Vec<_> = rows.iter().map(|_| row.as_fd()).collect();
             while raw.say(&Frame::Rows(rows.clone()), &segments) && count > 10 {}
         };

@@ -11,8 +11,9 @@ use std::time::Instant;
 use corewire::{Domain, Levels};
 use corewire_hostile::Random;
 use corewire_layout::frame::{FRAME_BYTES, Frame, Hello, Place, Reason, Start, Welcome};
+use corewire_layout::message_type::TypeKey;
 use corewire_layout::name::ChannelName;
-use corewire_layout::segment::{CURSOR, SLEEP_MODE, SLEEPING, TypeTag};
+use corewire_layout::segment::{CURSOR, SLEEP_MODE, SLEEPING};
 use corewire_os::fork::Descriptor;
 use corewire_os::process;
 use corewire_ring::sync::Ordering::Relaxed;
@@ -26,16 +27,16 @@ fn frames() -> u64 {
 
 fn hello(waiter: u128) -> Frame {
     let name = ChannelName::new(CHANNEL).unwrap();
-    let (start, place, type_tag) = (Start::Now, Place::Ring, TypeTag::default());
+    let (start, place, type_key) = (Start::Now, Place::Ring, TypeKey::default());
     let needs_fence = false;
-    Frame::Hello(Hello { name, start, waiter, place, needs_fence, type_tag, socket: 0 })
+    Frame::Hello(Hello { name, start, waiter, place, needs_fence, type_key, socket: 0 })
 }
 
 /// A `Hello` as on a channel with two levels.
 fn of_a_group(place: Place, start: Start) -> Frame {
     let name = ChannelName::new(CHANNEL).unwrap();
-    let (needs_fence, type_tag) = (false, TypeTag::default());
-    Frame::Hello(Hello { name, start, waiter: 11, place, needs_fence, type_tag, socket: 0 })
+    let (needs_fence, type_key) = (false, TypeKey::default());
+    Frame::Hello(Hello { name, start, waiter: 11, place, needs_fence, type_key, socket: 0 })
 }
 
 /// One frame of every kind.
@@ -66,7 +67,8 @@ fn every_kind() -> Vec<Frame> {
         Frame::Invite { name: name(), waiter: 9 },
         Frame::Observe { name: name() },
         Frame::Observe { name: ChannelName::new("nobody").unwrap() },
-        Frame::Observed { count: 3 },
+        Frame::Observed { count: 3, joining: vec![7] },
+        Frame::ObservedEndpoint,
         Frame::Rows(vec![0, 1, 2]),
         Frame::Leave,
         Frame::Ring,

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Start, Welcome};
+use corewire_layout::message_type::TypeKey;
 use corewire_layout::name::{ChannelName, NameRecord};
-use corewire_layout::segment::{ReceiverHeader, SLEEP_MODE, SLEEPING, SleepMode, TypeTag};
+use corewire_layout::segment::{ReceiverHeader, SLEEP_MODE, SLEEPING, SleepMode};
 use corewire_os::fork::Descriptor;
 use corewire_os::memory::{MemoryOptions, Segment};
 use corewire_os::process;
@@ -55,9 +56,9 @@ pub(crate) fn join(directory: &Path, channel: &str, wishes: Wishes) -> Result<Jo
     page.copy_in(0, ReceiverHeader { pid: process::pid() }.to_raw().as_bytes());
     let life = process::own_life()?;
     let Wishes { waiter, needs_fence } = wishes;
-    let (name, type_tag) = (ChannelName::new(channel)?, TypeTag::default());
+    let (name, type_key) = (ChannelName::new(channel)?, TypeKey::default());
     let (start, place) = (Start::Now, Place::Ring);
-    let hello = Hello { socket: 0, name, start, waiter, place, needs_fence, type_tag };
+    let hello = Hello { socket: 0, name, start, waiter, place, needs_fence, type_key };
     socket.send(&Frame::Hello(hello), &[segment.as_fd(), life.as_fd()])?;
     match hear(&socket)? {
         (Frame::Welcome(welcome), descriptors) => Ok(Joined { socket, welcome, descriptors, page }),

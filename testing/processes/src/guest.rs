@@ -6,7 +6,7 @@ use std::num::ParseIntError;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corewire::{Domain, Receiver};
+use corewire::{Domain, JoinError, Receiver};
 use corewire_os::socket::{ReceiveError, Socket};
 
 use crate::{Options, Outcome};
@@ -40,14 +40,87 @@ pub(crate) fn look(domain: &Domain, options: &Options) -> Outcome {
         Err(error) => println!("observed {error:?}"),
     }
     let builder = || domain.receiver(&options.channel).wait(options.wait);
-    let said = |joined: Result<Receiver, _>| match joined {
-        Ok(receiver) => format!("from {}", receiver.next_sequence()),
-        Err(error) => format!("{error:?}"),
-    };
-    println!("joined {}", said(builder().join()));
+    println!("joined {}", late_by(builder().join()));
     println!("created {:?}", domain.sender("of-the-guest").create().map(drop));
     println!("waiting");
-    println!("waited {}", said(builder().join_when_created()));
+    let waited = match options.has_snapshots {
+        false => late_by(builder().join_when_created()),
+        true => late_by(builder().snapshots().join_when_created()),
+    };
+    println!("waited {waited}");
+    Ok(())
+}
+
+/// Which message a receiver begins with.
+fn late_by<A>(joined: Result<Receiver<A>, JoinError>) -> String {
+    match joined {
+        Ok(receiver) => format!("from {}", receiver.late_by()),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+/// A guest at its worst, in a channel that evicts: `slots` says how it behaves, the channel's name is
+/// joined again and again until the sender ends.
+pub(crate) fn misbehave(domain: &Domain, options: &Options) -> Outcome {
+    let patience = Duration::from_millis(options.count);
+    let nap = |part: u32| {
+        let nap = rustix::time::Timespec::try_from(patience * part / 100).unwrap_or_default();
+        let _ = rustix::event::poll(&mut [], Some(&nap));
+    };
+    println!("ready");
+    loop {
+        let mut receiver = match domain.receiver(&options.channel).snapshots().join() {
+            Ok(receiver) => receiver,
+            Err(JoinError::Refused { .. } | JoinError::NoAnswer { .. }) => continue,
+            Err(_) => return Ok(()),
+        };
+        match options.worst {
+            // Moves by one message, a little more often than it must.
+            Worst::Trickle => {
+                while receiver.receive().map(drop).is_ok() {
+                    receiver.acknowledge();
+                    nap(90);
+                }
+            }
+            // Reads nothing, and comes again when it has been evicted, or a little before.
+            Worst::Rejoin => nap(95),
+            Worst::Stop => nap(500),
+            Worst::Nothing => while receiver.receive().map(drop).is_ok() {},
+        }
+    }
+}
+
+/// How a guest misbehaves.
+#[derive(Clone, Copy)]
+pub(crate) enum Worst {
+    Trickle,
+    Rejoin,
+    Stop,
+    /// Not at all: it reads as fast as it can.
+    Nothing,
+}
+
+/// Sends as fast as it can until the end of its input, and says how many messages that were.
+pub(crate) fn send_evicting(domain: &Domain, options: &Options) -> Outcome {
+    let builder = domain.sender(&options.channel).evict(Duration::from_millis(options.count));
+    let mut sender = builder.create()?;
+    println!("created");
+    sender.wait_for_receivers_timeout(options.receivers, Duration::from_secs(20))?;
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = io::stdin().read_line(&mut String::new());
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        println!("sending");
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            for _ in 0..1000 {
+                sender.send(&[7; 48])?;
+            }
+        }
+        Ok::<(), corewire::SendError>(())
+    })?;
+    println!("sent {}", sender.sent());
     Ok(())
 }
 
@@ -85,6 +158,28 @@ pub(crate) fn lock(directory: &Path, channel: &str) -> Outcome {
     }
     println!("locked {:?}", locked.iter().map(|(prefix, _)| prefix).collect::<Vec<_>>());
     // Keeps the locks until the test has seen enough.
+    io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Joins `count` times, and keeps all receivers until the test has seen enough.
+pub(crate) fn take_rows(domain: &Domain, options: &Options) -> Outcome {
+    let builder = || domain.receiver(&options.channel).snapshots();
+    let reason = |error: JoinError| match error {
+        JoinError::Refused { reason, .. } => reason.to_string(),
+        other => other.to_string(),
+    };
+    let mut receivers = Vec::new();
+    for _ in 0..options.count {
+        match builder().join() {
+            Ok(receiver) => receivers.push(receiver),
+            Err(error) => println!("refused {}", reason(error)),
+        }
+    }
+    if let Err(error) = builder().from_oldest().join() {
+        println!("oldest {}", reason(error));
+    }
+    println!("joined {}", receivers.len());
     io::stdin().read_line(&mut String::new())?;
     Ok(())
 }

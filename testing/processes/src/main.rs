@@ -20,9 +20,14 @@
 //! | `torture-sender`, `torture-receiver` | take part in channels at random, until told to leave |
 //! | `exec` | has a channel, and executes itself as `left`, which prints what it still has |
 //! | `talker` | sends numbered messages from an endpoint to the endpoint `sink` |
+//! | `quiet-sender`, `quiet-receiver` | are idle, then exchange a hundred messages |
+//! | `found` | says what the kernel gives it |
 //! | `limited` | creates channels under a limit on file sizes |
 //! | `sleeper` | sleeps as a receiver, and is refused system calls meanwhile |
 //! | `by-hand` | joins by hand as a guest, and requests what guests do not get |
+//! | `rows` | joins `count` times, says what is refused |
+//! | `bad-guest` | holds up a sender that evicts after `count` ms as it can: `trickle`, `rejoin`, `stop` |
+//! | `evicting-sender` | sends as fast as it can, says how much that was |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
@@ -64,6 +69,8 @@ pub(crate) struct Options {
     pub(crate) slow: Slow,
     pub(crate) levels: Levels,
     pub(crate) group: u32,
+    pub(crate) has_snapshots: bool,
+    pub(crate) worst: guest::Worst,
 }
 
 /// The policy for slow receivers.
@@ -108,6 +115,8 @@ fn run() -> Outcome {
         slow: Slow::Block,
         levels: Levels::One,
         group: 0,
+        has_snapshots: false,
+        worst: guest::Worst::Nothing,
     };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
@@ -122,12 +131,20 @@ fn run() -> Outcome {
             }
             ("levels", _) => options.levels = Levels::Two,
             ("group", value) => options.group = value.parse()?,
+            ("snapshots", _) => options.has_snapshots = true,
+            ("trickle", _) => options.worst = guest::Worst::Trickle,
+            ("stop", _) => options.worst = guest::Worst::Stop,
+            ("rejoin", _) => options.worst = guest::Worst::Rejoin,
             ("spin", _) => options.wait = Wait::Spin,
             ("park", _) => options.wait = Wait::Park,
             ("groups", list) => groups = guest::numbers(list)?,
             ("uid", value) => guest::become_user(value.parse()?, &groups)?,
             ("owner", value) => builder = builder.owner(value.parse()?),
             ("access", rule) => builder = builder.access(access(rule)?),
+            ("refuse", value) => {
+                let (call, errno) = value.split_once(':').ok_or("refuse=CALL:ERRNO")?;
+                refuse::refuse_beyond_streams(call.parse()?, errno.parse()?)?;
+            }
             ("no-membarrier", _) => refuse::refuse_membarrier()?,
             ("no-waitv", _) => refuse::refuse_waitv()?,
             ("no-peer-life", _) => refuse::refuse_peer_life()?,
@@ -144,6 +161,7 @@ fn run() -> Outcome {
         "lock" => return guest::lock(directory.as_ref(), &options.channel),
         "by-hand" => return by_hand::run(directory.as_ref(), &options),
         "left" => return executed::say_what_is_left(directory.as_ref()),
+        "found" => return refuse::say_what_is_found(),
         "forker" => return forked::fork_beside_churning(directory.as_ref(), &options),
         "real-time" => return forked::share_core_with_real_time(&options),
         _ => {}
@@ -159,10 +177,15 @@ fn run() -> Outcome {
         "deaf-sender" => refuse::deaf_sender(&domain, &options),
         "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),
+        "rows" => guest::take_rows(&domain, &options),
+        "bad-guest" => guest::misbehave(&domain, &options),
+        "evicting-sender" => guest::send_evicting(&domain, &options),
         "fork" => forked::run(&domain, &options, directory.as_ref()),
         "leave-children" => forked::leave_children(&domain, &options),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "talker" => talker::talk(&domain, &options),
+        "quiet-sender" => refuse::quiet_sender(&domain, &options),
+        "quiet-receiver" => refuse::quiet_receiver(&domain, &options),
         "limited" => refuse::limited(&domain, &options),
         "sleeper" => refuse::sleep(&domain, &options),
         "crowded-sender" => refuse::crowded_sender(&domain, &options),

@@ -1,6 +1,7 @@
 //! A process that is refused a system call, as by the filter of a container.
 
 use std::io;
+use std::time::Duration;
 
 use corewire::Domain;
 
@@ -105,27 +106,98 @@ pub(crate) fn deaf_receiver(domain: &Domain, options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Makes the kernel answer `call` with `errno` from here on, for all threads of this process. If
-/// `argument` is given, only when the argument with that index has that value.
+/// Makes the kernel answer `call` with `errno` from here on, for all threads of this process, except for what
+/// is read from or written to standard input, output and error.
+pub(crate) fn refuse_beyond_streams(call: libc::c_long, errno: i32) -> io::Result<()> {
+    if call == libc::SYS_read || call == libc::SYS_write {
+        return install(&mut [
+            instruction(LOAD_WORD, 0, 0, 0),
+            instruction(JUMP_IF_EQUAL, 0, 3, number(call)),
+            instruction(LOAD_WORD, 0, 0, 16),
+            instruction(JUMP_IF_GREATER, 0, 1, 2),
+            instruction(RETURN, 0, 0, FAIL_WITH | errno.unsigned_abs()),
+            instruction(RETURN, 0, 0, ALLOW),
+        ]);
+    }
+    refuse(call, None, errno)
+}
+
+/// A sender that is idle until it is told to send a hundred messages.
+pub(crate) fn quiet_sender(domain: &Domain, options: &Options) -> Outcome {
+    let mut sender = domain.sender(&options.channel).slots(64).window_bytes(64 << 10).create()?;
+    println!("created");
+    if sender.wait_for_receivers_timeout(1, Duration::from_secs(15))? == 0 {
+        return Err("no receiver has joined".into());
+    }
+    println!("ready");
+    io::stdin().read_line(&mut String::new())?;
+    for number in 0..100u64 {
+        sender.send(&number.to_le_bytes())?;
+    }
+    // The last ones are read before the channel closes: a peer that cannot be told has read them.
+    sender.drain(Duration::from_secs(20))?;
+    println!("done");
+    io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// A receiver that is idle until messages come.
+pub(crate) fn quiet_receiver(domain: &Domain, options: &Options) -> Outcome {
+    let mut receiver = domain.receiver(&options.channel).join_when_created()?;
+    println!("ready");
+    for number in 0..100u64 {
+        let message = receiver.receive()?;
+        if message[..] != number.to_le_bytes() {
+            return Err(format!("message {number} is another").into());
+        }
+    }
+    receiver.acknowledge();
+    println!("done");
+    io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Says what `corewire doctor` would say of the kernel.
+pub(crate) fn say_what_is_found() -> Outcome {
+    let linux = corewire_os::sleep::Linux::get();
+    println!("found membarrier={} waitv={}", linux.has_membarrier(), linux.has_waitv());
+    Ok(())
+}
+
+const LOAD_WORD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_GREATER: u16 = 0x25;
+const RETURN: u16 = 0x06;
+const ALLOW: u32 = 0x7fff_0000;
+const FAIL_WITH: u32 = 0x0005_0000;
+
+fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
+}
+
+fn number(call: libc::c_long) -> u32 {
+    u32::try_from(call).unwrap_or(u32::MAX)
+}
+
+/// Makes the kernel answer `call` with `errno` from here on, for all threads of this process; or only if
+/// the argument with the given number has the given value.
 fn refuse(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> io::Result<()> {
-    const LOAD_WORD: u16 = 0x20;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    const ALLOW: u32 = 0x7fff_0000;
-    const FAIL_WITH: u32 = 0x0005_0000;
-    let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let refused = u32::try_from(call).unwrap_or(u32::MAX);
-    // The number of the call lies at offset 0. Its arguments, 8 bytes each, begin at offset 16.
-    let (offset, value) = argument.map_or((0, refused), |(index, value)| (16 + 8 * index, value));
-    let mut filter = [
+    // The call's number lies at 0, its arguments, of 8 bytes each, from 16 on.
+    let (offset, value) =
+        argument.map_or((0, number(call)), |(index, value)| (16 + 8 * index, value));
+    install(&mut [
         instruction(LOAD_WORD, 0, 0, 0),
-        instruction(JUMP_IF_EQUAL, 0, 3, refused),
+        instruction(JUMP_IF_EQUAL, 0, 3, number(call)),
         instruction(LOAD_WORD, 0, 0, offset),
         instruction(JUMP_IF_EQUAL, 0, 1, value),
         instruction(RETURN, 0, 0, FAIL_WITH | errno.unsigned_abs()),
         instruction(RETURN, 0, 0, ALLOW),
-    ];
-    let program = libc::sock_fprog { len: 6, filter: filter.as_mut_ptr() };
+    ])
+}
+
+fn install(filter: &mut [libc::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(filter.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
     // SAFETY: integer arguments only.
     let first = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     // SAFETY: the program and its filter outlive the call, and the length is right.

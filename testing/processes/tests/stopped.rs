@@ -11,26 +11,100 @@ const CHANNEL: &str = "a";
 
 /// Starts a process that waits for the channel, and stops it.
 fn stopped_waiter(directory: &Directory) -> Role {
-    let mut waiter = Role::start("look", directory, CHANNEL, &[]);
+    stopped(directory, &[])
+}
+
+/// The same, but it reads channels of every policy.
+fn stopped_copier(directory: &Directory) -> Role {
+    stopped(directory, &["snapshots"])
+}
+
+fn stopped(directory: &Directory, options: &[&str]) -> Role {
+    let mut waiter = Role::start("look", directory, CHANNEL, options);
     waiter.until("waiting");
     directory.waiter(CHANNEL);
     waiter.stop();
     waiter
 }
 
+/// More than any test takes.
+const LONG: Duration = Duration::from_secs(3600);
+
 #[test]
-fn a_stopped_waiter_holds_back_the_first_message() {
+fn a_stopped_waiter_holds_back_the_first_message_for_as_long_as_was_said() {
     let directory = Directory::new("stopped-waiter");
     let domain = Domain::open_at(directory.path()).unwrap();
     let mut waiter = stopped_waiter(&directory);
-    let mut sender = domain.sender(CHANNEL).create().unwrap();
+    let mut sender = domain.sender(CHANNEL).invitation_timeout(LONG).create().unwrap();
     assert_eq!(sender.try_send(b"first"), Err(SendError::Joining { count: 1 }));
+    assert_eq!(domain.observe(CHANNEL).unwrap().look().joining, [waiter.child.id()]);
     let after = Duration::from_millis(20);
     let told = sender.send_timeout(b"first", after);
     assert!(matches!(told, Err(SendError::Timeout { .. } | SendError::Joining { .. })), "{told:?}");
     waiter.go_on();
     sender.send(b"first").unwrap();
     assert_eq!(waiter.until("waited"), "from 0");
+}
+
+/// A waiter that comes late is told that it did, and gets what it asked for.
+fn comes_late(mut waiter: Role, late_by: u64) {
+    waiter.go_on();
+    assert_eq!(waiter.until("waited"), format!("from {late_by}"));
+    assert!(waiter.is_success());
+}
+
+#[test]
+fn a_stopped_waiter_does_not_hold_back_a_sender_that_overwrites() {
+    let directory = Directory::new("stopped-overwrite");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let waiter = stopped_copier(&directory);
+    let mut sender = domain.sender(CHANNEL).overwrite().create().unwrap();
+    sender.try_send(b"first").unwrap();
+    comes_late(waiter, 1);
+}
+
+#[test]
+fn a_stopped_waiter_holds_back_a_sender_that_evicts_for_its_patience() {
+    let directory = Directory::new("stopped-evict");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let waiter = stopped_copier(&directory);
+    let mut sender = domain.sender(CHANNEL).evict(Duration::from_millis(50)).create().unwrap();
+    assert_eq!(sender.try_send(b"first"), Err(SendError::Joining { count: 1 }));
+    sender.send(b"first").unwrap();
+    comes_late(waiter, 1);
+}
+
+#[test]
+fn a_stopped_waiter_holds_back_a_sender_that_blocks_for_a_bounded_time() {
+    let directory = Directory::new("stopped-block");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let waiter = stopped_copier(&directory);
+    let timeout = Duration::from_millis(50);
+    let mut sender = domain.sender(CHANNEL).invitation_timeout(timeout).create().unwrap();
+    assert_eq!(sender.try_send(b"first"), Err(SendError::Joining { count: 1 }));
+    for _ in 0..3 {
+        sender.send(b"first, second, third").unwrap();
+    }
+    comes_late(waiter, 3);
+    // Whoever comes late may still ask for the oldest.
+    let mut late = domain.receiver(CHANNEL).from_oldest().join_when_created().unwrap();
+    assert_eq!(late.late_by(), 0);
+    assert_eq!(late.receive().unwrap().sequence(), 0);
+}
+
+#[test]
+fn a_stopped_waiter_holds_back_a_shared_channel_for_a_bounded_time() {
+    let directory = Directory::new("stopped-shared");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let waiter = stopped_copier(&directory);
+    let builder = domain.sender(CHANNEL).invitation_timeout(Duration::from_millis(50));
+    let mut creator = builder.clone().open_shared(4).unwrap();
+    let mut other = builder.open_shared(4).unwrap();
+    assert!(matches!(other.try_send(b"first"), Err(SendError::Full { .. })));
+    assert_eq!(domain.observe(CHANNEL).unwrap().look().joining, [waiter.child.id()]);
+    other.send(b"first").unwrap();
+    creator.send(b"second").unwrap();
+    comes_late(waiter, 2);
 }
 
 #[test]

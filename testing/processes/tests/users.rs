@@ -466,3 +466,72 @@ fn a_guest_is_not_deceived_about_whose_channel_it_is() {
     assert_eq!(guest.until("observed"), expected);
     assert_eq!(guest.until("joined"), expected);
 }
+
+/// How long each part of the comparison takes, in milliseconds; a soak sets more.
+fn part_ms() -> i64 {
+    let set = std::env::var("COREWIRE_GUESTS_MS").ok().and_then(|text| text.parse().ok());
+    set.unwrap_or(1500)
+}
+
+/// Messages a second of a sender that evicts after 100 ms, beside five guests.
+fn rate_beside(test: &str, users: &[u32], role: &str, options: &[&str]) -> f64 {
+    let directory = Directory::new(test);
+    let list = users.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let rule = format!("access=users:{list}");
+    let common = [&rule, "count=100", "receivers=5"];
+    let mut sender = start("evicting-sender", &directory, OWNER, &common);
+    sender.until("created");
+    let mut guests: Vec<_> =
+        (0..5).map(|index| start(role, &directory, users[index % users.len()], options)).collect();
+    sender.until("sending");
+    let start = std::time::Instant::now();
+    let wait =
+        rustix::time::Timespec { tv_sec: part_ms() / 1000, tv_nsec: part_ms() % 1000 * 1_000_000 };
+    // The time of the measurement, not a wait for an event.
+    let _ = rustix::event::poll(&mut [], Some(&wait));
+    sender.hang_up();
+    let sent: f64 = sender.until("sent").parse().unwrap();
+    let rate = sent / start.elapsed().as_secs_f64();
+    guests.iter_mut().for_each(Role::kill);
+    rate
+}
+
+#[test]
+fn guests_at_their_worst_leave_a_sender_that_evicts_half_of_its_throughput() {
+    if !is_root() {
+        return;
+    }
+    let owner = format!("owner={OWNER}");
+    let users: Vec<u32> = (0..5).map(|index| GUEST + index).collect();
+    let honest = rate_beside("guests-honest", &users, "bad-guest", &[&owner, "count=100"]);
+    for worst in ["trickle", "rejoin", "stop"] {
+        for (whose, users) in [("one user", &users[..1]), ("five users", &users[..])] {
+            let options = [owner.as_str(), "count=100", worst];
+            let rate = rate_beside("guests-worst", users, "bad-guest", &options);
+            println!("{worst}, {whose}: {:.2} of {honest:.0} messages/s", rate / honest);
+            assert!(rate >= honest / 2.0, "{worst}, {whose}: {rate:.0} beside {honest:.0}");
+        }
+    }
+}
+
+#[test]
+fn guests_of_one_user_get_a_quarter_of_the_rows_and_nothing_old() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("guests-share");
+    let owner = format!("owner={OWNER}");
+    let rule = format!("access=users:{GUEST},{STRANGER}");
+    let mut sender = start("sender", &directory, OWNER, &[&rule, "receivers=8", "overwrite"]);
+    sender.until("created");
+    let mut guest = start("rows", &directory, GUEST, &[&owner, "count=3"]);
+    assert_eq!(
+        guest.until("refused"),
+        format!("the guests of user {GUEST} have the 2 rows that guests may have of this channel")
+    );
+    assert_eq!(guest.until("oldest"), "a guest joins from now on only, not at the oldest message");
+    // Another user still gets in.
+    let mut other = start("rows", &directory, STRANGER, &[&owner, "count=2"]);
+    other.until("joined");
+    sender.hang_up();
+}

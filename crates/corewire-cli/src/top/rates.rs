@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use corewire::{ChannelView, Domain, JoinError, MessageSample, ReceiverView};
+use corewire::{ChannelView, Domain, MessageSample, ReceiverView};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::seen::{self, Seen};
 
 /// A channel, with its rates since the look before.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,16 +68,9 @@ impl Watcher {
 
     /// The channels as they are now, and why some of them cannot be seen.
     pub(crate) fn views(&self) -> Result<(Vec<ChannelView>, Vec<String>), Failure> {
-        let (mut views, mut unseen) = (Vec::new(), Vec::new());
-        for name in self.domain.channels()? {
-            match self.domain.observe(name.as_str()) {
-                Ok(observer) => views.push(observer.look()),
-                // It ended between the two looks.
-                Err(JoinError::NotFound(_)) => {}
-                Err(error) => unseen.push(error.to_string()),
-            }
-        }
-        Ok((views, unseen))
+        let Seen { channels, silent, mut unseen, .. } = seen::look(&self.domain)?;
+        unseen.extend(silent.iter().map(|silent| format!("{} {}", silent.name, silent.text())));
+        Ok((channels, unseen))
     }
 
     /// The channels, with their rates since the last call.

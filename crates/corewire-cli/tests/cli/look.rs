@@ -4,6 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
+use rustix::process::Signal;
+
 use crate::scratch::{Running, Scratch, eventually, files_in};
 
 #[test]
@@ -11,7 +13,7 @@ fn ls_shows_what_is_there() {
     let scratch = Scratch::new("ls");
     let empty = scratch.run("ls");
     empty.expect_code(0);
-    assert!(empty.text().starts_with("No channels in "), "{}", empty.text());
+    assert!(empty.text().starts_with("No channels and no endpoints in "), "{}", empty.text());
     assert_eq!(scratch.run("ls --json").json(), serde_json::json!([]));
 
     let mut sender =
@@ -36,6 +38,94 @@ fn ls_shows_what_is_there() {
     assert!(scratch.run("ls").text().starts_with("No channels"));
     assert!(files_in(&scratch.runtime()).is_empty(), "{:?}", files_in(&scratch.runtime()));
     drop(input);
+}
+
+#[test]
+fn processes_that_are_stopped_are_shown_and_delay_nobody() {
+    let scratch = Scratch::new("silent");
+    let names = |kind: &str, count: u32| -> Vec<_> {
+        (0..count).map(|index| format!("{kind}-{index:02}")).collect()
+    };
+    let start = |name: &String| {
+        Running::start(scratch.command(&format!("send {name}")).stdin(Stdio::piped()))
+    };
+    let stopped: Vec<_> = names("stopped", 3).iter().map(start).collect();
+    let _live: Vec<_> = names("live", 20).iter().map(start).collect();
+    eventually(|| scratch.run("ls --json").json().as_array().unwrap().len() == 23);
+    for process in &stopped {
+        process.signal(Signal::STOP);
+    }
+    let timed = |args: &str| {
+        let began = std::time::Instant::now();
+        let finished = scratch.run(args);
+        // A single stopped process used to take ten seconds.
+        assert!(began.elapsed().as_secs() < 5, "{args}: {:?}", began.elapsed());
+        println!("{args}: {:?}", began.elapsed());
+        finished.expect_code(0);
+        finished
+    };
+    let rows = timed("ls --json").json();
+    let of_kind = |kind: &str| {
+        let rows = rows.as_array().unwrap().iter().filter(|row| row["kind"] == kind);
+        rows.map(|row| row["pid"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_kind("channel").len(), 20);
+    let mut pids: Vec<_> = stopped.iter().map(|it| u64::from(it.child.id())).collect();
+    let mut found = of_kind("silent");
+    found.sort_unstable();
+    pids.sort_unstable();
+    assert_eq!(found, pids);
+    let text = timed("ls").text().to_owned();
+    assert_eq!(text.lines().count(), 24, "{text}");
+    assert!(text.contains(&format!("does not answer (pid {})", pids[0])), "{text}");
+    let metrics = timed("metrics").text().to_owned();
+    assert_eq!(metrics.matches("corewire_silent{").count(), 3, "{metrics}");
+    assert_eq!(metrics.matches("corewire_senders{").count(), 20, "{metrics}");
+    let top = timed("top --once --interval 0.05").text().to_owned();
+    for name in names("live", 20).iter().chain(&names("stopped", 3)) {
+        assert!(top.contains(name.as_str()), "{name}: {top}");
+    }
+    for process in &stopped {
+        process.signal(Signal::CONT);
+    }
+}
+
+#[test]
+fn endpoints_are_shown_with_their_peers_and_what_they_keep() {
+    let scratch = Scratch::new("endpoints");
+    let domain = corewire::Domain::open_at(&scratch.runtime()).unwrap();
+    let mut server = domain.endpoint("server").budget(1 << 20).create().unwrap();
+    let mut client = domain.endpoint("client").create().unwrap();
+    let to = client.peer("server").unwrap();
+    for number in 0..10u64 {
+        client.send(to, number, &[7; 100]).unwrap();
+    }
+    // All but one stay until a receive asks for them.
+    let mut buffer = [0; 100];
+    server.receive_into(corewire::Selector::tag(9), &mut buffer).unwrap();
+    let rows = scratch.run("ls --json").json();
+    let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "server").unwrap();
+    assert_eq!((&row["kind"], &row["peers"]), (&"endpoint".into(), &1.into()));
+    assert_eq!((&row["kept_bytes"], &row["budget_bytes"]), (&(9 * 228).into(), &(1 << 20).into()));
+    assert_eq!(row["most_kept_of"], "client");
+    let text = scratch.run("ls").text().to_owned();
+    assert!(text.contains("server") && text.contains("client"), "{text}");
+    // What is counted privately is shown once the endpoint has made a call.
+    server.progress().unwrap();
+    client.progress().unwrap();
+    let metrics = scratch.run("metrics").text().to_owned();
+    let has = |line: String| assert!(metrics.contains(&line), "{line}\n{metrics}");
+    let pid = std::process::id();
+    let (client_row, server_row) = (
+        format!("{{endpoint=\"client\",peer=\"server\",pid=\"{pid}\"}}"),
+        format!("{{endpoint=\"server\",peer=\"client\",pid=\"{pid}\"}}"),
+    );
+    has(format!("corewire_peer_sent_messages_total{client_row} 10"));
+    has(format!("corewire_peer_sent_bytes_total{client_row} 1000"));
+    has(format!("corewire_peer_received_messages_total{server_row} 10"));
+    has(format!("corewire_peer_kept_bytes{server_row} {}", 9 * 228));
+    assert_eq!(server.discard(corewire::Selector::any()).unwrap(), 9);
+    assert!(scratch.run("ls").text().contains(" 0 B/1 MiB"), "{}", scratch.run("ls").text());
 }
 
 #[test]

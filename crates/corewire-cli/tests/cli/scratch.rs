@@ -6,8 +6,6 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 /// Bytes of the note of one who waits for a channel.
 const NOTE_BYTES: u64 = 76;
 /// Far more than anything here takes: a test that waits longer fails instead of hanging.
@@ -88,6 +86,12 @@ pub(crate) struct Finished {
 }
 
 impl Running {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut running = Self::start_unread(command);
         let output = running.child.stdout.take().unwrap();
@@ -100,12 +104,6 @@ impl Running {
         let mut child = command.spawn().unwrap();
         let errors = read_all(child.stderr.take().unwrap());
         Self { child, output: None, errors }
-    }
-
-    /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
-        kill_process(pid, signal).unwrap();
     }
 
     pub(crate) fn input(&mut self) -> ChildStdin {

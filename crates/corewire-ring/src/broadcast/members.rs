@@ -21,6 +21,7 @@ use corewire_layout::slot::{
 use super::sender::SenderShared;
 use super::words::{SenderWords, add};
 use crate::region::{Rows, Slots};
+use crate::stall::{Purse, Stall};
 use crate::sync::Ordering::Relaxed;
 use crate::{Kernel, fence_at, order};
 
@@ -51,8 +52,12 @@ pub struct Members {
     /// Rows whose receivers were evicted and no longer count; the control thread releases these
     /// rows.
     evicted: Vec<u32>,
-    /// True if some row has a nonzero `stalled_since_ns`.
+    /// True while the sender waits, and receivers are charged.
     has_stalls: bool,
+    /// How long the sender may wait before the next receiver is to be evicted.
+    patience_left_ns: u64,
+    /// What the guests of each other user have cost, by user.
+    purses: Vec<(u32, Purse)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,10 +67,10 @@ struct Row {
     evicted: bool,
     /// The cursor as last read. It never moves backwards.
     cached: u64,
-    /// The cursor when the sender began to wait, or when it last moved while the sender waited; and
-    /// the time of that, or 0 if the sender does not wait.
-    stalled_at: u64,
-    stalled_since_ns: u64,
+    /// What its waits for it cost the sender.
+    stall: Stall,
+    /// The purse of a guest, by index.
+    purse: Option<usize>,
 }
 
 /// What a new receiver is told.
@@ -118,6 +123,8 @@ impl Members {
             violators: Vec::new(),
             evicted: Vec::new(),
             has_stalls: false,
+            patience_left_ns: u64::MAX,
+            purses: Vec::new(),
         }
     }
 
@@ -189,7 +196,14 @@ impl Members {
         // If the data thread is about to record an epoch of the row's previous receiver as served,
         // its compare-exchange fails from now on.
         shared.acked(row).store(epoch, Relaxed);
-        self.rows[row as usize] = Row { joined: true, cached: first, ..Row::default() };
+        let before = self.rows[row as usize].stall;
+        let is_same_process = words.door_pid(row).load(Relaxed) == pid;
+        let stall = if is_same_process {
+            before.inherited(first, lap(channel.geometry))
+        } else {
+            Stall::default()
+        };
+        self.rows[row as usize] = Row { joined: true, cached: first, stall, ..Row::default() };
         self.joined += 1;
         let door = words.door_tenure(row);
         let generation = generation_of(door.load(Relaxed)).wrapping_add(1);
@@ -198,6 +212,25 @@ impl Members {
         door.store(tenure(generation, DoorState::Joined), Relaxed);
         add(words.control_counter(ControlCounter::Joins), 1);
         Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX, generation }
+    }
+
+    /// Makes the receiver of `row` a guest of `user`: under `Evict`, all guests of one user together may hold
+    /// the sender up for a sixteenth of its time.
+    pub fn set_guest(&mut self, row: u32, user: u32) {
+        let found = self.purses.iter().position(|(other, _)| *other == user);
+        let purse = found.unwrap_or_else(|| {
+            self.purses.push((user, Purse::default()));
+            self.purses.len() - 1
+        });
+        self.rows[row as usize].purse = Some(purse);
+    }
+
+    /// Number of receivers that are guests, of `user` or of any user.
+    #[must_use]
+    pub fn guests(&self, user: Option<u32>) -> usize {
+        let user_of = |row: &Row| row.purse.map(|purse| self.purses[purse].0);
+        let guests = self.rows.iter().filter(|row| row.joined).filter_map(user_of);
+        guests.filter(|other| user.is_none_or(|user| user == *other)).count()
     }
 
     /// Adds a receiver in `row` in place of the current receiver of that row, whose process may be
@@ -262,11 +295,11 @@ impl Members {
         channel.shared.limit.store(0, Relaxed);
     }
 
-    /// Evicts the receivers whose cursor is below `wanted` and has not moved for `after_ns`, as of
-    /// `now_ns`, while the sender waited. Evicted receivers no longer count. The first call starts
-    /// to watch every row that has anything left to read, up to `head`; this lasts until
-    /// [`Members::forget_stalls`]. Returns whether any receiver was evicted; the control thread
-    /// then releases the rows. Data thread, slow path.
+    /// Charges the receivers whose cursor is below `wanted` for the time that the sender waits for
+    /// them, as of `now_ns`, and evicts those that have spent `after_ns` (see [`stall`](crate::stall)).
+    /// Evicted receivers no longer count. Charges go on until [`Members::forget_stalls`]. Returns
+    /// whether any receiver was evicted; the control thread then releases the rows. Data thread, slow
+    /// path.
     pub(super) fn evict_stalled(
         &mut self,
         now_ns: u64,
@@ -274,18 +307,25 @@ impl Members {
         (wanted, head): (u64, u64),
         channel: &Channel<'_>,
     ) -> bool {
-        let now_ns = now_ns.max(1);
         self.has_stalls = true;
+        self.patience_left_ns = u64::MAX;
+        let lap = lap(channel.geometry);
+        let Self { rows, purses, .. } = self;
+        let holds = |row: &Row| row.joined && row.cached < wanted;
+        for (index, (_, purse)) in purses.iter_mut().enumerate() {
+            let mut its = rows.iter().filter(|row| row.purse == Some(index));
+            purse.charge(now_ns, its.any(holds));
+        }
         let mut stalled = Vec::new();
-        for (row, state) in (0u32..).zip(&mut self.rows).filter(|(_, state)| state.joined) {
-            let is_idle = state.cached >= head;
-            if state.stalled_since_ns == 0 || state.stalled_at != state.cached || is_idle {
-                state.stalled_at = state.cached;
-                state.stalled_since_ns = now_ns;
-            }
-            let stalled_ns = now_ns.saturating_sub(state.stalled_since_ns);
-            if state.cached < wanted && stalled_ns >= after_ns {
-                stalled.push(row);
+        for (row, state) in (0u32..).zip(rows.iter_mut()).filter(|(_, state)| state.joined) {
+            let is_holding = holds(state);
+            state.stall.charge(now_ns, (state.cached, head), lap, is_holding);
+            if is_holding {
+                let purse = state.purse.map_or(u64::MAX, |purse| purses[purse].1.left_ns(after_ns));
+                match state.stall.left_ns(after_ns).min(purse) {
+                    0 => stalled.push(row),
+                    left_ns => self.patience_left_ns = self.patience_left_ns.min(left_ns),
+                }
             }
         }
         for &row in &stalled {
@@ -300,11 +340,20 @@ impl Members {
         !stalled.is_empty()
     }
 
-    /// Resets the stall times: the sender has room again.
-    pub(super) fn forget_stalls(&mut self) {
+    /// Ends the charges: the sender has room again, as of `now_ns`.
+    pub(super) fn forget_stalls(&mut self, now_ns: impl FnOnce() -> u64) {
         if core::mem::take(&mut self.has_stalls) {
-            self.rows.iter_mut().for_each(|row| row.stalled_since_ns = 0);
+            let now_ns = now_ns();
+            self.rows.iter_mut().for_each(|row| row.stall.pause(now_ns));
+            self.purses.iter_mut().for_each(|(_, purse)| purse.charge(now_ns, false));
         }
+    }
+
+    /// How long the sender may wait before it must look for receivers to evict, as of the last call of
+    /// [`Sender::evict_stalled`](super::Sender::evict_stalled).
+    #[must_use]
+    pub fn patience_left_ns(&self) -> u64 {
+        self.patience_left_ns
     }
 
     /// Are there evicted rows that the control thread must release?
@@ -407,6 +456,11 @@ pub struct Channel<'a> {
 fn set_door(words: &SenderWords, row: u32, state: DoorState) {
     let door = words.door_tenure(row);
     door.store(tenure(generation_of(door.load(Relaxed)), state), Relaxed);
+}
+
+/// Messages of a lap: an eighth of the ring.
+fn lap(geometry: &Geometry) -> u64 {
+    (geometry.slots() / 8).max(1)
 }
 
 fn hold(held: &mut Option<u64>, from: Option<u64>) {

@@ -74,6 +74,8 @@ pub const SLEEP_CAP_NS: u64 = 100_000_000;
 /// Limit on a sleep, in ns, when the sender may not see the sleeper: the barrier failed, or in a
 /// fenced channel messages without a fence may still be in flight.
 pub const UNSURE_SLEEP_CAP_NS: u64 = 1_000_000;
+/// A receiver that finds nothing after such a sleep sleeps twice as long the next time, up to this.
+const UNSURE_SLEEP_CAP_MAX_NS: u64 = 8_000_000;
 /// The data thread wakes up to this many sleepers itself and leaves the rest to the control thread.
 pub const WAKES_BY_SENDER_MAX: u32 = 4;
 /// All sleepers: the kernel takes the count as an `i32`.

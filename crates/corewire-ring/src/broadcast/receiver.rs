@@ -18,7 +18,7 @@ use super::notice;
 use super::pace::slots_ahead;
 use super::sender::settles;
 use super::words::{ReceiverWords, SenderWords, add};
-use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS};
+use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_MAX_NS, UNSURE_SLEEP_CAP_NS};
 use crate::region::{Access, Payload, Region, Slot, Slots, Store};
 use crate::shared::{Many, ManyParts};
 use crate::sync::{AtomicU32, Ordering::Relaxed};
@@ -142,6 +142,8 @@ pub struct Receiver<K> {
     /// be well ahead: it must not lose the lines that it is about to write.
     fetch_ahead: u64,
     sleep_cap_ns: u64,
+    /// The limit on the next sleep of which the sender may not learn.
+    unsure_cap_ns: u64,
     /// Payload bytes outside the slots that the published cursor still holds, for each area.
     window_held_bytes: u64,
     large_held_bytes: u64,
@@ -191,6 +193,7 @@ impl<K: Kernel> Receiver<K> {
             batch,
             fetch_ahead: 0,
             sleep_cap_ns: SLEEP_CAP_NS,
+            unsure_cap_ns: UNSURE_SLEEP_CAP_NS,
             window_held_bytes: 0,
             large_held_bytes: 0,
             bytes: 0,
@@ -255,10 +258,11 @@ impl<K: Kernel> Receiver<K> {
         &self.kernel
     }
 
-    /// The processor that the sender last ran on, a hint. `None` if there are several senders.
+    /// Did the sender last run on this very processor, or that of several that last woke receivers?
+    /// A hint: then it cannot send while this thread runs.
     #[must_use]
-    pub fn sender_cpu(&self) -> Option<u32> {
-        self.many.is_none().then(|| self.sender.cpu().load(Relaxed))
+    pub fn is_sender_here(&self) -> bool {
+        self.sender.cpu().load(Relaxed) == self.kernel.cpu()
     }
 
     /// Is the next message there? One load.
@@ -712,9 +716,15 @@ impl<K: Kernel> Receiver<K> {
         if !self.must_look() {
             add(self.own.counter(ReceiverCounter::Sleeps), 1);
             let is_capped = sure && self.sleep_cap_ns <= limit_ns;
-            let cap_ns = if sure { self.sleep_cap_ns } else { UNSURE_SLEEP_CAP_NS }.min(limit_ns);
+            let cap_ns = if sure { self.sleep_cap_ns } else { self.unsure_cap_ns }.min(limit_ns);
             let word = self.sender.bell();
             let capped = self.kernel.wait((word, bell), (&self.shared.own, own), cap_ns);
+            if !sure {
+                self.unsure_cap_ns = match capped && !self.is_ready() {
+                    true => (2 * self.unsure_cap_ns).min(UNSURE_SLEEP_CAP_MAX_NS),
+                    false => UNSURE_SLEEP_CAP_NS,
+                };
+            }
             let rung = || self.sender.bell().load(Relaxed) != bell;
             if capped && is_capped && self.is_ready() && !settles(rung) {
                 add(self.own.counter(ReceiverCounter::CapFinds), 1);

@@ -654,7 +654,7 @@ impl<K: Kernel> Sender<K> {
     /// Under `Evict`: resets the stall times of slow receivers, since the sender has room.
     pub fn forget_stalls<L: Lock<Members>>(&self, lock: &L) {
         if matches!(self.policy, Policy::Evict { .. }) {
-            lock.with(Members::forget_stalls);
+            lock.with(|members| members.forget_stalls(|| self.kernel.now_ns()));
         }
     }
 

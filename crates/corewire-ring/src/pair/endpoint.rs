@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use corewire_layout::counters::EndpointCounter;
+use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes, PairState, blocked};
 use corewire_layout::segment::{FenceMode, SleepMode};
 
@@ -320,11 +320,31 @@ impl<K: Kernel> Endpoint<K> {
     #[cold]
     #[inline(never)]
     fn tell(&mut self, row: u32) {
-        let Self { peers, kernel, announced, woken, .. } = self;
+        let Self { peers, kernel, memory, announced, woken, .. } = self;
         if let Some(Some(peer)) = peers.get_mut(row as usize) {
             *announced += 1;
-            *woken += u64::from(peer.outbox.announce(row, kernel) == Announced::Woken);
+            if peer.outbox.announce(row, kernel) == Announced::Woken {
+                *woken += 1;
+                memory.cpu().store(kernel.cpu(), Relaxed);
+            }
+            peer.outbox.publish_traffic(memory, row);
         }
+    }
+
+    /// Stores what has gone and come in the counters that observers read.
+    pub fn publish_traffic(&mut self) {
+        let Self { peers, memory, present, .. } = self;
+        for &row in &*present {
+            if let Some(Some(peer)) = peers.get_mut(row as usize) {
+                peer.inbox.publish_traffic(memory, row);
+                peer.outbox.publish_traffic(memory, row);
+            }
+        }
+    }
+
+    /// Stores one of the counters of the peer of `row` that only the caller knows.
+    pub fn set_peer_counter(&self, row: u32, counter: PeerCounter, value: u64) {
+        self.memory.peer_counter(row, counter).store(value, Relaxed);
     }
 
     /// Writes out what is counted privately, lest a message touch one line more.
@@ -347,9 +367,10 @@ impl<K: Kernel> Endpoint<K> {
     /// # Errors
     /// A [`PairViolation`]: the peer is to be removed.
     pub fn make_room(&mut self, row: u32) -> Result<(), PairViolation> {
-        let Self { peers, cells, free_rings, .. } = self;
+        let Self { peers, cells, free_rings, memory, .. } = self;
         if let Some(Some(peer)) = peers.get_mut(row as usize) {
             free_rings.extend(peer.outbox.refresh(cells)?);
+            peer.outbox.publish_traffic(memory, row);
         }
         Ok(())
     }
@@ -364,6 +385,12 @@ impl<K: Kernel> Endpoint<K> {
         let Self { peers, cells, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return Ok(false) };
         Ok(peer.outbox.has_slot() && (!needs_cell || peer.outbox.may_have_cell(cells)))
+    }
+
+    /// The row of the pair that had something last.
+    #[must_use]
+    pub fn last_found(&self) -> u32 {
+        self.watch.current_row()
     }
 
     /// Did the peer of `row` run on this very processor when it last waited, or woke somebody? Then it can
@@ -543,6 +570,7 @@ impl<K: Kernel> Endpoint<K> {
 
     /// Publishes cursors and counters, and looks at pairs that cool and are not watched.
     fn tidy_up(&mut self) {
+        self.publish_traffic();
         self.publish_cursors();
         self.publish_counters();
         self.keep_found();
@@ -844,9 +872,9 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(never)]
     fn publish(&mut self, row: u32, looks: bool) {
         let Self { peers, kernel, memory, .. } = self;
-        if let Some(Some(peer)) = peers.get_mut(row as usize)
-            && let Some(mode) = peer.inbox.publish_cursor(looks)
-        {
+        let Some(Some(peer)) = peers.get_mut(row as usize) else { return };
+        peer.inbox.publish_traffic(memory, row);
+        if let Some(mode) = peer.inbox.publish_cursor(looks) {
             peer.outbox.wake(row, mode, kernel);
             memory.count(EndpointCounter::Wakes);
             let cpu = kernel.cpu();

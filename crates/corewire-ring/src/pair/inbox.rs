@@ -1,6 +1,7 @@
 //! What comes from one peer: the ring that it writes, in its segment.
 
 use corewire_layout::LINE_BYTES;
+use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::pair::{
     HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, first_position, fragment_parts, is_at,
@@ -9,6 +10,7 @@ use corewire_layout::pair::{
 use corewire_layout::segment::SleepMode;
 
 use super::PairViolation;
+use super::traffic::Traffic;
 use super::words::EndpointMemory;
 use crate::region::{Access, Slot, Slots, Store, Word32, Word64};
 use crate::sync::Ordering::Relaxed;
@@ -68,6 +70,8 @@ pub struct Inbox {
     /// It is not to be looked at until somebody says so: its first message has no place here.
     pub(super) is_held: bool,
     trusted: Trusted,
+    /// Messages that have come whole, and bytes.
+    received: Traffic,
     state: Word32,
     /// `None` as long as the peer has no ring for this endpoint.
     slots: Option<Slots>,
@@ -133,6 +137,7 @@ impl Inbox {
             blocked_seen: 0,
             assigned: 0,
             trusted,
+            received: Traffic::default(),
             heat: Heat::Cold,
             is_queued: false,
             is_held: false,
@@ -146,6 +151,15 @@ impl Inbox {
     pub(super) fn reset(own: &EndpointMemory, row_here: u32) {
         own.cursor(row_here).store(first_position(row_here), Relaxed);
         own.state(row_here).store(PairState::Cold as u32, Relaxed);
+        for (counter, _) in PeerCounter::ALL {
+            own.peer_counter(row_here, counter).store(0, Relaxed);
+        }
+    }
+
+    /// Stores what has come in the row's counters.
+    pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
+        let counters = [PeerCounter::ReceivedMessages, PeerCounter::ReceivedBytes];
+        self.received.publish(counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
     /// Says whether its sender must announce messages.
@@ -194,6 +208,7 @@ impl Inbox {
         copy_short(unsafe { payload.as_slice(self.trusted) }, target);
         payload.end_read();
         self.next += 1;
+        self.received.add(bytes as u64);
         self.next >= self.publish_at
     }
 
@@ -362,6 +377,7 @@ impl Inbox {
     pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
         if arrival.cell.is_none() {
             self.next += if arrival.bytes <= HEAD_BYTES { 1 } else { slots_of(arrival.bytes) };
+            self.received.add(arrival.total);
             return self.next >= self.publish_at;
         }
         self.pass_fragment(arrival)
@@ -371,6 +387,8 @@ impl Inbox {
         let left = if arrival.is_first { arrival.total } else { self.left };
         self.left = left - arrival.bytes as u64;
         self.within = if self.left > 0 { u64::MAX } else { 0 };
+        self.received.bytes += arrival.bytes as u64;
+        self.received.messages += u64::from(self.left == 0);
         self.tag = arrival.tag;
         self.total = arrival.total;
         self.next += 1;

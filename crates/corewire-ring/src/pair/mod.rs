@@ -59,6 +59,7 @@ mod cells;
 mod endpoint;
 mod inbox;
 mod outbox;
+mod traffic;
 mod watch;
 mod words;
 

@@ -1,5 +1,6 @@
 //! What goes to one peer: the ring that it reads, in this endpoint's segment.
 
+use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::PairState;
 use corewire_layout::pair::{
     HEAD_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, first_position,
@@ -8,6 +9,7 @@ use corewire_layout::pair::{
 use corewire_layout::segment::SleepMode;
 
 use super::cells::{Cells, Holding};
+use super::traffic::Traffic;
 use super::words::{Activity, EndpointMemory};
 use super::{Fragment, PairViolation, Source};
 use crate::region::{Access, Slot, Slots, Word32, Word64};
@@ -50,6 +52,8 @@ pub struct Outbox {
     /// The sleeping epoch that was last served.
     served: u32,
     is_fenced: bool,
+    /// Messages that have gone whole, and bytes.
+    sent: Traffic,
     sleeping: Word32,
     activity: Activity,
     mode: Word32,
@@ -86,6 +90,7 @@ impl Outbox {
             limit: 0,
             state: peer.state(row_there),
             is_fenced,
+            sent: Traffic::default(),
             row_there,
             cursor: peer.cursor(row_there),
             sleeping: peer.sleeping(),
@@ -100,6 +105,12 @@ impl Outbox {
             assigned,
             end: None,
         }
+    }
+
+    /// Stores what has gone in the row's counters.
+    pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
+        let counters = [PeerCounter::SentMessages, PeerCounter::SentBytes];
+        self.sent.publish(counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
     /// Has it a ring that it may go on writing?
@@ -168,10 +179,14 @@ impl Outbox {
     #[inline(always)]
     pub(super) fn try_send_inline(&mut self, tag: u64, message: &[u8]) -> bool {
         if message.len() <= HEAD_BYTES {
-            return self.enqueue(tag, message.len() as u64, |slot| {
+            let is_sent = self.enqueue(tag, message.len() as u64, |slot| {
                 // SAFETY: the slot is below the limit: nobody reads it before its stamp.
                 unsafe { slot.payload(message.len(), Access::Write).fill(message) };
             });
+            if is_sent {
+                self.sent.add(message.len() as u64);
+            }
+            return is_sent;
         }
         message.len() <= PAIR_INLINE_BYTES_MAX && self.send_in_slots(tag, message)
     }
@@ -195,6 +210,7 @@ impl Outbox {
             unsafe { slot.payload(HEAD_BYTES, Access::Write).fill(first) };
         });
         self.head = position + 1;
+        self.sent.add(message.len() as u64);
         true
     }
 
@@ -226,6 +242,8 @@ impl Outbox {
         slot.stamp().store(pair_stamp(self.head, kind, 0), order!(P1: Release));
         self.holding.publish(room, self.head);
         self.head += 1;
+        self.sent.bytes += u64::from(room.bytes);
+        self.sent.messages += u64::from(sent + u64::from(room.bytes) == total);
         if room.bytes < PREFETCHING_BELOW {
             self.holding.prefetch(room.bytes.min(PREFETCHED_BYTES_MAX), cells);
         }

@@ -156,6 +156,11 @@ impl Watch {
         &mut self.heads[self.turn]
     }
 
+    /// The row of the pair that had something last.
+    pub(super) fn current_row(&self) -> u32 {
+        self.heads[self.turn].row()
+    }
+
     /// Has anybody been found who is not hot?
     #[inline(always)]
     pub(super) fn has_found(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The words of an endpoint's two memories, by name. `corewire_layout::endpoint` says who writes which.
 
-use corewire_layout::counters::EndpointCounter;
+use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::endpoint as at;
 use corewire_layout::endpoint::EndpointSizes;
 
@@ -73,6 +73,13 @@ impl EndpointMemory {
     #[must_use]
     pub fn counter(&self, counter: EndpointCounter) -> &AtomicU64 {
         self.segment.word64(at::ENDPOINT_COUNTERS + 8 * counter as usize)
+    }
+
+    /// A counter of the peer of `row`.
+    #[must_use]
+    pub fn peer_counter(&self, row: u32, counter: PeerCounter) -> &AtomicU64 {
+        let counters = self.sizes.row_offset(row) + at::ROW_COUNTERS;
+        self.segment.word64(counters + 8 * counter as usize)
     }
 
     /// Adds to a counter, which this thread alone writes.

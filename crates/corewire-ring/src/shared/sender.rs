@@ -16,6 +16,7 @@ use crate::broadcast::{
     Area, Pace, Room, SLEEP_CAP_NS, SenderShared, Slowest, UNSURE_SLEEP_CAP_NS, settles,
 };
 use crate::region::{Access, Payload, Region, Store, set_aside};
+use crate::stall::Stall;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::light_fence;
 use crate::{Kernel, fence_at, order};
@@ -68,7 +69,9 @@ pub struct Sender<K> {
     /// The slowest cursor, as of the last refresh.
     slowest: Option<Slowest>,
     /// For each receiver's row, since when it has held this sender back.
-    stalls: Vec<Stall>,
+    stalls: Vec<RowStall>,
+    /// How long this sender may wait before the next receiver is to be evicted.
+    patience_left_ns: u64,
     has_stalls: bool,
     /// Messages of a batch that have no slot yet: entries for a whole run, of which `staged_count`
     /// are in use. They are written in place, field by field: a move would load an entry in wider
@@ -78,11 +81,11 @@ pub struct Sender<K> {
     kernel: K,
 }
 
+/// What the waits for the receiver of a row cost this sender.
 #[derive(Debug, Clone, Copy, Default)]
-struct Stall {
+struct RowStall {
     generation: u32,
-    cursor: u64,
-    since_ns: u64,
+    stall: Stall,
 }
 
 /// A message without a slot.
@@ -104,6 +107,15 @@ impl Staged {
         bytes: 0,
         room: Room { position: 0, end: 0 },
     };
+}
+
+/// A short message that is being composed, aligned as the payload of a slot is.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+struct Inline([u8; INLINE_BYTES_MAX]);
+
+impl Inline {
+    const ZERO: Self = Self([0; INLINE_BYTES_MAX]);
 }
 
 /// Room that is put back on drop unless it is kept.
@@ -167,7 +179,8 @@ impl<K: Kernel> Sender<K> {
             // A receiver that sleeps already must be woken by the first message.
             sleepers_seen: roster.table.sleepers().load(Relaxed).wrapping_sub(1),
             slowest: None,
-            stalls: alloc::vec![Stall::default(); rows],
+            stalls: alloc::vec![RowStall::default(); rows],
+            patience_left_ns: u64::MAX,
             has_stalls: false,
             staged: (0..RUN_SLOTS_MAX).map(|_| Staged::NOTHING).collect(),
             staged_count: 0,
@@ -427,7 +440,17 @@ impl<K: Kernel> Sender<K> {
     pub fn ring_bell(&mut self) {
         self.sleepers_seen = self.roster.table.sleepers().load(Relaxed);
         self.add(SenderCounter::Wakes, 1);
+        self.roster.ring.cpu().store(self.kernel.cpu(), Relaxed);
         self.roster.ring_bell(&self.kernel);
+    }
+
+    /// Did the receiver that holds this sender back last run on this very processor? Then it cannot
+    /// read while this thread runs.
+    #[must_use]
+    pub fn is_slowest_here(&self) -> bool {
+        let here =
+            |slowest: Slowest| self.roster.rows.cpu(slowest.row).load(Relaxed) == self.kernel.cpu();
+        self.slowest.is_some_and(here)
     }
 
     /// Lends memory for a message of `bytes` bytes, which must not exceed the channel's maximum:
@@ -445,7 +468,7 @@ impl<K: Kernel> Sender<K> {
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Loan<'_, K>, E> {
         if bytes <= INLINE_BYTES_MAX {
-            return Ok(Loan { sender: self, place: Place::Slot([0; INLINE_BYTES_MAX], bytes) });
+            return Ok(Loan { sender: self, place: Place::Slot(Inline::ZERO, bytes) });
         }
         let (room, payload) = loop {
             match self.find_room(bytes) {
@@ -554,9 +577,9 @@ impl<K: Kernel> Sender<K> {
             }
             return self.stage_elsewhere(bytes, write, wait);
         }
-        let mut message = [0; INLINE_BYTES_MAX];
-        write(&mut message[..bytes]);
-        self.stage(&message[..bytes], wait)
+        let mut message = Inline::ZERO;
+        write(&mut message.0[..bytes]);
+        self.stage(&message.0[..bytes], wait)
     }
 
     #[inline(never)]
@@ -712,6 +735,8 @@ impl<K: Kernel> Sender<K> {
     pub fn is_held(&self) -> bool {
         match self.holder() {
             None => false,
+            // The receivers that have not come by now join like any other.
+            Some(_) if self.hold_left_ns() == 0 => false,
             Some(row) => {
                 let tenure = self.roster.tenure(Party::Sender, row);
                 let generation = generation_of(tenure);
@@ -719,6 +744,13 @@ impl<K: Kernel> Sender<K> {
                     && !self.roster.is_dead(Party::Sender, Entrance { row, generation })
             }
         }
+    }
+
+    /// How long senders may still wait for receivers that the creator invited.
+    #[must_use]
+    pub fn hold_left_ns(&self) -> u64 {
+        let until_ns = self.roster.ring.held_until().load(Relaxed);
+        until_ns.saturating_sub(self.kernel.now_ns())
     }
 
     /// The row of the creator, while it waits for receivers that it invited.
@@ -806,19 +838,21 @@ impl<K: Kernel> Sender<K> {
         let is_inline = bytes <= INLINE_BYTES_MAX;
         let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);
         let wanted = slot_wanted.max(area_wanted);
-        let now_ns = now_ns.max(1);
+        let lap = (self.roster.geometry.slots() / 8).max(1);
         let mut has_evicted = false;
+        self.patience_left_ns = u64::MAX;
         for (who, state) in self.roster.held(Party::Receiver) {
-            let Some(stall) = self.stalls.get_mut(who.row as usize) else { continue };
-            let cursor = self.roster.rows.cursor(who.row).load(Relaxed);
-            let is_new = stall.generation != who.generation || stall.cursor != cursor;
-            // A receiver that has nothing to read is not slow.
-            if is_new || stall.since_ns == 0 || cursor >= self.tail {
-                *stall = Stall { generation: who.generation, cursor, since_ns: now_ns };
+            let Some(row) = self.stalls.get_mut(who.row as usize) else { continue };
+            if row.generation != who.generation {
+                *row = RowStall { generation: who.generation, stall: Stall::default() };
             }
-            let stalled_ns = now_ns.saturating_sub(stall.since_ns);
-            if state == DoorState::Joined && cursor < wanted && stalled_ns >= after_ns {
-                has_evicted |= self.roster.evict(who, &self.kernel);
+            let cursor = self.roster.rows.cursor(who.row).load(Relaxed);
+            let is_holding = state == DoorState::Joined && cursor < wanted;
+            row.stall.charge(now_ns, (cursor, self.tail), lap, is_holding);
+            match row.stall.left_ns(after_ns) {
+                _ if !is_holding => {}
+                0 => has_evicted |= self.roster.evict(who, &self.kernel),
+                left_ns => self.patience_left_ns = self.patience_left_ns.min(left_ns),
             }
         }
         self.has_stalls = true;
@@ -828,8 +862,16 @@ impl<K: Kernel> Sender<K> {
     /// Resets the stall times of slow receivers: the sender has room again.
     pub fn forget_stalls(&mut self) {
         if core::mem::take(&mut self.has_stalls) {
-            self.stalls.iter_mut().for_each(|stall| stall.since_ns = 0);
+            let now_ns = self.kernel.now_ns();
+            self.stalls.iter_mut().for_each(|row| row.stall.pause(now_ns));
         }
+    }
+
+    /// How long this sender may wait before it must look for receivers to evict, as of the last call
+    /// of [`Sender::evict_stalled`].
+    #[must_use]
+    pub fn patience_left_ns(&self) -> u64 {
+        self.patience_left_ns
     }
 
     /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
@@ -948,7 +990,7 @@ pub struct Loan<'a, K: Kernel> {
 
 #[derive(Debug)]
 enum Place {
-    Slot([u8; INLINE_BYTES_MAX], usize),
+    Slot(Inline, usize),
     Room { room: Room, payload: Payload, target: Option<Payload> },
     Gone,
 }
@@ -958,17 +1000,18 @@ impl<K: Kernel> Loan<'_, K> {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.place {
-            Place::Slot(inline, bytes) => &inline[..*bytes],
+            Place::Slot(inline, bytes) => &inline.0[..*bytes],
             // SAFETY: this sender's own room, not published yet; the sender is borrowed meanwhile.
             Place::Room { payload, .. } => unsafe { payload.as_own_slice() },
             Place::Gone => &[],
         }
     }
 
-    /// The payload. Its content is meaningless until it is written.
+    /// The payload. Its content is meaningless until it is written. Up to 48 bytes are 16-byte
+    /// aligned, more are 64-byte aligned.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.place {
-            Place::Slot(inline, bytes) => &mut inline[..*bytes],
+            Place::Slot(inline, bytes) => &mut inline.0[..*bytes],
             // SAFETY: as for `bytes`.
             Place::Room { payload, .. } => unsafe { payload.as_mut_slice() },
             Place::Gone => &mut [],
@@ -994,7 +1037,9 @@ impl<K: Kernel> Loan<'_, K> {
         mut wait: impl FnMut(&mut Sender<K>) -> Result<(), E>,
     ) -> Result<(), E> {
         let sequence = match &self.place {
-            Place::Slot(inline, bytes) => return self.sender.send_inline(&inline[..*bytes], wait),
+            Place::Slot(inline, bytes) => {
+                return self.sender.send_inline(&inline.0[..*bytes], wait);
+            }
             _ => self.sender.claim(1, &mut wait)?,
         };
         let Place::Room { room, payload, target } =

@@ -22,6 +22,11 @@ impl RingWords {
     pub fn bell(&self) -> &AtomicU32 {
         self.0.word32(at::BELL)
     }
+    /// The processor on which a sender last ran when it woke receivers (a hint).
+    #[must_use]
+    pub fn cpu(&self) -> &AtomicU32 {
+        self.0.word32(at::SENDER_CPU)
+    }
     /// Changes whenever a sender begins to wait for room.
     #[must_use]
     pub fn blocked(&self) -> &AtomicU32 {
@@ -42,6 +47,11 @@ impl RingWords {
     #[must_use]
     pub fn held(&self) -> &AtomicU32 {
         self.0.word32(at::HELD)
+    }
+    /// The time, by the kernel's monotonic clock in ns, until which senders wait for them.
+    #[must_use]
+    pub fn held_until(&self) -> &AtomicU64 {
+        self.0.word64(at::HELD_UNTIL)
     }
     /// A sender's door.
     #[must_use]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
+use corewire_layout::message_type::TypeName;
 use corewire_layout::name::{ChannelName, NameKind};
 use corewire_layout::segment::{
     BELL, FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES, RawSenderHeader, ReceiverHeader,
@@ -180,9 +181,9 @@ pub(crate) fn attach<A: Reading>(
     let needs_fence = !linux.has_membarrier();
     let process = domain.socket_name().map_or(0, |name| name.0);
     let place = if trusted.is_some() { place } else { Place::Ring };
-    let name_asked = name.clone();
+    let (name_asked, type_key) = (name.clone(), type_tag.key);
     let hello =
-        Hello { name: name_asked, start, waiter, place, needs_fence, type_tag, socket: process };
+        Hello { name: name_asked, start, waiter, place, needs_fence, type_key, socket: process };
     let own_life = process::own_life()?;
     ask(&socket, name, &Frame::Hello(hello), &[segment.as_fd(), own_life.as_fd()])?;
     let (frame, descriptors) = answer_within(&socket, name, patience)?;
@@ -323,15 +324,23 @@ pub(crate) fn answer_within(
     match socket.receive_by(Some(deadline)) {
         Ok(answer) => Ok(answer),
         Err(SocketError::Nothing) => {
-            Err(JoinError::NoAnswer { name: name.clone(), after: timeout })
+            let pid = socket.peer().map_or(0, |peer| peer.pid);
+            Err(JoinError::NoAnswer { name: name.clone(), after: timeout, pid })
         }
+        Err(error) => Err(unheard(name, error)),
+    }
+}
+
+/// Why an owner's answer was not heard.
+pub(crate) fn unheard(name: &ChannelName, error: SocketError) -> JoinError {
+    match error {
         // It died, or closed the channel, between our look-up and its answer.
-        Err(SocketError::Closed) => Err(JoinError::NotFound(name.clone())),
-        Err(SocketError::Os(error)) => Err(error.into()),
-        Err(SocketError::Descriptors) => {
-            Err(OsError { what: "take the channel's descriptors".into(), errno: 24 }.into())
+        SocketError::Closed => JoinError::NotFound(name.clone()),
+        SocketError::Os(error) => error.into(),
+        SocketError::Descriptors => {
+            OsError { what: "take the channel's descriptors".into(), errno: 24 }.into()
         }
-        Err(other) => Err(protocol(name, other.to_string())),
+        other => protocol(name, other.to_string()),
     }
 }
 
@@ -362,13 +371,16 @@ pub(crate) fn refusal(name: &ChannelName, reason: Reason, expected: TypeTag) -> 
         Reason::NotPermitted { owner, asker } => {
             JoinError::NotPermitted { name, owner, user: asker }
         }
-        Reason::Type { hash, bytes } => JoinError::Type {
-            name,
-            expected: expected.hash,
-            expected_bytes: expected.bytes,
-            found: hash,
-            found_bytes: bytes,
-        },
+        Reason::Type { name: found, bytes, .. } => {
+            let shown = |name: TypeName| (!name.is_empty()).then(|| name.as_str().to_owned());
+            JoinError::Type {
+                name,
+                expected: shown(expected.name),
+                expected_bytes: expected.key.bytes,
+                found: shown(found),
+                found_bytes: bytes,
+            }
+        }
         reason => JoinError::Refused { name, reason },
     }
 }
@@ -468,7 +480,8 @@ impl Attachment {
             }
             left = left.saturating_sub(patience);
             if left.is_zero() {
-                return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT });
+                let pid = self.socket.peer().map_or(0, |peer| peer.pid);
+                return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT, pid });
             }
             // It may have had no memory for its answer. To be asked twice is nothing to it.
             patience *= 2;

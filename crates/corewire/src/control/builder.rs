@@ -30,7 +30,8 @@ use crate::error::{CreateError, JoinError};
 use crate::path::receive::{Copying, InPlace, Reading, Receiver};
 use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
-use crate::typed::{MessageType, TypedReceiver, TypedSender, tag_of};
+use crate::typed::schema::{MessageType, tag_of};
+use crate::typed::{TypedReceiver, TypedSender};
 use crate::wait::{Wait, cap_ns};
 
 /// Slots of a ring, if not said otherwise and the second-level cache is twice as large: 1 MiB of them.
@@ -41,6 +42,8 @@ const SLOTS: u64 = 16_384;
 const SLOTS_MIN: u64 = 4096;
 /// Bytes of the window, if not said otherwise and the second-level cache is twice as large.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// How long the first message waits for receivers that are invited, unless the builder says otherwise.
+const INVITATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Receivers, if not said otherwise.
 const RECEIVERS: u64 = 64;
 
@@ -61,6 +64,7 @@ pub struct SenderBuilder {
     type_tag: TypeTag,
     levels: Levels,
     cache_domain: Option<u32>,
+    invitation_timeout: Duration,
 }
 
 /// What a channel on two levels, or a relay's, begins with.
@@ -91,6 +95,7 @@ impl SenderBuilder {
             type_tag: TypeTag::default(),
             levels: Levels::default(),
             cache_domain: None,
+            invitation_timeout: INVITATION_TIMEOUT,
         }
     }
 
@@ -160,6 +165,16 @@ impl SenderBuilder {
     /// that of the processor that creates the channel.
     pub fn cache_domain(mut self, number: u32) -> Self {
         self.cache_domain = Some(number);
+        self
+    }
+
+    /// How long the first message waits for receivers that were waiting for the channel when it was
+    /// created and have not joined yet, counted from the creation. Default: 1 s. A receiver that comes
+    /// later, because its process was stopped, joins like any other: it begins at the next message, or
+    /// at the oldest ([`ReceiverBuilder::from_oldest`]). With [`evict`](Self::evict) its `after` counts
+    /// instead; with [`overwrite`](Self::overwrite) the first message waits for nobody.
+    pub fn invitation_timeout(mut self, timeout: Duration) -> Self {
+        self.invitation_timeout = timeout;
         self
     }
 
@@ -265,7 +280,7 @@ impl SenderBuilder {
         name: &ChannelName,
         geometry: Geometry,
         incarnation: u128,
-        Origin { first, home, .. }: Origin,
+        Origin { first, home, hangs_up }: Origin,
     ) -> Result<(SenderParts, Arc<Owner>), CreateError> {
         let linux = Linux::get();
         let is_fenced = !linux.has_membarrier();
@@ -299,6 +314,8 @@ impl SenderBuilder {
             shared: Arc::clone(&shared),
             first,
             home,
+            // A relay waits for all its followers: they are receivers of the channel already.
+            invitation_patience: (!hangs_up).then(|| self.invitation_patience()),
             domain: Arc::clone(&self.domain),
         });
         let parts = SenderParts {
@@ -311,6 +328,14 @@ impl SenderBuilder {
             shared,
         };
         Ok((parts, owner))
+    }
+
+    fn invitation_patience(&self) -> Duration {
+        match self.policy {
+            Policy::Overwrite => Duration::ZERO,
+            Policy::Evict { after_ns } => Duration::from_nanos(after_ns),
+            _ => self.invitation_timeout,
+        }
     }
 
     /// Lets others find the channel.
@@ -334,7 +359,8 @@ impl SenderBuilder {
         Ok(sender)
     }
 
-    /// Creates the channel for values of type `T`.
+    /// Creates the channel for values of type `T`. Receivers of another type are refused. The
+    /// longest message is as long as a `T`, if that is more than it would be otherwise.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
@@ -345,7 +371,8 @@ impl SenderBuilder {
     /// Opens the shared channel for values of type `T`.
     ///
     /// # Errors
-    /// As for [`open_shared`](Self::open_shared).
+    /// As for [`open_shared`](Self::open_shared); [`CreateError::Enter`] with [`JoinError::Type`] if
+    /// the channel is there and carries another type.
     pub fn open_shared_typed<T: MessageType>(
         self,
         senders_max: usize,
@@ -354,21 +381,13 @@ impl SenderBuilder {
     }
 
     /// For values of type `T`, which fit.
-    fn fitting<T: MessageType>(self) -> Result<Self, CreateError> {
-        let mut builder = self.message_type::<T>();
-        let needed = size_of::<T>().max(1) as u64;
-        let geometry = builder.geometry()?;
-        if builder.largest_message.is_none() && geometry.message_bytes_max() < needed {
-            builder.largest_message = Some(needed);
-        }
-        Ok(builder)
-    }
-
-    /// Says that the channel carries values of type `T`: whoever expects another is refused.
-    /// [`create_typed`](Self::create_typed) says so by itself.
-    pub fn message_type<T: MessageType>(mut self) -> Self {
+    fn fitting<T: MessageType>(mut self) -> Result<Self, CreateError> {
         self.type_tag = tag_of::<T>();
-        self
+        let needed = size_of::<T>().max(1) as u64;
+        if self.geometry()?.message_bytes_max() < needed {
+            self.largest_message = Some(needed);
+        }
+        Ok(self)
     }
 
     /// Creates the channel as one that up to `senders_max` senders send on (at most 128; less than 2 is
@@ -401,7 +420,9 @@ impl SenderBuilder {
             one.receivers_max(),
             senders_max,
         )?;
-        let plan = Plan { name, geometry, policy: self.policy, type_tag: self.type_tag };
+        let invitation_patience = self.invitation_patience();
+        let (policy, type_tag) = (self.policy, self.type_tag);
+        let plan = Plan { name, geometry, policy, type_tag, invitation_patience };
         let (mut ring, member) = member::open(&self.domain, &plan)?;
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
         Ok(SharedSender::new(ring, member, self.wait))
@@ -462,22 +483,6 @@ impl ReceiverBuilder {
         let Self { domain, name, wishes, .. } = self;
         ReceiverBuilder { domain, name, wishes, access: PhantomData }
     }
-
-    /// Joins the channel now, for values of type `T`.
-    ///
-    /// # Errors
-    /// [`JoinError::Type`] if it carries another type; as for [`join`](Self::join).
-    pub fn join_typed<T: MessageType>(self) -> Result<TypedReceiver<T>, JoinError> {
-        self.message_type::<T>().join().map(TypedReceiver::new)
-    }
-
-    /// Joins the channel as soon as it exists, for values of type `T`.
-    ///
-    /// # Errors
-    /// As for [`join_typed`](Self::join_typed).
-    pub fn join_typed_when_created<T: MessageType>(self) -> Result<TypedReceiver<T>, JoinError> {
-        self.message_type::<T>().join_when_created().map(TypedReceiver::new)
-    }
 }
 
 impl<A: Reading> ReceiverBuilder<A> {
@@ -512,12 +517,6 @@ impl<A: Reading> ReceiverBuilder<A> {
         self
     }
 
-    /// Expects a channel of values of type `T`: another is refused when it is joined.
-    pub fn message_type<T: MessageType>(mut self) -> Self {
-        self.wishes.type_tag = tag_of::<T>();
-        self
-    }
-
     /// Joins a channel of any declared type, or of plain bytes, for a receiver that reads messages as
     /// bytes: without this, a channel that was created for a type is refused to such a receiver.
     /// [`Receiver::channel_type`] says what was joined.
@@ -526,17 +525,12 @@ impl<A: Reading> ReceiverBuilder<A> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = std::env::temp_dir().join(format!("corewire-doc-any-{}", std::process::id()));
     /// # let domain = corewire::Domain::open_at(&dir)?;
-    /// # use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-    /// # #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
-    /// # #[repr(C)]
-    /// # struct Tick { price: u64 }
-    /// # impl corewire::MessageType for Tick { const NAME: &'static str = "example.Tick.1"; }
-    /// let mut ticks = domain.sender("ticks").create_typed::<Tick>()?;
-    /// let mut receiver = domain.receiver("ticks").any_type().join()?;
-    /// ticks.send(&Tick { price: 7 })?;
+    /// let mut prices = domain.sender("prices").create_typed::<u64>()?;
+    /// let mut receiver = domain.receiver("prices").any_type().join()?;
+    /// prices.send(&7)?;
     /// assert_eq!(receiver.receive()?[..], 7u64.to_le_bytes());
-    /// assert_eq!(receiver.channel_type().unwrap().bytes, 8);
-    /// # drop(receiver); drop(ticks); drop(domain); std::fs::remove_dir_all(&dir)?;
+    /// assert_eq!(receiver.channel_type().unwrap().name, "u64");
+    /// # drop(receiver); drop(prices); drop(domain); std::fs::remove_dir_all(&dir)?;
     /// # Ok(())
     /// # }
     /// ```
@@ -572,6 +566,41 @@ impl<A: Reading> ReceiverBuilder<A> {
     /// whoever lets receivers in does not answer, because it is stopped; [`JoinError`] for all else.
     pub fn join_timeout(self, timeout: Duration) -> Result<Receiver<A>, JoinError> {
         self.wait_and_join(Some(timeout))
+    }
+
+    /// Joins the channel now, for values of type `T`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] if it carries another type, or another version of it; else as for
+    /// [`join`](Self::join).
+    pub fn join_typed<T: MessageType>(self) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join().map(TypedReceiver::new)
+    }
+
+    /// Joins the channel as soon as it exists, for values of type `T`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] as for [`join_typed`](Self::join_typed); else as for
+    /// [`join_when_created`](Self::join_when_created).
+    pub fn join_typed_when_created<T: MessageType>(self) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join_when_created().map(TypedReceiver::new)
+    }
+
+    /// As [`join_typed_when_created`](Self::join_typed_when_created), waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] as for [`join_typed`](Self::join_typed); else as for
+    /// [`join_timeout`](Self::join_timeout).
+    pub fn join_typed_timeout<T: MessageType>(
+        self,
+        timeout: Duration,
+    ) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join_timeout(timeout).map(TypedReceiver::new)
+    }
+
+    fn expecting<T: MessageType>(mut self) -> Self {
+        self.wishes.type_tag = tag_of::<T>();
+        self
     }
 
     fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<A>, JoinError> {

@@ -9,9 +9,11 @@ use corewire_layout::frame::{Frame, FrameError, Hello, ROWS_PER_FRAME, Reason};
 use corewire_layout::name::ChannelName;
 use corewire_os::OsError;
 use corewire_os::fork::Descriptor;
+use corewire_os::memory::text_for_peer;
 use corewire_os::socket::{Peer, ReceiveError, Socket};
 
 use crate::control::domain::DomainInner;
+use crate::control::endpoint::EndpointControl;
 use crate::control::hub::{Handler, Token, lock};
 use crate::control::owner::EMFILE;
 use crate::control::shared::member::{Arrival, Member};
@@ -75,9 +77,9 @@ impl Connection {
                 self.admit(domain, &hello, descriptors)
             }
             Frame::Observe { name } => self.show(domain, &name),
-            Frame::Enter { name, type_tag, socket } if !self.is_foreign() => {
+            Frame::Enter { name, type_key, socket } if !self.is_foreign() => {
                 self.let_send(domain, &name, |member| {
-                    let admitted = member.admit_sender(type_tag, socket, &self.socket, self.peer);
+                    let admitted = member.admit_sender(type_key, socket, &self.socket, self.peer);
                     admitted.map(|arrival| self.expect(arrival))
                 })
             }
@@ -192,6 +194,20 @@ impl Connection {
         }
     }
 
+    fn show_endpoint(&self, endpoint: &EndpointControl) -> bool {
+        if self.is_foreign() {
+            return self.refuse(Reason::NotForGuests);
+        }
+        let answer = text_for_peer(&endpoint.list_peers()).and_then(|peers| {
+            let descriptors = [endpoint.segment().as_fd(), peers.as_fd()];
+            self.socket.send(&Frame::ObservedEndpoint, &descriptors)
+        });
+        match answer {
+            Ok(()) => true,
+            Err(error) => self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() }),
+        }
+    }
+
     fn show(&self, domain: &DomainInner, name: &ChannelName) -> bool {
         if let Some(member) = domain.member(name) {
             if self.is_foreign() {
@@ -199,21 +215,27 @@ impl Connection {
             }
             let answer = member.segments().and_then(|(ring, table)| {
                 let descriptors = [ring.as_fd(), table.as_fd()];
-                self.socket.send(&Frame::Observed { count: 0 }, &descriptors)
+                let joining = member.joining();
+                self.socket.send(&Frame::Observed { count: 0, joining }, &descriptors)
             });
             return match answer {
                 Ok(()) => true,
                 Err(error) => self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() }),
             };
         }
+        if let Some(endpoint) = domain.endpoint(name) {
+            return self.show_endpoint(&endpoint);
+        }
         let Some(owner) = domain.channel(name) else {
             return self.refuse(Reason::NotFound);
         };
+        // Which processes come is no guest's business.
+        let joining = if self.is_foreign() { Vec::new() } else { owner.joining() };
         let answer = owner.with_rows(|sender, rows| {
             // The pages of other receivers are no guest's business.
             let rows = if self.is_foreign() { &[] } else { rows };
             let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-            self.socket.send(&Frame::Observed { count }, &[sender.as_fd()])?;
+            self.socket.send(&Frame::Observed { count, joining }, &[sender.as_fd()])?;
             for part in rows.chunks(ROWS_PER_FRAME) {
                 let numbers = part.iter().map(|&(row, _)| row).collect();
                 let segments: Vec<_> = part.iter().map(|(_, segment)| segment.as_fd()).collect();

@@ -17,10 +17,13 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{Listener, Peer, Socket};
 
+use crate::control::attach::ANSWER_TIMEOUT;
 use crate::control::builder::{ReceiverBuilder, SenderBuilder};
 use crate::control::connection::Connection;
 use crate::control::endpoint::EndpointControl;
+use crate::control::endpoint::observer::EndpointObserver;
 use crate::control::hub::{Handler, Hub, HubHandle, Token, lock};
+use crate::control::look::{self, Observed, Sighting};
 use crate::control::observer::Observer;
 use crate::control::owner::{EMFILE, Owner};
 use crate::control::shared::attachment::SharedAttachment;
@@ -190,7 +193,57 @@ impl Domain {
     /// As for joining.
     pub fn observe(&self, name: &str) -> Result<Observer, JoinError> {
         let name = ChannelName::of_any(name)?;
-        Observer::open(&self.inner, &name)
+        match look::one(&self.inner, &name, NameKind::Channel, ANSWER_TIMEOUT)? {
+            Observed::Channel(observer) => Ok(observer),
+            Observed::Endpoint(_) => Err(JoinError::NotAChannel(name)),
+        }
+    }
+
+    /// Looks at endpoint `name` without linking with it: its peers, what has gone each way, what it keeps.
+    /// Not for guests. Waits for the answer of its process, for at most 10 s.
+    ///
+    /// # Errors
+    /// As for joining; [`JoinError::NotAnEndpoint`].
+    pub fn observe_endpoint(&self, name: &str) -> Result<EndpointObserver, JoinError> {
+        let name = ChannelName::of_any(name)?;
+        match look::one(&self.inner, &name, NameKind::Endpoint, ANSWER_TIMEOUT)? {
+            Observed::Endpoint(observer) => Ok(observer),
+            Observed::Channel(_) => Err(JoinError::NotAnEndpoint(name)),
+        }
+    }
+
+    /// Looks at all channels and endpoints, in the order of their names. All are asked at once, and answers
+    /// are waited for until `timeout` has passed in all: a process that is stopped delays no other's answer,
+    /// and its names are listed with [`JoinError::NoAnswer`]. A guest sees channels only.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-all-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// # let sender = domain.sender("log").create()?;
+    /// use corewire::Observed;
+    /// use std::time::Duration;
+    ///
+    /// for sighting in domain.observe_all(Duration::from_secs(1))? {
+    ///     match sighting.observed {
+    ///         Ok(Observed::Channel(channel)) => println!("{} sent", channel.look().sent),
+    ///         Ok(Observed::Endpoint(endpoint)) => println!("{} peers", endpoint.look().peers.len()),
+    ///         Ok(_) => {}
+    ///         Err(error) => println!("{}: {error}", sighting.name),
+    ///     }
+    /// }
+    /// # drop(sender); drop(domain); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError::Os`] if the runtime directory cannot be read; [`OpenError::Forked`].
+    pub fn observe_all(&self, timeout: Duration) -> Result<Vec<Sighting>, OpenError> {
+        if self.inner.is_forked() {
+            return Err(OpenError::Forked);
+        }
+        Ok(look::all(&self.inner, timeout)?)
     }
 
     /// Where the runtime directory is.
@@ -590,8 +643,8 @@ fn tell_fall_backs() {
     }
 }
 
-/// Nobody waits to be accepted.
-const EAGAIN: i32 = 11;
+/// Nobody waits to be accepted; or more connections wait than can be queued.
+pub(crate) const EAGAIN: i32 = 11;
 
 fn is_exhausted(error: &OsError) -> bool {
     // EMFILE, ENFILE.

@@ -63,6 +63,7 @@ impl HubHandle {
             state: Mutex::new(State::default()),
         });
         hub.events.add(&hub.bell, BELL)?;
+        hub.events.check()?;
         let thread = Arc::clone(&hub);
         std::thread::Builder::new()
             .name("corewire".into())

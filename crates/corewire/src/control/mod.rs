@@ -10,6 +10,7 @@
 //! | [`owner`] | the sender's side: who has joined, left, died |
 //! | [`attach`] | the receiver's side: joining, and the sender's death |
 //! | [`levels`] | channels on two levels: relays, and those who follow them |
+//! | [`look`] | asking the processes that have names, one or all at once |
 //! | [`observer`] | looking on without joining |
 //! | [`waiting`] | waiting for a name that nobody has yet |
 //! | [`shared`] | channels of several senders: entering, letting in, taking over, watching who takes part |
@@ -21,6 +22,7 @@ pub(crate) mod domain;
 pub(crate) mod endpoint;
 pub(crate) mod hub;
 pub(crate) mod levels;
+pub(crate) mod look;
 pub(crate) mod observer;
 pub(crate) mod owner;
 pub(crate) mod sample;

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use corewire_layout::counters::{ControlCounter, ReceiverCounter, SenderCounter};
-use corewire_layout::frame::Frame;
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::{
-    RECEIVER_SEGMENT_BYTES, RawReceiverHeader, ReceiverHeader, SenderHeader, TypeTag,
+    RECEIVER_SEGMENT_BYTES, RawReceiverHeader, ReceiverHeader, SenderHeader,
 };
 use corewire_os::fork::Descriptor;
 use corewire_os::memory::{Segment, SegmentError};
@@ -16,8 +15,6 @@ use corewire_ring::shared::{Party, Roster};
 use corewire_ring::sync::Ordering::Relaxed;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::control::attach::{answer, ask, connect, open_sender, refusal};
-use crate::control::domain::DomainInner;
 use crate::control::sample::{MessageSample, sample};
 use crate::control::shared::SharedMemory;
 use crate::error::JoinError;
@@ -27,6 +24,7 @@ use crate::error::JoinError;
 pub struct Observer {
     name: ChannelName,
     header: SenderHeader,
+    joining: Vec<u32>,
     parties: Parties,
 }
 
@@ -57,6 +55,8 @@ pub struct ChannelView {
     pub sent: u64,
     /// True once the sender has closed it.
     pub is_closed: bool,
+    /// Name of the type of its messages; `None` for plain bytes.
+    pub message_type: Option<String>,
     /// Slots of the ring.
     pub slots: u64,
     /// Bytes of the window.
@@ -67,6 +67,9 @@ pub struct ChannelView {
     pub receivers_max: u64,
     /// Bytes of the sender's segment.
     pub segment_bytes: u64,
+    /// Processes of receivers that were waiting for the channel when it was created and had not joined when
+    /// this observer was opened: the first message waits for them, for a while.
+    pub joining: Vec<u32>,
     /// The sender's counters, by name; of a shared channel, the sums of those that have a row now.
     pub counters: Vec<(&'static str, u64)>,
     /// Some of its latest messages, newest first: how long the short ones are, whose bytes are not
@@ -96,58 +99,23 @@ pub struct ReceiverView {
 }
 
 impl Observer {
-    pub(crate) fn open(domain: &DomainInner, name: &ChannelName) -> Result<Self, JoinError> {
-        let (socket, trusted) = connect(domain, name)?;
-        ask(&socket, name, &Frame::Observe { name: name.clone() }, &[])?;
-        let odd =
-            |found: &Frame| JoinError::Protocol { name: name.clone(), found: format!("{found:?}") };
-        let (frame, mut descriptors) = answer(&socket, name)?;
-        if let (Frame::Observed { .. }, 2) = (&frame, descriptors.len()) {
-            if trusted.is_none() {
-                // A shared channel is for processes of one user: its words are walked along.
-                return Err(odd(&frame));
-            }
-            let [ring, table] = [descriptors.remove(0), descriptors.remove(0)];
-            let memory = SharedMemory::open(name, ring, table, None)?;
-            let parties = Parties::Many { roster: memory.roster(), table: memory.table };
-            return Ok(Self { name: name.clone(), header: memory.header, parties });
-        }
-        let (count, sender) = match (frame, descriptors.pop()) {
-            (Frame::Observed { count }, Some(sender)) => (count as usize, sender),
-            (Frame::Refused(reason), _) => {
-                return Err(refusal(name, reason, TypeTag::default()));
-            }
-            (other, _) => return Err(odd(&other)),
-        };
-        let (memory, header) = open_sender(name, sender)?;
-        if count as u64 > header.geometry.receivers_max() {
-            return Err(odd(&Frame::Observed { count: u32::try_from(count).unwrap_or(u32::MAX) }));
-        }
-        let mut receivers = Vec::new();
-        while receivers.len() < count {
-            match answer(&socket, name)? {
-                (Frame::Rows(rows), descriptors)
-                    if rows.len() == descriptors.len() && !rows.is_empty() =>
-                {
-                    if rows.iter().any(|&row| u64::from(row) >= header.geometry.receivers_max()) {
-                        return Err(odd(&Frame::Rows(rows)));
-                    }
-                    for (row, descriptor) in rows.into_iter().zip(descriptors) {
-                        let (pid, words) = open_receiver(name, descriptor)?;
-                        receivers.push((row, pid, words));
-                    }
-                }
-                // It has run out of something half way.
-                (Frame::Refused(reason), _) => {
-                    return Err(refusal(name, reason, TypeTag::default()));
-                }
-                (other, _) => return Err(odd(&other)),
-            }
-        }
+    /// The observer of a channel of one sender.
+    pub(super) fn of_one(
+        name: &ChannelName,
+        (memory, header): (Region, SenderHeader),
+        joining: Vec<u32>,
+        receivers: Vec<(u16, u32, ReceiverWords)>,
+    ) -> Self {
         let slots = Slots::new(&memory, &header.geometry);
         let sender = SenderWords::new(memory);
         let parties = Parties::One { slots, sender, receivers };
-        Ok(Self { name: name.clone(), header, parties })
+        Self { name: name.clone(), header, joining, parties }
+    }
+
+    /// The observer of a shared channel.
+    pub(super) fn of_many(name: &ChannelName, memory: SharedMemory, joining: Vec<u32>) -> Self {
+        let parties = Parties::Many { roster: memory.roster(), table: memory.table };
+        Self { name: name.clone(), header: memory.header, joining, parties }
     }
 
     /// The channel now.
@@ -221,7 +189,7 @@ impl Observer {
         sample: Vec<MessageSample>,
         receivers: Vec<ReceiverView>,
     ) -> ChannelView {
-        let geometry = &self.header.geometry;
+        let SenderHeader { geometry, type_tag, .. } = &self.header;
         ChannelView {
             name: self.name.as_str().to_owned(),
             incarnation: self.header.incarnation,
@@ -230,11 +198,13 @@ impl Observer {
             senders,
             sent,
             is_closed: senders == 0,
+            message_type: (!type_tag.is_plain()).then(|| type_tag.name.as_str().to_owned()),
             slots: geometry.slots(),
             window_bytes: geometry.window_bytes(),
             largest_message: geometry.message_bytes_max(),
             receivers_max: geometry.receivers_max(),
             segment_bytes: geometry.segment_bytes(),
+            joining: self.joining.clone(),
             counters,
             sample,
             receivers,
@@ -256,7 +226,7 @@ fn see(row: u16, pid: u32, words: &ReceiverWords, start: u64, sent: u64) -> Rece
     }
 }
 
-fn open_receiver(
+pub(super) fn open_receiver(
     name: &ChannelName,
     descriptor: Descriptor,
 ) -> Result<(u32, ReceiverWords), JoinError> {

@@ -6,7 +6,8 @@ mod data_thread;
 mod groups;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Frame, Reason};
@@ -31,6 +32,7 @@ use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, invite, take};
 use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
 use crate::tell::tell;
+use crate::wait::NO_LIMIT_NS;
 
 /// No descriptor is left in this process.
 pub(crate) const EMFILE: u32 = 24;
@@ -50,6 +52,9 @@ pub(crate) struct Owner {
     linux: Linux,
     domain: Arc<DomainInner>,
     state: Mutex<State>,
+    /// How long the first message waits for receivers that are invited, and until when.
+    invitation_patience: Option<Duration>,
+    invited_until: OnceLock<Instant>,
     /// 1 while the control thread has been asked to drop receivers.
     is_dropping: AtomicU32,
 }
@@ -101,6 +106,8 @@ struct Invitation {
     /// Its hang-up says that the waiter has died or given up.
     socket: Socket,
     token: Token,
+    /// The waiter's process, for people to read.
+    pid: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -125,6 +132,8 @@ pub(crate) struct OwnerParts {
     pub(crate) first: u64,
     /// The group that the sender belongs to, if the channel has two levels.
     pub(crate) home: Option<u32>,
+    /// How long the first message waits for receivers that are invited; `None`: until they have come.
+    pub(crate) invitation_patience: Option<Duration>,
     pub(crate) domain: Arc<DomainInner>,
 }
 
@@ -154,6 +163,8 @@ impl Owner {
             linux: Linux::get(),
             domain,
             state: Mutex::new(state),
+            invitation_patience: parts.invitation_patience,
+            invited_until: OnceLock::new(),
             is_dropping: AtomicU32::new(0),
         });
         let in_child: Weak<dyn InChild> = owner.this.clone();
@@ -218,6 +229,11 @@ impl Owner {
         if let Some(claim) = &lock(&self.state).claim {
             claim.write(record)?;
         }
+        if let Some(until) =
+            self.invitation_patience.and_then(|patience| Instant::now().checked_add(patience))
+        {
+            let _ = self.invited_until.set(until);
+        }
         for waiter in self.domain.directory.waiters(&self.name)? {
             self.invite(waiter)?;
         }
@@ -235,13 +251,42 @@ impl Owner {
         if state.arrived.contains(&id) || !invite(&socket, &self.name, id)? {
             return Ok(());
         }
+        // A sender that never waits does not wait for this one either.
+        if self.invitation_patience.is_some_and(|patience| patience.is_zero()) {
+            return Ok(());
+        }
+        let pid = socket.peer()?.pid;
         let handler: Weak<dyn Handler> = self.this.clone();
         let token = self.hub().watch(&socket, handler)?;
         state.watched.insert(token, Watched::Invitation(id));
-        state.invitations.insert(id, Invitation { socket, token });
+        state.invitations.insert(id, Invitation { socket, token, pid });
         self.members.with(Members::invite);
         self.shared.revoke();
         Ok(())
+    }
+
+    /// How long the sender may still wait for receivers that are invited.
+    pub(crate) fn invitation_left_ns(&self) -> u64 {
+        if self.invited() == 0 {
+            return NO_LIMIT_NS;
+        }
+        let left = |until: &Instant| until.saturating_duration_since(Instant::now()).as_nanos();
+        let left_ns = self.invited_until.get().map(left);
+        left_ns.map_or(NO_LIMIT_NS, |left_ns| u64::try_from(left_ns).unwrap_or(NO_LIMIT_NS))
+    }
+
+    /// Goes on without the receivers that are invited: whoever comes from here on joins like any other.
+    pub(crate) fn give_up_invitations(&self) {
+        let mut state = lock(&self.state);
+        let waiters: Vec<_> = state.invitations.keys().copied().collect();
+        for waiter in waiters {
+            self.answered(&mut state, waiter);
+        }
+    }
+
+    /// The processes of receivers that are invited and have not joined.
+    pub(crate) fn joining(&self) -> Vec<u32> {
+        lock(&self.state).invitations.values().map(|invitation| invitation.pid).collect()
     }
 
     fn watch(

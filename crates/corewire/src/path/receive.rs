@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_layout::counters::ReceiverCounter;
-use corewire_layout::segment::TypeTag;
-use corewire_ring::Kernel;
 pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End, notice};
 use corewire_ring::shared::{Entrance, Party};
@@ -22,8 +20,7 @@ use crate::kernel::{Control, ControlledKernel};
 use crate::path::batch::Batch;
 use crate::typed::ChannelType;
 use crate::wait::{
-    BARE_POLLS, Interrupter, NO_LIMIT_NS, PAUSES_BEFORE_CPU_CHECK, Patience, Readiness, Wait,
-    adaptive_pauses,
+    BARE_POLLS, Interrupter, NO_LIMIT_NS, Patience, Readiness, Wait, adaptive_pauses,
 };
 
 pub(crate) type ReceiverKernel = ControlledKernel<ReceiverControl>;
@@ -42,6 +39,8 @@ pub struct Receiver<A = InPlace> {
     pub(crate) ring: Ring,
     pub(crate) attachment: Arc<dyn Attached>,
     pub(crate) access: A,
+    /// The number of its first message.
+    first: u64,
 }
 
 /// Messages are copied out, word by word, and each copy is checked to be whole. For every policy, and
@@ -263,7 +262,8 @@ impl Receiver {
 
 impl<A> Receiver<A> {
     pub(crate) fn new(ring: Ring, attachment: Arc<dyn Attached>, access: A) -> Self {
-        Self { ring, attachment, access }
+        let first = ring.next();
+        Self { ring, attachment, access, first }
     }
 
     /// Tells the sender at once that everything received so far is done with. Not needed for the
@@ -283,6 +283,15 @@ impl<A> Receiver<A> {
         wait_for_message(&mut self.ring, NO_LIMIT_NS)
     }
 
+    /// How many messages the channel had carried before this receiver's first one: 0 if it gets all of
+    /// them. A receiver that waited for the channel
+    /// ([`join_when_created`](crate::ReceiverBuilder::join_when_created)) learns here whether it came too
+    /// late for the first message.
+    #[must_use]
+    pub fn late_by(&self) -> u64 {
+        self.first
+    }
+
     /// The number of the next message: how many the channel has carried before it.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
@@ -293,8 +302,9 @@ impl<A> Receiver<A> {
     /// than expected only after [`any_type`](crate::ReceiverBuilder::any_type).
     #[must_use]
     pub fn channel_type(&self) -> Option<ChannelType> {
-        let TypeTag { hash, bytes } = self.attachment.joined().type_tag;
-        (hash != 0).then_some(ChannelType { hash, bytes })
+        let tag = self.attachment.joined().type_tag;
+        let name = || tag.name.as_str().to_owned();
+        (!tag.is_plain()).then(|| ChannelType { name: name(), bytes: tag.key.bytes })
     }
 
     /// One of the receiver's counters, by name. Does not block.
@@ -544,16 +554,17 @@ pub(crate) fn wait_for_message(ring: &mut Ring, limit_ns: u64) -> Result<(), Rec
     }
     ring.count_wait();
     let ReceiverControl { wait, pauses, .. } = ring.kernel().control;
-    let pauses = if wait == Wait::Park { 0 } else { pauses };
-    for round in 0..pauses {
+    let polls = match wait {
+        Wait::Spin => true,
+        // A sender that last ran on this very processor cannot send while this thread runs.
+        Wait::Adaptive => !ring.is_sender_here(),
+        Wait::Park => false,
+    };
+    for _ in 0..if polls { pauses } else { 0 } {
         if ring.is_ready() {
             return Ok(());
         }
         pause();
-        let is_check = wait == Wait::Adaptive && round == PAUSES_BEFORE_CPU_CHECK;
-        if is_check && ring.sender_cpu() == Some(ring.kernel().cpu()) {
-            break;
-        }
     }
     if wait != Wait::Spin {
         ring.sleep(limit_ns);

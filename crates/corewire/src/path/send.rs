@@ -7,16 +7,14 @@ use std::time::Duration;
 
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::Policy;
-use corewire_ring::Kernel;
-use corewire_ring::broadcast::{self as ring, notice};
+use corewire_ring::broadcast::{self as ring, Slowest, notice};
 use corewire_ring::sync::pause;
+use corewire_ring::{Kernel, Lock};
 
 use crate::control::owner::{Owner, SenderKernel};
 use crate::error::{CounterError, SendError};
 use crate::path::batch::SendBatch;
-use crate::wait::{
-    BARE_POLLS, Interrupter, PAUSES_BEFORE_CPU_CHECK, Patience, Wait, adaptive_pauses,
-};
+use crate::wait::{BARE_POLLS, Interrupter, Patience, Wait, adaptive_pauses};
 
 type Ring = ring::Sender<SenderKernel>;
 
@@ -374,6 +372,10 @@ impl Waiting {
             ring.forget_stalls(&owner.members);
             return Ok(());
         }
+        if owner.invited() > 0 && owner.invitation_left_ns() == 0 {
+            owner.give_up_invitations();
+            ring.refresh(&owner.members);
+        }
         self.evict(ring, owner, bytes);
         owner.drop_outcasts();
         if ring.has_room(bytes) {
@@ -396,13 +398,16 @@ impl Waiting {
         if ring.someone_sleeps() {
             ring.ring_bell();
         }
-        if self.poll(ring, owner, bytes) || self.wait == Wait::Spin {
+        if self.poll(ring, owner, bytes, slowest) || self.wait == Wait::Spin {
             return Ok(());
         }
         let limit_ns = match ring.policy() {
-            Policy::Evict { after_ns } => limit_ns.min(after_ns.max(1)),
+            Policy::Evict { .. } => {
+                limit_ns.min(owner.members.with(|members| members.patience_left_ns()))
+            }
             _ => limit_ns,
         };
+        let limit_ns = limit_ns.min(owner.invitation_left_ns());
         ring.sleep_until(&owner.members, limit_ns, |ring| ring.has_room(bytes));
         Ok(())
     }
@@ -431,22 +436,22 @@ impl Waiting {
     }
 
     /// Polls the cursors for a while; true if there is room.
-    fn poll(&self, ring: &mut Ring, owner: &Owner, bytes: usize) -> bool {
+    fn poll(&self, ring: &mut Ring, owner: &Owner, bytes: usize, slowest: Option<Slowest>) -> bool {
         if self.wait == Wait::Park {
             return false;
         }
         // A poll reads a line that a receiver writes: pause between two, for its sake.
         const PAUSES: u32 = 8;
-        for round in 0..(BARE_POLLS + self.pauses) / PAUSES {
+        // A receiver that last ran on this very processor cannot read while this thread runs.
+        let is_here = |row| ring.receiver_cpu(row) == ring.kernel().cpu();
+        if self.wait == Wait::Adaptive && slowest.is_some_and(|slowest| is_here(slowest.row)) {
+            return false;
+        }
+        for _ in 0..(BARE_POLLS + self.pauses) / PAUSES {
             (0..PAUSES).for_each(|_| pause());
-            let slowest = ring.refresh(&owner.members);
+            ring.refresh(&owner.members);
             if ring.has_room(bytes) {
                 return true;
-            }
-            let is_check = self.wait == Wait::Adaptive && round == PAUSES_BEFORE_CPU_CHECK / PAUSES;
-            if is_check && slowest.is_some_and(|s| ring.receiver_cpu(s.row) == ring.kernel().cpu())
-            {
-                return false;
             }
         }
         false

@@ -113,7 +113,7 @@ impl SharedSender {
     }
 
     /// Lends memory for a message of `bytes` bytes, waiting for room if there is none. What it holds
-    /// at first is of no meaning.
+    /// at first is of no meaning. Up to 48 bytes are 16-byte aligned, more are 64-byte aligned.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -499,9 +499,10 @@ impl Waiting {
             return Ok(());
         }
         let limit_ns = match ring.policy() {
-            Policy::Evict { after_ns } => limit_ns.min(after_ns.max(1)),
+            Policy::Evict { .. } => limit_ns.min(ring.patience_left_ns()),
             _ => limit_ns,
         };
+        let limit_ns = if ring.is_held() { limit_ns.min(ring.hold_left_ns()) } else { limit_ns };
         ring.sleep_until(limit_ns, |ring| ring.has_room(bytes));
         Ok(())
     }
@@ -513,6 +514,9 @@ impl Waiting {
         }
         // A poll reads lines that receivers write: pause between two, for their sake.
         const PAUSES: u32 = 8;
+        if self.wait == Wait::Adaptive && ring.is_slowest_here() {
+            return false;
+        }
         for _ in 0..(BARE_POLLS + self.pauses) / PAUSES {
             (0..PAUSES).for_each(|_| pause());
             ring.refresh();

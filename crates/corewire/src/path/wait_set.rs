@@ -27,7 +27,8 @@ mod sealed {
     }
 }
 
-/// What a [`WaitSet`] waits for: an [`Endpoint`], a [`Receiver`] of either kind, a [`TypedReceiver`].
+/// What a [`WaitSet`] waits for: an [`Endpoint`], a [`Receiver`] or [`TypedReceiver`] of either
+/// kind.
 pub trait Source: sealed::Source {}
 
 impl<S: sealed::Source + ?Sized> Source for S {}
@@ -61,7 +62,7 @@ impl<A> sealed::Source for Receiver<A> {
     }
 }
 
-impl<T> sealed::Source for TypedReceiver<T> {
+impl<T, A> sealed::Source for TypedReceiver<T, A> {
     fn look(&mut self) -> Result<bool, WaitError> {
         self.receiver.look()
     }

@@ -90,7 +90,10 @@ impl Role {
         channel: &str,
         options: &[&str],
     ) -> Self {
-        let mut child = start_role(role, directory, channel, options);
+        Self::of(start_role(role, directory, channel, options))
+    }
+
+    fn of(mut child: Child) -> Self {
         let output = BufReader::new(child.stdout.take().unwrap());
         let (told, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -98,6 +101,41 @@ impl Role {
             lines.take_while(|line| told.send(line.clone()).is_ok()).count()
         });
         Self { child, lines }
+    }
+
+    /// The same, with what it says on standard error kept for [`Role::error`].
+    pub(crate) fn start_quietly(
+        role: &str,
+        directory: &Directory,
+        channel: &str,
+        options: &[&str],
+    ) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corewire-role"));
+        command.arg(role).arg(directory.path()).arg(channel).args(options).stderr(Stdio::piped());
+        Self::of(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// What it has said on standard error, once it has ended; `None` if it runs, or has said nothing.
+    pub(crate) fn error(&mut self) -> Option<String> {
+        self.child.try_wait().unwrap()?;
+        let mut text = String::new();
+        let mut error = self.child.stderr.take()?;
+        std::io::Read::read_to_string(&mut error, &mut text).unwrap();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// How it ended.
+    pub(crate) fn ending(&mut self) -> String {
+        self.child.wait().unwrap().to_string()
+    }
+
+    /// The next line it prints, if one comes within `time`: `Some(None)` at its end.
+    pub(crate) fn line_within(&mut self, time: std::time::Duration) -> Option<Option<String>> {
+        match self.lines.recv_timeout(time) {
+            Ok(line) => Some(Some(line)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Some(None),
+            Err(mpsc::RecvTimeoutError::Timeout) => None,
+        }
     }
 
     /// The next line that it prints; `None` at the end of its output.

@@ -200,7 +200,9 @@ impl EndpointControl {
         state.watched.extend([(token, row), (life_token, row)]);
         let sockets = vec![(socket, token)];
         let unread = Failures::default();
-        state.links.insert(row, Link::Linked(Linked { sockets, life, life_token, unread, bell }));
+        let (name, pid) = (header.name.clone(), header.pid);
+        let linked = Linked { sockets, life, life_token, unread, bell, name, pid };
+        state.links.insert(row, Link::Linked(linked));
         let fence_mode = header.fence_mode;
         let parts = PeerParts { memory, activity, row_there, fence_mode, trusted };
         tell!(info, "a peer came", endpoint = self.name(), row = row, peer = header.name);

@@ -8,6 +8,7 @@
 //! The data thread learns of what happens here through [`Change`]s, for which a notice sends it.
 
 mod connect;
+pub(crate) mod observer;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
@@ -41,6 +42,8 @@ pub(crate) mod notice {
     pub(crate) const FORKED: u32 = 2;
     /// Another thread asked for the call to return.
     pub(crate) const INTERRUPTED: u32 = 4;
+    /// An observer looks: what is counted privately is to be stored where it sees it.
+    pub(crate) const OBSERVED: u32 = 8;
 }
 
 /// How a peer went.
@@ -112,6 +115,9 @@ struct Linked {
     life_token: Token,
     unread: Failures,
     bell: Bell,
+    /// Who it is, for people to read.
+    name: ChannelName,
+    pid: u32,
 }
 
 /// What a peer has sent along, checked.
@@ -189,6 +195,18 @@ impl EndpointControl {
 
     pub(crate) fn bell(&self) -> &Arc<Bell> {
         &self.bell
+    }
+
+    /// For observers: the peers that are linked now, one to a line: row, process and name. Makes the data
+    /// thread store what it counts privately, at its next call.
+    pub(crate) fn list_peers(&self) -> String {
+        self.shared.mark(notice::OBSERVED);
+        let state = lock(&self.state);
+        let line = |(row, link): (&u32, &Link)| match link {
+            Link::Linked(Linked { name, pid, .. }) => Some(format!("{row} {pid} {name}\n")),
+            Link::Asked | Link::Gone => None,
+        };
+        state.links.iter().filter_map(line).collect()
     }
 
     /// The descriptors by which peers reach this endpoint's memory.

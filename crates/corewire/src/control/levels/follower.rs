@@ -141,7 +141,7 @@ impl Follower {
                 }
             }
             if Instant::now() >= deadline {
-                return Err(JoinError::NoAnswer { name: self.local.clone(), after });
+                return Err(JoinError::NoAnswer { name: self.local.clone(), after, pid: 0 });
             }
             self.wait_for_relay()?;
         }

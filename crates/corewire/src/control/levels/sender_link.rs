@@ -56,7 +56,7 @@ impl SenderLink {
             waiter,
             place: Place::Follower(group),
             needs_fence: false,
-            type_tag,
+            type_key: type_tag.key,
             socket: relay,
         };
         let own_life = process::own_life()?;

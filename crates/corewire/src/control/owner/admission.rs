@@ -46,6 +46,10 @@ impl Owner {
             if hello.place != Place::Ring || matches!(hello.start, Start::At(_)) {
                 return Err(Reason::Malformed);
             }
+            // What a newcomer needs is held for it, which costs the sender.
+            if hello.start == Start::Oldest {
+                return Err(Reason::GuestFromNow);
+            }
             // Its receivers are those that the sender points here.
             if self.name.is_relayed() {
                 return Err(Reason::NotForGuests);
@@ -62,6 +66,9 @@ impl Owner {
         let max = self.header.geometry.receivers_max();
         if !matches!(hello.place, Place::Relay(_)) && self.joined_with(&state) as u64 >= max {
             return Err(Reason::Full { max });
+        }
+        if !is_trusted {
+            self.check_share(peer.uid, max)?;
         }
         let segment = take(&mut descriptors).ok_or(Reason::Malformed)?;
         let segment = check_receiver(segment)?;
@@ -102,12 +109,22 @@ impl Owner {
         Ok(())
     }
 
+    /// The guests of one user may have a quarter of the `max` rows, and all guests three quarters: the rest is
+    /// for processes of the sender's own user.
+    fn check_share(&self, user: u32, max: u64) -> Result<(), Reason> {
+        let (of_one, of_all) = ((max / 4).max(1), (max - max / 4).max(1));
+        let (own, all) =
+            self.members.with(|members| (members.guests(Some(user)), members.guests(None)));
+        match (own as u64 >= of_one, all as u64 >= of_all) {
+            (true, _) => Err(Reason::GuestsFull { user, max: of_one }),
+            (_, true) => Err(Reason::GuestsFull { user, max: of_all }),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn check_type(&self, hello: &Hello) -> Result<(), Reason> {
         let tag = self.header.type_tag;
-        if hello.type_tag.accepts(tag) {
-            return Ok(());
-        }
-        Err(Reason::Type { hash: tag.hash, bytes: tag.bytes })
+        if hello.type_key.accepts(tag.key) { Ok(()) } else { Err(tag.refusal()) }
     }
 
     /// One who may have been invited has come.
@@ -129,9 +146,13 @@ impl Owner {
         self.rows.place(row, segment).map_err(|error| resources(&error))?;
         self.fence_for(joining);
         let channel = self.channel();
-        let joined = self
-            .members
-            .with(|members| members.join(row, peer.pid, hello.start, &channel, &self.linux));
+        let joined = self.members.with(|members| {
+            let joined = members.join(row, peer.pid, hello.start, &channel, &self.linux);
+            if peer.trusted().is_none() {
+                members.set_guest(row, peer.uid);
+            }
+            joined
+        });
         Ok(self.welcome_to(row, joining, joined))
     }
 

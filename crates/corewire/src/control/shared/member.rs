@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::geometry::Geometry;
+use corewire_layout::message_type::TypeKey;
 use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::{FenceMode, Policy, SenderHeader, TableHeader, TypeTag};
 use corewire_os::directory::{Claim, ClaimError, Membership};
@@ -18,6 +19,7 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{Peer, Socket};
 use corewire_os::{OsError, random_u128};
+use corewire_ring::Kernel;
 use corewire_ring::broadcast::SenderShared;
 use corewire_ring::shared::{Entrance, Party, Roster, Sender as RingSender, SenderParts};
 use corewire_ring::sync::Ordering;
@@ -60,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) geometry: Geometry,
     pub(crate) policy: Policy,
     pub(crate) type_tag: TypeTag,
+    /// How long senders wait for receivers that are invited.
+    pub(crate) invitation_patience: Duration,
 }
 
 /// The control side of one sender.
@@ -153,7 +157,10 @@ fn found(
         }
     };
     *lock(&member.state) = State { claim: Some(claim), is_inviting: true, ..State::default() };
-    // Nobody sends before those who wait have been invited.
+    // Nobody sends before those who wait have been invited, nor before they have come, for a while.
+    let patience_ns = u64::try_from(plan.invitation_patience.as_nanos()).unwrap_or(u64::MAX);
+    let until_ns = Linux::get().now_ns().saturating_add(patience_ns);
+    member.link.roster.ring_words().held_until().store(until_ns, Ordering::Relaxed);
     let held = member.link.roster.ring_words().held();
     // ORDER(T1): pairs with T2, as whatever else is said of a row.
     held.store(member.entrance.row + 1, Ordering::Release);
@@ -230,8 +237,8 @@ fn enter(
     let Some(membership) = domain.directory.join_members(name, false)? else {
         return Err(no_host());
     };
-    let type_tag = plan.type_tag;
-    let request = Frame::Enter { name: name.clone(), type_tag, socket };
+    let type_key = plan.type_tag.key;
+    let request = Frame::Enter { name: name.clone(), type_key, socket };
     ask(&host, name, &request, &[]).map_err(gone)?;
     let (frame, mut descriptors) = answer(&host, name).map_err(gone)?;
     let entrance = match frame {
@@ -243,10 +250,7 @@ fn enter(
             return Err(CreateError::AlreadyExists(domain.use_of(name)));
         }
         Frame::Refused(reason) => {
-            return Err(CreateError::Enter(Box::new(JoinError::Refused {
-                name: name.clone(),
-                reason,
-            })));
+            return Err(CreateError::Enter(Box::new(refusal(name, reason, plan.type_tag))));
         }
         other => return Err(gone(protocol(name, format!("{other:?}")))),
     };
@@ -417,9 +421,8 @@ impl Member {
         if peer.trusted().is_none() || hello.socket == 0 {
             return Err(Reason::NotForGuests);
         }
-        if !hello.type_tag.accepts(header.type_tag) {
-            let TypeTag { hash, bytes } = header.type_tag;
-            return Err(Reason::Type { hash, bytes });
+        if !hello.type_key.accepts(header.type_tag.key) {
+            return Err(header.type_tag.refusal());
         }
         match (hello.start, hello.place) {
             (Start::Oldest, _) => return Err(Reason::FromNow),
@@ -473,7 +476,7 @@ impl Member {
     /// Host: lets a sender in, or says why not.
     pub(crate) fn admit_sender(
         &self,
-        type_tag: TypeTag,
+        type_key: TypeKey,
         process: u128,
         socket: &Arc<Socket>,
         peer: Peer,
@@ -482,9 +485,8 @@ impl Member {
         if peer.trusted().is_none() || process == 0 {
             return Err(Reason::NotForGuests);
         }
-        if type_tag != header.type_tag {
-            let TypeTag { hash, bytes } = header.type_tag;
-            return Err(Reason::Type { hash, bytes });
+        if type_key != header.type_tag.key {
+            return Err(header.type_tag.refusal());
         }
         let mut state = lock(&self.state);
         if state.is_closed || state.claim.is_none() {
@@ -597,6 +599,13 @@ impl Member {
         for (_, (socket, token)) in std::mem::take(&mut state.invitations) {
             self.hub().forget(&socket, token);
         }
+    }
+
+    /// The processes of receivers that are invited and have not joined.
+    pub(crate) fn joining(&self) -> Vec<u32> {
+        let state = lock(&self.state);
+        let peers = state.invitations.values().filter_map(|(socket, _)| socket.peer().ok());
+        peers.map(|peer| peer.pid).collect()
     }
 
     /// The ring, for one who looks on.

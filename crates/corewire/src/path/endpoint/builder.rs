@@ -15,6 +15,7 @@ use corewire_ring::pair::{self, Activity, EndpointMemory, EndpointParts};
 use zerocopy::IntoBytes;
 
 use super::Endpoint;
+use super::budget::Budget;
 use super::matching::Matching;
 use super::requests::Requests;
 use crate::control::domain::{Domain, DomainInner};
@@ -87,8 +88,11 @@ impl EndpointBuilder {
         self
     }
 
-    /// How many bytes of messages that nobody has asked for are kept, each counted with 128 bytes more:
-    /// 16 MiB if not said. Beyond that they stay with their senders.
+    /// Bytes of messages that are kept before a receive asks for them, each counted with 128 bytes more.
+    /// Default: 16 MiB. One peer has at most half of it, and a quarter is divided among all the
+    /// [`peers`](Self::peers) that there may be, so that no peer takes the share of another. What finds no
+    /// room stays with its sender, whose later messages wait behind it: receive it, or
+    /// [`discard`](Endpoint::discard) what nobody will ask for.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes;
         self
@@ -163,7 +167,8 @@ impl EndpointBuilder {
     ) -> Result<Endpoint, EndpointError> {
         let has_barriers = Linux::get().has_membarrier();
         let fence_mode = if has_barriers { FenceMode::Asymmetric } else { FenceMode::Fenced };
-        let header = EndpointHeader { sizes, fence_mode, incarnation, pid: process::pid(), name };
+        let (pid, budget_bytes) = (process::pid(), self.budget_bytes as u64);
+        let header = EndpointHeader { sizes, fence_mode, incarnation, pid, name, budget_bytes };
         // Rings and cells are there when they are first needed.
         let (segment, memory) =
             Segment::create_in_parts(sizes.segment_bytes(), sizes.ring_offset(0))?;
@@ -189,7 +194,7 @@ impl EndpointBuilder {
             rows: Vec::new(),
             leaving: Vec::new(),
             senders: Vec::new(),
-            matching: Matching::new(self.budget_bytes),
+            matching: Matching::new(Budget::new(self.budget_bytes, self.peers)),
             requests: Requests::default(),
             wait: self.wait,
             pauses,

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::Peer;
+use super::budget::Budget;
 
 /// What a receive asks for: a tag, and whose message.
 ///
@@ -82,9 +83,6 @@ impl Unexpected {
     }
 }
 
-/// What a message that is held back costs beside its bytes.
-const OVERHEAD_BYTES: usize = 128;
-
 /// Both queues.
 #[derive(Debug)]
 pub(super) struct Matching {
@@ -92,19 +90,17 @@ pub(super) struct Matching {
     unexpected: VecDeque<Unexpected>,
     last_order: u64,
     last_id: u64,
-    budget_bytes: usize,
-    used_bytes: usize,
+    pub(super) budget: Budget,
 }
 
 impl Matching {
-    pub(super) fn new(budget_bytes: usize) -> Self {
+    pub(super) fn new(budget: Budget) -> Self {
         Self {
             posted: VecDeque::new(),
             unexpected: VecDeque::new(),
             last_order: 0,
             last_id: 0,
-            budget_bytes,
-            used_bytes: 0,
+            budget,
         }
     }
 
@@ -154,20 +150,12 @@ impl Matching {
 
     // Messages.
 
-    /// Can a message of so many bytes be kept here until somebody asks for it?
-    pub(super) fn has_budget(&self, total: u64) -> bool {
-        usize::try_from(total)
-            .ok()
-            .and_then(|total| total.checked_add(OVERHEAD_BYTES)?.checked_add(self.used_bytes))
-            .is_some_and(|bytes| bytes <= self.budget_bytes)
-    }
-
     /// Keeps a message. Returns its number.
     pub(super) fn keep(&mut self, source: Peer, tag: u64, total: u64, is_held: bool) -> u64 {
         self.last_id += 1;
         let id = self.last_id;
         if !is_held {
-            self.spend(total);
+            self.budget.spend(source.row, total);
         }
         self.unexpected.push_back(Unexpected {
             id,
@@ -197,13 +185,7 @@ impl Matching {
             return;
         };
         message.is_held = false;
-        let total = message.total;
-        self.spend(total);
-    }
-
-    fn spend(&mut self, total: u64) {
-        // One that was put back may cost more than there is.
-        self.used_bytes = self.used_bytes.saturating_add(cost(total));
+        self.budget.spend(message.source.row, message.total);
     }
 
     /// The oldest message that `selector` asks for.
@@ -212,6 +194,14 @@ impl Matching {
         self.unexpected
             .iter()
             .find(|message| !message.is_claimed && selector.takes(message.source, message.tag))
+    }
+
+    /// The messages that `selector` asks for and that nobody has claimed, oldest first.
+    pub(super) fn all_of(&self, selector: &Selector) -> Vec<u64> {
+        let wanted = |message: &&Unexpected| {
+            !message.is_claimed && selector.takes(message.source, message.tag)
+        };
+        self.unexpected.iter().filter(wanted).map(|message| message.id).collect()
     }
 
     pub(super) fn by_id(&mut self, id: u64) -> Option<&mut Unexpected> {
@@ -223,7 +213,7 @@ impl Matching {
         let index = self.unexpected.iter().position(|message| message.id == id)?;
         let message = self.unexpected.remove(index)?;
         if !message.is_held {
-            self.used_bytes = self.used_bytes.saturating_sub(cost(message.total));
+            self.budget.give_back(message.source.row, message.total);
         }
         Some(message)
     }
@@ -231,7 +221,7 @@ impl Matching {
     /// The oldest message that is with its sender, and could be kept here by now.
     pub(super) fn next_to_fetch(&self) -> Option<(u64, Peer)> {
         let held = self.unexpected.iter().filter(|message| message.is_held && !message.is_claimed);
-        held.filter(|message| self.has_budget(message.total))
+        held.filter(|message| self.budget.has_room(message.source.row, message.total))
             .map(|message| (message.id, message.source))
             .next()
     }
@@ -241,10 +231,6 @@ impl Matching {
         let mut held = self.unexpected.iter();
         held.find(|message| message.is_held && message.source == source).map(|message| message.id)
     }
-}
-
-fn cost(total: u64) -> usize {
-    usize::try_from(total).unwrap_or(usize::MAX).saturating_add(OVERHEAD_BYTES)
 }
 
 #[cfg(test)]
@@ -264,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_receive_that_waits_again_has_its_old_place() {
-        let mut matching = Matching::new(1000);
+        let mut matching = Matching::new(Budget::new(1000, 2));
         for request in 0..3 {
             matching.post(Selector::any(), request);
         }
@@ -276,15 +262,13 @@ mod tests {
 
     #[test]
     fn the_budget_comes_back() {
-        let mut matching = Matching::new(1000);
-        assert!(!matching.has_budget(1000) && !matching.has_budget(u64::MAX));
+        let mut matching = Matching::new(Budget::new(2000, 2));
         let id = matching.keep(PEERS[0], 1, 800, false);
-        let held = matching.keep(PEERS[1], 1, 800, true);
-        assert!(!matching.has_budget(100));
+        let held = matching.keep(PEERS[0], 1, 800, true);
         assert_eq!(matching.next_to_fetch(), None);
         matching.take(id).unwrap();
-        assert_eq!(matching.next_to_fetch(), Some((held, PEERS[1])));
+        assert_eq!(matching.next_to_fetch(), Some((held, PEERS[0])));
         matching.fetch(held);
-        assert!(!matching.has_budget(100));
+        assert!(!matching.budget.has_room(0, 100));
     }
 }

@@ -7,9 +7,11 @@
 //! | [`receive`] | receiving, asking what is there |
 //! | [`progress`] | what happens meanwhile: arrivals, rooms, peers that come and go |
 //! | [`matching`] | which receive gets which message |
+//! | [`budget`] | how much is kept of whom |
 //! | [`requests`] | operations that go on by themselves |
 //! | [`buffer`] | where a message's bytes lie |
 
+mod budget;
 mod buffer;
 mod builder;
 mod matching;
@@ -208,6 +210,7 @@ impl Endpoint {
     /// | `rings_taken` | rings taken back from a pair for another pair |
     /// | `deaths` | peers whose process died |
     /// | `violations` | peers disconnected because their memory held an impossible value |
+    /// | `discarded` | messages that no receive had asked for, and that the program discarded |
     ///
     /// # Errors
     /// [`CounterError`] if there is no counter of that name; it lists the names.
@@ -286,10 +289,10 @@ impl Endpoint {
         }
     }
 
-    /// How often it is polled before a sleep. Polls for room are worth nothing where whoever is to make some
-    /// needs this very processor, and little where the last ones were in vain: with more processes than
-    /// processors, there are others to run. Now and then they are tried again.
-    fn rounds(&self, room: Option<(u32, bool)>) -> u32 {
+    /// The number of polls before a sleep. Polls are worth nothing while the peer that must act needs this very
+    /// processor, and polls for room little if the last ones were in vain: with more processes than
+    /// processors, others are ready to run. Now and then they are tried again.
+    fn rounds(&self, source: Option<Peer>, room: Option<(u32, bool)>) -> u32 {
         match (self.wait, room) {
             (Wait::Spin, _) => BARE_POLLS + self.pauses,
             (Wait::Park, _) => 1,
@@ -297,8 +300,15 @@ impl Endpoint {
             (Wait::Adaptive, Some(_)) => {
                 ((BARE_POLLS + self.pauses) >> (self.in_vain % 64).min(31)).max(1)
             }
+            (Wait::Adaptive, None) if self.is_sender_here(source) => 1,
             (Wait::Adaptive, None) => BARE_POLLS + self.pauses,
         }
+    }
+
+    /// Did the peer that a message is expected from last run on this very processor? Of all peers, the one
+    /// that was heard last.
+    fn is_sender_here(&self, source: Option<Peer>) -> bool {
+        self.pairs.is_here(source.map_or_else(|| self.pairs.last_found(), |peer| peer.row))
     }
 
     /// Goes on until `done` says what came of it: polls for a while, then sleeps. `room` is towards whom,
@@ -311,8 +321,9 @@ impl Endpoint {
         mut done: impl FnMut(&mut Self, Option<&mut Caller<'_>>) -> Option<T>,
     ) -> Result<T, MessageError> {
         let mut has_slept = false;
+        let source = caller.as_ref().and_then(|caller| caller.selector.source);
         loop {
-            let rounds = self.rounds(room);
+            let rounds = self.rounds(source, room);
             let mut round = 0;
             while round < rounds {
                 if self.go_on(caller.as_deref_mut())? {

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use corewire_layout::counters::EndpointCounter;
+use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_ring::pair::{Arrival, PairViolation, Source};
 
+use super::budget::Kept;
 use super::buffer::{Buffer, Target, put};
 use super::matching::{Posted, Selector};
 use super::requests::Operation;
@@ -115,6 +116,10 @@ impl Endpoint {
         if attention & notice::PEERS != 0 {
             self.take_in_changes();
         }
+        if attention & notice::OBSERVED != 0 {
+            self.pairs.shared().clear(notice::OBSERVED);
+            self.pairs.publish_traffic();
+        }
         if attention & notice::INTERRUPTED != 0 {
             self.pairs.shared().clear(notice::INTERRUPTED);
             return Err(MessageError::Interrupted);
@@ -201,7 +206,10 @@ impl Endpoint {
         let mut caller = caller;
         match middle {
             Middle::Nowhere => {}
-            Middle::Kept(id) => drop(self.matching.take(id)),
+            Middle::Kept(id) => {
+                drop(self.matching.take(id));
+                self.note_kept(row);
+            }
             Middle::Caller => {
                 if let Some(caller) = caller.as_deref_mut() {
                     caller.state = CallerState::Waiting;
@@ -304,15 +312,40 @@ impl Endpoint {
         }
         self.pairs.count(EndpointCounter::Unexpected);
         self.has_news = true;
-        let is_held = !self.matching.has_budget(arrival.total);
+        let is_held = !self.matching.budget.has_room(row, arrival.total);
         let id = self.matching.keep(source, arrival.tag, arrival.total, is_held);
         if is_held {
             self.pairs.count(EndpointCounter::Stalls);
             self.pairs.hold(row);
         } else {
             self.set_middle(row, Middle::Kept(id));
+            self.note_kept(row);
         }
         !is_held
+    }
+
+    /// Shows observers what is kept of the peer of `row`.
+    fn note_kept(&self, row: u32) {
+        let Kept { messages, bytes } = self.matching.budget.kept(row);
+        self.pairs.set_peer_counter(row, PeerCounter::KeptMessages, messages);
+        self.pairs.set_peer_counter(row, PeerCounter::KeptBytes, bytes);
+    }
+
+    /// Drops a message that is kept, or the rest of it as it comes.
+    pub(super) fn drop_kept(&mut self, id: u64) {
+        let Some(message) = self.matching.take(id) else { return };
+        let row = message.source.row;
+        self.pairs.count(EndpointCounter::Discarded);
+        if message.is_held {
+            self.set_middle(row, Middle::Nowhere);
+            self.take_held(row, None);
+        } else if self.rows[row as usize].middle == Middle::Kept(id) {
+            let filled = self.rows[row as usize].filled;
+            self.set_middle(row, Middle::Nowhere);
+            self.rows[row as usize].filled = filled;
+        }
+        self.note_kept(row);
+        self.fetch_held();
     }
 
     fn set_middle(&mut self, row: u32, middle: Middle) {
@@ -381,6 +414,7 @@ impl Endpoint {
             return;
         }
         let Some(message) = self.matching.take(id) else { return };
+        self.note_kept(message.source.row);
         let status = Status { source: message.source, tag: message.tag, bytes: total };
         put(caller.target, 0, &message.bytes);
         if message.is_whole() {
@@ -414,6 +448,7 @@ impl Endpoint {
         let status = Status { source: message.source, tag: message.tag, bytes: total };
         put(buffer, 0, &message.bytes);
         *is_matched = true;
+        self.note_kept(message.source.row);
         if message.is_whole() {
             self.requests.end(posted.request, Ok(status), None);
         } else {
@@ -453,6 +488,7 @@ impl Endpoint {
     fn fetch_held(&mut self) {
         while let Some((id, source)) = self.matching.next_to_fetch() {
             self.matching.fetch(id);
+            self.note_kept(source.row);
             self.set_middle(source.row, Middle::Kept(id));
             self.take_held(source.row, None);
         }
@@ -470,6 +506,7 @@ impl Endpoint {
             bytes.len() < filled
         });
         let id = self.matching.put_back(status.source, status.tag, status.bytes, bytes);
+        self.note_kept(row);
         self.set_middle(row, Middle::Kept(id));
         self.rows[row as usize].filled = filled;
         caller.state = CallerState::Waiting;

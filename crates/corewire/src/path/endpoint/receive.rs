@@ -11,7 +11,7 @@ use super::progress::{Caller, CallerState};
 use super::requests::{Completion, Operation, Request};
 use super::{Endpoint, Peer, Status, after};
 use crate::error::MessageError;
-use crate::wait::{BARE_POLLS, Patience};
+use crate::wait::{BARE_POLLS, Patience, Wait};
 
 /// A message that was received into memory of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -318,6 +318,39 @@ impl Endpoint {
         ended?
     }
 
+    /// Drops the messages that `selector` asks for, that have arrived and that no receive has asked for or
+    /// claimed; those that stay with their senders for want of budget too. Returns how many. For replies
+    /// that nobody will ask for any more: they would fill the [budget](crate::EndpointBuilder::budget).
+    /// Never blocks.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; nothing is dropped then.
+    pub fn discard(&mut self, selector: Selector) -> Result<usize, MessageError> {
+        self.go_on(None)?;
+        let mut count = 0;
+        // What comes into view as others are dropped was there, too: a bounded number, since each pair has
+        // only as many slots.
+        let bound = usize::try_from(self.pairs.sizes().ring_slots()).unwrap_or(usize::MAX);
+        for _ in 0..bound {
+            let found = self.matching.all_of(&selector);
+            if found.is_empty() {
+                break;
+            }
+            count += found.len();
+            found.into_iter().for_each(|id| self.drop_kept(id));
+            match self.go_on(None) {
+                Ok(_) => {}
+                // For the next call that waits.
+                Err(MessageError::Interrupted) => {
+                    self.interrupter().interrupt();
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
+    }
+
     /// Gives a message that was claimed back: it is anybody's again.
     pub fn give_back(&mut self, matched: Matched) {
         if let Some(message) = self.matching.by_id(matched.id) {
@@ -386,6 +419,12 @@ impl Endpoint {
                 Err(()) => return None,
             }
             if round >= BARE_POLLS {
+                if round == BARE_POLLS
+                    && self.wait == Wait::Adaptive
+                    && self.is_sender_here(selector.source)
+                {
+                    return None;
+                }
                 pause();
                 if self.pairs.has_notice() {
                     return None;

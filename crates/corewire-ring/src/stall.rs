@@ -1,0 +1,162 @@
+//! What a slow receiver may cost a sender that evicts. Nothing here touches shared memory.
+//!
+//! A receiver that holds the sender up is charged the time that the sender waits for it. It pays by
+//! reading: once it has passed a *lap*, which is an eighth of the ring or all that lay there when the
+//! lap began if that is less, what it was charged is forgotten. A receiver that is charged more than
+//! `after_ns` in one lap is evicted. So one that moves a little at a time cannot hold the sender up
+//! for longer than one that does not move at all.
+//!
+//! Receivers of another user ("guests") also share a *purse*, whatever they read and however often they join
+//! anew: it holds `after_ns`, is charged the time that the sender waits for any of them, and gets back a
+//! sixteenth of the time that passes.
+
+/// Guests of one user may hold the sender up for one part in this many of its time.
+const GUESTS_SHARE: u64 = 16;
+
+/// What one receiver has cost in its lap.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stall {
+    /// The cursor that ends the lap.
+    lap_end: u64,
+    clock: Charge,
+}
+
+impl Stall {
+    /// A receiver that begins at message `first`, in the same process as the one before it, which had
+    /// this stall: joining anew costs it what it had left.
+    pub(crate) fn inherited(&self, first: u64, lap: u64) -> Self {
+        let clock = Charge { since_ns: 0, ..self.clock };
+        Self { lap_end: if self.clock.spent_ns == 0 { 0 } else { first + lap }, clock }
+    }
+
+    /// Charges what has passed until `now_ns`, while the sender waits. The receiver is at `cursor`, of
+    /// `head` messages; it `holds` the sender up from here on, or not.
+    pub(crate) fn charge(
+        &mut self,
+        now_ns: u64,
+        (cursor, head): (u64, u64),
+        lap: u64,
+        holds: bool,
+    ) {
+        self.clock.charge(now_ns, holds);
+        if cursor >= self.lap_end || cursor >= head {
+            self.lap_end = head.min(cursor + lap);
+            self.clock.spent_ns = 0;
+        }
+    }
+
+    /// The sender has room again.
+    pub(crate) fn pause(&mut self, now_ns: u64) {
+        self.clock.charge(now_ns, false);
+    }
+
+    /// How long it may still hold the sender up.
+    pub(crate) fn left_ns(&self, after_ns: u64) -> u64 {
+        after_ns.saturating_sub(self.clock.spent_ns)
+    }
+}
+
+/// What the guests of one user have cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Purse {
+    clock: Charge,
+    filled_at_ns: u64,
+}
+
+impl Purse {
+    /// Charges what has passed until `now_ns`. Some guest of this user `holds` the sender up from here
+    /// on, or none.
+    pub(crate) fn charge(&mut self, now_ns: u64, holds: bool) {
+        self.clock.charge(now_ns, holds);
+        let passed_ns = now_ns.saturating_sub(self.filled_at_ns);
+        self.clock.spent_ns = self.clock.spent_ns.saturating_sub(passed_ns / GUESTS_SHARE);
+        self.filled_at_ns = now_ns - passed_ns % GUESTS_SHARE;
+    }
+
+    /// How long these guests may still hold the sender up.
+    pub(crate) fn left_ns(&self, after_ns: u64) -> u64 {
+        after_ns.saturating_sub(self.clock.spent_ns)
+    }
+}
+
+/// Time that is charged while somebody holds the sender up.
+#[derive(Debug, Clone, Copy, Default)]
+struct Charge {
+    spent_ns: u64,
+    /// Charged up to here; 0 while nobody holds the sender up.
+    since_ns: u64,
+}
+
+impl Charge {
+    fn charge(&mut self, now_ns: u64, holds: bool) {
+        if self.since_ns != 0 {
+            let passed_ns = now_ns.saturating_sub(self.since_ns);
+            self.spent_ns = self.spent_ns.saturating_add(passed_ns);
+        }
+        self.since_ns = if holds { now_ns.max(1) } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const AFTER: u64 = 100 * MS;
+
+    #[test]
+    fn a_receiver_that_moves_a_little_is_charged_all_the_time() {
+        let mut stall = Stall::default();
+        let mut now_ns = MS;
+        for cursor in 0..2 {
+            stall.charge(now_ns, (cursor, 4096), 512, true);
+            assert!(stall.left_ns(AFTER) > 0);
+            now_ns += 90 * MS;
+            stall.pause(now_ns);
+        }
+        assert_eq!(stall.left_ns(AFTER), 0);
+    }
+
+    #[test]
+    fn a_lap_that_is_read_is_forgiven() {
+        let mut stall = Stall::default();
+        for round in 0..100 {
+            let now_ns = MS + round * 90 * MS;
+            stall.charge(now_ns, (round * 512, round * 512 + 4096), 512, true);
+            assert!(stall.left_ns(AFTER) > 0, "round {round}");
+            stall.pause(now_ns + 90 * MS);
+        }
+        // All that was there counts as well as an eighth of the ring.
+        let mut stall = Stall::default();
+        stall.charge(MS, (10, 14), 512, true);
+        stall.charge(80 * MS, (14, 18), 512, true);
+        assert_eq!(stall.left_ns(AFTER), AFTER);
+    }
+
+    #[test]
+    fn joining_anew_costs_what_was_left() {
+        let mut stall = Stall::default();
+        stall.charge(MS, (0, 4096), 512, true);
+        stall.charge(81 * MS, (0, 4096), 512, true);
+        let mut next = stall.inherited(4000, 512);
+        next.charge(90 * MS, (4000, 8000), 512, true);
+        assert_eq!(next.left_ns(AFTER), 20 * MS);
+        next.charge(91 * MS, (4512, 8000), 512, true);
+        assert_eq!(next.left_ns(AFTER), AFTER);
+    }
+
+    #[test]
+    fn guests_of_one_user_get_a_sixteenth_of_the_time() {
+        let mut purse = Purse::default();
+        let (mut now_ns, mut held_ns) = (MS, 0);
+        // They hold the sender up whenever they may, whatever they read.
+        while now_ns < 30_000 * MS {
+            purse.charge(now_ns, true);
+            let left_ns = purse.left_ns(AFTER);
+            purse.charge(now_ns + left_ns, false);
+            held_ns += left_ns;
+            now_ns += left_ns + MS;
+        }
+        assert!((held_ns / MS).abs_diff(30_000 / 16 + 100) < 200, "{} ms", held_ns / MS);
+    }
+}

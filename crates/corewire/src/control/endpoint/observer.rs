@@ -1,0 +1,153 @@
+//! Looking on at an endpoint.
+
+use std::fmt;
+
+use corewire_layout::counters::{EndpointCounter, PeerCounter};
+use corewire_layout::endpoint::{EndpointHeader, RawEndpointHeader};
+use corewire_layout::name::ChannelName;
+use corewire_os::fork::Descriptor;
+use corewire_os::memory::{Segment, read_text};
+use corewire_ring::pair::EndpointMemory;
+use corewire_ring::sync::Ordering::Relaxed;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::error::JoinError;
+
+/// A look at an endpoint, from a read-only map of its memory. It shows the peers that were linked when it
+/// was opened; open another one to see later peers.
+pub struct EndpointObserver {
+    header: EndpointHeader,
+    memory: EndpointMemory,
+    peers: Vec<(u32, u32, String)>,
+}
+
+/// An endpoint, as seen at one moment. Messages and bytes are as of its last call that did not only take or
+/// leave a message, at the latest as of its first call after an observer was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointView {
+    /// Its name.
+    pub name: String,
+    /// Drawn at random when it was created.
+    pub incarnation: u128,
+    /// Its process.
+    pub pid: u32,
+    /// The most peers that it may have at one time.
+    pub peers_max: u64,
+    /// Bytes of its segment. Rings and cells take memory when they are first used.
+    pub segment_bytes: u64,
+    /// Bytes of messages that it keeps at most before a receive asks for them, each counted with 128 more.
+    pub budget_bytes: u64,
+    /// How much of that is taken, by its peers and by those that have gone.
+    pub kept_bytes: u64,
+    /// True while it sleeps.
+    pub is_asleep: bool,
+    /// Its counters, by name: see [`Endpoint::counter`](crate::Endpoint::counter).
+    pub counters: Vec<(&'static str, u64)>,
+    /// Its peers.
+    pub peers: Vec<PeerView>,
+}
+
+/// A peer of an endpoint, as seen at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerView {
+    /// Its row.
+    pub row: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Messages that the endpoint has sent to it.
+    pub sent_messages: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Messages that the endpoint has taken in from it, received or kept.
+    pub received_messages: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Messages of it that are kept, since no receive has asked for them.
+    pub kept_messages: u64,
+    /// What they cost of the budget.
+    pub kept_bytes: u64,
+}
+
+impl EndpointObserver {
+    /// Checks what the endpoint's process has sent.
+    pub(crate) fn new(
+        name: &ChannelName,
+        segment: Descriptor,
+        peers: &Descriptor,
+    ) -> Result<Self, JoinError> {
+        let bad = |error| JoinError::Segment { name: name.clone(), error };
+        let segment = Segment::adopt(segment, false).map_err(bad)?;
+        let memory = segment.map(size_of::<RawEndpointHeader>() as u64).map_err(bad)?;
+        let mut raw = RawEndpointHeader::new_zeroed();
+        memory.copy_out(0, raw.as_mut_bytes());
+        let header = EndpointHeader::parse(&raw, segment.bytes())
+            .map_err(|error| JoinError::Header { name: name.clone(), error })?;
+        let peers_max = header.sizes.peers_max();
+        // A line holds two numbers and a name.
+        let bytes_max = usize::try_from(peers_max).unwrap_or(0) * 160;
+        let text = read_text(peers, bytes_max)?;
+        let found = |line: &str| JoinError::Protocol {
+            name: name.clone(),
+            found: format!("with the peer {:?}", line.chars().take(40).collect::<String>()),
+        };
+        let text = text.ok_or_else(|| found("not a text"))?;
+        let mut peers = Vec::new();
+        for line in text.lines() {
+            let peer = parse(line).filter(|(row, ..)| u64::from(*row) < peers_max);
+            peers.push(peer.ok_or_else(|| found(line))?);
+        }
+        peers.sort_unstable();
+        Ok(Self { memory: EndpointMemory::new(memory, header.sizes), header, peers })
+    }
+
+    /// The endpoint now.
+    #[must_use]
+    pub fn look(&self) -> EndpointView {
+        let Self { header, memory, peers } = self;
+        let of = |row, counter| memory.peer_counter(row, counter).load(Relaxed);
+        let peers = peers.iter().map(|(row, pid, name)| PeerView {
+            row: *row,
+            pid: *pid,
+            name: name.clone(),
+            sent_messages: of(*row, PeerCounter::SentMessages),
+            sent_bytes: of(*row, PeerCounter::SentBytes),
+            received_messages: of(*row, PeerCounter::ReceivedMessages),
+            received_bytes: of(*row, PeerCounter::ReceivedBytes),
+            kept_messages: of(*row, PeerCounter::KeptMessages),
+            kept_bytes: of(*row, PeerCounter::KeptBytes),
+        });
+        let rows = (0u32..).take(usize::try_from(header.sizes.peers_max()).unwrap_or(0));
+        EndpointView {
+            name: header.name.as_str().to_owned(),
+            incarnation: header.incarnation,
+            pid: header.pid,
+            peers_max: header.sizes.peers_max(),
+            segment_bytes: header.sizes.segment_bytes(),
+            budget_bytes: header.budget_bytes,
+            kept_bytes: rows.map(|row| of(row, PeerCounter::KeptBytes)).fold(0, u64::wrapping_add),
+            is_asleep: memory.sleeping().load(Relaxed) % 2 == 1,
+            counters: EndpointCounter::ALL
+                .map(|(counter, name)| (name, memory.counter(counter).load(Relaxed)))
+                .into(),
+            peers: peers.collect(),
+        }
+    }
+}
+
+/// The row, process and name of a line.
+fn parse(line: &str) -> Option<(u32, u32, String)> {
+    let mut words = line.split(' ');
+    let (row, pid) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let name = ChannelName::new(words.next()?).ok()?;
+    words.next().is_none().then(|| (row, pid, name.as_str().to_owned()))
+}
+
+impl fmt::Debug for EndpointObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointObserver").field("name", &self.header.name).finish_non_exhaustive()
+    }
+}

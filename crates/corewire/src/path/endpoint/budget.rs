@@ -1,0 +1,115 @@
+//! How many bytes of messages an endpoint keeps before a receive asks for them.
+//!
+//! A quarter of the budget is divided among all the peers that there may be, so that no peer ever finds
+//! nothing left; the rest is for all. One peer has at most half of the whole.
+
+/// What a message costs beside its bytes.
+pub(super) const OVERHEAD_BYTES: usize = 128;
+
+/// What is kept of one peer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Budget {
+    bytes: u64,
+    /// What each peer can always have.
+    share: u64,
+    /// By the peers' rows. What a departed peer left counts as its successor's.
+    rows: Vec<Kept>,
+    /// What peers have beyond their shares.
+    common: u64,
+}
+
+impl Budget {
+    pub(super) fn new(bytes: usize, peers_max: u64) -> Self {
+        let bytes = bytes as u64;
+        Self { bytes, share: bytes / 4 / peers_max.max(1), rows: Vec::new(), common: 0 }
+    }
+
+    pub(super) fn kept(&self, row: u32) -> Kept {
+        self.rows.get(row as usize).copied().unwrap_or_default()
+    }
+
+    /// Can a message of `total` bytes of the peer of `row` be kept?
+    pub(super) fn has_room(&self, row: u32, total: u64) -> bool {
+        let before = self.kept(row).bytes;
+        let after = before.saturating_add(cost(total));
+        let beyond = |bytes: u64| bytes.saturating_sub(self.share);
+        let common = (self.common - beyond(before)).saturating_add(beyond(after));
+        after <= self.share || (after <= self.bytes / 2 && common <= self.bytes - self.bytes / 4)
+    }
+
+    /// A message of `total` bytes is kept. One that was put back may cost more than there is.
+    pub(super) fn spend(&mut self, row: u32, total: u64) {
+        self.change(row, |kept| {
+            kept.messages += 1;
+            kept.bytes = kept.bytes.saturating_add(cost(total));
+        });
+    }
+
+    /// It is not kept any more.
+    pub(super) fn give_back(&mut self, row: u32, total: u64) {
+        self.change(row, |kept| {
+            kept.messages = kept.messages.saturating_sub(1);
+            kept.bytes = kept.bytes.saturating_sub(cost(total));
+        });
+    }
+
+    fn change(&mut self, row: u32, change: impl FnOnce(&mut Kept)) {
+        let index = row as usize;
+        if self.rows.len() <= index {
+            self.rows.resize(index + 1, Kept::default());
+        }
+        let kept = &mut self.rows[index];
+        let before = kept.bytes.saturating_sub(self.share);
+        change(kept);
+        self.common = self.common - before + kept.bytes.saturating_sub(self.share);
+    }
+}
+
+/// What a message of `total` bytes costs.
+fn cost(total: u64) -> u64 {
+    total.saturating_add(OVERHEAD_BYTES as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_peer_leaves_every_other_its_share() {
+        let mut budget = Budget::new(1 << 20, 256);
+        let fill = |budget: &mut Budget, row| {
+            let mut bytes = 0;
+            while budget.has_room(row, 8) {
+                budget.spend(row, 8);
+                bytes += 136;
+            }
+            bytes
+        };
+        let first = fill(&mut budget, 0);
+        assert!((500_000..=1 << 19).contains(&first), "{first}");
+        let others: u64 = (1..256).map(|row| fill(&mut budget, row)).sum();
+        assert!(first + others <= 1 << 20);
+        // The last one still has its share: an eighth of a hundredth, seven messages.
+        assert_eq!(budget.kept(255), Kept { messages: 7, bytes: 7 * 136 });
+        for _ in 0..7 {
+            budget.give_back(255, 8);
+        }
+        assert!(budget.has_room(255, 800) && !budget.has_room(255, u64::MAX));
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_spent_again() {
+        let mut budget = Budget::new(10_000, 4);
+        budget.spend(2, 4000);
+        assert!(!budget.has_room(2, 4000) && budget.has_room(1, 3000));
+        budget.give_back(2, 4000);
+        assert!(budget.has_room(2, 4000));
+        assert_eq!(budget.kept(2), Kept::default());
+    }
+}
