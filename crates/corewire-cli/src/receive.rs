@@ -25,8 +25,8 @@ Examples:
   corewire receive prices --json | jq .sequence\n\
 \n\
 If the channel does not exist yet, the command says on standard error where it waits \
-for it, and then gets its first message. (With --owner it can miss messages that were \
-sent before it joined.) Messages are written as soon as they are there.\n\
+for it, and then gets its first message. (With --owner, and \
+from a sender that overwrites, it can miss messages that were sent before it joined.) Messages are written as soon as they are there.\n\
 \n\
 How messages are written: without an option, one after the other, with nothing \
 between them. With --lines, a line end follows each one; with -0, a NUL byte. With \

@@ -33,8 +33,9 @@ What is a message? Without an option, what one read of the input returns, up to 
 bytes from any language.\n\
 \n\
 The channel exists while the command runs. A receiver gets every message from where \
-it joined. Receivers that waited for the channel get all messages: the first one is \
-sent when they have joined. If messages were sent while no receiver had joined, \
+it joined. A receiver that waited for the channel gets all messages: the first one waits \
+up to a second until it has joined (with --overwrite it does not wait; --wait-receivers \
+waits in any case). If messages were sent while no receiver had joined, \
 standard error says at the end how many.\n\
 \n\
 At the end of the input the channel is closed: receivers get what is still in it, and \

@@ -97,13 +97,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         channels.retain(|channel| channel.name.contains(&view.filter));
         return output::print_json(&Report { interval_s: args.interval, unseen, channels });
     }
-    for why in &unseen {
-        eprintln!("corewire: {why}");
-    }
     let lines = view.lines(&channels);
-    if lines.is_empty() {
-        return output::print(&(view.nothing(&watcher.place()) + "\n"));
+    let mut text = match lines.is_empty() {
+        true => view.nothing(&watcher.place()) + "\n",
+        false => {
+            let rows: Vec<_> = lines.into_iter().map(|line| line.cells).collect();
+            table::render(&COLUMNS, &rows)
+        }
+    };
+    for why in &unseen {
+        text.push_str(&format!("cannot be seen: {why}\n"));
     }
-    let rows: Vec<_> = lines.into_iter().map(|line| line.cells).collect();
-    output::print(&table::render(&COLUMNS, &rows))
+    output::print(&text)
 }

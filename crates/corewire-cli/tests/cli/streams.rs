@@ -183,7 +183,8 @@ fn a_channel_that_overwrites_says_what_was_missed() {
     let path = scratch.file(lines.as_bytes());
     let receiver = Running::start(&mut scratch.command("receive log --lines"));
     scratch.await_waiters(1);
-    let mut sender = scratch.command("send log --lines --overwrite");
+    // It does not wait for those that are just joining.
+    let mut sender = scratch.command("send log --lines --overwrite --wait-receivers 1");
     Running::start(sender.arg(path)).finish().expect_code(0);
     let receiver = receiver.finish();
     receiver.expect_code(0);
@@ -394,7 +395,8 @@ fn a_receiver_that_follows_goes_on_with_each_next_sender() {
     third.signal(Signal::TERM);
     third.finish();
     drop(input);
-    let (fourth, input) = send("send log --lines --overwrite", "four\n", &mut output);
+    let overwriting = "send log --lines --overwrite --wait-receivers 1";
+    let (fourth, input) = send(overwriting, "four\n", &mut output);
     let receiver = receiver.finish();
     receiver.expect_code(0);
     let place = scratch.runtime().display().to_string();

@@ -376,7 +376,8 @@ impl<A: Reading> Receiver<A> {
     ///
     /// The next channel's first message is the first that this receiver gets if the channel is created
     /// while this call waits: as for [`join_when_created`](crate::ReceiverBuilder::join_when_created),
-    /// its sender waits for this receiver. If the next channel exists before this call, the receiver
+    /// its sender waits for this receiver, for up to
+    /// [`invitation_timeout`](crate::SenderBuilder::invitation_timeout). If the next channel exists before this call, the receiver
     /// begins with the next message sent, or with the oldest that is still there if the builder said
     /// [`from_oldest`](crate::ReceiverBuilder::from_oldest).
     ///
