@@ -1,5 +1,6 @@
 //! Runs every example in a domain of its own, and checks what it prints.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -45,6 +46,25 @@ fn hello_crosses_processes() {
     assert_eq!(printed(&sender), "");
     let received = printed(&receiver.wait_with_output().unwrap());
     assert_eq!(received, "hello, cores\nwritten in place\n");
+}
+
+#[test]
+fn hello_says_what_to_start_where_nobody_is() {
+    let directory = Directory::new("hello-alone");
+    let start = |what: &str| {
+        let mut command = directory.command(env!("CARGO_BIN_EXE_hello"));
+        let mut first = command.arg(what).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(first.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        (first, said)
+    };
+    for (first, second) in [("receive", "send"), ("send", "receive")] {
+        let (first, said) = start(first);
+        assert!(said.ends_with(&format!(": start `hello {second}`\n")), "{said:?}");
+        let second = directory.command(env!("CARGO_BIN_EXE_hello")).arg(second).output().unwrap();
+        let all = printed(&first.wait_with_output().unwrap()) + &printed(&second);
+        assert_eq!(all, "hello, cores\nwritten in place\n");
+    }
 }
 
 #[test]

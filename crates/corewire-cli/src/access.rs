@@ -1,4 +1,4 @@
-//! Whose domain a command works in, and whom it lets in.
+//! The domain that a command works in, and the users that it lets in.
 
 use std::sync::OnceLock;
 
@@ -9,13 +9,13 @@ use crate::failure::Failure;
 /// The user of `--owner` or `COREWIRE_OWNER`; set once, before the command runs.
 static OWNER: OnceLock<u32> = OnceLock::new();
 
-/// Has the command work in the domain of the user that `--owner` names, else `COREWIRE_OWNER`.
-/// `is_for_guests` is false for a command that creates channels, which guests cannot.
+/// Chooses the domain of the user that `--owner` names, or else `COREWIRE_OWNER`. `is_for_guests` is
+/// false for a command that creates channels, which a guest cannot do.
 pub(crate) fn choose_owner(asked: Option<u32>, is_for_guests: bool) -> Result<(), Failure> {
     let owner = match (asked, is_for_guests) {
         (Some(_), false) => {
-            let message = "--owner is for receive, ls, top, metrics and doctor: only a domain's owner creates \
-                           channels in it";
+            let message = "--owner works with receive, ls, top, metrics and doctor: only the owner of a domain \
+                           creates channels in it";
             return Err(Failure::usage(message));
         }
         (None, false) => None,
@@ -37,7 +37,7 @@ pub(crate) fn choose_owner(asked: Option<u32>, is_for_guests: bool) -> Result<()
     Ok(())
 }
 
-/// The user whose domain was chosen, if one was.
+/// The user whose domain was chosen; `None` if none was.
 pub(crate) fn chosen_owner() -> Option<u32> {
     OWNER.get().copied()
 }
@@ -52,25 +52,25 @@ pub(crate) fn open_domain() -> Result<Domain, Failure> {
     Ok(builder.open()?)
 }
 
-/// A user by number.
+/// Parses the number of a user.
 pub(crate) fn uid(text: &str) -> Result<u32, String> {
     // The last one means "none" to the kernel.
     let number = text.parse().ok().filter(|&uid| uid != u32::MAX);
-    number.ok_or_else(|| format!("{text:?} is no user's number (`id -u` prints it)"))
+    number.ok_or_else(|| format!("{text:?} is not the number of a user (`id -u` prints it)"))
 }
 
-/// Who is let in: `group:NAME` or `users:UID,UID`.
+/// Parses an access rule: `group:NAME` or `users:UID,UID`.
 pub(crate) fn rule(text: &str) -> Result<Access, String> {
     match text.split_once(':') {
         Some(("group", name)) => group(name).map(Access::Group),
         Some(("users", list)) => {
             list.split(',').map(uid).collect::<Result<_, _>>().map(Access::Users)
         }
-        _ => Err("group:NAME or users:UID,UID is needed".to_owned()),
+        _ => Err("an access rule is group:NAME or users:UID,UID".to_owned()),
     }
 }
 
-/// A group by name, as `/etc/group` has it, or by number.
+/// Parses a group: its number, or its name in `/etc/group`.
 fn group(name: &str) -> Result<u32, String> {
     if let Ok(gid) = name.parse() {
         return Ok(gid);

@@ -1,4 +1,4 @@
-//! Why a command failed: one line for people, one code for scripts.
+//! Failures of commands: one line for people, and one exit code for scripts.
 
 use std::fmt::Display;
 
@@ -17,7 +17,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The caller asked for something that cannot be.
+    /// The caller asked for something that is not possible.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self { message: message.to_string(), code: 2 }
     }
@@ -33,7 +33,7 @@ impl Failure {
         Self { message: message.into(), code: 3 }
     }
 
-    /// An end without a word.
+    /// An end without a message.
     pub(crate) fn quiet(code: u8) -> Self {
         Self { message: String::new(), code }
     }

@@ -12,8 +12,10 @@ mod metrics;
 mod model;
 mod output;
 mod receive;
+mod records;
 mod seen;
 mod send;
+mod signals;
 mod study;
 mod table;
 mod top;
@@ -21,7 +23,7 @@ mod units;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
@@ -34,14 +36,13 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the sender died.";
 
-/// Message passing between processes of one machine: written once, read in place by all.
+/// Message passing between processes of one machine: written once, read in place by all
 #[derive(Debug, Parser)]
 #[command(name = "corewire", version, arg_required_else_help = true, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = true)]
 struct Cli {
-    /// Work in the domain of this user, as a guest; for receive, ls, top, metrics and
-    /// doctor. COREWIRE_OWNER says
-    /// the same
+    /// Work in the domain of this user, as a guest; for receive, ls, top, metrics and doctor.
+    /// The environment variable COREWIRE_OWNER does the same
     #[arg(long, global = true, value_name = "UID", value_parser = access::uid)]
     owner: Option<u32>,
     #[command(subcommand)]
@@ -101,7 +102,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
     }
 }
 
-/// Help and version as clap writes them; anything else in one line.
+/// Prints help and version as clap writes them, and anything else in one line.
 fn refuse(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -111,20 +112,38 @@ fn refuse(error: &clap::Error) -> Result<(), Failure> {
             eprint!("{}", error.render());
             Err(Failure::quiet(2))
         }
-        _ => Err(Failure::usage(one_line(&error.render().to_string()))),
+        _ => Err(Failure::usage(one_line(error))),
     }
 }
 
-/// The first paragraph of clap's report in one line, and where to read more.
-fn one_line(report: &str) -> String {
-    let first = report.split("\n\n").next().unwrap_or(report);
+/// The first paragraph of clap's report in one line, what was probably meant, and where to read more.
+fn one_line(error: &clap::Error) -> String {
+    let report = error.render().to_string();
+    let first = report.split("\n\n").next().unwrap_or(&report);
     let words = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    let what = words.strip_prefix("error: ").unwrap_or(&words);
+    let mut what = words.strip_prefix("error: ").unwrap_or(&words).to_owned();
+    if let Some(meant) = suggestion(error) {
+        what.push_str(&format!(": did you mean {meant}?"));
+    }
     let subcommand =
         std::env::args().nth(1).filter(|word| Cli::command().find_subcommand(word).is_some());
     match subcommand {
         Some(subcommand) => format!("{what} (see 'corewire {subcommand} --help')"),
         None => format!("{what} (see 'corewire --help')"),
+    }
+}
+
+/// What clap has that is close to what was written.
+fn suggestion(error: &clap::Error) -> Option<String> {
+    let kinds =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    match kinds.into_iter().find_map(|kind| error.get(kind))? {
+        ContextValue::String(word) => Some(format!("'{word}'")),
+        ContextValue::Strings(words) if !words.is_empty() => {
+            let words: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
+            Some(words.join(" or "))
+        }
+        _ => None,
     }
 }
 
@@ -145,5 +164,21 @@ mod tests {
         assert!(!failure.message.contains('\n'), "{}", failure.message);
         assert!(failure.message.starts_with("the following required arguments"), "{failure:?}");
         assert!(failure.message.contains("--help"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_mistyped_word_is_answered_with_what_was_meant() {
+        for (typed, meant) in [
+            (&["corewire", "recieve", "log"][..], "'recieve': did you mean 'receive'? (see"),
+            (&["corewire", "send", "log", "--line"], "did you mean '--lines'?"),
+            (&["corewire", "send", "log", "--levels", "twoo"], "did you mean 'two'?"),
+        ] {
+            let failure = refuse(&Cli::try_parse_from(typed).unwrap_err()).unwrap_err();
+            assert_eq!(failure.code, 2);
+            assert!(failure.message.contains(meant), "{failure:?}");
+            assert!(!failure.message.contains('\n'), "{failure:?}");
+        }
+        let failure = refuse(&Cli::try_parse_from(["corewire", "zzz"]).unwrap_err()).unwrap_err();
+        assert!(!failure.message.contains("did you mean"), "{failure:?}");
     }
 }

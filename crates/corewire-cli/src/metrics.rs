@@ -17,25 +17,38 @@ const EXAMPLES: &str = "\
 Examples:
   corewire metrics
   corewire metrics --file /var/lib/node_exporter/corewire.prom
-  corewire metrics --port 9464
+  corewire metrics --port 9464\n\
+\n\
+Prints the counters of all channels and endpoints once, or writes them to FILE, for the textfile \
+collector of node_exporter: a reader of FILE finds the old text or the new text, and \
+nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended. \
+They are looked up for each answer. Senders of a shared channel come and go, \
+and most of their counters with them; of these only the messages are shown.\n\
+\n\
+";
 
-Prints the counters of all channels and endpoints once, or writes them to FILE, which appears
-whole: for node_exporter's textfile collector. With --port it answers GET /metrics on
-127.0.0.1 until it is ended. Each is looked up when it is asked for. Of a shared
-channel only messages are counted for its senders, since what else they count goes
-with them.";
+/// Help after the options: examples, and the name of every metric.
+fn help() -> String {
+    let mut help = format!("{EXAMPLES}Metrics:\n");
+    let text = render(&Seen::default());
+    let names = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+    for (name, meaning) in names {
+        help.push_str(&format!("  {name}\n          {meaning}\n"));
+    }
+    help
+}
 
 /// Every answer's type.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Give the counters of all channels and endpoints to Prometheus.
+/// Print the counters of all channels and endpoints in the text format of Prometheus
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = help())]
 pub(crate) struct Args {
-    /// Write to FILE, once
+    /// Write to FILE once, and end
     #[arg(long, value_name = "FILE", conflicts_with = "port")]
     file: Option<PathBuf>,
-    /// Answer on this port of the loopback interface; 0 takes a free one, and says which
+    /// Answer requests on this port of the loopback interface; 0 takes a free port and prints it
     #[arg(long)]
     port: Option<u16>,
 }

@@ -15,46 +15,47 @@ use crate::{output, table};
 const EXAMPLES: &str = "\
 Examples:
   corewire model broadcast --receivers 1,2,4,8,16,32,64,128,255
-  corewire model zimp --receivers 8,64 --topology two-sockets.json
-
-Runs the ring's own code, one role to a core, on private caches that a directory
-keeps coherent (MESI), and counts for each message, once the ring has gone round:
-lines that the sender fetches, lines that it has with others and needs alone, copies
-of others that it invalidates, lines that the receiver with the most fetches, and
-read-modify-writes of all. Then the time that the lines take: one message after the
-other (from one send to the last receive), and as a stream.
-
---topology FILE is JSON with the keys domain_cores (cores that share a last-level
-cache), hit_ns, near_ns (a line from a core of the same domain), far_ns (from
-another), busy_ns (a line between two requests that change its owner or come from
-afar), share_ns (between two more readers of a domain), next_ns (between two lines
-that a core asks for), under_way_max (lines that it has asked for at once),
-locked_ns (a read-modify-write, beyond its line), and processors and pairs_ns, which
-`corewire doctor --measure FILE` writes there and the model does not need. What is
-not in it is as --json prints it.
-
---json prints an object with the keys ring, slots, topology, one_way_ns (half a round
-trip through two such rings of one receiver) and rows: an array of objects with the
-keys receivers, sender_transfers, sender_upgrades, sender_invalidations,
-receiver_transfers, read_modify_writes, one_by_one_ns, stream_ns, all for each
+  corewire model zimp --receivers 8,64 --topology two-sockets.json\n\
+\n\
+Runs the ring's own code, one role on each core, on private caches that a directory \
+keeps coherent (MESI). After the ring has wrapped around, it counts for each message: \
+lines that the sender fetches; lines that the sender shares and must own (upgrades); \
+copies in other caches that this invalidates; lines that the receiver with the most \
+fetches; and read-modify-writes of all roles. Then it prints the time that the lines \
+take: for one message after the other (from one send to the last receive), and for a \
+stream.\n\
+\n\
+--topology FILE is JSON with the keys domain_cores (cores that share a last-level \
+cache), hit_ns, near_ns (a line from a core of the same domain), far_ns (from another \
+domain), busy_ns (a line between two requests that change its owner or come from \
+another domain), share_ns (between two more readers of one domain), next_ns (between \
+two lines that a core requests), under_way_max (lines that a core requests at once), \
+locked_ns (a read-modify-write, in addition to its line), and processors and pairs_ns, \
+which `corewire doctor --measure FILE` writes and the model does not need. A key that \
+is missing has the value that --json prints without --topology.\n\
+\n\
+--json prints an object with the keys ring, slots, topology, one_way_ns (half a round \
+trip through two such rings with one receiver each) and rows: an array of objects with \
+the keys receivers, sender_transfers, sender_upgrades, sender_invalidations, \
+receiver_transfers, read_modify_writes, one_by_one_ns, stream_ns, all for each \
 message.";
 
-/// Compute the cost of a ring with N receivers, without a machine for them.
+/// Compute the cost of a ring with N receivers, on a model of the machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     ring: RingName,
-    /// Numbers of receivers, one table row each
+    /// Numbers of receivers; each is a row of the table
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "1,2,4,8,16,32,64")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
     receivers: Vec<u32>,
-    /// Slots of the ring
+    /// Number of slots of the ring
     #[arg(long, value_name = "COUNT", default_value_t = 256)]
     slots: u64,
-    /// The machine to model
+    /// File that describes the machine
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Decides between cores whose clocks are equal
+    /// Seed for the choice between cores whose clocks are equal
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print JSON
@@ -65,17 +66,17 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, Copy, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum RingName {
-    /// The channel of one sender: every receiver gets every message
+    /// The channel with one sender: every receiver gets every message
     Broadcast,
-    /// The same on two levels: a relay in each domain of cores except the sender's
+    /// The same on two levels: with a relay in each domain of cores except the sender's
     #[value(name = "two_level")]
     TwoLevel,
     /// ZIMP as published: a lock, a bitmap for each entry
     Zimp,
-    /// Barrelfish's channels, one to each receiver, in the form that the authors of ZIMP ran
+    /// Barrelfish's channels, one for each receiver, in the form that the authors of ZIMP ran
     #[value(name = "barrelfish_mp")]
     BarrelfishMp,
-    /// The same in the form of Barrelfish itself, with epochs and acknowledgements (2009)
+    /// The same as in Barrelfish itself, with epochs and acknowledgements (2009)
     #[value(name = "barrelfish_ump")]
     BarrelfishUmp,
     /// The same with a bit that receivers clear (2017)
@@ -188,7 +189,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let is_possible = args.slots.is_power_of_two() && (2..=SLOTS_MAX).contains(&args.slots);
     if !is_possible {
         let limit = format!("a power of two from 2 to {SLOTS_MAX}");
-        return Err(Failure::usage(format!("--slots: {limit}, not {}", args.slots)));
+        return Err(Failure::usage(format!("--slots is {limit}, not {}", args.slots)));
     }
     let topology = args.topology.as_deref().map(Topology::read).transpose()?.unwrap_or_default();
     let machine = machine_of(&topology);
@@ -204,7 +205,7 @@ fn render(Report { slots, topology, one_way_ns, rows, .. }: &Report) -> String {
     let Topology { next_ns, locked_ns, under_way_max, .. } = topology;
     let domain = match *domain_cores {
         CORES_MAX.. => "all cores in one domain".to_owned(),
-        1 => "each core a domain of its own".to_owned(),
+        1 => "each core in a separate domain".to_owned(),
         count => format!("{count} cores in a domain"),
     };
     let columns = [
@@ -234,8 +235,8 @@ fn render(Report { slots, topology, one_way_ns, rows, .. }: &Report) -> String {
     };
     format!(
         "{slots} slots; {domain}; a hit {hit_ns} ns, a line from the own domain {near_ns} ns, from \
-         afar {far_ns} ns,\na line busy for {busy_ns} ns, or {share_ns} ns with one more reader; {under_way_max} lines \
-         under way, {next_ns} ns apart; {locked_ns} ns to lock\nhalf a round trip between two: {one_way_ns:.0} \
+         another {far_ns} ns,\na line busy for {busy_ns} ns, or {share_ns} ns with one more reader; {under_way_max} lines \
+         at once, {next_ns} ns apart; {locked_ns} ns to lock\nhalf a round trip between two: {one_way_ns:.0} \
          ns\nfor each message:\n{}",
         table::render(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
     )

@@ -1,4 +1,4 @@
-//! Standard output: whoever reads it may go at any time, which is no failure of ours.
+//! Standard output. Its reader can go at any time, which is not a failure.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -12,13 +12,14 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| failed(&error))
 }
 
-/// Writes `value` to standard output, as JSON on lines of its own.
+/// Writes `value` to standard output as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::other)?;
     print(&format!("{text}\n"))
 }
 
-/// What a failed write to standard output means: a reader that has gone ends the command quietly.
+/// The failure for a failed write to standard output. A reader that has gone ends the command without
+/// a message.
 pub(crate) fn failed(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::quiet(0),

@@ -2,8 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use corewire::{ChannelName, ReceiveError, SnapshotReceiver};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use corewire::{
+    ChannelName, ChannelType, Domain, JoinError, ReceiveError, Snapshot, SnapshotReceiver,
+};
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::{access, output, units};
@@ -14,18 +20,39 @@ const BUFFER_BYTES: usize = 64 << 10;
 const EXAMPLES: &str = "\
 Examples:
   corewire receive log --lines | grep error
+  corewire receive log --lines --follow
   corewire receive image > copy.img
-
-Waits for the channel if it does not exist yet, and then gets its first message
-(with --owner it may miss what was sent before it joined).
-Messages are written as soon as they are there. Exit codes: 0 at the end of the
-stream (or after --count, or when nobody reads the output any more), 3 if the
-sender died, 1 for anything else. If the channel overwrites, standard error says at
-the end how many messages were missed.";
+  corewire receive prices --json | jq .sequence\n\
+\n\
+If the channel does not exist yet, the command says on standard error where it waits \
+for it, and then gets its first message. (With --owner, and \
+from a sender that overwrites, it can miss messages that were sent before it joined.) Messages are written as soon as they are there.\n\
+\n\
+How messages are written: without an option, one after the other, with nothing \
+between them. With --lines, a line end follows each one; with -0, a NUL byte. With \
+--framed, each one follows its length: 4 bytes, unsigned, little-endian. With --json, \
+each is an object on a line of its own, with the keys sequence (its number in the \
+channel, from 0), time_s (when it was received: seconds since 1970, UTC), type (null \
+for plain bytes, else an object with the keys name and bytes: the declared type of \
+the channel, and the size of a value) and bytes (the message in base64).\n\
+\n\
+A channel that was created for a type is read as bytes; standard error says which \
+type. If the channel overwrites, standard error says at its end how many messages \
+this receiver missed.\n\
+\n\
+--follow does not end with the channel. It waits for the next channel of the same \
+name, also when the sender died, and continues with its first message; standard error \
+says so. If the next channel exists already by then, it continues with the next \
+message sent; with --oldest, with the oldest message that is still there. It runs \
+until a signal ends it.\n\
+\n\
+Exit codes: 0 at the end of the stream (or after --count, or when nobody reads the \
+output any more), 3 if the sender died, 1 for any other failure.";
 
 /// Write the messages of a channel to standard output.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("form").args(["lines", "null", "framed", "json"])))]
 pub(crate) struct Args {
     /// The channel to join: letters, digits, '_', '-' and '.'
     #[arg(value_parser = units::channel_name)]
@@ -33,14 +60,26 @@ pub(crate) struct Args {
     /// End each message with a line end
     #[arg(long)]
     lines: bool,
-    /// Begin with the oldest message still there, not the next one sent
+    /// End each message with a NUL byte
+    #[arg(short = '0', long)]
+    null: bool,
+    /// Write the length of each message before it: 4 bytes, little-endian
+    #[arg(long)]
+    framed: bool,
+    /// Write each message as a JSON object on a line of its own
+    #[arg(long)]
+    json: bool,
+    /// Continue with the next channel of this name when this one has ended
+    #[arg(long)]
+    follow: bool,
+    /// Begin with the oldest message that is still there, not with the next one sent
     #[arg(long)]
     oldest: bool,
     /// Fail if the channel does not exist, instead of waiting for it
     #[arg(long)]
     no_wait: bool,
-    /// Be at the last-level cache of processor N, whose receivers may have a relay; if not said,
-    /// at this process's
+    /// Receive at the last-level cache of processor N, whose receivers can have a relay [default:
+    /// the cache of the processor where this process runs]
     #[arg(long, value_name = "N")]
     cache_domain: Option<u32>,
     /// End after N messages
@@ -48,38 +87,104 @@ pub(crate) struct Args {
     count: Option<u64>,
 }
 
+impl Args {
+    fn form(&self) -> Form {
+        match (self.lines, self.null, self.framed, self.json) {
+            (true, ..) => Form::Ended(b"\n"),
+            (_, true, ..) => Form::Ended(b"\0"),
+            (_, _, true, _) => Form::Framed,
+            (.., true) => Form::Json,
+            _ => Form::Ended(b""),
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
-    // What is written is copied anyway, and so this reads channels of every policy.
-    let mut builder = domain.receiver(args.channel.as_str()).snapshots();
-    if args.oldest {
-        builder = builder.from_oldest();
-    }
-    if let Some(number) = args.cache_domain {
-        builder = builder.cache_domain(number);
-    }
-    let mut receiver = if args.no_wait { builder.join() } else { builder.join_when_created() }?;
-    let mut sink = Sink::open(args.lines)?;
-    let outcome = copy(&mut receiver, &mut sink, args.count.unwrap_or(u64::MAX));
-    sink.flush()?;
-    if receiver.missed() > 0 {
-        eprintln!(
-            "corewire: {} messages were overwritten before they could be read",
-            receiver.missed()
-        );
-    }
-    outcome
-}
-
-fn copy(receiver: &mut SnapshotReceiver, sink: &mut Sink, count: u64) -> Result<(), Failure> {
-    for _ in 0..count {
-        match next(receiver, sink) {
-            Ok(()) => {}
+    let mut sink = Sink::open(args.form())?;
+    let mut receiver = join(args, &domain)?;
+    let mut left = args.count.unwrap_or(u64::MAX);
+    loop {
+        sink.of_type = receiver.channel_type();
+        if let Some(ChannelType { name, bytes, .. }) = &sink.of_type {
+            eprintln!(
+                "corewire: {} carries values of type {name}, {bytes} bytes each",
+                args.channel
+            );
+        }
+        let outcome = copy(&mut receiver, &mut sink, &mut left);
+        sink.flush()?;
+        if receiver.missed() > 0 {
+            let missed = receiver.missed();
+            eprintln!("corewire: {missed} messages were overwritten before they could be read");
+        }
+        match outcome {
+            Ok(()) => return Ok(()),
+            Err(End::Output(failure)) => return Err(failure),
+            Err(End::Receive(error)) if args.follow => rejoin(args, &domain, &mut receiver, error)?,
             Err(End::Receive(ReceiveError::EndOfStream)) => return Ok(()),
             Err(End::Receive(error)) => return Err(error.into()),
-            Err(End::Output(failure)) => return Err(failure),
         }
+    }
+}
+
+/// Joins the channel, or says where it waits for it.
+fn join(args: &Args, domain: &Domain) -> Result<SnapshotReceiver, Failure> {
+    let builder = || {
+        // What is written is copied anyway, and so this reads channels of every policy.
+        let builder = domain.receiver(args.channel.as_str()).snapshots().any_type();
+        let builder = if args.oldest { builder.from_oldest() } else { builder };
+        match args.cache_domain {
+            Some(number) => builder.cache_domain(number),
+            None => builder,
+        }
+    };
+    match builder().join() {
+        Err(JoinError::NotFound(_)) if !args.no_wait => {
+            eprintln!("corewire: {}", waiting(args, domain));
+            Ok(builder().join_when_created()?)
+        }
+        joined => Ok(joined?),
+    }
+}
+
+fn waiting(args: &Args, domain: &Domain) -> String {
+    let place = domain.runtime_directory().to_string_lossy();
+    format!("waiting for {} in {}", args.channel, units::printable(&place))
+}
+
+/// Goes on with the next channel of the name, if the one before has only ended.
+fn rejoin(
+    args: &Args,
+    domain: &Domain,
+    receiver: &mut SnapshotReceiver,
+    error: ReceiveError,
+) -> Result<(), Failure> {
+    let channel = &args.channel;
+    let end = match error {
+        ReceiveError::EndOfStream => format!("{channel} was closed"),
+        ReceiveError::SenderDied => format!("the sender of {channel} died"),
+        ReceiveError::Evicted => error.to_string(),
+        error => return Err(error.into()),
+    };
+    eprintln!("corewire: {end}; {}", waiting(args, domain));
+    receiver.rejoin()?;
+    match receiver.next_sequence() {
+        0 => eprintln!("corewire: {channel} begins again"),
+        sent => eprintln!(
+            "corewire: {channel} begins again, with message {sent}: those before it were sent \
+             before this receiver joined"
+        ),
+    }
+    Ok(())
+}
+
+/// Writes up to `left` messages, and counts them off.
+fn copy(receiver: &mut SnapshotReceiver, sink: &mut Sink, left: &mut u64) -> Result<(), End> {
+    while *left > 0 {
+        next(receiver, sink)?;
+        *left -= 1;
     }
     Ok(())
 }
@@ -104,40 +209,106 @@ impl From<Failure> for End {
 /// Writes the next message, and all before it if there is none yet.
 fn next(receiver: &mut SnapshotReceiver, sink: &mut Sink) -> Result<(), End> {
     loop {
-        if let Some(mut snapshot) = receiver.try_receive()? {
-            if snapshot.copy_into(&mut sink.message).is_ok() {
-                return Ok(sink.write()?);
+        if let Some(snapshot) = receiver.try_receive()? {
+            if sink.take(snapshot)? {
+                return Ok(());
             }
             continue;
         }
         sink.flush()?;
-        if receiver.receive()?.copy_into(&mut sink.message).is_ok() {
-            return Ok(sink.write()?);
+        if sink.take(receiver.receive()?)? {
+            return Ok(());
         }
     }
+}
+
+/// How messages are written.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// Each is followed by these bytes.
+    Ended(&'static [u8]),
+    /// Each follows its length.
+    Framed,
+    /// Each is an object on a line of its own.
+    Json,
+}
+
+/// A message in JSON.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    sequence: u64,
+    time_s: f64,
+    r#type: Option<TypeOf<'a>>,
+    bytes: String,
+}
+
+/// The declared type of a channel, in JSON.
+#[derive(Debug, Serialize)]
+struct TypeOf<'a> {
+    name: &'a str,
+    bytes: u64,
 }
 
 /// Standard output, with a buffer of its own: the standard library's would flush at every line.
 struct Sink {
     output: BufWriter<File>,
-    lines: bool,
+    form: Form,
+    /// The type of the channel's messages.
+    of_type: Option<ChannelType>,
     /// The message to be written.
     message: Vec<u8>,
 }
 
 impl Sink {
-    fn open(lines: bool) -> Result<Self, Failure> {
+    fn open(form: Form) -> Result<Self, Failure> {
         let own = rustix::io::dup(io::stdout());
         let own = own.map_err(|error| output::failed(&error.into()))?;
         let output = BufWriter::with_capacity(BUFFER_BYTES, File::from(own));
-        Ok(Self { output, lines, message: Vec::new() })
+        Ok(Self { output, form, of_type: None, message: Vec::new() })
     }
 
-    fn write(&mut self) -> Result<(), Failure> {
-        let end: &[u8] = if self.lines { b"\n" } else { b"" };
-        let Self { output, message, .. } = self;
-        let written = output.write_all(message).and_then(|()| output.write_all(end));
+    /// Writes a message; false if it was overwritten before it was copied.
+    fn take(&mut self, mut snapshot: Snapshot<'_>) -> Result<bool, Failure> {
+        if snapshot.copy_into(&mut self.message).is_err() {
+            return Ok(false);
+        }
+        self.write(snapshot.sequence())?;
+        Ok(true)
+    }
+
+    fn write(&mut self, sequence: u64) -> Result<(), Failure> {
+        let Self { output, message, form, .. } = self;
+        let written = match *form {
+            Form::Ended(end) => output.write_all(message).and_then(|()| output.write_all(end)),
+            Form::Framed => {
+                let length = u32::try_from(message.len()).map_err(|_| {
+                    Failure::other(format!(
+                        "message {sequence} has {} bytes: --framed can write at most {}",
+                        message.len(),
+                        u32::MAX
+                    ))
+                })?;
+                output.write_all(&length.to_le_bytes()).and_then(|()| output.write_all(message))
+            }
+            Form::Json => return self.write_json(sequence),
+        };
         written.map_err(|error| output::failed(&error))
+    }
+
+    fn write_json(&mut self, sequence: u64) -> Result<(), Failure> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let of_type = self.of_type.as_ref();
+        let of_type = of_type.map(|ChannelType { name, bytes, .. }| TypeOf { name, bytes: *bytes });
+        let line = Line {
+            sequence,
+            // Whole microseconds: more digits would claim more than the clock knows.
+            time_s: (now.as_secs_f64() * 1e6).round() / 1e6,
+            r#type: of_type,
+            bytes: STANDARD.encode(&self.message),
+        };
+        let mut text = serde_json::to_string(&line).map_err(Failure::other)?;
+        text.push('\n');
+        self.output.write_all(text.as_bytes()).map_err(|error| output::failed(&error))
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

@@ -2,77 +2,104 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use corewire::{
-    Access, ChannelName, Domain, Levels, SendBatch, SendError, Sender, SharedBatch, SharedSender,
+    Access, ChannelName, Domain, Interrupter, Levels, SendBatch, SendError, Sender, SharedBatch,
+    SharedSender,
 };
+use corewire_os::event::wait_readable;
 
 use crate::failure::Failure;
+use crate::records::{Records, Splitter};
+use crate::signals::Signals;
 use crate::{access, units};
 
-/// Bytes asked of the input at a time when it is cut into lines.
-const LINES_READ_BYTES: usize = 64 << 10;
+/// Bytes asked of the input at a time when it is cut into messages.
+const READ_BYTES: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
 Examples:
   tail -f log | corewire send log --lines
   corewire send image disk.img --wait-receivers 3
-  corewire send log --lines --access group:adm
-
-The channel exists while the command runs. Every receiver gets every message
-from where it joined; those that waited for the channel get all. At the end of
-the input the channel is closed, and receivers get what is still in it. If the
-input fails, the channel is not closed, and receivers end with 3.
-
-With --shared, more senders may come: the channel ends with the last of them, and
-what it is (--receivers, --chunk, --largest, --evict) is what the first one said.
-
---levels two has one receiver's process at each last-level cache but the sender's
-relay messages to the receivers there, so that each crosses once. auto does so if
-the file that $COREWIRE_TOPOLOGY names (corewire doctor --measure) says that
---receivers so many get a message sooner.
-
---access lets other users receive with --owner, from a channel in
-$COREWIRE_RUNTIME_DIR, or in /tmp/corewire-UID. It sets the directory's mode, and
-for group: its group; from then on this user's own receive, ls and doctor need
+  find . -print0 | corewire send files -0
+  corewire send log --lines --access group:adm\n\
+\n\
+What is a message? Without an option, what one read of the input returns, up to \
+--chunk bytes. With --lines, a line. With -0, what stands before a NUL byte. With \
+--framed, the bytes after a length of 4 bytes (unsigned, little-endian), for any \
+bytes from any language.\n\
+\n\
+The channel exists while the command runs. A receiver gets every message from where \
+it joined. A receiver that waited for the channel gets all messages: the first one waits \
+up to a second until it has joined (with --overwrite it does not wait; --wait-receivers \
+waits in any case). If messages were sent while no receiver had joined, \
+standard error says at the end how many.\n\
+\n\
+At the end of the input the channel is closed: receivers get what is still in it, and \
+end with 0. If the input fails, the channel is not closed, and receivers end with 3.\n\
+\n\
+INT, TERM and HUP close the channel in order, too. The command reads no more, sends \
+what it has read, for at most a second, and then ends by the signal; a shell shows \
+that as 130, 143 or 129. Receivers end with 0. A second signal ends it at once, and \
+receivers end with 3.\n\
+\n\
+With --shared, more processes may send on the channel. It ends with the last of them. \
+--receivers, --chunk, --largest and --evict count for the first one, which creates it.\n\
+\n\
+--levels two lets receivers at another last-level cache than the sender's read a relay \
+there, so that each message crosses to that cache once. auto chooses two if the file \
+that $COREWIRE_TOPOLOGY names (corewire doctor --measure) says that --receivers so \
+many get a message sooner.\n\
+\n\
+--access lets other users receive with --owner, from a channel in \
+$COREWIRE_RUNTIME_DIR or in /tmp/corewire-UID. It sets the mode of that directory, and \
+with group: its group. From then on this user's own receive, ls, top and doctor need \
 --owner with its own number there, and send needs --access.";
 
 /// Send standard input, or a file, into a channel.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("records").args(["lines", "null", "framed"])))]
 pub(crate) struct Args {
-    /// The channel to make: letters, digits, '_', '-' and '.'
+    /// The channel to create: letters, digits, '_', '-' and '.'
     #[arg(value_parser = units::channel_name)]
     channel: ChannelName,
-    /// What to send; standard input if not given, or '-'
+    /// The file to send [default: standard input, as for '-']
     file: Option<PathBuf>,
-    /// Make each line a message, without its line end
+    /// Send each line as a message, without its line end
     #[arg(long)]
     lines: bool,
-    /// The most receivers at one time, 1 to 1024
+    /// Send what stands before each NUL byte as a message
+    #[arg(short = '0', long)]
+    null: bool,
+    /// Send messages that each follow their length: 4 bytes, little-endian
+    #[arg(long)]
+    framed: bool,
+    /// Maximum number of receivers at one time, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     receivers: u16,
     /// Wait until N receivers have joined before sending
     #[arg(long, value_name = "N", default_value_t = 0)]
     wait_receivers: u16,
-    /// The most bytes of a message, without --lines; what is there goes at once
-    #[arg(long, value_name = "BYTES", default_value = "64K", conflicts_with = "lines")]
+    /// Maximum bytes of a message, without --lines, -0 and --framed
+    #[arg(long, value_name = "BYTES", default_value = "64K", conflicts_with = "records")]
     #[arg(value_parser = units::message_bytes)]
     chunk: usize,
-    /// The most bytes of a line, with --lines
-    #[arg(long, value_name = "BYTES", default_value = "1M", requires = "lines")]
+    /// Maximum bytes of a message, with --lines, -0 or --framed
+    #[arg(long, value_name = "BYTES", default_value = "1M", requires = "records")]
     #[arg(value_parser = units::message_bytes)]
     largest: usize,
     /// Do not wait for slow receivers: they miss what is overwritten
     #[arg(long, conflicts_with_all = ["evict", "shared"])]
     overwrite: bool,
-    /// Go on without a receiver that holds up the sender for so many milliseconds
+    /// Continue without a receiver that delays the sender for so many milliseconds
     #[arg(long, value_name = "MS")]
     evict: Option<u64>,
-    /// Let up to N processes send on the channel, all of which say so: it ends with the last
+    /// Let up to N processes send on the channel; each of them needs this option
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=128))]
     shared: Option<u16>,
     /// Whether receivers at another last-level cache read a relay there
@@ -83,12 +110,28 @@ pub(crate) struct Args {
     access: Option<Access>,
 }
 
+impl Args {
+    fn records(&self) -> Records {
+        match (self.lines, self.null, self.framed) {
+            (true, ..) => Records::Separated(b'\n'),
+            (_, true, _) => Records::Separated(0),
+            (_, _, true) => Records::Framed,
+            _ => Records::Chunks,
+        }
+    }
+
+    /// The longest message that the channel is created for.
+    fn largest_message(&self) -> usize {
+        if self.records() == Records::Chunks { self.chunk } else { self.largest }
+    }
+}
+
 /// [`Levels`] on the command line.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum LevelsName {
-    /// Two where $COREWIRE_TOPOLOGY says that it pays
+    /// Two if $COREWIRE_TOPOLOGY says that receivers get messages sooner
     Auto,
-    /// All read the sender's ring
+    /// All receivers read the sender's ring
     One,
     /// Receivers at each other last-level cache read a relay there
     Two,
@@ -108,43 +151,85 @@ impl From<LevelsName> for Levels {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.wait_receivers > args.receivers {
         return Err(Failure::usage(format!(
-            "--wait-receivers {} is more than --receivers {} lets in",
+            "--wait-receivers {} is more than --receivers {} allows",
             args.wait_receivers, args.receivers
         )));
     }
     let mut input = Input::open(args.file.as_deref())?;
+    let signals = Signals::catch()?;
+    run_until(args, &mut input, &signals)?;
+    // Everything is closed by now.
+    signals.end()
+}
+
+/// Sends until the input ends or a signal is caught; in both cases the channel is closed in order.
+fn run_until(args: &Args, input: &mut Input, signals: &Signals) -> Result<(), Failure> {
     let builder = Domain::builder();
     let builder = match args.access.clone() {
         Some(rule) => builder.access(rule),
         None => builder,
     };
     let domain = builder.open()?;
-    let largest_message = if args.lines { args.largest } else { args.chunk };
     let mut builder = domain
         .sender(args.channel.as_str())
         .receivers(args.receivers.into())
         .levels(args.levels.into())
-        .largest_message(largest_message);
+        .largest_message(args.largest_message());
     if args.overwrite {
         builder = builder.overwrite();
     }
     if let Some(after_ms) = args.evict {
         builder = builder.evict(Duration::from_millis(after_ms));
     }
-    let mut sender = match args.shared {
+    let output = match args.shared {
         None => Output::One(builder.create()?),
         Some(senders_max) => Output::Shared(builder.open_shared(senders_max.into())?),
     };
-    match send_all(args, &mut sender, &mut input) {
-        Ok(()) => {
-            drop(sender);
+    let interrupting = signals.interrupt(output.interrupter());
+    let mut sending = Sending { output, signals, sent: 0, unheard: 0 };
+    let outcome = sending.send_all(args, input);
+    drop(interrupting);
+    let Sending { output, sent, unheard, .. } = sending;
+    if unheard > 0 {
+        eprintln!(
+            "corewire: {unheard} of {sent} messages were sent while {} had no receiver \
+             (--wait-receivers 1 waits for one)",
+            args.channel
+        );
+    }
+    match outcome {
+        Ok(()) | Err(Ended::Stopped) => {
+            drop(output);
             Ok(())
         }
-        Err(failure) => {
+        Err(Ended::Failed(failure)) => {
             // Receivers must not take this for the end of the stream: they learn that the sender
             // ended without closing.
-            std::mem::forget(sender);
+            std::mem::forget(output);
             Err(failure)
+        }
+    }
+}
+
+/// Why no more is sent.
+enum Ended {
+    /// A signal was caught.
+    Stopped,
+    Failed(Failure),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<SendError> for Ended {
+    fn from(error: SendError) -> Self {
+        match error {
+            // Only a signal interrupts.
+            SendError::Interrupted => Self::Stopped,
+            error => Self::Failed(error.into()),
         }
     }
 }
@@ -160,6 +245,20 @@ impl Output {
         match self {
             Self::One(sender) => sender.wait_for_receivers(count),
             Self::Shared(sender) => sender.wait_for_receivers(count),
+        }
+    }
+
+    fn receivers(&self) -> usize {
+        match self {
+            Self::One(sender) => sender.receivers(),
+            Self::Shared(sender) => sender.receivers(),
+        }
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        match self {
+            Self::One(sender) => sender.interrupter(),
+            Self::Shared(sender) => sender.interrupter(),
         }
     }
 
@@ -207,75 +306,76 @@ impl Batch<'_> {
     }
 }
 
-fn send_all(args: &Args, sender: &mut Output, input: &mut Input) -> Result<(), Failure> {
-    sender.wait_for_receivers(args.wait_receivers.into())?;
-    if args.lines { send_lines(sender, input) } else { send_chunks(sender, input, args.chunk) }?;
-    // Those who waited for the channel are to see its end even if it carried nothing: a place for
-    // a message is not lent before they have joined.
-    if let Output::One(sender) = sender {
-        drop(sender.loan(0)?);
-    }
-    Ok(())
+/// A channel that is being sent into.
+struct Sending<'a> {
+    output: Output,
+    signals: &'a Signals,
+    /// Messages sent.
+    sent: u64,
+    /// Those of them that were sent while there was no receiver.
+    unheard: u64,
 }
 
-/// Whatever each read gives is a message, at once.
-fn send_chunks(sender: &mut Output, input: &mut Input, chunk_bytes: usize) -> Result<(), Failure> {
-    // Another may have made the channel, for shorter messages.
-    let mut buffer = vec![0; chunk_bytes.min(sender.largest_message())];
-    loop {
-        match input.read(&mut buffer)? {
-            0 => return Ok(()),
-            bytes => sender.send(&buffer[..bytes])?,
-        }
-    }
-}
-
-/// Each line is a message; what each read completes is sent at once.
-fn send_lines(sender: &mut Output, input: &mut Input) -> Result<(), Failure> {
-    let mut buffer = vec![0; LINES_READ_BYTES];
-    // The beginning of a line whose end has not been read yet.
-    let mut pending: Vec<u8> = Vec::new();
-    let mut number = 1u64;
-    let largest = sender.largest_message();
-    let check = |number: u64, bytes: usize| match bytes <= largest {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "line {number} has more than {largest} bytes: raise --largest where the channel is made"
-        ))),
-    };
-    loop {
-        let bytes = input.read(&mut buffer)?;
-        if bytes == 0 {
-            break;
-        }
-        let mut batch = sender.batch();
-        let mut rest = &buffer[..bytes];
-        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
-            let (line, after) = rest.split_at(end);
-            check(number, pending.len() + line.len())?;
-            if pending.is_empty() {
-                batch.send(line)?;
-            } else {
-                pending.extend_from_slice(line);
-                batch.send(&pending)?;
-                pending.clear();
+impl Sending<'_> {
+    fn send_all(&mut self, args: &Args, input: &mut Input) -> Result<(), Ended> {
+        self.output.wait_for_receivers(args.wait_receivers.into())?;
+        self.signals.begin();
+        let records = args.records();
+        // Another process may have created the channel, for shorter messages.
+        let largest = self.output.largest_message();
+        let bytes = if records == Records::Chunks { args.chunk.min(largest) } else { READ_BYTES };
+        let mut buffer = vec![0; bytes];
+        let mut splitter = Splitter::new(records, largest);
+        loop {
+            match input.read(&mut buffer, self.signals)? {
+                Some(0) => break,
+                Some(bytes) => self.send_read(&mut splitter, &buffer[..bytes])?,
+                // What is pending has no end.
+                None => return self.let_join(),
             }
-            number += 1;
-            rest = &after[1..];
         }
+        splitter.finish(|message| self.send_one(message))?;
+        self.let_join()
+    }
+
+    /// Receivers that waited for the channel are to see its end even if it carried nothing: a place
+    /// for a message is not lent before they have joined.
+    fn let_join(&mut self) -> Result<(), Ended> {
+        if let Output::One(sender) = &mut self.output {
+            drop(sender.loan(0)?);
+        }
+        Ok(())
+    }
+
+    /// Sends what one read of the input completes.
+    fn send_read(&mut self, splitter: &mut Splitter, read: &[u8]) -> Result<(), Ended> {
+        if self.output.receivers() == 0 {
+            // One by one, to see from which of them on there is a receiver. Nobody is to be woken.
+            return splitter.split(read, |message| self.send_one(message));
+        }
+        let mut batch = self.output.batch();
+        let split = splitter.split(read, |message| {
+            batch.send(message)?;
+            self.sent += 1;
+            Ok(())
+        });
         batch.finish()?;
-        check(number, pending.len() + rest.len())?;
-        pending.extend_from_slice(rest);
+        split
     }
-    if !pending.is_empty() {
-        sender.send(&pending)?;
+
+    fn send_one(&mut self, message: &[u8]) -> Result<(), Ended> {
+        self.output.send(message)?;
+        self.sent += 1;
+        if self.output.receivers() == 0 {
+            self.unheard += 1;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What is sent, and what it is called in errors.
 struct Input {
-    source: Box<dyn Read>,
+    source: File,
     name: String,
 }
 
@@ -287,7 +387,7 @@ impl Input {
             let own = rustix::io::dup(io::stdin());
             let own =
                 own.map_err(|error| Failure::other(format!("cannot read {name}: {error}")))?;
-            return Ok(Self { source: Box::new(File::from(own)), name });
+            return Ok(Self { source: File::from(own), name });
         };
         let name = units::printable(&path.to_string_lossy());
         let refuse =
@@ -296,15 +396,22 @@ impl Input {
         if file.metadata().is_ok_and(|found| found.is_dir()) {
             return Err(refuse(&"it is a directory"));
         }
-        Ok(Self { source: Box::new(file), name })
+        Ok(Self { source: file, name })
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+    /// Waits for input and reads it: 0 bytes at its end, `None` if a signal was caught.
+    fn read(&mut self, buffer: &mut [u8], signals: &Signals) -> Result<Option<usize>, Failure> {
         loop {
+            wait_readable(&[self.source.as_fd(), signals.descriptor()], None)?;
+            if signals.caught().is_some() {
+                return Ok(None);
+            }
             match self.source.read(buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // It may be shared with a process that made it non-blocking, and read first.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
                 other => {
-                    return other.map_err(|error| {
+                    return other.map(Some).map_err(|error| {
                         Failure::other(format!("cannot read {}: {error}", self.name))
                     });
                 }

@@ -1,5 +1,5 @@
-//! `corewire study`: the papers' experiments. A program of its own, since it is built with corewire's
-//! rivals, which nobody needs who only passes messages.
+//! `corewire study`: the papers' experiments. They are a separate program, which is built with other
+//! message-passing systems that corewire itself does not need.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -16,21 +16,21 @@ Examples:
   corewire study zimp --quick --out zimp
   corewire study nemesis --quick --out nemesis
   corewire study compare laptop.json server.json
-  corewire study help
+  corewire study help\n\
+\n\
+Starts the program corewire-study, beside this program or in PATH, with the same \
+arguments. It is built separately: cargo build --release -p corewire-study";
 
-Starts corewire-study, which is beside this program or in PATH, with the same arguments. It is built
-apart: cargo build --release -p corewire-study";
-
-/// Repeat the papers' experiments on this machine, beside rivals
+/// Repeat the papers' experiments on this machine, with other systems for comparison
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, disable_help_flag = true)]
 pub(crate) struct Args {
-    /// What corewire-study is to do
+    /// Arguments for corewire-study
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
 
-/// Becomes that program.
+/// Replaces this process by that program.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
     let program = beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(PROGRAM));
@@ -41,5 +41,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
              --release -p {PROGRAM}"
         )));
     }
-    Err(Failure::other(format!("start {PROGRAM}: {error}")))
+    Err(Failure::other(format!("cannot start {PROGRAM}: {error}")))
 }

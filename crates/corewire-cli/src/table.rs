@@ -1,9 +1,9 @@
 //! Tables with aligned columns.
 
-/// A column's title, and whether it holds numbers, which stand to the right.
+/// A column's title, and whether it holds numbers, which are aligned to the right.
 pub(crate) type Column<'a> = (&'a str, bool);
 
-/// Lays out `rows` under `columns`, two spaces apart, each line ended.
+/// Formats `rows` under `columns`, with two spaces between columns.
 pub(crate) fn render(columns: &[Column<'_>], rows: &[Vec<String>]) -> String {
     let width = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_to_the_right_and_words_to_the_left() {
+    fn numbers_are_aligned_to_the_right_and_words_to_the_left() {
         let rows = vec![vec!["a".into(), "1".into()], vec!["long name".into(), "1,000".into()]];
         let text = render(&[("name", false), ("count", true)], &rows);
         assert_eq!(text, "name       count\na              1\nlong name  1,000\n");

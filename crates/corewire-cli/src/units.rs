@@ -1,4 +1,4 @@
-//! Sizes and numbers as people write and read them.
+//! Sizes and numbers in the form that people write and read.
 
 use corewire::ChannelName;
 
@@ -6,19 +6,19 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// The largest message that the commands make channels for.
+/// The largest message for which a command creates a channel.
 pub(crate) const MESSAGE_BYTES_MAX: u64 = 256 * MIB;
 
-/// Bytes of one message: 1 to 256 MiB, as `65536`, `64K` or `1M`.
+/// Parses the bytes of one message: 1 to 256 MiB, such as `65536`, `64K` or `1M`.
 pub(crate) fn message_bytes(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     if !(1..=MESSAGE_BYTES_MAX).contains(&bytes) {
-        return Err(format!("1 byte to {} are possible", size(MESSAGE_BYTES_MAX)));
+        return Err(format!("{text:?} is not from 1 byte to {}", size(MESSAGE_BYTES_MAX)));
     }
     usize::try_from(bytes).map_err(|error| error.to_string())
 }
 
-/// A number of bytes, with `K`, `M` or `G` for the powers of 1024.
+/// Parses a number of bytes, with `K`, `M` or `G` for the powers of 1024.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = match &text[digits.len()..] {
@@ -26,18 +26,18 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "K" | "k" | "KiB" => KIB,
         "M" | "m" | "MiB" => MIB,
         "G" | "g" | "GiB" => GIB,
-        other => return Err(format!("unknown unit {other:?}: K, M and G are known")),
+        other => return Err(format!("unknown unit {other:?}: use K, M or G")),
     };
     let number: u64 = digits.parse().map_err(|_| "a number of bytes is needed".to_owned())?;
-    number.checked_mul(unit).ok_or_else(|| "that is more than 64 bits can count".to_owned())
+    number.checked_mul(unit).ok_or_else(|| "a number of bytes has at most 64 bits".to_owned())
 }
 
-/// A channel's name, checked.
+/// Parses the name of a channel.
 pub(crate) fn channel_name(text: &str) -> Result<ChannelName, String> {
     ChannelName::new(text).map_err(|error| error.to_string())
 }
 
-/// A size of memory: `64 KiB`.
+/// Formats a size of memory: `64 KiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let (unit, name) = match bytes {
         GIB.. => (GIB, "GiB"),
@@ -52,7 +52,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A number with its thousands apart: `1,234,567`.
+/// Formats a number with separators between thousands: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -65,7 +65,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A positive number rounded to a whole one, with its thousands apart.
+/// Formats a positive number, rounded, with separators between thousands.
 pub(crate) fn grouped_rounded(number: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let whole = number.round() as u64;
@@ -77,7 +77,7 @@ pub(crate) fn counted(count: usize, singular: &str, plural: &str) -> String {
     format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
-/// Text from outside (a file's name), with its control characters made visible.
+/// Text from outside, such as a file name, with control characters made visible.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_apart() {
+    fn thousands_have_separators() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_234_567), "1,234,567");

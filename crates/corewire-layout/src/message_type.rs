@@ -106,6 +106,17 @@ pub struct TypeKey {
     pub bytes: u64,
 }
 
+impl TypeKey {
+    /// What a receiver asks for if it takes messages of any type. No channel carries it.
+    pub const ANY: Self = Self { hash: u64::MAX, bytes: u64::MAX };
+
+    /// May a receiver that asks for this type join a channel of type `carried`?
+    #[must_use]
+    pub fn accepts(self, carried: Self) -> bool {
+        self == carried || self == Self::ANY
+    }
+}
+
 /// The declared type of a channel's messages; empty for plain bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TypeTag {
@@ -116,6 +127,9 @@ pub struct TypeTag {
 }
 
 impl TypeTag {
+    /// What a receiver asks for if it takes messages of any type.
+    pub const ANY: Self = Self { key: TypeKey::ANY, name: TypeName::EMPTY };
+
     /// Puts together what another process wrote. `None` if a type has no name, or plain bytes have
     /// a name or a size.
     #[must_use]
@@ -159,6 +173,16 @@ mod tests {
         assert_eq!(TypeTag::new(0, 0, name), None);
         assert_eq!(TypeTag::new(0, 1, TypeName::EMPTY), None);
         assert_eq!(TypeTag::new(1, 1, TypeName::EMPTY), None);
+    }
+
+    #[test]
+    fn a_type_is_accepted_by_itself_and_by_any() {
+        let [plain, tick] = [TypeKey::default(), TypeKey { hash: 3, bytes: 16 }];
+        for carried in [plain, tick] {
+            assert!(TypeKey::ANY.accepts(carried) && carried.accepts(carried));
+            assert!(!carried.accepts(TypeKey::ANY));
+        }
+        assert!(!plain.accepts(tick) && !tick.accepts(plain));
     }
 
     proptest! {

@@ -8,7 +8,7 @@
 //! guests, who find names and connect: see [`Access`]. A process that can read a file can also lock it,
 //! so guests read a copy of the record in a separate file, `g.<name>`, which no process locks.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -149,6 +149,31 @@ pub enum Role {
     /// A guest of this user. Changes nothing.
     Guest(u32),
 }
+
+/// A file in the runtime directory that corewire did not make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignFile {
+    /// Its name; characters that are not UTF-8 are replaced.
+    pub name: String,
+    /// What kind of file it is, in words.
+    pub kind: &'static str,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+impl ForeignFile {
+    /// The channel or endpoint that cannot be created while this file is there, if there is one.
+    #[must_use]
+    pub fn blocks(&self) -> Option<ChannelName> {
+        // A members' file is locked; what it holds does not matter.
+        let is_locked = self.kind == word_of(FileType::RegularFile);
+        let members = || self.name.strip_prefix("m.").filter(|_| !is_locked);
+        ChannelName::of_any(self.name.strip_prefix("n.").or_else(members)?).ok()
+    }
+}
+
+/// What is being done when the directory's entries cannot be read.
+const READ: &str = "read the runtime directory";
 
 /// An open runtime directory.
 #[derive(Debug)]
@@ -540,6 +565,43 @@ impl RuntimeDirectory {
         Ok(removed)
     }
 
+    /// The files of the directory that corewire did not make, in order: what has none of its names,
+    /// and what has one but is something else. Does not block.
+    ///
+    /// # Errors
+    /// [`OsError`] if the directory cannot be read.
+    pub fn foreign_files(&self) -> Result<Vec<ForeignFile>, OsError> {
+        let mut foreign = Vec::new();
+        for name in without_forks(|| retry_on_intr(|| self.list())).doing(READ)? {
+            // It may have gone by now.
+            let Ok(found) = statat(&self.descriptor, &name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            let kind = FileType::from_raw_mode(found.st_mode);
+            let bytes = u64::try_from(found.st_size).unwrap_or_default();
+            if !name.to_str().is_ok_and(|name| self.is_own(name, kind, bytes)) {
+                let name = name.to_string_lossy().into_owned();
+                foreign.push(ForeignFile { name, kind: word_of(kind), bytes });
+            }
+        }
+        foreign.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(foreign)
+    }
+
+    /// Could corewire have made this file? A file that cannot be read is not called foreign.
+    fn is_own(&self, name: &str, kind: FileType, bytes: u64) -> bool {
+        if SocketName::of_file(name.strip_prefix('.').unwrap_or(name)).is_some() {
+            return kind == FileType::Socket;
+        }
+        if is_members_file(name) {
+            return kind == FileType::RegularFile && bytes == 0;
+        }
+        let holds_record = ChannelName::of_name_file(name).is_some()
+            || name_of_copy(name).is_some()
+            || is_waiter_file(name);
+        holds_record && !matches!(self.read_record(name), Err(ClaimError::Foreign(_)))
+    }
+
     fn is_socket(&self, file: &str) -> bool {
         let found = statat(&self.descriptor, file, AtFlags::SYMLINK_NOFOLLOW);
         found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
@@ -582,15 +644,19 @@ impl RuntimeDirectory {
     fn files(&self) -> Result<Vec<String>, OsError> {
         // After an interruption the list is read again from the beginning, because a failed read gives
         // no more entries. No fork can happen meanwhile, so a child keeps no descriptor of it.
-        without_forks(|| retry_on_intr(|| self.list())).doing("read the runtime directory")
+        let names = without_forks(|| retry_on_intr(|| self.list())).doing(READ)?;
+        // Corewire's own names are ASCII.
+        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
     }
 
-    fn list(&self) -> Result<Vec<String>, Errno> {
+    fn list(&self) -> Result<Vec<CString>, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let again = openat(&self.descriptor, ".", flags, Mode::empty())?;
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::new(again)? {
-            if let Ok(name) = entry?.file_name().to_str() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
                 names.push(name.to_owned());
             }
         }
@@ -694,6 +760,25 @@ fn unless_gone(connected: Result<Socket, OsError>) -> Result<Option<Socket>, OsE
 /// The name to which `file` belongs, if it is a file that guests read.
 fn name_of_copy(file: &str) -> Option<ChannelName> {
     ChannelName::of_any(file.strip_prefix(COPY_PREFIX)?).ok()
+}
+
+fn is_waiter_file(file: &str) -> bool {
+    let parts = file.strip_prefix("w.").and_then(|rest| rest.rsplit_once('.'));
+    let name = parts.and_then(|(name, _)| ChannelName::of_any(name).ok());
+    name.is_some_and(|name| name.waiter_of_file(file).is_some())
+}
+
+/// A kind of file, in words.
+fn word_of(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "regular file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::Fifo => "named pipe",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "device",
+        FileType::Unknown => "file of an unknown kind",
+    }
 }
 
 fn is_members_file(file: &str) -> bool {

@@ -1,10 +1,12 @@
 //! What is swept from a runtime directory, and what is not.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use corewire_layout::name::{ChannelName, SocketName};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
 use corewire_os::directory::{ClaimError, Role, RuntimeDirectory};
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
@@ -154,4 +156,52 @@ fn a_directory_that_another_user_made_first_is_named_with_what_to_set() {
     for word in ["squatter", "user 12345", "user 0", "COREWIRE_RUNTIME_DIR"] {
         assert!(error.contains(word), "{word}: {error}");
     }
+}
+
+#[test]
+fn foreign_files_are_listed_with_what_they_are() {
+    let scratch = Scratch::new("foreign-list");
+    let directory = RuntimeDirectory::open(&scratch.0, Role::Owner).unwrap();
+    let channel = |name| ChannelName::new(name).unwrap();
+    // Everything that corewire makes.
+    let (_listener, socket) = directory.listen().unwrap();
+    let claim = directory.claim(&channel("log")).unwrap();
+    claim.write(NameRecord { kind: NameKind::Channel, socket, incarnation: 1 }).unwrap();
+    let _empty = directory.claim(&channel("just.made")).unwrap();
+    let _note = directory.leave_waiter(&channel("log"), 7, socket).unwrap();
+    let _members = directory.join_members(&channel("shared"), true).unwrap();
+    assert_eq!(directory.foreign_files(), Ok(vec![]));
+
+    let path = |file: &str| scratch.0.join(file);
+    fs::write(path("notes.txt"), "12345").unwrap();
+    fs::write(path("n.prices"), "no record").unwrap();
+    fs::write(path("m.orders"), "no lock").unwrap();
+    fs::create_dir(path("m.trades")).unwrap();
+    fs::write(path("n..bad name"), "").unwrap();
+    fs::write(path(&socket.file().replace("p.", ".p.")), "no socket").unwrap();
+    fs::create_dir(path("w.log.00000000000000000000000000000009")).unwrap();
+    std::os::unix::fs::symlink("/", path("link")).unwrap();
+    let odd = OsStr::from_bytes(b"odd\xff");
+    fs::write(scratch.0.join(odd), "").unwrap();
+    let found = directory.foreign_files().unwrap();
+    let found: Vec<_> = found
+        .iter()
+        .map(|file| (file.name.as_str(), file.kind, file.blocks().map(|name| name.to_string())))
+        .collect();
+    let hidden = socket.file().replace("p.", ".p.");
+    let blocks = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        found,
+        [
+            (hidden.as_str(), "regular file", None),
+            ("link", "symbolic link", None),
+            ("m.orders", "regular file", None),
+            ("m.trades", "directory", blocks("trades")),
+            ("n..bad name", "regular file", None),
+            ("n.prices", "regular file", blocks("prices")),
+            ("notes.txt", "regular file", None),
+            ("odd\u{fffd}", "regular file", None),
+            ("w.log.00000000000000000000000000000009", "directory", None),
+        ]
+    );
 }

@@ -1,6 +1,7 @@
 //! One error type for each stage: opening a domain, creating a channel or an endpoint, joining,
 //! connecting, sending, receiving, observing, waiting.
 
+use std::fmt;
 use std::time::Duration;
 
 use corewire_layout::endpoint::EndpointSizeError;
@@ -39,6 +40,52 @@ pub enum OpenError {
     Os(#[from] OsError),
 }
 
+/// What already exists under a name that was to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NameInUse {
+    /// The name.
+    pub name: ChannelName,
+    /// What has it.
+    pub kind: NameUse,
+    /// The process that holds the name, as this process sees its number; of a shared channel, the
+    /// sender that lets others in. `None` if it cannot be seen from here.
+    pub pid: Option<u32>,
+}
+
+/// What a name belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameUse {
+    /// A channel with one sender.
+    Channel,
+    /// A channel with several senders.
+    SharedChannel,
+    /// An endpoint.
+    Endpoint,
+    /// The process that holds the name has not said yet what it creates.
+    Unknown,
+}
+
+impl fmt::Display for NameInUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, role) = match self.kind {
+            NameUse::Channel => ("channel ", "is its sender"),
+            NameUse::SharedChannel => ("shared channel ", "is one of its senders"),
+            NameUse::Endpoint => ("endpoint ", "has it"),
+            NameUse::Unknown => ("", "has the name"),
+        };
+        write!(f, "{kind}{} already exists", self.name)?;
+        self.pid.map_or(Ok(()), |pid| write!(f, ": process {pid} {role}"))
+    }
+}
+
+impl From<ChannelName> for NameInUse {
+    fn from(name: ChannelName) -> Self {
+        Self { name, kind: NameUse::Unknown, pid: None }
+    }
+}
+
 /// Why a channel cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -50,8 +97,8 @@ pub enum CreateError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// A living process has a channel or an endpoint of this name.
-    #[error("channel {0} already exists")]
-    AlreadyExists(ChannelName),
+    #[error("{0}")]
+    AlreadyExists(NameInUse),
     /// The runtime directory contains a file of the channel's name that corewire did not create.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
@@ -108,7 +155,7 @@ pub enum CreateError {
 impl From<ClaimError> for CreateError {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name),
+            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name.into()),
             ClaimError::Foreign(file) => Self::ForeignFile(file),
             ClaimError::Os(error) => Self::Os(error),
             other => Self::ForeignFile(other.to_string()),
@@ -126,9 +173,9 @@ pub enum EndpointError {
     /// A size is out of range.
     #[error(transparent)]
     Size(#[from] EndpointSizeError),
-    /// A living process has an endpoint or a channel of this name.
-    #[error("{0} already exists")]
-    AlreadyExists(ChannelName),
+    /// A living process has a channel or an endpoint of this name.
+    #[error("{0}")]
+    AlreadyExists(NameInUse),
     /// The runtime directory contains a file of the endpoint's name that corewire did not create.
     #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
     ForeignFile(String),
@@ -151,7 +198,7 @@ pub enum EndpointError {
 impl From<ClaimError> for EndpointError {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name),
+            ClaimError::AlreadyExists(name) => Self::AlreadyExists(name.into()),
             ClaimError::Foreign(file) => Self::ForeignFile(file),
             ClaimError::Os(error) => Self::Os(error),
             other => Self::ForeignFile(other.to_string()),
@@ -628,6 +675,34 @@ pub struct ValueError {
     pub found: usize,
 }
 
+/// There is no counter of this name. The message lists the names that exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no counter {asked:?}: {of} has {}", known.join(", "))]
+#[non_exhaustive]
+pub struct CounterError {
+    /// The name that was asked for.
+    pub asked: String,
+    /// What was asked: a sender, a receiver or an endpoint.
+    pub of: &'static str,
+    /// The names of its counters.
+    pub known: Vec<&'static str>,
+}
+
+impl CounterError {
+    /// Finds the counter `asked` among `all` counters of a handle, which `of` names.
+    pub(crate) fn find<C: Copy>(
+        asked: &str,
+        of: &'static str,
+        all: &[(C, &'static str)],
+    ) -> Result<C, Self> {
+        let found = all.iter().find(|(_, name)| *name == asked);
+        found.map(|&(counter, _)| counter).ok_or_else(|| {
+            let known = all.iter().map(|&(_, name)| name).collect();
+            Self { asked: asked.to_owned(), of, known }
+        })
+    }
+}
+
 /// Why a [`WaitSet`](crate::WaitSet) stopped waiting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -641,4 +716,33 @@ pub enum WaitError {
     /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+#[cfg(test)]
+mod tests {
+    use corewire_layout::counters::{EndpointCounter, ReceiverCounter, SenderCounter};
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_counter_is_answered_with_the_names_that_exist() {
+        let error = CounterError::find("lost", "a sender", &SenderCounter::ALL).unwrap_err();
+        let known = "messages, bytes, waits, sleeps, cap_finds, wakes, empty_scans";
+        assert_eq!(error.to_string(), format!("no counter \"lost\": a sender has {known}"));
+        let found = CounterError::find("waits", "a sender", &SenderCounter::ALL);
+        assert_eq!(found, Ok(SenderCounter::Waits));
+    }
+
+    #[test]
+    fn the_documentation_of_each_handle_lists_its_counters() {
+        fn check<C>(source: &str, all: &[(C, &str)]) {
+            for (_, name) in all {
+                assert!(source.contains(&format!("/// | `{name}` | ")), "{name} is not listed");
+            }
+        }
+        check(include_str!("path/send.rs"), &SenderCounter::ALL);
+        check(include_str!("path/shared.rs"), &SenderCounter::ALL);
+        check(include_str!("path/receive.rs"), &ReceiverCounter::ALL);
+        check(include_str!("path/endpoint/mod.rs"), &EndpointCounter::ALL);
+    }
 }

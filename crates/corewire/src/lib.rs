@@ -198,6 +198,7 @@ pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
 pub use control::levels::Levels;
 pub use control::look::{Observed, Sighting};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
+pub use control::sample::MessageSample;
 pub use corewire_derive::{MessageType, message};
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;
@@ -212,8 +213,8 @@ pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
 pub use corewire_ring::pair::PairViolation;
 pub use error::{
-    ConnectError, CreateError, EndpointError, JoinError, MessageError, OpenError, Overwritten,
-    ReceiveError, SendError, ValueError, WaitError,
+    ConnectError, CounterError, CreateError, EndpointError, JoinError, MessageError, NameInUse,
+    NameUse, OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
@@ -227,7 +228,7 @@ pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use path::wait_set::{Source, WaitSet};
 pub use topology::{Topology, TopologyError};
 pub use typed::{
-    MessageType, TypedBatch, TypedLoan, TypedReceiver, TypedSendBatch, TypedSender,
+    ChannelType, MessageType, TypedBatch, TypedLoan, TypedReceiver, TypedSendBatch, TypedSender,
     TypedSharedBatch, TypedSharedLoan, TypedSnapshotReceiver, Value,
 };
 pub use wait::{Interrupter, Readiness, Wait};

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 pub use self::batch::{TypedBatch, TypedSendBatch, TypedSharedBatch};
 pub use self::loan::{TypedLoan, TypedSharedLoan, Value};
 pub use self::schema::MessageType;
-use crate::error::{JoinError, ReceiveError, SendError};
-use crate::path::receive::{Copying, InPlace, Receiver, check};
+use crate::error::{CounterError, JoinError, ReceiveError, SendError};
+use crate::path::receive::{Copying, InPlace, Reading, Receiver, check};
 use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
 use crate::wait::{Interrupter, Readiness};
@@ -170,9 +170,12 @@ macro_rules! sends_values {
                 self.sender.name()
             }
 
-            /// One of the sender's counters; exact after a wait, else as of the last slow path.
-            #[must_use]
-            pub fn counter(&self, name: &str) -> Option<u64> {
+            /// One of the sender's counters, by name.
+            #[doc = concat!("See [`", stringify!($sender), "::counter`].")]
+            ///
+            /// # Errors
+            /// [`CounterError`] if there is no counter of that name; it lists the names.
+            pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
                 self.sender.counter(name)
             }
 
@@ -195,6 +198,16 @@ impl<T, S: fmt::Debug> fmt::Debug for TypedSender<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TypedSender").field(&self.sender).finish()
     }
+}
+
+/// The declared type of a channel's messages, as the channel states it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ChannelType {
+    /// Its name: printable ASCII characters.
+    pub name: String,
+    /// Size of one value in bytes.
+    pub bytes: u64,
 }
 
 /// A receiver of values of one type. Made by
@@ -373,6 +386,34 @@ impl<T: MessageType> TypedReceiver<T, Copying> {
     }
 }
 
+impl<T, A: Reading> TypedReceiver<T, A> {
+    /// Joins the next channel of this name, in place of one that has ended. Waits until there is one.
+    /// See [`Receiver::rejoin`].
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] if it carries another type; else as for [`Receiver::rejoin`].
+    pub fn rejoin(&mut self) -> Result<(), JoinError> {
+        self.receiver.rejoin()
+    }
+
+    /// As [`rejoin`](Self::rejoin), waiting for at most `timeout`. See [`Receiver::rejoin_timeout`].
+    ///
+    /// # Errors
+    /// As for [`rejoin`](Self::rejoin), and [`JoinError::NotCreated`].
+    pub fn rejoin_timeout(&mut self, timeout: Duration) -> Result<(), JoinError> {
+        self.receiver.rejoin_timeout(timeout)
+    }
+
+    /// As [`rejoin`](Self::rejoin), but does not wait for a next channel. See
+    /// [`Receiver::rejoin_now`].
+    ///
+    /// # Errors
+    /// As for [`rejoin`](Self::rejoin), and [`JoinError::NotFound`].
+    pub fn rejoin_now(&mut self) -> Result<(), JoinError> {
+        self.receiver.rejoin_now()
+    }
+}
+
 /// Number of values that a call that must not block tries to copy.
 const LOSSES_MAX: u32 = 16;
 
@@ -393,9 +434,11 @@ impl<T, A> TypedReceiver<T, A> {
         self.receiver.next_sequence()
     }
 
-    /// One of the receiver's counters; `messages` and `bytes` as of the last published cursor.
-    #[must_use]
-    pub fn counter(&self, name: &str) -> Option<u64> {
+    /// One of the receiver's counters, by name. See [`Receiver::counter`].
+    ///
+    /// # Errors
+    /// [`CounterError`] if there is no counter of that name; it lists the names.
+    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
         self.receiver.counter(name)
     }
 

@@ -421,8 +421,8 @@ fn whoever_sleeps_is_woken() {
             assert_eq!(buffer[..length], vec![low(round); length]);
         }
         let b = other.join().unwrap();
-        assert_eq!(a.counter("cap_finds"), Some(0));
-        assert_eq!(b.counter("cap_finds"), Some(0));
+        assert_eq!(a.counter("cap_finds"), Ok(0));
+        assert_eq!(b.counter("cap_finds"), Ok(0));
     }
 }
 

@@ -59,7 +59,7 @@ fn all_receivers_get_all_senders_messages_in_one_order() {
                     order = order.wrapping_mul(0x100_0000_01b3) ^ (sender << 60 | number);
                 };
                 receiver.for_each(&mut count).unwrap();
-                assert_eq!(receiver.counter("cap_finds"), Some(0));
+                assert_eq!(receiver.counter("cap_finds"), Ok(0));
                 (order, next)
             })
         })
@@ -88,7 +88,7 @@ fn all_receivers_get_all_senders_messages_in_one_order() {
                     }
                 }
                 assert_eq!(sender.sent(), count);
-                assert_eq!(sender.counter("cap_finds"), Some(0));
+                assert_eq!(sender.counter("cap_finds"), Ok(0));
             })
         })
         .collect();
@@ -171,10 +171,21 @@ fn a_shared_channel_cannot_overwrite_and_a_channel_of_one_sender_is_not_shared()
     assert_eq!(error, CreateError::OverwriteShared);
     assert!(error.to_string().starts_with("a shared channel cannot overwrite: "));
     let one = domain.sender("c").create().unwrap();
-    assert!(matches!(open_error(&scratch), CreateError::AlreadyExists(_)));
+    let taken = open_error(&scratch);
+    assert!(matches!(taken, CreateError::AlreadyExists(_)), "{taken:?}");
+    let pid = std::process::id();
+    assert_eq!(taken.to_string(), format!("channel c already exists: process {pid} is its sender"));
     drop(one);
+    let endpoint = domain.endpoint("c").create().unwrap();
+    let taken = domain.sender("c").create().unwrap_err().to_string();
+    assert_eq!(taken, format!("endpoint c already exists: process {pid} has it"));
+    drop(endpoint);
     let _shared = open(&scratch);
-    assert!(matches!(domain.sender("c").create().unwrap_err(), CreateError::AlreadyExists(_)));
+    let taken = domain.sender("c").create().unwrap_err().to_string();
+    assert_eq!(
+        taken,
+        format!("shared channel c already exists: process {pid} is one of its senders")
+    );
     let _others = [open(&scratch), open(&scratch), open(&scratch)];
     let full = open_error(&scratch).to_string();
     assert_eq!(full, "channel c: the channel has all the 4 senders it was made for");
@@ -282,6 +293,7 @@ fn an_observer_sees_everybody() {
     assert_eq!((view.senders, view.sent, view.pid), (2, 2, std::process::id()));
     assert_eq!(view.receivers.len(), 1);
     assert_eq!((view.receivers[0].lag, view.receivers[0].pid), (2, std::process::id()));
+    assert_eq!(view.sample.len(), 2);
     drop((receiver, first));
     let view = observer.look();
     assert_eq!((view.senders, view.receivers.len()), (1, 0));

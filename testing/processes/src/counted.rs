@@ -3,7 +3,7 @@
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
-use corewire::Domain;
+use corewire::{CounterError, Domain};
 
 use crate::{Options, Outcome};
 
@@ -66,7 +66,7 @@ pub(crate) fn receive(domain: &Domain, options: &Options) -> Outcome {
 }
 
 /// Prints the counters, then waits until the test has read them.
-fn report(counter: impl Fn(&str) -> Option<u64>) -> Outcome {
+fn report(counter: impl Fn(&str) -> Result<u64, CounterError>) -> Outcome {
     let names = ["messages", "waits", "sleeps", "wakes", "cap_finds", "near_sleeps"];
     let line: Vec<String> =
         names.iter().map(|name| format!("{name}={}", counter(name).unwrap_or(0))).collect();

@@ -2,31 +2,38 @@
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use corewire::{Domain, Topology, TopologyError};
-use corewire_os::directory::{default_path, default_path_of};
+use corewire::{Domain, Topology, TopologyError, Wait};
+use corewire_os::directory::{ForeignFile, Role, RuntimeDirectory, default_path, default_path_of};
 use corewire_os::probe;
 use corewire_os::process::effective_uid;
 use corewire_os::processor::{self, Cache};
 use corewire_os::sleep::Linux;
 
 use super::Finding;
+use crate::failure::Failure;
 use crate::{access, units};
 
-/// Descriptors that a channel takes in the sender's process for each receiver, generously.
+/// Foreign files that are named one by one.
+const FILES_SHOWN_MAX: usize = 5;
+/// Upper bound for the descriptors that a channel needs in the sender's process for each receiver.
 const DESCRIPTORS_PER_RECEIVER: u64 = 8;
-/// Memory that programs with several channels may want to lock.
+/// Enough lockable memory for a program with several channels.
 const LOCK_BYTES: u64 = 64 << 20;
-/// Directories that a user may watch: one for each process that waits for a name.
+/// Fewest directories that a user should be able to watch: one for each process that waits for a name.
 const WATCHES_MIN: u64 = 64;
-/// The first kernel with memory that others can be kept from writing, and process descriptors.
+/// The first kernel with process descriptors and with seals that make memory read-only for others.
 const KERNEL_MIN: (u32, u32) = (5, 3);
 
-/// Everything that is looked at, in order.
+/// All checks, in order.
 pub(super) fn all() -> Vec<Finding> {
     let linux = Linux::get();
-    vec![
+    let place = Place::in_use();
+    // Before the kernel's calls are reported: a call that is refused only in use is known after it.
+    let channel = channel(&place);
+    let mut findings = vec![
         cores(),
         caches(),
         last_levels(&last_level_caches(), &Topology::of_this_machine()),
@@ -39,24 +46,30 @@ pub(super) fn all() -> Vec<Finding> {
         watches(probe::watches_max()),
         huge_pages(probe::shared_huge_pages().as_deref()),
         cross_process_copy(&probe::cross_process_copy(), probe::ptrace_scope()),
-        runtime_directory(),
-        channel(),
-    ]
+        runtime_directory(&place),
+    ];
+    findings.extend(foreign_files(&place));
+    findings.push(channel);
+    findings
 }
 
 fn cores() -> Finding {
     let check = "cores";
     let model = processor::model_name().unwrap_or_else(|| "model unknown".into());
     match processor::allowed() {
-        Err(error) => Finding::improvable(check, error.to_string(), "nothing is known to help"),
+        Err(error) => Finding::improvable(
+            check,
+            error.to_string(),
+            "check /proc/self/status: Cpus_allowed_list",
+        ),
         Ok(allowed) => {
             let count = units::counted(allowed.len(), "core", "cores");
             let found = format!("{count} for this process ({}), {model}", ranges(&allowed));
             if allowed.len() > 1 {
                 return Finding::good(check, found);
             }
-            let advice = "sender and receivers take turns on one core: allow more (taskset -c 0-3 PROGRAM, \
-                 or the container's cpuset)";
+            let advice = "sender and receivers take turns on one core: allow more cores (taskset -c 0-3 \
+                 PROGRAM, or the container's cpuset)";
             Finding::improvable(check, found, advice)
         }
     }
@@ -68,7 +81,7 @@ fn caches() -> Finding {
     let list: Vec<_> =
         found.iter().filter(|cache| cache.kind != "Instruction").map(cache).collect();
     if list.is_empty() {
-        let advice = "the default window is 1 MiB; set window_bytes to half of level 2";
+        let advice = "the default window is 1 MiB; set window_bytes to half of the level 2 cache";
         return Finding::improvable(check, "the kernel does not describe them", advice);
     }
     Finding::good(check, format!("processor 0: {}", list.join("; ")))
@@ -78,12 +91,13 @@ fn cache(cache: &Cache) -> String {
     let Cache { level, bytes, shared_by, .. } = cache;
     let whose = match shared_by.contains(['-', ',']) {
         true => format!("shared by {shared_by}"),
-        false => "its own".to_owned(),
+        false => "not shared".to_owned(),
     };
     format!("level {level} {}, {whose}", units::size(*bytes))
 }
 
-/// The last-level caches of the processors of this process, each as the kernel lists who shares it.
+/// The last-level caches of the processors of this process. Each is the kernel's list of the
+/// processors that share it.
 fn last_level_caches() -> Vec<String> {
     let processors = processor::allowed().unwrap_or_default();
     let mut caches: Vec<_> = processors.into_iter().filter_map(processor::last_level).collect();
@@ -97,17 +111,17 @@ fn last_levels(caches: &[String], measured: &Result<Option<Topology>, TopologyEr
     let count = units::counted(caches.len(), "cache", "caches");
     match (caches, measured) {
         (_, Err(error)) => {
-            let advice = "write it anew: corewire doctor --measure \"$COREWIRE_TOPOLOGY\"";
+            let advice = "write it again: corewire doctor --measure \"$COREWIRE_TOPOLOGY\"";
             Finding::bad(check, format!("COREWIRE_TOPOLOGY: {error}"), advice)
         }
         ([], _) => {
-            let advice = "channels on two levels: say which cache with cache_domain";
+            let advice = "for channels on two levels, name the cache with cache_domain";
             Finding::improvable(check, "the kernel does not describe them", advice)
         }
         ([_], _) => Finding::good(check, "all processors share one"),
         (_, Ok(Some(_))) => Finding::good(check, format!("{count}, measured")),
         (_, Ok(None)) => {
-            let advice = "for channels of many receivers: corewire doctor --measure \
+            let advice = "for channels with many receivers: corewire doctor --measure \
                           /etc/corewire.json, and then export COREWIRE_TOPOLOGY=/etc/corewire.json";
             Finding::improvable(check, format!("{count}, not measured"), advice)
         }
@@ -120,9 +134,8 @@ fn clock(governor: Option<&str>) -> Finding {
         None => Finding::good(check, "not controlled from here"),
         Some(governor @ ("performance" | "schedutil")) => Finding::good(check, governor),
         Some(governor) => {
-            let advice =
-                "an idle core answers late: as root, cpupower frequency-set -g performance";
-            Finding::improvable(check, format!("governed by {governor}"), advice)
+            let advice = "an idle core reacts late: as root, cpupower frequency-set -g performance";
+            Finding::improvable(check, format!("governor {governor}"), advice)
         }
     }
 }
@@ -139,7 +152,7 @@ fn kernel() -> Finding {
         None => Finding::improvable(
             check,
             release,
-            format!("make sure that it is Linux {major}.{minor} or later"),
+            format!("check that it is Linux {major}.{minor} or later"),
         ),
     }
 }
@@ -152,23 +165,26 @@ fn version(release: &str) -> Option<(u32, u32)> {
 fn membarrier(is_there: bool) -> Finding {
     let check = "membarrier";
     if is_there {
-        return Finding::good(check, "allowed: no message pays for a receiver that may sleep");
+        return Finding::good(
+            check,
+            "works: a message costs no extra for receivers that may sleep",
+        );
     }
-    let advice = "each message costs a locked instruction (about 10 times slower in a stream): \
+    let advice = "each message costs a locked instruction (a stream is about 10 times slower): \
                   allow membarrier in the seccomp filter of this container (docker run \
                   --security-opt seccomp=FILE)";
-    Finding::improvable(check, "refused by the kernel", advice)
+    Finding::improvable(check, "refused by the kernel or a seccomp filter", advice)
 }
 
 fn waitv(is_there: bool) -> Finding {
     let check = "FUTEX_WAITV";
     if is_there {
-        return Finding::good(check, "allowed: sleepers learn of a death at once");
+        return Finding::good(check, "works: a sleeping receiver learns of a death at once");
     }
-    let advice = "sleepers wake every millisecond instead: use Linux 5.16 or later, or allow \
-                  futex_waitv in the seccomp filter of this container (docker run --security-opt \
-                  seccomp=FILE)";
-    Finding::improvable(check, "refused by the kernel", advice)
+    let advice = "a sleeping receiver wakes every millisecond instead: use Linux 5.16 or later, or \
+                  allow futex_waitv in the seccomp filter of this container (docker run \
+                  --security-opt seccomp=FILE)";
+    Finding::improvable(check, "refused by the kernel or a seccomp filter", advice)
 }
 
 fn locked_memory(limit: Option<u64>) -> Finding {
@@ -178,7 +194,7 @@ fn locked_memory(limit: Option<u64>) -> Finding {
         Some(bytes) if bytes >= LOCK_BYTES => Finding::good(check, units::size(bytes)),
         Some(bytes) => {
             let advice = format!(
-                "only for channels made with lock_memory: raise it to {} or more \
+                "only for channels that are created with lock_memory: raise it to {} or more \
                  (ulimit -l, LimitMEMLOCK)",
                 units::size(LOCK_BYTES)
             );
@@ -196,8 +212,8 @@ fn descriptors((soft, hard): (u64, u64)) -> Finding {
     let found = format!("soft limit {}, hard limit {}", shown(soft), shown(hard));
     let receivers = hard / DESCRIPTORS_PER_RECEIVER;
     let advice = format!(
-        "the soft limit is raised by itself; the hard one is enough for about {} receivers: raise \
-         it (ulimit -Hn, LimitNOFILE)",
+        "corewire raises the soft limit itself; the hard limit is enough for about {} receivers: \
+         raise it (ulimit -Hn, LimitNOFILE)",
         units::grouped(receivers)
     );
     match receivers {
@@ -211,14 +227,15 @@ fn watches(limit: Option<u64>) -> Finding {
     let check = "waiting for names";
     match limit {
         Some(limit) if limit < WATCHES_MIN => {
-            let advice = "processes that wait for a channel need one each: as root, sysctl \
+            let advice = "each process that waits for a channel needs one: as root, sysctl \
                           fs.inotify.max_user_instances=1024";
-            Finding::improvable(check, format!("{limit} at a time for this user"), advice)
+            Finding::improvable(check, format!("{limit} processes of this user at a time"), advice)
         }
         Some(limit) => {
-            Finding::good(check, format!("{} at a time for this user", units::grouped(limit)))
+            let limit = units::grouped(limit);
+            Finding::good(check, format!("{limit} processes of this user at a time"))
         }
-        None => Finding::good(check, "the kernel does not say how many at a time"),
+        None => Finding::good(check, "the kernel does not state a limit"),
     }
 }
 
@@ -232,8 +249,8 @@ fn huge_pages(setting: Option<&str>) -> Finding {
             Finding::improvable(check, word, advice)
         }
         None => {
-            let advice = "ordinary pages are used: a kernel with CONFIG_TRANSPARENT_HUGEPAGE has \
-                          huge ones";
+            let advice = "ordinary pages are used; a kernel with CONFIG_TRANSPARENT_HUGEPAGE has \
+                          huge pages";
             Finding::improvable(check, "not in this kernel", advice)
         }
     }
@@ -244,7 +261,8 @@ fn cross_process_copy(tried: &Result<(), String>, ptrace_scope: Option<u32>) -> 
     let unused = "channels do not need it;";
     match (tried, ptrace_scope) {
         (Err(error), _) => {
-            let advice = format!("{unused} allow process_vm_readv in the seccomp filter");
+            let advice =
+                format!("{unused} to have it, allow process_vm_readv in the seccomp filter");
             Finding::improvable(check, format!("process_vm_readv: {error}"), advice)
         }
         (Ok(()), None | Some(0)) => {
@@ -252,35 +270,66 @@ fn cross_process_copy(tried: &Result<(), String>, ptrace_scope: Option<u32>) -> 
         }
         (Ok(()), Some(scope)) => {
             let found = format!("process_vm_readv works, but kernel.yama.ptrace_scope is {scope}");
-            let advice = format!("{unused} sysctl kernel.yama.ptrace_scope=0 (as root) opens it");
+            let advice =
+                format!("{unused} to allow it, as root: sysctl kernel.yama.ptrace_scope=0");
             Finding::improvable(check, found, advice)
         }
     }
 }
 
-fn runtime_directory() -> Finding {
+/// The runtime directory in use, and whether it can be used.
+struct Place {
+    path: PathBuf,
+    role: Role,
+    /// The domain there, and how many channels it has.
+    opened: Result<(Domain, usize), Failure>,
+}
+
+impl Place {
+    /// The directory that the other commands use, with the same `--owner`.
+    fn in_use() -> Self {
+        let (path, role) = match access::chosen_owner() {
+            None => (default_path(), Role::Owner),
+            Some(uid) if uid == effective_uid() => (default_path_of(uid), Role::Resident),
+            Some(uid) => (default_path_of(uid), Role::Guest(uid)),
+        };
+        let opened = access::open_domain().and_then(|domain| {
+            let count = domain.channels()?.len();
+            Ok((domain, count))
+        });
+        Self { path, role, opened }
+    }
+
+    fn shown(&self) -> String {
+        units::printable(&self.path.to_string_lossy())
+    }
+
+    /// Is it where anybody could have made it first?
+    fn is_default_in_tmp(&self) -> bool {
+        let uid = access::chosen_owner().unwrap_or_else(effective_uid);
+        self.path == Path::new(&format!("/tmp/corewire-{uid}"))
+    }
+}
+
+fn runtime_directory(place: &Place) -> Finding {
     let check = "runtime directory";
-    let owner = access::chosen_owner();
-    let path =
-        owner.filter(|&uid| uid != effective_uid()).map_or_else(default_path, default_path_of);
-    let shown = units::printable(&path.to_string_lossy());
-    let tried =
-        access::open_domain().and_then(|domain| Ok((domain.is_guest(), domain.channels()?)));
-    match tried {
-        Ok((is_guest, channels)) => {
-            let count = units::counted(channels.len(), "channel", "channels");
-            let role = if is_guest { ", as a guest" } else { "" };
-            Finding::good(check, format!("{shown}, {count}{role}"))
+    let shown = place.shown();
+    match &place.opened {
+        Ok((domain, count)) => {
+            let count = units::counted(*count, "channel", "channels");
+            let role = if domain.is_guest() { ", as a guest" } else { "" };
+            let found = format!("{shown}, {count}{role}");
+            usable(check, found, place.is_default_in_tmp())
         }
         Err(failure) => {
-            let advice = match owner {
+            let advice = match access::chosen_owner() {
                 None => {
-                    "give COREWIRE_RUNTIME_DIR a directory of this user's with mode 0700, the \
-                     same for all who are to find each other"
+                    "set COREWIRE_RUNTIME_DIR to a directory of this user with mode 0700, the same \
+                     one for all processes that are to find each other"
                 }
                 Some(_) => {
-                    "give COREWIRE_RUNTIME_DIR the owner's directory; the owner lets others in \
-                     by an access rule (corewire send --access)"
+                    "set COREWIRE_RUNTIME_DIR to the owner's directory; the owner lets others in \
+                     with an access rule (corewire send --access)"
                 }
             };
             Finding::bad(check, format!("{shown}: {}", failure.message), advice)
@@ -288,26 +337,105 @@ fn runtime_directory() -> Finding {
     }
 }
 
-/// Whether all of it works together: a channel within this process, in a directory of its own.
-fn channel() -> Finding {
+fn usable(check: &'static str, found: String, is_default_in_tmp: bool) -> Finding {
+    if !is_default_in_tmp {
+        return Finding::good(check, found);
+    }
+    let advice = "any user can create this directory first, and then channels do not work here: set \
+                  XDG_RUNTIME_DIR, or set COREWIRE_RUNTIME_DIR to a directory of this user with \
+                  mode 0700";
+    Finding::improvable(check, found, advice)
+}
+
+/// Files in the runtime directory that corewire did not make; nothing if it cannot be opened.
+fn foreign_files(place: &Place) -> Option<Finding> {
+    let check = "foreign files";
+    place.opened.as_ref().ok()?;
+    let directory = RuntimeDirectory::open(&place.path, place.role.clone()).ok()?;
+    let files = match directory.foreign_files() {
+        Ok(files) => files,
+        Err(error) => {
+            let advice = "make the runtime directory readable for this user";
+            return Some(Finding::improvable(check, error.to_string(), advice));
+        }
+    };
+    if files.is_empty() {
+        return Some(Finding::good(check, "none in the runtime directory"));
+    }
+    let describe = |file: &ForeignFile| {
+        let name = units::printable(&file.name);
+        match file.kind {
+            "regular file" => format!("{name} (a regular file of {})", units::size(file.bytes)),
+            kind => format!("{name} (a {kind})"),
+        }
+    };
+    let mut found: Vec<_> = files.iter().take(FILES_SHOWN_MAX).map(describe).collect();
+    if let more @ 1.. = files.len() - found.len() {
+        found.push(format!("and {} more", units::grouped(more as u64)));
+    }
+    let found = format!("{} in the runtime directory: {}", files.len(), found.join(", "));
+    let blocked =
+        files.iter().find_map(|file| Some((units::printable(&file.name), file.blocks()?)));
+    let advice = match blocked {
+        Some((file, name)) => {
+            format!("remove {file}: while it is there, nothing can be named {name}")
+        }
+        None => "corewire did not make them and does not use them: keep them elsewhere".to_owned(),
+    };
+    Some(Finding::improvable(check, found, advice))
+}
+
+/// Whether everything works together: a channel within this process.
+fn channel(place: &Place) -> Finding {
     let check = "a channel";
-    let tried = corewire_os::random_u128().map_err(|error| error.to_string()).and_then(|number| {
-        let path = std::env::temp_dir().join(format!("corewire-doctor-{number:032x}"));
-        DirBuilder::new().mode(0o700).create(&path).map_err(|error| error.to_string())?;
-        let outcome = try_channel(&path).map_err(|error| error.to_string());
-        let _ = std::fs::remove_dir_all(&path);
-        outcome
-    });
-    match tried {
-        Ok(()) => Finding::good(check, "made, joined, a message sent and received"),
-        Err(error) => Finding::bad(check, error, "channels do not work here until this does"),
+    let works = "created, joined, a message sent and received";
+    let advice = "channels do not work here until this does";
+    match &place.opened {
+        Ok((domain, _)) if !domain.is_guest() => match try_channel(domain) {
+            Ok(()) => Finding::good(check, works),
+            Err(error) => Finding::bad(check, error.to_string(), advice),
+        },
+        // A guest creates no channels in the owner's directory.
+        Ok(_) => match try_channel_elsewhere() {
+            Ok(()) => Finding::good(check, format!("{works}, in a separate directory")),
+            Err(error) => Finding::bad(check, error.to_string(), advice),
+        },
+        Err(_) => match try_channel_elsewhere() {
+            Ok(()) => Finding::bad(
+                check,
+                "works in a separate directory, but not in the runtime directory",
+                "see the runtime directory above",
+            ),
+            Err(error) => Finding::bad(
+                check,
+                format!("does not work in a separate directory, either: {error}"),
+                "see the runtime directory above first",
+            ),
+        },
     }
 }
 
-fn try_channel(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let domain = Domain::open_at(path)?;
-    let mut sender = domain.sender("doctor").create()?;
-    let mut receiver = domain.receiver("doctor").join()?;
+type Tried = Result<(), Box<dyn std::error::Error>>;
+
+fn try_channel_elsewhere() -> Tried {
+    let number = corewire_os::random_u128()?;
+    let path = std::env::temp_dir().join(format!("corewire-doctor-{number:032x}"));
+    let made = DirBuilder::new().mode(0o700).create(&path);
+    made.map_err(|error| format!("make {}: {error}", path.display()))?;
+    let outcome =
+        Domain::open_at(&path).map_err(Into::into).and_then(|domain| try_channel(&domain));
+    let _ = std::fs::remove_dir_all(&path);
+    outcome
+}
+
+fn try_channel(domain: &Domain) -> Tried {
+    let name = format!("doctor-{:032x}", corewire_os::random_u128()?);
+    let mut sender = domain.sender(&name).create()?;
+    let mut receiver = domain.receiver(&name).wait(Wait::Park).join()?;
+    // It sleeps, and so learns how it can.
+    if receiver.receive_timeout(Duration::from_millis(1))?.is_some() {
+        return Err("a message arrived that nobody sent".into());
+    }
     sender.send(b"are you there?")?;
     match receiver.try_receive()? {
         Some(message) if message[..] == *b"are you there?" => Ok(()),
@@ -343,6 +471,20 @@ mod tests {
     }
 
     #[test]
+    fn the_default_directory_in_tmp_is_told_from_others() {
+        let place = |path: String| Place {
+            path: path.into(),
+            role: Role::Owner,
+            opened: Err(Failure::quiet(1)),
+        };
+        let uid = effective_uid();
+        assert!(place(format!("/tmp/corewire-{uid}")).is_default_in_tmp());
+        for other in [format!("/run/user/{uid}/corewire"), "/tmp/corewire".into()] {
+            assert!(!place(other).is_default_in_tmp());
+        }
+    }
+
+    #[test]
     fn releases_are_compared_by_number() {
         assert_eq!(version("6.18.44-fc"), Some((6, 18)));
         assert_eq!(version("5.10"), Some((5, 10)));
@@ -364,6 +506,7 @@ mod tests {
             clock(Some("powersave")),
             last_levels(&["0-3".into(), "4-7".into()], &Ok(None)),
             last_levels(&[], &Ok(None)),
+            usable("runtime directory", "/tmp/corewire-1000".into(), true),
         ];
         for finding in findings {
             assert_eq!(finding.level, Level::Improvable, "{finding:?}");

@@ -1,4 +1,4 @@
-//! `corewire doctor --measure`: what a line takes from each processor to each other.
+//! `corewire doctor --measure`: the cost of a cache line from each processor to each other one.
 
 use std::thread;
 
@@ -11,16 +11,16 @@ use corewire_ring::yardstick::LineWalk;
 use crate::failure::Failure;
 use crate::{table, units};
 
-/// Lines of a walk: they fit the second-level cache of both.
+/// Lines of a walk. They fit the second-level caches of both processors.
 const LINES: usize = 512;
-/// Walks of each kind between two processors; the median counts.
+/// Walks of each kind between two processors; the result is their median.
 const WALKS: usize = 15;
-/// Read-modify-writes of a line that is there.
+/// Number of read-modify-writes of a line that the processor owns.
 const MODIFIES: usize = 10_000;
-/// The most columns of the table: more do not fit a terminal.
+/// Maximum number of columns of the table: more do not fit a terminal.
 const COLUMNS_MAX: usize = 16;
 
-/// Measures all pairs of the processors of this process.
+/// Measures all pairs of processors that this process may use.
 pub(super) fn measure() -> Result<Topology, Failure> {
     let processors = processor::allowed()?;
     if processors.len() < 2 {
@@ -46,20 +46,20 @@ pub(super) fn measure() -> Result<Topology, Failure> {
         }
         topology.pairs_ns.push(row);
     }
-    // Where all are in one, so would more be.
+    // If all processors are in one domain, a larger machine is taken to be one domain, too.
     if !far.is_empty() {
         let first = domains.iter().filter(|domain| **domain == domains[0]);
         topology.domain_cores = first.count();
     }
     topology.near_ns = whole(median(&mut near), topology.near_ns);
-    // Of a machine of one domain, memory is what is afar; that is not measured.
+    // In a machine with one domain only memory is far away, which is not measured.
     topology.far_ns = whole(median(&mut far), topology.far_ns.max(topology.near_ns));
     topology.next_ns = whole(median(&mut next), topology.next_ns);
     topology.locked_ns = whole(Some(locked_ns()?), topology.locked_ns);
     Ok(topology)
 }
 
-/// A table of all pairs, and what follows from them.
+/// A table of all pairs, and the figures that follow from it.
 pub(super) fn render(topology: &Topology) -> String {
     let Topology { processors, pairs_ns, near_ns, far_ns, next_ns, locked_ns, .. } = topology;
     let shown = processors.len().min(COLUMNS_MAX);
@@ -76,20 +76,20 @@ pub(super) fn render(topology: &Topology) -> String {
     let table = table::render(&columns, &rows.collect::<Vec<_>>());
     let more = match processors.len() - shown {
         0 => String::new(),
-        more => format!("({} more columns in the file)\n", units::grouped(more as u64)),
+        more => format!("({} more columns are in the file)\n", units::grouped(more as u64)),
     };
     format!(
-        "a line that another processor has changed, in nanoseconds:\n{table}{more}\
-         within a last-level cache {near_ns} ns, beyond {far_ns} ns; side by side {next_ns} ns apart; \
-         a locked instruction {locked_ns} ns\n"
+        "reading a line that another processor has changed, in nanoseconds:\n{table}{more}\
+         within a last-level cache {near_ns} ns, beyond it {far_ns} ns; several at once {next_ns} ns \
+         apart; a locked instruction {locked_ns} ns\n"
     )
 }
 
-/// What a processor finds that another has written.
+/// The cost of lines that another processor has written.
 struct Pair {
-    /// A line, when it is waited for.
+    /// A line, if the reader waits for it.
     line_ns: f64,
-    /// One more line, when many are asked for at once.
+    /// One more line, if many are requested at once.
     next_ns: f64,
 }
 
@@ -134,7 +134,7 @@ impl Pair {
     }
 }
 
-/// A read-modify-write of a line that is there.
+/// The time of a read-modify-write of a line that the processor owns.
 fn locked_ns() -> Result<f64, Failure> {
     let memory = memory()?;
     let walk = LineWalk::new(&memory, LINES);
@@ -144,7 +144,8 @@ fn locked_ns() -> Result<f64, Failure> {
 }
 
 fn memory() -> Result<Region, Failure> {
-    Region::private(LineWalk::bytes(LINES)).ok_or_else(|| Failure::other("no memory to measure in"))
+    Region::private(LineWalk::bytes(LINES))
+        .ok_or_else(|| Failure::other("there is no memory for the measurement"))
 }
 
 fn await_number(word: &AtomicU64, number: u64) {
@@ -166,7 +167,7 @@ fn median(times: &mut [f64]) -> Option<f64> {
     times.get(times.len() / 2).copied()
 }
 
-/// Whole nanoseconds, one at least.
+/// Whole nanoseconds, at least one.
 #[expect(clippy::cast_possible_truncation, reason = "times of lines")]
 #[expect(clippy::cast_sign_loss, reason = "times are not negative")]
 fn whole(time_ns: Option<f64>, otherwise_ns: u64) -> u64 {

@@ -1,5 +1,4 @@
-//! `corewire doctor`: what this machine offers to channels, and what to do where it is less than it
-//! could be.
+//! `corewire doctor`: what this machine offers to channels, and what to do where something is missing.
 
 mod checks;
 mod measure;
@@ -14,30 +13,31 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   corewire doctor
-  corewire doctor --measure this-machine.json
-
-Each line says good, improvable (channels work, but could work better) or bad
-(channels do not work), what was found, and what to do about it. Ends with 1 if
-anything is bad.
-
---json prints an array of objects with the keys check, level (good, improvable
-or bad), found and advice (null if there is nothing to do).
-
---measure FILE measures instead what a cache line takes from each processor to each
-other that this process may run on (about 5 ms a pair), prints that, and writes it
-to FILE, which `corewire model --topology FILE` reads; with --json it prints what
-it writes. Keep the machine idle meanwhile.";
+  corewire doctor --measure this-machine.json\n\
+\n\
+Each line says good, improvable (channels work, but could work better) or bad \
+(channels do not work), then what was found and what to do about it. The command ends \
+with 1 if anything is bad. To try a channel, it creates one for a moment, named \
+doctor- and a random number.\n\
+\n\
+--json prints an array of objects with the keys check, level (good, improvable or \
+bad), found and advice (null if there is nothing to do).\n\
+\n\
+--measure FILE measures the cost of a cache line from each processor to each other one \
+on which this process may run (about 5 ms for each pair), prints it, and writes it to \
+FILE, for `corewire model --topology FILE`. With --json it prints what it writes. Keep \
+the machine idle meanwhile.";
 
 /// Columns of a line of text.
 const WIDTH: usize = 80;
-/// Where what was found begins.
+/// Column where the findings begin.
 const INDENT: usize = 33;
 
-/// Check what this machine offers to channels, and say what to do.
+/// Check what this machine offers to channels, and say what to do
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Measure what cache lines cost here, and write that to FILE
+    /// Measure the cost of cache lines, and write it to FILE
     #[arg(long, value_name = "FILE")]
     measure: Option<PathBuf>,
     /// Print JSON
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Level {
@@ -64,7 +64,7 @@ impl Level {
     }
 }
 
-/// One thing that was looked at.
+/// One check, and what it found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// `head` and then `body`, broken between words; further lines are indented.
+/// `head`, then `body`, with line breaks between words; further lines are indented.
 fn wrapped(head: &str, body: &str) -> String {
     let mut text = head.to_owned();
     let mut column = head.chars().count();

@@ -1,4 +1,4 @@
-//! `corewire top`: what moves on the channels of this user.
+//! `corewire top`: rates on the channels of this user.
 
 pub(crate) mod rates;
 mod screen;
@@ -18,40 +18,47 @@ use crate::{access, output, table};
 const EXAMPLES: &str = "\
 Examples:
   corewire top
-  corewire top --once --json
+  corewire top --once --json\n\
+\n\
+Columns: the channel, or a receiver's row in it; the process; messages per second; \
+payload bytes per second; lag: how many messages a receiver is behind, of a channel \
+its slowest receiver; waits and wakes: how often per second it waited, and woke \
+others; drops: messages missed, and receivers that were evicted, or removed because \
+their memory held impossible values; deaths: receivers that died. Drops and deaths \
+count from the creation of the channel. A narrow terminal shows fewer columns.\n\
+\n\
+Bytes of messages of up to 48 bytes are not counted, since that would slow the sender \
+down. top reads the lengths of up to 64 of the latest messages, and estimates the \
+others from these. A number with such an estimate in it begins with ~.\n\
+\n\
+top reads the memory of the processes that take part. Once an interval it asks the \
+process of each channel's sender for that memory, but not the thread that sends.\n\
+\n\
+Keys: q quits, space pauses, s sorts by the next column, r reverses the order, \
+/ filters by name, enter shows or hides receivers, j and k or the arrows scroll.\n\
+\n\
+--once looks twice, an interval apart, prints the rates, and ends. --json prints an \
+object with the keys interval_s, unseen (why channels cannot be seen) and channels: \
+objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
+estimated_bytes_per_s (the part of bytes_per_s that is an estimate), waits_per_s, \
+wakes_per_s, lag, drops, deaths, receivers_max and receivers: objects with the keys \
+row, pid, messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, \
+wakes_per_s, lag, drops and is_asleep.";
 
-Columns: the channel, or a receiver's row in it; its process; messages in a
-second; bytes in a second of messages of more than 48 bytes (shorter ones are not
-counted); how many messages it is behind, of a channel its slowest receiver; how
-often in a second it waited, and woke others; messages missed, receivers evicted or
-refused for what their memory held; receivers that died. The last two since the
-channel was made. What is read is in the memory of those who take part; once an interval the
-process of each channel's sender is asked for it, but not the thread that sends.
-
-Keys: q quits, space pauses, s sorts by the next column, r reverses, / filters by
-name, enter shows or hides receivers, j and k or the arrows scroll.
-
---once looks twice, an interval apart, prints what moved, and ends. --json prints
-an object with the keys interval_s, unseen (why channels cannot be seen) and
-channels: objects with the keys name, pid, senders, sent, messages_per_s,
-bytes_per_s, waits_per_s, wakes_per_s, lag, drops, deaths, receivers_max and
-receivers: objects with the keys row, pid, messages_per_s, bytes_per_s,
-waits_per_s, wakes_per_s, lag, drops and is_asleep.";
-
-/// Watch what moves: rates, lag, waits, drops, deaths, of each channel and receiver.
+/// Watch channels and receivers: rates, lag, waits, drops, deaths
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
-    /// What to sort by
+    /// Sort by this column
     #[arg(long, value_enum, default_value_t = Sort::Messages)]
     sort: Sort,
-    /// Only channels whose name holds this
+    /// Show only channels whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Print what moved in one interval, and end
+    /// Print the rates of one interval, and end
     #[arg(long)]
     once: bool,
     /// Print JSON
@@ -66,7 +73,7 @@ struct Report {
     channels: Vec<Channel>,
 }
 
-/// Seconds that make sense.
+/// Seconds between two looks.
 fn interval(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
@@ -90,13 +97,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         channels.retain(|channel| channel.name.contains(&view.filter));
         return output::print_json(&Report { interval_s: args.interval, unseen, channels });
     }
-    for why in &unseen {
-        eprintln!("corewire: {why}");
-    }
     let lines = view.lines(&channels);
-    if lines.is_empty() {
-        return output::print(&(view.nothing(&watcher.place()) + "\n"));
+    let mut text = match lines.is_empty() {
+        true => view.nothing(&watcher.place()) + "\n",
+        false => {
+            let rows: Vec<_> = lines.into_iter().map(|line| line.cells).collect();
+            table::render(&COLUMNS, &rows)
+        }
+    };
+    for why in &unseen {
+        text.push_str(&format!("cannot be seen: {why}\n"));
     }
-    let rows: Vec<_> = lines.into_iter().map(|line| line.cells).collect();
-    output::print(&table::render(&COLUMNS, &rows))
+    output::print(&text)
 }

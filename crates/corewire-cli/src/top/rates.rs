@@ -1,27 +1,27 @@
-//! What moves: two looks at the channels, and what lies between them.
+//! Rates: the difference between two looks at the channels.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use corewire::{ChannelView, Domain, ReceiverView};
+use corewire::{ChannelView, Domain, MessageSample, ReceiverView};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::seen::{self, Seen};
 
-/// A channel, since the look before.
+/// A channel, with its rates since the look before.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Channel {
     pub(crate) name: String,
     pub(crate) pid: u32,
     pub(crate) senders: usize,
-    /// Messages, since the channel was made.
+    /// Messages since the channel was created.
     pub(crate) sent: u64,
     #[serde(flatten)]
     pub(crate) rates: Rates,
-    /// Of its slowest receiver.
+    /// The lag of its slowest receiver.
     pub(crate) lag: u64,
-    /// Messages that receivers missed, receivers that were evicted, or that held impossible values.
+    /// Messages that receivers missed, and receivers that were evicted or held impossible values.
     pub(crate) drops: u64,
     /// Receivers that died.
     pub(crate) deaths: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Channel {
     pub(crate) receivers: Vec<Receiver>,
 }
 
-/// A receiver, since the look before.
+/// A receiver, with its rates since the look before.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Receiver {
     pub(crate) row: u16,
@@ -42,12 +42,15 @@ pub(crate) struct Receiver {
     pub(crate) is_asleep: bool,
 }
 
-/// How often, in a second; zero at the first look.
+/// Rates per second; zero at the first look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Rates {
     pub(crate) messages_per_s: f64,
-    /// Of messages of more than 48 bytes.
+    /// Payload bytes: those of messages of more than 48 bytes, which are counted, and those of
+    /// shorter ones.
     pub(crate) bytes_per_s: f64,
+    /// The part of these that is an estimate.
+    pub(crate) estimated_bytes_per_s: f64,
     pub(crate) waits_per_s: f64,
     pub(crate) wakes_per_s: f64,
 }
@@ -70,7 +73,7 @@ impl Watcher {
         Ok((channels, unseen))
     }
 
-    /// What has moved since the last call.
+    /// The channels, with their rates since the last call.
     pub(crate) fn look(&mut self) -> Result<(Vec<Channel>, Vec<String>), Failure> {
         let (views, unseen) = self.views()?;
         let now = Instant::now();
@@ -89,7 +92,7 @@ impl Watcher {
         Ok((channels, unseen))
     }
 
-    /// Where it looks.
+    /// The directory whose channels are watched.
     pub(crate) fn place(&self) -> String {
         self.domain.runtime_directory().display().to_string()
     }
@@ -104,7 +107,7 @@ impl Channel {
                 let same =
                     |other: &&ReceiverView| (other.row, other.pid) == (receiver.row, receiver.pid);
                 let before = before.and_then(|before| before.receivers.iter().find(same));
-                Receiver::between(before, receiver, seconds)
+                Receiver::between(before, receiver, &now.sample, seconds)
             })
             .collect();
         let count = |name: &str| counter(&now.counters, name);
@@ -116,6 +119,7 @@ impl Channel {
             rates: Rates::between(
                 before.map(|before| (&before.counters[..], before.sent)),
                 (&now.counters, now.sent),
+                &now.sample,
                 seconds,
             ),
             lag: receivers.iter().map(|receiver| receiver.lag).max().unwrap_or(0),
@@ -130,13 +134,19 @@ impl Channel {
 }
 
 impl Receiver {
-    fn between(before: Option<&ReceiverView>, now: &ReceiverView, seconds: Option<f64>) -> Self {
+    fn between(
+        before: Option<&ReceiverView>,
+        now: &ReceiverView,
+        sample: &[MessageSample],
+        seconds: Option<f64>,
+    ) -> Self {
         Self {
             row: now.row,
             pid: now.pid,
             rates: Rates::between(
                 before.map(|before| (&before.counters[..], before.cursor)),
                 (&now.counters, now.cursor),
+                sample,
                 seconds,
             ),
             lag: now.lag,
@@ -149,24 +159,91 @@ impl Receiver {
 type Counters<'a> = (&'a [(&'static str, u64)], u64);
 
 impl Rates {
-    /// Counters, and messages, which are exact where their counter is not.
-    fn between(before: Option<Counters<'_>>, now: Counters<'_>, seconds: Option<f64>) -> Self {
+    /// From counters, and from numbers of messages, which are exact where their counter is not.
+    fn between(
+        before: Option<Counters<'_>>,
+        now: Counters<'_>,
+        sample: &[MessageSample],
+        seconds: Option<f64>,
+    ) -> Self {
         let (Some(before), Some(seconds)) = (before, seconds.filter(|&seconds| seconds > 0.0))
         else {
             return Self::default();
         };
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         let of = |name| rate(counter(before.0, name), counter(now.0, name));
+        let lengths = sample.iter().map(|message| (message.sequence, message.short_bytes));
+        let short = ShortBytes::between(lengths, before.1, now.1);
+        let estimated = if short.is_exact { 0.0 } else { short.bytes };
         Self {
             messages_per_s: rate(before.1, now.1),
-            bytes_per_s: of("bytes"),
+            bytes_per_s: of("bytes") + short.bytes / seconds,
+            estimated_bytes_per_s: estimated / seconds,
             waits_per_s: of("waits"),
             wakes_per_s: of("wakes"),
         }
     }
 }
 
+/// Bytes of messages of up to 48 bytes. Their sender does not count them: a store for each message
+/// would slow it down. Their lengths stand in the ring, where an observer has read some.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct ShortBytes {
+    bytes: f64,
+    /// Every message was read.
+    is_exact: bool,
+}
+
+impl ShortBytes {
+    /// The bytes of the messages `first..end`, from a sample of the channel: sequence numbers, newest
+    /// first, and lengths. A message of the sample stands for those between it and the next older one
+    /// of the sample; messages beyond the sample are taken to be as long as the others.
+    fn between(sample: impl Iterator<Item = (u64, u64)> + Clone, first: u64, end: u64) -> Self {
+        let total = end.saturating_sub(first);
+        let wanted = sample.clone().filter(|(sequence, _)| (first..end).contains(sequence));
+        let is_exact = wanted.clone().count() as u64 == total;
+        let (mut bytes, mut covered) = (0, 0);
+        let mut wanted = wanted.peekable();
+        while let Some((sequence, length)) = wanted.next() {
+            let stands_for = wanted.peek().map_or(1, |&(older, _)| sequence.saturating_sub(older));
+            bytes += length * stands_for;
+            covered += stands_for;
+        }
+        if covered == 0 {
+            // They lie outside of the sample: as long as the sampled messages are on average.
+            bytes = sample.clone().map(|(_, length)| length).sum();
+            covered = sample.count() as u64;
+        }
+        let mean = bytes as f64 / covered.max(1) as f64;
+        Self { bytes: mean * total as f64, is_exact }
+    }
+}
+
 /// A counter by its name; 0 if there is none.
 pub(crate) fn counter(counters: &[(&'static str, u64)], name: &str) -> u64 {
     counters.iter().find(|(word, _)| *word == name).map_or(0, |&(_, count)| count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn short_bytes(sample: &[(u64, u64)], first: u64, end: u64) -> (f64, bool) {
+        let found = ShortBytes::between(sample.iter().copied(), first, end);
+        (found.bytes, found.is_exact)
+    }
+
+    #[test]
+    fn bytes_of_short_messages_are_exact_where_all_were_read_and_else_estimated() {
+        let newest = [(9, 5), (8, 7), (7, 0), (6, 1)];
+        assert_eq!(short_bytes(&newest, 7, 10), (12.0, true));
+        assert_eq!(short_bytes(&newest, 10, 10), (0.0, true));
+        // Two messages were not read.
+        assert_eq!(short_bytes(&newest, 4, 10), (13.0 / 4.0 * 6.0, false));
+        // 9 stands for 9 to 6, and 5 for itself.
+        assert_eq!(short_bytes(&[(9, 10), (5, 20)], 5, 10), (10.0 * 4.0 + 20.0, false));
+        // A receiver that is far behind.
+        assert_eq!(short_bytes(&newest, 1, 3), (13.0 / 4.0 * 2.0, false));
+        assert_eq!(short_bytes(&[], 0, 10), (0.0, false));
+    }
 }

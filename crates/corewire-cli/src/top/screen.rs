@@ -16,23 +16,39 @@ use super::view::{COLUMNS, Line, Sort, View};
 use crate::failure::Failure;
 use crate::units;
 
-/// Widths of the columns but the first.
-const WIDTHS: [u16; 8] = [7, 6, 7, 6, 7, 7, 6, 6];
-const KEYS: &str = "q quit  space pause  s sort  r reverse  / filter  enter receivers  j k scroll";
+/// Widths of the columns, unless a cell needs more. The first takes the room that is left.
+const WIDTHS: [u16; 9] = [12, 7, 6, 7, 6, 7, 7, 6, 6];
+/// Which columns a narrow terminal keeps, the most important first: channel, msg/s, lag, bytes/s, pid,
+/// drops, deaths, waits/s, wakes/s.
+const KEPT: [usize; 9] = [0, 2, 4, 3, 1, 7, 8, 5, 6];
+const KEYS: [&str; 7] =
+    ["q quit", "space pause", "s sort", "r reverse", "/ filter", "enter receivers", "j k scroll"];
+/// What the column of each place is sorted by.
+const SORTS: [Option<Sort>; 9] = [
+    Some(Sort::Name),
+    None,
+    Some(Sort::Messages),
+    Some(Sort::Bytes),
+    Some(Sort::Lag),
+    Some(Sort::Waits),
+    Some(Sort::Wakes),
+    Some(Sort::Drops),
+    Some(Sort::Deaths),
+];
 
-/// How soon what was seen is shown.
+/// Longest time until a finished look is shown.
 const LOOKS_WITHIN: Duration = Duration::from_millis(20);
 
-/// What one look came to.
+/// The result of a look.
 type Seen = Result<(Vec<Channel>, Vec<String>), Failure>;
 
-/// Looks that are taken when asked for.
+/// A thread that looks when it is asked to.
 struct Looks {
     ask: Sender<()>,
     seen: Receiver<Seen>,
 }
 
-/// On a thread of its own: a process that is stopped keeps a look waiting, and keys must not.
+/// Starts that thread. A stopped process can delay a look, and keys must work meanwhile.
 fn looking(mut watcher: Watcher) -> Looks {
     let (ask, asked) = channel();
     let (see, seen) = channel();
@@ -44,12 +60,12 @@ fn looking(mut watcher: Watcher) -> Looks {
 pub(super) struct Screen {
     pub(super) view: View,
     channels: Vec<Channel>,
-    /// Why channels cannot be seen.
+    /// Why some channels cannot be seen.
     unseen: Vec<String>,
     place: String,
     interval: Duration,
     is_paused: bool,
-    /// The filter is being typed.
+    /// The user is typing the filter.
     is_typing: bool,
     is_over: bool,
     table: TableState,
@@ -70,12 +86,13 @@ impl Screen {
         }
     }
 
-    /// Runs until the user has enough.
+    /// Runs until the user quits.
     pub(super) fn run(mut self, watcher: Watcher) -> Result<(), Failure> {
-        let refused =
-            |why: &str| Failure::other(format!("top needs a terminal ({why}); --once does not"));
+        let refused = |why: &str| {
+            Failure::other(format!("top needs a terminal ({why}); top --once does not"))
+        };
         if !std::io::stdout().is_terminal() {
-            return Err(refused("standard output is none"));
+            return Err(refused("standard output is not one"));
         }
         let terminal = ratatui::try_init();
         let outcome = match terminal {
@@ -91,7 +108,8 @@ impl Screen {
         terminal: &mut ratatui::DefaultTerminal,
         watcher: Watcher,
     ) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::other(format!("the terminal: {error}"));
+        let failed =
+            |error: std::io::Error| Failure::other(format!("the terminal failed: {error}"));
         let looks = looking(watcher);
         let mut next = Instant::now();
         let mut is_looking = false;
@@ -162,57 +180,55 @@ impl Screen {
         let [head, body, foot] =
             Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)])
                 .areas(frame.area());
-        frame.render_widget(Paragraph::new(self.title()), head);
         let lines = self.view.lines(&self.channels);
+        let columns = columns(&lines, body.width, self.view.sort);
+        let hidden = COLUMNS.len() - columns.len();
+        frame.render_widget(Paragraph::new(self.title(hidden, head.width)), head);
         if lines.is_empty() {
             frame.render_widget(Paragraph::new(self.view.nothing(&self.place)), body);
         } else {
-            let widths = std::iter::once(name_width(&lines, body.width))
-                .chain(WIDTHS)
-                .map(Constraint::Length);
-            let rows = lines.iter().map(row);
-            let table = Table::new(rows, widths).header(self.header()).column_spacing(1);
+            let widths = columns.iter().map(|column| Constraint::Length(column.width));
+            let rows = lines.iter().map(|line| row(line, &columns));
+            let table = Table::new(rows, widths).header(self.header(&columns)).column_spacing(1);
             frame.render_stateful_widget(table, body, &mut self.table);
         }
         let foot_text = match (&self.unseen[..], self.is_typing) {
             (_, true) => format!("filter: {}_   enter keeps it, esc clears it", self.view.filter),
             ([first, ..], false) => format!("cannot be seen: {first}"),
-            ([], false) => KEYS.to_owned(),
+            ([], false) => keys(foot.width),
         };
         frame.render_widget(Paragraph::new(foot_text).style(dim()), foot);
     }
 
-    fn title(&self) -> TextLine<'static> {
+    /// The first line: as much of it as fits, the most important parts first.
+    fn title(&self, hidden: usize, width: u16) -> TextLine<'static> {
         let receivers = self.channels.iter().map(|channel| channel.receivers.len()).sum();
+        let paused = if self.is_paused { " PAUSED" } else { "" };
         let mut text = format!(
-            "corewire: {}, {}, every {}",
+            "corewire{paused}: {}, {}",
             units::counted(self.channels.len(), "channel", "channels"),
             units::counted(receivers, "receiver", "receivers"),
-            seconds(self.interval),
         );
-        if !self.view.filter.is_empty() && !self.is_typing {
-            text.push_str(&format!(", named *{}*", self.view.filter));
-        }
-        if self.is_paused {
-            text.push_str(", PAUSED");
+        let more = units::counted(hidden, "more column", "more columns");
+        let parts = [
+            (hidden > 0).then_some(more),
+            (!self.view.filter.is_empty() && !self.is_typing)
+                .then(|| format!("named *{}*", self.view.filter)),
+            Some(format!("every {}", seconds(self.interval))),
+        ];
+        for part in parts.into_iter().flatten() {
+            if text.chars().count() + 2 + part.chars().count() <= usize::from(width) {
+                text.push_str(", ");
+                text.push_str(&part);
+            }
         }
         TextLine::styled(text, Style::new().add_modifier(Modifier::BOLD))
     }
 
-    fn header(&self) -> Row<'static> {
-        let cells = COLUMNS.iter().zip([
-            Some(Sort::Name),
-            None,
-            Some(Sort::Messages),
-            Some(Sort::Bytes),
-            Some(Sort::Lag),
-            Some(Sort::Waits),
-            Some(Sort::Wakes),
-            Some(Sort::Drops),
-            Some(Sort::Deaths),
-        ]);
-        Row::new(cells.map(|(&(title, is_number), sort)| {
-            let is_chosen = sort == Some(self.view.sort);
+    fn header(&self, columns: &[Column]) -> Row<'static> {
+        Row::new(columns.iter().map(|column| {
+            let (title, is_number) = COLUMNS[column.index];
+            let is_chosen = SORTS[column.index] == Some(self.view.sort);
             let style = match is_chosen {
                 true => Style::new().add_modifier(Modifier::REVERSED),
                 false => Style::new().add_modifier(Modifier::UNDERLINED),
@@ -222,24 +238,73 @@ impl Screen {
     }
 }
 
-/// As wide as the longest name, if there is room.
-fn name_width(lines: &[Line], width: u16) -> u16 {
-    let others = WIDTHS.iter().map(|width| width + 1).sum::<u16>();
-    let names = lines.iter().filter_map(|line| line.cells.first());
-    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    let longest = u16::try_from(longest).unwrap_or(u16::MAX);
-    longest.clamp(12, width.saturating_sub(others).max(12))
+/// A column that is shown.
+struct Column {
+    /// Its place in [`COLUMNS`].
+    index: usize,
+    width: u16,
 }
 
-fn row(line: &Line) -> Row<'static> {
-    let cells = line.cells.iter().zip(COLUMNS);
-    let cells = cells.map(|(cell, (_, is_number))| Cell::new(aligned(cell.clone(), is_number)));
+/// The columns that fit, in order, each as wide as its longest cell. The first one is always there and
+/// takes the room that is left, up to its longest name; of the others, that which is sorted by is kept
+/// first. A number is never cut: its column is left out instead.
+fn columns(lines: &[Line], width: u16, sort: Sort) -> Vec<Column> {
+    let longest = |index: usize| {
+        let cells = lines.iter().filter_map(|line| line.cells.get(index));
+        let longest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        u16::try_from(longest).unwrap_or(u16::MAX).max(WIDTHS[index])
+    };
+    let sorted_by = SORTS.iter().position(|&of| of == Some(sort)).unwrap_or(0);
+    let mut columns = vec![Column { index: 0, width: WIDTHS[0] }];
+    let mut left = width.saturating_sub(WIDTHS[0]);
+    for index in [sorted_by].into_iter().chain(KEPT) {
+        let wanted = longest(index).saturating_add(1);
+        if wanted <= left && columns.iter().all(|column| column.index != index) {
+            left -= wanted;
+            columns.push(Column { index, width: wanted - 1 });
+        }
+    }
+    columns.sort_by_key(|column| column.index);
+    columns[0].width = longest(0).min(WIDTHS[0] + left);
+    columns
+}
+
+/// The keys that fit.
+fn keys(width: u16) -> String {
+    let mut text = String::new();
+    for key in KEYS {
+        let gap = if text.is_empty() { "" } else { "  " };
+        if text.len() + gap.len() + key.len() > usize::from(width) {
+            break;
+        }
+        text.push_str(gap);
+        text.push_str(key);
+    }
+    text
+}
+
+fn row(line: &Line, columns: &[Column]) -> Row<'static> {
+    let cells = columns.iter().map(|column| {
+        let cell = line.cells.get(column.index).cloned().unwrap_or_default();
+        let (_, is_number) = COLUMNS[column.index];
+        let cell = if is_number { cell } else { shortened(cell, column.width) };
+        Cell::new(aligned(cell, is_number))
+    });
     let style = match (line.is_bad, line.is_receiver) {
         (true, _) => Style::new().fg(Color::Yellow),
         (false, true) => dim(),
         (false, false) => Style::new(),
     };
     Row::new(cells).style(style)
+}
+
+/// A name that fits the width; if it had to be cut, that shows.
+fn shortened(name: String, width: u16) -> String {
+    let width = usize::from(width);
+    if name.chars().count() <= width {
+        return name;
+    }
+    name.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 fn aligned(text: String, is_number: bool) -> TextLine<'static> {
@@ -267,6 +332,7 @@ mod tests {
         let rates = Rates {
             messages_per_s: 234_567_890.0,
             bytes_per_s: 18.9e9,
+            estimated_bytes_per_s: 1.0,
             waits_per_s: 12.0,
             wakes_per_s: 12_345.0,
         };
@@ -319,12 +385,52 @@ mod tests {
         for (width, height) in [(80, 24), (200, 50)] {
             let lines = drawn(&mut screen(), width, height);
             let all = lines.join("\n");
-            for word in ["prices", "msg/s", "deaths", "235M", "18.9G", "12.3k", "row 1, asleep"] {
+            for word in ["prices", "msg/s", "deaths", "235M", "~18.9G", "12.3k", "row 1, asleep"] {
                 assert!(all.contains(word), "{word} is not on a screen of {width}:\n{all}");
             }
             assert!(lines[0].starts_with("corewire: 2 channels, 4 receivers, every 1 s"), "{all}");
             assert!(lines.last().unwrap().trim_end().ends_with("scroll"), "{all}");
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_fewer_columns_and_whole_numbers() {
+        let mut screen = screen();
+        let whole = ["4194304", "4194303", "235M", "~18.9G", "16.4k", "12.3k", "12", "3"];
+        let mut shown = Vec::new();
+        for width in 1..=90 {
+            let lines = drawn(&mut screen, width, 8);
+            let is_there = |title: &&str| lines[1].contains(*title);
+            let titles: Vec<_> = COLUMNS.map(|(title, _)| title).into_iter().skip(1).collect();
+            let count = titles.iter().filter(|title| is_there(title)).count();
+            shown.push(count);
+            for line in &lines[2..6] {
+                let is_number =
+                    |word: &&str| word.starts_with(|c: char| c == '~' || c.is_numeric());
+                // The number of a receiver's row is part of its name.
+                let numbers = line.split_whitespace().filter(is_number);
+                let mut numbers = numbers.filter(|word| !["0", "1", "1,"].contains(word));
+                assert!(numbers.all(|number| whole.contains(&number)), "{width}: {lines:?}");
+            }
+        }
+        assert!(shown.is_sorted() && shown[11] == 0 && shown[79] == 8, "{shown:?}");
+        assert_eq!(shown[49], 5);
+        let lines = drawn(&mut screen, 50, 8);
+        assert_eq!(lines[0].trim_end(), "corewire: 2 channels, 4 receivers, 3 more columns");
+        for title in ["channel", "pid", "msg/s", "bytes/s", "lag", "drops"] {
+            assert!(lines[1].contains(title), "{title} is not in {lines:?}");
+        }
+        assert!(
+            lines[2].starts_with("a-channel-wi… ") && lines[2].contains(" 4194304 "),
+            "{lines:?}"
+        );
+        assert!(lines[7].starts_with("q quit") && lines[7].trim_end().ends_with("filter"));
+        // The column that is sorted by stays.
+        screen.view.sort = Sort::Wakes;
+        assert!(drawn(&mut screen, 30, 8)[1].contains("wakes/s"));
+        assert!(drawn(&mut screen, 90, 8)[0].contains("every 1 s  "));
+        assert!(drawn(&mut screen, 72, 8)[0].contains("every 1 s  "));
+        assert!(drawn(&mut screen, 71, 8)[0].contains("4 receivers, 1 more column, every 1 s"));
     }
 
     #[test]
@@ -338,7 +444,7 @@ mod tests {
         "/pri".chars().for_each(|c| press(&mut screen, KeyCode::Char(c)));
         press(&mut screen, KeyCode::Enter);
         let all = drawn(&mut screen, 80, 24).join("\n");
-        assert!(all.contains("named *pri*, PAUSED"), "{all}");
+        assert!(all.contains("corewire PAUSED: ") && all.contains("named *pri*"), "{all}");
         assert!(all.contains("prices") && !all.contains("very-long") && !all.contains("row"));
         press(&mut screen, KeyCode::Char('q'));
         assert!(screen.is_over);

@@ -1,4 +1,4 @@
-//! Which lines are shown, in which order.
+//! Which lines are shown, and in which order.
 
 use super::rates::{Channel, Rates, Receiver};
 
@@ -27,7 +27,7 @@ impl Sort {
         Self::Deaths,
     ];
 
-    /// The one after it, and after the last the first.
+    /// The next one; after the last one, the first.
     pub(super) fn next(self) -> Self {
         let at = Self::ALL.iter().position(|&sort| sort == self).unwrap_or(0);
         Self::ALL[(at + 1) % Self::ALL.len()]
@@ -35,7 +35,7 @@ impl Sort {
 
     #[expect(clippy::cast_precision_loss, reason = "an order, not an amount")]
     fn of(self, channel: &Channel) -> f64 {
-        let Rates { messages_per_s, bytes_per_s, waits_per_s, wakes_per_s } = channel.rates;
+        let Rates { messages_per_s, bytes_per_s, waits_per_s, wakes_per_s, .. } = channel.rates;
         match self {
             Self::Name => 0.0,
             Self::Messages => messages_per_s,
@@ -49,17 +49,17 @@ impl Sort {
     }
 }
 
-/// What is shown, and how.
+/// What is shown.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     pub(super) sort: Sort,
     pub(super) is_reversed: bool,
-    /// Channels whose name holds this.
+    /// Only channels whose name contains this are shown.
     pub(super) filter: String,
     pub(super) shows_receivers: bool,
 }
 
-/// Titles of the columns, and whether numbers stand below.
+/// Titles of the columns, and whether they hold numbers.
 pub(super) const COLUMNS: [(&str, bool); 9] = [
     ("channel", false),
     ("pid", true),
@@ -72,24 +72,24 @@ pub(super) const COLUMNS: [(&str, bool); 9] = [
     ("deaths", true),
 ];
 
-/// A line: its cells, and whether it is a receiver's.
+/// A line of the table.
 pub(super) struct Line {
     pub(super) cells: Vec<String>,
     pub(super) is_receiver: bool,
-    /// It lags, drops or has seen a death.
+    /// Messages or receivers were dropped, or a receiver died.
     pub(super) is_bad: bool,
 }
 
 impl View {
-    /// What is said when there are no lines.
+    /// The text that is shown when there are no lines.
     pub(super) fn nothing(&self, place: &str) -> String {
         match self.filter.as_str() {
             "" => format!("No channels in {place}."),
-            filter => format!("No channel in {place} whose name holds {filter:?}."),
+            filter => format!("No channel in {place} has a name that contains {filter:?}."),
         }
     }
 
-    /// The lines of these channels.
+    /// The lines for these channels.
     pub(super) fn lines(&self, channels: &[Channel]) -> Vec<Line> {
         let mut shown: Vec<_> =
             channels.iter().filter(|channel| channel.name.contains(&self.filter)).collect();
@@ -124,7 +124,7 @@ fn of_receiver(receiver: &Receiver) -> Line {
     let Receiver { row, pid, rates, lag, drops, is_asleep } = receiver;
     let state = if *is_asleep { ", asleep" } else { "" };
     let mut cells = cells(format!("  row {row}{state}"), *pid, rates, [*lag, *drops, 0]);
-    // Deaths are the channel's.
+    // Deaths are counted for the channel.
     cells.pop();
     Line { cells, is_receiver: true, is_bad: *drops > 0 }
 }
@@ -132,11 +132,13 @@ fn of_receiver(receiver: &Receiver) -> Line {
 fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String> {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let [lag, drops, deaths] = counts.map(|count| short(count as f64));
+    let is_estimated = rates.estimated_bytes_per_s > 0.0;
+    let bytes = format!("{}{}", if is_estimated { "~" } else { "" }, short(rates.bytes_per_s));
     vec![
         name,
         pid.to_string(),
         short(rates.messages_per_s),
-        short(rates.bytes_per_s),
+        bytes,
         lag,
         short(rates.waits_per_s),
         short(rates.wakes_per_s),
@@ -145,7 +147,7 @@ fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String>
     ]
 }
 
-/// A number in at most six characters: `123`, `12.3k`, `4.56M`.
+/// Formats a number in at most six characters: `123`, `12.3k`, `4.56M`.
 fn short(number: f64) -> String {
     let (scaled, unit) = match number {
         ..9999.5 => return format!("{number:.0}"),

@@ -71,6 +71,33 @@ fn top_once_says_what_moves() {
 }
 
 #[test]
+fn top_estimates_the_bytes_of_short_messages() {
+    let scratch = Scratch::new("top-short");
+    let mut channel = Channel::start(&scratch, "short");
+    let mut input = channel.sender.input();
+    let feeding = std::thread::spawn(move || while input.write_all(b"seven b\n").is_ok() {});
+    let report = || scratch.run("top --once --json --interval 0.2").json()["channels"][0].clone();
+    let moves = |channel: &serde_json::Value| {
+        [channel, &channel["receivers"][0]]
+            .iter()
+            .all(|it| it["messages_per_s"].as_f64() > Some(0.0))
+    };
+    let mut found = serde_json::Value::Null;
+    eventually(|| {
+        found = report();
+        moves(&found)
+    });
+    for row in [&found, &found["receivers"][0]] {
+        let of = |key: &str| row[key].as_f64().unwrap();
+        let length = of("bytes_per_s") / of("messages_per_s");
+        assert!((length - 7.0).abs() < 1e-6, "{row}");
+        assert!(of("estimated_bytes_per_s") <= of("bytes_per_s"), "{row}");
+    }
+    channel.sender.child.kill().unwrap();
+    feeding.join().unwrap();
+}
+
+#[test]
 fn top_needs_a_terminal_and_sane_options() {
     let scratch = Scratch::new("top-usage");
     scratch.run("top --interval 0").expect_line(2, "0.05 to 3600");
@@ -115,6 +142,11 @@ fn metrics_are_what_prometheus_reads() {
     let metrics = || parsed(scratch.run("metrics").text());
     eventually(|| value(&metrics(), "corewire_received_messages_total", "log") == 2.0);
     let scrape = metrics();
+    let help = scratch.run("metrics --help");
+    for sample in &scrape.samples {
+        let name = &sample.metric;
+        assert!(help.text().lines().any(|line| line.trim() == name), "{name} is not in the help");
+    }
     for (metric, expected) in [
         ("corewire_sent_messages_total", 2.0),
         ("corewire_receivers", 1.0),

@@ -1,5 +1,7 @@
 //! `ls` and `doctor`.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -174,6 +176,7 @@ fn doctor_looks_at_everything() {
         "shared huge pages",
         "cross-process copy",
         "runtime directory",
+        "foreign files",
         "a channel",
     ] {
         let is_there = |line: &str| line.get(12..).is_some_and(|rest| rest.starts_with(check));
@@ -187,14 +190,68 @@ fn doctor_looks_at_everything() {
     assert!(files_in(&scratch.temporary()).is_empty());
 }
 
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
 #[test]
 fn doctor_says_when_the_runtime_directory_is_bad() {
     let scratch = Scratch::new("doctor-bad");
+    let expect = |why: &str| {
+        let done = scratch.run("doctor");
+        done.expect_line(1, "2 of 14 checks are bad");
+        let findings = scratch.run("doctor --json").json();
+        let of = |check: &str| {
+            let mut all = findings.as_array().unwrap().iter();
+            all.find(|finding| finding["check"] == check).cloned()
+        };
+        let [directory, channel] =
+            ["runtime directory", "a channel"].map(|check| of(check).unwrap());
+        assert_eq!((&directory["level"], &channel["level"]), (&"bad".into(), &"bad".into()));
+        assert!(directory["found"].as_str().unwrap().contains(why), "{directory}");
+        assert!(channel["found"].as_str().unwrap().contains("not in the runtime directory"));
+        assert_eq!(of("foreign files"), None);
+    };
     std::fs::write(scratch.runtime(), "not a directory").unwrap();
-    let done = scratch.run("doctor");
-    done.expect_line(1, "1 of ");
-    assert!(done.text().contains("\nbad         runtime directory"), "{}", done.text());
+    expect("Not a directory");
     scratch.run("ls").expect_line(1, "runtime directory");
+    std::fs::remove_file(scratch.runtime()).unwrap();
+    std::fs::create_dir(scratch.runtime()).unwrap();
+    mode(&scratch.runtime(), 0o777);
+    expect("mode 0777");
+    if !rustix::process::geteuid().is_root() {
+        mode(&scratch.runtime(), 0o500);
+        expect("Permission denied");
+    }
+    mode(&scratch.runtime(), 0o700);
+    scratch.run("doctor").expect_code(0);
+}
+
+#[test]
+fn doctor_lists_foreign_files() {
+    let scratch = Scratch::new("doctor-foreign");
+    scratch.run("ls").expect_code(0);
+    let found = || {
+        let findings = scratch.run("doctor --json").json();
+        let mut all = findings.as_array().unwrap().iter();
+        let finding = all.find(|finding| finding["check"] == "foreign files").unwrap();
+        let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+        [text("level"), text("found"), text("advice")]
+    };
+    assert_eq!(found()[0], "good");
+    for number in 0..7 {
+        std::fs::create_dir(scratch.runtime().join(format!("dir {number}\n"))).unwrap();
+    }
+    let [level, all, advice] = found();
+    assert_eq!(level, "improvable");
+    let expected = "7 in the runtime directory: dir 0\\n (a directory), ";
+    assert!(all.starts_with(expected) && all.ends_with(", and 2 more"), "{all}");
+    assert!(advice.contains("corewire did not make them"), "{advice}");
+    std::fs::write(scratch.runtime().join("n.log"), "hello").unwrap();
+    let [_, all, advice] = found();
+    assert!(all.starts_with("8 in the runtime directory: "), "{all}");
+    assert!(advice.starts_with("remove n.log: while it is there, nothing can be named log"));
+    scratch.run("send log").expect_line(1, "n.log");
 }
 
 #[test]
@@ -215,7 +272,7 @@ fn a_domain_that_is_open_to_others_is_used_by_naming_its_owner() {
     let done = scratch.run(&format!("doctor --owner {own}"));
     assert!(done.text().contains("1 channel\n"), "{}", done.text());
     let done = scratch.run("--owner 4000000000 doctor");
-    done.expect_line(1, "1 of ");
+    done.expect_line(1, "2 of ");
     drop(input);
     sender.finish().expect_code(0);
 }

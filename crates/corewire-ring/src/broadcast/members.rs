@@ -14,7 +14,9 @@ use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::{Start, Welcome};
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{DoorState, Policy, generation_of, tenure};
-use corewire_layout::slot::{KIND_LARGE, KIND_WINDOW, sequence_of, stamp_of};
+use corewire_layout::slot::{
+    INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, publishes, sequence_of, stamp_of,
+};
 
 use super::sender::SenderShared;
 use super::words::{SenderWords, add};
@@ -475,6 +477,24 @@ fn barrier<K: Kernel>(kernel: &K) {
     }
     // The barrier fails only if the kernel is short of memory for a moment.
     let _ = (0..3).any(|_| kernel.barrier_everywhere());
+}
+
+/// Bytes of message `sequence` if they lie in its slot, 0 if they lie elsewhere; `None` if the ring
+/// does not hold that message, or no longer. For observers, a hint: while the sender reuses the slot,
+/// the answer may belong to a later message.
+#[must_use]
+pub fn inline_bytes_of(slots: &Slots, sequence: u64) -> Option<u64> {
+    let slot = slots.at(sequence);
+    let is_there = || publishes(slot.stamp().load(Relaxed), sequence);
+    if !is_there() {
+        return None;
+    }
+    let header = slot.header().load(Relaxed);
+    match header {
+        _ if !is_there() => None,
+        KIND_WINDOW | KIND_LARGE => Some(0),
+        bytes => (bytes <= INLINE_BYTES_MAX as u64).then_some(bytes),
+    }
 }
 
 /// Number of messages that the ring has carried, found by a binary search over its stamps: the

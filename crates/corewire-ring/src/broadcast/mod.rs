@@ -58,7 +58,7 @@ mod sender;
 mod words;
 
 pub use area::{Area, Room, Span};
-pub use members::{Channel, Joined, Members, Slowest, head_of};
+pub use members::{Channel, Joined, Members, Slowest, head_of, inline_bytes_of};
 pub(crate) use pace::Pace;
 pub use receiver::{
     End, InPlace, Lost, Message, Receiver, ReceiverParts, ReceiverShared, Snapshot, Violation,

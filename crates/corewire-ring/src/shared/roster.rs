@@ -85,6 +85,12 @@ impl Roster {
         &self.geometry
     }
 
+    /// The slots of the ring.
+    #[must_use]
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
     /// The words of the ring.
     #[must_use]
     pub fn ring_words(&self) -> &RingWords {

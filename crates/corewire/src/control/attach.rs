@@ -41,10 +41,20 @@ const ANSWER_TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
+/// What a receiver has joined, and how, so that it can join again.
+pub(crate) struct Joined<'a> {
+    pub(crate) domain: &'a Arc<DomainInner>,
+    pub(crate) wishes: Wishes,
+    pub(crate) incarnation: u128,
+    pub(crate) type_tag: TypeTag,
+}
+
 /// What stands behind a receiver, whichever kind of channel it reads.
 pub(crate) trait Attached: Send + Sync {
     /// The channel.
     fn name(&self) -> &ChannelName;
+    /// Which channel of that name it is, and how it was joined.
+    fn joined(&self) -> Joined<'_>;
     /// Gives the receiver a notice, and wakes it.
     fn notify(&self, notice: u32);
     /// Says good-bye.
@@ -84,6 +94,9 @@ pub(crate) struct Attachment {
     /// Calls that took nothing from the socket.
     unread: Failures,
     domain: Arc<DomainInner>,
+    wishes: Wishes,
+    incarnation: u128,
+    type_tag: TypeTag,
 }
 
 #[derive(Default)]
@@ -203,6 +216,9 @@ pub(crate) fn attach<A: Reading>(
         answered: Condvar::new(),
         unread: Failures::default(),
         domain: Arc::clone(domain),
+        wishes,
+        incarnation: link.header.incarnation,
+        type_tag: link.header.type_tag,
     });
     attachment.watch()?;
     let header = link.header;
@@ -542,6 +558,11 @@ impl Attachment {
 impl Attached for Attachment {
     fn name(&self) -> &ChannelName {
         &self.name
+    }
+
+    fn joined(&self) -> Joined<'_> {
+        let Self { domain, wishes, incarnation, type_tag, .. } = self;
+        Joined { domain, wishes: *wishes, incarnation: *incarnation, type_tag: *type_tag }
     }
 
     fn notify(&self, notice: u32) {

@@ -12,7 +12,7 @@ use corewire_layout::segment::{
 };
 use corewire_layout::slot::{INLINE_BYTES_MAX, SLOT_BYTES};
 use corewire_os::OsError;
-use corewire_os::directory::Claim;
+use corewire_os::directory::{Claim, ClaimError};
 use corewire_os::memory::{MemoryOptions, RowTable, Segment};
 use corewire_os::sleep::Linux;
 use corewire_os::{process, processor, random_u128};
@@ -237,13 +237,16 @@ impl SenderBuilder {
         let geometry = self.geometry()?;
         let has_two = self.levels.are_two(self.policy, geometry.receivers_max())?;
         let home = has_two.then(|| self.cache_domain.unwrap_or_else(levels::own_group));
-        let claim = domain.directory.claim(&name)?;
+        let claim = domain.directory.claim(&name).map_err(|error| match error {
+            ClaimError::AlreadyExists(name) => CreateError::AlreadyExists(domain.use_of(&name)),
+            error => error.into(),
+        })?;
         // A shared channel's senders have its name, also while they are between two hosts.
         let is_taken = domain.directory.has_members(&name);
         if !matches!(is_taken, Ok(false)) {
             claim.release(&domain.directory);
             is_taken?;
-            return Err(CreateError::AlreadyExists(name));
+            return Err(CreateError::AlreadyExists(domain.use_of(&name)));
         }
         self.create_at(claim, &name, geometry, random_u128()?, Origin { home, ..Origin::default() })
     }
@@ -514,6 +517,28 @@ impl<A: Reading> ReceiverBuilder<A> {
         self
     }
 
+    /// Joins a channel of any declared type, or of plain bytes, for a receiver that reads messages as
+    /// bytes: without this, a channel that was created for a type is refused to such a receiver.
+    /// [`Receiver::channel_type`] says what was joined.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-any-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// let mut prices = domain.sender("prices").create_typed::<u64>()?;
+    /// let mut receiver = domain.receiver("prices").any_type().join()?;
+    /// prices.send(&7)?;
+    /// assert_eq!(receiver.receive()?[..], 7u64.to_le_bytes());
+    /// assert_eq!(receiver.channel_type().unwrap().name, "u64");
+    /// # drop(receiver); drop(prices); drop(domain); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn any_type(mut self) -> Self {
+        self.wishes.type_tag = TypeTag::ANY;
+        self
+    }
+
     /// Joins the channel now.
     ///
     /// # Errors
@@ -580,6 +605,6 @@ impl<A: Reading> ReceiverBuilder<A> {
 
     fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<A>, JoinError> {
         let name = ChannelName::new(&self.name)?;
-        waiting::join_when_created(&self.domain, &name, self.wishes, timeout)
+        waiting::join_when_created(&self.domain, &name, self.wishes, timeout, None)
     }
 }

@@ -28,7 +28,7 @@ use crate::control::observer::Observer;
 use crate::control::owner::{EMFILE, Owner};
 use crate::control::shared::attachment::SharedAttachment;
 use crate::control::shared::member::Member;
-use crate::error::{JoinError, OpenError};
+use crate::error::{JoinError, NameInUse, NameUse, OpenError};
 use crate::path::endpoint::EndpointBuilder;
 use crate::tell::tell;
 
@@ -513,6 +513,21 @@ impl DomainInner {
         let readers: Vec<_> = state.readers.values().filter_map(Weak::upgrade).collect();
         drop(state);
         readers.iter().for_each(|reader| reader.ring());
+    }
+
+    /// What has `name`, and which process, as far as this process can see.
+    pub(crate) fn use_of(&self, name: &ChannelName) -> NameInUse {
+        let record = self.directory.look_up(name).ok().flatten();
+        let kind = match record.map(|record| record.kind) {
+            Some(NameKind::Endpoint) => NameUse::Endpoint,
+            _ if matches!(self.directory.has_members(name), Ok(true)) => NameUse::SharedChannel,
+            Some(NameKind::Channel) => NameUse::Channel,
+            None => NameUse::Unknown,
+        };
+        let holder = record.and_then(|record| self.directory.connect_now(record.socket).ok()?);
+        // 0 if it runs in a namespace that this process does not see into.
+        let pid = holder.and_then(|socket| socket.peer().ok()).map(|peer| peer.pid);
+        NameInUse { name: name.clone(), kind, pid: pid.filter(|&pid| pid != 0) }
     }
 
     /// A connection to one who waits. `None` if it cannot be helped: it is dead, or stopped with no room

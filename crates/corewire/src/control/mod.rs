@@ -25,5 +25,6 @@ pub(crate) mod levels;
 pub(crate) mod look;
 pub(crate) mod observer;
 pub(crate) mod owner;
+pub(crate) mod sample;
 pub(crate) mod shared;
 pub(crate) mod waiting;

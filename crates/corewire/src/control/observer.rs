@@ -15,6 +15,7 @@ use corewire_ring::shared::{Party, Roster};
 use corewire_ring::sync::Ordering::Relaxed;
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::control::sample::{MessageSample, sample};
 use crate::control::shared::SharedMemory;
 use crate::error::JoinError;
 
@@ -71,6 +72,9 @@ pub struct ChannelView {
     pub joining: Vec<u32>,
     /// The sender's counters, by name; of a shared channel, the sums of those that have a row now.
     pub counters: Vec<(&'static str, u64)>,
+    /// Some of its latest messages, newest first: how long the short ones are, whose bytes are not
+    /// counted.
+    pub sample: Vec<MessageSample>,
     /// Its receivers; a guest ([`Domain::is_guest`](crate::Domain::is_guest)) is shown none.
     pub receivers: Vec<ReceiverView>,
 }
@@ -146,7 +150,8 @@ impl Observer {
             see(*row, *pid, words, start, sent)
         });
         let receivers = receivers.collect();
-        self.view(self.header.pid, usize::from(!is_closed), sent, counters, receivers)
+        let sample = sample(slots, sent);
+        self.view(self.header.pid, usize::from(!is_closed), sent, counters, sample, receivers)
     }
 
     fn look_at_many(&self, roster: &Roster, table: &Region) -> ChannelView {
@@ -171,7 +176,8 @@ impl Observer {
             let row = u16::try_from(who.row).ok()?;
             Some(see(row, pid(Party::Receiver, who.row), &words, 0, sent))
         });
-        self.view(first, senders.len(), sent, counters, receivers.collect())
+        let sample = sample(roster.slots(), sent);
+        self.view(first, senders.len(), sent, counters, sample, receivers.collect())
     }
 
     fn view(
@@ -180,6 +186,7 @@ impl Observer {
         senders: usize,
         sent: u64,
         counters: Vec<(&'static str, u64)>,
+        sample: Vec<MessageSample>,
         receivers: Vec<ReceiverView>,
     ) -> ChannelView {
         let SenderHeader { geometry, type_tag, .. } = &self.header;
@@ -199,6 +206,7 @@ impl Observer {
             segment_bytes: geometry.segment_bytes(),
             joining: self.joining.clone(),
             counters,
+            sample,
             receivers,
         }
     }

@@ -21,12 +21,14 @@ const MUTE_LOOKS_MAX: u32 = 100;
 const MUTE_LOOK_AFTER: Duration = Duration::from_millis(50);
 
 /// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
-/// yet, unless this process is a guest; gives up at `deadline`.
+/// yet, unless this process is a guest; gives up after `timeout`. A channel of the incarnation
+/// `former` does not count: it has ended, even if its name still exists for a moment.
 pub(crate) fn join_when_created<A: Reading>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     wishes: Wishes,
     timeout: Option<Duration>,
+    former: Option<u128>,
 ) -> Result<Receiver<A>, JoinError> {
     if domain.is_forked() {
         return Err(JoinError::Forked);
@@ -43,7 +45,7 @@ pub(crate) fn join_when_created<A: Reading>(
     let note = Note::leave(domain, name)?;
     let mut mute_looks = 0;
     loop {
-        let joined = join::<A>(domain, name, Wishes { waiter: note.id, ..wishes });
+        let joined = join_other::<A>(domain, name, Wishes { waiter: note.id, ..wishes }, former);
         let has_all = joined.as_ref().is_ok_and(|receiver| receiver.next_sequence() == 0);
         if !has_all && let Some(error) = domain.failure_of(note.id) {
             return Err(error.into());
@@ -54,7 +56,7 @@ pub(crate) fn join_when_created<A: Reading>(
         }
         // A process that has the name, is alive, and closes connections without an answer may be just
         // giving the name up. If it goes on, it cannot speak.
-        if is_alive(domain, name)? {
+        if is_alive(domain, name, former)? {
             mute_looks += 1;
             if mute_looks > MUTE_LOOKS_MAX {
                 return Err(protocol(name, "by closing the connection".into()));
@@ -74,11 +76,32 @@ pub(crate) fn join_when_created<A: Reading>(
     }
 }
 
-/// Does the process that has `name` now take connections?
-fn is_alive(domain: &DomainInner, name: &ChannelName) -> Result<bool, JoinError> {
+/// Joins channel `name` now, unless it is the incarnation `former`.
+pub(crate) fn join_other<A: Reading>(
+    domain: &Arc<DomainInner>,
+    name: &ChannelName,
+    wishes: Wishes,
+    former: Option<u128>,
+) -> Result<Receiver<A>, JoinError> {
+    let receiver = join::<A>(domain, name, wishes)?;
+    if former == Some(receiver.attachment.joined().incarnation) {
+        return Err(JoinError::NotFound(name.clone()));
+    }
+    Ok(receiver)
+}
+
+/// Does the process that has `name` now take connections? One that has it for the channel `former` does
+/// not count.
+fn is_alive(
+    domain: &DomainInner,
+    name: &ChannelName,
+    former: Option<u128>,
+) -> Result<bool, JoinError> {
     match domain.directory.look_up(name)? {
-        Some(record) => Ok(domain.directory.is_alive(record.socket)?),
-        None => Ok(false),
+        Some(record) if former != Some(record.incarnation) => {
+            Ok(domain.directory.is_alive(record.socket)?)
+        }
+        _ => Ok(false),
     }
 }
 

@@ -11,13 +11,17 @@ use corewire_ring::broadcast::{self as ring, End, notice};
 use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::pause;
 
-use crate::control::attach::Attached;
+use crate::control::attach::{Attached, Joined, Wishes};
 use crate::control::levels::Follower;
 use crate::control::shared::SharedLink;
-use crate::error::{JoinError, ReceiveError};
+use crate::control::waiting;
+use crate::error::{CounterError, JoinError, ReceiveError};
 use crate::kernel::{Control, ControlledKernel};
 use crate::path::batch::Batch;
-use crate::wait::{BARE_POLLS, Interrupter, NO_LIMIT_NS, Readiness, Wait, adaptive_pauses};
+use crate::typed::ChannelType;
+use crate::wait::{
+    BARE_POLLS, Interrupter, NO_LIMIT_NS, Patience, Readiness, Wait, adaptive_pauses,
+};
 
 pub(crate) type ReceiverKernel = ControlledKernel<ReceiverControl>;
 pub(crate) type Ring = ring::Receiver<ReceiverKernel>;
@@ -294,11 +298,33 @@ impl<A> Receiver<A> {
         self.ring.next()
     }
 
-    /// One of the receiver's counters; `messages` and `bytes` as of the last published cursor.
+    /// The declared type of the channel's messages; `None` if they are plain bytes. It can be another
+    /// than expected only after [`any_type`](crate::ReceiverBuilder::any_type).
     #[must_use]
-    pub fn counter(&self, name: &str) -> Option<u64> {
-        let (counter, _) = ReceiverCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
-        Some(self.ring.counter(counter))
+    pub fn channel_type(&self) -> Option<ChannelType> {
+        let tag = self.attachment.joined().type_tag;
+        let name = || tag.name.as_str().to_owned();
+        (!tag.is_plain()).then(|| ChannelType { name: name(), bytes: tag.key.bytes })
+    }
+
+    /// One of the receiver's counters, by name. Does not block.
+    ///
+    /// | name | what it counts |
+    /// |---|---|
+    /// | `messages` | messages received, as of the last published cursor |
+    /// | `bytes` | payload bytes of messages of more than 48 bytes, as of the last published cursor |
+    /// | `waits` | times that the receiver found the ring empty and waited |
+    /// | `sleeps` | times that it slept while it waited |
+    /// | `cap_finds` | times that it found a message only because the cap ended a sleep |
+    /// | `wakes` | times that it woke a sender that waited for room |
+    /// | `missed` | messages that were overwritten before this receiver read them |
+    /// | `near_sleeps` | times that it announced a sleep and then found a message |
+    ///
+    /// # Errors
+    /// [`CounterError`] if there is no counter of that name; it lists the names.
+    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
+        let counter = CounterError::find(name, "a receiver", &ReceiverCounter::ALL)?;
+        Ok(self.ring.counter(counter))
     }
 
     /// A handle by which another thread ends a call of this receiver that waits.
@@ -341,6 +367,94 @@ impl<A> Receiver<A> {
         let follower = self.ring.kernel().control.follower.as_ref();
         follower.is_some_and(|follower| follower.is_between(&self.ring))
     }
+}
+
+impl<A: Reading> Receiver<A> {
+    /// Joins the next channel of this name, in place of one that has ended, whose sender died, or that
+    /// has evicted this receiver. Waits until there is one. The receiver keeps what its builder said:
+    /// how it waits and reads, which type it expects, and where it begins.
+    ///
+    /// The next channel's first message is the first that this receiver gets if the channel is created
+    /// while this call waits: as for [`join_when_created`](crate::ReceiverBuilder::join_when_created),
+    /// its sender waits for this receiver, for up to
+    /// [`invitation_timeout`](crate::SenderBuilder::invitation_timeout). If the next channel exists before this call, the receiver
+    /// begins with the next message sent, or with the oldest that is still there if the builder said
+    /// [`from_oldest`](crate::ReceiverBuilder::from_oldest).
+    ///
+    /// Sequence numbers and counters begin anew. [`Readiness`] descriptors and [`Interrupter`]s of
+    /// before belong to the former channel: get new ones. An interrupter does not end this call;
+    /// [`rejoin_timeout`](Self::rejoin_timeout) ends by itself.
+    ///
+    /// Call it when receiving has reported an end. Messages of the former channel that have not been
+    /// received are given up. If that channel has not ended, this receiver joins it again, as a
+    /// newcomer.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-rejoin-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// use corewire::ReceiveError;
+    ///
+    /// let sender = domain.sender("log").create()?;
+    /// let mut receiver = domain.receiver("log").from_oldest().join()?;
+    /// drop(sender);
+    /// assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
+    /// let mut successor = domain.sender("log").create()?;
+    /// successor.send(b"started again")?;
+    /// receiver.rejoin()?;
+    /// assert_eq!(&receiver.receive()?[..], b"started again");
+    /// # drop(receiver); drop(successor); drop(domain); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`JoinError`], but never `NotFound`. After an error the receiver is as it was before.
+    pub fn rejoin(&mut self) -> Result<(), JoinError> {
+        self.rejoin_within(None)
+    }
+
+    /// As [`rejoin`](Self::rejoin), waiting for at most `timeout`, but at least half a second for the
+    /// answer of the process that lets receivers in.
+    ///
+    /// # Errors
+    /// [`JoinError::NotCreated`] if there was no next channel in that time; else as for
+    /// [`rejoin`](Self::rejoin).
+    pub fn rejoin_timeout(&mut self, timeout: Duration) -> Result<(), JoinError> {
+        self.rejoin_within(Some(timeout))
+    }
+
+    /// As [`rejoin`](Self::rejoin), but does not wait for a next channel. Blocks as
+    /// [`join`](crate::ReceiverBuilder::join) does, for the answer of the process that lets receivers
+    /// in.
+    ///
+    /// # Errors
+    /// [`JoinError::NotFound`] if there is no next channel now; else as for [`rejoin`](Self::rejoin).
+    pub fn rejoin_now(&mut self) -> Result<(), JoinError> {
+        let former = self.ended();
+        let Joined { domain, wishes, .. } = self.attachment.joined();
+        *self = waiting::join_other(domain, self.attachment.name(), anew(wishes), former)?;
+        Ok(())
+    }
+
+    fn rejoin_within(&mut self, timeout: Option<Duration>) -> Result<(), JoinError> {
+        let former = self.ended();
+        let Joined { domain, wishes, .. } = self.attachment.joined();
+        let name = self.attachment.name();
+        *self = waiting::join_when_created(domain, name, anew(wishes), timeout, former)?;
+        Ok(())
+    }
+
+    /// The incarnation of the channel, if its sender has closed it and everything was received.
+    fn ended(&mut self) -> Option<u128> {
+        let is_closed = matches!(self.ring.end(), Ok(Some(End::Closed)));
+        is_closed.then(|| self.attachment.joined().incarnation)
+    }
+}
+
+/// What another channel is asked for.
+fn anew(wishes: Wishes) -> Wishes {
+    Wishes { waiter: 0, patience: Patience::default(), ..wishes }
 }
 
 impl<A> Drop for Receiver<A> {

@@ -12,7 +12,7 @@ use corewire_ring::sync::pause;
 use corewire_ring::{Kernel, Lock};
 
 use crate::control::owner::{Owner, SenderKernel};
-use crate::error::SendError;
+use crate::error::{CounterError, SendError};
 use crate::path::batch::SendBatch;
 use crate::wait::{BARE_POLLS, Interrupter, Patience, Wait, adaptive_pauses};
 
@@ -238,14 +238,27 @@ impl Sender {
         self.owner.name().as_str()
     }
 
-    /// One of the sender's counters; exact after a wait, else as of the last slow path.
-    #[must_use]
-    pub fn counter(&self, name: &str) -> Option<u64> {
-        let (counter, _) = SenderCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
+    /// One of the sender's counters, by name. Does not block. The values are exact after a wait, and
+    /// otherwise as of the last slow path.
+    ///
+    /// | name | what it counts |
+    /// |---|---|
+    /// | `messages` | messages sent |
+    /// | `bytes` | payload bytes of messages of more than 48 bytes |
+    /// | `waits` | times that the sender had to wait for room |
+    /// | `sleeps` | times that it slept while it waited |
+    /// | `cap_finds` | times that it found room only because the cap ended a sleep |
+    /// | `wakes` | times that it woke sleeping receivers |
+    /// | `empty_scans` | scans for sleeping receivers that found none |
+    ///
+    /// # Errors
+    /// [`CounterError`] if there is no counter of that name; it lists the names.
+    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
+        let counter = CounterError::find(name, "a sender", &SenderCounter::ALL)?;
         if !self.is_forked() {
             self.ring.publish_counters();
         }
-        Some(self.ring.counter(counter))
+        Ok(self.ring.counter(counter))
     }
 
     /// A handle by which another thread ends a call of this sender that waits.
@@ -442,5 +455,27 @@ impl Waiting {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Domain, JoinError, ReceiveError};
+
+    /// A sender closes the channel first and gives up its name a moment later.
+    #[test]
+    fn a_channel_that_has_ended_is_not_joined_again() {
+        let path = std::env::temp_dir().join(format!("corewire-ended-{}", std::process::id()));
+        let domain = Domain::open_at(&path).unwrap();
+        let mut sender = domain.sender("c").create().unwrap();
+        sender.send(b"once").unwrap();
+        let mut receiver = domain.receiver("c").from_oldest().join().unwrap();
+        sender.ring.close();
+        assert_eq!(receiver.receive().unwrap()[..], *b"once");
+        assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
+        let error = receiver.rejoin_now().unwrap_err();
+        assert!(matches!(error, JoinError::NotFound(_)), "{error}");
+        drop((sender, receiver, domain));
+        std::fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -14,7 +14,7 @@ use corewire_ring::shared as ring;
 use corewire_ring::sync::pause;
 
 use crate::control::shared::member::{Member, MemberKernel};
-use crate::error::SendError;
+use crate::error::{CounterError, SendError};
 use crate::wait::{BARE_POLLS, Interrupter, Patience, Wait, adaptive_pauses};
 
 type Ring = ring::Sender<MemberKernel>;
@@ -263,14 +263,27 @@ impl SharedSender {
         self.member.name().as_str()
     }
 
-    /// One of this sender's counters; exact after a wait, else as of the last slow path.
-    #[must_use]
-    pub fn counter(&self, name: &str) -> Option<u64> {
-        let (counter, _) = SenderCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
+    /// One of the sender's counters, by name. Does not block. The values are exact after a wait, and
+    /// otherwise as of the last slow path.
+    ///
+    /// | name | what it counts |
+    /// |---|---|
+    /// | `messages` | messages sent |
+    /// | `bytes` | payload bytes of messages of more than 48 bytes |
+    /// | `waits` | times that the sender had to wait for room |
+    /// | `sleeps` | times that it slept while it waited |
+    /// | `cap_finds` | times that it found room only because the cap ended a sleep |
+    /// | `wakes` | times that it woke sleeping receivers |
+    /// | `empty_scans` | scans for sleeping receivers that found none |
+    ///
+    /// # Errors
+    /// [`CounterError`] if there is no counter of that name; it lists the names.
+    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
+        let counter = CounterError::find(name, "a sender", &SenderCounter::ALL)?;
         if !self.is_forked() {
             self.ring.publish_counters();
         }
-        Some(self.ring.counter(counter))
+        Ok(self.ring.counter(counter))
     }
 
     /// A handle by which another thread ends a call of this sender that waits.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Place, Reason, Start};
 use corewire_layout::name::ChannelName;
+use corewire_layout::segment::TypeTag;
 use corewire_layout::slot::stamp_of;
 use corewire_os::OsError;
 use corewire_os::event::{Bell, wait_readable};
@@ -19,7 +20,9 @@ use corewire_ring::broadcast::{ReceiverShared, Violation, notice};
 use super::is_relay_of;
 use super::relay::Relay;
 use super::sender_link::SenderLink;
-use crate::control::attach::{self, ANSWER_TIMEOUT, Answer, Attached, Attachment, Linked, Wishes};
+use crate::control::attach::{
+    self, ANSWER_TIMEOUT, Answer, Attached, Attachment, Joined, Linked, Wishes,
+};
 use crate::control::domain::DomainInner;
 use crate::control::hub::lock;
 use crate::control::waiting::Note;
@@ -50,6 +53,8 @@ pub(crate) struct Follower {
     state: Mutex<State>,
     changed: Condvar,
     readiness: OnceLock<Arc<Bell>>,
+    /// The type of the channel's messages, once it has joined.
+    type_tag: OnceLock<TypeTag>,
 }
 
 #[derive(Default)]
@@ -97,6 +102,7 @@ pub(crate) fn join<A: Reading>(
         state: Mutex::default(),
         changed: Condvar::new(),
         readiness: OnceLock::new(),
+        type_tag: OnceLock::new(),
     });
     follower.begin().inspect_err(|_| follower.leave())
 }
@@ -123,6 +129,7 @@ impl Follower {
                     state.current = Some(Arc::clone(&attachment));
                     state.newest = Some((Arc::clone(&attachment), ring.next()));
                     drop(state);
+                    let _ = self.type_tag.set(header.type_tag);
                     self.watch(&attachment);
                     let behind: Arc<dyn Attached> = Arc::clone(self) as Arc<dyn Attached>;
                     return Ok(Receiver::new(ring, behind, access));
@@ -380,6 +387,12 @@ fn may_pass(error: &JoinError) -> bool {
 impl Attached for Follower {
     fn name(&self) -> &ChannelName {
         &self.name
+    }
+
+    fn joined(&self) -> Joined<'_> {
+        let Self { domain, wishes, channel, type_tag, .. } = self;
+        let type_tag = type_tag.get().copied().unwrap_or_default();
+        Joined { domain, wishes: *wishes, incarnation: *channel, type_tag }
     }
 
     fn notify(&self, notice: u32) {

@@ -65,6 +65,8 @@ impl Relay {
         let local = name.relayed(group);
         let failed =
             |error: CreateError| JoinError::Relay { name: local.clone(), error: Box::new(error) };
+        // What it relays, and not what its maker asked for, which may be any type.
+        let wishes = Wishes { type_tag: header.type_tag, ..wishes };
         let builder = SenderBuilder::of_relay(domain, &local, wishes);
         let origin = Origin { first: from.next_sequence(), home: None, hangs_up: true };
         let to = builder.create_at(claim, &local, header.geometry, incarnation, origin);

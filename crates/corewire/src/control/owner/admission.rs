@@ -124,7 +124,7 @@ impl Owner {
 
     pub(super) fn check_type(&self, hello: &Hello) -> Result<(), Reason> {
         let tag = self.header.type_tag;
-        if hello.type_key == tag.key { Ok(()) } else { Err(tag.refusal()) }
+        if hello.type_key.accepts(tag.key) { Ok(()) } else { Err(tag.refusal()) }
     }
 
     /// One who may have been invited has come.

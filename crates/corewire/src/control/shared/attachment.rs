@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use corewire_layout::frame::{Frame, Welcome};
 use corewire_layout::name::ChannelName;
-use corewire_layout::segment::{FenceMode, RECEIVER_SEGMENT_BYTES};
+use corewire_layout::segment::{FenceMode, RECEIVER_SEGMENT_BYTES, TypeTag};
 use corewire_os::event::Bell;
 use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::sleep::Linux;
@@ -14,7 +14,7 @@ use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
 
 use super::{SharedLink, SharedMemory};
-use crate::control::attach::{Attached, Wishes, answer_within, confirm, protocol, refusal};
+use crate::control::attach::{Attached, Joined, Wishes, answer_within, confirm, protocol, refusal};
 use crate::control::domain::{DomainInner, take};
 use crate::error::JoinError;
 use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
@@ -29,6 +29,8 @@ pub(crate) struct SharedAttachment {
     roster: Roster,
     entrance: Entrance,
     readiness: OnceLock<Arc<Bell>>,
+    wishes: Wishes,
+    type_tag: TypeTag,
 }
 
 /// Goes on where a welcome to a shared channel has come.
@@ -64,6 +66,8 @@ pub(crate) fn join<A: Reading>(
         roster: memory.roster(),
         entrance,
         readiness: OnceLock::new(),
+        wishes,
+        type_tag: memory.header.type_tag,
     });
     let in_child: Weak<dyn InChild> = Arc::downgrade(&attachment) as Weak<dyn InChild>;
     corewire_os::fork::tell_in_child(in_child);
@@ -134,6 +138,11 @@ impl SharedAttachment {
 impl Attached for SharedAttachment {
     fn name(&self) -> &ChannelName {
         &self.name
+    }
+
+    fn joined(&self) -> Joined<'_> {
+        let Self { domain, wishes, incarnation, type_tag, .. } = self;
+        Joined { domain, wishes: *wishes, incarnation: *incarnation, type_tag: *type_tag }
     }
 
     fn notify(&self, notice: u32) {

@@ -231,7 +231,7 @@ fn enter(
     let record = domain.directory.look_up(name)?.ok_or_else(no_host)?;
     let host = domain.directory.connect(record.socket)?.ok_or_else(no_host)?;
     if host.peer()?.trusted().is_none() {
-        return Err(CreateError::AlreadyExists(name.clone()));
+        return Err(CreateError::AlreadyExists(domain.use_of(name)));
     }
     // Before it is let in: a sender that died without one could be taken for one that never was.
     let Some(membership) = domain.directory.join_members(name, false)? else {
@@ -247,7 +247,7 @@ fn enter(
         Frame::Refused(Reason::NotShared) => {
             drop(membership);
             domain.directory.clear(name);
-            return Err(CreateError::AlreadyExists(name.clone()));
+            return Err(CreateError::AlreadyExists(domain.use_of(name)));
         }
         Frame::Refused(reason) => {
             return Err(CreateError::Enter(Box::new(refusal(name, reason, plan.type_tag))));
@@ -421,7 +421,7 @@ impl Member {
         if peer.trusted().is_none() || hello.socket == 0 {
             return Err(Reason::NotForGuests);
         }
-        if hello.type_key != header.type_tag.key {
+        if !hello.type_key.accepts(header.type_tag.key) {
             return Err(header.type_tag.refusal());
         }
         match (hello.start, hello.place) {

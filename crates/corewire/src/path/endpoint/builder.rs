@@ -6,6 +6,7 @@ use std::time::Duration;
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointHeader, EndpointSizes};
 use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::FenceMode;
+use corewire_os::directory::ClaimError;
 use corewire_os::event::Bell;
 use corewire_os::memory::Segment;
 use corewire_os::sleep::Linux;
@@ -128,12 +129,17 @@ impl EndpointBuilder {
         let rings = self.rings.unwrap_or(self.peers);
         let sizes =
             EndpointSizes::new(self.peers, rings, self.ring_slots, self.cells, self.cell_bytes)?;
-        let claim = self.domain.directory.claim(&name)?;
+        let claim = self.domain.directory.claim(&name).map_err(|error| match error {
+            ClaimError::AlreadyExists(name) => {
+                EndpointError::AlreadyExists(self.domain.use_of(&name))
+            }
+            error => error.into(),
+        })?;
         let is_taken = self.domain.directory.has_members(&name);
         if !matches!(is_taken, Ok(false)) {
             claim.release(&self.domain.directory);
             is_taken?;
-            return Err(EndpointError::AlreadyExists(name));
+            return Err(EndpointError::AlreadyExists(self.domain.use_of(&name)));
         }
         let incarnation = random_u128()?;
         match self.build(name, sizes, incarnation) {

@@ -38,7 +38,7 @@ pub use self::receive::{Matched, Received};
 use self::requests::Requests;
 pub use self::requests::{Completion, Request};
 use crate::control::endpoint::{EndpointControl, EndpointKernel, notice};
-use crate::error::{ConnectError, MessageError};
+use crate::error::{ConnectError, CounterError, MessageError};
 use crate::wait::{BARE_POLLS, Interrupter, Patience, Readiness, Wait};
 
 type Pairs = pair::Endpoint<EndpointKernel>;
@@ -196,11 +196,27 @@ impl Endpoint {
         Ok(live.map(|(index, row)| Peer::new(index, row.generation)).collect())
     }
 
-    /// One of its counters, by name.
-    #[must_use]
-    pub fn counter(&self, name: &str) -> Option<u64> {
-        let (counter, _) = EndpointCounter::ALL.into_iter().find(|(_, word)| *word == name)?;
-        Some(self.pairs.counter(counter))
+    /// One of the endpoint's counters, by name. Does not block.
+    ///
+    /// | name | what it counts |
+    /// |---|---|
+    /// | `waits` | times that the endpoint waited for a message or for room |
+    /// | `sleeps` | times that it slept while it waited |
+    /// | `cap_finds` | times that it found something only because the cap ended a sleep |
+    /// | `wakes` | times that it woke a sleeping peer |
+    /// | `announcements` | messages that it announced by a bit, because the receiver did not poll the pair |
+    /// | `unexpected` | messages that arrived before a receive for them was posted |
+    /// | `stalls` | times that such a message stayed with its sender, because the budget was spent |
+    /// | `rings_taken` | rings taken back from a pair for another pair |
+    /// | `deaths` | peers whose process died |
+    /// | `violations` | peers disconnected because their memory held an impossible value |
+    /// | `discarded` | messages that no receive had asked for, and that the program discarded |
+    ///
+    /// # Errors
+    /// [`CounterError`] if there is no counter of that name; it lists the names.
+    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
+        let counter = CounterError::find(name, "an endpoint", &EndpointCounter::ALL)?;
+        Ok(self.pairs.counter(counter))
     }
 
     /// A handle by which another thread ends a call of this endpoint that waits.
