@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("corewire: {}", failure.message);
+                output::note(&failure.message);
             }
             ExitCode::from(failure.code)
         }

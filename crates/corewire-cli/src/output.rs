@@ -1,5 +1,6 @@
-//! Standard output. Its reader can go at any time, which is not a failure.
+//! Standard output, whose reader can go at any time, which is not a failure; and standard error.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
@@ -10,6 +11,13 @@ use crate::failure::Failure;
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| failed(&error))
+}
+
+/// Writes a line for people to standard error, in one piece: other processes may write there, too.
+pub(crate) fn note(text: impl Display) {
+    let line = format!("corewire: {text}\n");
+    // If nobody can read it, nobody misses it.
+    let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// Writes `value` to standard output as indented JSON.

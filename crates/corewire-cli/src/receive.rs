@@ -108,16 +108,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     loop {
         sink.of_type = receiver.channel_type();
         if let Some(ChannelType { name, bytes, .. }) = &sink.of_type {
-            eprintln!(
-                "corewire: {} carries values of type {name}, {bytes} bytes each",
+            output::note(format!(
+                "{} carries values of type {name}, {bytes} bytes each",
                 args.channel
-            );
+            ));
         }
         let outcome = copy(&mut receiver, &mut sink, &mut left);
         sink.flush()?;
         if receiver.missed() > 0 {
             let missed = receiver.missed();
-            eprintln!("corewire: {missed} messages were overwritten before they could be read");
+            output::note(format!("{missed} messages were overwritten before they could be read"));
         }
         match outcome {
             Ok(()) => return Ok(()),
@@ -142,7 +142,7 @@ fn join(args: &Args, domain: &Domain) -> Result<SnapshotReceiver, Failure> {
     };
     match builder().join() {
         Err(JoinError::NotFound(_)) if !args.no_wait => {
-            eprintln!("corewire: {}", waiting(args, domain));
+            output::note(waiting(args, domain));
             Ok(builder().join_when_created()?)
         }
         joined => Ok(joined?),
@@ -168,14 +168,14 @@ fn rejoin(
         ReceiveError::Evicted => error.to_string(),
         error => return Err(error.into()),
     };
-    eprintln!("corewire: {end}; {}", waiting(args, domain));
+    output::note(format!("{end}; {}", waiting(args, domain)));
     receiver.rejoin()?;
     match receiver.next_sequence() {
-        0 => eprintln!("corewire: {channel} begins again"),
-        sent => eprintln!(
-            "corewire: {channel} begins again, with message {sent}: those before it were sent \
+        0 => output::note(format!("{channel} begins again")),
+        sent => output::note(format!(
+            "{channel} begins again, with message {sent}: those before it were sent \
              before this receiver joined"
-        ),
+        )),
     }
     Ok(())
 }

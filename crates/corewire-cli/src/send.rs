@@ -15,7 +15,7 @@ use corewire_os::event::wait_readable;
 use crate::failure::Failure;
 use crate::records::{Records, Splitter};
 use crate::signals::Signals;
-use crate::{access, units};
+use crate::{access, output, units};
 
 /// Bytes asked of the input at a time when it is cut into messages.
 const READ_BYTES: usize = 64 << 10;
@@ -191,11 +191,11 @@ fn run_until(args: &Args, input: &mut Input, signals: &Signals) -> Result<(), Fa
     drop(interrupting);
     let Sending { output, sent, unheard, .. } = sending;
     if unheard > 0 {
-        eprintln!(
-            "corewire: {unheard} of {sent} messages were sent while {} had no receiver \
+        output::note(format!(
+            "{unheard} of {sent} messages were sent while {} had no receiver \
              (--wait-receivers 1 waits for one)",
             args.channel
-        );
+        ));
     }
     match outcome {
         Ok(()) | Err(Ended::Stopped) => {
