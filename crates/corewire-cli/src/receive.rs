@@ -143,10 +143,21 @@ fn join(args: &Args, domain: &Domain) -> Result<SnapshotReceiver, Failure> {
     match builder().join() {
         Err(JoinError::NotFound(_)) if !args.no_wait => {
             output::note(waiting(args, domain));
-            Ok(builder().join_when_created()?)
+            let receiver = builder().join_when_created()?;
+            if receiver.late_by() > 0 {
+                output::note(late(receiver.late_by(), args.oldest));
+            }
+            Ok(receiver)
         }
         joined => Ok(joined?),
     }
+}
+
+/// What is said of a receiver that waited for the channel, and was late for its first messages.
+fn late(messages: u64, is_oldest: bool) -> String {
+    let were = if messages == 1 { "message was" } else { "messages were" };
+    let hint = if is_oldest { "" } else { " (--oldest begins with those that are still there)" };
+    format!("{messages} {were} sent before this receiver joined{hint}")
 }
 
 fn waiting(args: &Args, domain: &Domain) -> String {

@@ -428,6 +428,13 @@ impl<T, A> TypedReceiver<T, A> {
         self.receiver.acknowledge();
     }
 
+    /// How many values the channel had carried before this receiver's first one: see
+    /// [`Receiver::late_by`].
+    #[must_use]
+    pub fn late_by(&self) -> u64 {
+        self.receiver.late_by()
+    }
+
     /// The number of the next value: how many the channel has carried before it.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {

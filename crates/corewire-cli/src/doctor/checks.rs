@@ -181,7 +181,7 @@ fn waitv(is_there: bool) -> Finding {
     if is_there {
         return Finding::good(check, "works: a sleeping receiver learns of a death at once");
     }
-    let advice = "a sleeping receiver wakes every millisecond instead: use Linux 5.16 or later, or \
+    let advice = "a sleeping receiver looks up every 4 ms instead: use Linux 5.16 or later, or \
                   allow futex_waitv in the seccomp filter of this container (docker run \
                   --security-opt seccomp=FILE)";
     Finding::improvable(check, "refused by the kernel or a seccomp filter", advice)

@@ -1,4 +1,4 @@
-//! `corewire top`: rates on the channels of this user.
+//! `corewire top`: rates on the channels and endpoints of this user.
 
 pub(crate) mod rates;
 mod screen;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use corewire_os::event::wait_readable;
 use serde::Serialize;
 
-use self::rates::{Channel, Watcher};
+use self::rates::{Channel, Endpoint, Look, Watcher};
 use self::screen::Screen;
 use self::view::{COLUMNS, Sort, View};
 use crate::failure::Failure;
@@ -20,32 +20,39 @@ Examples:
   corewire top
   corewire top --once --json\n\
 \n\
-Columns: the channel, or a receiver's row in it; the process; messages per second; \
-payload bytes per second; lag: how many messages a receiver is behind, of a channel \
-its slowest receiver; waits and wakes: how often per second it waited, and woke \
-others; drops: messages missed, and receivers that were evicted, or removed because \
-their memory held impossible values; deaths: receivers that died. Drops and deaths \
-count from the creation of the channel. A narrow terminal shows fewer columns.\n\
+Columns: the channel or endpoint, a receiver's row in the channel, or a peer of the \
+endpoint, with a line for what comes from it and one for what goes to it; the process; \
+messages per second; payload bytes per second; lag: how many messages a receiver is \
+behind, of a channel its slowest receiver, of an endpoint the messages that it keeps \
+until a receive asks for them; waits and wakes: how often per second it waited, and woke \
+others; drops: messages missed or discarded, and receivers that were evicted, or \
+removed because their memory held impossible values, as peers are; deaths: receivers \
+or peers that died. Drops and deaths count from the creation of the channel or \
+endpoint. A narrow terminal shows fewer columns.\n\
 \n\
-Bytes of messages of up to 48 bytes are not counted, since that would slow the sender \
+On a channel, bytes of messages of up to 48 bytes are not counted, since that would slow the sender \
 down. top reads the lengths of up to 64 of the latest messages, and estimates the \
 others from these. A number with such an estimate in it begins with ~.\n\
 \n\
 top reads the memory of the processes that take part. Once an interval it asks the \
-process of each channel's sender for that memory, but not the thread that sends.\n\
+process of each channel and endpoint for that memory, but not the thread that sends.\n\
 \n\
 Keys: q quits, space pauses, s sorts by the next column, r reverses the order, \
-/ filters by name, enter shows or hides receivers, j and k or the arrows scroll.\n\
+/ filters by name, enter shows or hides receivers and peers, j and k or the arrows scroll.\n\
 \n\
 --once looks twice, an interval apart, prints the rates, and ends. --json prints an \
-object with the keys interval_s, unseen (why channels cannot be seen) and channels: \
-objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
+object with the keys interval_s, unseen (why something cannot be seen), channels and \
+endpoints. channels holds objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
 estimated_bytes_per_s (the part of bytes_per_s that is an estimate), waits_per_s, \
 wakes_per_s, lag, drops, deaths, receivers_max and receivers: objects with the keys \
 row, pid, messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, \
-wakes_per_s, lag, drops and is_asleep.";
+wakes_per_s, lag, drops and is_asleep. endpoints holds objects with the keys name, pid, \
+messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, wakes_per_s, kept, \
+kept_bytes, budget_bytes, drops, deaths, is_asleep and peers: objects with the keys name, \
+pid, sent and received (objects with the keys messages_per_s and bytes_per_s), kept and \
+kept_bytes.";
 
-/// Watch channels and receivers: rates, lag, waits, drops, deaths
+/// Watch channels and endpoints: rates, lag, waits, drops, deaths
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -55,7 +62,7 @@ pub(crate) struct Args {
     /// Sort by this column
     #[arg(long, value_enum, default_value_t = Sort::Messages)]
     sort: Sort,
-    /// Show only channels whose name contains this
+    /// Show only channels and endpoints whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Print the rates of one interval, and end
@@ -71,6 +78,7 @@ struct Report {
     interval_s: f64,
     unseen: Vec<String>,
     channels: Vec<Channel>,
+    endpoints: Vec<Endpoint>,
 }
 
 /// Seconds between two looks.
@@ -86,18 +94,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut watcher = Watcher::new(access::open_domain()?);
     let interval = Duration::from_secs_f64(args.interval);
     let filter = args.filter.clone();
-    let view = View { sort: args.sort, is_reversed: false, filter, shows_receivers: true };
+    let view = View { sort: args.sort, is_reversed: false, filter, shows_parts: true };
     if !args.once {
         return Screen::new(view, watcher.place(), interval).run(watcher);
     }
     watcher.look()?;
     wait_readable(&[], Some(Instant::now() + interval))?;
-    let (mut channels, unseen) = watcher.look()?;
+    let look = watcher.look()?;
     if args.json {
+        let Look { mut channels, mut endpoints, unseen } = look;
         channels.retain(|channel| channel.name.contains(&view.filter));
-        return output::print_json(&Report { interval_s: args.interval, unseen, channels });
+        endpoints.retain(|endpoint| endpoint.name.contains(&view.filter));
+        let report = Report { interval_s: args.interval, unseen, channels, endpoints };
+        return output::print_json(&report);
     }
-    let lines = view.lines(&channels);
+    let lines = view.lines(&look);
     let mut text = match lines.is_empty() {
         true => view.nothing(&watcher.place()) + "\n",
         false => {
@@ -105,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             table::render(&COLUMNS, &rows)
         }
     };
-    for why in &unseen {
+    for why in &look.unseen {
         text.push_str(&format!("cannot be seen: {why}\n"));
     }
     output::print(&text)

@@ -1,9 +1,9 @@
-//! Rates: the difference between two looks at the channels.
+//! Rates: the difference between two looks at the channels and endpoints.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use corewire::{ChannelView, Domain, MessageSample, ReceiverView};
+use corewire::{ChannelView, Domain, EndpointView, MessageSample, PeerView, ReceiverView};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -42,6 +42,54 @@ pub(crate) struct Receiver {
     pub(crate) is_asleep: bool,
 }
 
+/// An endpoint, with its rates since the look before: what it sent and what it took in.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Endpoint {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    #[serde(flatten)]
+    pub(crate) rates: Rates,
+    /// Messages that it keeps, since no receive has asked for them.
+    pub(crate) kept: u64,
+    /// What these take of the budget.
+    pub(crate) kept_bytes: u64,
+    pub(crate) budget_bytes: u64,
+    /// Messages that were discarded, and peers whose memory held impossible values.
+    pub(crate) drops: u64,
+    /// Peers that died.
+    pub(crate) deaths: u64,
+    pub(crate) is_asleep: bool,
+    pub(crate) peers: Vec<Peer>,
+}
+
+/// A peer of an endpoint, with the rates since the look before, as the endpoint sees them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    pub(crate) sent: Flow,
+    pub(crate) received: Flow,
+    /// Messages of the peer that the endpoint keeps.
+    pub(crate) kept: u64,
+    pub(crate) kept_bytes: u64,
+}
+
+/// Messages in one direction, per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(crate) struct Flow {
+    pub(crate) messages_per_s: f64,
+    pub(crate) bytes_per_s: f64,
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// Why others cannot be seen.
+    pub(crate) unseen: Vec<String>,
+}
+
 /// Rates per second; zero at the first look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Rates {
@@ -58,38 +106,49 @@ pub(crate) struct Rates {
 /// Looks again and again.
 pub(crate) struct Watcher {
     domain: Domain,
-    before: BTreeMap<String, (ChannelView, Instant)>,
+    channels: Before<ChannelView>,
+    endpoints: Before<EndpointView>,
 }
+
+/// The views of the look before, by name, and when they were taken.
+type Before<View> = BTreeMap<String, (View, Instant)>;
 
 impl Watcher {
     pub(crate) fn new(domain: Domain) -> Self {
-        Self { domain, before: BTreeMap::new() }
+        Self { domain, channels: Before::new(), endpoints: Before::new() }
     }
 
-    /// The channels as they are now, and why some of them cannot be seen.
-    pub(crate) fn views(&self) -> Result<(Vec<ChannelView>, Vec<String>), Failure> {
-        let Seen { channels, silent, mut unseen, .. } = seen::look(&self.domain)?;
+    /// The channels and endpoints, with their rates since the last call.
+    pub(crate) fn look(&mut self) -> Result<Look, Failure> {
+        let Seen { channels, endpoints, silent, mut unseen } = seen::look(&self.domain)?;
         unseen.extend(silent.iter().map(|silent| format!("{} {}", silent.name, silent.text())));
-        Ok((channels, unseen))
-    }
-
-    /// The channels, with their rates since the last call.
-    pub(crate) fn look(&mut self) -> Result<(Vec<Channel>, Vec<String>), Failure> {
-        let (views, unseen) = self.views()?;
         let now = Instant::now();
-        let channels = views.iter().map(|view| {
-            let before = self.before.get(&view.name);
-            // Another of the same name begins anew.
+        let since = |at: &Instant| now.duration_since(*at).as_secs_f64();
+        // Another of the same name begins anew.
+        let of_channel = |view: &ChannelView| {
+            let before = self.channels.get(&view.name);
             let before = before.filter(|(before, _)| before.incarnation == view.incarnation);
             Channel::between(
                 before.map(|(before, _)| before),
                 view,
-                before.map(|(_, at)| now.duration_since(*at).as_secs_f64()),
+                before.map(|(_, at)| since(at)),
             )
-        });
-        let channels = channels.collect();
-        self.before = views.into_iter().map(|view| (view.name.clone(), (view, now))).collect();
-        Ok((channels, unseen))
+        };
+        let of_endpoint = |view: &EndpointView| {
+            let before = self.endpoints.get(&view.name);
+            let before = before.filter(|(before, _)| before.incarnation == view.incarnation);
+            Endpoint::between(before.map(|(before, at)| (before, since(at))), view)
+        };
+        let look = Look {
+            channels: channels.iter().map(of_channel).collect(),
+            endpoints: endpoints.iter().map(of_endpoint).collect(),
+            unseen,
+        };
+        let kept = |name: &String| name.clone();
+        self.channels = channels.into_iter().map(|view| (kept(&view.name), (view, now))).collect();
+        self.endpoints =
+            endpoints.into_iter().map(|view| (kept(&view.name), (view, now))).collect();
+        Ok(look)
     }
 
     /// The directory whose channels are watched.
@@ -156,6 +215,79 @@ impl Receiver {
     }
 }
 
+impl Endpoint {
+    /// With the view of the look before, and the seconds since then.
+    fn between(before: Option<(&EndpointView, f64)>, now: &EndpointView) -> Self {
+        let peers: Vec<_> = now
+            .peers
+            .iter()
+            .map(|peer| {
+                let same = |other: &&PeerView| {
+                    (other.row, other.pid, &other.name) == (peer.row, peer.pid, &peer.name)
+                };
+                let before = before.and_then(|(before, seconds)| {
+                    before.peers.iter().find(same).map(|before| (before, seconds))
+                });
+                Peer::between(before, peer)
+            })
+            .collect();
+        let count = |name: &str| counter(&now.counters, name);
+        let rate = |name: &str| {
+            before.map_or(0.0, |(before, seconds)| {
+                per_second(counter(&before.counters, name), count(name), seconds)
+            })
+        };
+        let flows = || peers.iter().flat_map(|peer| [peer.sent, peer.received]);
+        Self {
+            name: now.name.clone(),
+            pid: now.pid,
+            rates: Rates {
+                messages_per_s: flows().map(|flow| flow.messages_per_s).sum(),
+                bytes_per_s: flows().map(|flow| flow.bytes_per_s).sum(),
+                estimated_bytes_per_s: 0.0,
+                waits_per_s: rate("waits"),
+                wakes_per_s: rate("wakes"),
+            },
+            kept: peers.iter().map(|peer| peer.kept).sum(),
+            kept_bytes: now.kept_bytes,
+            budget_bytes: now.budget_bytes,
+            drops: count("discarded") + count("violations"),
+            deaths: count("deaths"),
+            is_asleep: now.is_asleep,
+            peers,
+        }
+    }
+}
+
+impl Peer {
+    fn between(before: Option<(&PeerView, f64)>, now: &PeerView) -> Self {
+        let flow = |of: fn(&PeerView) -> (u64, u64)| {
+            let Some((before, seconds)) = before else { return Flow::default() };
+            let (before, now) = (of(before), of(now));
+            Flow {
+                messages_per_s: per_second(before.0, now.0, seconds),
+                bytes_per_s: per_second(before.1, now.1, seconds),
+            }
+        };
+        Self {
+            name: now.name.clone(),
+            pid: now.pid,
+            sent: flow(|peer| (peer.sent_messages, peer.sent_bytes)),
+            received: flow(|peer| (peer.received_messages, peer.received_bytes)),
+            kept: now.kept_messages,
+            kept_bytes: now.kept_bytes,
+        }
+    }
+}
+
+/// How fast a counter has grown; 0 if no time has passed.
+fn per_second(before: u64, now: u64, seconds: f64) -> f64 {
+    match seconds > 0.0 {
+        true => now.saturating_sub(before) as f64 / seconds,
+        false => 0.0,
+    }
+}
+
 type Counters<'a> = (&'a [(&'static str, u64)], u64);
 
 impl Rates {
@@ -170,7 +302,7 @@ impl Rates {
         else {
             return Self::default();
         };
-        let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
+        let rate = |before, now| per_second(before, now, seconds);
         let of = |name| rate(counter(before.0, name), counter(now.0, name));
         let lengths = sample.iter().map(|message| (message.sequence, message.short_bytes));
         let short = ShortBytes::between(lengths, before.1, now.1);

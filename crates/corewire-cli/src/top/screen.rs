@@ -11,18 +11,18 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line as TextLine;
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 
-use super::rates::{Channel, Watcher};
+use super::rates::{Look, Watcher};
 use super::view::{COLUMNS, Line, Sort, View};
 use crate::failure::Failure;
 use crate::units;
 
 /// Widths of the columns, unless a cell needs more. The first takes the room that is left.
 const WIDTHS: [u16; 9] = [12, 7, 6, 7, 6, 7, 7, 6, 6];
-/// Which columns a narrow terminal keeps, the most important first: channel, msg/s, lag, bytes/s, pid,
+/// Which columns a narrow terminal keeps, the most important first: name, msg/s, lag, bytes/s, pid,
 /// drops, deaths, waits/s, wakes/s.
 const KEPT: [usize; 9] = [0, 2, 4, 3, 1, 7, 8, 5, 6];
 const KEYS: [&str; 7] =
-    ["q quit", "space pause", "s sort", "r reverse", "/ filter", "enter receivers", "j k scroll"];
+    ["q quit", "space pause", "s sort", "r reverse", "/ filter", "enter parts", "j k scroll"];
 /// What the column of each place is sorted by.
 const SORTS: [Option<Sort>; 9] = [
     Some(Sort::Name),
@@ -40,7 +40,7 @@ const SORTS: [Option<Sort>; 9] = [
 const LOOKS_WITHIN: Duration = Duration::from_millis(20);
 
 /// The result of a look.
-type Seen = Result<(Vec<Channel>, Vec<String>), Failure>;
+type Seen = Result<Look, Failure>;
 
 /// A thread that looks when it is asked to.
 struct Looks {
@@ -59,9 +59,7 @@ fn looking(mut watcher: Watcher) -> Looks {
 /// The state of the screen.
 pub(super) struct Screen {
     pub(super) view: View,
-    channels: Vec<Channel>,
-    /// Why some channels cannot be seen.
-    unseen: Vec<String>,
+    look: Look,
     place: String,
     interval: Duration,
     is_paused: bool,
@@ -75,8 +73,7 @@ impl Screen {
     pub(super) fn new(view: View, place: String, interval: Duration) -> Self {
         Self {
             view,
-            channels: Vec::new(),
-            unseen: Vec::new(),
+            look: Look::default(),
             place,
             interval,
             is_paused: false,
@@ -115,7 +112,7 @@ impl Screen {
         let mut is_looking = false;
         while !self.is_over {
             if is_looking && let Ok(seen) = looks.seen.try_recv() {
-                (self.channels, self.unseen) = seen?;
+                self.look = seen?;
                 is_looking = false;
             }
             if Instant::now() >= next {
@@ -161,7 +158,7 @@ impl Screen {
             KeyCode::Char('s') => self.view.sort = self.view.sort.next(),
             KeyCode::Char('r') => self.view.is_reversed = !self.view.is_reversed,
             KeyCode::Char('/') => self.is_typing = true,
-            KeyCode::Enter => self.view.shows_receivers = !self.view.shows_receivers,
+            KeyCode::Enter => self.view.shows_parts = !self.view.shows_parts,
             KeyCode::Down | KeyCode::Char('j') => self.scroll(1),
             KeyCode::Up | KeyCode::Char('k') => self.scroll(-1),
             KeyCode::PageDown => self.scroll(20),
@@ -171,7 +168,7 @@ impl Screen {
     }
 
     fn scroll(&mut self, lines: isize) {
-        let last = self.view.lines(&self.channels).len().saturating_sub(1);
+        let last = self.view.lines(&self.look).len().saturating_sub(1);
         let offset = self.table.offset().saturating_add_signed(lines).min(last);
         *self.table.offset_mut() = offset;
     }
@@ -180,7 +177,7 @@ impl Screen {
         let [head, body, foot] =
             Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)])
                 .areas(frame.area());
-        let lines = self.view.lines(&self.channels);
+        let lines = self.view.lines(&self.look);
         let columns = columns(&lines, body.width, self.view.sort);
         let hidden = COLUMNS.len() - columns.len();
         frame.render_widget(Paragraph::new(self.title(hidden, head.width)), head);
@@ -192,7 +189,7 @@ impl Screen {
             let table = Table::new(rows, widths).header(self.header(&columns)).column_spacing(1);
             frame.render_stateful_widget(table, body, &mut self.table);
         }
-        let foot_text = match (&self.unseen[..], self.is_typing) {
+        let foot_text = match (&self.look.unseen[..], self.is_typing) {
             (_, true) => format!("filter: {}_   enter keeps it, esc clears it", self.view.filter),
             ([first, ..], false) => format!("cannot be seen: {first}"),
             ([], false) => keys(foot.width),
@@ -202,15 +199,18 @@ impl Screen {
 
     /// The first line: as much of it as fits, the most important parts first.
     fn title(&self, hidden: usize, width: u16) -> TextLine<'static> {
-        let receivers = self.channels.iter().map(|channel| channel.receivers.len()).sum();
+        let Look { channels, endpoints, .. } = &self.look;
+        let receivers = channels.iter().map(|channel| channel.receivers.len()).sum();
         let paused = if self.is_paused { " PAUSED" } else { "" };
         let mut text = format!(
             "corewire{paused}: {}, {}",
-            units::counted(self.channels.len(), "channel", "channels"),
+            units::counted(channels.len(), "channel", "channels"),
             units::counted(receivers, "receiver", "receivers"),
         );
         let more = units::counted(hidden, "more column", "more columns");
         let parts = [
+            (!endpoints.is_empty())
+                .then(|| units::counted(endpoints.len(), "endpoint", "endpoints")),
             (hidden > 0).then_some(more),
             (!self.view.filter.is_empty() && !self.is_typing)
                 .then(|| format!("named *{}*", self.view.filter)),
@@ -290,7 +290,7 @@ fn row(line: &Line, columns: &[Column]) -> Row<'static> {
         let cell = if is_number { cell } else { shortened(cell, column.width) };
         Cell::new(aligned(cell, is_number))
     });
-    let style = match (line.is_bad, line.is_receiver) {
+    let style = match (line.is_bad, line.is_part) {
         (true, _) => Style::new().fg(Color::Yellow),
         (false, true) => dim(),
         (false, false) => Style::new(),
@@ -326,7 +326,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::top::rates::{Rates, Receiver};
+    use crate::top::rates::{Channel, Rates, Receiver};
 
     fn busy() -> Vec<Channel> {
         let rates = Rates {
@@ -373,10 +373,10 @@ mod tests {
             sort: Sort::Messages,
             is_reversed: false,
             filter: String::new(),
-            shows_receivers: true,
+            shows_parts: true,
         };
         let mut screen = Screen::new(view, "/run".into(), Duration::from_secs(1));
-        screen.channels = busy();
+        screen.look.channels = busy();
         screen
     }
 
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(shown[49], 5);
         let lines = drawn(&mut screen, 50, 8);
         assert_eq!(lines[0].trim_end(), "corewire: 2 channels, 4 receivers, 3 more columns");
-        for title in ["channel", "pid", "msg/s", "bytes/s", "lag", "drops"] {
+        for title in ["name", "pid", "msg/s", "bytes/s", "lag", "drops"] {
             assert!(lines[1].contains(title), "{title} is not in {lines:?}");
         }
         assert!(
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn no_channels_are_said_so() {
         let mut screen = screen();
-        screen.channels.clear();
-        assert!(drawn(&mut screen, 80, 24)[1].starts_with("No channels in /run."));
+        screen.look.channels.clear();
+        assert!(drawn(&mut screen, 80, 24)[1].starts_with("No channels or endpoints in /run."));
     }
 }

@@ -1,6 +1,6 @@
 //! Which lines are shown, and in which order.
 
-use super::rates::{Channel, Rates, Receiver};
+use super::rates::{Channel, Endpoint, Flow, Look, Peer, Rates, Receiver};
 
 /// What the lines are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -34,17 +34,70 @@ impl Sort {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "an order, not an amount")]
-    fn of(self, channel: &Channel) -> f64 {
-        let Rates { messages_per_s, bytes_per_s, waits_per_s, wakes_per_s, .. } = channel.rates;
+    fn of(self, named: Named<'_>) -> f64 {
+        let Rates { messages_per_s, bytes_per_s, waits_per_s, wakes_per_s, .. } = *named.rates();
+        let [lag, drops, deaths] = named.counts().map(|count| count as f64);
         match self {
             Self::Name => 0.0,
             Self::Messages => messages_per_s,
             Self::Bytes => bytes_per_s,
-            Self::Lag => channel.lag as f64,
+            Self::Lag => lag,
             Self::Waits => waits_per_s,
             Self::Wakes => wakes_per_s,
-            Self::Drops => channel.drops as f64,
-            Self::Deaths => channel.deaths as f64,
+            Self::Drops => drops,
+            Self::Deaths => deaths,
+        }
+    }
+}
+
+/// What has a name, and so a line of its own.
+#[derive(Clone, Copy)]
+enum Named<'a> {
+    Channel(&'a Channel),
+    Endpoint(&'a Endpoint),
+}
+
+impl<'a> Named<'a> {
+    fn name(self) -> &'a str {
+        match self {
+            Self::Channel(channel) => &channel.name,
+            Self::Endpoint(endpoint) => &endpoint.name,
+        }
+    }
+
+    fn rates(self) -> &'a Rates {
+        match self {
+            Self::Channel(channel) => &channel.rates,
+            Self::Endpoint(endpoint) => &endpoint.rates,
+        }
+    }
+
+    /// Lag, drops, deaths.
+    fn counts(self) -> [u64; 3] {
+        match self {
+            Self::Channel(channel) => [channel.lag, channel.drops, channel.deaths],
+            Self::Endpoint(endpoint) => [endpoint.kept, endpoint.drops, endpoint.deaths],
+        }
+    }
+
+    fn line(self) -> Line {
+        let (pid, state) = match self {
+            Self::Channel(channel) => (channel.pid, ""),
+            Self::Endpoint(endpoint) => (endpoint.pid, asleep(endpoint.is_asleep)),
+        };
+        let [_, drops, deaths] = self.counts();
+        Line {
+            cells: cells(format!("{}{state}", self.name()), pid, self.rates(), self.counts()),
+            is_part: false,
+            is_bad: drops > 0 || deaths > 0,
+        }
+    }
+
+    /// The lines of its receivers or peers.
+    fn parts(self) -> Vec<Line> {
+        match self {
+            Self::Channel(channel) => channel.receivers.iter().map(of_receiver).collect(),
+            Self::Endpoint(endpoint) => endpoint.peers.iter().flat_map(of_peer).collect(),
         }
     }
 }
@@ -54,14 +107,15 @@ impl Sort {
 pub(super) struct View {
     pub(super) sort: Sort,
     pub(super) is_reversed: bool,
-    /// Only channels whose name contains this are shown.
+    /// Only channels and endpoints whose name contains this are shown.
     pub(super) filter: String,
-    pub(super) shows_receivers: bool,
+    /// Whether receivers and peers have lines.
+    pub(super) shows_parts: bool,
 }
 
 /// Titles of the columns, and whether they hold numbers.
 pub(super) const COLUMNS: [(&str, bool); 9] = [
-    ("channel", false),
+    ("name", false),
     ("pid", true),
     ("msg/s", true),
     ("bytes/s", true),
@@ -75,8 +129,9 @@ pub(super) const COLUMNS: [(&str, bool); 9] = [
 /// A line of the table.
 pub(super) struct Line {
     pub(super) cells: Vec<String>,
-    pub(super) is_receiver: bool,
-    /// Messages or receivers were dropped, or a receiver died.
+    /// A receiver of the channel above, or a peer of the endpoint above.
+    pub(super) is_part: bool,
+    /// Messages, receivers or peers were dropped, or one of these died.
     pub(super) is_bad: bool,
 }
 
@@ -84,49 +139,59 @@ impl View {
     /// The text that is shown when there are no lines.
     pub(super) fn nothing(&self, place: &str) -> String {
         match self.filter.as_str() {
-            "" => format!("No channels in {place}."),
-            filter => format!("No channel in {place} has a name that contains {filter:?}."),
+            "" => format!("No channels or endpoints in {place}."),
+            filter => format!("Nothing in {place} has a name that contains {filter:?}."),
         }
     }
 
-    /// The lines for these channels.
-    pub(super) fn lines(&self, channels: &[Channel]) -> Vec<Line> {
-        let mut shown: Vec<_> =
-            channels.iter().filter(|channel| channel.name.contains(&self.filter)).collect();
-        shown.sort_by(|a, b| {
+    /// The lines for what a look has found.
+    pub(super) fn lines(&self, look: &Look) -> Vec<Line> {
+        let channels = look.channels.iter().map(Named::Channel);
+        let named = channels.chain(look.endpoints.iter().map(Named::Endpoint));
+        let mut shown: Vec<_> = named.filter(|named| named.name().contains(&self.filter)).collect();
+        shown.sort_by(|&a, &b| {
             let by_amount = self.sort.of(b).total_cmp(&self.sort.of(a));
-            by_amount.then_with(|| a.name.cmp(&b.name))
+            by_amount.then_with(|| a.name().cmp(b.name()))
         });
         if self.is_reversed {
             shown.reverse();
         }
         let mut lines = Vec::new();
-        for channel in shown {
-            lines.push(of_channel(channel));
-            if self.shows_receivers {
-                lines.extend(channel.receivers.iter().map(of_receiver));
+        for named in shown {
+            lines.push(named.line());
+            if self.shows_parts {
+                lines.extend(named.parts());
             }
         }
         lines
     }
 }
 
-fn of_channel(channel: &Channel) -> Line {
-    let Channel { name, pid, rates, lag, drops, deaths, .. } = channel;
-    Line {
-        cells: cells(name.clone(), *pid, rates, [*lag, *drops, *deaths]),
-        is_receiver: false,
-        is_bad: *drops > 0 || *deaths > 0,
-    }
-}
-
 fn of_receiver(receiver: &Receiver) -> Line {
     let Receiver { row, pid, rates, lag, drops, is_asleep } = receiver;
-    let state = if *is_asleep { ", asleep" } else { "" };
-    let mut cells = cells(format!("  row {row}{state}"), *pid, rates, [*lag, *drops, 0]);
+    let mut cells =
+        cells(format!("  row {row}{}", asleep(*is_asleep)), *pid, rates, [*lag, *drops, 0]);
     // Deaths are counted for the channel.
     cells.pop();
-    Line { cells, is_receiver: true, is_bad: *drops > 0 }
+    Line { cells, is_part: true, is_bad: *drops > 0 }
+}
+
+/// One line for each direction.
+fn of_peer(peer: &Peer) -> [Line; 2] {
+    let line = |word: &str, flow: Flow, kept: Option<u64>| {
+        let Flow { messages_per_s, bytes_per_s } = flow;
+        let rates = Rates { messages_per_s, bytes_per_s, ..Rates::default() };
+        let counts = [kept.unwrap_or(0), 0, 0];
+        let mut cells = cells(format!("  {word} {}", peer.name), peer.pid, &rates, counts);
+        // The rest is counted for the endpoint.
+        cells.truncate(if kept.is_some() { 5 } else { 4 });
+        Line { cells, is_part: true, is_bad: false }
+    };
+    [line("from", peer.received, Some(peer.kept)), line("to", peer.sent, None)]
+}
+
+fn asleep(is_asleep: bool) -> &'static str {
+    if is_asleep { ", asleep" } else { "" }
 }
 
 fn cells(name: String, pid: u32, rates: &Rates, counts: [u64; 3]) -> Vec<String> {
@@ -197,14 +262,50 @@ mod tests {
             receivers: Vec::new(),
         };
         let channels = [channel("log", 5.0, 1), channel("image", 7.0, 0), channel("logs", 7.0, 9)];
+        let look = Look { channels: channels.into(), ..Look::default() };
         let names = |sort, filter: &str, is_reversed| {
             let filter = filter.to_owned();
-            let view = View { sort, is_reversed, filter, shows_receivers: true };
-            let lines = view.lines(&channels).into_iter().map(|line| line.cells[0].clone());
+            let view = View { sort, is_reversed, filter, shows_parts: true };
+            let lines = view.lines(&look).into_iter().map(|line| line.cells[0].clone());
             lines.collect::<Vec<_>>()
         };
         assert_eq!(names(Sort::Messages, "", false), ["image", "logs", "log"]);
         assert_eq!(names(Sort::Lag, "", false), ["logs", "log", "image"]);
         assert_eq!(names(Sort::Name, "log", true), ["logs", "log"]);
+    }
+
+    #[test]
+    fn an_endpoint_has_a_line_for_each_direction_of_each_peer() {
+        let flow = |messages_per_s| Flow { messages_per_s, bytes_per_s: 0.0 };
+        let peer = Peer {
+            name: "left".into(),
+            pid: 2,
+            sent: flow(3.0),
+            received: flow(4.0),
+            kept: 5,
+            kept_bytes: 600,
+        };
+        let endpoint = Endpoint {
+            name: "right".into(),
+            pid: 1,
+            rates: Rates { messages_per_s: 7.0, ..Rates::default() },
+            kept: 5,
+            kept_bytes: 600,
+            budget_bytes: 1000,
+            drops: 1,
+            deaths: 0,
+            is_asleep: true,
+            peers: vec![peer],
+        };
+        let look = Look { endpoints: vec![endpoint], ..Look::default() };
+        let filter = String::new();
+        let view = View { sort: Sort::Messages, is_reversed: false, filter, shows_parts: true };
+        let lines = view.lines(&look);
+        let cells: Vec<_> = lines.iter().map(|line| line.cells.join(" ")).collect();
+        assert_eq!(
+            cells,
+            ["right, asleep 1 7 0 5 0 0 1 0", "  from left 2 4 0 5", "  to left 2 3 0"]
+        );
+        assert!(lines[0].is_bad && !lines[1].is_bad);
     }
 }

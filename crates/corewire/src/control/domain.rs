@@ -639,7 +639,7 @@ fn tell_fall_backs() {
         tell!(warn, "the kernel refuses membarrier: each message costs a locked instruction");
     }
     if !linux.has_waitv() {
-        tell!(warn, "the kernel refuses futex_waitv: sleepers look up every millisecond");
+        tell!(warn, "the kernel refuses futex_waitv: sleepers look up every 4 ms");
     }
 }
 
