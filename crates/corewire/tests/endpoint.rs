@@ -589,3 +589,50 @@ fn a_name_that_is_made_anew_meanwhile_is_the_next_endpoint_or_none() {
         is_over.store(true, relaxed);
     });
 }
+
+/// Exchanges of the test below; a soak sets more.
+fn exchanges() -> u64 {
+    let set = std::env::var("COREWIRE_EXCHANGES").ok().and_then(|text| text.parse().ok());
+    set.unwrap_or(50_000)
+}
+
+#[test]
+fn replies_that_nobody_asks_for_jam_nothing_and_are_discarded() {
+    const BUDGET: usize = 1 << 20;
+    const DISCARD_EVERY: u64 = 10_000;
+    let scratch = Scratch::new("endpoint-replies_that_nobody_asks_for");
+    let domain = scratch.domain();
+    let mut client = domain.endpoint("a").budget(BUDGET).create().unwrap();
+    let mut server = domain.endpoint("b").create().unwrap();
+    let to_server = client.peer("b").unwrap();
+    let to_client = server.peer("a").unwrap();
+    let count = exchanges();
+    let serving = thread::spawn(move || {
+        let mut number = [0; 8];
+        for _ in 0..count {
+            let request = server.receive_into(Selector::any(), &mut number).unwrap();
+            server.send(to_client, request.tag, &number).unwrap();
+        }
+        server.close().unwrap();
+    });
+    let observer = domain.observe_endpoint("a").unwrap();
+    let mut number = [0; 8];
+    let mut discarded = 0;
+    for tag in 0..count {
+        client.send(to_server, tag, &tag.to_le_bytes()).unwrap();
+        if tag % 10 > 0 {
+            client.receive_into(Selector::tag(tag), &mut number).unwrap();
+            assert_eq!(u64::from_le_bytes(number), tag);
+        }
+        if tag % DISCARD_EVERY == DISCARD_EVERY - 1 {
+            let view = observer.look();
+            assert!(view.kept_bytes > 0 && view.kept_bytes <= BUDGET as u64, "{view:?}");
+            let of_server = view.peers.iter().find(|peer| peer.name == "b").unwrap();
+            assert_eq!(of_server.kept_bytes, view.kept_bytes);
+            discarded += client.discard(Selector::any()).unwrap();
+        }
+    }
+    serving.join().unwrap();
+    discarded += client.discard(Selector::any()).unwrap();
+    assert_eq!(discarded as u64, count / 10);
+}

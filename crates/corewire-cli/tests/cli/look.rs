@@ -124,6 +124,16 @@ fn endpoints_are_shown_with_their_peers_and_what_they_keep() {
     has(format!("corewire_peer_sent_bytes_total{client_row} 1000"));
     has(format!("corewire_peer_received_messages_total{server_row} 10"));
     has(format!("corewire_peer_kept_bytes{server_row} {}", 9 * 228));
+    let report = scratch.run("top --once --json --interval 0.05").json();
+    let row = &report["endpoints"][1];
+    assert_eq!((&row["name"], &row["kept"]), (&"server".into(), &9.into()));
+    assert_eq!((&row["peers"][0]["name"], &row["peers"][0]["kept"]), (&"client".into(), &9.into()));
+    let help = scratch.run("top --help").text().to_owned();
+    for key in [row, &row["peers"][0]].iter().flat_map(|row| row.as_object().unwrap().keys()) {
+        assert!(help.contains(key.as_str()), "{key} is not in the help");
+    }
+    let top = scratch.run("top --once --interval 0.05").text().to_owned();
+    assert!(top.contains("  from client") && top.contains("  to client"), "{top}");
     assert_eq!(server.discard(corewire::Selector::any()).unwrap(), 9);
     assert!(scratch.run("ls").text().contains(" 0 B/1 MiB"), "{}", scratch.run("ls").text());
 }
