@@ -624,14 +624,14 @@ impl RuntimeDirectory {
         Ok(Watch(descriptor))
     }
 
-    /// Whether a process listens at `socket`; for a guest, whether that process admits guests. Never
+    /// Whether a living process listens at `socket`; for a guest, whether that process admits guests. Never
     /// waits.
     ///
     /// # Errors
     /// [`OsError`] if this cannot be determined.
     pub fn is_alive(&self, socket: SocketName) -> Result<bool, OsError> {
         match self.connect_now(socket) {
-            Ok(found) => Ok(found.is_some()),
+            Ok(found) => Ok(found.is_some_and(|socket| !socket.is_peer_gone())),
             // Its queue of connections is full, so it is alive.
             Err(error) if error.is(Errno::AGAIN) => Ok(true),
             // A socket of another kind, at which no corewire process listens.

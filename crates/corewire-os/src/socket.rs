@@ -196,6 +196,19 @@ impl Socket {
         }
     }
 
+    /// True if the kernel says that the peer's process has ended. A child that it forked can hold its
+    /// end of the socket for a moment longer, until the child has closed what it inherited.
+    #[must_use]
+    pub fn is_peer_gone(&self) -> bool {
+        if let Ok(life) = self.peer_life(None) {
+            return wait_readable(&[life.as_fd()], Some(Instant::now())).is_ok_and(|it| it[0]);
+        }
+        // Before Linux 6.5, or the process was reaped. A process of another container has number 0.
+        let number = self.peer().ok().and_then(|peer| i32::try_from(peer.pid).ok());
+        let number = number.and_then(rustix::process::Pid::from_raw);
+        number.is_some_and(|it| rustix::process::test_kill_process(it) == Err(Errno::SRCH))
+    }
+
     /// Sends a frame with descriptors. Never blocks.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ impl Stall {
     ) {
         self.clock.charge(now_ns, holds);
         if cursor >= self.lap_end || cursor >= head {
-            self.lap_end = head.min(cursor + lap);
+            self.lap_end = head.min(cursor.saturating_add(lap));
             self.clock.spent_ns = 0;
         }
     }

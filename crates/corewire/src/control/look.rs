@@ -183,12 +183,12 @@ pub(crate) fn one(
         NameKind::Endpoint => JoinError::NotAnEndpoint(name.clone()),
     };
     let mut look = Look::begin(domain, name, |found| found == kind)?.ok_or_else(wrong)?;
-    let deadline = Instant::now() + timeout;
+    let deadline = Instant::now().checked_add(timeout);
     loop {
         if let Some(observed) = look.step()? {
             return Ok(observed);
         }
-        if wait_readable(&[look.socket.as_fd()], Some(deadline))? == [false] {
+        if wait_readable(&[look.socket.as_fd()], deadline)? == [false] {
             return Err(look.no_answer(timeout));
         }
     }
@@ -196,7 +196,7 @@ pub(crate) fn one(
 
 /// Looks at everything that has a name, for at most `timeout` in all. What ends meanwhile is left out.
 pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sighting>, OsError> {
-    let deadline = Instant::now() + timeout;
+    let deadline = Instant::now().checked_add(timeout);
     let mut sightings = Vec::new();
     let mut pending = Vec::new();
     let is_guest = domain.socket_name().is_none();
@@ -215,7 +215,7 @@ pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sightin
     }
     while !pending.is_empty() {
         let sockets: Vec<_> = pending.iter().map(|(look, _)| look.socket.as_fd()).collect();
-        let readable = wait_readable(&sockets, Some(deadline))?;
+        let readable = wait_readable(&sockets, deadline)?;
         if !readable.contains(&true) {
             break;
         }

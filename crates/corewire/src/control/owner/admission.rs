@@ -110,9 +110,9 @@ impl Owner {
     }
 
     /// The guests of one user may have a quarter of the `max` rows, and all guests three quarters: the rest is
-    /// for processes of the sender's own user.
+    /// for processes of the sender's own user. A single row has no such rest.
     fn check_share(&self, user: u32, max: u64) -> Result<(), Reason> {
-        let (of_one, of_all) = ((max / 4).max(1), (max - max / 4).max(1));
+        let (of_one, of_all) = ((max / 4).max(1), (max - (max / 4).max(1)).max(1));
         let (own, all) =
             self.members.with(|members| (members.guests(Some(user)), members.guests(None)));
         match (own as u64 >= of_one, all as u64 >= of_all) {

@@ -1,7 +1,8 @@
 //! How many bytes of messages an endpoint keeps before a receive asks for them.
 //!
-//! A quarter of the budget is divided among all the peers that there may be, so that no peer ever finds
-//! nothing left; the rest is for all. One peer has at most half of the whole.
+//! A quarter of the budget is divided among all the peers that there may be, so that each peer always has
+//! its share; the rest is for all. A share that is smaller than one message, as in a small budget for many
+//! peers, guarantees nothing. One peer has at most half of the whole.
 
 /// What a message costs beside its bytes.
 pub(super) const OVERHEAD_BYTES: usize = 128;
