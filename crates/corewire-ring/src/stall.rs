@@ -10,8 +10,15 @@
 //! anew: it holds `after_ns`, is charged the time that the sender waits for any of them, and gets back a
 //! sixteenth of the time that passes.
 
+use corewire_layout::geometry::Geometry;
+
 /// Guests of one user may hold the sender up for one part in this many of its time.
 const GUESTS_SHARE: u64 = 16;
+
+/// Messages of a lap: an eighth of the ring.
+pub(crate) fn lap(geometry: &Geometry) -> u64 {
+    (geometry.slots() / 8).max(1)
+}
 
 /// What one receiver has cost in its lap.
 #[derive(Debug, Clone, Copy, Default)]

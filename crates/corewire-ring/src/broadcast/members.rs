@@ -21,7 +21,7 @@ use corewire_layout::slot::{
 use super::sender::SenderShared;
 use super::words::{SenderWords, add};
 use crate::region::{Rows, Slots};
-use crate::stall::{Purse, Stall};
+use crate::stall::{Purse, Stall, lap};
 use crate::sync::Ordering::Relaxed;
 use crate::{Kernel, fence_at, order};
 
@@ -456,11 +456,6 @@ pub struct Channel<'a> {
 fn set_door(words: &SenderWords, row: u32, state: DoorState) {
     let door = words.door_tenure(row);
     door.store(tenure(generation_of(door.load(Relaxed)), state), Relaxed);
-}
-
-/// Messages of a lap: an eighth of the ring.
-fn lap(geometry: &Geometry) -> u64 {
-    (geometry.slots() / 8).max(1)
 }
 
 fn hold(held: &mut Option<u64>, from: Option<u64>) {

@@ -16,7 +16,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::{Kernel, fence_at, order};
 
 /// Whether a row is a sender's or a receiver's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// A sender's row.
     Sender,

@@ -16,7 +16,7 @@ use crate::broadcast::{
     Area, Pace, Room, SLEEP_CAP_NS, SenderShared, Slowest, UNSURE_SLEEP_CAP_NS, settles,
 };
 use crate::region::{Access, Payload, Region, Store, set_aside};
-use crate::stall::Stall;
+use crate::stall::{Stall, lap};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::light_fence;
 use crate::{Kernel, fence_at, order};
@@ -838,7 +838,7 @@ impl<K: Kernel> Sender<K> {
         let is_inline = bytes <= INLINE_BYTES_MAX;
         let area_wanted = area.oldest().filter(|_| !is_inline).map_or(0, |oldest| oldest + 1);
         let wanted = slot_wanted.max(area_wanted);
-        let lap = (self.roster.geometry.slots() / 8).max(1);
+        let lap = lap(&self.roster.geometry);
         let mut has_evicted = false;
         self.patience_left_ns = u64::MAX;
         for (who, state) in self.roster.held(Party::Receiver) {
