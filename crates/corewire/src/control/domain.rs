@@ -1,6 +1,6 @@
 //! A domain: the processes that may find each other.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -64,14 +64,14 @@ pub(crate) struct DomainInner {
 
 #[derive(Default)]
 struct DomainState {
-    channels: HashMap<ChannelName, Weak<Owner>>,
-    endpoints: HashMap<ChannelName, Weak<EndpointControl>>,
+    channels: BTreeMap<ChannelName, Weak<Owner>>,
+    endpoints: BTreeMap<ChannelName, Weak<EndpointControl>>,
     /// The shared channels whose names this process has.
-    members: HashMap<ChannelName, Weak<Member>>,
+    members: BTreeMap<ChannelName, Weak<Member>>,
     /// Receivers of shared channels, by incarnation and row.
-    readers: HashMap<(u128, u32), Weak<SharedAttachment>>,
-    waiters: HashMap<u128, Waiter>,
-    connections: HashMap<u64, Arc<Connection>>,
+    readers: BTreeMap<(u128, u32), Weak<SharedAttachment>>,
+    waiters: BTreeMap<u128, Waiter>,
+    connections: BTreeMap<u64, Arc<Connection>>,
     last_connection: u64,
     /// Given up to have a descriptor for a refusal, when none is left.
     spare: Option<Bell>,

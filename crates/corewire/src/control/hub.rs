@@ -1,7 +1,7 @@
 //! The one control thread of the process: asleep in epoll, all signals blocked. It accepts, takes
 //! receivers in, learns of deaths, and wakes sleepers that a sender left to it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,7 +19,7 @@ pub(crate) trait Handler: Send + Sync {
 }
 
 /// Names one watched descriptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Token(u64);
 
 const BELL: u64 = 0;
@@ -35,7 +35,7 @@ pub(crate) struct Hub {
 
 #[derive(Default)]
 struct State {
-    handlers: HashMap<u64, Weak<dyn Handler>>,
+    handlers: BTreeMap<u64, Weak<dyn Handler>>,
     jobs: Vec<Job>,
     last_token: u64,
     is_over: bool,

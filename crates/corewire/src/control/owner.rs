@@ -5,7 +5,7 @@ mod admission;
 mod data_thread;
 mod groups;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -61,14 +61,14 @@ pub(crate) struct Owner {
 
 #[derive(Default)]
 struct State {
-    links: HashMap<u32, Link>,
-    invitations: HashMap<u128, Invitation>,
+    links: BTreeMap<u32, Link>,
+    invitations: BTreeMap<u128, Invitation>,
     /// Waiters that joined before they could be invited, until all have been.
-    arrived: HashSet<u128>,
+    arrived: BTreeSet<u128>,
     are_invited: bool,
     /// If the channel has two levels.
     groups: Option<Groups>,
-    watched: HashMap<Token, Watched>,
+    watched: BTreeMap<Token, Watched>,
     claim: Option<Claim>,
     is_closed: bool,
 }
@@ -239,7 +239,7 @@ impl Owner {
         }
         let mut state = lock(&self.state);
         state.are_invited = true;
-        state.arrived = HashSet::new();
+        state.arrived = BTreeSet::new();
         Ok(())
     }
 

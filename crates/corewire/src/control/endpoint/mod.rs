@@ -10,7 +10,7 @@
 mod connect;
 pub(crate) mod observer;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
@@ -88,12 +88,12 @@ const LEFT_KEPT: usize = 8;
 #[derive(Default)]
 struct State {
     claim: Option<Claim>,
-    links: HashMap<u32, Link>,
+    links: BTreeMap<u32, Link>,
     /// Rows that had a peer, and have none now, the one that has been so for the longest first.
     left: VecDeque<u32>,
     /// Rows by their peers' incarnations.
-    rows: HashMap<u128, u32>,
-    watched: HashMap<Token, u32>,
+    rows: BTreeMap<u128, u32>,
+    watched: BTreeMap<Token, u32>,
     changes: Vec<Change>,
     is_closed: bool,
 }

@@ -5,7 +5,7 @@
 //! stays in the ring until the next relay takes the row over, or the last follower has gone. Nothing is
 //! timed: the kernel says who is there.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 
@@ -26,8 +26,8 @@ use crate::tell::tell;
 pub(super) struct Groups {
     /// That of the sender itself: it needs no relay.
     home: u32,
-    relays: HashMap<u32, RelayRow>,
-    followers: HashMap<u32, FollowerLink>,
+    relays: BTreeMap<u32, RelayRow>,
+    followers: BTreeMap<u32, FollowerLink>,
     last_follower: u32,
 }
 
@@ -50,7 +50,7 @@ struct FollowerLink {
 
 impl Groups {
     pub(super) fn new(home: u32) -> Self {
-        let (relays, followers) = (HashMap::new(), HashMap::new());
+        let (relays, followers) = (BTreeMap::new(), BTreeMap::new());
         Self { home, relays, followers, last_follower: 0 }
     }
 

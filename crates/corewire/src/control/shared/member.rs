@@ -1,7 +1,7 @@
 //! A sender of a shared channel, but for its data path: entering, hosting, and taking over from a host
 //! that has gone.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ struct State {
     /// Senders that want to know when this host goes; their connections are kept by the domain.
     followers: Vec<Weak<Socket>>,
     /// Those who waited for the channel when it was made, and have not come.
-    invitations: HashMap<u128, (Socket, Token)>,
+    invitations: BTreeMap<u128, (Socket, Token)>,
     /// There may be more of them to come.
     is_inviting: bool,
     is_closed: bool,

@@ -5,7 +5,7 @@
 pub(crate) mod attachment;
 pub(crate) mod member;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub(crate) struct SharedLink {
     pub(crate) roster: Roster,
     incarnation: u128,
     domain: Arc<DomainInner>,
-    watches: Mutex<HashMap<Watched, Arc<Watch>>>,
+    watches: Mutex<BTreeMap<Watched, Arc<Watch>>>,
     retries: Mutex<Retries>,
     /// Has the data thread look again.
     nudge: Box<dyn Fn() + Send + Sync>,
@@ -53,9 +53,9 @@ type Watched = (Party, u32);
 #[derive(Default)]
 struct Retries {
     /// Receivers to be woken, by row.
-    wakes: HashSet<u32>,
+    wakes: BTreeSet<u32>,
     /// Processes to be watched, with their sockets.
-    watches: HashMap<Watched, (Entrance, u128)>,
+    watches: BTreeMap<Watched, (Entrance, u128)>,
     is_under_way: bool,
 }
 
