@@ -3,14 +3,15 @@
 //! A child has nothing of its parent's channels, because it would be a second writer of words that must
 //! have one. The kernel does not copy the process's own segments into the child. In place of these and
 //! of the peers' segments the child gets zeroed pages of its own, so a handle that it inherits neither
-//! faults nor reaches another process. In the child every descriptor is closed, every data thread gets a
+//! faults (unless the kernel has no memory for these pages) nor reaches another process. In the child every descriptor is closed, every data thread gets a
 //! notice, and [`generation`] changes, so handles return an error from their slow path.
 //!
 //! A table lists the descriptors and mappings of this process. Each is created and listed under one lock,
 //! and removed from the list and released under the same lock. The fork handlers take this lock too. So
 //! a child never keeps a descriptor or a mapping that is not in the list. The lock is held for one system
 //! call, or for a few that do not block. The kernel gives its holder the priority of a thread that waits
-//! for it.
+//! for it. Where a filter (seccomp) refuses that to a thread, the threads that wait for it ask every 50 us;
+//! a filter must not be installed for all threads at the moment when one holds the lock with others waiting.
 //!
 //! This covers `fork` and everything else that calls the C library's fork handlers. Close-on-exec covers
 //! `posix_spawn` and `exec`, and a child of `vfork` that only calls `exec`. A raw `clone` system call is
@@ -23,7 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Weak;
 use std::time::Duration;
 
-use corewire_ring::handoff::Handoff;
+use corewire_ring::handoff::{Handoff, OF_NOBODY};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use rustix::thread::futex;
 
@@ -60,6 +61,10 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 #[unsafe(link_section = ".init_array")]
 static INSTALL: extern "C" fn() = {
     extern "C" fn install() {
+        // The handlers registered last run first before a fork, and an allocator registers its own with its
+        // first allocation. It must be usable until the table is locked, which may wait for a thread that
+        // allocates.
+        drop(std::hint::black_box(Box::new(0u8)));
         // SAFETY: the three handlers are plain functions without arguments that live forever.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     }
@@ -72,21 +77,29 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// The kernel's number of this thread. Where a filter refuses the call, a number that no thread has; the
-/// kernel then lends no priority.
+/// The number under which this thread takes the lock: the kernel's number of the thread, if the kernel lets
+/// the thread hand a lock over; else that of nobody.
 fn own_number() -> u32 {
-    const OF_NOBODY: u32 = 0x3fff_ffff;
     // SAFETY: integers only.
     let number = unsafe { libc::gettid() };
-    u32::try_from(number).ok().filter(|&number| number > 0).unwrap_or(OF_NOBODY)
+    let Ok(number) = u32::try_from(number) else { return OF_NOBODY };
+    // Releasing a lock that nobody else can see shows it. A filter may refuse the call to this thread alone,
+    // and may have been installed since the last time.
+    match futex::unlock_pi(&AtomicU32::new(number), futex::Flags::PRIVATE) {
+        Ok(()) => number,
+        Err(_) => OF_NOBODY,
+    }
 }
 
 fn lock() {
-    TABLE.lock.lock(own_number(), |word| {
-        if futex::lock_pi(word, futex::Flags::PRIVATE, None).is_ok() {
+    let own = own_number();
+    TABLE.lock.lock(own, |word| {
+        // To a thread that waits in the kernel, the kernel gives the lock under the thread's real number.
+        if own != OF_NOBODY && futex::lock_pi(word, futex::Flags::PRIVATE, None).is_ok() {
             return true;
         }
-        // A filter refuses the call. A thread of higher priority must leave the core to the holder of the lock.
+        // The kernel can do nothing for this thread, or the holder is nobody to it. A thread of higher
+        // priority must leave the core to the holder.
         let moment = Duration::from_micros(50);
         let moment = rustix::thread::Timespec::try_from(moment).unwrap_or_default();
         let _ = rustix::thread::nanosleep(&moment);
@@ -95,8 +108,7 @@ fn lock() {
 }
 
 fn unlock() {
-    // The kernel refuses the call to a thread whose number it did not give.
-    TABLE.lock.unlock(own_number(), |word| futex::unlock_pi(word, futex::Flags::PRIVATE).is_ok());
+    TABLE.lock.unlock(|word| futex::unlock_pi(word, futex::Flags::PRIVATE).is_ok());
 }
 
 fn with_entries<R>(job: impl FnOnce(&mut Vec<Entry>) -> R) -> R {
@@ -127,10 +139,7 @@ extern "C" fn in_child() {
     // SAFETY: the parent's forking thread took the lock, and this is that thread's copy.
     let entries = unsafe { &mut *TABLE.entries.get() };
     entries.retain(|entry| match entry {
-        Entry::Pages(address, bytes) => {
-            replace_with_zeroes(*address, *bytes);
-            true
-        }
+        Entry::Pages(address, bytes) => replace_with_zeroes(*address, *bytes),
         Entry::Descriptor(descriptor) => {
             // SAFETY: this process's copy of a descriptor that corewire owns; its owner knows by
             // the generation that it is closed.
@@ -147,11 +156,22 @@ extern "C" fn in_child() {
     TABLE.lock.reset();
 }
 
-fn replace_with_zeroes(address: usize, bytes: usize) {
+/// Where the kernel has no memory for writable pages, the child gets pages that it can only read; where it
+/// has none for these either, a hole: false. An access by the parent's handles then ends the child with
+/// SIGSEGV.
+fn replace_with_zeroes(address: usize, bytes: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let at = std::ptr::without_provenance_mut(address);
-    // SAFETY: the range is one of corewire's own mappings, or the hole it left in this child.
-    unsafe { libc::mmap(at, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    let is_mapped =
+        [libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ].iter().any(|protection| {
+            // SAFETY: the range is one of corewire's own mappings, or the hole it left in this child.
+            unsafe { libc::mmap(at, bytes, *protection, flags, -1, 0) != libc::MAP_FAILED }
+        });
+    if !is_mapped {
+        // SAFETY: as above. A peer's segment must not stay.
+        unsafe { libc::munmap(at, bytes) };
+    }
+    is_mapped
 }
 
 /// Notifies `target` in a forked child.
@@ -174,18 +194,23 @@ pub(crate) fn map_pages<E>(
     })
 }
 
-/// Removes the pages at `address` from the list and unmaps them with `unmap`.
+/// Removes the pages at `address` from the list and unmaps them with `unmap`. Pages that are not in the list
+/// are a hole in a child, which may be in use again.
 pub(crate) fn unmap_pages(address: usize, unmap: impl FnOnce()) {
     with_entries(|entries| {
-        remove(entries, |entry| matches!(entry, Entry::Pages(at, _) if *at == address));
-        unmap();
+        if remove(entries, |entry| matches!(entry, Entry::Pages(at, _) if *at == address)) {
+            unmap();
+        }
     });
 }
 
-fn remove(entries: &mut Vec<Entry>, is_it: impl FnMut(&Entry) -> bool) {
-    if let Some(index) = entries.iter().rposition(is_it) {
+/// Removes the newest entry for which `is_it`; false if there is none.
+fn remove(entries: &mut Vec<Entry>, is_it: impl FnMut(&Entry) -> bool) -> bool {
+    let found = entries.iter().rposition(is_it);
+    if let Some(index) = found {
         entries.swap_remove(index);
     }
+    found.is_some()
 }
 
 /// A descriptor that a forked child does not keep.

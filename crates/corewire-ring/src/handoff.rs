@@ -7,6 +7,14 @@ use core::fmt;
 use crate::order;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 
+/// The bits of the word that hold the number of the holder (`FUTEX_TID_MASK` of Linux). The others are the
+/// kernel's flags.
+const HOLDER: u32 = 0x3fff_ffff;
+
+/// A number that no thread has. The kernel lends no priority to this holder, and no thread waits in the
+/// kernel for it.
+pub const OF_NOBODY: u32 = HOLDER;
+
 /// A lock around nothing: what it guards lies beside it. The word is 0 while nobody holds the lock;
 /// else it holds the number of the thread that does, and the kernel's flags.
 pub struct Handoff(AtomicU32);
@@ -28,9 +36,10 @@ impl Handoff {
         Self(AtomicU32::new(0))
     }
 
-    /// Takes the lock for the thread with number `own`, which is not 0. If another thread holds it,
-    /// calls `wait` with the word: true says that the kernel has handed the lock to this thread,
-    /// false to try again.
+    /// Takes the lock for the thread with number `own`: the kernel's number of this thread, if the kernel
+    /// will let this thread hand the lock over, else [`OF_NOBODY`]. If another thread holds the lock, calls
+    /// `wait` with the word: true says that the kernel has handed the lock to this thread, false to try
+    /// again.
     pub fn lock(&self, own: u32, wait: impl Fn(&AtomicU32) -> bool) {
         // ORDER(F1): pairs with F2; makes what the last holder wrote visible. A lock that the kernel
         // hands over needs no ordering: the system calls of both threads order their accesses.
@@ -41,10 +50,13 @@ impl Handoff {
         }
     }
 
-    /// Releases the lock, which the thread with number `own` holds. If the kernel has flagged the
-    /// word because another thread waits, calls `hand_over` with it instead: true says that the kernel
-    /// has handed the lock on, false that it refuses, and the other thread tries again by itself.
-    pub fn unlock(&self, own: u32, hand_over: impl Fn(&AtomicU32) -> bool) {
+    /// Releases the lock, which this thread holds. If the kernel has flagged the word, because another
+    /// thread waits in the kernel, calls `hand_over` with it instead: true says that the kernel has handed
+    /// the lock on. False says that it refuses, as it does to a holder [`OF_NOBODY`]; no thread waits in
+    /// the kernel for such a holder, so the word is then just cleared.
+    pub fn unlock(&self, hand_over: impl Fn(&AtomicU32) -> bool) {
+        // Only the kernel changes the word of a lock that is held, and only its flags.
+        let own = self.0.load(Relaxed) & HOLDER;
         // ORDER(F2): pairs with F1.
         if self.0.compare_exchange(own, 0, order!(F2: Release), Relaxed).is_err()
             && !hand_over(&self.0)

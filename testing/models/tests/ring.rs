@@ -12,8 +12,9 @@ use corewire_models::{
     ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare, mutants,
 };
 use corewire_ring::broadcast::{End, notice};
-use corewire_ring::handoff::Handoff;
+use corewire_ring::handoff::{Handoff, OF_NOBODY};
 use corewire_ring::region::Region;
+use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_ring::yardstick::BareRing;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -248,25 +249,63 @@ fn quick_the_bare_ring_of_the_benchmarks_loses_nothing() {
     });
 }
 
+/// Takes the lock under the number `own` and counts.
+fn count_locked(
+    guarded: &(Handoff, UnsafeCell<u32>),
+    own: u32,
+    wait: impl Fn(&AtomicU32),
+    hand_over: impl Fn(&AtomicU32) -> bool,
+) {
+    guarded.0.lock(own, |word| {
+        wait(word);
+        thread::yield_now();
+        false
+    });
+    guarded.1.with_mut(|number| {
+        // SAFETY: the lock is held, which is what loom checks here.
+        unsafe { *number += 1 }
+    });
+    guarded.0.unlock(hand_over);
+}
+
 #[test]
 fn quick_a_lock_has_one_holder_at_a_time() {
     check(3, || {
         #[expect(clippy::arc_with_non_send_sync, reason = "loom runs one thread at a time")]
         let guarded = Arc::new((Handoff::new(), UnsafeCell::new(0)));
-        let count = |guarded: &(Handoff, UnsafeCell<u32>), own| {
-            guarded.0.lock(own, |_| {
-                thread::yield_now();
-                false
-            });
-            guarded.1.with_mut(|number| {
-                // SAFETY: the lock is held, which is what loom checks here.
-                unsafe { *number += 1 }
-            });
-            guarded.0.unlock(own, |_| panic!("no kernel has flagged the word"));
+        let count = |guarded: &_, own| {
+            count_locked(guarded, own, |_| {}, |_| panic!("no kernel has flagged the word"));
         };
         let other = Arc::clone(&guarded);
         let counting = thread::spawn(move || count(&other, 1));
         count(&guarded, 2);
+        counting.join().unwrap();
+    });
+}
+
+/// The kernel flags the word for a thread that waits, before it finds that the holder is no thread.
+#[test]
+fn quick_a_lock_that_nobody_holds_by_name_is_released_though_the_kernel_has_flagged_it() {
+    const FLAG: u32 = 1 << 31;
+    check(3, || {
+        #[expect(clippy::arc_with_non_send_sync, reason = "loom runs one thread at a time")]
+        let guarded = Arc::new((Handoff::new(), UnsafeCell::new(0)));
+        let other = Arc::clone(&guarded);
+        let counting = thread::spawn(move || {
+            count_locked(
+                &other,
+                OF_NOBODY,
+                |_| {},
+                |word| {
+                    assert_eq!(word.load(Relaxed), OF_NOBODY | FLAG);
+                    false
+                },
+            );
+        });
+        let flag = |word: &AtomicU32| {
+            let _ = word.compare_exchange(OF_NOBODY, OF_NOBODY | FLAG, Relaxed, Relaxed);
+        };
+        count_locked(&guarded, 2, flag, |_| panic!("the other thread does not flag the word"));
         counting.join().unwrap();
     });
 }

@@ -211,3 +211,32 @@ pub(crate) fn share_core_with_real_time(options: &Options) -> Outcome {
     }
     Ok(())
 }
+
+/// Threads of one core make descriptors at the same time. Some of them may not hand over a lock to a thread
+/// that waits in the kernel, and do not end before the others are done.
+pub(crate) fn mix_filters(options: &Options) -> Outcome {
+    use corewire_os::event::Bell;
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    corewire_os::processor::pin_to(corewire_os::processor::allowed()?[0])?;
+    let refused = [(); 2].map(|()| {
+        thread::spawn(|| -> std::io::Result<()> {
+            crate::refuse::refuse_unlock_pi()?;
+            while !IS_OVER.load(Relaxed) {
+                drop(Bell::new());
+            }
+            Ok(())
+        })
+    });
+    let count = options.count;
+    let others =
+        [(); 2].map(|()| thread::spawn(move || (0..count).for_each(|_| drop(Bell::new()))));
+    for thread in others {
+        thread.join().map_err(|_| "a thread panicked")?;
+    }
+    IS_OVER.store(true, Relaxed);
+    for thread in refused {
+        thread.join().map_err(|_| "a thread panicked")??;
+    }
+    println!("done");
+    Ok(())
+}

@@ -10,6 +10,7 @@
 //! | `forker` | forks `count` times while two threads open, create, join and drop |
 //! | `leave-children` | has a channel, and children that were forked meanwhile and do not end |
 //! | `real-time` | makes descriptors in a real-time thread beside an ordinary one of the same core |
+//! | `mixed-filters` | makes descriptors in threads of which some may not hand a lock over |
 //! | `fork` | forks with live handles, and checks what child and parent can do |
 //! | `faults` | runs a scenario under a supervisor, which makes a system call fail |
 //! | `look` | prints what it sees of a domain and what it may do there, one line for each |
@@ -163,6 +164,7 @@ fn run() -> Outcome {
         "left" => return executed::say_what_is_left(directory.as_ref()),
         "found" => return refuse::say_what_is_found(),
         "forker" => return forked::fork_beside_churning(directory.as_ref(), &options),
+        "mixed-filters" => return forked::mix_filters(&options),
         "real-time" => return forked::share_core_with_real_time(&options),
         _ => {}
     }

@@ -110,14 +110,15 @@ pub(crate) fn deaf_receiver(domain: &Domain, options: &Options) -> Outcome {
 /// is read from or written to standard input, output and error.
 pub(crate) fn refuse_beyond_streams(call: libc::c_long, errno: i32) -> io::Result<()> {
     if call == libc::SYS_read || call == libc::SYS_write {
-        return install(&mut [
+        let filter = &mut [
             instruction(LOAD_WORD, 0, 0, 0),
             instruction(JUMP_IF_EQUAL, 0, 3, number(call)),
             instruction(LOAD_WORD, 0, 0, 16),
             instruction(JUMP_IF_GREATER, 0, 1, 2),
             instruction(RETURN, 0, 0, FAIL_WITH | errno.unsigned_abs()),
             instruction(RETURN, 0, 0, ALLOW),
-        ]);
+        ];
+        return install(filter, libc::SECCOMP_FILTER_FLAG_TSYNC);
     }
     refuse(call, None, errno)
 }
@@ -182,32 +183,37 @@ fn number(call: libc::c_long) -> u32 {
 /// Makes the kernel answer `call` with `errno` from here on, for all threads of this process; or only if
 /// the argument with the given number has the given value.
 fn refuse(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> io::Result<()> {
+    install(&mut refusal(call, argument, errno), libc::SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+/// Refuses this thread alone to hand a lock over to a thread that waits for it in the kernel.
+pub(crate) fn refuse_unlock_pi() -> io::Result<()> {
+    const UNLOCK_PI_PRIVATE: u32 = 7 | 128;
+    install(&mut refusal(libc::SYS_futex, Some((1, UNLOCK_PI_PRIVATE)), libc::EPERM), 0)
+}
+
+fn refusal(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> [libc::sock_filter; 6] {
     // The call's number lies at 0, its arguments, of 8 bytes each, from 16 on.
     let (offset, value) =
         argument.map_or((0, number(call)), |(index, value)| (16 + 8 * index, value));
-    install(&mut [
+    [
         instruction(LOAD_WORD, 0, 0, 0),
         instruction(JUMP_IF_EQUAL, 0, 3, number(call)),
         instruction(LOAD_WORD, 0, 0, offset),
         instruction(JUMP_IF_EQUAL, 0, 1, value),
         instruction(RETURN, 0, 0, FAIL_WITH | errno.unsigned_abs()),
         instruction(RETURN, 0, 0, ALLOW),
-    ])
+    ]
 }
 
-fn install(filter: &mut [libc::sock_filter]) -> io::Result<()> {
+fn install(filter: &mut [libc::sock_filter], flags: libc::c_ulong) -> io::Result<()> {
     let len = u16::try_from(filter.len()).map_err(io::Error::other)?;
     let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
     // SAFETY: integer arguments only.
     let first = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     // SAFETY: the program and its filter outlive the call, and the length is right.
     let second = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_TSYNC,
-            &raw const program,
-        )
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
     };
     if first == 0 && second == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

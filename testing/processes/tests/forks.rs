@@ -52,3 +52,12 @@ fn a_real_time_thread_is_not_held_up_by_one_of_lower_priority() {
     println!("longest {longest_ns} ns");
     assert!(longest_ns < 100_000_000, "one operation used {longest_ns} ns of processor time");
 }
+
+/// A thread that waits in the kernel for a holder that may not wake it would wait for ever.
+#[test]
+fn a_thread_that_may_not_hand_the_lock_over_holds_nobody_up() {
+    let directory = Directory::new("mixed-filters");
+    let mut role = Role::start("mixed-filters", &directory, "c", &["count=50000"]);
+    assert_eq!(role.line().as_deref(), Some("done"), "{}", role.ending());
+    assert!(role.is_success());
+}
