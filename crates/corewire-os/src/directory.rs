@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 use corewire_layout::name::{ChannelName, NameKind, NameRecord, RECORD_BYTES, SocketName};
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, chmodat, fchmod, fchown, fstat,
-    inotify, mkdir, open, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, chmodat, fchmod, fchown,
+    fstat, inotify, mkdir, open, openat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::access::Access;
 use crate::event::wait_readable;
-use crate::fork::{Descriptor, without_forks};
+use crate::fork::Descriptor;
 use crate::process::{check_file_size, effective_uid, known_uid};
 use crate::socket::{Listener, Socket};
 use crate::{Doing, OsError, random_u128};
@@ -572,7 +572,7 @@ impl RuntimeDirectory {
     /// [`OsError`] if the directory cannot be read.
     pub fn foreign_files(&self) -> Result<Vec<ForeignFile>, OsError> {
         let mut foreign = Vec::new();
-        for name in without_forks(|| retry_on_intr(|| self.list())).doing(READ)? {
+        for name in self.list()? {
             // It may have gone by now.
             let Ok(found) = statat(&self.descriptor, &name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
@@ -642,22 +642,23 @@ impl RuntimeDirectory {
     }
 
     fn files(&self) -> Result<Vec<String>, OsError> {
-        // After an interruption the list is read again from the beginning, because a failed read gives
-        // no more entries. No fork can happen meanwhile, so a child keeps no descriptor of it.
-        let names = without_forks(|| retry_on_intr(|| self.list())).doing(READ)?;
         // Corewire's own names are ASCII.
-        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
+        Ok(self.list()?.into_iter().filter_map(|name| name.into_string().ok()).collect())
     }
 
-    fn list(&self) -> Result<Vec<CString>, Errno> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let again = openat(&self.descriptor, ".", flags, Mode::empty())?;
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(again)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name != c"." && name != c".." {
-                names.push(name.to_owned());
+    fn list(&self) -> Result<Vec<CString>, OsError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = || openat(&self.descriptor, ".", flags, Mode::empty());
+        let again = Descriptor::make(|| retry_on_intr(open)).doing(READ)?;
+        let (mut names, mut space) = (Vec::new(), [MaybeUninit::uninit(); 8192]);
+        let mut entries = RawDir::new(&again, &mut space);
+        while let Some(entry) = entries.next() {
+            match entry {
+                Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+                Ok(entry) => names.push(entry.file_name().to_owned()),
+                // The next call goes on at the same entry.
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(OsError::new(READ, errno)),
             }
         }
         Ok(names)

@@ -3,15 +3,16 @@
 //! A child has nothing of its parent's channels, because it would be a second writer of words that must
 //! have one. The kernel does not copy the process's own segments into the child. In place of these and
 //! of the peers' segments the child gets zeroed pages of its own, so a handle that it inherits neither
-//! faults (unless the kernel has no memory for these pages) nor reaches another process. In the child every descriptor is closed, every data thread gets a
-//! notice, and [`generation`] changes, so handles return an error from their slow path.
+//! faults (unless the kernel has no memory for these pages) nor reaches another process. In the child
+//! every descriptor is closed, every data thread gets a notice, and [`generation`] changes, so handles
+//! return an error from their slow path.
 //!
 //! A table lists the descriptors and mappings of this process. Each is created and listed under one lock,
 //! and removed from the list and released under the same lock. The fork handlers take this lock too. So
 //! a child never keeps a descriptor or a mapping that is not in the list. The lock is held for one system
-//! call, or for a few that do not block. The kernel gives its holder the priority of a thread that waits
-//! for it. Where a filter (seccomp) refuses that to a thread, the threads that wait for it ask every 50 us;
-//! a filter must not be installed for all threads at the moment when one holds the lock with others waiting.
+//! call that does not block. The kernel gives its holder the priority of a thread that waits for it. Where
+//! a filter (seccomp) refuses that to a thread, waiting threads sleep for 50 us and try again. A filter
+//! must not be installed for all threads while one of them holds the lock and others wait for it.
 //!
 //! This covers `fork` and everything else that calls the C library's fork handlers. Close-on-exec covers
 //! `posix_spawn` and `exec`, and a child of `vfork` that only calls `exec`. A raw `clone` system call is
@@ -118,12 +119,6 @@ fn with_entries<R>(job: impl FnOnce(&mut Vec<Entry>) -> R) -> R {
     let result = job(entries);
     unlock();
     result
-}
-
-/// Runs `job` while no thread of this process can fork: for descriptors that the job opens and closes
-/// again. The job must not block, and must not create or drop anything of this crate.
-pub fn without_forks<R>(job: impl FnOnce() -> R) -> R {
-    with_entries(|_| job())
 }
 
 extern "C" fn before() {
