@@ -90,6 +90,25 @@ fn processes_that_are_stopped_are_shown_and_delay_nobody() {
     }
 }
 
+/// A look at a channel has a descriptor until it is answered.
+#[test]
+fn more_channels_are_shown_than_the_observer_has_descriptors() {
+    let scratch = Scratch::new("many");
+    let domain = corewire::Domain::open_at(&scratch.runtime()).unwrap();
+    let create = |index| {
+        let name = format!("c{index}");
+        domain.sender(&name).slots(64).window_bytes(64 << 10).receivers(1).create().unwrap()
+    };
+    let senders: Vec<_> = (0..300).map(create).collect();
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 280 && exec \"$0\" ls --json", env!("CARGO_BIN_EXE_corewire")]);
+    limited.env("COREWIRE_RUNTIME_DIR", scratch.runtime());
+    let looked = limited.output().unwrap();
+    let rows: serde_json::Value = serde_json::from_slice(&looked.stdout).unwrap();
+    let shown = rows.as_array().unwrap().iter().filter(|row| row["kind"] == "channel").count();
+    assert_eq!(shown, senders.len());
+}
+
 #[test]
 fn endpoints_are_shown_with_their_peers_and_what_they_keep() {
     let scratch = Scratch::new("endpoints");

@@ -46,6 +46,10 @@ pub struct Sighting {
     pub observed: Result<Observed, JoinError>,
 }
 
+/// Maximum number of requests that are under way at one time. Each has a descriptor, of which a process may
+/// commonly have 1,024.
+const AT_ONCE: usize = 256;
+
 /// A request that is under way.
 struct Look {
     name: ChannelName,
@@ -200,20 +204,28 @@ pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sightin
     let mut sightings = Vec::new();
     let mut pending = Vec::new();
     let is_guest = domain.socket_name().is_none();
-    for name in domain.directory.names()? {
-        let mut is_endpoint = false;
-        let begun = Look::begin(domain, &name, |kind| {
-            is_endpoint = kind == NameKind::Endpoint;
-            // Endpoints are not for guests.
-            !(is_guest && is_endpoint)
-        });
-        match begun {
-            Ok(Some(look)) => pending.push((look, is_endpoint)),
-            Ok(None) => {}
-            Err(error) => note(&mut sightings, &name, is_endpoint, Err(error)),
+    // Endpoints are not for guests.
+    let is_wanted = |is_endpoint| !(is_guest && is_endpoint);
+    let mut names = domain.directory.names()?.into_iter();
+    loop {
+        for name in names.by_ref().take(AT_ONCE - pending.len()) {
+            let mut is_endpoint = false;
+            let begun = Look::begin(domain, &name, |kind| {
+                is_endpoint = kind == NameKind::Endpoint;
+                is_wanted(is_endpoint)
+            });
+            match begun {
+                Ok(Some(look)) => pending.push((look, is_endpoint)),
+                Ok(None) => {}
+                Err(error) => note(&mut sightings, &name, is_endpoint, Err(error)),
+            }
         }
-    }
-    while !pending.is_empty() {
+        if pending.is_empty() {
+            match names.as_slice() {
+                [] => break,
+                _ => continue,
+            }
+        }
         let sockets: Vec<_> = pending.iter().map(|(look, _)| look.socket.as_fd()).collect();
         let readable = wait_readable(&sockets, deadline)?;
         if !readable.contains(&true) {
@@ -233,6 +245,14 @@ pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sightin
     for (look, is_endpoint) in pending {
         let name = look.name.clone();
         note(&mut sightings, &name, is_endpoint, Err(look.no_answer(timeout)));
+    }
+    for name in names {
+        let kind = domain.directory.look_up(&name).ok().flatten().map(|record| record.kind);
+        let is_endpoint = kind == Some(NameKind::Endpoint);
+        if kind.is_some() && is_wanted(is_endpoint) {
+            let no_answer = JoinError::NoAnswer { name: name.clone(), after: timeout, pid: 0 };
+            note(&mut sightings, &name, is_endpoint, Err(no_answer));
+        }
     }
     sightings.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(sightings)
