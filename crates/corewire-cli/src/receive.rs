@@ -25,8 +25,10 @@ Examples:
   corewire receive prices --json | jq .sequence\n\
 \n\
 If the channel does not exist yet, the command says on standard error where it waits \
-for it, and then gets its first message. (With --owner, and \
-from a sender that overwrites, it can miss messages that were sent before it joined.) Messages are written as soon as they are there.\n\
+for it, and then begins with the oldest message that is still there: nearly always the \
+first one. If it is not, standard error says how many messages were lost. (With --owner, \
+and in a channel with several senders, a receiver that comes late begins with the next \
+message sent.) Messages are written as soon as they are there.\n\
 \n\
 How messages are written: without an option, one after the other, with nothing \
 between them. With --lines, a line end follows each one; with -0, a NUL byte. With \
@@ -43,8 +45,8 @@ this receiver missed.\n\
 --follow does not end with the channel. It waits for the next channel of the same \
 name, also when the sender died, and continues with its first message; standard error \
 says so. If the next channel exists already by then, it continues with the next \
-message sent; with --oldest, with the oldest message that is still there. It runs \
-until a signal ends it.\n\
+message sent; with --oldest, or if it has waited for the first channel, with the oldest \
+message that is still there. It runs until a signal ends it.\n\
 \n\
 Exit codes: 0 at the end of the stream (or after --count, or when nobody reads the \
 output any more), 3 if the sender died, 1 for any other failure.";
@@ -131,21 +133,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Joins the channel, or says where it waits for it.
 fn join(args: &Args, domain: &Domain) -> Result<SnapshotReceiver, Failure> {
-    let builder = || {
-        // What is written is copied anyway, and so this reads channels of every policy.
-        let builder = domain.receiver(args.channel.as_str()).snapshots().any_type();
-        let builder = if args.oldest { builder.from_oldest() } else { builder };
-        match args.cache_domain {
-            Some(number) => builder.cache_domain(number),
-            None => builder,
-        }
+    // What is written is copied anyway, and so this reads channels of every policy.
+    let builder = domain.receiver(args.channel.as_str()).snapshots().any_type();
+    let builder = if args.oldest { builder.from_oldest() } else { builder };
+    let builder = match args.cache_domain {
+        Some(number) => builder.cache_domain(number),
+        None => builder,
     };
-    match builder().join() {
+    match builder.clone().join() {
         Err(JoinError::NotFound(_)) if !args.no_wait => {
             output::note(waiting(args, domain));
-            let receiver = builder().join_when_created()?;
+            let builder = if args.oldest { builder } else { builder.from_oldest_if_possible() };
+            let receiver = builder.join_when_created()?;
             if receiver.late_by() > 0 {
-                output::note(late(receiver.late_by(), args.oldest));
+                output::note(late(receiver.late_by()));
             }
             Ok(receiver)
         }
@@ -154,10 +155,9 @@ fn join(args: &Args, domain: &Domain) -> Result<SnapshotReceiver, Failure> {
 }
 
 /// What is said of a receiver that waited for the channel, and was late for its first messages.
-fn late(messages: u64, is_oldest: bool) -> String {
+fn late(messages: u64) -> String {
     let were = if messages == 1 { "message was" } else { "messages were" };
-    let hint = if is_oldest { "" } else { " (--oldest begins with those that are still there)" };
-    format!("{messages} {were} sent before this receiver joined{hint}")
+    format!("{messages} {were} lost, sent before this receiver joined")
 }
 
 fn waiting(args: &Args, domain: &Domain) -> String {

@@ -60,6 +60,8 @@ pub enum Start {
     Now,
     /// At the oldest message that is still whole.
     Oldest,
+    /// The same where the channel allows it to this receiver, otherwise at the next message sent.
+    OldestIfPossible,
     /// At the message with this number, which has not been sent yet.
     At(u64),
 }
@@ -372,6 +374,7 @@ impl Frame {
                 let start = match h.start {
                     Start::Now => 0,
                     Start::Oldest => 1,
+                    Start::OldestIfPossible => u64::MAX,
                     Start::At(message) => message.saturating_add(2),
                 };
                 let (place, group) = match h.place {
@@ -465,6 +468,7 @@ impl Frame {
                 start: match a {
                     0 => Start::Now,
                     1 => Start::Oldest,
+                    u64::MAX => Start::OldestIfPossible,
                     message => Start::At(message - 2),
                 },
                 waiter: id,
@@ -708,6 +712,7 @@ mod tests {
         let starts = prop_oneof![
             Just(Start::Now),
             Just(Start::Oldest),
+            Just(Start::OldestIfPossible),
             (0..u64::MAX - 2).prop_map(Start::At),
         ];
         let places = prop_oneof![

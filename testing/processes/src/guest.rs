@@ -179,6 +179,9 @@ pub(crate) fn take_rows(domain: &Domain, options: &Options) -> Outcome {
     if let Err(error) = builder().from_oldest().join() {
         println!("oldest {}", reason(error));
     }
+    if let Err(error) = builder().from_oldest_if_possible().join() {
+        println!("if-possible {}", reason(error));
+    }
     println!("joined {}", receivers.len());
     io::stdin().read_line(&mut String::new())?;
     Ok(())

@@ -90,6 +90,8 @@ fn a_stopped_waiter_holds_back_a_sender_that_blocks_for_a_bounded_time() {
     let mut late = domain.receiver(CHANNEL).from_oldest().join_when_created().unwrap();
     assert_eq!(late.late_by(), 0);
     assert_eq!(late.receive().unwrap().sequence(), 0);
+    let late = domain.receiver(CHANNEL).from_oldest_if_possible().join_when_created().unwrap();
+    assert_eq!(late.late_by(), 0);
 }
 
 #[test]
@@ -105,6 +107,9 @@ fn a_stopped_waiter_holds_back_a_shared_channel_for_a_bounded_time() {
     other.send(b"first").unwrap();
     creator.send(b"second").unwrap();
     comes_late(waiter, 2);
+    // Several senders have no oldest message to begin with.
+    let late = domain.receiver(CHANNEL).from_oldest_if_possible().join_when_created().unwrap();
+    assert_eq!(late.late_by(), 2);
 }
 
 #[test]

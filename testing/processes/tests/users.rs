@@ -527,13 +527,34 @@ fn guests_of_one_user_get_a_quarter_of_the_rows_and_nothing_old() {
     let mut sender = start("sender", &directory, OWNER, &[&rule, "receivers=8", "overwrite"]);
     sender.until("created");
     let mut guest = start("rows", &directory, GUEST, &[&owner, "count=3"]);
-    assert_eq!(
-        guest.until("refused"),
-        format!("the guests of user {GUEST} have the 2 rows that guests may have of this channel")
-    );
+    let full =
+        format!("the guests of user {GUEST} have the 2 rows that guests may have of this channel");
+    assert_eq!(guest.until("refused"), full);
     assert_eq!(guest.until("oldest"), "a guest joins from now on only, not at the oldest message");
+    // This does not ask for more than a guest may have, but there is no row.
+    assert_eq!(guest.until("if-possible"), full);
     // Another user still gets in.
     let mut other = start("rows", &directory, STRANGER, &[&owner, "count=2"]);
-    other.until("joined");
+    assert_eq!(other.until("joined"), "2");
+    sender.hang_up();
+}
+
+#[test]
+fn guests_of_all_users_together_get_three_quarters_of_the_rows() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("guests-together");
+    let users = [GUEST, STRANGER, STRANGER + 1, STRANGER + 2];
+    let rule = format!("access=users:{}", users.map(|user| user.to_string()).join(","));
+    let mut sender = start("sender", &directory, OWNER, &[&rule, "receivers=8", "overwrite"]);
+    sender.until("created");
+    let owner = format!("owner={OWNER}");
+    let mut guests = users.map(|user| start("rows", &directory, user, &[&owner, "count=2"]));
+    let joined = guests.each_mut().map(|guest| guest.until("joined").parse::<u32>().unwrap());
+    assert_eq!(joined.iter().sum::<u32>(), 6, "{joined:?}");
+    // The rows that are left are for the owner's own processes.
+    let mut own = start("rows", &directory, OWNER, &[&rule, "count=2"]);
+    assert_eq!(own.until("joined"), "2");
     sender.hang_up();
 }

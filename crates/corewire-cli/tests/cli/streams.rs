@@ -371,6 +371,23 @@ fn an_ignored_signal_stays_ignored() {
     assert_eq!(receiver.finish().text(), "one\ntwo\n");
 }
 
+/// A sender that overwrites does not wait for a receiver that waits for the channel.
+#[test]
+fn a_receiver_that_comes_late_begins_with_the_oldest_message() {
+    let scratch = Scratch::new("late");
+    let receiver = Running::start(&mut scratch.command("receive log --lines"));
+    scratch.await_waiters(1);
+    receiver.signal(Signal::STOP);
+    let (sender, mut input) = start_sender(&scratch, "send log --lines --overwrite");
+    input.write_all(b"one\ntwo\n").unwrap();
+    eventually(|| scratch.run("ls --json").json()[0]["sent"] == 2);
+    receiver.signal(Signal::CONT);
+    eventually(|| scratch.run("ls --json").json()[0]["receivers"] == 1);
+    drop(input);
+    sender.finish().expect_code(0);
+    assert_eq!(receiver.finish().text(), "one\ntwo\n");
+}
+
 #[test]
 fn a_receiver_that_follows_goes_on_with_each_next_sender() {
     let scratch = Scratch::new("follow");

@@ -187,8 +187,10 @@ impl Members {
         let head = head_of(slots);
         let first = match start {
             Start::Now => head,
-            Start::Oldest if channel.policy == Policy::Overwrite => words.floor().load(Relaxed),
-            Start::Oldest => self.oldest_whole(head, channel),
+            Start::Oldest | Start::OldestIfPossible => match channel.policy {
+                Policy::Overwrite => words.floor().load(Relaxed),
+                _ => self.oldest_whole(head, channel),
+            },
             // Messages already sent are not kept for a receiver that has not joined.
             Start::At(message) => message.max(head),
         };

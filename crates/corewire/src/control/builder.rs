@@ -494,6 +494,15 @@ impl<A: Reading> ReceiverBuilder<A> {
         self
     }
 
+    /// As [`from_oldest`](Self::from_oldest) where the channel allows it to this receiver; where it does
+    /// not, because the channel has several senders or this process is a guest, begins with the next
+    /// message sent. For a receiver that waits for a channel and may come late:
+    /// [`Receiver::late_by`] says how many messages it has missed then.
+    pub fn from_oldest_if_possible(mut self) -> Self {
+        self.wishes.start = Start::OldestIfPossible;
+        self
+    }
+
     /// Which last-level cache the receiver is at: the number of the first processor there. If not said,
     /// that of the processor that joins. It matters for a channel on two levels
     /// ([`SenderBuilder::levels`]).

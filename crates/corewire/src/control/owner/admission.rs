@@ -146,9 +146,11 @@ impl Owner {
         self.rows.place(row, segment).map_err(|error| resources(&error))?;
         self.fence_for(joining);
         let channel = self.channel();
+        let is_guest = peer.trusted().is_none();
+        let start = if is_guest { Start::Now } else { hello.start };
         let joined = self.members.with(|members| {
-            let joined = members.join(row, peer.pid, hello.start, &channel, &self.linux);
-            if peer.trusted().is_none() {
+            let joined = members.join(row, peer.pid, start, &channel, &self.linux);
+            if is_guest {
                 members.set_guest(row, peer.uid);
             }
             joined

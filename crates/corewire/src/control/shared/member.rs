@@ -427,7 +427,7 @@ impl Member {
         match (hello.start, hello.place) {
             (Start::Oldest, _) => return Err(Reason::FromNow),
             // It has one level.
-            (Start::Now, Place::Ring | Place::Group(_)) => {}
+            (Start::Now | Start::OldestIfPossible, Place::Ring | Place::Group(_)) => {}
             _ => return Err(Reason::Malformed),
         }
         let max = header.geometry.receivers_max();
