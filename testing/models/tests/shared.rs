@@ -8,6 +8,7 @@ use corewire_models::shared::{Look, ModelShared, SharedSender, assert_order};
 use corewire_models::{WINDOW_MESSAGE_BYTES, Wait, check, check_bare, mutants};
 use corewire_ring::broadcast::{End, SLEEP_CAP_NS};
 use corewire_ring::shared::{Entrance, Party};
+use corewire_ring::sync::Ordering::Relaxed;
 use loom::thread::{self, JoinHandle};
 
 const EVICT_AT_ONCE: Policy = Policy::Evict { after_ns: 0 };
@@ -222,6 +223,20 @@ fn quick_a_sender_that_comes_before_the_last_one_leaves_is_waited_for() {
         });
         assert_eq!(receiver.receive_all(Look::AtEnd), (vec![(1, 0)], End::Closed));
         changing.join().unwrap();
+    });
+}
+
+/// The sender that has created the channel has invited receivers, which have not joined.
+#[test]
+fn quick_a_sender_that_is_held_sees_until_when() {
+    check_bare(3, || {
+        let channel = ModelShared::new(1);
+        let host = channel.roster();
+        let (first, second) = (channel.sender_by(&host, 0), channel.sender_by(&host, 1));
+        let holding = thread::spawn(move || host.hold(first.sender.entrance().row, u64::MAX));
+        let is_held = second.sender.roster().ring_words().held().load(Relaxed) != 0;
+        assert!(!is_held || second.sender.is_held());
+        holding.join().unwrap();
     });
 }
 
@@ -510,5 +525,6 @@ mutants! {
     mutant_r3: R3 => quick_nothing_that_a_newcomer_was_promised_is_overwritten;
     mutant_r4: R4 => quick_nothing_that_a_newcomer_was_promised_is_overwritten;
     mutant_t1: T1 => quick_a_channel_ends_after_its_last_message;
+    mutant_t1_hold: T1 => quick_a_sender_that_is_held_sees_until_when;
     mutant_t2: T2 => quick_a_channel_ends_after_its_last_message;
 }

@@ -210,6 +210,25 @@ impl Roster {
         self.ring_bell(kernel);
     }
 
+    /// Host only: keeps all senders from sending until `until_ns` (by [`Kernel::now_ns`]), or until
+    /// [`Roster::let_go`], while receivers that the sender at `row` invited have not joined.
+    pub fn hold(&self, row: u32, until_ns: u64) {
+        self.ring.held_until().store(until_ns, Relaxed);
+        // ORDER(T1): pairs with T2; a sender that is held sees until when.
+        self.ring.held().store(row + 1, order!(T1: Release));
+    }
+
+    /// Host only: lets all senders send again if the sender at `row` has held them. False if not.
+    pub fn let_go<K: Kernel>(&self, row: u32, kernel: &K) -> bool {
+        let is_held = self.ring.held().load(Relaxed) == row + 1;
+        if is_held {
+            // ORDER(T1): pairs with T2; the receivers that have joined are counted.
+            self.ring.held().store(0, order!(T1: Release));
+            self.make_room(kernel);
+        }
+        is_held
+    }
+
     fn is_vacant_sender(&self, row: u32) -> bool {
         let found = self.tenure(Party::Sender, row);
         match state_of(found) {

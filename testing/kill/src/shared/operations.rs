@@ -223,10 +223,8 @@ fn of_host() -> impl Iterator<Item = Operation<Shared>> {
         ("host_hold", |w| {
             // As the founder does while receivers that it invited have not joined.
             let Some(host) = w.host() else { return };
-            let held = host.roster.ring_words().held();
-            held.store(1, Relaxed);
-            held.store(0, Relaxed);
-            host.roster.make_room(host.ring.kernel());
+            host.roster.hold(0, 0);
+            host.roster.let_go(0, host.ring.kernel());
         }),
     ];
     HOST.iter().map(|&(name, run)| Operation {

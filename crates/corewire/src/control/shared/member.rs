@@ -22,7 +22,6 @@ use corewire_os::{OsError, random_u128};
 use corewire_ring::Kernel;
 use corewire_ring::broadcast::SenderShared;
 use corewire_ring::shared::{Entrance, Party, Roster, Sender as RingSender, SenderParts};
-use corewire_ring::sync::Ordering;
 use zerocopy::IntoBytes;
 
 use super::{SharedLink, SharedMemory};
@@ -160,10 +159,7 @@ fn found(
     // Nobody sends before those who wait have been invited, nor before they have come, for a while.
     let patience_ns = u64::try_from(plan.invitation_patience.as_nanos()).unwrap_or(u64::MAX);
     let until_ns = Linux::get().now_ns().saturating_add(patience_ns);
-    member.link.roster.ring_words().held_until().store(until_ns, Ordering::Relaxed);
-    let held = member.link.roster.ring_words().held();
-    // ORDER(T1): pairs with T2, as whatever else is said of a row.
-    held.store(member.entrance.row + 1, Ordering::Release);
+    member.link.roster.hold(member.entrance.row, until_ns);
     domain.add_member(&member);
     if let Err(error) = member.publish() {
         // Those who have come by now are told that it is over.
@@ -389,15 +385,10 @@ impl Member {
     }
 
     fn release_if_all_have_come(&self) {
-        let roster = &self.link.roster;
-        let held = roster.ring_words().held();
         let state = lock(&self.state);
         let is_over = !state.is_inviting && state.invitations.is_empty();
         drop(state);
-        if is_over && held.load(Ordering::Relaxed) == self.entrance.row + 1 {
-            // ORDER(T1): as above.
-            held.store(0, Ordering::Release);
-            roster.make_room(&self.linux);
+        if is_over && self.link.roster.let_go(self.entrance.row, &self.linux) {
             self.shared.nudge(&self.linux);
         }
     }
