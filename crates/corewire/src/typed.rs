@@ -14,7 +14,7 @@ pub use self::batch::{TypedBatch, TypedSendBatch, TypedSharedBatch};
 pub use self::loan::{TypedLoan, TypedSharedLoan, Value};
 pub use self::schema::MessageType;
 use crate::error::{CounterError, JoinError, ReceiveError, SendError};
-use crate::path::receive::{Copying, InPlace, Reading, Receiver, check};
+use crate::path::receive::{Copying, InPlace, Reading, Receiver, check, until_end};
 use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
 use crate::wait::{Interrupter, Readiness};
@@ -289,13 +289,7 @@ impl<T: MessageType> TypedReceiver<T> {
     /// # Errors
     /// As for [`receive`](Self::receive), except for the end of stream.
     pub fn for_each(&mut self, mut job: impl FnMut(&T)) -> Result<(), ReceiveError> {
-        loop {
-            match self.receive() {
-                Ok(value) => job(&value),
-                Err(ReceiveError::EndOfStream) => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
+        until_end(|| self.receive().map(|value| job(&value)))
     }
 }
 
@@ -361,13 +355,7 @@ impl<T: MessageType> TypedReceiver<T, Copying> {
     /// # Errors
     /// As for [`receive`](Self::receive), except for the end of stream.
     pub fn for_each(&mut self, mut job: impl FnMut(&T)) -> Result<(), ReceiveError> {
-        loop {
-            match self.receive() {
-                Ok(value) => job(&value),
-                Err(ReceiveError::EndOfStream) => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
+        until_end(|| self.receive().map(|value| job(&value)))
     }
 
     /// Number of values that were overwritten before this receiver had copied them. Together with

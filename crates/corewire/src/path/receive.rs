@@ -226,13 +226,7 @@ impl Receiver {
     /// # Errors
     /// As for [`receive`](Self::receive), but for the end of stream.
     pub fn for_each(&mut self, mut job: impl FnMut(&[u8])) -> Result<(), ReceiveError> {
-        loop {
-            match self.receive() {
-                Ok(message) => job(&message),
-                Err(ReceiveError::EndOfStream) => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
+        until_end(|| self.receive().map(|message| job(&message)))
     }
 
     /// An iterator over copies of the messages, each waited for. It ends at end of stream; an error
@@ -449,6 +443,19 @@ impl<A: Reading> Receiver<A> {
     fn ended(&mut self) -> Option<u128> {
         let is_closed = matches!(self.ring.end(), Ok(Some(End::Closed)));
         is_closed.then(|| self.attachment.joined().incarnation)
+    }
+}
+
+/// Calls `next` until the stream ends.
+pub(crate) fn until_end(
+    mut next: impl FnMut() -> Result<(), ReceiveError>,
+) -> Result<(), ReceiveError> {
+    loop {
+        match next() {
+            Ok(()) => {}
+            Err(ReceiveError::EndOfStream) => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
 }
 

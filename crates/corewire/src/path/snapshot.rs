@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Overwritten, ReceiveError, ValueError};
 use crate::path::receive::{
-    Copying, Receiver, ReceiverKernel, Ring, Unready, check, look, wait_for_message,
+    Copying, Receiver, ReceiverKernel, Ring, Unready, check, look, until_end, wait_for_message,
 };
 use crate::typed::MessageType;
 use crate::wait::NO_LIMIT_NS;
@@ -123,18 +123,12 @@ impl Receiver<Copying> {
     /// As for [`receive`](Self::receive), but for the end of stream.
     pub fn for_each(&mut self, mut job: impl FnMut(&[u8])) -> Result<(), ReceiveError> {
         let mut buffer = Vec::new();
-        loop {
-            match self.receive() {
-                Ok(mut snapshot) => {
-                    if snapshot.copy_into(&mut buffer).is_ok() {
-                        drop(snapshot);
-                        job(&buffer);
-                    }
-                }
-                Err(ReceiveError::EndOfStream) => return Ok(()),
-                Err(error) => return Err(error),
+        until_end(|| {
+            if self.receive()?.copy_into(&mut buffer).is_ok() {
+                job(&buffer);
             }
-        }
+            Ok(())
+        })
     }
 
     /// How many messages were written over before this receiver had read them. With those it has
