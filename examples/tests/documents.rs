@@ -106,10 +106,16 @@ fn every_file_that_is_named_or_linked_exists() {
     }
 }
 
+/// Each line of README's program is a line of the example, in the same order.
 #[test]
 fn readme_shows_the_example_that_is_run() {
-    let example = read("examples/hello.rs");
-    assert!(read("README.md").contains(&format!("```rust\n{example}```")));
+    let (example, readme) = (read("examples/hello.rs"), read("README.md"));
+    let code = |line: &str| line.split("//").next().unwrap().trim().to_owned();
+    let mut lines = example.lines().map(code);
+    let shown = readme.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
+    for line in shown.lines().map(code).filter(|line| !line.is_empty()) {
+        assert!(lines.any(|other| other == line), "examples/hello.rs has no line {line:?} here");
+    }
 }
 
 #[test]

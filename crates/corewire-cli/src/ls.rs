@@ -182,7 +182,7 @@ const ENDPOINTS: [(&str, bool); 7] = [
     ("sent", true),
     ("received", true),
     ("kept", true),
-    ("most of", false),
+    ("top peer", false),
 ];
 
 /// The names whose processes do not answer stand below those of their kind that do.
