@@ -255,7 +255,8 @@ fn bar(value: f64, most: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Two crates define the defaults, because neither may depend on the other.
+    /// The default costs are defined both in `Topology` and in the model's `Machine`, because neither
+    /// crate may depend on the other. They must be equal.
     #[test]
     fn what_a_file_does_not_say_is_as_the_model_has_it() {
         assert_eq!(machine_of(&Topology::default()), Machine::default());

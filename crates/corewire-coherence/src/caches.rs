@@ -140,8 +140,8 @@ pub struct Part {
     pub addresses: Range<usize>,
     /// The name, for [`Caches::lines`].
     pub name: &'static str,
-    /// Addresses this many bytes apart fall into the same lines, as if they were one place.
-    /// `usize::MAX` leaves the memory as it is.
+    /// For models of smaller memory: addresses in this part that differ by a multiple of this count as
+    /// one address, and so share a cache line. `usize::MAX` turns this off.
     pub overlay_bytes: usize,
 }
 

@@ -111,8 +111,8 @@ pub fn begin(shared: Vec<Stretch>, steps_max: u64) {
     STATE.with_borrow_mut(|state| *state = State { shared, ..State::new() });
 }
 
-/// From now on `mistake` decides about every store of a role to shared words, until the next
-/// [`begin`].
+/// Until the next [`begin`], calls `mistake` for every store of a role to shared words. Its result says
+/// what happens to the store.
 pub fn make_mistake(mistake: Mistake) {
     STATE.with_borrow_mut(|state| state.mistake = Some(mistake));
 }

@@ -279,7 +279,7 @@ fn a_ring_may_begin_with_any_number() {
             lock.with(|members| members.join(row, 1, start, &channel, &Yielding).start)
         };
         assert_eq!(join(0, Start::Oldest), first, "nothing came before");
-        // A receiver that begins at a later message holds nothing up before it.
+        // A receiver that joins at a later message does not make the sender wait for earlier ones.
         assert_eq!(join(1, Start::At(first + 3)), first + 3);
         let send = |sender: &mut Sender<Yielding>| {
             let loan = sender.loan_with(8, &lock, |sender| {

@@ -14,7 +14,7 @@ pub enum Mutant {
     /// A sender claims a slot whose claim of the lap before is neither published nor of a dead
     /// sender.
     ClaimOverLiveClaim,
-    /// The same, where the slot is the published first slot of a run of the lap before.
+    /// A sender claims a slot that is the published first slot of an unfinished run of the lap before.
     ClaimOverLiveRun,
     /// A sender claims a run after it checks only that the previous life of the first slot is over.
     SurveyFirstSlotAlone,
@@ -28,8 +28,8 @@ pub enum Mutant {
     HeadBeforeJoined,
     /// A new sender takes a dead sender's row while a claim of that row is in the ring.
     ReuseRowWithClaim,
-    /// The same, where the ring holds not a claim but the published first slot of an unfinished
-    /// run.
+    /// A new sender takes a dead sender's row while the published first slot of an unfinished run of
+    /// that row is in the ring.
     ReuseRowWithRun,
     /// A death is known by the row alone, without the generation.
     DeathByRow,

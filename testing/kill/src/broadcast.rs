@@ -309,8 +309,8 @@ impl Broadcast {
     }
 }
 
-/// The library's wait for room, except for polling: it checks, makes room as the policy allows, and
-/// sleeps.
+/// Waits for room as the library does, but without polling first: checks for room, frees some if the
+/// policy allows it, and otherwise sleeps.
 pub fn wait_for_room(
     sender: &mut Sender<TurnKernel>,
     members: &TurnLock,

@@ -37,7 +37,8 @@ pub trait World: Sized + 'static {
     fn own(&self, role: Self::Role) -> Vec<Stretch>;
     /// Whether the order in which these two deaths become known can matter.
     fn has_order(one: Self::Role, other: Self::Role) -> bool;
-    /// Whether this role can run after another role of its process has stopped where it did.
+    /// Whether this role can still run after another thread of its process stopped where it is now. It
+    /// cannot if that thread holds a lock that this role needs.
     fn can_run(&self, role: Self::Role) -> bool;
     /// The other roles learn of these deaths in this order, recover and continue. Panics or calls
     /// [`fail`] if anything is wrong.

@@ -56,9 +56,9 @@ fn ten_million_messages_with_spinning_cost_under_100_system_calls() {
 
 #[test]
 fn with_the_default_wait_a_sleep_costs_at_most_five_system_calls() {
-    // A message that arrives just as a sleep is announced costs each side one call and causes no
-    // sleep. How often that happens depends on the machine and on the tracer, which stops one side
-    // while the other runs.
+    // If a message arrives after a side announced its sleep but before it slept, each side makes one
+    // extra system call and nobody sleeps (`near_sleeps`). How often this happens depends on the
+    // machine and on the tracer, which stops one side while the other runs.
     let (calls, sleeps, near_sleeps) = stream("calls-adaptive", 10_000_000, &[]);
     assert!(
         calls < 100 + 5 * sleeps + 2 * near_sleeps,

@@ -512,7 +512,7 @@ pub fn head_of(slots: &Slots) -> u64 {
             high = middle;
         }
     }
-    // ORDER(J2): pairs with B1; the headers read next belong to these messages.
+    // ORDER(J2): pairs with B1; the headers read next belong to the messages whose stamps were found.
     fence_at!(J2: Acquire);
     lap_start.wrapping_add(low)
 }

@@ -170,9 +170,9 @@ impl Many {
         self.roster.table.door(self.entrance.row).tenure().load(Relaxed) != held
     }
 
-    /// Will no further message come? Must be called when message `next` is not there. Two scans of
-    /// all doors must agree: during one scan, a sender may leave a row that was not scanned yet
-    /// while another sender takes a row that was.
+    /// Will no further message come? Must be called when message `next` is not there. One scan of the
+    /// rows is not enough: a new sender may take a row that was already scanned, and the last old one
+    /// may then leave a row that was not, so the scan sees no sender. Two scans must agree.
     pub(crate) fn end(&self, next: u64) -> Option<End> {
         if next < self.run_end {
             return None;
