@@ -162,6 +162,18 @@ pub(crate) fn lock(directory: &Path, channel: &str) -> Outcome {
     Ok(())
 }
 
+/// Creates `count` channels, and keeps them until the test has seen enough.
+pub(crate) fn take_names(domain: &Domain, options: &Options) -> Outcome {
+    let create = |index| {
+        let name = format!("{}{index}", options.channel);
+        domain.sender(&name).slots(64).window_bytes(64 << 10).receivers(1).create()
+    };
+    let senders = (0..options.count).map(create).collect::<Result<Vec<_>, _>>()?;
+    println!("created {}", senders.len());
+    io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
 /// Joins `count` times, and keeps all receivers until the test has seen enough.
 pub(crate) fn take_rows(domain: &Domain, options: &Options) -> Outcome {
     let builder = || domain.receiver(&options.channel).snapshots();

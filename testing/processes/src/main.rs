@@ -26,6 +26,7 @@
 //! | `limited` | creates channels under a limit on file sizes |
 //! | `sleeper` | sleeps as a receiver, and is refused system calls meanwhile |
 //! | `by-hand` | joins by hand as a guest, and requests what guests do not get |
+//! | `names` | creates `count` channels, and keeps them |
 //! | `rows` | joins `count` times, says what is refused |
 //! | `bad-guest` | holds up a sender that evicts after `count` ms as it can: `trickle`, `rejoin`, `stop` |
 //! | `evicting-sender` | sends as fast as it can, says how much that was |
@@ -179,6 +180,7 @@ fn run() -> Outcome {
         "deaf-sender" => refuse::deaf_sender(&domain, &options),
         "deaf-receiver" => refuse::deaf_receiver(&domain, &options),
         "look" => guest::look(&domain, &options),
+        "names" => guest::take_names(&domain, &options),
         "rows" => guest::take_rows(&domain, &options),
         "bad-guest" => guest::misbehave(&domain, &options),
         "evicting-sender" => guest::send_evicting(&domain, &options),

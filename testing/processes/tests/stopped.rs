@@ -46,6 +46,49 @@ fn a_stopped_waiter_holds_back_the_first_message_for_as_long_as_was_said() {
     assert_eq!(waiter.until("waited"), "from 0");
 }
 
+/// How many channels are shown, and the pids of the processes that do not answer.
+fn shown(directory: &Directory) -> (usize, Vec<u32>) {
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut pids = Vec::new();
+    let seen = domain.observe_all(Duration::from_secs(2)).unwrap();
+    let count = seen.len();
+    for sighting in seen {
+        match sighting.observed {
+            Ok(_) => {}
+            Err(JoinError::NoAnswer { pid, .. }) => pids.push(pid),
+            Err(error) => panic!("{}: {error}", sighting.name),
+        }
+    }
+    (count - pids.len(), pids)
+}
+
+#[test]
+fn a_stopped_process_with_many_names_hides_nobody() {
+    let directory = Directory::new("stopped-many");
+    let mut stopped = Role::start("names", &directory, "a", &["count=300"]);
+    let mut live = Role::start("names", &directory, "z", &["count=3"]);
+    stopped.until("created");
+    live.until("created");
+    stopped.stop();
+    assert_eq!(shown(&directory), (3, vec![stopped.child.id(); 300]));
+    stopped.go_on();
+    assert_eq!(shown(&directory), (303, Vec::new()));
+}
+
+/// Eight observers with a connection for each of 300 names would fill the queue of connections.
+#[test]
+fn observers_at_the_same_time_see_everything() {
+    let directory = Directory::new("observers");
+    let mut role = Role::start("names", &directory, "a", &["count=300"]);
+    role.until("created");
+    std::thread::scope(|scope| {
+        let observers = [(); 8].map(|()| scope.spawn(|| shown(&directory)));
+        for observer in observers {
+            assert_eq!(observer.join().unwrap(), (300, Vec::new()));
+        }
+    });
+}
+
 /// A waiter that comes late is told that it did, and gets what it asked for.
 fn comes_late(mut waiter: Role, late_by: u64) {
     waiter.go_on();

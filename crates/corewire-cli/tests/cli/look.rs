@@ -90,7 +90,6 @@ fn processes_that_are_stopped_are_shown_and_delay_nobody() {
     }
 }
 
-/// A look at a channel has a descriptor until it is answered.
 #[test]
 fn more_channels_are_shown_than_the_observer_has_descriptors() {
     let scratch = Scratch::new("many");
@@ -101,7 +100,7 @@ fn more_channels_are_shown_than_the_observer_has_descriptors() {
     };
     let senders: Vec<_> = (0..300).map(create).collect();
     let mut limited = std::process::Command::new("sh");
-    limited.args(["-c", "ulimit -n 280 && exec \"$0\" ls --json", env!("CARGO_BIN_EXE_corewire")]);
+    limited.args(["-c", "ulimit -n 40 && exec \"$0\" ls --json", env!("CARGO_BIN_EXE_corewire")]);
     limited.env("COREWIRE_RUNTIME_DIR", scratch.runtime());
     let looked = limited.output().unwrap();
     let rows: serde_json::Value = serde_json::from_slice(&looked.stdout).unwrap();

@@ -212,9 +212,10 @@ impl Domain {
         }
     }
 
-    /// Looks at all channels and endpoints, in the order of their names. All are asked at once, and answers
-    /// are waited for until `timeout` has passed in all: a process that is stopped delays no other's answer,
-    /// and its names are listed with [`JoinError::NoAnswer`]. A guest sees channels only.
+    /// Looks at all channels and endpoints, in the order of their names. Up to 256 processes are asked at one
+    /// time, each for one name after the other, and answers are waited for until `timeout` has passed in
+    /// all: a process that is stopped delays no other's answer, and its names are listed with
+    /// [`JoinError::NoAnswer`]. A guest sees channels only.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -561,7 +562,8 @@ impl DomainInner {
         for _ in 0..ACCEPTS_PER_TURN {
             match listener.accept() {
                 Ok(socket) => self.take_connection(socket),
-                Err(error) if is_exhausted(&error) && self.refuse_one(listener, &error) => {}
+                Err(error)
+                    if is_out_of_descriptors(&error) && self.refuse_one(listener, &error) => {}
                 Err(error) if error.errno == EAGAIN => return,
                 // Somebody waits who cannot be let in now. The listener stays readable: without a
                 // pause, this thread would do nothing but ask.
@@ -646,7 +648,7 @@ fn tell_fall_backs() {
 /// Nobody waits to be accepted; or more connections wait than can be queued.
 pub(crate) const EAGAIN: i32 = 11;
 
-fn is_exhausted(error: &OsError) -> bool {
+pub(crate) fn is_out_of_descriptors(error: &OsError) -> bool {
     // EMFILE, ENFILE.
     matches!(error.errno, 24 | 23)
 }

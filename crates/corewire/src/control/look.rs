@@ -1,11 +1,15 @@
 //! Asking the processes that have names for what an observer needs: one of them, or all at once, so that one
 //! that does not answer delays nobody else's answer.
+//!
+//! To look at everything, this process makes one connection to each other process, and asks for its names one
+//! after the other. So a process that is stopped takes one descriptor here, however many names it has.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use corewire_layout::frame::Frame;
-use corewire_layout::name::{ChannelName, NameKind};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
 use corewire_layout::segment::{SenderHeader, TypeTag};
 use corewire_os::OsError;
 use corewire_os::event::wait_readable;
@@ -16,7 +20,7 @@ use corewire_ring::broadcast::ReceiverWords;
 use corewire_ring::region::Region;
 
 use crate::control::attach::{ask, open_sender, refusal, unheard};
-use crate::control::domain::{DomainInner, EAGAIN};
+use crate::control::domain::{DomainInner, EAGAIN, is_out_of_descriptors};
 use crate::control::endpoint::observer::EndpointObserver;
 use crate::control::observer::{Observer, open_receiver};
 use crate::control::shared::SharedMemory;
@@ -46,9 +50,11 @@ pub struct Sighting {
     pub observed: Result<Observed, JoinError>,
 }
 
-/// Maximum number of requests that are under way at one time. Each has a descriptor, of which a process may
+/// Maximum number of processes that are asked at one time. Each takes a descriptor, of which a process may
 /// commonly have 1,024.
 const AT_ONCE: usize = 256;
+/// When a process whose queue of connections is full is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(5);
 
 /// A request that is under way.
 struct Look {
@@ -68,36 +74,40 @@ struct Rows {
 }
 
 impl Look {
-    /// Asks the process that has `name`, or had it a moment ago. Never blocks.
+    /// Asks the process that listens at `process` for `name`. Never blocks. The inner error says that this is
+    /// not possible now, because that process's queue of connections is full, or because this process has no
+    /// descriptor left.
     fn begin(
         domain: &DomainInner,
         name: &ChannelName,
-        wants: impl FnOnce(NameKind) -> bool,
-    ) -> Result<Option<Self>, JoinError> {
-        if domain.is_forked() {
-            return Err(JoinError::Forked);
-        }
-        let not_found = || JoinError::NotFound(name.clone());
-        let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
-        if !wants(record.kind) {
-            return Ok(None);
-        }
-        let socket = match domain.directory.connect_now(record.socket) {
-            // More connections wait there than can be queued.
-            Err(error) if error.errno == EAGAIN => {
-                let after = Duration::ZERO;
-                return Err(JoinError::NoAnswer { name: name.clone(), after, pid: 0 });
+        process: SocketName,
+    ) -> Result<Result<Self, OsError>, JoinError> {
+        let socket = match domain.directory.connect_now(process) {
+            Err(error) if error.errno == EAGAIN || is_out_of_descriptors(&error) => {
+                return Ok(Err(error));
             }
-            other => other?.ok_or_else(not_found)?,
+            other => other?.ok_or_else(|| JoinError::NotFound(name.clone()))?,
         };
         let peer = socket.peer()?;
         if peer.uid != domain.directory.owner() {
             let (owner, user) = (peer.uid, effective_uid());
             return Err(JoinError::NotPermitted { name: name.clone(), owner, user });
         }
-        ask(&socket, name, &Frame::Observe { name: name.clone() }, &[])?;
-        let is_trusted = peer.trusted().is_some();
-        Ok(Some(Self { name: name.clone(), socket, is_trusted, pid: peer.pid, rows: None }))
+        let (is_trusted, pid) = (peer.trusted().is_some(), peer.pid);
+        let look = Self { name: name.clone(), socket, is_trusted, pid, rows: None };
+        look.ask()?;
+        Ok(Ok(look))
+    }
+
+    fn ask(&self) -> Result<(), JoinError> {
+        ask(&self.socket, &self.name, &Frame::Observe { name: self.name.clone() }, &[])
+    }
+
+    /// Asks for another name of the same process, once there is an answer for the one before.
+    fn go_on(mut self, name: &ChannelName) -> Result<Self, JoinError> {
+        self.name = name.clone();
+        self.ask()?;
+        Ok(self)
     }
 
     /// Takes what has come. `None` as long as something is missing.
@@ -169,10 +179,6 @@ impl Look {
     fn odd(&self, found: &Frame) -> JoinError {
         JoinError::Protocol { name: self.name.clone(), found: format!("{found:?}") }
     }
-
-    fn no_answer(self, after: Duration) -> JoinError {
-        JoinError::NoAnswer { name: self.name, after, pid: self.pid }
-    }
 }
 
 /// Looks at `name` alone, for at most `timeout`.
@@ -182,18 +188,79 @@ pub(crate) fn one(
     kind: NameKind,
     timeout: Duration,
 ) -> Result<Observed, JoinError> {
-    let wrong = || match kind {
-        NameKind::Channel => JoinError::NotAChannel(name.clone()),
-        NameKind::Endpoint => JoinError::NotAnEndpoint(name.clone()),
-    };
-    let mut look = Look::begin(domain, name, |found| found == kind)?.ok_or_else(wrong)?;
+    if domain.is_forked() {
+        return Err(JoinError::Forked);
+    }
     let deadline = Instant::now().checked_add(timeout);
+    let no_answer = |pid| JoinError::NoAnswer { name: name.clone(), after: timeout, pid };
+    let mut look = loop {
+        let not_found = || JoinError::NotFound(name.clone());
+        let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
+        match kind {
+            _ if record.kind == kind => {}
+            NameKind::Channel => return Err(JoinError::NotAChannel(name.clone())),
+            NameKind::Endpoint => return Err(JoinError::NotAnEndpoint(name.clone())),
+        }
+        match Look::begin(domain, name, record.socket)? {
+            Ok(look) => break look,
+            Err(error) if is_out_of_descriptors(&error) => return Err(error.into()),
+            Err(_) if is_over(deadline) => return Err(no_answer(0)),
+            Err(_) => wait_readable(&[], sooner(deadline, RETRY_AFTER))?,
+        };
+    };
     loop {
         if let Some(observed) = look.step()? {
             return Ok(observed);
         }
         if wait_readable(&[look.socket.as_fd()], deadline)? == [false] {
-            return Err(look.no_answer(timeout));
+            return Err(no_answer(look.pid));
+        }
+    }
+}
+
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+fn sooner(deadline: Option<Instant>, after: Duration) -> Option<Instant> {
+    let at = Instant::now() + after;
+    Some(deadline.map_or(at, |deadline| deadline.min(at)))
+}
+
+/// The names of one process that are still to be looked at. The last one is next.
+struct Visit {
+    process: SocketName,
+    names: Vec<(ChannelName, NameKind)>,
+    /// The request for the last name.
+    look: Option<Look>,
+}
+
+impl Visit {
+    /// Looks at as many names as is possible without waiting.
+    fn go_on(&mut self, domain: &DomainInner, sightings: &mut Vec<Sighting>, is_alone: bool) {
+        while let Some((name, kind)) = self.names.last() {
+            let outcome = match &mut self.look {
+                Some(look) => look.step().transpose(),
+                None => match Look::begin(domain, name, self.process) {
+                    Ok(Ok(look)) => {
+                        self.look = Some(look);
+                        continue;
+                    }
+                    // Nothing that happens here will free a descriptor.
+                    Ok(Err(error)) if is_alone && is_out_of_descriptors(&error) => {
+                        Some(Err(error.into()))
+                    }
+                    Ok(Err(_)) => None,
+                    Err(error) => Some(Err(error)),
+                },
+            };
+            let Some(outcome) = outcome else { return };
+            // A process that refuses closes the connection.
+            let look = self.look.take().filter(|_| outcome.is_ok());
+            note(sightings, name, *kind, outcome);
+            self.names.pop();
+            let next = self.names.last();
+            self.look = look.zip(next).and_then(|(look, (next, _))| look.go_on(next).ok());
         }
     }
 }
@@ -202,71 +269,74 @@ pub(crate) fn one(
 pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sighting>, OsError> {
     let deadline = Instant::now().checked_add(timeout);
     let mut sightings = Vec::new();
-    let mut pending = Vec::new();
-    let is_guest = domain.socket_name().is_none();
-    // Endpoints are not for guests.
-    let is_wanted = |is_endpoint| !(is_guest && is_endpoint);
-    let mut names = domain.directory.names()?.into_iter();
+    let mut visits = visits(domain, &mut sightings)?;
     loop {
-        for name in names.by_ref().take(AT_ONCE - pending.len()) {
-            let mut is_endpoint = false;
-            let begun = Look::begin(domain, &name, |kind| {
-                is_endpoint = kind == NameKind::Endpoint;
-                is_wanted(is_endpoint)
-            });
-            match begun {
-                Ok(Some(look)) => pending.push((look, is_endpoint)),
-                Ok(None) => {}
-                Err(error) => note(&mut sightings, &name, is_endpoint, Err(error)),
+        let mut asked = visits.iter().filter(|visit| visit.look.is_some()).count();
+        for visit in visits.iter_mut().filter(|visit| visit.look.is_none()) {
+            if asked < AT_ONCE {
+                visit.go_on(domain, &mut sightings, asked == 0);
+                asked += usize::from(visit.look.is_some());
             }
         }
-        if pending.is_empty() {
-            match names.as_slice() {
-                [] => break,
-                _ => continue,
-            }
-        }
-        let sockets: Vec<_> = pending.iter().map(|(look, _)| look.socket.as_fd()).collect();
-        let readable = wait_readable(&sockets, deadline)?;
-        if !readable.contains(&true) {
+        visits.retain(|visit| !visit.names.is_empty());
+        if visits.is_empty() {
             break;
         }
-        let mut ready = readable.into_iter();
-        let mut waiting = Vec::new();
-        for (mut look, is_endpoint) in pending {
-            let stepped = if ready.next() == Some(true) { look.step() } else { Ok(None) };
-            match stepped.transpose() {
-                None => waiting.push((look, is_endpoint)),
-                Some(observed) => note(&mut sightings, &look.name, is_endpoint, observed),
+        let is_last = is_over(deadline);
+        let looks = visits.iter().filter_map(|visit| visit.look.as_ref());
+        let sockets: Vec<_> = looks.map(|look| look.socket.as_fd()).collect();
+        let are_all_asked = sockets.len() == visits.len();
+        let until = if are_all_asked { deadline } else { sooner(deadline, RETRY_AFTER) };
+        let readable = wait_readable(&sockets, until)?;
+        let asked = visits.iter_mut().filter(|visit| visit.look.is_some());
+        for (visit, is_readable) in asked.zip(readable) {
+            if is_readable {
+                visit.go_on(domain, &mut sightings, false);
             }
         }
-        pending = waiting;
+        if is_last {
+            break;
+        }
     }
-    for (look, is_endpoint) in pending {
-        let name = look.name.clone();
-        note(&mut sightings, &name, is_endpoint, Err(look.no_answer(timeout)));
-    }
-    for name in names {
-        let kind = domain.directory.look_up(&name).ok().flatten().map(|record| record.kind);
-        let is_endpoint = kind == Some(NameKind::Endpoint);
-        if kind.is_some() && is_wanted(is_endpoint) {
-            let no_answer = JoinError::NoAnswer { name: name.clone(), after: timeout, pid: 0 };
-            note(&mut sightings, &name, is_endpoint, Err(no_answer));
+    for Visit { names, look, .. } in visits {
+        let pid = look.map_or(0, |look| look.pid);
+        for (name, kind) in names {
+            let no_answer = JoinError::NoAnswer { name: name.clone(), after: timeout, pid };
+            note(&mut sightings, &name, kind, Err(no_answer));
         }
     }
     sightings.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(sightings)
 }
 
+/// All names, by the process that has them.
+fn visits(domain: &DomainInner, sightings: &mut Vec<Sighting>) -> Result<Vec<Visit>, OsError> {
+    let is_guest = domain.socket_name().is_none();
+    let mut visits = BTreeMap::new();
+    for name in domain.directory.names()? {
+        match domain.directory.look_up(&name) {
+            Ok(None) => {}
+            // Endpoints are not for guests.
+            Ok(Some(record)) if is_guest && record.kind == NameKind::Endpoint => {}
+            Ok(Some(NameRecord { socket: process, kind, .. })) => {
+                let visit = || Visit { process, names: Vec::new(), look: None };
+                visits.entry(process.0).or_insert_with(visit).names.push((name, kind));
+            }
+            Err(error) => note(sightings, &name, NameKind::Channel, Err(error.into())),
+        }
+    }
+    Ok(visits.into_values().collect())
+}
+
 fn note(
     sightings: &mut Vec<Sighting>,
     name: &ChannelName,
-    is_endpoint: bool,
+    kind: NameKind,
     observed: Result<Observed, JoinError>,
 ) {
     // It ended between the two looks, or is another user's file of no meaning here.
     if !matches!(observed, Err(JoinError::NotFound(_) | JoinError::ForeignFile(_))) {
-        let name = name.as_str().to_owned();
+        let (name, is_endpoint) = (name.as_str().to_owned(), kind == NameKind::Endpoint);
         sightings.push(Sighting { name, is_endpoint, observed });
     }
 }
