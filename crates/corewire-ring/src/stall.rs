@@ -4,16 +4,17 @@
 //! reading: once it has passed a *lap*, which is an eighth of the ring or all that lay there when the
 //! lap began if that is less, what it was charged is forgotten. A receiver that is charged more than
 //! `after_ns` in one lap is evicted. So one that moves a little at a time cannot hold the sender up
-//! for longer than one that does not move at all.
+//! for longer than one that does not move at all. A process that joins again continues with what it was
+//! charged, less a sixteenth of the time that has passed since.
 //!
 //! Receivers of another user ("guests") also share a *purse*, whatever they read and however often they join
-//! anew: it holds `after_ns`, is charged the time that the sender waits for any of them, and gets back a
+//! again: it holds `after_ns`, is charged the time that the sender waits for any of them, and gets back a
 //! sixteenth of the time that passes.
 
 use corewire_layout::geometry::Geometry;
 
-/// Guests of one user may hold the sender up for one part in this many of its time.
-const GUESTS_SHARE: u64 = 16;
+/// One part in this many of the time that passes is given back.
+const REFUND_SHARE: u64 = 16;
 
 /// Messages of a lap: an eighth of the ring.
 pub(crate) fn lap(geometry: &Geometry) -> u64 {
@@ -29,11 +30,16 @@ pub(crate) struct Stall {
 }
 
 impl Stall {
-    /// A receiver that begins at message `first`, in the same process as the one before it, which had
-    /// this stall: joining anew costs it what it had left.
-    pub(crate) fn inherited(&self, first: u64, lap: u64) -> Self {
-        let clock = Charge { since_ns: 0, ..self.clock };
-        Self { lap_end: if self.clock.spent_ns == 0 { 0 } else { first + lap }, clock }
+    /// A receiver that begins at message `first`, in the process of an earlier one that had this stall.
+    pub(crate) fn inherited(&self, first: u64, lap: u64, now_ns: u64) -> Self {
+        let mut clock = Charge { since_ns: 0, ..self.clock };
+        clock.refund(now_ns);
+        Self { lap_end: if clock.spent_ns == 0 { 0 } else { first + lap }, clock }
+    }
+
+    /// What it was charged.
+    pub(crate) fn spent_ns(&self) -> u64 {
+        self.clock.spent_ns
     }
 
     /// Charges what has passed until `now_ns`, while the sender waits. The receiver is at `cursor`, of
@@ -46,6 +52,7 @@ impl Stall {
         holds: bool,
     ) {
         self.clock.charge(now_ns, holds);
+        self.clock.refunded_at_ns = now_ns;
         if cursor >= self.lap_end || cursor >= head {
             self.lap_end = head.min(cursor.saturating_add(lap));
             self.clock.spent_ns = 0;
@@ -55,6 +62,7 @@ impl Stall {
     /// The sender has room again.
     pub(crate) fn pause(&mut self, now_ns: u64) {
         self.clock.charge(now_ns, false);
+        self.clock.refunded_at_ns = now_ns;
     }
 
     /// How long it may still hold the sender up.
@@ -67,7 +75,6 @@ impl Stall {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Purse {
     clock: Charge,
-    filled_at_ns: u64,
 }
 
 impl Purse {
@@ -75,9 +82,7 @@ impl Purse {
     /// on, or none.
     pub(crate) fn charge(&mut self, now_ns: u64, holds: bool) {
         self.clock.charge(now_ns, holds);
-        let passed_ns = now_ns.saturating_sub(self.filled_at_ns);
-        self.clock.spent_ns = self.clock.spent_ns.saturating_sub(passed_ns / GUESTS_SHARE);
-        self.filled_at_ns = now_ns - passed_ns % GUESTS_SHARE;
+        self.clock.refund(now_ns);
     }
 
     /// How long these guests may still hold the sender up.
@@ -92,6 +97,8 @@ struct Charge {
     spent_ns: u64,
     /// Charged up to here; 0 while nobody holds the sender up.
     since_ns: u64,
+    /// Time before this gives nothing back any more.
+    refunded_at_ns: u64,
 }
 
 impl Charge {
@@ -101,6 +108,12 @@ impl Charge {
             self.spent_ns = self.spent_ns.saturating_add(passed_ns);
         }
         self.since_ns = if holds { now_ns.max(1) } else { 0 };
+    }
+
+    fn refund(&mut self, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.refunded_at_ns);
+        self.spent_ns = self.spent_ns.saturating_sub(passed_ns / REFUND_SHARE);
+        self.refunded_at_ns = now_ns - passed_ns % REFUND_SHARE;
     }
 }
 
@@ -141,11 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn joining_anew_costs_what_was_left() {
+    fn joining_again_gives_nothing_back_but_the_time_away_does() {
         let mut stall = Stall::default();
         stall.charge(MS, (0, 4096), 512, true);
         stall.charge(81 * MS, (0, 4096), 512, true);
-        let mut next = stall.inherited(4000, 512);
+        let away = stall.inherited(4000, 512, (81 + 16 * 30) * MS);
+        assert_eq!(away.left_ns(AFTER), 50 * MS);
+        assert_eq!(stall.inherited(4000, 512, (81 + 16 * 80) * MS).left_ns(AFTER), AFTER);
+        let mut next = stall.inherited(4000, 512, 81 * MS);
         next.charge(90 * MS, (4000, 8000), 512, true);
         assert_eq!(next.left_ns(AFTER), 20 * MS);
         next.charge(91 * MS, (4512, 8000), 512, true);

@@ -295,3 +295,49 @@ fn a_ring_may_begin_with_any_number() {
         assert!(!lock.with(|members| members.has_violators()));
     }
 }
+
+/// A process that was evicted and joins again is charged what it was charged before, whichever row it gets.
+#[test]
+fn a_process_that_joins_again_continues_with_its_account() {
+    const AFTER_NS: u64 = 1000;
+    for (pid, next_pid, is_evicted) in [(7, 7, true), (7, 8, false), (0, 0, false)] {
+        let geometry = Geometry::new(8, 1024, 48, 2).unwrap();
+        let segment = Region::private(usize::try_from(geometry.segment_bytes()).unwrap()).unwrap();
+        let pages = Region::private(2 * RECEIVER_SEGMENT_BYTES).unwrap();
+        let shared = Arc::new(SenderShared::new(2, true));
+        let policy = Policy::Evict { after_ns: AFTER_NS };
+        let parts = SenderParts {
+            segment: segment.clone(),
+            policy,
+            staging: Region::private(64),
+            geometry,
+            rows: Rows::new(&pages, 2),
+            hint: None,
+            shared: Arc::clone(&shared),
+        };
+        let mut sender = Sender::new(parts, Yielding);
+        let (words, slots) = (SenderWords::new(segment.clone()), Slots::new(&segment, &geometry));
+        let (shared, slots) = (&*shared, &slots);
+        let channel = Channel { shared, slots, words: &words, geometry: &geometry, policy };
+        let lock = Locked(Mutex::new(Members::new(2)));
+        let join = |row, pid| {
+            lock.with(|members| members.join(row, pid, Start::Now, &channel, &Yielding));
+        };
+        let fill = |sender: &mut Sender<Yielding>| {
+            let wait = |sender: &mut Sender<Yielding>| {
+                sender.refresh(&lock);
+                if sender.has_room(8) { Ok(()) } else { Err(()) }
+            };
+            while let Ok(loan) = sender.loan_with(8, &lock, wait) {
+                loan.send();
+            }
+        };
+        join(0, pid);
+        fill(&mut sender);
+        assert!(!sender.evict_stalled(8, 1, &lock));
+        assert!(sender.evict_stalled(8, 1 + AFTER_NS, &lock), "it has spent everything");
+        join(1, next_pid);
+        fill(&mut sender);
+        assert_eq!(sender.evict_stalled(8, 2 + AFTER_NS, &lock), is_evicted);
+    }
+}

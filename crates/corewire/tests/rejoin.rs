@@ -132,7 +132,7 @@ fn an_evicted_receiver_joins_the_same_channel_again() {
     let domain = scratch.domain();
     let builder = domain.sender("c").slots(64).receivers(1).evict(Duration::from_millis(1));
     let mut sender = builder.create().unwrap();
-    let mut receiver = domain.receiver("c").snapshots().join().unwrap();
+    let mut receiver = domain.receiver("c").from_oldest().snapshots().join().unwrap();
     while sender.receivers() == 1 {
         sender.send(b"too many").unwrap();
     }

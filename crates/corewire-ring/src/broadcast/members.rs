@@ -198,13 +198,9 @@ impl Members {
         // If the data thread is about to record an epoch of the row's previous receiver as served,
         // its compare-exchange fails from now on.
         shared.acked(row).store(epoch, Relaxed);
-        let before = self.rows[row as usize].stall;
-        let is_same_process = words.door_pid(row).load(Relaxed) == pid;
-        let stall = if is_same_process {
-            before.inherited(first, lap(channel.geometry))
-        } else {
-            Stall::default()
-        };
+        let stall = self.stall_of(pid, words).map_or_else(Stall::default, |stall| {
+            stall.inherited(first, lap(channel.geometry), kernel.now_ns())
+        });
         self.rows[row as usize] = Row { joined: true, cached: first, stall, ..Row::default() };
         self.joined += 1;
         let door = words.door_tenure(row);
@@ -214,6 +210,15 @@ impl Members {
         door.store(tenure(generation, DoorState::Joined), Relaxed);
         add(words.control_counter(ControlCounter::Joins), 1);
         Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX, generation }
+    }
+
+    /// What earlier receivers of process `pid` were charged: the most of them. Another container's
+    /// processes have the number 0, which says nothing.
+    fn stall_of(&self, pid: u32, words: &SenderWords) -> Option<Stall> {
+        let free =
+            (0u32..).zip(&self.rows).filter(|(_, row)| !row.joined && row.stall.spent_ns() > 0);
+        let its = free.filter(|(row, _)| pid != 0 && words.door_pid(*row).load(Relaxed) == pid);
+        its.map(|(_, row)| row.stall).max_by_key(Stall::spent_ns)
     }
 
     /// Makes the receiver of `row` a guest of `user`: under `Evict`, all guests of one user together may hold

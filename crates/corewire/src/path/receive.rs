@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_layout::counters::ReceiverCounter;
+use corewire_layout::frame::Start;
 pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End, notice};
 use corewire_ring::shared::{Entrance, Party};
@@ -380,8 +381,8 @@ impl<A: Reading> Receiver<A> {
     /// [`rejoin_timeout`](Self::rejoin_timeout) ends by itself.
     ///
     /// Call it when receiving has reported an end. Messages of the former channel that have not been
-    /// received are given up. If that channel has not ended, this receiver joins it again, as a
-    /// newcomer.
+    /// received are given up. If that channel has not ended (this receiver was evicted, for example), it joins
+    /// the channel again and begins with the next message sent.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -425,24 +426,30 @@ impl<A: Reading> Receiver<A> {
     /// # Errors
     /// [`JoinError::NotFound`] if there is no next channel now; else as for [`rejoin`](Self::rejoin).
     pub fn rejoin_now(&mut self) -> Result<(), JoinError> {
-        let former = self.ended();
-        let Joined { domain, wishes, .. } = self.attachment.joined();
-        *self = waiting::join_other(domain, self.attachment.name(), anew(wishes), former)?;
+        let (former, wishes) = self.anew();
+        let Joined { domain, .. } = self.attachment.joined();
+        *self = waiting::join_other(domain, self.attachment.name(), wishes, former)?;
         Ok(())
     }
 
     fn rejoin_within(&mut self, timeout: Option<Duration>) -> Result<(), JoinError> {
-        let former = self.ended();
-        let Joined { domain, wishes, .. } = self.attachment.joined();
+        let (former, wishes) = self.anew();
+        let Joined { domain, .. } = self.attachment.joined();
         let name = self.attachment.name();
-        *self = waiting::join_when_created(domain, name, anew(wishes), timeout, former)?;
+        *self = waiting::join_when_created(domain, name, wishes, timeout, former)?;
         Ok(())
     }
 
-    /// The incarnation of the channel, if its sender has closed it and everything was received.
-    fn ended(&mut self) -> Option<u128> {
-        let is_closed = matches!(self.ring.end(), Ok(Some(End::Closed)));
-        is_closed.then(|| self.attachment.joined().incarnation)
+    /// The incarnation of the channel, if its sender has closed it and everything was received; and what
+    /// the next channel is asked for.
+    fn anew(&mut self) -> (Option<u128>, Wishes) {
+        let end = self.ring.end();
+        let Joined { wishes, incarnation, .. } = self.attachment.joined();
+        // Of a channel that goes on, this receiver has had what is old.
+        let has_ended = matches!(end, Ok(Some(End::Closed | End::SenderGone)));
+        let start = if has_ended { wishes.start } else { Start::Now };
+        let wishes = Wishes { start, waiter: 0, patience: Patience::default(), ..wishes };
+        (matches!(end, Ok(Some(End::Closed))).then_some(incarnation), wishes)
     }
 }
 
@@ -457,11 +464,6 @@ pub(crate) fn until_end(
             Err(error) => return Err(error),
         }
     }
-}
-
-/// What another channel is asked for.
-fn anew(wishes: Wishes) -> Wishes {
-    Wishes { waiter: 0, patience: Patience::default(), ..wishes }
 }
 
 impl<A> Drop for Receiver<A> {
