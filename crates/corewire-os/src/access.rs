@@ -83,7 +83,8 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_file(&path);
         let listener = Listener::bind(path.to_str().unwrap()).unwrap();
-        let near = Socket::connect(path.to_str().unwrap()).unwrap();
+        let near =
+            Socket::connect(path.to_str().unwrap(), std::time::Duration::from_secs(5)).unwrap();
         let far = listener.accept().unwrap();
         std::fs::remove_file(&path).unwrap();
         (near, far)

@@ -285,13 +285,13 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Connects to a process. `None` if the process does not exist any more. May block for some
-    /// seconds if its queue of connections is full.
+    /// Connects to a process. `None` if the process does not exist any more. If its queue of
+    /// connections is full, waits for at most `limit`.
     ///
     /// # Errors
-    /// [`OsError`] for anything else.
-    pub fn connect(&self, name: SocketName) -> Result<Option<Socket>, OsError> {
-        unless_gone(Socket::connect(&self.short_path(&name.file())))
+    /// [`OsError`]: `EAGAIN` after `limit`.
+    pub fn connect(&self, name: SocketName, limit: Duration) -> Result<Option<Socket>, OsError> {
+        unless_gone(Socket::connect(&self.short_path(&name.file()), limit))
     }
 
     /// As [`RuntimeDirectory::connect`], but never waits.

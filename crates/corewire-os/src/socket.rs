@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{DESCRIPTORS_MAX, FRAME_BYTES, Frame, FrameError};
 use corewire_ring::Trusted;
@@ -76,14 +76,15 @@ impl Peer {
 
 impl Socket {
     /// Connects to the socket at `path`, which must lie in a checked directory. If the other side's
-    /// queue of connections is full, waits for at most 5 s.
+    /// queue of connections is full, waits for at most `limit`, but at least a millisecond.
     ///
     /// # Errors
-    /// [`OsError`]: `ECONNREFUSED` or `ENOENT` if no process listens there.
-    pub fn connect(path: &str) -> Result<Self, OsError> {
+    /// [`OsError`]: `ECONNREFUSED` or `ENOENT` if no process listens there, `EAGAIN` after `limit`.
+    pub fn connect(path: &str, limit: Duration) -> Result<Self, OsError> {
         let what = "connect to a process";
         let socket = new_socket(SocketFlags::CLOEXEC)?;
-        let limit = Some(std::time::Duration::from_secs(5));
+        // To the kernel 0 means "no limit".
+        let limit = Some(limit.max(Duration::from_millis(1)));
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, limit).doing(what)?;
         Self::connected(socket, path)
     }

@@ -38,11 +38,14 @@ pub(crate) struct Joined {
 
 type Failure = Box<dyn std::error::Error>;
 
+/// How long a connection may take.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
 /// Connects to the process that has a channel.
 pub(crate) fn connect(directory: &Path, channel: &str) -> Result<Socket, Failure> {
     let record = fs::read(directory.join(format!("g.{channel}")))?;
     let record = NameRecord::parse(&record).ok_or("no record of the channel")?;
-    Ok(Socket::connect(&directory.join(record.socket.file()).to_string_lossy())?)
+    Ok(Socket::connect(&directory.join(record.socket.file()).to_string_lossy(), CONNECT_LIMIT)?)
 }
 
 /// Its next frame.

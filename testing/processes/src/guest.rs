@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use corewire::{Domain, JoinError, Receiver};
 use corewire_os::socket::{ReceiveError, Socket};
 
+use crate::by_hand::CONNECT_LIMIT;
 use crate::{Options, Outcome};
 
 /// Parses numbers that are separated by commas.
@@ -132,7 +133,7 @@ pub(crate) fn idle(directory: &Path, count: u64) -> Outcome {
         let path = entry?.path();
         if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("p.")) {
             for _ in 0..count {
-                connections.push(Socket::connect(&path.to_string_lossy())?);
+                connections.push(Socket::connect(&path.to_string_lossy(), CONNECT_LIMIT)?);
             }
         }
     }

@@ -2,9 +2,11 @@
 
 mod roles;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use corewire::{Domain, JoinError, SendError};
+use corewire::{CreateError, Domain, JoinError, SendError};
+use corewire_layout::name::SocketName;
+use corewire_os::directory::RuntimeDirectory;
 use roles::{Directory, Role};
 
 const CHANNEL: &str = "a";
@@ -87,6 +89,58 @@ fn observers_at_the_same_time_see_everything() {
             assert_eq!(observer.join().unwrap(), (300, Vec::new()));
         }
     });
+}
+
+/// Fills the queue of connections of every process in the directory that does not accept any.
+fn fill_queues(directory: &Directory) {
+    let runtime =
+        RuntimeDirectory::open(directory.path(), corewire_os::directory::Role::Owner).unwrap();
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    let sockets: Vec<_> = files
+        .filter_map(|file| SocketName::of_file(&file.unwrap().file_name().to_string_lossy()))
+        .collect();
+    for socket in sockets {
+        while runtime.connect_now(socket).is_ok() {}
+    }
+}
+
+#[test]
+fn a_stopped_process_with_a_full_queue_delays_nobody() {
+    let directory = Directory::new("stopped-full");
+    let waiters = [(); 3].map(|()| stopped_copier(&directory));
+    fill_queues(&directory);
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let began = Instant::now();
+    let mut sender = domain.sender(CHANNEL).overwrite().create().unwrap();
+    sender.try_send(b"first").unwrap();
+    // A connection that is waited for takes seconds, for each of them.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    for waiter in waiters {
+        comes_late(waiter, 1);
+    }
+}
+
+#[test]
+fn a_stopped_owner_with_a_full_queue_does_not_answer_in_the_time_that_was_said() {
+    let directory = Directory::new("stopped-full-owner");
+    let mut owner = Role::start("names", &directory, "c", &["count=1"]);
+    owner.until("created");
+    owner.stop();
+    fill_queues(&directory);
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let timeout = Duration::from_millis(700);
+    let error = domain.receiver("c0").join_timeout(timeout).unwrap_err();
+    assert!(matches!(&error, JoinError::NoAnswer { after, .. } if *after == timeout), "{error}");
+    owner.go_on();
+}
+
+#[test]
+fn an_endpoint_is_not_asked_to_be_a_channel() {
+    let directory = Directory::new("endpoint-shared");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let _endpoint = domain.endpoint("e").create().unwrap();
+    let error = domain.sender("e").open_shared(2).map(drop).unwrap_err();
+    assert!(matches!(error, CreateError::AlreadyExists(_)), "{error}");
 }
 
 /// A waiter that comes late is told that it did, and gets what it asked for.

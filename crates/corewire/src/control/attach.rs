@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use corewire_layout::frame::{Frame, Hello, Place, Reason, Start, Welcome};
 use corewire_layout::message_type::TypeName;
-use corewire_layout::name::{ChannelName, NameKind};
+use corewire_layout::name::{ChannelName, NameKind, SocketName};
 use corewire_layout::segment::{
     BELL, FenceMode, HINT_SEGMENT_BYTES, RECEIVER_SEGMENT_BYTES, RawSenderHeader, ReceiverHeader,
     SenderHeader, TypeTag,
@@ -24,7 +24,7 @@ use corewire_ring::region::{Region, Slots};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::connection::REQUESTS_PER_TURN;
-use crate::control::domain::{DomainInner, take};
+use crate::control::domain::{DomainInner, EAGAIN, take};
 use crate::control::hub::{Failures, Handler, Token, lock};
 use crate::control::levels;
 use crate::control::shared::attachment;
@@ -169,7 +169,7 @@ pub(crate) fn attach<A: Reading>(
     wishes: Wishes,
     control: ReceiverControl,
 ) -> Result<Answer<A>, JoinError> {
-    let (socket, trusted) = connect(domain, name)?;
+    let (socket, trusted) = connect(domain, name, wishes.patience)?;
     if trusted.is_none() && A::IS_IN_PLACE {
         return Err(needs_snapshots(&socket, domain, name));
     }
@@ -262,6 +262,7 @@ fn needs_snapshots(socket: &Socket, domain: &DomainInner, name: &ChannelName) ->
 pub(crate) fn connect(
     domain: &DomainInner,
     name: &ChannelName,
+    patience: Patience,
 ) -> Result<(Socket, Option<Trusted>), JoinError> {
     if domain.is_forked() {
         return Err(JoinError::Forked);
@@ -271,7 +272,7 @@ pub(crate) fn connect(
     if record.kind != NameKind::Channel {
         return Err(JoinError::NotAChannel(name.clone()));
     }
-    let socket = domain.directory.connect(record.socket)?.ok_or_else(not_found)?;
+    let socket = connect_to(domain, name, record.socket, patience)?.ok_or_else(not_found)?;
     let peer = socket.peer()?;
     if peer.uid != domain.directory.owner() {
         let (owner, user) = (peer.uid, effective_uid());
@@ -313,14 +314,7 @@ pub(crate) fn answer_within(
     name: &ChannelName,
     patience: Patience,
 ) -> Result<(Frame, Vec<Descriptor>), JoinError> {
-    let now = Instant::now();
-    let (deadline, timeout) = match patience {
-        // Whoever runs answers sooner, however little time the caller has.
-        Patience::Until(at, timeout) if at < now + ANSWER_TIMEOUT => {
-            (at.max(now + ANSWER_TIMEOUT_MIN), timeout)
-        }
-        _ => (now + ANSWER_TIMEOUT, ANSWER_TIMEOUT),
-    };
+    let (deadline, timeout) = deadline_of(patience);
     match socket.receive_by(Some(deadline)) {
         Ok(answer) => Ok(answer),
         Err(SocketError::Nothing) => {
@@ -328,6 +322,35 @@ pub(crate) fn answer_within(
             Err(JoinError::NoAnswer { name: name.clone(), after: timeout, pid })
         }
         Err(error) => Err(unheard(name, error)),
+    }
+}
+
+/// Until when an answer is waited for, and how long that is in the caller's words.
+fn deadline_of(patience: Patience) -> (Instant, Duration) {
+    let now = Instant::now();
+    match patience {
+        // A process that runs answers sooner, however little time the caller has.
+        Patience::Until(at, timeout) if at < now + ANSWER_TIMEOUT => {
+            (at.max(now + ANSWER_TIMEOUT_MIN), timeout)
+        }
+        _ => (now + ANSWER_TIMEOUT, ANSWER_TIMEOUT),
+    }
+}
+
+/// Connects to the process that has `name`. `None` if it is gone.
+pub(crate) fn connect_to(
+    domain: &DomainInner,
+    name: &ChannelName,
+    process: SocketName,
+    patience: Patience,
+) -> Result<Option<Socket>, JoinError> {
+    let (deadline, after) = deadline_of(patience);
+    let limit = deadline.saturating_duration_since(Instant::now());
+    match domain.directory.connect(process, limit) {
+        Err(error) if error.errno == EAGAIN => {
+            Err(JoinError::NoAnswer { name: name.clone(), after, pid: 0 })
+        }
+        other => Ok(other?),
     }
 }
 

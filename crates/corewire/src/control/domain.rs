@@ -153,8 +153,7 @@ impl Domain {
     }
 
     /// The names of the channels that exist, in order. Those of dead processes are left out, and
-    /// for a guest those of processes that let no guests in. May block for a moment at a process
-    /// that has more connections waiting than the kernel queues.
+    /// for a guest those of processes that let no guests in. Never waits for another process.
     ///
     /// # Errors
     /// [`OpenError::Os`] if the runtime directory or a file of it cannot be read, or if it cannot be
@@ -310,8 +309,7 @@ impl DomainBuilder {
         self
     }
 
-    /// Opens the domain. Does not wait for anybody, but may block for a moment at a process that
-    /// has more connections waiting than the kernel queues.
+    /// Opens the domain. Never waits for another process.
     ///
     /// # Errors
     /// [`OpenError::Directory`]: the directory belongs to another user than was said, is open to
@@ -531,10 +529,11 @@ impl DomainInner {
         NameInUse { name: name.clone(), kind, pid: pid.filter(|&pid| pid != 0) }
     }
 
-    /// A connection to one who waits. `None` if it cannot be helped: it is dead, or stopped with no room
-    /// for a connection, or another user's.
+    /// A connection to one who waits. `None` if there can be none now: it is dead, or another user's, or its
+    /// queue of connections is full. In the last case it finds the channel by itself, and may come late.
+    /// Never waits.
     pub(crate) fn reach(&self, waiter: &NameRecord) -> Result<Option<Socket>, OsError> {
-        let socket = match self.directory.connect(waiter.socket) {
+        let socket = match self.directory.connect_now(waiter.socket) {
             Ok(Some(socket)) => socket,
             Ok(None) => return Ok(None),
             Err(error) if error.errno == EAGAIN => return Ok(None),

@@ -17,10 +17,11 @@ use corewire_ring::pair::{Endpoint as Pairs, PeerParts};
 use super::{
     Change, EndpointControl, EndpointKernel, Introduction, Link, Linked, State, Unfit, notice,
 };
-use crate::control::attach::{answer, ask};
+use crate::control::attach::{answer, ask, connect_to};
 use crate::control::hub::{Failures, Handler, lock};
 use crate::error::{ConnectError, JoinError};
 use crate::tell::tell;
+use crate::wait::Patience;
 
 impl EndpointControl {
     /// Links this endpoint with that of `name`, which exists, and returns its row. If they are linked
@@ -45,10 +46,7 @@ impl EndpointControl {
             }
             row
         };
-        let linked = self
-            .domain
-            .directory
-            .connect(record.socket)
+        let linked = connect_to(&self.domain, name, record.socket, Patience::Forever)
             .map_err(ConnectError::from)
             .and_then(|socket| socket.ok_or_else(not_found))
             .and_then(|socket| self.ask_to_pair(name, row, record.incarnation, socket));

@@ -48,7 +48,7 @@ impl SenderLink {
         relay: u128,
         wishes: Wishes,
     ) -> Result<(Arc<Self>, u128), JoinError> {
-        let (socket, _) = attach::connect(domain, name)?;
+        let (socket, _) = attach::connect(domain, name, wishes.patience)?;
         let Wishes { waiter, type_tag, start, patience, .. } = wishes;
         let hello = Hello {
             name: name.clone(),

@@ -27,7 +27,7 @@ use zerocopy::IntoBytes;
 use super::{SharedLink, SharedMemory};
 use crate::control::attach::{answer, ask, confirm, protocol, refusal};
 use crate::control::builder::staging;
-use crate::control::domain::{DomainInner, invite, take};
+use crate::control::domain::{DomainInner, EAGAIN, invite, take};
 use crate::control::hub::{Handler, Hub, Token, lock};
 use crate::error::{CreateError, JoinError};
 use crate::kernel::{Control, ControlledKernel};
@@ -135,7 +135,8 @@ pub(crate) fn open(
         if Instant::now() >= deadline {
             return Err(CreateError::NoHost { name: plan.name.clone(), after: HOST_TIMEOUT });
         }
-        std::thread::yield_now();
+        // Between two hosts this is a moment; a host that is stopped may take long.
+        wait_readable(&[], Some(Instant::now() + LOOK_AGAIN_AFTER))?;
     }
 }
 
@@ -225,7 +226,14 @@ fn enter(
         error => CreateError::Enter(Box::new(error)),
     };
     let record = domain.directory.look_up(name)?.ok_or_else(no_host)?;
-    let host = domain.directory.connect(record.socket)?.ok_or_else(no_host)?;
+    if record.kind != NameKind::Channel {
+        return Err(CreateError::AlreadyExists(domain.use_of(name)));
+    }
+    // `open` waits.
+    let host = match domain.directory.connect_now(record.socket) {
+        Err(error) if error.errno == EAGAIN => return Err(no_host()),
+        other => other?.ok_or_else(no_host)?,
+    };
     if host.peer()?.trusted().is_none() {
         return Err(CreateError::AlreadyExists(domain.use_of(name)));
     }
