@@ -9,10 +9,11 @@
 //!
 //! A table lists the descriptors and mappings of this process. Each is created and listed under one lock,
 //! and removed from the list and released under the same lock. The fork handlers take this lock too. So
-//! a child never keeps a descriptor or a mapping that is not in the list. The lock is held for one system
-//! call that does not block. The kernel gives its holder the priority of a thread that waits for it. Where
-//! a filter (seccomp) refuses that to a thread, waiting threads sleep for 50 us and try again. A filter
-//! must not be installed for all threads while one of them holds the lock and others wait for it.
+//! a child never keeps a descriptor or a mapping that is not in the list. The lock is held for one or two
+//! system calls that neither block nor take long: what takes the kernel long to release is released outside
+//! it. The kernel gives the holder the priority of a thread that waits for it. Where a filter (seccomp)
+//! refuses that to a thread, waiting threads sleep for 50 us and try again; where it comes while a thread
+//! holds the lock, they try again after 10 ms.
 //!
 //! This covers `fork` and everything else that calls the C library's fork handlers. Close-on-exec covers
 //! `posix_spawn` and `exec`, and a child of `vfork` that only calls `exec`. A raw `clone` system call is
@@ -23,11 +24,13 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Weak;
-use std::time::Duration;
 
 use corewire_ring::handoff::{Handoff, OF_NOBODY};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{DupFlags, Errno, dup3};
 use rustix::thread::futex;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// An object that is notified in a forked child. The call comes before `fork` returns in the child, so
 /// it may only store to memory.
@@ -37,10 +40,19 @@ pub trait InChild: Send + Sync {
 }
 
 enum Entry {
-    /// Pages to replace in the child: address and length in bytes.
-    Pages(usize, usize),
+    /// Pages to replace in the child.
+    Pages(Pages),
     Descriptor(RawFd),
     Notice(Weak<dyn InChild>),
+}
+
+/// Mapped pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pages {
+    address: usize,
+    bytes: usize,
+    /// The generation of the process that mapped them.
+    generation: u32,
 }
 
 /// The table and its lock. The fork handlers take the lock in the parent and reset it in the child.
@@ -96,16 +108,28 @@ fn lock() {
     let own = own_number();
     TABLE.lock.lock(own, |word| {
         // To a thread that waits in the kernel, the kernel gives the lock under the thread's real number.
-        if own != OF_NOBODY && futex::lock_pi(word, futex::Flags::PRIVATE, None).is_ok() {
-            return true;
+        if own != OF_NOBODY {
+            match futex::lock_pi(word, futex::Flags::PRIVATE, Some(&in_a_moment())) {
+                Ok(()) => return true,
+                // The holder may have released the lock without the kernel.
+                Err(Errno::TIMEDOUT) => return false,
+                Err(_) => {}
+            }
         }
         // The kernel can do nothing for this thread, or the holder is nobody to it. A thread of higher
         // priority must leave the core to the holder.
-        let moment = Duration::from_micros(50);
-        let moment = rustix::thread::Timespec::try_from(moment).unwrap_or_default();
-        let _ = rustix::thread::nanosleep(&moment);
+        let _ = rustix::thread::nanosleep(&Timespec { tv_sec: 0, tv_nsec: 50_000 });
         false
     });
+}
+
+/// The time in 10 ms, by the clock that the kernel uses here.
+fn in_a_moment() -> Timespec {
+    let mut at = clock_gettime(ClockId::Realtime);
+    at.tv_nsec += 10_000_000;
+    at.tv_sec += at.tv_nsec / 1_000_000_000;
+    at.tv_nsec %= 1_000_000_000;
+    at
 }
 
 fn unlock() {
@@ -134,7 +158,7 @@ extern "C" fn in_child() {
     // SAFETY: the parent's forking thread took the lock, and this is that thread's copy.
     let entries = unsafe { &mut *TABLE.entries.get() };
     entries.retain(|entry| match entry {
-        Entry::Pages(address, bytes) => replace_with_zeroes(*address, *bytes),
+        Entry::Pages(pages) => replace_with_zeroes(*pages),
         Entry::Descriptor(descriptor) => {
             // SAFETY: this process's copy of a descriptor that corewire owns; its owner knows by
             // the generation that it is closed.
@@ -154,7 +178,7 @@ extern "C" fn in_child() {
 /// Where the kernel has no memory for writable pages, the child gets pages that it can only read; where it
 /// has none for these either, a hole: false. An access by the parent's handles then ends the child with
 /// SIGSEGV.
-fn replace_with_zeroes(address: usize, bytes: usize) -> bool {
+fn replace_with_zeroes(Pages { address, bytes, .. }: Pages) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let at = std::ptr::without_provenance_mut(address);
     let is_mapped =
@@ -181,22 +205,38 @@ pub fn tell_in_child(target: Weak<dyn InChild>) {
 pub(crate) fn map_pages<E>(
     bytes: usize,
     map: impl FnOnce() -> Result<*mut std::ffi::c_void, E>,
-) -> Result<*mut std::ffi::c_void, E> {
+) -> Result<(*mut std::ffi::c_void, Pages), E> {
     with_entries(|entries| {
         let at = map()?;
-        entries.push(Entry::Pages(at.addr(), bytes));
-        Ok(at)
+        let pages = Pages { address: at.addr(), bytes, generation: generation() };
+        entries.push(Entry::Pages(pages));
+        Ok((at, pages))
     })
 }
 
-/// Removes the pages at `address` from the list and unmaps them with `unmap`. Pages that are not in the list
-/// are a hole in a child, which may be in use again.
-pub(crate) fn unmap_pages(address: usize, unmap: impl FnOnce()) {
-    with_entries(|entries| {
-        if remove(entries, |entry| matches!(entry, Entry::Pages(at, _) if *at == address)) {
+/// Removes `pages` from the list and unmaps them. Pages that are not in the list are a hole in a child,
+/// which may be in use again.
+pub(crate) fn unmap_pages(pages: Pages) {
+    let at = std::ptr::without_provenance_mut(pages.address);
+    let unmap = || {
+        // SAFETY: a mapping that was listed, once.
+        unsafe { libc::munmap(at, pages.bytes) };
+    };
+    let is_left = with_entries(|entries| {
+        if !remove(entries, |entry| matches!(entry, Entry::Pages(other) if *other == pages)) {
+            return false;
+        }
+        // The kernel may take long to free the memory. A child that is forked meanwhile does not get it.
+        // SAFETY: as above; the advice does not change the contents.
+        let is_left_out = unsafe { libc::madvise(at, pages.bytes, libc::MADV_DONTFORK) } == 0;
+        if !is_left_out {
             unmap();
         }
+        is_left_out
     });
+    if is_left {
+        unmap();
+    }
 }
 
 /// Removes the newest entry for which `is_it`; false if there is none.
@@ -238,6 +278,18 @@ impl Descriptor {
     /// The error of `make`.
     pub fn make<E>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Self, E> {
         making(|keeper| make().map(|descriptor| keeper.keep(descriptor)))
+    }
+
+    /// For a descriptor that takes the kernel long to close: closes it now, without the lock, and keeps its
+    /// number for a descriptor that closes at once. Does nothing if there is no free descriptor.
+    pub(crate) fn close_early(&mut self) {
+        let cheap = || eventfd(0, EventfdFlags::CLOEXEC);
+        if self.is_ours()
+            && let Ok(cheap) = Self::make(cheap)
+        {
+            // A child has the number either way, and closes it. If this fails, nothing has changed.
+            let _ = dup3(&cheap, &mut self.inner, DupFlags::CLOEXEC);
+        }
     }
 
     /// False in a forked child, where the descriptor is closed and its number may belong to another one.

@@ -19,7 +19,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::fork::{self, Descriptor};
+use crate::fork::{self, Descriptor, Pages};
 use crate::process::check_file_size;
 use crate::{Doing, OsError};
 
@@ -63,6 +63,9 @@ pub enum SegmentError {
 
 const SEALS: SealFlags =
     SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
+
+/// Bytes from which on it takes the kernel more than a fraction of a millisecond to free a segment.
+const CLOSED_EARLY_FROM: u64 = 1 << 20;
 
 /// A segment's descriptor and its size.
 #[derive(Debug)]
@@ -303,10 +306,20 @@ fn to_usize(bytes: u64) -> Result<usize, OsError> {
     usize::try_from(bytes).map_err(|_| OsError::new("map a segment", Errno::OVERFLOW))
 }
 
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // It may be the last reference to the memory, which takes the kernel long to free.
+        if self.bytes >= CLOSED_EARLY_FROM {
+            self.descriptor.close_early();
+        }
+    }
+}
+
 /// A mapping, unmapped when dropped.
 struct Map {
     base: NonNull<u8>,
     bytes: usize,
+    pages: Pages,
 }
 
 // SAFETY: an address and a length; code that uses the memory is responsible for its accesses.
@@ -343,10 +356,10 @@ impl Map {
         Self::new(at.doing(format!("reserve {bytes} bytes of addresses"))?, bytes)
     }
 
-    fn new(at: *mut c_void, bytes: usize) -> Result<Self, OsError> {
+    fn new((at, pages): (*mut c_void, Pages), bytes: usize) -> Result<Self, OsError> {
         let base =
             NonNull::new(at.cast::<u8>()).ok_or(OsError::new("map a segment", Errno::INVAL))?;
-        Ok(Self { base, bytes })
+        Ok(Self { base, bytes, pages })
     }
 
     fn advise(&self, advice: Advice, what: &str) -> Result<(), OsError> {
@@ -395,10 +408,8 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        fork::unmap_pages(self.base.as_ptr().addr(), || {
-            // SAFETY: this mapping, once; regions over it keep it from being dropped.
-            let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
-        });
+        // Regions over it keep it from being dropped.
+        fork::unmap_pages(self.pages);
     }
 }
 

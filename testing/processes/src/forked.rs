@@ -213,14 +213,18 @@ pub(crate) fn share_core_with_real_time(options: &Options) -> Outcome {
 }
 
 /// Threads of one core make descriptors at the same time. Some of them may not hand over a lock to a thread
-/// that waits in the kernel, and do not end before the others are done.
+/// that waits in the kernel, and do not end before the others are done; or all may, until they may not.
 pub(crate) fn mix_filters(options: &Options) -> Outcome {
     use corewire_os::event::Bell;
     static IS_OVER: AtomicBool = AtomicBool::new(false);
+    static ROUNDS: AtomicU64 = AtomicU64::new(0);
     corewire_os::processor::pin_to(corewire_os::processor::allowed()?[0])?;
+    let is_filtered_later = options.is_filtered_later;
     let refused = [(); 2].map(|()| {
-        thread::spawn(|| -> std::io::Result<()> {
-            crate::refuse::refuse_unlock_pi()?;
+        thread::spawn(move || -> std::io::Result<()> {
+            if !is_filtered_later {
+                crate::refuse::refuse_unlock_pi(0)?;
+            }
             while !IS_OVER.load(Relaxed) {
                 drop(Bell::new());
             }
@@ -228,8 +232,20 @@ pub(crate) fn mix_filters(options: &Options) -> Outcome {
         })
     });
     let count = options.count;
-    let others =
-        [(); 2].map(|()| thread::spawn(move || (0..count).for_each(|_| drop(Bell::new()))));
+    let others = [(); 2].map(|()| {
+        thread::spawn(move || {
+            for _ in 0..count {
+                drop(Bell::new());
+                ROUNDS.fetch_add(1, Relaxed);
+            }
+        })
+    });
+    if options.is_filtered_later {
+        while ROUNDS.load(Relaxed) < count {
+            thread::yield_now();
+        }
+        crate::refuse::refuse_unlock_pi(libc::SECCOMP_FILTER_FLAG_TSYNC)?;
+    }
     for thread in others {
         thread.join().map_err(|_| "a thread panicked")?;
     }

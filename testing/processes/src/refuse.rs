@@ -186,10 +186,11 @@ fn refuse(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> io::R
     install(&mut refusal(call, argument, errno), libc::SECCOMP_FILTER_FLAG_TSYNC)
 }
 
-/// Refuses this thread alone to hand a lock over to a thread that waits for it in the kernel.
-pub(crate) fn refuse_unlock_pi() -> io::Result<()> {
+/// Refuses this thread, or with the flag `TSYNC` all threads, to hand a lock over to a thread that waits for it in
+/// the kernel.
+pub(crate) fn refuse_unlock_pi(flags: libc::c_ulong) -> io::Result<()> {
     const UNLOCK_PI_PRIVATE: u32 = 7 | 128;
-    install(&mut refusal(libc::SYS_futex, Some((1, UNLOCK_PI_PRIVATE)), libc::EPERM), 0)
+    install(&mut refusal(libc::SYS_futex, Some((1, UNLOCK_PI_PRIVATE)), libc::EPERM), flags)
 }
 
 fn refusal(call: libc::c_long, argument: Option<(u32, u32)>, errno: i32) -> [libc::sock_filter; 6] {

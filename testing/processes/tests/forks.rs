@@ -61,3 +61,15 @@ fn a_thread_that_may_not_hand_the_lock_over_holds_nobody_up() {
     assert_eq!(role.line().as_deref(), Some("done"), "{}", role.ending());
     assert!(role.is_success());
 }
+
+/// The filter may come while one thread holds the lock and others wait for it in the kernel.
+#[test]
+fn a_filter_that_comes_later_holds_nobody_up() {
+    let directory = Directory::new("later-filter");
+    for _ in 0..20 {
+        let mut role =
+            Role::start("mixed-filters", &directory, "c", &["count=2000", "filter-later"]);
+        assert_eq!(role.line().as_deref(), Some("done"), "{}", role.ending());
+        assert!(role.is_success());
+    }
+}
