@@ -22,9 +22,11 @@ mod top;
 mod units;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
+use signal_hook::consts::SIGXFSZ;
 
 use crate::failure::Failure;
 
@@ -66,6 +68,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Beyond the limit on file sizes, writing then returns an error instead of ending the process.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let outcome = match Cli::try_parse() {
         Ok(cli) => run(cli),
         Err(error) => refuse(&error),

@@ -266,7 +266,10 @@ impl RuntimeDirectory {
         loop {
             let name = SocketName(random_u128()?);
             let hidden = format!(".{}", name.file());
-            let listener = Listener::bind(&self.short_path(&hidden))?;
+            let listener = Listener::bind(&self.short_path(&hidden)).map_err(|error| {
+                let what = format!("{} in {}", error.what, self.path.display());
+                OsError { what: what.into(), ..error }
+            })?;
             let mode = Mode::from_raw_mode(self.access.socket_mode());
             let opened =
                 retry_on_intr(|| chmodat(&self.descriptor, &hidden, mode, AtFlags::empty()));

@@ -168,6 +168,15 @@ fn metrics_are_what_prometheus_reads() {
     );
     assert_eq!(files_in(&scratch.temporary()), ["corewire.prom"]);
     scratch.run("metrics --file /no/such/directory/file").expect_line(1, "/no/such/directory/file");
+    // Beyond the limit on file sizes, the kernel would end the process by SIGXFSZ.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 0 && exec \"$0\" metrics --file \"$1\""]);
+    limited.args([env!("CARGO_BIN_EXE_corewire"), file.to_str().unwrap()]);
+    limited.env("COREWIRE_RUNTIME_DIR", scratch.runtime());
+    let refused = limited.output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("File too large"), "{said}");
 }
 
 #[test]
