@@ -11,16 +11,16 @@ const EXAMPLES: &str = "\
 Example:
   corewire ls
 
-Columns of channels: the sender's process; receivers that have joined, and the most
-there may be; messages sent; how many messages the slowest receiver is behind, as
-last published; the longest message; the memory of ring and payload; processes that
-are joining. Columns of endpoints: the process; peers, and the most there may be;
-messages sent and received; bytes of messages that no receive has asked for, and of
-how many that may be; the peer that sent most of these. Looking costs a channel or
-an endpoint nothing. With --owner neither receivers nor endpoints are shown.
+Columns of channels: the PID of the sender; receivers that have joined, and the
+maximum; messages sent; how many messages the slowest receiver is behind, by its last
+published cursor; the maximum length of a message; the memory of ring and payload;
+processes that are joining. Columns of endpoints: the PID; peers, and the maximum;
+messages sent and received; bytes of unexpected messages (no receive call matches
+them yet), and the limit; the peer that sent most of these. Looking costs a channel
+or an endpoint nothing. With --owner neither receivers nor endpoints are shown.
 
-A process that is stopped does not answer: its names are shown with its number,
-within a second.
+A process that is stopped cannot answer: its channels and endpoints are listed with
+its PID after at most a second, and the others are not delayed.
 
 --json prints an array of objects with the key kind. Channels have name, pid,
 receivers, receivers_max, sent, lag_max, largest_message_bytes, memory_bytes,
@@ -30,7 +30,7 @@ received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null 
 nothing is kept), memory_bytes. Objects of the kind silent have name, is_endpoint
 and pid (0 if it is not known).";
 
-/// List channels and endpoints: who has them, who takes part, what waits.
+/// List channels and endpoints: owner, participants, undelivered messages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

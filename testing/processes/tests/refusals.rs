@@ -17,8 +17,8 @@ macro_rules! calls {
 }
 
 static CALLS: &[(&str, libc::c_long)] = calls! {
-    SYS_memfd_create SYS_ftruncate SYS_fallocate SYS_mmap SYS_madvise SYS_mlock SYS_mbind SYS_fcntl
-    SYS_openat SYS_mkdirat SYS_flock SYS_fstat SYS_newfstatat SYS_statx SYS_fchmod SYS_fchmodat
+    SYS_memfd_create SYS_ftruncate SYS_fallocate SYS_mmap SYS_munmap SYS_madvise SYS_mlock SYS_mbind SYS_fcntl
+    SYS_dup3 SYS_openat SYS_mkdirat SYS_flock SYS_fstat SYS_newfstatat SYS_statx SYS_fchmod SYS_fchmodat
     SYS_fchown SYS_renameat SYS_renameat2 SYS_unlinkat SYS_socket SYS_bind SYS_listen SYS_connect
     SYS_accept4 SYS_sendmsg SYS_recvmsg SYS_shutdown SYS_setsockopt SYS_getsockopt SYS_ioctl
     SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2 SYS_inotify_init1
