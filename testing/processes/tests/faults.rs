@@ -140,7 +140,11 @@ fn is_clear(line: &str, fault: Fault) -> bool {
     line.starts_with("error: ")
         && (line.ends_with(&format!("error {})", fault.errno))
             // The C library returns EAGAIN whatever a thread lacks.
-            || line.contains("start the control thread: "))
+            || line.contains("start the control thread: ")
+            // The queue of connections stayed full.
+            || (fault.errno == libc::EAGAIN
+                && CALLS[fault.site.call].name == "connect"
+                && line.contains(" did not answer within ")))
 }
 
 /// The faults for `sites`: all errors of each site, or one.
