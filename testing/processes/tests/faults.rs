@@ -96,7 +96,7 @@ fn run(
     let mut wrong = wrongs(&run, fault);
     wrong.extend(peer.failures());
     let is_told = run.lines.iter().any(|line| line.starts_with("error: "));
-    if peer.has_missed() && !is_told && !fault.is_some_and(cannot_invite) {
+    if peer.has_missed() && !is_told && !fault.is_some_and(has_full_queue) {
         wrong.push("one who waited has missed the first message".to_owned());
     }
     drop(peer);
@@ -106,8 +106,8 @@ fn run(
     Some((run, wrong))
 }
 
-/// A process whose queue of connections is full cannot be invited.
-fn cannot_invite(fault: Fault) -> bool {
+/// Is it that a process's queue of connections is full?
+fn has_full_queue(fault: Fault) -> bool {
     CALLS[fault.site.call].name == "connect" && fault.errno == libc::EAGAIN
 }
 
@@ -142,9 +142,7 @@ fn is_clear(line: &str, fault: Fault) -> bool {
             // The C library returns EAGAIN whatever a thread lacks.
             || line.contains("start the control thread: ")
             // The queue of connections stayed full.
-            || (fault.errno == libc::EAGAIN
-                && CALLS[fault.site.call].name == "connect"
-                && line.contains(" did not answer within ")))
+            || (has_full_queue(fault) && line.contains(" did not answer within ")))
 }
 
 /// The faults for `sites`: all errors of each site, or one.
