@@ -220,7 +220,8 @@ pub enum SleepMode {
 pub enum FenceMode {
     /// The sleeper calls `membarrier`; the sender pays nothing.
     Asymmetric = 0,
-    /// `membarrier` cannot reach the sender's process: it fences after each stamp.
+    /// The sender executes a fence after each stamp. Used where `membarrier` cannot reach the sender's
+    /// process.
     Fenced = 1,
 }
 

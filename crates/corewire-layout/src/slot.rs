@@ -42,10 +42,10 @@ pub const INLINE_BYTES_MAX: usize = SLOT_BYTES - INLINE;
 pub const KIND_WINDOW: u64 = 1 << 32;
 /// Header of a message whose payload lies in the large area.
 pub const KIND_LARGE: u64 = 2 << 32;
-/// The maximum number of slots that one stamp claims. In a model it is 2, and the stamp's other
-/// bits stay unused: the smallest ring has room for two of the longest runs, the code relies on
-/// that, and a model of this code must get round its ring in a few messages. Nothing else in the
-/// layout differs.
+/// The maximum number of slots that one stamp claims. Under loom it is 2. The code requires that even
+/// the smallest ring has room for two runs of this length, so a small maximum allows a small ring,
+/// around which a model wraps in a few messages. The other bits of the stamp's run field are then
+/// unused. Nothing else in the layout differs.
 pub const RUN_SLOTS_MAX: u64 = if cfg!(loom) { 2 } else { 1 << RUN_BITS };
 /// The maximum number of senders of a shared channel: what fits in the owner field.
 pub const SENDERS_MAX: u64 = 1 << OWNER_BITS;

@@ -229,7 +229,7 @@ impl Broadcast {
         self.welcome = None;
     }
 
-    /// The control thread maps a new receiver's page, all zero, in place of the old one.
+    /// Does what the control thread does when it maps a new receiver's page, all zero, in place of the old one.
     fn renew(&mut self, row: u32) {
         self.rows.copy_in(row as usize * RECEIVER_SEGMENT_BYTES, &[0; RECEIVER_SEGMENT_BYTES]);
     }

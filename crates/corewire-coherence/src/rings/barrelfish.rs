@@ -44,7 +44,8 @@ pub fn barrelfish_mp(receivers: u32, slots: u64) -> Ring {
 struct EachInTurn(usize);
 
 impl EachInTurn {
-    /// Sends to as many receivers as possible. Returns true once all of them have the message.
+    /// Sends to the receivers in order, from where the previous call stopped, until one has no room.
+    /// Returns true once the message was sent to all of them; after false, call again.
     fn of<S>(&mut self, senders: &mut [S], mut send: impl FnMut(&mut S) -> bool) -> bool {
         while let Some(sender) = senders.get_mut(self.0) {
             if !send(sender) {
