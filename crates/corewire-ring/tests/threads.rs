@@ -296,22 +296,23 @@ fn a_ring_may_begin_with_any_number() {
     }
 }
 
-/// A process that was evicted and joins again is charged what it was charged before, whichever row it gets.
+/// A process that was evicted and joins again is charged what it was charged before, whichever row it gets. Of two
+/// receivers that it then has, one takes this over.
 #[test]
 fn a_process_that_joins_again_continues_with_its_account() {
     const AFTER_NS: u64 = 1000;
     for (pid, next_pid, is_evicted) in [(7, 7, true), (7, 8, false), (0, 0, false)] {
-        let geometry = Geometry::new(8, 1024, 48, 2).unwrap();
+        let geometry = Geometry::new(8, 1024, 48, 3).unwrap();
         let segment = Region::private(usize::try_from(geometry.segment_bytes()).unwrap()).unwrap();
-        let pages = Region::private(2 * RECEIVER_SEGMENT_BYTES).unwrap();
-        let shared = Arc::new(SenderShared::new(2, true));
+        let pages = Region::private(3 * RECEIVER_SEGMENT_BYTES).unwrap();
+        let shared = Arc::new(SenderShared::new(3, true));
         let policy = Policy::Evict { after_ns: AFTER_NS };
         let parts = SenderParts {
             segment: segment.clone(),
             policy,
             staging: Region::private(64),
             geometry,
-            rows: Rows::new(&pages, 2),
+            rows: Rows::new(&pages, 3),
             hint: None,
             shared: Arc::clone(&shared),
         };
@@ -319,7 +320,7 @@ fn a_process_that_joins_again_continues_with_its_account() {
         let (words, slots) = (SenderWords::new(segment.clone()), Slots::new(&segment, &geometry));
         let (shared, slots) = (&*shared, &slots);
         let channel = Channel { shared, slots, words: &words, geometry: &geometry, policy };
-        let lock = Locked(Mutex::new(Members::new(2)));
+        let lock = Locked(Mutex::new(Members::new(3)));
         let join = |row, pid| {
             lock.with(|members| members.join(row, pid, Start::Now, &channel, &Yielding));
         };
@@ -337,7 +338,9 @@ fn a_process_that_joins_again_continues_with_its_account() {
         assert!(!sender.evict_stalled(8, 1, &lock));
         assert!(sender.evict_stalled(8, 1 + AFTER_NS, &lock), "it has spent everything");
         join(1, next_pid);
+        join(2, next_pid);
         fill(&mut sender);
         assert_eq!(sender.evict_stalled(8, 2 + AFTER_NS, &lock), is_evicted);
+        assert_eq!(lock.with(|members| members.joined()), if is_evicted { 1 } else { 2 });
     }
 }

@@ -295,7 +295,7 @@ fn a_signal_closes_the_channel_in_order() {
         (Signal::HUP, "send log --lines --wait-receivers 1"),
     ] {
         if is_ignored(signal) {
-            println!("skipped: whoever runs this test ignores {signal:?}");
+            println!("skipped: this process ignores {signal:?}");
             continue;
         }
         let mut receiver = Running::start_unread(&mut scratch.command("receive log --lines"));

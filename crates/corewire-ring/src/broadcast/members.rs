@@ -198,7 +198,7 @@ impl Members {
         // If the data thread is about to record an epoch of the row's previous receiver as served,
         // its compare-exchange fails from now on.
         shared.acked(row).store(epoch, Relaxed);
-        let stall = self.stall_of(pid, words).map_or_else(Stall::default, |stall| {
+        let stall = self.take_stall(pid, words).map_or_else(Stall::default, |stall| {
             stall.inherited(first, lap(channel.geometry), kernel.now_ns())
         });
         self.rows[row as usize] = Row { joined: true, cached: first, stall, ..Row::default() };
@@ -212,13 +212,14 @@ impl Members {
         Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX, generation }
     }
 
-    /// What earlier receivers of process `pid` were charged: the most of them. Another container's
-    /// processes have the number 0, which says nothing.
-    fn stall_of(&self, pid: u32, words: &SenderWords) -> Option<Stall> {
-        let free =
-            (0u32..).zip(&self.rows).filter(|(_, row)| !row.joined && row.stall.spent_ns() > 0);
-        let its = free.filter(|(row, _)| pid != 0 && words.door_pid(*row).load(Relaxed) == pid);
-        its.map(|(_, row)| row.stall).max_by_key(Stall::spent_ns)
+    /// Takes over what an earlier receiver of process `pid` was charged: the one that was charged most.
+    /// All processes of other containers have the number 0, so they take over nothing.
+    fn take_stall(&mut self, pid: u32, words: &SenderWords) -> Option<Stall> {
+        let free = (0u32..).zip(&mut self.rows).filter(|(_, row)| !row.joined);
+        let charged = free.filter(|(_, row)| row.stall.spent_ns() > 0);
+        let its = charged.filter(|(row, _)| pid != 0 && words.door_pid(*row).load(Relaxed) == pid);
+        let (_, most) = its.max_by_key(|(_, row)| row.stall.spent_ns())?;
+        Some(core::mem::take(&mut most.stall))
     }
 
     /// Makes the receiver of `row` a guest of `user`: under `Evict`, all guests of one user together may hold
