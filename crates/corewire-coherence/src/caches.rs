@@ -140,7 +140,7 @@ pub struct Part {
     pub addresses: Range<usize>,
     /// The name, for [`Caches::lines`].
     pub name: &'static str,
-    /// For models of smaller memory: addresses in this part that differ by a multiple of this count as
+    /// For what-if models: addresses in this part that differ by a multiple of this count as
     /// one address, and so share a cache line. `usize::MAX` turns this off.
     pub overlay_bytes: usize,
 }
