@@ -98,8 +98,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !args.once {
         return Screen::new(view, watcher.place(), interval).run(watcher);
     }
+    let began = Instant::now();
     watcher.look()?;
-    wait_readable(&[], Some(Instant::now() + interval))?;
+    // A look ends late if a process does not answer. The next one will take as long, so the two ends are
+    // `interval` apart.
+    let took = began.elapsed();
+    wait_readable(&[], Some(Instant::now() + interval.saturating_sub(took)))?;
     let look = watcher.look()?;
     if args.json {
         let Look { mut channels, mut endpoints, unseen } = look;
