@@ -88,14 +88,21 @@ impl Kernel for Linux {
         let _ = futex::wake(word, futex::Flags::empty(), count_max);
     }
 
+    fn wake_own(&self, word: &AtomicU32) {
+        let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
+    }
+
     fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
         if self.has_waitv() {
-            let mut words = [futex::Wait::new(), futex::Wait::new()];
-            for (wait, (word, expected)) in words.iter_mut().zip([shared, own]) {
+            let word = |(word, expected): (&AtomicU32, u32), flags| {
+                let mut wait = futex::Wait::new();
                 wait.val = expected.into();
                 wait.uaddr = WaitPtr::new(word.as_ptr().cast());
-                wait.flags = WaitFlags::SIZE_U32;
-            }
+                wait.flags = WaitFlags::SIZE_U32 | flags;
+                wait
+            };
+            // The kernel finds a private word by its address alone, without its page.
+            let words = [word(shared, WaitFlags::empty()), word(own, WaitFlags::PRIVATE)];
             let deadline = deadline_after(cap_ns);
             match futex::waitv(&words, WaitvFlags::empty(), Some(&deadline), ClockId::Monotonic) {
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => return false,

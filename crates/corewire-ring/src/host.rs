@@ -16,7 +16,13 @@ pub trait Kernel {
     /// Wakes up to `count_max` threads that wait on `word`.
     fn wake(&self, word: &AtomicU32, count_max: u32);
 
-    /// Sleeps while `shared` and `own` hold the values given beside them, until the thread is woken
+    /// Wakes the thread of this process that waits with `word` as its `own` word.
+    fn wake_own(&self, word: &AtomicU32) {
+        self.wake(word, 1);
+    }
+
+    /// Sleeps while `shared` and `own` hold the values given beside them (`own` lies in private memory
+    /// and is changed by this process only), until the thread is woken
     /// through one of them or `cap_ns` nanoseconds have passed. Returns true if that time ran out.
     /// May return early without a reason.
     fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool;

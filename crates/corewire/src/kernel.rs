@@ -49,6 +49,10 @@ impl<C: Control> Kernel for ControlledKernel<C> {
         self.linux.wake(word, count_max);
     }
 
+    fn wake_own(&self, word: &AtomicU32) {
+        self.linux.wake_own(word);
+    }
+
     fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
         self.linux.wait(shared, own, cap_ns)
     }

@@ -45,7 +45,7 @@ impl ReceiverShared {
         self.notices.fetch_or(notice, order!(W3: Release));
         // ORDER(W1): pairs with W2; the receiver that this wakes sees the notice.
         self.own.fetch_add(1, order!(W1: Release));
-        kernel.wake(&self.own, 1);
+        kernel.wake_own(&self.own);
     }
 
     /// Marks this process as a forked child for the receiver. Only stores.

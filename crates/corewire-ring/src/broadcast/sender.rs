@@ -105,7 +105,7 @@ impl SenderShared {
     pub fn nudge<K: Kernel>(&self, kernel: &K) {
         // ORDER(W1): pairs with W2; what was changed before the nudge is seen after it.
         self.own.fetch_add(1, order!(W1: Release));
-        kernel.wake(&self.own, 1);
+        kernel.wake_own(&self.own);
     }
 
     /// Marks this process as a forked child for the data thread. Only stores.

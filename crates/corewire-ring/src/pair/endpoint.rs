@@ -37,7 +37,7 @@ impl EndpointShared {
         self.attention.fetch_or(notice, order!(P14: Release));
         // ORDER(P12): pairs with P13; the notice is seen by whom this keeps awake.
         self.own.fetch_add(1, order!(P12: Release));
-        kernel.wake(&self.own, 1);
+        kernel.wake_own(&self.own);
     }
 
     /// Tells the data thread that this is a forked child, by `notice`. Only stores.

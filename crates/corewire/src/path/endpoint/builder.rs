@@ -198,6 +198,7 @@ impl EndpointBuilder {
             requests: Requests::default(),
             wait: self.wait,
             pauses,
+            bare_polls: BARE_POLLS,
             short_polls: match self.wait {
                 Wait::Park => 1,
                 Wait::Adaptive => BARE_POLLS + pauses,

@@ -90,6 +90,9 @@ pub struct Endpoint {
     pauses: u32,
     /// How often a receive polls for a short message before it goes the long way.
     short_polls: u32,
+    /// How often it does so before it asks whether the sender last ran on this processor: at once if the answer
+    /// was yes the last time.
+    bare_polls: u32,
     /// Sleeps for room since polls for it were worth while.
     in_vain: u32,
     /// Something was kept or has ended that nobody has been told of by [`Endpoint::look`].

@@ -411,19 +411,21 @@ impl Endpoint {
     /// they are in the cache, for as long as all the rest of a receive takes.
     #[inline(always)]
     fn take_short(&mut self, selector: &Selector, buffer: &mut [u8]) -> Option<Status> {
+        let bare_polls = self.bare_polls;
         for round in 0..self.short_polls {
-            let haste = || if round < BARE_POLLS { Haste::Fast } else { Haste::Slow };
+            let haste = || if round < bare_polls { Haste::Fast } else { Haste::Slow };
             match self.poll_short(selector, buffer, haste) {
                 Ok(None) => {}
                 Ok(found) => return found,
                 Err(()) => return None,
             }
-            if round >= BARE_POLLS {
-                if round == BARE_POLLS
-                    && self.wait == Wait::Adaptive
-                    && self.is_sender_here(selector.source)
-                {
-                    return None;
+            if round >= bare_polls {
+                if round == bare_polls && self.wait == Wait::Adaptive {
+                    let is_here = self.is_sender_here(selector.source);
+                    self.bare_polls = if is_here { 0 } else { BARE_POLLS };
+                    if is_here {
+                        return None;
+                    }
                 }
                 pause();
                 if self.pairs.has_notice() {
