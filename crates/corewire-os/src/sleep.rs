@@ -5,10 +5,10 @@
 //! it: see `corewire_ring::broadcast`. Where the kernel refuses the call (a seccomp filter may), the
 //! channel falls back to a locked instruction after each stamp.
 //!
-//! A sleeper waits on two words at once (`FUTEX_WAITV`, Linux 5.16): the peer's word, and a word of
-//! its own. Its control thread changes the latter when the peer dies, because a dead peer cannot wake
-//! anyone. Without this call a sleeper waits on the peer's word alone and checks its own word every
-//! 4 ms.
+//! The receiver or sender of a channel waits on two words at once (`FUTEX_WAITV`, Linux 5.16): the
+//! peer's word, and a word of its own. Its control thread changes the latter when the peer dies,
+//! because a dead peer cannot wake anyone. Without this call a sleeper waits on the peer's word alone
+//! and checks its own word every 4 ms. An endpoint waits on one word, which everybody changes.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -93,6 +93,10 @@ impl Kernel for Linux {
     }
 
     fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
+        // A sender that waits for nobody in particular.
+        if std::ptr::eq(shared.0, own.0) {
+            return wait_on_one(own, futex::Flags::PRIVATE, cap_ns);
+        }
         if self.has_waitv() {
             let word = |(word, expected): (&AtomicU32, u32), flags| {
                 let mut wait = futex::Wait::new();
@@ -113,6 +117,10 @@ impl Kernel for Linux {
             }
         }
         wait_looking_up(shared, own, cap_ns)
+    }
+
+    fn wait_on(&self, word: &AtomicU32, expected: u32, cap_ns: u64) -> bool {
+        wait_on_one((word, expected), futex::Flags::empty(), cap_ns)
     }
 
     fn cpu(&self) -> u32 {
@@ -194,6 +202,16 @@ fn measure_wake_up_ns() -> Option<f64> {
     wake(OVER);
     costs.sort_by(f64::total_cmp);
     costs.get(costs.len() / 2).copied()
+}
+
+/// Waits on one word. Returns true if the cap has passed.
+fn wait_on_one(word: (&AtomicU32, u32), flags: futex::Flags, cap_ns: u64) -> bool {
+    let cap = Timespec::try_from(Duration::from_nanos(cap_ns)).ok();
+    match futex::wait(word.0, flags, word.1, cap.as_ref()) {
+        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => false,
+        Err(Errno::TIMEDOUT) => true,
+        Err(_) => wait_looking_up(word, word, cap_ns),
+    }
 }
 
 /// Waits on the shared word alone and checks the other word at intervals. Where the kernel refuses this

@@ -27,6 +27,11 @@ pub trait Kernel {
     /// May return early without a reason.
     fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool;
 
+    /// The same for one word of shared memory.
+    fn wait_on(&self, word: &AtomicU32, expected: u32, cap_ns: u64) -> bool {
+        self.wait((word, expected), (word, expected), cap_ns)
+    }
+
     /// The processor that this thread runs on. A hint.
     fn cpu(&self) -> u32;
 

@@ -9,7 +9,7 @@ use corewire_layout::endpoint::{ACTIVITY_BYTES, ENDPOINT_SLEEPING, EndpointSizes
 use corewire_layout::segment::FenceMode;
 use corewire_ring::Trusted;
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, Haste, PeerParts, Short,
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
 };
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::Relaxed;
@@ -39,7 +39,8 @@ impl Memory {
     fn start(&self) -> Pairs {
         let (memory, activity) = self.words();
         let fence_mode = FenceMode::Fenced;
-        Pairs::new(EndpointParts { memory, activity, fence_mode, shared: Arc::default() }, Yielding)
+        let shared = Arc::new(EndpointShared::new(&activity));
+        Pairs::new(EndpointParts { memory, activity, fence_mode, shared }, Yielding)
     }
 
     fn as_peer(&self, row_there: u32) -> PeerParts {

@@ -57,6 +57,10 @@ impl<C: Control> Kernel for ControlledKernel<C> {
         self.linux.wait(shared, own, cap_ns)
     }
 
+    fn wait_on(&self, word: &AtomicU32, expected: u32, cap_ns: u64) -> bool {
+        self.linux.wait_on(word, expected, cap_ns)
+    }
+
     fn cpu(&self) -> u32 {
         self.linux.cpu()
     }

@@ -14,7 +14,8 @@ use corewire_layout::segment::FenceMode;
 use corewire_layout::slot::{HEADER, LENGTH, POSITION, SLOT_BYTES, STAMP};
 use corewire_ring::Trusted;
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, Haste, PairViolation, PeerParts, Short,
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PairViolation,
+    PeerParts, Short,
 };
 
 use corewire_ring::region::Region;
@@ -69,11 +70,12 @@ impl Owner {
     }
 
     fn start(&self, kernel: &Idle) -> Pairs {
+        let activity = Activity::new(self.page.clone());
         let parts = EndpointParts {
             memory: EndpointMemory::new(self.own.clone(), self.sizes),
-            activity: Activity::new(self.page.clone()),
+            shared: Arc::new(EndpointShared::new(&activity)),
+            activity,
             fence_mode: FenceMode::Fenced,
-            shared: Arc::default(),
         };
         Endpoint::new(parts, kernel.clone())
     }

@@ -38,11 +38,12 @@ impl ModelEndpoint {
     pub fn new(rings: u64, fence_mode: FenceMode, kernel: &ModelKernel) -> Self {
         let sizes = EndpointSizes::new(2, rings, 2, 2, 64).expect("a model's sizes");
         set_light_fences(fence_mode == FenceMode::Asymmetric);
+        let activity = Activity::new(Region::model_activity());
         Self {
             memory: EndpointMemory::new(Region::model_endpoint(&sizes), sizes),
-            activity: Activity::new(Region::model_activity()),
+            shared: Arc::new(EndpointShared::new(&activity)),
+            activity,
             fence_mode,
-            shared: Arc::default(),
             kernel: kernel.clone(),
         }
     }

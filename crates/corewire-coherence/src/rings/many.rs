@@ -7,7 +7,7 @@ use super::broadcast::NoKernel;
 use super::part;
 use crate::Trusted;
 use crate::caches::{Caches, Counts, Machine, Part};
-use crate::pair::{Activity, Endpoint, EndpointMemory, EndpointParts, PeerParts};
+use crate::pair::{Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts};
 use crate::published::{FreeQueue, Nemesis, NemesisOptions};
 use crate::region::Region;
 
@@ -141,7 +141,7 @@ pub fn endpoints(peers: u32) -> ManyToOne {
             memory: memory.clone(),
             activity: activity.clone(),
             fence_mode,
-            shared: std::sync::Arc::default(),
+            shared: std::sync::Arc::new(EndpointShared::new(&activity)),
         };
         let as_peer = move |row_there| PeerParts {
             memory: memory.clone(),

@@ -20,24 +20,33 @@ use super::{
     WATCHED_MAX,
 };
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
+use crate::region::Word32;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
 
-/// What an endpoint's data thread shares with the control thread of its process. Private memory.
-#[derive(Default)]
+/// What an endpoint's data thread shares with the control thread of its process. The notices lie in
+/// private memory. They ring the doorbell that peers ring, so that a sleep is a wait on one word, which costs the
+/// kernel 0.7 of a wait on two. A hostile peer that resets the doorbell can delay a notice, like any message, until
+/// the sleep's cap.
 pub struct EndpointShared {
-    own: AtomicU32,
+    doorbell: Word32,
     attention: AtomicU32,
 }
 
 impl EndpointShared {
+    /// Without notices, for the endpoint that has this activity page.
+    #[must_use]
+    pub fn new(activity: &Activity) -> Self {
+        Self { doorbell: activity.doorbell().clone(), attention: AtomicU32::new(0) }
+    }
+
     /// Gives the data thread a notice, a bit of its own choice, and wakes it if it waits.
     pub fn notify<K: Kernel>(&self, notice: u32, kernel: &K) {
         // ORDER(P14): pairs with P15; what the dead committed is visible with the notice.
         self.attention.fetch_or(notice, order!(P14: Release));
         // ORDER(P12): pairs with P13; the notice is seen by whom this keeps awake.
-        self.own.fetch_add(1, order!(P12: Release));
-        kernel.wake_own(&self.own);
+        self.doorbell.fetch_add(1, order!(P12: Release));
+        kernel.wake(&self.doorbell, 1);
     }
 
     /// Tells the data thread that this is a forked child, by `notice`. Only stores.
@@ -915,10 +924,8 @@ impl<K: Kernel> Endpoint<K> {
         mut has_room: Option<&mut dyn FnMut(&mut Self) -> bool>,
     ) {
         self.publish_cursors();
-        // ORDER(P13): pairs with P12; both words are read before looking again, so that whatever changes
-        // them in between ends the sleep at once.
-        let own = self.shared.own.load(order!(P13: Acquire));
-        // ORDER(P13): as above.
+        // ORDER(P13): pairs with P12; the doorbell is read before looking again, so that whatever rings it in
+        // between ends the sleep at once.
         let bell = self.activity.doorbell().load(order!(P13: Acquire));
         if has_room.is_some() {
             self.block(SleepMode::Futex);
@@ -932,7 +939,7 @@ impl<K: Kernel> Endpoint<K> {
             let cap_ns =
                 if is_sure { self.sleep_cap_ns } else { UNSURE_SLEEP_CAP_NS }.min(limit_ns);
             let doorbell = self.activity.doorbell();
-            let capped = self.kernel.wait((doorbell, bell), (&self.shared.own, own), cap_ns);
+            let capped = self.kernel.wait_on(doorbell, bell, cap_ns);
             if capped && is_capped && self.activity.summary().load(Relaxed) != 0 {
                 let doorbell = self.activity.doorbell();
                 if !settles(|| doorbell.load(Relaxed) != bell) {

@@ -18,7 +18,9 @@ use corewire_layout::segment::FenceMode;
 use corewire_os::processor;
 use corewire_os::sleep::Linux;
 use corewire_ring::Trusted;
-use corewire_ring::pair::{self, Activity, EndpointMemory, EndpointParts, PeerParts};
+use corewire_ring::pair::{
+    self, Activity, EndpointMemory, EndpointParts, EndpointShared, PeerParts,
+};
 use corewire_ring::published::NemesisQueue;
 use corewire_ring::region::Region;
 use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
@@ -297,7 +299,7 @@ impl Bare {
             memory: memory.clone(),
             activity: activity.clone(),
             fence_mode: FenceMode::Asymmetric,
-            shared: Arc::default(),
+            shared: Arc::new(EndpointShared::new(&activity)),
         };
         Ok(Self { memory, activity, endpoint: pair::Endpoint::new(parts, Linux::get()) })
     }

@@ -79,7 +79,7 @@ impl Party {
         let page = Region::private(ACTIVITY_BYTES).expect("memory");
         let memory = EndpointMemory::new(segment.clone(), sizes);
         let activity = Activity::new(page.clone());
-        let shared = Arc::<EndpointShared>::default();
+        let shared = Arc::new(EndpointShared::new(&activity));
         let parts = EndpointParts {
             memory: memory.clone(),
             activity: activity.clone(),

@@ -161,20 +161,22 @@ pub(crate) struct EndpointControlParts {
     pub(crate) segment: Segment,
     pub(crate) activity: Segment,
     pub(crate) memory: EndpointMemory,
+    pub(crate) shared: Arc<EndpointShared>,
     pub(crate) bell: Arc<Bell>,
     pub(crate) domain: Arc<DomainInner>,
 }
 
 impl EndpointControl {
     pub(crate) fn new(parts: EndpointControlParts) -> Arc<Self> {
-        let EndpointControlParts { header, segment, activity, memory, bell, domain } = parts;
+        let EndpointControlParts { header, segment, activity, memory, shared, bell, domain } =
+            parts;
         let control = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             header,
             segment,
             activity,
             memory,
-            shared: Arc::default(),
+            shared,
             bell,
             linux: Linux::get(),
             domain,
@@ -187,10 +189,6 @@ impl EndpointControl {
 
     pub(crate) fn name(&self) -> &ChannelName {
         &self.header.name
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<EndpointShared> {
-        &self.shared
     }
 
     pub(crate) fn bell(&self) -> &Arc<Bell> {

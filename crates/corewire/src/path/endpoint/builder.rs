@@ -11,7 +11,7 @@ use corewire_os::event::Bell;
 use corewire_os::memory::Segment;
 use corewire_os::sleep::Linux;
 use corewire_os::{process, random_u128};
-use corewire_ring::pair::{self, Activity, EndpointMemory, EndpointParts};
+use corewire_ring::pair::{self, Activity, EndpointMemory, EndpointParts, EndpointShared};
 use zerocopy::IntoBytes;
 
 use super::Endpoint;
@@ -175,16 +175,18 @@ impl EndpointBuilder {
         memory.copy_in(0, header.to_raw().as_bytes());
         let (activity_segment, page) = Segment::create_writable_by_all(ACTIVITY_BYTES as u64)?;
         let memory = EndpointMemory::new(memory, sizes);
+        let activity = Activity::new(page);
+        let shared = Arc::new(EndpointShared::new(&activity));
         let control = EndpointControl::new(EndpointControlParts {
             header,
             segment,
             activity: activity_segment,
             memory: memory.clone(),
+            shared: Arc::clone(&shared),
             bell: Arc::new(Bell::new()?),
             domain: Arc::clone(&self.domain),
         });
-        let shared = Arc::clone(control.shared());
-        let parts = EndpointParts { memory, activity: Activity::new(page), fence_mode, shared };
+        let parts = EndpointParts { memory, activity, fence_mode, shared };
         let mut pairs = pair::Endpoint::new(parts, EndpointKernel::new(Arc::clone(&control)));
         pairs.set_sleep_cap(cap_ns(self.sleep_cap));
         let pauses = adaptive_pauses();
