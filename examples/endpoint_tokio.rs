@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::thread;
 
-use corewire::{Domain, Endpoint, Received, Selector};
+use corewire::{Domain, Endpoint, OwnedMessage, Selector};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut messages = Messages::new(endpoint)?;
     for number in 0..MESSAGES {
         let received = messages.next(Selector::tag(number)).await?;
-        assert_eq!(received.bytes, b"something");
+        assert_eq!(received, b"something");
     }
     talking.join().map_err(|_| "the talker panicked")?.map_err(|error| error.to_string())?;
     println!("received {MESSAGES} messages");
@@ -46,7 +46,7 @@ impl Messages {
 
     /// The next message that matches `selector`. This is cancel-safe: no message is lost if the future
     /// is dropped.
-    async fn next(&mut self, selector: Selector) -> Result<Received, Box<dyn Error>> {
+    async fn next(&mut self, selector: Selector) -> Result<OwnedMessage, Box<dyn Error>> {
         loop {
             if self.endpoint.try_probe(selector)?.is_some() {
                 return Ok(self.endpoint.receive(selector)?);

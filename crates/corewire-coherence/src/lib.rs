@@ -21,6 +21,8 @@ pub mod scheduler;
 pub mod broadcast;
 #[path = "../ring/host.rs"]
 mod host;
+#[path = "../ring/message.rs"]
+pub mod message;
 #[path = "../ring/pair/mod.rs"]
 pub mod pair;
 #[path = "../ring/published/mod.rs"]

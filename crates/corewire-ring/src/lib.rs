@@ -8,6 +8,7 @@
 //! | [`region`] | the only place that turns an offset into a pointer |
 //! | [`broadcast`] | one sender, many receivers, every message in place |
 //! | [`shared`] | several senders, many receivers, one order |
+//! | [`message`] | the bytes of messages on the side of the program |
 //! | [`pair`] | any endpoint to any endpoint: a ring for each pair that talks |
 //! | [`handoff`] | the lock that fork handlers take |
 //! | [`published`] | the papers' own rings, to compare with |
@@ -22,6 +23,7 @@ extern crate std;
 pub mod broadcast;
 pub mod handoff;
 mod host;
+pub mod message;
 pub mod pair;
 pub mod published;
 #[cfg_attr(loom, path = "region_model.rs")]

@@ -598,13 +598,24 @@ impl Payload {
     /// # Safety
     /// As for [`Payload::as_mut_slice`].
     pub unsafe fn put(&mut self, at: usize, source: &[u8]) -> usize {
+        // SAFETY: guaranteed by the caller; `source` is readable.
+        unsafe { self.put_raw(at, NonNull::from(source).cast(), source.len()) }
+    }
+
+    /// The same for `bytes` bytes at `source`, which other threads may write meanwhile: what is
+    /// written then is any mixture.
+    ///
+    /// # Safety
+    /// As for [`Payload::as_mut_slice`]; and `source` is readable, and no part of the payload.
+    pub unsafe fn put_raw(&mut self, at: usize, source: NonNull<u8>, bytes: usize) -> usize {
         let at = at.min(self.bytes);
-        let count = source.len().min(self.bytes - at);
+        let count = bytes.min(self.bytes - at);
         // SAFETY: within the payload.
-        let base = unsafe { self.base.add(at) };
-        let mut part = Self { base, bytes: count };
-        // SAFETY: guaranteed by the caller.
-        unsafe { part.fill(&source[..count]) };
+        let target = unsafe { self.base.add(at) };
+        #[cfg(corewire_kill)]
+        use self::copy_in_halves as copy;
+        // SAFETY: both are `count` bytes long and do not overlap, as the caller guarantees.
+        unsafe { copy(source.as_ptr(), target.as_ptr(), count) };
         count
     }
 

@@ -704,6 +704,17 @@ impl Payload {
         count
     }
 
+    /// The same for `bytes` bytes at `source`.
+    ///
+    /// # Safety
+    /// As in `region.rs`: `source` is readable.
+    pub unsafe fn put_raw(&mut self, at: usize, source: NonNull<u8>, bytes: usize) -> usize {
+        // SAFETY: guaranteed by the caller; a model has no other thread that writes there.
+        let source = unsafe { core::slice::from_raw_parts(source.as_ptr(), bytes) };
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.put(at, source) }
+    }
+
     /// Copies the bytes from `offset` on out into `target`, word by word.
     ///
     /// # Safety

@@ -179,7 +179,7 @@ proptest! {
                 match b.arrival(row) {
                     Ok(Some(arrival)) => {
                         prop_assert!(arrival.bytes <= buffer.len());
-                        b.copy(row, &arrival, 0, &mut buffer);
+                        b.copy(row, &arrival, 0, &mut buffer[..]);
                         b.pass(row, &arrival);
                     }
                     Ok(None) => {}

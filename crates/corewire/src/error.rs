@@ -13,7 +13,6 @@ use corewire_os::OsError;
 use corewire_os::directory::{ClaimError, DirectoryError};
 use corewire_os::memory::SegmentError;
 use corewire_ring::broadcast::Violation;
-use corewire_ring::pair::PairViolation;
 
 use crate::topology::TopologyError;
 
@@ -326,72 +325,6 @@ impl From<JoinError> for ConnectError {
 
 /// Protocol error.
 const EPROTO: i32 = 71;
-
-/// Why an endpoint's operation failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MessageError {
-    /// The peer's process died. Everything that it had sent completely was delivered before. Messages that
-    /// it had not received are lost.
-    #[error("endpoint {name} died")]
-    PeerDied {
-        /// The peer.
-        name: ChannelName,
-    },
-    /// The peer's endpoint was closed.
-    #[error("endpoint {name} was closed")]
-    PeerLeft {
-        /// The peer.
-        name: ChannelName,
-    },
-    /// The peer's memory contains an impossible value, so the peer was disconnected.
-    #[error("endpoint {name} was cut off: {violation}")]
-    PeerCutOff {
-        /// The peer.
-        name: ChannelName,
-        /// The impossible value.
-        violation: PairViolation,
-    },
-    /// The handle does not belong to a peer of this endpoint, or belongs to a peer that has gone and whose row another
-    /// peer has taken. A row is taken again after eight or more other peers have come, or if no other row is free.
-    #[error("no such peer: it is another endpoint's, or has gone")]
-    UnknownPeer,
-    /// The handle does not belong to an operation of this endpoint, or the end of the operation was already reported.
-    #[error("no such operation: it is another endpoint's, or its end was reported")]
-    UnknownRequest,
-    /// There is no room now, because the peer has not received enough of what was sent.
-    #[error("no room towards endpoint {name}")]
-    Full {
-        /// The peer.
-        name: ChannelName,
-    },
-    /// The operation did not complete within the given time.
-    #[error("not within {after:?}")]
-    Timeout {
-        /// How long the call waited.
-        after: Duration,
-    },
-    /// The message does not fit in the buffer. It can still be received.
-    #[error("message of {needed} bytes, but the buffer has {given}")]
-    BufferTooSmall {
-        /// The message's length in bytes.
-        needed: u64,
-        /// The buffer's length in bytes.
-        given: usize,
-    },
-    /// The operation was cancelled.
-    #[error("cancelled")]
-    Cancelled,
-    /// Another thread interrupted the call.
-    #[error("interrupted")]
-    Interrupted,
-    /// This process is a forked child, and the endpoint belongs to its parent.
-    #[error("this process was forked from the one that has the endpoint")]
-    Forked,
-    /// A system call failed: no memory.
-    #[error(transparent)]
-    Os(#[from] OsError),
-}
 
 /// Why a channel cannot be joined, or a channel or an endpoint cannot be observed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -709,7 +642,7 @@ impl CounterError {
 pub enum WaitError {
     /// A call of an endpoint failed.
     #[error(transparent)]
-    Endpoint(#[from] MessageError),
+    Endpoint(#[from] corewire_endpoint::MessageError),
     /// A receiver got no descriptor to wait for.
     #[error(transparent)]
     Receiver(#[from] JoinError),

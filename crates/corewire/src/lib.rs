@@ -125,8 +125,8 @@
 //! # let domain = Domain::open()?;
 //! let mut server = domain.endpoint("squares").create()?;
 //! let request = server.receive(Selector::tag(REQUEST))?;
-//! let number = u64::from_le_bytes(request.bytes.as_slice().try_into()?);
-//! server.send(request.status.source, REPLY, &(number * number).to_le_bytes())?;
+//! let number = u64::from_le_bytes(request[..].try_into()?);
+//! server.send(request.source(), REPLY, &(number * number).to_le_bytes())?;
 //!
 //! // A client, in another process:
 //! let mut client = domain.endpoint("client-1").create()?;
@@ -200,6 +200,10 @@ pub use control::look::{Observed, Sighting};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use control::sample::MessageSample;
 pub use corewire_derive::{MessageType, message};
+pub use corewire_endpoint::{
+    Completion, Count, CounterId, Matched, Memory, MessageError, OperationHandle, Options,
+    OwnedMessage, Peer, Report, Selector, Status,
+};
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;
 pub use corewire_layout::geometry::GeometryError;
@@ -213,14 +217,11 @@ pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
 pub use corewire_ring::pair::PairViolation;
 pub use error::{
-    ConnectError, CounterError, CreateError, EndpointError, JoinError, MessageError, NameInUse,
+    ConnectError, CounterError, CreateError, EndpointError, JoinError, NameInUse,
     NameUse, OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
 pub use path::batch::{Batch, SendBatch};
-pub use path::endpoint::{
-    Buffer, Completion, Endpoint, EndpointBuilder, Matched, Peer, Received, Request, Selector,
-    Status,
-};
+pub use path::endpoint::{Endpoint, EndpointBuilder};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};

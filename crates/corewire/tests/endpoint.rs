@@ -73,12 +73,12 @@ fn a_receive_takes_what_it_asks_for_and_leaves_the_rest() {
         c.send(c_to_b, 10 + tag, &[10 + low(tag); 300]).unwrap();
     }
     let from_c = b.peer("c").unwrap();
-    assert_eq!(b.receive(Selector::tag(3)).unwrap().bytes, [3]);
-    assert_eq!(b.receive(Selector::any().from(from_c)).unwrap().status.tag, 11);
-    assert_eq!(b.receive(Selector::masked(0b10, 0b10).from(to_a)).unwrap().bytes, [2]);
-    assert_eq!(b.receive(Selector::masked(8, 8).from(from_c)).unwrap().status.tag, 12);
-    assert_eq!(b.receive(Selector::any().from(to_a)).unwrap().bytes, [1]);
-    assert_eq!(b.receive(Selector::any()).unwrap().bytes, [13; 300]);
+    assert_eq!(b.receive(Selector::tag(3)).unwrap(), [3]);
+    assert_eq!(b.receive(Selector::any().from(from_c)).unwrap().tag(), 11);
+    assert_eq!(b.receive(Selector::masked(0b10, 0b10).from(to_a)).unwrap(), [2]);
+    assert_eq!(b.receive(Selector::masked(8, 8).from(from_c)).unwrap().tag(), 12);
+    assert_eq!(b.receive(Selector::any().from(to_a)).unwrap(), [1]);
+    assert_eq!(b.receive(Selector::any()).unwrap(), [13; 300]);
     assert_eq!(b.try_probe(Selector::any()).unwrap(), None);
     assert_eq!(b.name_of(from_c), Some("c"));
 }
@@ -97,14 +97,14 @@ fn operations_end_in_their_order_and_give_their_buffers_back() {
     a.send(to_b, 7, b"three").unwrap();
     let (place, completion) = b.wait_any(&[third, second, first]).unwrap();
     assert_eq!(place, 0);
-    assert_eq!(completion.buffer.into_vec()[..5], *b"three");
+    assert_eq!(completion.memory.into_vec()[..5], *b"three");
     let completion = b.wait(first).unwrap();
     assert_eq!(completion.result.unwrap().bytes, 3);
-    assert_eq!(completion.buffer.into_vec()[..3], *b"one");
+    assert_eq!(completion.memory.into_vec()[..3], *b"one");
     let completion = b.wait(second).unwrap();
     assert_eq!(completion.result.unwrap().bytes, 201);
-    assert_eq!(completion.buffer.into_parts()[0], b"two");
-    assert_eq!(b.wait(second).unwrap_err(), MessageError::UnknownRequest);
+    assert_eq!(completion.memory.into_parts()[0], b"two");
+    assert_eq!(b.wait(second).unwrap_err(), MessageError::UnknownOperation);
 
     let send = b.isend(to_a, 1, vec![5; 100_000]).unwrap();
     let more = b.isend(to_a, 2, vec![6; 5_000_000]).unwrap();
@@ -113,8 +113,8 @@ fn operations_end_in_their_order_and_give_their_buffers_back() {
     b.cancel(last).unwrap();
     b.cancel(more).unwrap();
     assert_eq!(b.wait(last).unwrap().result.unwrap_err(), MessageError::Cancelled);
-    assert_eq!(b.wait(send).unwrap().buffer.len(), 100_000);
-    assert_eq!(a.receive(Selector::any()).unwrap().bytes, vec![5; 100_000]);
+    assert_eq!(b.wait(send).unwrap().memory.len(), 100_000);
+    assert_eq!(a.receive(Selector::any()).unwrap(), vec![5; 100_000]);
     let receive = a.ireceive(Selector::any(), vec![0; 5_000_000]).unwrap();
     let completion = loop {
         b.progress().unwrap();
@@ -123,7 +123,7 @@ fn operations_end_in_their_order_and_give_their_buffers_back() {
         }
     };
     assert_eq!(completion.result.unwrap().tag, 2);
-    assert_eq!(completion.buffer.into_vec(), vec![6; 5_000_000]);
+    assert_eq!(completion.memory.into_vec(), vec![6; 5_000_000]);
     assert_eq!(b.wait(more).unwrap().result.unwrap().bytes, 5_000_000);
     let cancelled = a.ireceive(Selector::any(), vec![1]).unwrap();
     a.cancel(cancelled).unwrap();
@@ -141,7 +141,7 @@ fn a_message_too_long_for_its_buffer_stays() {
         assert_eq!(b.receive_into(Selector::any(), &mut [0; 5]).unwrap_err(), too_small);
         let posted = b.ireceive(Selector::any(), vec![0; 5]).unwrap();
         assert_eq!(b.wait(posted).unwrap().result.unwrap_err(), too_small);
-        assert_eq!(b.receive(Selector::any()).unwrap().bytes, vec![9; length]);
+        assert_eq!(b.receive(Selector::any()).unwrap(), vec![9; length]);
     }
 }
 
@@ -171,12 +171,12 @@ fn beyond_the_budget_messages_stay_with_their_sender_who_waits() {
     assert_eq!(error, too_long);
     for tag in 0..sent {
         let received = b.receive(Selector::any()).unwrap();
-        assert_eq!((received.status.tag, received.bytes.len()), (tag, 3000));
+        assert_eq!((received.tag(), received.len()), (tag, 3000));
     }
     // A message that never fits the budget is received in place.
     let sender = thread::spawn(move || a.send(to_b, 77, &bytes_of(1_000_000, 3)).map(|()| a));
     assert_eq!(b.probe(Selector::tag(77)).unwrap().bytes, 1_000_000);
-    assert_eq!(b.receive(Selector::any()).unwrap().bytes, bytes_of(1_000_000, 3));
+    assert_eq!(b.receive(Selector::any()).unwrap(), bytes_of(1_000_000, 3));
     sender.join().unwrap().unwrap();
 }
 
@@ -256,10 +256,10 @@ fn a_message_that_was_claimed_is_nobody_elses() {
     assert_eq!(b.probe(Selector::tag(5)).unwrap().bytes, 4);
     let claimed = b.claim(Selector::tag(5)).unwrap();
     assert_eq!(claimed.status.source, to_a);
-    assert_eq!(b.receive(Selector::tag(5)).unwrap().bytes, b"yours");
+    assert_eq!(b.receive(Selector::tag(5)).unwrap(), b"yours");
     assert!(b.try_claim(Selector::any()).unwrap().is_none());
     let mut buffer = [0; 4];
-    b.receive_claimed(claimed, &mut buffer).unwrap();
+    b.receive_claimed_into(claimed, &mut buffer).unwrap();
     assert_eq!(&buffer, b"mine");
 }
 
@@ -271,8 +271,8 @@ fn an_endpoint_sends_to_itself() {
     let me = a.peer("a").unwrap();
     a.send(me, 1, b"self").unwrap();
     let request = a.isend(me, 2, bytes_of(2_000_000, 1)).unwrap();
-    assert_eq!(a.receive(Selector::any().from(me)).unwrap().bytes, b"self");
-    assert_eq!(a.receive(Selector::any()).unwrap().bytes, bytes_of(2_000_000, 1));
+    assert_eq!(a.receive(Selector::any().from(me)).unwrap(), b"self");
+    assert_eq!(a.receive(Selector::any()).unwrap(), bytes_of(2_000_000, 1));
     a.wait(request).unwrap().result.unwrap();
 }
 
@@ -290,12 +290,12 @@ fn a_peer_that_leaves_ends_what_waits_for_it_and_nothing_else() {
     let gone = b.wait(for_a).unwrap();
     assert!(matches!(gone.result, Err(MessageError::PeerLeft { name }) if name.as_str() == "a"));
     assert!(b.test(for_all).unwrap().is_none());
-    assert_eq!(b.receive(Selector::any().from(to_a)).unwrap().bytes, b"last words");
+    assert_eq!(b.receive(Selector::any().from(to_a)).unwrap(), b"last words");
     let error = b.receive(Selector::any().from(to_a)).unwrap_err();
     assert!(matches!(error, MessageError::PeerLeft { .. }));
     assert!(matches!(b.send(to_a, 0, b"?").unwrap_err(), MessageError::PeerLeft { .. }));
     c.send(c_to_b, 9, b"c").unwrap();
-    assert_eq!(b.wait(for_all).unwrap().buffer.into_vec()[0], b'c');
+    assert_eq!(b.wait(for_all).unwrap().memory.into_vec()[0], b'c');
     assert_eq!(b.peer("a").unwrap_err(), ConnectError::NotFound("a".parse_name()));
 }
 
@@ -308,7 +308,7 @@ fn who_asks_for_a_peer_that_left_hears_so_though_others_have_come() {
         let mut first = domain.endpoint("first").create().unwrap();
         let to_sink = first.peer("sink").unwrap();
         first.send(to_sink, 0, b"").unwrap();
-        let gone = sink.receive(Selector::any()).unwrap().status.source;
+        let gone = sink.receive(Selector::any()).unwrap().source();
         drop(first);
         let error = sink.receive(Selector::any().from(gone)).unwrap_err();
         assert!(matches!(error, MessageError::PeerLeft { .. }), "{error}");
@@ -316,7 +316,7 @@ fn who_asks_for_a_peer_that_left_hears_so_though_others_have_come() {
             let mut other = domain.endpoint(&format!("other-{number}")).create().unwrap();
             let to_sink = other.peer("sink").unwrap();
             other.send(to_sink, 0, b"").unwrap();
-            let source = sink.receive(Selector::any()).unwrap().status.source;
+            let source = sink.receive(Selector::any()).unwrap().source();
             drop(other);
             let error = sink.receive(Selector::any().from(source)).unwrap_err();
             assert!(matches!(error, MessageError::PeerLeft { .. }), "{error}");
@@ -384,7 +384,7 @@ fn more_peers_than_rings_take_turns_at_them() {
                     }
                 }
                 let received = others[index].1.receive(Selector::any()).unwrap();
-                assert_eq!(received.bytes, vec![low(round); length]);
+                assert_eq!(received, vec![low(round); length]);
             }
         }
         for request in requests {
@@ -434,7 +434,7 @@ fn an_event_loop_waits_for_the_readiness_descriptor() {
     let (mut a, to_b, mut b, to_a) = two(domain);
     let other = thread::spawn(move || {
         for round in 0..100u64 {
-            assert_eq!(a.receive(Selector::any()).unwrap().status.tag, round);
+            assert_eq!(a.receive(Selector::any()).unwrap().tag(), round);
             a.send(to_b, round, &[1; 200]).unwrap();
         }
         a
@@ -507,7 +507,7 @@ fn another_thread_ends_a_wait() {
     interrupter.interrupt();
     let (mut a, error) = waiting.join().unwrap();
     assert_eq!(error, MessageError::Interrupted);
-    let none = a.receive_timeout(Selector::any(), &mut [], Duration::from_millis(1)).unwrap();
+    let none = a.receive_into_timeout(Selector::any(), &mut [], Duration::from_millis(1)).unwrap();
     assert_eq!(none, None);
 }
 
@@ -521,13 +521,13 @@ fn both_ask_at_once_and_are_linked_once() {
         let other = thread::spawn(move || {
             let to_a = b.peer("a").unwrap();
             b.send(to_a, 1, b"from b").unwrap();
-            assert_eq!(b.receive(Selector::any().from(to_a)).unwrap().bytes, b"from a");
+            assert_eq!(b.receive(Selector::any().from(to_a)).unwrap(), b"from a");
             assert_eq!(b.peers().unwrap(), [to_a]);
             b
         });
         let to_b = a.peer("b").unwrap();
         a.send(to_b, 1, b"from a").unwrap();
-        assert_eq!(a.receive(Selector::any().from(to_b)).unwrap().bytes, b"from b");
+        assert_eq!(a.receive(Selector::any().from(to_b)).unwrap(), b"from b");
         assert_eq!(a.peers().unwrap(), [to_b]);
         other.join().unwrap();
     }

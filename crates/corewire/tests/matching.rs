@@ -7,7 +7,7 @@ mod scratch;
 
 use std::collections::VecDeque;
 
-use corewire::{Completion, Endpoint, Matched, MessageError, Peer, Request, Selector};
+use corewire::{Completion, Endpoint, Matched, MessageError, Peer, OperationHandle, Selector};
 use scratch::Scratch;
 
 /// Default number of programs in a run.
@@ -228,8 +228,8 @@ struct Run<'a> {
     model: Model,
     dice: Dice,
     /// Indexed by the operation of the model.
-    requests: Vec<Option<Request>>,
-    sends: Vec<(usize, Request)>,
+    requests: Vec<Option<OperationHandle>>,
+    sends: Vec<(usize, OperationHandle)>,
     claimed: Vec<(Matched, Message)>,
     number: u8,
 }
@@ -347,7 +347,7 @@ impl Run<'_> {
             self.model.give_back(index);
         } else {
             let mut buffer = vec![0; message.length];
-            self.ends.endpoints[0].receive_claimed(matched, &mut buffer).unwrap();
+            self.ends.endpoints[0].receive_claimed_into(matched, &mut buffer).unwrap();
             assert_eq!(buffer, bytes_of(&message));
             self.model.kept.remove(index);
             self.model.flow();
@@ -401,7 +401,7 @@ impl Run<'_> {
         let all = Wish { source: None, tag: 0, mask: 0 };
         while let Some(End::Got(message)) = self.model.take(&all, usize::MAX) {
             let received = self.ends.endpoints[0].receive(Selector::any()).unwrap();
-            assert_eq!(received.bytes, bytes_of(&message));
+            assert_eq!(received, bytes_of(&message));
             self.ends.settle();
         }
         assert_eq!(self.ends.endpoints[0].try_probe(Selector::any()).unwrap(), None);
@@ -416,7 +416,7 @@ fn check_end(completion: Completion, end: &End) {
     match (completion.result, end) {
         (Ok(status), End::Got(message)) => {
             assert_eq!((status.tag, status.bytes), (message.tag, message.length as u64));
-            assert_eq!(completion.buffer.into_vec()[..message.length], bytes_of(message));
+            assert_eq!(completion.memory.into_vec()[..message.length], bytes_of(message));
         }
         (Err(MessageError::BufferTooSmall { needed, .. }), End::TooSmall(length)) => {
             assert_eq!(needed, *length as u64);

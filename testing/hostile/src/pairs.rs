@@ -360,7 +360,7 @@ impl Victim {
         match arrival {
             Ok(Some(arrival)) => {
                 assert!(arrival.bytes <= buffer.len(), "a fragment of {} bytes", arrival.bytes);
-                let bytes = pairs.copy(row, &arrival, 0, buffer);
+                let bytes = pairs.copy(row, &arrival, 0, &mut buffer[..]);
                 effort.bound(kernel, 1, || pairs.pass(row, &arrival));
                 self.count(row, arrival.tag, bytes, arrival.total);
             }
@@ -397,7 +397,7 @@ impl Victim {
             let row = self.honest_pairs.poll();
             let arrival = row.map(|row| self.honest_pairs.arrival(row).expect("own memory"));
             if let (Some(row), Some(Some(arrival))) = (row, arrival) {
-                let bytes = self.honest_pairs.copy(row, &arrival, 0, &mut self.buffer);
+                let bytes = self.honest_pairs.copy(row, &arrival, 0, &mut self.buffer[..]);
                 self.honest_pairs.pass(row, &arrival);
                 hear(&mut self.to, arrival.tag, &self.buffer[..bytes], arrival.total);
             }

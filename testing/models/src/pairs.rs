@@ -166,7 +166,7 @@ pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     };
     let arrival = pairs.arrival(row).expect("own memory")?;
     let mut bytes = vec![0; arrival.bytes];
-    assert_eq!(pairs.copy(row, &arrival, 0, &mut bytes), arrival.bytes);
+    assert_eq!(pairs.copy(row, &arrival, 0, &mut bytes[..]), arrival.bytes);
     assert_eq!(bytes, bytes_of(arrival.tag, arrival.bytes), "message {} is torn", arrival.tag);
     pairs.pass(row, &arrival);
     (!pairs.is_within(row)).then_some((row, arrival.tag))

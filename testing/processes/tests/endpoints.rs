@@ -9,7 +9,7 @@ mod roles;
 
 use std::collections::HashMap;
 
-use corewire::{Domain, Endpoint, MessageError, Peer, Request, Selector, Status};
+use corewire::{Domain, Endpoint, MessageError, Peer, OperationHandle, Selector, Status};
 use corewire_processes::talk::{HELLO, bytes_of, length_of};
 use roles::{Directory, Random, Role};
 
@@ -63,7 +63,7 @@ impl Sink {
         }
     }
 
-    fn await_end(&mut self, request: Request) -> Result<Status, MessageError> {
+    fn await_end(&mut self, request: OperationHandle) -> Result<Status, MessageError> {
         loop {
             if let Some(completion) = self.endpoint.test(request).unwrap() {
                 return completion.result;

@@ -179,7 +179,7 @@ pub fn endpoints(peers: u32) -> ManyToOne {
             let row = receiver.poll()?;
             let arrival = receiver.arrival(row).expect("own memory")?;
             let mut message = [0; 8];
-            receiver.copy(row, &arrival, 0, &mut message);
+            receiver.copy(row, &arrival, 0, &mut message[..]);
             receiver.pass(row, &arrival);
             Some(u64::from_le_bytes(message))
         }),

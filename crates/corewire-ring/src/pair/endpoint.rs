@@ -11,15 +11,16 @@ use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes, PairState, blocked}
 use corewire_layout::segment::{FenceMode, SleepMode};
 
 use super::cells::Cells;
-use super::inbox::{Arrival, Heat, Inbox};
+use super::inbox::{Heat, Inbox};
 use super::outbox::{Announced, Outbox};
 use super::watch::{GUEST, Head, Watch};
 use super::words::{Activity, EndpointMemory};
 use super::{
-    BITS_EVERY, BITS_OFTEN, GROUPS_ONCE, IDLE_POLLS, PairViolation, Source, TURNS_MAX, VISIT_EVERY,
+    BITS_EVERY, BITS_OFTEN, GROUPS_ONCE, IDLE_POLLS, PairViolation, TURNS_MAX, VISIT_EVERY,
     WATCHED_MAX,
 };
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
+use crate::message::{Arrival, Sink, Source};
 use crate::region::Word32;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
@@ -860,11 +861,17 @@ impl<K: Kernel> Endpoint<K> {
         Ok(peer.inbox.find_ring()? && peer.inbox.is_ready())
     }
 
-    /// Copies an arrival's bytes from `skip` on into `target`, as many as there are or fit. Returns how
-    /// many.
+    /// Copies an arrival to where the bytes of its message from `at` on go, as far as there is room.
+    /// Returns the number of bytes copied.
     #[inline(always)]
-    pub fn copy(&self, row: u32, arrival: &Arrival, skip: usize, target: &mut [u8]) -> usize {
-        self.peer(row).map_or(0, |peer| peer.inbox.copy(arrival, skip, target))
+    pub fn copy(
+        &self,
+        row: u32,
+        arrival: &Arrival,
+        at: usize,
+        sink: &mut (impl Sink + ?Sized),
+    ) -> usize {
+        self.peer(row).map_or(0, |peer| peer.inbox.copy(arrival, at, sink))
     }
 
     /// Is done with an arrival.

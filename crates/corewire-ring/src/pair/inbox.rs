@@ -12,33 +12,10 @@ use corewire_layout::segment::SleepMode;
 use super::PairViolation;
 use super::traffic::Traffic;
 use super::words::EndpointMemory;
-use crate::region::{Access, Slot, Slots, Store, Word32, Word64};
+use crate::message::{Arrival, Sink};
+use crate::region::{Access, Payload, Slot, Slots, Store, Word32, Word64};
 use crate::sync::Ordering::Relaxed;
 use crate::{Trusted, fence_at, order};
-
-/// What lies at the head of a pair: a message, or the next fragment of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival {
-    /// What its sender said; that of the first fragment for all of them.
-    pub tag: u64,
-    /// Bytes of the whole message.
-    pub total: u64,
-    /// Bytes of this fragment.
-    pub bytes: usize,
-    /// It is a message's first.
-    pub is_first: bool,
-    /// Where it lies among the cells; `None` if in slots.
-    cell: Option<u64>,
-}
-
-impl Arrival {
-    /// Is it all of its message?
-    #[inline(always)]
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.is_first && self.bytes as u64 == self.total
-    }
-}
 
 /// How its receiver learns of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -283,7 +260,7 @@ impl Inbox {
                 total: bytes as u64,
                 bytes,
                 is_first: true,
-                cell: None,
+                place: None,
             }));
         }
         self.long_arrival(slots, stamp)
@@ -317,65 +294,55 @@ impl Inbox {
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most a cell")]
         let bytes = bytes as usize;
-        Ok(Some(Arrival { tag, total, bytes, is_first, cell: Some(offset) }))
+        Ok(Some(Arrival { tag, total, bytes, is_first, place: Some(offset) }))
     }
 
-    /// Copies the fragment's bytes from `skip` on into `target`, as many as there are or fit. Returns how
-    /// many.
+    /// Copies the fragment to where the bytes of its message from `at` on go, as far as there is room.
+    /// Returns the number of bytes copied.
     #[inline(always)]
-    pub(super) fn copy(&self, arrival: &Arrival, skip: usize, target: &mut [u8]) -> usize {
-        let count = target.len().min(arrival.bytes.saturating_sub(skip));
+    pub(super) fn copy(
+        &self,
+        arrival: &Arrival,
+        at: usize,
+        sink: &mut (impl Sink + ?Sized),
+    ) -> usize {
         let Some(slots) = &self.slots else { return 0 };
-        if arrival.cell.is_none() && arrival.bytes <= HEAD_BYTES && skip == 0 {
-            let payload = slots.at(self.next).payload(count, Access::Read);
-            // SAFETY: published, and the cursor does not pass it before `pass`; the sender is trusted to
-            // leave it alone until then. The slots keep the mapping.
-            let source = unsafe { payload.as_slice(self.trusted) };
-            copy_short(source, target);
-            payload.end_read();
-            return count;
+        if let Some(offset) = arrival.place {
+            let payload = self.cells.payload_at(offset, arrival.bytes as u64, Access::Read);
+            return self.copy_piece(&payload, at, sink);
         }
-        self.copy_long(slots, arrival, skip, &mut target[..count]);
-        count
+        let head = arrival.bytes.min(HEAD_BYTES);
+        let mut done = self.copy_piece(&slots.at(self.next).payload(head, Access::Read), at, sink);
+        let mut position = self.next;
+        let mut left = arrival.bytes - head;
+        while left > 0 {
+            position += 1;
+            let bytes = left.min(MORE_BYTES);
+            let payload = slots.at(position).more(bytes, Access::Read);
+            done += self.copy_piece(&payload, at + done, sink);
+            left -= bytes;
+        }
+        done
     }
 
-    #[inline(never)]
-    fn copy_long(&self, slots: &Slots, arrival: &Arrival, skip: usize, target: &mut [u8]) {
-        if let Some(offset) = arrival.cell {
-            let payload = self.cells.payload_at(offset, arrival.bytes as u64, Access::Read);
-            // SAFETY: as in `copy`.
-            let source = unsafe { payload.as_slice(self.trusted) };
-            target.copy_from_slice(&source[skip..skip + target.len()]);
-            payload.end_read();
-            return;
-        }
-        let mut done = 0;
-        let mut at = skip;
-        while done < target.len() {
-            let (payload, begin) = if at < HEAD_BYTES {
-                let bytes = arrival.bytes.min(HEAD_BYTES);
-                (slots.at(self.next).payload(bytes, Access::Read), at)
-            } else {
-                let more = at - HEAD_BYTES;
-                let slot = slots.at(self.next + 1 + (more / MORE_BYTES) as u64);
-                let bytes =
-                    (arrival.bytes - HEAD_BYTES - more / MORE_BYTES * MORE_BYTES).min(MORE_BYTES);
-                (slot.more(bytes, Access::Read), more % MORE_BYTES)
-            };
-            // SAFETY: as in `copy`.
-            let source = unsafe { payload.as_slice(self.trusted) };
-            let count = (source.len() - begin).min(target.len() - done);
-            target[done..done + count].copy_from_slice(&source[begin..begin + count]);
-            payload.end_read();
-            done += count;
-            at += count;
-        }
+    #[inline(always)]
+    fn copy_piece(
+        &self,
+        payload: &Payload,
+        at: usize,
+        sink: &mut (impl Sink + ?Sized),
+    ) -> usize {
+        // SAFETY: published, and the cursor does not pass it before `pass`; the sender is trusted to
+        // leave it alone until then. The slots and cells keep the mapping.
+        let done = sink.put(at, unsafe { payload.as_slice(self.trusted) });
+        payload.end_read();
+        done
     }
 
     /// Is done with it. True if the cursor should be published at once.
     #[inline(always)]
     pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
-        if arrival.cell.is_none() {
+        if arrival.place.is_none() {
             self.next += if arrival.bytes <= HEAD_BYTES { 1 } else { slots_of(arrival.bytes) };
             self.received.add(arrival.total);
             return self.next >= self.publish_at;

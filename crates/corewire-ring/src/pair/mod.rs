@@ -64,11 +64,9 @@ mod watch;
 mod words;
 
 pub use endpoint::{Endpoint, EndpointParts, EndpointShared, Haste, PeerParts, Short};
-pub use inbox::{Arrival, Inbox};
+pub use inbox::Inbox;
 pub use outbox::Outbox;
 pub use words::{Activity, EndpointMemory};
-
-use crate::region::Payload;
 
 /// So many pairs are watched: looked at before a bit names them.
 pub const WATCHED_MAX: usize = if cfg!(loom) { 1 } else { 64 };
@@ -104,42 +102,4 @@ pub struct PairViolation {
     pub found: u64,
     /// The slot that it belongs to.
     pub position: u64,
-}
-
-/// A message to be sent, wherever its bytes lie.
-pub trait Source {
-    /// Its length.
-    fn bytes(&self) -> u64;
-
-    /// Writes its bytes from `offset` on, as many as `target` takes.
-    fn fill(&self, offset: u64, target: &mut Fragment);
-}
-
-/// Room for a part of a message, which nobody else touches before it is sent.
-#[derive(Debug)]
-pub struct Fragment(Payload);
-
-impl Fragment {
-    /// How many bytes it takes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
-    /// Writes as much of `source` as fits at `at`. Returns how many bytes that is.
-    pub fn put(&mut self, at: usize, source: &[u8]) -> usize {
-        // SAFETY: an outbox makes it of room that it has found, and publishes it after that.
-        unsafe { self.0.put(at, source) }
-    }
-}
-
-impl Source for &[u8] {
-    fn bytes(&self) -> u64 {
-        self.len() as u64
-    }
-
-    fn fill(&self, offset: u64, target: &mut Fragment) {
-        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        target.put(0, self.get(offset..).unwrap_or_default());
-    }
 }

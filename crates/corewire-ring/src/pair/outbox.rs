@@ -11,7 +11,8 @@ use corewire_layout::segment::SleepMode;
 use super::cells::{Cells, Holding};
 use super::traffic::Traffic;
 use super::words::{Activity, EndpointMemory};
-use super::{Fragment, PairViolation, Source};
+use super::PairViolation;
+use crate::message::{Fragment, Source};
 use crate::region::{Access, Slot, Slots, Word32, Word64};
 use crate::sync::{Ordering::Relaxed, light_fence};
 use crate::{Kernel, fence_at, order};
@@ -228,7 +229,7 @@ impl Outbox {
             return 0;
         }
         let Some(room) = self.holding.find(total - sent, cells) else { return 0 };
-        source.fill(sent, &mut Fragment(cells.payload(room)));
+        source.fill(sent, &mut Fragment::shared(cells.payload(room)));
         let slot = self.slots.at(self.head);
         slot.position().store(fragment(room.offset, room.bytes), Relaxed);
         let kind = if sent == 0 {

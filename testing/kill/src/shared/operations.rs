@@ -3,7 +3,6 @@
 
 use corewire_layout::segment::Policy;
 use corewire_ring::broadcast::SLEEP_CAP_NS;
-use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::kill;
 
 use super::{

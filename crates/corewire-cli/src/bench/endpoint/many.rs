@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use corewire::{Buffer, Selector};
+use corewire::{Memory, Selector};
 use corewire_os::process::processor_seconds;
 use corewire_os::processor::{allowed, keep_to, pin_to};
 
@@ -106,7 +106,7 @@ fn measure(options: &Options, senders: usize) -> Result<Found, Failure> {
         (total as f64 / seconds, processor * 1e9 / total.max(1) as f64);
     let found = Found { counts: counts.clone(), messages_per_s, processor_ns };
     for &peer in &peers {
-        let _ = endpoint.isend(peer, OVER, Buffer::default())?;
+        let _ = endpoint.isend(peer, OVER, Memory::default())?;
     }
     // Receives the messages that are still in flight, and then the number of messages that each sender
     // has sent.

@@ -61,7 +61,7 @@ fn measure(options: &Options, (peers, turns): (u32, usize)) -> Result<Found, Fai
     // Every silent peer announces itself.
     let mut silent = Vec::new();
     for _ in 0..peers {
-        silent.push(endpoint.receive(Selector::any())?.status.source);
+        silent.push(endpoint.receive(Selector::any())?.source());
     }
     let mut found = Found { hot: vec![], silent: vec![] };
     let gap = SILENCE / peers;

@@ -15,6 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
+use corewire_endpoint::transport::Gone;
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointHeader, RawEndpointHeader};
 use corewire_layout::frame::Frame;
 use corewire_layout::name::ChannelName;
@@ -26,7 +27,7 @@ use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::{Segment, SegmentError};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
-use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, PairViolation, PeerParts};
+use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, PeerParts};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
@@ -44,17 +45,6 @@ pub(crate) mod notice {
     pub(crate) const INTERRUPTED: u32 = 4;
     /// An observer looks: what is counted privately is to be stored where it sees it.
     pub(crate) const OBSERVED: u32 = 8;
-}
-
-/// How a peer went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gone {
-    /// Its process died, or hung up without a word.
-    Died,
-    /// It was closed.
-    Left,
-    /// Its memory held an impossible value.
-    CutOff(PairViolation),
 }
 
 /// What the data thread is told.
@@ -261,11 +251,6 @@ impl EndpointControl {
         }
     }
 
-    /// A peer whose memory holds impossible values is cut off.
-    pub(crate) fn cut_off(&self, row: u32, violation: PairViolation) {
-        self.drop_link(row, Gone::CutOff(violation));
-    }
-
     /// Says good-bye to everybody, and lets go of the name.
     pub(crate) fn close(&self) {
         self.domain.remove_endpoint(self.name());
@@ -305,7 +290,7 @@ impl EndpointControl {
     }
 
     /// A peer is gone, for whatever reason.
-    fn drop_link(&self, row: u32, how: Gone) {
+    pub(crate) fn drop_link(&self, row: u32, how: Gone) {
         let mut state = lock(&self.state);
         let Some(link) = state.links.get_mut(&row) else { return };
         if !matches!(link, Link::Linked(_)) {

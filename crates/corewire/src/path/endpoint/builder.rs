@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use corewire_endpoint::{Budget, Engine, Seed};
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointHeader, EndpointSizes};
 use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::FenceMode;
@@ -15,9 +16,7 @@ use corewire_ring::pair::{self, Activity, EndpointMemory, EndpointParts, Endpoin
 use zerocopy::IntoBytes;
 
 use super::Endpoint;
-use super::budget::Budget;
-use super::matching::Matching;
-use super::requests::Requests;
+use super::rings::PairRings;
 use crate::control::domain::{Domain, DomainInner};
 use crate::control::endpoint::{EndpointControl, EndpointControlParts, EndpointKernel};
 use crate::error::EndpointError;
@@ -190,14 +189,14 @@ impl EndpointBuilder {
         let mut pairs = pair::Endpoint::new(parts, EndpointKernel::new(Arc::clone(&control)));
         pairs.set_sleep_cap(cap_ns(self.sleep_cap));
         let pauses = adaptive_pauses();
+        // Peers know the incarnation, but not this.
+        let seed = u64::try_from(random_u128()? >> 64).unwrap_or_default();
+        let rings = PairRings::new(pairs, Arc::clone(&control));
+        let budget = Budget::new(self.budget_bytes, self.peers);
         Ok(Endpoint {
-            pairs,
+            engine: Engine::new(rings, budget, Seed(seed)),
             control,
-            rows: Vec::new(),
-            leaving: Vec::new(),
-            senders: Vec::new(),
-            matching: Matching::new(Budget::new(self.budget_bytes, self.peers)),
-            requests: Requests::default(),
+            ring_slots: self.ring_slots,
             wait: self.wait,
             pauses,
             bare_polls: BARE_POLLS,
@@ -207,9 +206,6 @@ impl EndpointBuilder {
                 Wait::Spin => u32::MAX,
             },
             in_vain: 0,
-            has_news: false,
-            rings_there: 0,
-            has_cells: false,
         })
     }
 }

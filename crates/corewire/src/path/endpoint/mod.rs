@@ -4,44 +4,31 @@
 //! |---|---|
 //! | this one | the endpoint, its peers, waiting, closing |
 //! | [`send`] | sending, at once or when there is room |
-//! | [`receive`] | receiving, asking what is there |
-//! | [`progress`] | what happens meanwhile: arrivals, rooms, peers that come and go |
-//! | [`matching`] | which receive gets which message |
-//! | [`budget`] | how much is kept of whom |
-//! | [`requests`] | operations that go on by themselves |
-//! | [`buffer`] | where a message's bytes lie |
+//! | [`receive`] | receiving, operations, asking what is there |
+//! | [`rings`] | the pair rings as the transport of the engine |
+//!
+//! What happens to a message is the work of the engine: see `corewire-endpoint`. Here its calls wait.
 
-mod budget;
-mod buffer;
 mod builder;
-mod matching;
-mod progress;
 mod receive;
-mod requests;
+mod rings;
 mod send;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use corewire_endpoint::transport::{Room, Transport};
+use corewire_endpoint::{Caller, Engine, MessageError, Peer};
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
-use corewire_ring::pair;
 use corewire_ring::sync::pause;
 
-pub use self::buffer::Buffer;
 pub use self::builder::EndpointBuilder;
-use self::matching::Matching;
-pub use self::matching::Selector;
-use self::progress::{Caller, Row, is_room};
-pub use self::receive::{Matched, Received};
-use self::requests::Requests;
-pub use self::requests::{Completion, Request};
-use crate::control::endpoint::{EndpointControl, EndpointKernel, notice};
-use crate::error::{ConnectError, CounterError, MessageError};
+use self::rings::PairRings;
+use crate::control::endpoint::{EndpointControl, notice};
+use crate::error::{ConnectError, CounterError};
 use crate::wait::{BARE_POLLS, Interrupter, Patience, Readiness, Wait};
-
-type Pairs = pair::Endpoint<EndpointKernel>;
 
 /// A process's address for messages of any other, made by [`Domain::endpoint`](crate::Domain::endpoint).
 ///
@@ -77,15 +64,9 @@ type Pairs = pair::Endpoint<EndpointKernel>;
 ///
 /// Dropping an endpoint closes it, and drops what it has not sent; [`close`](Self::close) sends it first.
 pub struct Endpoint {
-    pairs: Pairs,
+    engine: Engine<PairRings>,
     control: Arc<EndpointControl>,
-    rows: Vec<Row>,
-    /// Rows of peers that have gone, from whom something may be left.
-    leaving: Vec<u32>,
-    /// Rows with sends that wait for room.
-    senders: Vec<u32>,
-    matching: Matching,
-    requests: Requests,
+    ring_slots: u64,
     wait: Wait,
     pauses: u32,
     /// How often a receive polls for a short message before it goes the long way.
@@ -95,35 +76,6 @@ pub struct Endpoint {
     bare_polls: u32,
     /// Sleeps for room since polls for it were worth while.
     in_vain: u32,
-    /// Something was kept or has ended that nobody has been told of by [`Endpoint::look`].
-    has_news: bool,
-    /// Rings whose memory is there.
-    rings_there: u64,
-    has_cells: bool,
-}
-
-/// Another endpoint, as one endpoint knows it. Of no meaning to any other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Peer {
-    row: u32,
-    generation: u32,
-}
-
-impl Peer {
-    const fn new(row: u32, generation: u32) -> Self {
-        Self { row, generation }
-    }
-}
-
-/// What is known of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Status {
-    /// Who sent it; of a send, to whom it went.
-    pub source: Peer,
-    /// Its tag.
-    pub tag: u64,
-    /// Its length in bytes.
-    pub bytes: u64,
 }
 
 impl Endpoint {
@@ -141,19 +93,13 @@ impl Endpoint {
     pub fn peer(&mut self, name: &str) -> Result<Peer, ConnectError> {
         let name = ChannelName::new(name)?;
         let row = self.control.connect(&name)?;
-        // It is among the changes, unless it has been told already; its notice may be on its way yet, where it
-        // has come by itself.
-        self.take_in_changes();
-        match self.attend() {
+        match self.engine.handle_notices() {
             Err(MessageError::Forked) => return Err(ConnectError::Forked),
             // For the next call that waits.
             Err(MessageError::Interrupted) => self.interrupter().interrupt(),
             _ => {}
         }
-        match self.rows.get(row as usize) {
-            Some(entry) if entry.gone.is_none() => Ok(Peer::new(row, entry.generation)),
-            _ => Err(ConnectError::NotFound(name)),
-        }
+        self.engine.peer_at(row).ok_or(ConnectError::NotFound(name))
     }
 
     /// The endpoint of this name as soon as it exists; waits for it for at most `timeout`, or for ever.
@@ -183,9 +129,7 @@ impl Endpoint {
     /// A peer's name; `None` if it is no peer of this endpoint, or its place has been taken by another.
     #[must_use]
     pub fn name_of(&self, peer: Peer) -> Option<&str> {
-        let row = self.rows.get(peer.row as usize)?;
-        let name = row.name.as_ref().filter(|_| row.generation == peer.generation)?;
-        Some(name.as_str())
+        self.engine.name_of(peer).map(ChannelName::as_str)
     }
 
     /// The peers that are linked now, and have not gone.
@@ -193,10 +137,8 @@ impl Endpoint {
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`.
     pub fn peers(&mut self) -> Result<Vec<Peer>, MessageError> {
-        self.attend()?;
-        let live =
-            (0u32..).zip(&self.rows).filter(|(_, row)| row.name.is_some() && row.gone.is_none());
-        Ok(live.map(|(index, row)| Peer::new(index, row.generation)).collect())
+        self.engine.handle_notices()?;
+        Ok(self.engine.peers().collect())
     }
 
     /// One of the endpoint's counters, by name. Does not block.
@@ -219,7 +161,7 @@ impl Endpoint {
     /// [`CounterError`] if there is no counter of that name; it lists the names.
     pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
         let counter = CounterError::find(name, "an endpoint", &EndpointCounter::ALL)?;
-        Ok(self.pairs.counter(counter))
+        Ok(self.engine.transport().counter(counter))
     }
 
     /// A handle by which another thread ends a call of this endpoint that waits.
@@ -248,27 +190,23 @@ impl Endpoint {
             return Err(MessageError::Forked);
         }
         self.control.bell().silence();
-        let wanted = self.wanted_room();
-        let mut is_room = |pairs: &mut Pairs| is_room(pairs, &wanted);
-        let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
-            if wanted.is_empty() { None } else { Some(&mut is_room) };
-        Ok(self.pairs.arm(has_room))
+        let wanted = self.engine.wanted_room();
+        Ok(self.engine.transport_mut().arm(&wanted))
     }
 
-    /// Sees to whatever has come, and sends what there is room for. Never blocks. True if anything was
-    /// done.
+    /// Handles what has arrived, and sends what there is room for. Never blocks. True if anything was done.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`.
     pub fn progress(&mut self) -> Result<bool, MessageError> {
-        self.go_on(None)
+        self.engine.progress(None)
     }
 
-    /// Sees to whatever has come. Has anything been kept, or ended, since this was asked last, whoever saw to
-    /// it?
+    /// Handles what has arrived. Whether a message was kept or an operation has ended since this was asked
+    /// last.
     pub(crate) fn look(&mut self) -> Result<bool, MessageError> {
-        self.go_on(None)?;
-        Ok(std::mem::take(&mut self.has_news))
+        self.engine.progress(None)?;
+        Ok(self.engine.take_news())
     }
 
     /// Sends what has been begun, waiting for as long as it takes, and closes the endpoint. What is sent
@@ -278,28 +216,23 @@ impl Endpoint {
     /// [`MessageError::Interrupted`] or `Forked`; the endpoint is closed all the same.
     pub fn close(mut self) -> Result<(), MessageError> {
         self.wait_for(Patience::Forever, None, None, |endpoint, _| {
-            endpoint.senders.is_empty().then_some(())
+            (!endpoint.engine.has_pending_sends()).then_some(())
         })
     }
 
-    /// The row of a peer that has not gone.
-    fn row_of(&self, peer: Peer) -> Result<u32, MessageError> {
-        let row = self.rows.get(peer.row as usize);
-        match row.filter(|row| row.generation == peer.generation) {
-            None => Err(MessageError::UnknownPeer),
-            Some(row) if row.gone.is_some() => Err(self.error_of(peer.row)),
-            Some(_) => Ok(peer.row),
-        }
+    /// Learns of peers that have come or gone, if there is a notice.
+    fn handle_notices(&mut self) -> Result<(), MessageError> {
+        if self.engine.has_notice() { self.engine.handle_notices() } else { Ok(()) }
     }
 
     /// The number of polls before a sleep. Polls are worth nothing while the peer that must act needs this very
     /// processor, and polls for room little if the last ones were in vain: with more processes than
     /// processors, others are ready to run. Now and then they are tried again.
-    fn rounds(&self, source: Option<Peer>, room: Option<(u32, bool)>) -> u32 {
+    fn rounds(&self, source: Option<Peer>, room: Option<Room>) -> u32 {
         match (self.wait, room) {
             (Wait::Spin, _) => BARE_POLLS + self.pauses,
             (Wait::Park, _) => 1,
-            (Wait::Adaptive, Some((row, _))) if self.pairs.is_here(row) => 1,
+            (Wait::Adaptive, Some(room)) if self.engine.transport().is_here(room.row) => 1,
             (Wait::Adaptive, Some(_)) => {
                 ((BARE_POLLS + self.pauses) >> (self.in_vain % 64).min(31)).max(1)
             }
@@ -311,7 +244,8 @@ impl Endpoint {
     /// Did the peer that a message is expected from last run on this very processor? Of all peers, the one
     /// that was heard last.
     fn is_sender_here(&self, source: Option<Peer>) -> bool {
-        self.pairs.is_here(source.map_or_else(|| self.pairs.last_found(), |peer| peer.row))
+        let rings = self.engine.transport();
+        rings.is_here(source.map_or_else(|| rings.last_found(), Peer::row))
     }
 
     /// Goes on until `done` says what came of it: polls for a while, then sleeps. `room` is towards whom,
@@ -320,16 +254,16 @@ impl Endpoint {
         &mut self,
         patience: Patience,
         mut caller: Option<&mut Caller<'_>>,
-        room: Option<(u32, bool)>,
+        room: Option<Room>,
         mut done: impl FnMut(&mut Self, Option<&mut Caller<'_>>) -> Option<T>,
     ) -> Result<T, MessageError> {
         let mut has_slept = false;
-        let source = caller.as_ref().and_then(|caller| caller.selector.source);
+        let source = caller.as_ref().and_then(|caller| caller.source());
         loop {
             let rounds = self.rounds(source, room);
             let mut round = 0;
             while round < rounds {
-                if self.go_on(caller.as_deref_mut())? {
+                if self.engine.progress(caller.as_deref_mut())? {
                     round = 0;
                 }
                 if let Some(end) = done(self, caller.as_deref_mut()) {
@@ -348,15 +282,12 @@ impl Endpoint {
             let Some(limit_ns) = patience.limit_ns() else {
                 return Err(MessageError::Timeout { after: Duration::ZERO });
             };
-            self.pairs.count(EndpointCounter::Waits);
+            self.engine.transport().count(EndpointCounter::Waits);
             self.in_vain += u32::from(room.is_some());
             if self.wait != Wait::Spin {
-                let mut wanted = self.wanted_room();
+                let mut wanted = self.engine.wanted_room();
                 wanted.extend(room);
-                let mut is_room = |pairs: &mut Pairs| is_room(pairs, &wanted);
-                let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
-                    if wanted.is_empty() { None } else { Some(&mut is_room) };
-                self.pairs.sleep(limit_ns, has_room);
+                self.engine.transport_mut().sleep(limit_ns, &wanted);
                 has_slept = true;
             }
         }
@@ -366,8 +297,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.control.is_forked() {
-            self.pairs.retract();
-            self.pairs.publish_cursors();
+            self.engine.transport_mut().finish();
             self.control.close();
         }
     }

@@ -2,91 +2,81 @@
 
 use std::time::Duration;
 
-use corewire_ring::pair::{Haste, Short};
+use corewire_endpoint::transport::Haste;
+use corewire_endpoint::{
+    Caller, Completion, Count, CounterId, INLINE_BYTES_MAX, Looked, Matched, Memory, MessageError,
+    OperationHandle, Options, OwnedMessage, Selector, Status, Target,
+};
 use corewire_ring::sync::pause;
 
-use super::buffer::{Buffer, Target};
-use super::matching::{Posted, Selector};
-use super::progress::{Caller, CallerState};
-use super::requests::{Completion, Operation, Request};
-use super::{Endpoint, Peer, Status, after};
-use crate::error::MessageError;
+use super::{Endpoint, after};
 use crate::wait::{BARE_POLLS, Patience, Wait};
 
-/// A message that was received into memory of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
-    /// Whose it is, and its tag.
-    pub status: Status,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-}
-
-/// A message that was claimed: no other receive gets it. To be received, or given back.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a message that was claimed stays until it is received or given back"]
-pub struct Matched {
-    id: u64,
-    /// Whose it is, its tag and its length.
-    pub status: Status,
-}
-
 impl Endpoint {
-    /// Receives a message that `selector` asks for into the beginning of `buffer`, waiting for it if need
-    /// be.
+    // Into memory of the message's own.
+
+    /// Receives a message that `selector` asks for, of any length, waiting for it if necessary.
     ///
     /// # Errors
-    /// [`MessageError::BufferTooSmall`], which leaves the message to be received; if a peer is selected
-    /// that has gone, and nothing of it is left, [`MessageError::PeerDied`], `PeerLeft` or `PeerCutOff`;
-    /// `UnknownPeer`, `Interrupted`, `Forked`.
+    /// If a peer is selected that has gone and nothing of it is left, [`MessageError::PeerDied`],
+    /// `PeerLeft` or `PeerCutOff`; `UnknownPeer`, `NoMemory`, `Interrupted`, `Forked`.
+    #[inline]
+    pub fn receive(&mut self, selector: Selector) -> Result<OwnedMessage, MessageError> {
+        let mut bytes = [0; INLINE_BYTES_MAX];
+        if let Some(status) = self.receive_polling(&selector, &mut bytes) {
+            return Ok(OwnedMessage::short(status, bytes));
+        }
+        self.receive_owned(selector, Patience::Forever)
+    }
+
+    /// As [`receive`](Self::receive), if a message is there now; `None` if not. Never blocks.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn try_receive(
+        &mut self,
+        selector: Selector,
+    ) -> Result<Option<OwnedMessage>, MessageError> {
+        let mut bytes = [0; INLINE_BYTES_MAX];
+        match self.look_once(&selector, &mut bytes) {
+            Some(found) => Ok(found.map(|status| OwnedMessage::short(status, bytes))),
+            None => none_if_late(self.receive_owned(selector, Patience::None)),
+        }
+    }
+
+    /// As [`receive`](Self::receive), waiting for at most `timeout`; `None` if no message came.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_timeout(
+        &mut self,
+        selector: Selector,
+        timeout: Duration,
+    ) -> Result<Option<OwnedMessage>, MessageError> {
+        none_if_late(self.receive_owned(selector, Patience::until(timeout)))
+    }
+
+    // Into memory of the caller's.
+
+    /// Receives a message that `selector` asks for into the beginning of `buffer`, waiting for it if
+    /// necessary.
+    ///
+    /// # Errors
+    /// [`MessageError::BufferTooSmall`], after which the message can still be received; otherwise as for
+    /// [`receive`](Self::receive).
     #[inline(always)]
     pub fn receive_into(
         &mut self,
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
-        if self.is_at_rest()
-            && let Some(status) = self.take_short(&selector, buffer)
-        {
+        if let Some(status) = self.receive_polling(&selector, buffer) {
             return Ok(status);
         }
-        let mut target = buffer;
-        self.receive_slowly(selector, &mut target, Patience::Forever)
+        self.receive_slowly(selector, &mut &mut *buffer, Patience::Forever)
     }
 
-    /// The same, but the message is spread over `parts`, one after the other.
-    ///
-    /// # Errors
-    /// As for [`receive_into`](Self::receive_into).
-    pub fn receive_scatter(
-        &mut self,
-        selector: Selector,
-        parts: &mut [&mut [u8]],
-    ) -> Result<Status, MessageError> {
-        let mut target = parts;
-        self.receive_slowly(selector, &mut target, Patience::Forever)
-    }
-
-    /// Receives a message of any length into memory of its own.
-    ///
-    /// # Errors
-    /// As for [`receive_into`](Self::receive_into).
-    pub fn receive(&mut self, selector: Selector) -> Result<Received, MessageError> {
-        let matched = self.claim(selector)?;
-        let status = matched.status;
-        let length = usize::try_from(status.bytes).unwrap_or(usize::MAX);
-        let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(length).is_err() {
-            self.give_back(matched);
-            let what = format!("memory for a message of {length} bytes").into();
-            return Err(corewire_os::OsError { what, errno: ENOMEM }.into());
-        }
-        bytes.resize(length, 0);
-        self.receive_claimed(matched, &mut bytes)?;
-        Ok(Received { status, bytes })
-    }
-
-    /// A message that `selector` asks for, if one is there now. Never blocks.
+    /// As [`receive_into`](Self::receive_into), if a message is there now; `None` if not. Never blocks.
     ///
     /// # Errors
     /// As for [`receive_into`](Self::receive_into).
@@ -95,79 +85,116 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
-        if self.is_at_rest() {
-            match self.poll_short(&selector, buffer, || Haste::Once) {
-                Ok(None) if selector.source.is_none() && !self.pairs.has_notice() => {
-                    return Ok(None);
-                }
-                Ok(Some(status)) => return Ok(Some(status)),
-                _ => {}
+        match self.look_once(&selector, buffer) {
+            Some(found) => Ok(found),
+            None => {
+                none_if_late(self.receive_slowly(selector, &mut &mut *buffer, Patience::None))
             }
         }
-        let mut target = buffer;
-        none_if_late(self.receive_slowly(selector, &mut target, Patience::None))
     }
 
-    /// As [`receive_into`](Self::receive_into), waiting for at most `timeout`; `None` if none came.
+    /// As [`receive_into`](Self::receive_into), waiting for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
     /// As for [`receive_into`](Self::receive_into).
-    pub fn receive_timeout(
+    pub fn receive_into_timeout(
         &mut self,
         selector: Selector,
         buffer: &mut [u8],
         timeout: Duration,
     ) -> Result<Option<Status>, MessageError> {
-        let mut target = buffer;
-        none_if_late(self.receive_slowly(selector, &mut target, Patience::until(timeout)))
+        let patience = Patience::until(timeout);
+        none_if_late(self.receive_slowly(selector, &mut &mut *buffer, patience))
     }
 
-    /// Begins to receive a message that `selector` asks for into `buffer`, and never waits.
+    /// As [`receive_into`](Self::receive_into), but the message is spread over `parts`, one after the
+    /// other.
     ///
     /// # Errors
-    /// As for [`receive_into`](Self::receive_into); what goes wrong later is the operation's result.
+    /// As for [`receive_into`](Self::receive_into).
+    pub fn receive_scatter(
+        &mut self,
+        selector: Selector,
+        parts: &mut [&mut [u8]],
+    ) -> Result<Status, MessageError> {
+        self.receive_slowly(selector, &mut &mut *parts, Patience::Forever)
+    }
+
+    /// As [`receive_scatter`](Self::receive_scatter), if a message is there now; `None` if not. Never
+    /// blocks.
+    ///
+    /// # Errors
+    /// As for [`receive_into`](Self::receive_into).
+    pub fn try_receive_scatter(
+        &mut self,
+        selector: Selector,
+        parts: &mut [&mut [u8]],
+    ) -> Result<Option<Status>, MessageError> {
+        none_if_late(self.receive_slowly(selector, &mut &mut *parts, Patience::None))
+    }
+
+    /// As [`receive_scatter`](Self::receive_scatter), waiting for at most `timeout`; `None` if no message
+    /// came.
+    ///
+    /// # Errors
+    /// As for [`receive_into`](Self::receive_into).
+    pub fn receive_scatter_timeout(
+        &mut self,
+        selector: Selector,
+        parts: &mut [&mut [u8]],
+        timeout: Duration,
+    ) -> Result<Option<Status>, MessageError> {
+        let patience = Patience::until(timeout);
+        none_if_late(self.receive_slowly(selector, &mut &mut *parts, patience))
+    }
+
+    // Operations that go on by themselves.
+
+    /// Begins to receive a message that `selector` asks for into `memory`, and never waits. With
+    /// [`Memory::pooled`] the message may have any length.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; what fails later is the operation's result.
     pub fn ireceive(
         &mut self,
         selector: Selector,
-        buffer: impl Into<Buffer>,
-    ) -> Result<Request, MessageError> {
-        self.go_on(None)?;
-        let buffer = buffer.into();
-        let receive = Operation::Receive { selector, buffer, order: 0, is_matched: false };
-        let request = self.requests.add(receive);
-        let posted = Posted { selector, request: request.index, order: 0 };
-        if self.take_kept_for(posted) {
-            return Ok(request);
-        }
-        if let Some(error) = self.hopeless(&selector) {
-            self.requests.end(request.index, Err(error), None);
-            return Ok(request);
-        }
-        let posted_at = self.matching.post(selector, request.index);
-        if let Operation::Receive { order, .. } = self.requests.by_index(request.index) {
-            *order = posted_at;
-        }
-        Ok(request)
+        memory: impl Into<Memory>,
+    ) -> Result<OperationHandle, MessageError> {
+        self.ireceive_with(selector, memory, Options::default())
+    }
+
+    /// As [`ireceive`](Self::ireceive), with a number of the caller's choice, another way to report the
+    /// end, and truncation.
+    ///
+    /// # Errors
+    /// As for [`ireceive`](Self::ireceive).
+    pub fn ireceive_with(
+        &mut self,
+        selector: Selector,
+        memory: impl Into<Memory>,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        self.engine.start_receive(selector, memory.into(), options)
     }
 
     /// How an operation has ended, if it has. Never blocks.
     ///
     /// # Errors
-    /// [`MessageError::UnknownRequest`], `Interrupted`, `Forked`.
-    pub fn test(&mut self, request: Request) -> Result<Option<Completion>, MessageError> {
-        if let Some(completion) = self.requests.take(request)? {
+    /// [`MessageError::UnknownOperation`], `Interrupted`, `Forked`.
+    pub fn test(&mut self, handle: OperationHandle) -> Result<Option<Completion>, MessageError> {
+        if let Some(completion) = self.engine.take_completion(handle)? {
             return Ok(Some(completion));
         }
-        self.go_on(None)?;
-        self.requests.take(request)
+        self.engine.progress(None)?;
+        self.engine.take_completion(handle)
     }
 
     /// Waits until an operation has ended.
     ///
     /// # Errors
     /// As for [`test`](Self::test).
-    pub fn wait(&mut self, request: Request) -> Result<Completion, MessageError> {
-        self.wait_any(&[request]).map(|(_, completion)| completion)
+    pub fn wait(&mut self, handle: OperationHandle) -> Result<Completion, MessageError> {
+        self.wait_any(&[handle]).map(|(_, completion)| completion)
     }
 
     /// As [`wait`](Self::wait), for at most `timeout`; `None` if it had not ended by then.
@@ -176,35 +203,38 @@ impl Endpoint {
     /// As for [`test`](Self::test).
     pub fn wait_timeout(
         &mut self,
-        request: Request,
+        handle: OperationHandle,
         timeout: Duration,
     ) -> Result<Option<Completion>, MessageError> {
-        none_if_late(self.wait_any_of(&[request], Patience::until(timeout)))
+        none_if_late(self.wait_any_of(&[handle], Patience::until(timeout)))
             .map(|ended| ended.map(|(_, completion)| completion))
     }
 
-    /// Waits until one of several operations has ended. Says which, by its place among them.
+    /// Waits until one of several operations has ended. Returns which, by its index in `handles`.
     ///
     /// # Errors
-    /// As for [`test`](Self::test); `UnknownRequest` if there is none to wait for, too.
-    pub fn wait_any(&mut self, requests: &[Request]) -> Result<(usize, Completion), MessageError> {
-        self.wait_any_of(requests, Patience::Forever)
+    /// As for [`test`](Self::test); also `UnknownOperation` if `handles` is empty.
+    pub fn wait_any(
+        &mut self,
+        handles: &[OperationHandle],
+    ) -> Result<(usize, Completion), MessageError> {
+        self.wait_any_of(handles, Patience::Forever)
     }
 
     fn wait_any_of(
         &mut self,
-        requests: &[Request],
+        handles: &[OperationHandle],
         patience: Patience,
     ) -> Result<(usize, Completion), MessageError> {
         let look = |endpoint: &mut Self| {
-            for (place, &request) in requests.iter().enumerate() {
-                match endpoint.requests.take(request) {
+            for (index, &handle) in handles.iter().enumerate() {
+                match endpoint.engine.take_completion(handle) {
                     Ok(None) => {}
-                    Ok(Some(completion)) => return Some(Ok((place, completion))),
+                    Ok(Some(completion)) => return Some(Ok((index, completion))),
                     Err(error) => return Some(Err(error)),
                 }
             }
-            requests.is_empty().then_some(Err(MessageError::UnknownRequest))
+            handles.is_empty().then_some(Err(MessageError::UnknownOperation))
         };
         match look(self) {
             Some(end) => end,
@@ -212,133 +242,201 @@ impl Endpoint {
         }
     }
 
-    /// Asks that an operation end. One whose message has begun to come, or to go, ends as if nothing had
-    /// been asked; any other ends at once, with [`MessageError::Cancelled`]. Either way it is to be waited
-    /// for.
+    /// Asks that an operation end. One whose message has begun to arrive, or to be sent, ends as if nothing
+    /// had been asked; any other ends at once, with [`MessageError::Cancelled`]. Either way its end is
+    /// reported.
     ///
     /// # Errors
-    /// [`MessageError::UnknownRequest`].
-    pub fn cancel(&mut self, request: Request) -> Result<(), MessageError> {
-        match *self.requests.get(request)? {
-            Operation::Receive { is_matched: false, .. } => {
-                self.matching.withdraw(request.index);
-                self.requests.end(request.index, Err(MessageError::Cancelled), None);
-            }
-            Operation::Send { to } => {
-                if let Some(buffer) = self.take_unsent(to.row, request.index) {
-                    let cancelled = Err(MessageError::Cancelled);
-                    self.requests.end(request.index, cancelled, Some(buffer));
-                }
-            }
-            _ => {}
-        }
-        Ok(())
+    /// [`MessageError::UnknownOperation`].
+    pub fn cancel(&mut self, handle: OperationHandle) -> Result<(), MessageError> {
+        self.engine.cancel(handle)
     }
 
-    /// Waits for a message that `selector` asks for, and says what it is. It stays to be received, by
-    /// whoever asks first.
+    /// Moves up to `count_max` completions of operations that [report](crate::Report) to the completion
+    /// queue to the end of `completions`, oldest first. Returns how many. Never blocks.
     ///
     /// # Errors
-    /// As for [`receive_into`](Self::receive_into).
+    /// [`MessageError::Interrupted`] or `Forked`; nothing is moved then.
+    pub fn try_completions(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        count_max: usize,
+    ) -> Result<usize, MessageError> {
+        self.engine.progress(None)?;
+        Ok(self.drain(completions, count_max))
+    }
+
+    /// As [`try_completions`](Self::try_completions), but waits until there is one.
+    ///
+    /// # Errors
+    /// As for [`try_completions`](Self::try_completions).
+    pub fn completions(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        count_max: usize,
+    ) -> Result<usize, MessageError> {
+        self.completions_patiently(completions, count_max, Patience::Forever)
+    }
+
+    /// As [`completions`](Self::completions), waiting for at most `timeout`; 0 if there was none.
+    ///
+    /// # Errors
+    /// As for [`try_completions`](Self::try_completions).
+    pub fn completions_timeout(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        count_max: usize,
+        timeout: Duration,
+    ) -> Result<usize, MessageError> {
+        let patience = Patience::until(timeout);
+        let moved = none_if_late(self.completions_patiently(completions, count_max, patience))?;
+        Ok(moved.unwrap_or(0))
+    }
+
+    fn completions_patiently(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        count_max: usize,
+        patience: Patience,
+    ) -> Result<usize, MessageError> {
+        self.wait_for(patience, None, None, |endpoint, _| {
+            endpoint.engine.has_completions().then_some(())
+        })?;
+        Ok(self.drain(completions, count_max))
+    }
+
+    fn drain(&mut self, completions: &mut Vec<Completion>, count_max: usize) -> usize {
+        let next = std::iter::from_fn(|| self.engine.next_completion());
+        let before = completions.len();
+        completions.extend(next.take(count_max));
+        completions.len() - before
+    }
+
+    /// A new counter of completions, for operations that [report](crate::Report::Counter) to it.
+    pub fn add_counter(&mut self) -> CounterId {
+        self.engine.add_counter()
+    }
+
+    /// What a counter of completions has counted. `None` if it is another endpoint's. Does not block.
+    #[must_use]
+    pub fn count(&self, id: CounterId) -> Option<Count> {
+        self.engine.count(id)
+    }
+
+    // What is there.
+
+    /// Waits for a message that `selector` asks for, and returns what is known of it. The message stays to
+    /// be received, by whoever asks first.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
     pub fn probe(&mut self, selector: Selector) -> Result<Status, MessageError> {
-        self.find(selector, Patience::Forever).map(|(_, status)| status)
+        self.find(Patience::Forever, |endpoint| endpoint.engine.peek(&selector))
     }
 
-    /// The same if it is there now. Never blocks.
+    /// As [`probe`](Self::probe), if a message is there now; `None` if not. Never blocks.
     ///
     /// # Errors
-    /// As for [`receive_into`](Self::receive_into).
+    /// As for [`receive`](Self::receive).
     pub fn try_probe(&mut self, selector: Selector) -> Result<Option<Status>, MessageError> {
-        none_if_late(self.find(selector, Patience::None))
-            .map(|found| found.map(|(_, status)| status))
+        none_if_late(self.find(Patience::None, |endpoint| endpoint.engine.peek(&selector)))
+    }
+
+    /// As [`probe`](Self::probe), waiting for at most `timeout`; `None` if no message came.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn probe_timeout(
+        &mut self,
+        selector: Selector,
+        timeout: Duration,
+    ) -> Result<Option<Status>, MessageError> {
+        let patience = Patience::until(timeout);
+        none_if_late(self.find(patience, |endpoint| endpoint.engine.peek(&selector)))
     }
 
     /// Waits for a message that `selector` asks for, and takes it from all other receives: a matched probe.
     ///
     /// # Errors
-    /// As for [`receive_into`](Self::receive_into).
+    /// As for [`receive`](Self::receive).
     pub fn claim(&mut self, selector: Selector) -> Result<Matched, MessageError> {
-        let (id, status) = self.find(selector, Patience::Forever)?;
-        Ok(self.claim_found(id, status))
+        self.find(Patience::Forever, |endpoint| endpoint.engine.claim(&selector))
     }
 
-    /// The same if it is there now. Never blocks.
+    /// As [`claim`](Self::claim), if a message is there now; `None` if not. Never blocks.
     ///
     /// # Errors
-    /// As for [`receive_into`](Self::receive_into).
+    /// As for [`receive`](Self::receive).
     pub fn try_claim(&mut self, selector: Selector) -> Result<Option<Matched>, MessageError> {
-        let found = none_if_late(self.find(selector, Patience::None))?;
-        Ok(found.map(|(id, status)| self.claim_found(id, status)))
+        none_if_late(self.find(Patience::None, |endpoint| endpoint.engine.claim(&selector)))
     }
 
-    fn claim_found(&mut self, id: u64, status: Status) -> Matched {
-        if let Some(message) = self.matching.by_id(id) {
-            message.is_claimed = true;
-        }
-        Matched { id, status }
-    }
-
-    /// Receives a message that was claimed.
+    /// As [`claim`](Self::claim), waiting for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
-    /// [`MessageError::BufferTooSmall`], after which it is anybody's again; what became of its sender, if
-    /// that died before it had sent all of it; `Interrupted`, `Forked`.
-    pub fn receive_claimed(
+    /// As for [`receive`](Self::receive).
+    pub fn claim_timeout(
+        &mut self,
+        selector: Selector,
+        timeout: Duration,
+    ) -> Result<Option<Matched>, MessageError> {
+        let patience = Patience::until(timeout);
+        none_if_late(self.find(patience, |endpoint| endpoint.engine.claim(&selector)))
+    }
+
+    /// Receives a message that was claimed, waiting for the rest of it if necessary.
+    ///
+    /// # Errors
+    /// [`MessageError::NoMemory`], after which it is anybody's again; why its sender has gone, if that was
+    /// before it had sent all of it; `Interrupted`, `Forked`.
+    pub fn receive_claimed(&mut self, matched: Matched) -> Result<OwnedMessage, MessageError> {
+        let mut target = self.engine.new_message();
+        let status = self.receive_matched(matched, target.as_target())?;
+        Ok(target.finish(status))
+    }
+
+    /// As [`receive_claimed`](Self::receive_claimed), into the beginning of `buffer`.
+    ///
+    /// # Errors
+    /// [`MessageError::BufferTooSmall`], after which it is anybody's again; otherwise as for
+    /// [`receive_claimed`](Self::receive_claimed).
+    pub fn receive_claimed_into(
         &mut self,
         matched: Matched,
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
-        let Matched { id, status } = matched;
-        let selector = Selector::masked(status.tag, u64::MAX).from(status.source);
-        let mut target = buffer;
-        let mut caller = Caller { selector, target: &mut target, state: CallerState::Waiting };
-        let kept = self.matching.by_id(id).map(|message| {
-            message.is_claimed = false;
-            message.total
-        });
-        let Some(total) = kept else { return Err(self.end_of(status.source)) };
-        self.take_kept_of(id, total, &mut caller);
-        match caller.state {
-            CallerState::Waiting => return Err(self.end_of(status.source)),
-            CallerState::Ended(Err(error)) => {
-                self.offer(id);
-                return Err(error);
-            }
-            _ => {}
-        }
-        let ended =
-            self.wait_for(Patience::Forever, Some(&mut caller), None, |endpoint, caller| {
-                match caller.map(|caller| &caller.state) {
-                    Some(CallerState::Ended(end)) => Some(end.clone()),
-                    Some(CallerState::Filling(_)) => None,
-                    _ => Some(Err(endpoint.end_of(status.source))),
-                }
-            });
-        self.leave(&mut caller);
-        ended?
+        self.receive_matched(matched, &mut &mut *buffer)
+    }
+
+    /// Gives a message that was claimed back: any receive may get it again.
+    pub fn give_back(&mut self, matched: Matched) {
+        self.engine.give_back(&matched);
+    }
+
+    /// Drops a message that was claimed.
+    pub fn discard_claimed(&mut self, matched: Matched) {
+        self.engine.discard_claimed(&matched);
     }
 
     /// Drops the messages that `selector` asks for, that have arrived and that no receive has asked for or
-    /// claimed; those that stay with their senders for want of budget too. Returns how many. For replies
-    /// that nobody will ask for any more: they would fill the [budget](crate::EndpointBuilder::budget).
-    /// Never blocks.
+    /// claimed, also those that stay with their senders because the budget is spent. Returns how many. For
+    /// replies that nobody will ask for any more: they would fill the
+    /// [budget](crate::EndpointBuilder::budget). Never blocks.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; nothing is dropped then.
     pub fn discard(&mut self, selector: Selector) -> Result<usize, MessageError> {
-        self.go_on(None)?;
+        self.engine.progress(None)?;
         let mut count = 0;
-        // What comes into view as others are dropped was there, too: a bounded number, since each pair has
+        // Messages behind those that are dropped were there, too: a bounded number, since each pair has
         // only as many slots.
-        let bound = usize::try_from(self.pairs.sizes().ring_slots()).unwrap_or(usize::MAX);
-        for _ in 0..bound {
-            let found = self.matching.all_of(&selector);
-            if found.is_empty() {
+        for _ in 0..self.ring_slots {
+            let dropped = self.engine.discard(&selector);
+            if dropped == 0 {
                 break;
             }
-            count += found.len();
-            found.into_iter().for_each(|id| self.drop_kept(id));
-            match self.go_on(None) {
+            count += dropped;
+            match self.engine.progress(None) {
                 Ok(_) => {}
                 // For the next call that waits.
                 Err(MessageError::Interrupted) => {
@@ -351,84 +449,33 @@ impl Endpoint {
         Ok(count)
     }
 
-    /// Gives a message that was claimed back: it is anybody's again.
-    pub fn give_back(&mut self, matched: Matched) {
-        if let Some(message) = self.matching.by_id(matched.id) {
-            message.is_claimed = false;
-            self.offer(matched.id);
-        }
-    }
+    // How a receive waits.
 
-    /// Why nothing comes of a peer any more.
-    fn end_of(&self, peer: Peer) -> MessageError {
-        self.row_of(peer).err().unwrap_or(MessageError::UnknownPeer)
-    }
-
-    /// If nothing will come that a receive asks for: why.
-    fn hopeless(&self, selector: &Selector) -> Option<MessageError> {
-        let peer = selector.source?;
-        let row = self.rows.get(peer.row as usize);
-        match row.filter(|row| row.generation == peer.generation) {
-            None => Some(MessageError::UnknownPeer),
-            Some(row) if row.is_over => Some(self.error_of(peer.row)),
-            Some(_) => None,
-        }
-    }
-
-    /// The oldest message that is kept and that `selector` asks for.
-    fn find(
-        &mut self,
-        selector: Selector,
-        patience: Patience,
-    ) -> Result<(u64, Status), MessageError> {
-        let look = |endpoint: &mut Self| {
-            if let Some(message) = endpoint.matching.find(&selector) {
-                let (source, tag, bytes) = (message.source, message.tag, message.total);
-                return Some(Ok((message.id, Status { source, tag, bytes })));
-            }
-            endpoint.hopeless(&selector).map(Err)
-        };
-        self.go_on(None)?;
-        if let Some(found) = look(self) {
-            return found;
-        }
-        if matches!(patience, Patience::None) {
-            return Err(MessageError::Timeout { after: Duration::ZERO });
-        }
-        self.wait_for(patience, None, None, |endpoint, _| look(endpoint))?
-    }
-
-    /// Is there nothing to be done but to look for messages? One branch for all of it.
+    /// A short message that arrives while polls are cheaper than a sleep, before anything else does. Most
+    /// messages are received this way.
     #[inline(always)]
-    fn is_at_rest(&self) -> bool {
-        self.matching.is_empty() & self.senders.is_empty() & self.leaving.is_empty()
-    }
-
-    /// A message in slots, or whole in a cell, if it comes while polls are cheaper than to sleep, and before
-    /// anything else does. The way of most messages.
-    ///
-    /// The selector is not copied: a processor that loads a copy's words wider than they were stored waits until
-    /// they are in the cache, for as long as all the rest of a receive takes.
-    #[inline(always)]
-    fn take_short(&mut self, selector: &Selector, buffer: &mut [u8]) -> Option<Status> {
+    fn receive_polling(&mut self, selector: &Selector, buffer: &mut [u8]) -> Option<Status> {
+        if !self.engine.is_at_rest() {
+            return None;
+        }
         let bare_polls = self.bare_polls;
         for round in 0..self.short_polls {
             let haste = || if round < bare_polls { Haste::Fast } else { Haste::Slow };
-            match self.poll_short(selector, buffer, haste) {
-                Ok(None) => {}
-                Ok(found) => return found,
-                Err(()) => return None,
+            match self.engine.try_take_short(selector, buffer, haste) {
+                Looked::Nothing => {}
+                Looked::Received(status) => return Some(status),
+                Looked::Other => return None,
             }
             if round >= bare_polls {
                 if round == bare_polls && self.wait == Wait::Adaptive {
-                    let is_here = self.is_sender_here(selector.source);
+                    let is_here = self.is_sender_here(selector.source());
                     self.bare_polls = if is_here { 0 } else { BARE_POLLS };
                     if is_here {
                         return None;
                     }
                 }
                 pause();
-                if self.pairs.has_notice() {
+                if self.engine.has_notice() {
                     return None;
                 }
             }
@@ -436,28 +483,30 @@ impl Endpoint {
         None
     }
 
-    /// One look. An error if something else has come.
+    /// One look for a short message. `None` if something else must be looked at.
     #[inline(always)]
-    fn poll_short(
-        &mut self,
-        selector: &Selector,
-        buffer: &mut [u8],
-        haste: impl Fn() -> Haste,
-    ) -> Result<Option<Status>, ()> {
-        let is_wanted =
-            |row: u32, generation: u32, tag: u64| selector.takes(Peer::new(row, generation), tag);
-        let found = match self.pairs.take_short(haste, buffer, is_wanted) {
-            Short::Other(row) => self.pairs.take_whole(row, buffer, is_wanted),
-            other => other,
-        };
-        match found {
-            Short::Nothing => Ok(None),
-            Short::Taken { row, generation, tag, bytes } => {
-                let source = Peer::new(row, generation);
-                Ok(Some(Status { source, tag, bytes: bytes as u64 }))
-            }
-            Short::Other(_) => Err(()),
+    fn look_once(&mut self, selector: &Selector, buffer: &mut [u8]) -> Option<Option<Status>> {
+        if !self.engine.is_at_rest() {
+            return None;
         }
+        match self.engine.try_take_short(selector, buffer, || Haste::Once) {
+            Looked::Nothing if selector.source().is_none() && !self.engine.has_notice() => {
+                Some(None)
+            }
+            Looked::Received(status) => Some(Some(status)),
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn receive_owned(
+        &mut self,
+        selector: Selector,
+        patience: Patience,
+    ) -> Result<OwnedMessage, MessageError> {
+        let mut target = self.engine.new_message();
+        let status = self.receive_slowly(selector, target.as_target(), patience)?;
+        Ok(target.finish(status))
     }
 
     /// The slow half of every receive.
@@ -468,29 +517,22 @@ impl Endpoint {
         target: &mut dyn Target,
         patience: Patience,
     ) -> Result<Status, MessageError> {
-        if self.pairs.has_notice() {
-            self.attend()?;
-        }
-        let mut caller = Caller { selector, target, state: CallerState::Waiting };
-        self.take_kept(&mut caller);
-        let look = |endpoint: &mut Self, caller: &Caller<'_>| match &caller.state {
-            CallerState::Ended(end) => Some(end.clone()),
-            CallerState::Filling(_) => None,
-            CallerState::Waiting => endpoint.hopeless(&selector).map(Err),
-        };
-        if let Some(end) = look(self, &caller) {
+        let mut caller = Caller::new(selector, target);
+        self.engine.begin_receive(&mut caller)?;
+        if let Some(end) = self.engine.end_of(&caller) {
             return end;
         }
         let ended = if matches!(patience, Patience::None) {
-            self.go_on(Some(&mut caller)).and_then(|_| {
-                look(self, &caller).ok_or(MessageError::Timeout { after: Duration::ZERO })
+            self.engine.progress(Some(&mut caller)).and_then(|_| {
+                let late = MessageError::Timeout { after: Duration::ZERO };
+                self.engine.end_of(&caller).ok_or(late)
             })
         } else {
             self.wait_for(patience, Some(&mut caller), None, |endpoint, caller| {
-                caller.and_then(|caller| look(endpoint, caller))
+                caller.and_then(|caller| endpoint.engine.end_of(caller))
             })
         };
-        self.leave(&mut caller);
+        self.engine.leave(&mut caller);
         match ended {
             Ok(end) => end,
             Err(MessageError::Timeout { .. }) => {
@@ -500,19 +542,40 @@ impl Endpoint {
         }
     }
 
-    /// The buffer of a send of which nothing has gone yet, which then never goes.
-    fn take_unsent(&mut self, row: u32, request: u32) -> Option<Buffer> {
-        let sends = &mut self.rows[row as usize].sends;
-        let is_it = |pending: &super::progress::Pending| {
-            pending.request == Some(request) && pending.sent == 0
-        };
-        let index = sends.iter().position(is_it)?;
-        sends.remove(index).map(|pending| pending.buffer)
+    fn receive_matched(
+        &mut self,
+        matched: Matched,
+        target: &mut dyn Target,
+    ) -> Result<Status, MessageError> {
+        let mut caller = Caller::new(Selector::any(), target);
+        self.engine.begin_claimed(matched, &mut caller);
+        if let Some(end) = self.engine.end_of_claimed(&caller) {
+            return end;
+        }
+        let ended =
+            self.wait_for(Patience::Forever, Some(&mut caller), None, |endpoint, caller| {
+                caller.and_then(|caller| endpoint.engine.end_of_claimed(caller))
+            });
+        self.engine.leave(&mut caller);
+        ended?
+    }
+
+    /// What `look` finds, of messages that were kept.
+    fn find<R>(
+        &mut self,
+        patience: Patience,
+        mut look: impl FnMut(&mut Self) -> Option<Result<R, MessageError>>,
+    ) -> Result<R, MessageError> {
+        self.engine.progress(None)?;
+        if let Some(found) = look(self) {
+            return found;
+        }
+        if matches!(patience, Patience::None) {
+            return Err(MessageError::Timeout { after: Duration::ZERO });
+        }
+        self.wait_for(patience, None, None, |endpoint, _| look(endpoint))?
     }
 }
-
-/// No memory.
-const ENOMEM: i32 = 12;
 
 /// A wait that has run out is no error.
 fn none_if_late<T>(ended: Result<T, MessageError>) -> Result<Option<T>, MessageError> {

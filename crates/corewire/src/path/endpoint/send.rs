@@ -2,63 +2,39 @@
 
 use std::time::Duration;
 
-use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
-use corewire_ring::pair::Source;
+use corewire_endpoint::transport::Room;
+use corewire_endpoint::{Fragment, Memory, MessageError, OperationHandle, Options, Peer, Source};
 
-use super::buffer::{Buffer, Gathered};
-use super::progress::Pending;
-use super::requests::{Operation, Request};
-use super::{Endpoint, Peer, Status, after};
-use crate::error::MessageError;
+use super::{Endpoint, after};
 use crate::wait::Patience;
 
 impl Endpoint {
-    /// Sends `message` to `peer`, waiting for room if need be. When this returns, it may be used again; the
-    /// peer need not have received it.
+    /// Sends `message` to `peer`, waiting for room if necessary. When this returns, the memory may be used
+    /// again; the peer need not have received the message.
     ///
-    /// A message that has begun to go when the call is interrupted goes on by itself, and the call returns
-    /// as if it had gone.
+    /// A message that is sent in part when the call is interrupted is sent to its end later, and the call
+    /// returns as if it had been sent.
     ///
     /// # Errors
     /// [`MessageError::PeerDied`], `PeerLeft`, `PeerCutOff`, `UnknownPeer`, `Interrupted`, `Forked`, or
-    /// `Os`: no memory for a ring.
+    /// `Transport`: no memory for a ring.
     #[inline(always)]
     pub fn send(&mut self, peer: Peer, tag: u64, message: &[u8]) -> Result<(), MessageError> {
-        if self.try_inject(peer, tag, message) {
+        if self.engine.try_inject(peer, tag, message) {
             return Ok(());
         }
         self.send_slowly(peer, tag, &message, Patience::Forever)
     }
 
-    /// Sends the bytes of `parts`, one after the other, as one message.
+    /// Sends `message` if there is room for it, or for its beginning, now. Never blocks.
     ///
     /// # Errors
-    /// As for [`send`](Self::send).
-    pub fn send_gather(
-        &mut self,
-        peer: Peer,
-        tag: u64,
-        parts: &[&[u8]],
-    ) -> Result<(), MessageError> {
-        self.send_slowly(peer, tag, &Gathered(parts), Patience::Forever)
-    }
-
-    /// Sends `message` if there is room for it, or for its beginning, now.
-    ///
-    /// # Errors
-    /// [`MessageError::Full`] if there is not; otherwise as for [`send`](Self::send).
+    /// [`MessageError::Full`] if there is no room; otherwise as for [`send`](Self::send).
     pub fn try_send(&mut self, peer: Peer, tag: u64, message: &[u8]) -> Result<(), MessageError> {
-        if self.try_inject(peer, tag, message) {
+        if self.engine.try_inject(peer, tag, message) {
             return Ok(());
         }
-        let sent = self.send_slowly(peer, tag, &message, Patience::None);
-        sent.map_err(|error| {
-            let name = self.rows.get(peer.row as usize).and_then(|row| row.name.clone());
-            match (error, name) {
-                (MessageError::Timeout { .. }, Some(name)) => MessageError::Full { name },
-                (other, _) => other,
-            }
-        })
+        self.send_now(peer, tag, &message)
     }
 
     /// As [`send`](Self::send), waiting for at most `timeout`.
@@ -75,61 +51,85 @@ impl Endpoint {
         self.send_slowly(peer, tag, &message, Patience::until(timeout))
     }
 
-    /// Begins to send `buffer`, and never waits. It comes back when the send has ended; one that fits now
-    /// has ended at once.
+    /// Sends the bytes of `parts`, one after the other, as one message.
     ///
     /// # Errors
-    /// As for [`send`](Self::send); what goes wrong later is the operation's result.
+    /// As for [`send`](Self::send).
+    pub fn send_gather(
+        &mut self,
+        peer: Peer,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), MessageError> {
+        self.send_slowly(peer, tag, &parts, Patience::Forever)
+    }
+
+    /// As [`send_gather`](Self::send_gather), if there is room for the message, or for its beginning, now.
+    /// Never blocks.
+    ///
+    /// # Errors
+    /// As for [`try_send`](Self::try_send).
+    pub fn try_send_gather(
+        &mut self,
+        peer: Peer,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), MessageError> {
+        self.send_now(peer, tag, &parts)
+    }
+
+    /// As [`send_gather`](Self::send_gather), waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for [`send_timeout`](Self::send_timeout).
+    pub fn send_gather_timeout(
+        &mut self,
+        peer: Peer,
+        tag: u64,
+        parts: &[&[u8]],
+        timeout: Duration,
+    ) -> Result<(), MessageError> {
+        self.send_slowly(peer, tag, &parts, Patience::until(timeout))
+    }
+
+    /// Begins to send `memory`, and never waits. The memory comes back when the send has ended; one that
+    /// fits now has ended at once.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send); what fails later is the operation's result.
     pub fn isend(
         &mut self,
         peer: Peer,
         tag: u64,
-        buffer: impl Into<Buffer>,
-    ) -> Result<Request, MessageError> {
-        let mut buffer = buffer.into();
-        if self.pairs.has_notice() {
-            self.attend()?;
-        }
-        let row = self.row_of(peer)?;
-        let request = self.requests.add(Operation::Send { to: peer });
-        let mut sent = 0;
-        let mut done = Ok(false);
-        if self.rows[row as usize].sends.is_empty() {
-            let short = buffer.short();
-            let short = short.as_ref().map(|(bytes, length)| &bytes[..*length]);
-            done = self.push(row, tag, &buffer, short, &mut sent);
-        }
-        match done {
-            Ok(true) => {
-                let status = Status { source: peer, tag, bytes: buffer.len() as u64 };
-                self.requests.end(request.index, Ok(status), Some(std::mem::take(&mut buffer)));
-            }
-            Ok(false) => {
-                let pending = Pending { request: Some(request.index), tag, buffer, sent };
-                self.send_later(row, pending);
-            }
-            Err(error) => self.requests.end(request.index, Err(error), Some(buffer)),
-        }
-        Ok(request)
+        memory: impl Into<Memory>,
+    ) -> Result<OperationHandle, MessageError> {
+        self.isend_with(peer, tag, memory, Options::default())
     }
 
-    /// Sends a message that takes a slot or two, or a part of a cell, if nothing stands in its way. The way of
-    /// most messages.
-    #[inline(always)]
-    fn try_inject(&mut self, peer: Peer, tag: u64, message: &[u8]) -> bool {
-        if self.pairs.has_notice() || !self.pairs.is_open(peer.row, peer.generation) {
-            return false;
-        }
-        if message.len() > PAIR_INLINE_BYTES_MAX {
-            return self.try_inject_in_cell(peer.row, tag, message);
-        }
-        self.pairs.try_send(peer.row, tag, message)
+    /// As [`isend`](Self::isend), with a number of the caller's choice, and another way to report the end.
+    ///
+    /// # Errors
+    /// As for [`isend`](Self::isend).
+    pub fn isend_with(
+        &mut self,
+        peer: Peer,
+        tag: u64,
+        memory: impl Into<Memory>,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        self.handle_notices()?;
+        self.engine.start_send(peer, tag, memory.into(), options)
     }
 
-    #[inline(never)]
-    fn try_inject_in_cell(&mut self, row: u32, tag: u64, message: &[u8]) -> bool {
-        let is_one = message.len() as u64 <= self.pairs.sizes().cell_bytes();
-        self.has_cells && is_one && self.pairs.send_fragment(row, tag, &message, 0) > 0
+    fn send_now(&mut self, peer: Peer, tag: u64, source: &impl Source) -> Result<(), MessageError> {
+        self.send_slowly(peer, tag, source, Patience::None).map_err(|error| {
+            match (error, self.engine.name_of(peer)) {
+                (MessageError::Timeout { .. }, Some(name)) => {
+                    MessageError::Full { name: name.clone() }
+                }
+                (other, _) => other,
+            }
+        })
     }
 
     /// The slow half of every send.
@@ -139,24 +139,13 @@ impl Endpoint {
         &mut self,
         peer: Peer,
         tag: u64,
-        source: &(impl Source + Whole),
+        source: &impl Source,
         patience: Patience,
     ) -> Result<(), MessageError> {
-        if self.pairs.has_notice() {
-            self.attend()?;
-        }
-        let short = source.short();
-        let short = short.as_ref().map(|(bytes, length)| &bytes[..*length]);
+        self.handle_notices()?;
         let mut sent = 0;
         let send = |endpoint: &mut Self, sent: &mut u64| {
-            let row = match endpoint.row_of(peer) {
-                Ok(row) => row,
-                Err(error) => return Some(Err(error)),
-            };
-            if !endpoint.rows[row as usize].sends.is_empty() {
-                return None;
-            }
-            match endpoint.push(row, tag, source, short, sent) {
+            match endpoint.engine.send_step(peer, tag, source, sent) {
                 Ok(true) => Some(Ok(())),
                 Ok(false) => None,
                 Err(error) => Some(Err(error)),
@@ -166,7 +155,7 @@ impl Endpoint {
         if let Some(end) = send(self, &mut sent) {
             return end;
         }
-        let room = Some((peer.row, source.bytes() > PAIR_INLINE_BYTES_MAX as u64));
+        let room = Some(Room { row: peer.row(), bytes: source.bytes() });
         let ended = match patience {
             Patience::None => Err(MessageError::Timeout { after: Duration::ZERO }),
             _ => self.wait_for(patience, None, room, |endpoint, _| send(endpoint, &mut sent)),
@@ -175,9 +164,8 @@ impl Endpoint {
             Ok(end) => end,
             Err(MessageError::Forked) => Err(MessageError::Forked),
             Err(_) if sent > 0 => {
-                // Its peer has seen the beginning.
-                let buffer = Buffer::from(source.to_vec());
-                self.send_later(peer.row, Pending { request: None, tag, buffer, sent });
+                // The peer has seen the beginning.
+                self.engine.send_rest(peer, tag, to_memory(source), sent);
                 Ok(())
             }
             Err(MessageError::Timeout { .. }) => {
@@ -188,29 +176,9 @@ impl Endpoint {
     }
 }
 
-/// A message of a call.
-trait Whole {
-    /// Its bytes, if they travel in slots.
-    fn short(&self) -> Option<([u8; PAIR_INLINE_BYTES_MAX], usize)>;
-    fn to_vec(&self) -> Vec<u8>;
-}
-
-impl Whole for &[u8] {
-    fn short(&self) -> Option<([u8; PAIR_INLINE_BYTES_MAX], usize)> {
-        Gathered(&[self]).short()
-    }
-
-    fn to_vec(&self) -> Vec<u8> {
-        (*self).to_owned()
-    }
-}
-
-impl Whole for Gathered<'_> {
-    fn short(&self) -> Option<([u8; PAIR_INLINE_BYTES_MAX], usize)> {
-        Gathered::short(self)
-    }
-
-    fn to_vec(&self) -> Vec<u8> {
-        Gathered::to_vec(*self)
-    }
+/// A copy of a whole message.
+fn to_memory(source: &impl Source) -> Memory {
+    let mut bytes = vec![0; usize::try_from(source.bytes()).unwrap_or(usize::MAX)];
+    source.fill(0, &mut Fragment::private(&mut bytes));
+    bytes.into()
 }

@@ -5,17 +5,20 @@
 //! peers, guarantees nothing. One peer has at most half of the whole.
 
 /// What a message costs beside its bytes.
-pub(super) const OVERHEAD_BYTES: usize = 128;
+const OVERHEAD_BYTES: usize = 128;
 
 /// What is kept of one peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Kept {
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
+pub struct Kept {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes, each message counted with 128 more.
+    pub bytes: u64,
 }
 
+/// What an endpoint may keep, and what it keeps.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub struct Budget {
     bytes: u64,
     /// What each peer can always have.
     share: u64,
@@ -26,17 +29,19 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(bytes: usize, peers_max: u64) -> Self {
+    /// `bytes` for at most `peers_max` peers.
+    #[must_use]
+    pub fn new(bytes: usize, peers_max: u64) -> Self {
         let bytes = bytes as u64;
         Self { bytes, share: bytes / 4 / peers_max.max(1), rows: Vec::new(), common: 0 }
     }
 
-    pub(super) fn kept(&self, row: u32) -> Kept {
+    pub(crate) fn kept(&self, row: u32) -> Kept {
         self.rows.get(row as usize).copied().unwrap_or_default()
     }
 
     /// Can a message of `total` bytes of the peer of `row` be kept?
-    pub(super) fn has_room(&self, row: u32, total: u64) -> bool {
+    pub(crate) fn has_room(&self, row: u32, total: u64) -> bool {
         let before = self.kept(row).bytes;
         let after = before.saturating_add(cost(total));
         let beyond = |bytes: u64| bytes.saturating_sub(self.share);
@@ -45,7 +50,7 @@ impl Budget {
     }
 
     /// A message of `total` bytes is kept. One that was put back may cost more than there is.
-    pub(super) fn spend(&mut self, row: u32, total: u64) {
+    pub(crate) fn spend(&mut self, row: u32, total: u64) {
         self.change(row, |kept| {
             kept.messages += 1;
             kept.bytes = kept.bytes.saturating_add(cost(total));
@@ -53,7 +58,7 @@ impl Budget {
     }
 
     /// It is not kept any more.
-    pub(super) fn give_back(&mut self, row: u32, total: u64) {
+    pub(crate) fn give_back(&mut self, row: u32, total: u64) {
         self.change(row, |kept| {
             kept.messages = kept.messages.saturating_sub(1);
             kept.bytes = kept.bytes.saturating_sub(cost(total));

@@ -1,0 +1,394 @@
+//! Messages that arrive: where each goes.
+
+use corewire_layout::counters::EndpointCounter;
+use corewire_ring::message::{Arrival, Sink};
+
+use crate::engine::Engine;
+use crate::error::MessageError;
+use crate::list::Key;
+use crate::matching::{Posted, Unexpected};
+use crate::operations::Operation;
+use crate::receive::{Caller, CallerState};
+use crate::selector::{Peer, Selector, Status};
+use crate::transport::Transport;
+
+/// Where a message goes of which a part has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Place {
+    /// It is dropped.
+    #[default]
+    Nowhere,
+    /// To a receive that goes on by itself.
+    Operation(u32),
+    /// To the receive that is being called.
+    Caller,
+    /// To where it is kept until a receive asks for it.
+    Kept(Key),
+}
+
+impl<T: Transport> Engine<T> {
+    /// Handles what lies at the head of a row.
+    pub(crate) fn take_arrival(&mut self, row: u32, mut caller: Option<&mut Caller<'_>>) {
+        let arrival = match self.transport.arrival(row) {
+            Ok(Some(arrival)) => arrival,
+            Ok(None) => return,
+            Err(violation) => return self.cut_off(row, violation),
+        };
+        if arrival.is_first && !self.find_place(row, &arrival, caller.as_deref_mut()) {
+            return;
+        }
+        self.fill(row, &arrival, caller);
+    }
+
+    /// Decides where a message goes. False if it stays where it is.
+    fn find_place(&mut self, row: u32, arrival: &Arrival, caller: Option<&mut Caller<'_>>) -> bool {
+        let source = self.peer_of(row);
+        let status = Status { source, tag: arrival.tag, bytes: arrival.total };
+        while let Some(posted) = self.matching.take_posted(source, arrival.tag) {
+            if self.prepare(posted.operation, arrival.total) {
+                self.set_place(row, Place::Operation(posted.operation));
+                return true;
+            }
+        }
+        if let Some(caller) = caller
+            && caller.is_waiting()
+            && caller.selector.takes(source, arrival.tag)
+        {
+            match caller.target.prepare(arrival.total) {
+                Ok(()) => {
+                    caller.state = CallerState::Filling(status);
+                    self.set_place(row, Place::Caller);
+                    return true;
+                }
+                Err(error) => caller.state = CallerState::Ended(Err(error)),
+            }
+        }
+        self.transport.count(EndpointCounter::Unexpected);
+        self.has_news = true;
+        self.keep(row, arrival)
+    }
+
+    /// Keeps a message that no receive asks for. False if it stays with its sender.
+    fn keep(&mut self, row: u32, arrival: &Arrival) -> bool {
+        let (source, tag, total) = (self.peer_of(row), arrival.tag, arrival.total);
+        let memory =
+            self.matching.budget.has_room(row, total).then(|| self.pool.take(total)).flatten();
+        let is_held = memory.is_none();
+        let bytes = memory.unwrap_or_default();
+        let message = Unexpected { source, tag, total, bytes, is_held, is_claimed: false };
+        let key = self.matching.keep(message);
+        if is_held {
+            self.transport.count(EndpointCounter::Stalls);
+            self.transport.hold(row);
+        } else {
+            self.set_place(row, Place::Kept(key));
+            self.show_kept(row);
+        }
+        !is_held
+    }
+
+    /// Gets the memory of a receive ready for its message, of `total` bytes. False if the message cannot
+    /// go there; then the operation has ended.
+    fn prepare(&mut self, operation: u32, total: u64) -> bool {
+        let truncates = self.operations.options(operation).truncates;
+        let Operation::Receive { memory, posted, .. } = self.operations.by_index(operation) else {
+            return false;
+        };
+        *posted = None;
+        let given = memory.room();
+        let error = if memory.is_pooled() && total > given as u64 {
+            match self.pool.take(total) {
+                Some(bytes) => {
+                    *memory = corewire_ring::message::Memory::filling(bytes);
+                    return true;
+                }
+                None => MessageError::NoMemory { bytes: total },
+            }
+        } else if total > given as u64 && !truncates {
+            MessageError::BufferTooSmall { needed: total, given }
+        } else {
+            return true;
+        };
+        self.operations.end(operation, Err(error), None);
+        false
+    }
+
+    /// A receive that goes on by itself has got its whole message.
+    fn end_receive(&mut self, operation: u32, status: Status) {
+        let Operation::Receive { memory, .. } = self.operations.by_index(operation) else { return };
+        let given = memory.room();
+        let result = if status.bytes > given as u64 {
+            Err(MessageError::Truncated { status, given })
+        } else {
+            Ok(status)
+        };
+        self.has_news = true;
+        self.operations.end(operation, result, None);
+    }
+
+    /// Shows observers how much is kept of the peer of `row`.
+    fn show_kept(&self, row: u32) {
+        self.transport.show_kept(row, self.matching.budget.kept(row));
+    }
+
+    fn set_place(&mut self, row: u32, place: Place) {
+        let entry = &mut self.rows[row as usize];
+        entry.place = place;
+        entry.filled = 0;
+    }
+
+    /// Copies a fragment to where its message goes.
+    fn fill(&mut self, row: u32, arrival: &Arrival, caller: Option<&mut Caller<'_>>) {
+        let entry = &mut self.rows[row as usize];
+        let (place, filled) = (entry.place, entry.filled);
+        entry.filled += arrival.bytes;
+        let is_whole = entry.filled as u64 == arrival.total;
+        let transport = &self.transport;
+        let mut caller = caller;
+        match place {
+            Place::Operation(operation) => {
+                if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
+                    transport.copy(row, arrival, filled, memory);
+                }
+            }
+            Place::Caller => {
+                if let Some(caller) = caller.as_deref_mut() {
+                    transport.copy(row, arrival, filled, &mut *caller.target);
+                }
+            }
+            Place::Kept(key) => {
+                if let Some(message) = self.matching.get_mut(key) {
+                    transport.copy(row, arrival, filled, &mut Appended(&mut message.bytes));
+                }
+            }
+            Place::Nowhere => {}
+        }
+        self.transport.pass(row, arrival);
+        if is_whole {
+            self.rows[row as usize].place = Place::Nowhere;
+            let status =
+                Status { source: self.peer_of(row), tag: arrival.tag, bytes: arrival.total };
+            match (place, caller) {
+                (Place::Operation(operation), _) => self.end_receive(operation, status),
+                (Place::Caller, Some(caller)) => caller.state = CallerState::Ended(Ok(status)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The peer of `row` has gone in the middle of a message: the receive that it went to waits for another.
+    pub(crate) fn abandon_arrival(&mut self, row: u32, caller: Option<&mut Caller<'_>>) {
+        match std::mem::take(&mut self.rows[row as usize].place) {
+            Place::Nowhere => {}
+            Place::Kept(key) => {
+                drop(self.matching.take(key));
+                self.show_kept(row);
+            }
+            Place::Caller => {
+                if let Some(caller) = caller {
+                    caller.state = CallerState::Waiting;
+                }
+            }
+            Place::Operation(operation) => self.receive_again(operation),
+        }
+    }
+
+    /// A receive whose message will never be complete waits for another.
+    fn receive_again(&mut self, operation: u32) {
+        let Operation::Receive { selector, order, .. } = self.operations.by_index(operation) else {
+            return;
+        };
+        let (posted, order) = (Posted { selector: *selector, operation }, *order);
+        // What has arrived meanwhile may be what it asks for.
+        if !self.take_kept_for(posted) {
+            let key = self.matching.post_again(order, posted);
+            self.set_posted(operation, key);
+        }
+    }
+
+    /// Notes under which key a receive waits.
+    pub(crate) fn set_posted(&mut self, operation: u32, key: Key) {
+        if let Operation::Receive { posted, order, .. } = self.operations.by_index(operation) {
+            *posted = Some(key);
+            *order = key.order;
+        }
+    }
+
+    // Messages that were kept.
+
+    /// Gives a receive that is being called the oldest kept message that it asks for.
+    pub(crate) fn take_kept(&mut self, caller: &mut Caller<'_>) {
+        let Some((key, _)) = self.matching.find(&caller.selector) else { return };
+        self.take_kept_of(key, caller);
+    }
+
+    /// The same of a certain message.
+    pub(crate) fn take_kept_of(&mut self, key: Key, caller: &mut Caller<'_>) {
+        let Some(message) = self.matching.get(key) else { return };
+        let Unexpected { source, tag, total, is_held, .. } = *message;
+        let status = Status { source, tag, bytes: total };
+        // Memory that holds a kept message may be taken over; otherwise there must be room for a copy.
+        if is_held || !caller.target.adopts() {
+            if let Err(error) = caller.target.prepare(total) {
+                caller.state = CallerState::Ended(Err(error));
+                return;
+            }
+        }
+        let Some(message) = self.matching.take(key) else { return };
+        let is_whole = message.is_whole();
+        let filled = message.bytes.len();
+        self.show_kept(source.row);
+        if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
+            caller.target.put(0, &bytes);
+            self.pool.give_back(bytes);
+        }
+        if is_whole {
+            caller.state = CallerState::Ended(Ok(status));
+        } else {
+            caller.state = CallerState::Filling(status);
+            self.set_place(source.row, Place::Caller);
+            self.rows[source.row as usize].filled = filled;
+            if is_held {
+                self.take_held(source.row, Some(caller));
+            }
+        }
+        self.fetch_held();
+    }
+
+    /// Gives a receive that goes on by itself the oldest kept message that it asks for. False if there is
+    /// none.
+    pub(crate) fn take_kept_for(&mut self, posted: Posted) -> bool {
+        let Some((key, _)) = self.matching.find(&posted.selector) else { return false };
+        self.give_kept_to(key, posted.operation);
+        true
+    }
+
+    /// Gives a kept message to a receive that goes on by itself.
+    pub(crate) fn give_kept_to(&mut self, key: Key, operation: u32) {
+        let Some(total) = self.matching.get(key).map(|message| message.total) else { return };
+        if !self.prepare(operation, total) {
+            return;
+        }
+        let Some(message) = self.matching.take(key) else { return };
+        let Unexpected { source, tag, .. } = message;
+        let status = Status { source, tag, bytes: total };
+        self.show_kept(source.row);
+        if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
+            memory.put(0, &message.bytes);
+        }
+        if message.is_whole() {
+            self.end_receive(operation, status);
+        } else {
+            self.set_place(source.row, Place::Operation(operation));
+            self.rows[source.row as usize].filled = message.bytes.len();
+            if message.is_held {
+                self.take_held(source.row, None);
+            }
+        }
+        self.pool.give_back(message.bytes);
+        self.fetch_held();
+    }
+
+    /// Drops a kept message, or the rest of it as it arrives.
+    pub(crate) fn drop_kept(&mut self, key: Key) {
+        let Some(message) = self.matching.take(key) else { return };
+        let row = message.source.row;
+        self.transport.count(EndpointCounter::Discarded);
+        if message.is_held {
+            self.set_place(row, Place::Nowhere);
+            self.take_held(row, None);
+        } else if self.rows[row as usize].place == Place::Kept(key) {
+            let filled = self.rows[row as usize].filled;
+            self.set_place(row, Place::Nowhere);
+            self.rows[row as usize].filled = filled;
+        }
+        self.pool.give_back(message.bytes);
+        self.show_kept(row);
+        self.fetch_held();
+    }
+
+    /// A message that was claimed is anybody's again: the oldest receive that waits for it gets it.
+    pub(crate) fn offer(&mut self, key: Key) {
+        if self.matching.give_back(key) {
+            while let Some(message) = self.matching.get(key) {
+                let (source, tag) = (message.source, message.tag);
+                let Some(posted) = self.matching.take_posted(source, tag) else { break };
+                // If it does not fit there, it is still to be had.
+                self.give_kept_to(key, posted.operation);
+            }
+        }
+        self.fetch_held();
+    }
+
+    /// Takes the first fragment of a message that was left with its sender, to where it goes.
+    fn take_held(&mut self, row: u32, caller: Option<&mut Caller<'_>>) {
+        self.transport.release(row);
+        match self.transport.arrival(row) {
+            Ok(Some(arrival)) => self.fill(row, &arrival, caller),
+            Ok(None) => {}
+            Err(violation) => self.cut_off(row, violation),
+        }
+    }
+
+    /// Takes in messages that were left with their senders, as far as the budget allows by now.
+    pub(crate) fn fetch_held(&mut self) {
+        while let Some((key, source)) = self.matching.next_to_fetch() {
+            let total = self.matching.get(key).map_or(0, |message| message.total);
+            let Some(bytes) = self.pool.take(total) else { return };
+            self.matching.fetch(key);
+            if let Some(message) = self.matching.get_mut(key) {
+                message.bytes = bytes;
+            }
+            self.show_kept(source.row);
+            self.set_place(source.row, Place::Kept(key));
+            self.take_held(source.row, None);
+        }
+    }
+
+    /// A receive that was called ends before its message is complete: what has arrived is kept.
+    pub fn leave(&mut self, caller: &mut Caller<'_>) {
+        let CallerState::Filling(Status { source, tag, bytes: total }) = caller.state else {
+            return;
+        };
+        let row = source.row;
+        let filled = self.rows[row as usize].filled;
+        let mut bytes = caller.target.written(filled);
+        let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
+        // Appending never grows it.
+        bytes.reserve_exact(missing);
+        let message =
+            Unexpected { source, tag, total, bytes, is_held: false, is_claimed: false };
+        let key = self.matching.put_back(message);
+        self.show_kept(row);
+        self.set_place(row, Place::Kept(key));
+        self.rows[row as usize].filled = filled;
+        caller.state = CallerState::Waiting;
+    }
+
+    /// If nothing will come that a receive asks for: why.
+    pub(crate) fn unreachable_error(&self, selector: &Selector) -> Option<MessageError> {
+        let peer: Peer = selector.source?;
+        let row = self.rows.get(peer.row as usize);
+        match row.filter(|row| row.generation == peer.generation) {
+            None => Some(MessageError::UnknownPeer),
+            Some(row) if row.is_over => Some(self.error_of(peer.row)),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Memory that is filled up to its capacity.
+struct Appended<'a>(&'a mut Vec<u8>);
+
+impl Sink for Appended<'_> {
+    fn room(&self) -> usize {
+        self.0.capacity()
+    }
+
+    fn put(&mut self, at: usize, source: &[u8]) -> usize {
+        self.0.truncate(at);
+        let count = source.len().min(self.0.capacity() - self.0.len());
+        self.0.extend_from_slice(&source[..count]);
+        count
+    }
+}

@@ -1,0 +1,90 @@
+//! Why an operation of an endpoint failed.
+
+use std::time::Duration;
+
+use corewire_layout::name::ChannelName;
+use corewire_ring::pair::PairViolation;
+
+use crate::selector::Status;
+
+/// Why an endpoint's operation failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// The peer's process died. Everything that it had sent completely was delivered before. Messages that
+    /// it had not received are lost.
+    #[error("endpoint {name} died")]
+    PeerDied {
+        /// The peer.
+        name: ChannelName,
+    },
+    /// The peer's endpoint was closed.
+    #[error("endpoint {name} was closed")]
+    PeerLeft {
+        /// The peer.
+        name: ChannelName,
+    },
+    /// The peer's memory contains an impossible value, so the peer was disconnected.
+    #[error("endpoint {name} was cut off: {violation}")]
+    PeerCutOff {
+        /// The peer.
+        name: ChannelName,
+        /// The impossible value.
+        violation: PairViolation,
+    },
+    /// The handle does not belong to a peer of this endpoint, or belongs to a peer that has gone and whose row another
+    /// peer has taken. A row is taken again after eight or more other peers have come, or if no other row is free.
+    #[error("no such peer: it is another endpoint's, or has gone")]
+    UnknownPeer,
+    /// The handle does not belong to an operation of this endpoint, or the end of the operation was already reported.
+    #[error("no such operation: it is another endpoint's, or its end was reported")]
+    UnknownOperation,
+    /// There is no room now, because the peer has not received enough of what was sent.
+    #[error("no room towards endpoint {name}")]
+    Full {
+        /// The peer.
+        name: ChannelName,
+    },
+    /// The operation did not complete within the given time.
+    #[error("not within {after:?}")]
+    Timeout {
+        /// How long the call waited.
+        after: Duration,
+    },
+    /// The message does not fit in the buffer. It can still be received.
+    #[error("message of {needed} bytes, but the buffer has {given}")]
+    BufferTooSmall {
+        /// The message's length in bytes.
+        needed: u64,
+        /// The buffer's length in bytes.
+        given: usize,
+    },
+    /// The message was longer than the memory of its receive, which holds its first bytes. The rest is
+    /// lost. Only receives that [ask for it](crate::Options::truncates) end so.
+    #[error("message of {} bytes truncated to {given}", .status.bytes)]
+    Truncated {
+        /// Whose message it was, its tag and its whole length.
+        status: Status,
+        /// The memory's length in bytes.
+        given: usize,
+    },
+    /// The operation was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// Another thread interrupted the call.
+    #[error("interrupted")]
+    Interrupted,
+    /// This process is a forked child, and the endpoint belongs to its parent.
+    #[error("this process was forked from the one that has the endpoint")]
+    Forked,
+    /// There is no memory for a message. It can still be received.
+    #[error("no memory for a message of {bytes} bytes")]
+    NoMemory {
+        /// The message's length in bytes.
+        bytes: u64,
+    },
+    /// The transport failed: a system call that it needed, for example for memory. The text names the call
+    /// and its error.
+    #[error("{0}")]
+    Transport(String),
+}

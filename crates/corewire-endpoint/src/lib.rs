@@ -1,0 +1,52 @@
+//! The engine of corewire's endpoints: which receive gets which message, operations that go on by
+//! themselves, and the protocols that carry messages, over any [`Transport`].
+//!
+//! An engine makes no system call, has no clock and draws no random number; what it does depends on its
+//! calls and on what its transport returns, so that tests can repeat every run. The crate `corewire`
+//! waits, connects, and carries messages between the processes of one machine; most programs use its
+//! `Endpoint`.
+//!
+//! # The way of a message
+//!
+//! 1. [`Engine::try_inject`]: a short message to an open peer goes to the transport at once. Everything
+//!    else goes through [`Engine::send_step`] or [`Engine::start_send`], in order behind what waits there.
+//! 2. [`Engine::try_take_short`]: while nothing else is going on, a receive that finds a whole message which it
+//!    asks for takes it from the transport at once.
+//! 3. Otherwise [`Engine::progress`] takes each arrival. The oldest receive that asks for it gets it;
+//!    if there is none, it is kept, within a budget; beyond that it stays with its sender.
+//! 4. Each fragment is copied to where its message goes, and passed. With the last one the operation
+//!    ends and is reported: by its handle, in the completion queue, or by a counter.
+//!
+//! # Cost
+//!
+//! A message is copied once on either side; one that no receive has asked for yet is copied once more by
+//! a receive into the caller's memory, and not by one into an [`OwnedMessage`]. Steps 1
+//! and 2 allocate nothing and compare one word ([`Engine::is_at_rest`]) to know that nothing else is going
+//! on. Matching takes constant time for each pattern of selectors in use, whatever the number of receives
+//! and messages that wait.
+
+mod arrivals;
+mod budget;
+mod engine;
+mod error;
+mod list;
+mod matching;
+mod message;
+mod operations;
+mod pool;
+mod receive;
+mod selector;
+mod send;
+pub mod transport;
+
+pub use corewire_ring::message::{Arrival, Fragment, Memory, Sink, Source};
+
+pub use budget::{Budget, Kept};
+pub use engine::Engine;
+pub use error::MessageError;
+pub use list::Seed;
+pub use message::{INLINE_BYTES_MAX, OwnedMessage, Target};
+pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report};
+pub use receive::{Caller, Looked, Matched, MessageTarget};
+pub use selector::{Peer, Selector, Status};
+pub use transport::Transport;

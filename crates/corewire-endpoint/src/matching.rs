@@ -1,0 +1,436 @@
+//! Which receive gets which message: the oldest message that a receive asks for, and the oldest receive
+//! that asks for a message.
+//!
+//! As long as there are few, they are looked at one after the other. Beyond that they are found by
+//! buckets of source and tag, in constant time for each *pattern* in use: for the bits of the tag that a
+//! selector compares, and for whether it names a source. MPI programs use four patterns.
+
+use std::collections::VecDeque;
+
+use crate::Peer;
+use crate::budget::Budget;
+use crate::list::{Index, Key, List, Pattern, Seed};
+use crate::selector::Selector;
+
+/// Entries that are looked at one after the other. More are indexed.
+const LINEAR_MAX: usize = 16;
+/// The most patterns that have an index. Selectors of further patterns are compared one by one.
+const INDEXES_MAX: usize = 8;
+
+/// A receive that waits for its message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Posted {
+    pub(crate) selector: Selector,
+    /// Its operation.
+    pub(crate) operation: u32,
+}
+
+/// The receives that wait.
+#[derive(Debug)]
+struct PostedReceives {
+    list: List<Posted>,
+    /// Each receive is in the one of its pattern, or among the others. Empty while there are few.
+    indexes: Vec<Index>,
+    others: VecDeque<Key>,
+    is_indexed: bool,
+    seed: Seed,
+}
+
+impl PostedReceives {
+    fn add_to_index(&mut self, key: Key, selector: &Selector) {
+        let pattern = selector.pattern();
+        let found = self.indexes.iter().position(|index| index.pattern() == pattern);
+        let place = found.or_else(|| {
+            // A pattern that is not used any more gives its place to another.
+            let place = self.indexes.iter().position(Index::is_empty);
+            match place {
+                Some(place) => self.indexes[place] = Index::new(pattern, self.seed),
+                None if self.indexes.len() < INDEXES_MAX => {
+                    self.indexes.push(Index::new(pattern, self.seed));
+                }
+                None => return None,
+            }
+            place.or(Some(self.indexes.len() - 1))
+        });
+        match place {
+            Some(place) => self.indexes[place].add(key, selector.source_bits(), selector.tag),
+            None => {
+                let at = self.others.partition_point(|other| other.order < key.order);
+                self.others.insert(at, key);
+            }
+        }
+    }
+
+    fn added(&mut self, key: Key, selector: &Selector) {
+        if self.is_indexed {
+            self.add_to_index(key, selector);
+        } else if self.list.len() > LINEAR_MAX {
+            self.is_indexed = true;
+            let all: Vec<_> =
+                self.list.iter().map(|(key, posted)| (key, posted.selector)).collect();
+            all.iter().for_each(|(key, selector)| self.add_to_index(*key, selector));
+        }
+    }
+
+    #[inline]
+    fn find(&self, source: Peer, tag: u64) -> Option<Key> {
+        if !self.is_indexed {
+            let mut all = self.list.iter();
+            return all
+                .find(|(_, posted)| posted.selector.takes(source, tag))
+                .map(|(key, _)| key);
+        }
+        let indexed = self.indexes.iter().filter_map(|index| index.first(source.bits(), tag));
+        let indexed = indexed.filter_map(|node| self.list.at(node).map(|(key, _)| key)).min();
+        let takes = |key: &&Key| {
+            self.list.get(**key).is_some_and(|posted| posted.selector.takes(source, tag))
+        };
+        let other = self.others.iter().find(takes).copied();
+        match (indexed, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Posted> {
+        let posted = self.list.remove(key)?;
+        if self.is_indexed {
+            let pattern = posted.selector.pattern();
+            match self.indexes.iter_mut().find(|index| index.pattern() == pattern) {
+                Some(index) => index.remove(key),
+                None => {}
+            }
+            if !self.others.is_empty() {
+                self.others.retain(|other| *other != key);
+            }
+            if self.list.len() == 0 {
+                self.is_indexed = false;
+                self.indexes.clear();
+            }
+        }
+        Some(posted)
+    }
+}
+
+/// A message that no receive has asked for yet.
+#[derive(Debug)]
+pub(crate) struct Unexpected {
+    pub(crate) source: Peer,
+    pub(crate) tag: u64,
+    /// Bytes of the whole message.
+    pub(crate) total: u64,
+    /// The part of it that has arrived.
+    pub(crate) bytes: Vec<u8>,
+    /// It is still with its sender, since the budget is spent.
+    pub(crate) is_held: bool,
+    /// Somebody has claimed it: it matches nothing any more.
+    pub(crate) is_claimed: bool,
+}
+
+impl Unexpected {
+    /// Whether all of it is here.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.is_held && self.bytes.len() as u64 == self.total
+    }
+}
+
+/// The messages that no receive has asked for.
+#[derive(Debug)]
+struct UnexpectedMessages {
+    list: List<Unexpected>,
+    /// Each message that is not claimed is in all of them.
+    indexes: Vec<Index>,
+    seed: Seed,
+}
+
+impl UnexpectedMessages {
+    fn add(&mut self, key: Key) {
+        if let Some(message) = self.list.get(key) {
+            let (source, tag) = (message.source.bits(), message.tag);
+            self.indexes.iter_mut().for_each(|index| index.add(key, source, tag));
+        }
+    }
+
+    fn hide(&mut self, key: Key) {
+        self.indexes.iter_mut().for_each(|index| index.remove(key));
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Unexpected> {
+        let message = self.list.remove(key)?;
+        self.hide(key);
+        if self.list.len() == 0 {
+            self.indexes.clear();
+        }
+        Some(message)
+    }
+
+    #[inline]
+    fn find(&mut self, selector: &Selector) -> Option<Key> {
+        if self.list.len() > LINEAR_MAX {
+            let pattern = selector.pattern();
+            let found = self.indexes.iter().position(|index| index.pattern() == pattern);
+            let place = found.or_else(|| self.add_index(pattern));
+            if let Some(place) = place {
+                let node = self.indexes[place].first(selector.source_bits(), selector.tag)?;
+                return self.list.at(node).map(|(key, _)| key);
+            }
+        }
+        let wanted = |message: &Unexpected| {
+            !message.is_claimed && selector.takes(message.source, message.tag)
+        };
+        self.list.iter().find(|(_, message)| wanted(message)).map(|(key, _)| key)
+    }
+
+    #[cold]
+    fn add_index(&mut self, pattern: Pattern) -> Option<usize> {
+        if self.indexes.len() == INDEXES_MAX {
+            return None;
+        }
+        let mut index = Index::new(pattern, self.seed);
+        for (key, message) in self.list.iter().filter(|(_, message)| !message.is_claimed) {
+            index.add(key, message.source.bits(), message.tag);
+        }
+        self.indexes.push(index);
+        Some(self.indexes.len() - 1)
+    }
+}
+
+/// Receives that wait for messages, and messages that wait for receives.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    posted: PostedReceives,
+    unexpected: UnexpectedMessages,
+    /// Messages that are with their senders, at most one of each.
+    held: VecDeque<Key>,
+    pub(crate) budget: Budget,
+}
+
+impl Matching {
+    pub(crate) fn new(budget: Budget, seed: Seed) -> Self {
+        Self {
+            posted: PostedReceives {
+                list: List::default(),
+                indexes: Vec::new(),
+                others: VecDeque::new(),
+                is_indexed: false,
+                seed,
+            },
+            unexpected: UnexpectedMessages { list: List::default(), indexes: Vec::new(), seed },
+            held: VecDeque::new(),
+            budget,
+        }
+    }
+
+    /// Whether there is neither a receive that waits nor a message that does.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.posted.list.len() == 0 && self.unexpected.list.len() == 0
+    }
+
+    // Receives.
+
+    /// A new receive waits.
+    pub(crate) fn post(&mut self, posted: Posted) -> Key {
+        let key = self.posted.list.push_back(posted);
+        self.posted.added(key, &posted.selector);
+        key
+    }
+
+    /// A receive waits again, in its old place.
+    pub(crate) fn post_again(&mut self, order: u64, posted: Posted) -> Key {
+        let key = self.posted.list.insert(order, posted);
+        self.posted.added(key, &posted.selector);
+        key
+    }
+
+    /// The oldest receive that asks for this message waits no longer.
+    #[inline]
+    pub(crate) fn take_posted(&mut self, source: Peer, tag: u64) -> Option<Posted> {
+        let key = self.posted.find(source, tag)?;
+        self.posted.remove(key)
+    }
+
+    /// A receive waits no longer. `None` if it did not.
+    pub(crate) fn withdraw(&mut self, key: Key) -> Option<Posted> {
+        self.posted.remove(key)
+    }
+
+    /// The receives that wait for `source` and nobody else do so no longer.
+    pub(crate) fn withdraw_from(&mut self, source: Peer) -> Vec<Posted> {
+        let of_source = |(_, posted): &(Key, &Posted)| posted.selector.source == Some(source);
+        let keys: Vec<Key> =
+            self.posted.list.iter().filter(of_source).map(|(key, _)| key).collect();
+        keys.into_iter().filter_map(|key| self.posted.remove(key)).collect()
+    }
+
+    // Messages.
+
+    /// Keeps a message: its first `bytes`, or none of it if it is held by its sender.
+    pub(crate) fn keep(&mut self, message: Unexpected) -> Key {
+        let (source, total, is_held) = (message.source, message.total, message.is_held);
+        let key = self.unexpected.list.push_back(message);
+        self.unexpected.add(key);
+        if is_held {
+            self.held.push_back(key);
+        } else {
+            self.budget.spend(source.row, total);
+        }
+        key
+    }
+
+    /// Keeps a message that a receive had begun to take, before all others.
+    pub(crate) fn put_back(&mut self, message: Unexpected) -> Key {
+        self.budget.spend(message.source.row, message.total);
+        let key = self.unexpected.list.push_front(message);
+        self.unexpected.add(key);
+        key
+    }
+
+    /// A message that was with its sender is kept here from now on.
+    pub(crate) fn fetch(&mut self, key: Key) {
+        self.held.retain(|held| *held != key);
+        if let Some(message) = self.unexpected.list.get_mut(key) {
+            message.is_held = false;
+            self.budget.spend(message.source.row, message.total);
+        }
+    }
+
+    /// The oldest message that `selector` asks for.
+    #[inline]
+    pub(crate) fn find(&mut self, selector: &Selector) -> Option<(Key, &Unexpected)> {
+        let key = self.unexpected.find(selector)?;
+        self.unexpected.list.get(key).map(|message| (key, message))
+    }
+
+    /// The messages that `selector` asks for and that nobody has claimed, oldest first.
+    pub(crate) fn all_of(&self, selector: &Selector) -> Vec<Key> {
+        let wanted = |(_, message): &(Key, &Unexpected)| {
+            !message.is_claimed && selector.takes(message.source, message.tag)
+        };
+        self.unexpected.list.iter().filter(wanted).map(|(key, _)| key).collect()
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&Unexpected> {
+        self.unexpected.list.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Unexpected> {
+        self.unexpected.list.get_mut(key)
+    }
+
+    /// A message matches nothing any more, until it is taken or given back.
+    pub(crate) fn claim(&mut self, key: Key) {
+        if let Some(message) = self.unexpected.list.get_mut(key) {
+            message.is_claimed = true;
+            self.unexpected.hide(key);
+        }
+    }
+
+    /// A message that was claimed matches again, in its old place. False if it is not there any more.
+    pub(crate) fn give_back(&mut self, key: Key) -> bool {
+        let Some(message) = self.unexpected.list.get_mut(key) else { return false };
+        if std::mem::take(&mut message.is_claimed) {
+            self.unexpected.add(key);
+        }
+        true
+    }
+
+    /// A message is kept no longer.
+    pub(crate) fn take(&mut self, key: Key) -> Option<Unexpected> {
+        let message = self.unexpected.remove(key)?;
+        if message.is_held {
+            self.held.retain(|held| *held != key);
+        } else {
+            self.budget.give_back(message.source.row, message.total);
+        }
+        Some(message)
+    }
+
+    /// The oldest message that is with its sender, is not claimed, and could be kept here by now.
+    pub(crate) fn next_to_fetch(&self) -> Option<(Key, Peer)> {
+        let held = self.held.iter().filter_map(|&key| self.get(key).map(|message| (key, message)));
+        held.filter(|(_, message)| {
+            !message.is_claimed && self.budget.has_room(message.source.row, message.total)
+        })
+        .map(|(key, message)| (key, message.source))
+        .min()
+    }
+
+    /// The message of `source` that is with it.
+    pub(crate) fn held_of(&self, source: Peer) -> Option<Key> {
+        let is_of = |key: &Key| self.get(*key).is_some_and(|message| message.source == source);
+        self.held.iter().copied().find(is_of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEERS: [Peer; 2] = [Peer::new(0, 1), Peer::new(1, 1)];
+
+    fn matching(budget_bytes: usize) -> Matching {
+        Matching::new(Budget::new(budget_bytes, 2), Seed(7))
+    }
+
+    fn message(source: Peer, tag: u64, total: u64, is_held: bool) -> Unexpected {
+        Unexpected { source, tag, total, bytes: Vec::new(), is_held, is_claimed: false }
+    }
+
+    #[test]
+    fn a_receive_that_waits_again_has_its_old_place() {
+        for count in [3, 40] {
+            let mut matching = matching(1000);
+            let keys: Vec<Key> = (0..count)
+                .map(|operation| matching.post(Posted { selector: Selector::any(), operation }))
+                .collect();
+            let first = matching.take_posted(PEERS[0], 0).unwrap();
+            assert_eq!(first.operation, 0);
+            matching.post_again(keys[0].order, first);
+            assert_eq!(matching.take_posted(PEERS[0], 0).unwrap().operation, 0);
+        }
+    }
+
+    #[test]
+    fn the_oldest_receive_of_any_pattern_is_taken() {
+        // More patterns than have an index, each with two receives.
+        let mut matching = matching(1000);
+        let selectors: Vec<Selector> =
+            (0..12).map(|bits| Selector::masked(0, (1 << bits) - 1)).collect();
+        for operation in 0..24 {
+            let selector = selectors[operation as usize % 12];
+            matching.post(Posted { selector, operation });
+        }
+        for operation in 0..24 {
+            assert_eq!(matching.take_posted(PEERS[1], 0).unwrap().operation, operation);
+        }
+        assert!(matching.is_empty());
+    }
+
+    #[test]
+    fn claimed_messages_are_hidden_from_every_index() {
+        let mut matching = matching(1 << 20);
+        let keys: Vec<Key> =
+            (0..30).map(|tag| matching.keep(message(PEERS[0], tag % 3, 8, false))).collect();
+        assert_eq!(matching.find(&Selector::tag(1)).unwrap().0, keys[1]);
+        matching.claim(keys[1]);
+        assert_eq!(matching.find(&Selector::tag(1)).unwrap().0, keys[4]);
+        assert!(matching.give_back(keys[1]));
+        assert_eq!(matching.find(&Selector::tag(1)).unwrap().0, keys[1]);
+        assert_eq!(matching.find(&Selector::tag(1).from(PEERS[1])).map(|found| found.0), None);
+        assert_eq!(matching.all_of(&Selector::any()), keys);
+    }
+
+    #[test]
+    fn the_budget_comes_back() {
+        let mut matching = matching(2000);
+        let id = matching.keep(message(PEERS[0], 1, 800, false));
+        let held = matching.keep(message(PEERS[0], 1, 800, true));
+        assert_eq!(matching.next_to_fetch(), None);
+        matching.take(id).unwrap();
+        assert_eq!(matching.next_to_fetch(), Some((held, PEERS[0])));
+        matching.fetch(held);
+        assert!(!matching.budget.has_room(0, 100));
+        assert_eq!(matching.held_of(PEERS[0]), None);
+    }
+}

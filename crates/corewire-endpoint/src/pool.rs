@@ -1,0 +1,97 @@
+//! The memory of messages that were received, used again and again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The smallest memory, in bytes.
+const SMALLEST_BYTES: usize = 256;
+/// The number of sizes: powers of two up to 8 MiB. Longer memory is not kept.
+const SIZES: usize = 16;
+/// At most this many bytes of unused memory are kept.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// Unused memory by size, the one that was used last on top: it is still in a cache. A message may be
+/// dropped by any thread.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pool(Arc<Mutex<Unused>>);
+
+#[derive(Debug, Default)]
+struct Unused {
+    sizes: [Vec<Vec<u8>>; SIZES],
+    bytes: usize,
+}
+
+impl Pool {
+    /// Empty memory for `bytes` bytes; `None` if there is none. What is in it is not zeroed.
+    pub(crate) fn take(&self, bytes: u64) -> Option<Vec<u8>> {
+        let bytes = usize::try_from(bytes).ok()?;
+        let size = size_of(bytes);
+        if let Some(size) = size {
+            let mut unused = self.lock();
+            if let Some(memory) = unused.sizes[size].pop() {
+                unused.bytes -= memory.capacity();
+                return Some(memory);
+            }
+        }
+        let mut memory = Vec::new();
+        let capacity = size.map_or(bytes, |size| SMALLEST_BYTES << size);
+        memory.try_reserve_exact(capacity).ok()?;
+        Some(memory)
+    }
+
+    /// Memory that is not used any more.
+    pub(crate) fn give_back(&self, mut memory: Vec<u8>) {
+        let bytes = memory.capacity();
+        let Some(size) = size_of(bytes) else { return };
+        // Others than the pool's own may be of any capacity.
+        if bytes != SMALLEST_BYTES << size {
+            return;
+        }
+        memory.clear();
+        let mut unused = self.lock();
+        if unused.bytes + bytes <= KEPT_BYTES_MAX {
+            unused.bytes += bytes;
+            unused.sizes[size].push(memory);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Unused> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which size fits `bytes` bytes.
+fn size_of(bytes: usize) -> Option<usize> {
+    let units = bytes.div_ceil(SMALLEST_BYTES).max(1);
+    let size = units.checked_next_power_of_two()?.trailing_zeros() as usize;
+    (size < SIZES).then_some(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again() {
+        let pool = Pool::default();
+        let memory = pool.take(1000).unwrap();
+        let address = memory.as_ptr();
+        assert!(memory.capacity() == 1024);
+        pool.give_back(memory);
+        let (other, same) = (pool.take(200).unwrap(), pool.take(513).unwrap());
+        assert!(other.as_ptr() != address, "of another size");
+        assert_eq!(same.as_ptr(), address);
+        assert_eq!(pool.lock().bytes, 0);
+    }
+
+    #[test]
+    fn unused_memory_is_bounded() {
+        let pool = Pool::default();
+        let many: Vec<_> = (0..5).map(|_| pool.take(8 << 20).unwrap()).collect();
+        many.into_iter().for_each(|memory| pool.give_back(memory));
+        assert_eq!(pool.lock().bytes, KEPT_BYTES_MAX);
+        pool.give_back(vec![0; 300]);
+        pool.give_back(pool.take(9 << 20).unwrap());
+        assert_eq!(pool.lock().bytes, KEPT_BYTES_MAX);
+        assert!(pool.take(u64::MAX).is_none());
+    }
+}

@@ -1,0 +1,271 @@
+//! Receiving, and asking what is there.
+
+use std::fmt;
+
+use corewire_ring::message::Memory;
+
+use crate::engine::Engine;
+use crate::error::MessageError;
+use crate::list::Key;
+use crate::matching::Posted;
+use crate::message::{Filling, OwnedMessage, Target};
+use crate::operations::{Operation, OperationHandle, Options};
+use crate::selector::{Peer, Selector, Status};
+use crate::transport::{Haste, Short, Transport};
+
+/// A receive that is being called: it ends with its call.
+pub struct Caller<'a> {
+    pub(crate) selector: Selector,
+    pub(crate) target: &'a mut dyn Target,
+    pub(crate) state: CallerState,
+}
+
+#[derive(Debug)]
+pub(crate) enum CallerState {
+    Waiting,
+    Filling(Status),
+    Ended(Result<Status, MessageError>),
+}
+
+impl fmt::Debug for Caller<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { selector, state, .. } = self;
+        f.debug_struct("Caller").field("selector", selector).field("state", state).finish()
+    }
+}
+
+impl<'a> Caller<'a> {
+    /// A receive of a message that `selector` asks for, into `target`.
+    pub fn new(selector: Selector, target: &'a mut dyn Target) -> Self {
+        Self { selector, target, state: CallerState::Waiting }
+    }
+
+    /// The only peer whose message it asks for, if there is one.
+    #[must_use]
+    pub fn source(&self) -> Option<Peer> {
+        self.selector.source
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state, CallerState::Waiting)
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        matches!(self.state, CallerState::Ended(_))
+    }
+
+    pub(crate) fn peer_is_gone(&mut self, peer: Peer, error: MessageError) {
+        if self.is_waiting() && self.selector.source == Some(peer) {
+            self.state = CallerState::Ended(Err(error));
+        }
+    }
+}
+
+/// A message that was claimed: no other receive gets it. It must be received or given back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a message that was claimed stays until it is received or given back"]
+pub struct Matched {
+    key: Key,
+    /// Whose it is, its tag and its length.
+    pub status: Status,
+}
+
+/// What came of a look for a short message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looked {
+    /// There is nothing.
+    Nothing,
+    /// A message was received.
+    Received(Status),
+    /// Something has arrived that does not go the short way.
+    Other,
+}
+
+impl<T: Transport> Engine<T> {
+    /// Receives a whole message into `buffer`, if one is there that `selector` asks for and that fits. Only
+    /// while the engine [is at rest](Self::is_at_rest). Most messages go this way.
+    ///
+    /// The selector is not copied: a processor that loads a copy's words wider than they were stored waits until
+    /// they are in the cache, for as long as all the rest of a receive takes.
+    #[inline(always)]
+    pub fn try_take_short(
+        &mut self,
+        selector: &Selector,
+        buffer: &mut [u8],
+        haste: impl Fn() -> Haste,
+    ) -> Looked {
+        let is_wanted =
+            |row: u32, generation: u32, tag: u64| selector.takes(Peer::new(row, generation), tag);
+        match self.transport.try_take(haste, buffer, is_wanted) {
+            Short::Nothing => Looked::Nothing,
+            Short::Taken { row, generation, tag, bytes } => {
+                let source = Peer::new(row, generation);
+                Looked::Received(Status { source, tag, bytes: bytes as u64 })
+            }
+            Short::Other(_) => Looked::Other,
+        }
+    }
+
+    /// Begins a receive that is being called: it gets a message that was kept, if there is one.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`.
+    pub fn begin_receive(&mut self, caller: &mut Caller<'_>) -> Result<(), MessageError> {
+        if self.transport.has_notice() {
+            self.handle_notices()?;
+        }
+        self.take_kept(caller);
+        Ok(())
+    }
+
+    /// How a receive that is being called has ended, if it has.
+    pub fn end_of(&self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {
+        match &caller.state {
+            CallerState::Ended(end) => Some(end.clone()),
+            CallerState::Filling(_) => None,
+            CallerState::Waiting => self.unreachable_error(&caller.selector).map(Err),
+        }
+    }
+
+    /// Memory for a receive of a message of any length. See [`MessageTarget::finish`].
+    #[must_use]
+    pub fn new_message(&self) -> MessageTarget {
+        MessageTarget(Filling::new(&self.pool))
+    }
+
+    /// Begins to receive a message that `selector` asks for into `memory`, and never waits.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; what fails later is the operation's result.
+    pub fn start_receive(
+        &mut self,
+        selector: Selector,
+        memory: Memory,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        self.progress(None)?;
+        let receive = Operation::Receive { selector, memory, posted: None, order: 0 };
+        let handle = self.operations.add(receive, options);
+        let posted = Posted { selector, operation: handle.index };
+        if self.take_kept_for(posted) {
+            return Ok(handle);
+        }
+        if let Some(error) = self.unreachable_error(&selector) {
+            self.operations.end(handle.index, Err(error), None);
+            return Ok(handle);
+        }
+        let key = self.matching.post(posted);
+        self.set_posted(handle.index, key);
+        Ok(handle)
+    }
+
+    /// Asks that an operation end. One whose message has begun to arrive, or to be sent, ends as if nothing
+    /// had been asked; any other ends at once, with [`MessageError::Cancelled`].
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownOperation`].
+    pub fn cancel(&mut self, handle: OperationHandle) -> Result<(), MessageError> {
+        match *self.operations.get(handle)? {
+            Operation::Receive { posted: Some(key), .. } => {
+                self.matching.withdraw(key);
+                self.operations.end(handle.index, Err(MessageError::Cancelled), None);
+            }
+            Operation::Send { to } => {
+                if let Some(memory) = self.take_unsent(to.row, handle.index) {
+                    self.operations.end(handle.index, Err(MessageError::Cancelled), Some(memory));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The oldest kept message that `selector` asks for, which stays to be received; an error if none will
+    /// come.
+    pub fn peek(&mut self, selector: &Selector) -> Option<Result<Status, MessageError>> {
+        match self.find(selector) {
+            Some((_, status)) => Some(Ok(status)),
+            None => self.unreachable_error(selector).map(Err),
+        }
+    }
+
+    /// The same, and takes it from all other receives: a matched probe.
+    pub fn claim(&mut self, selector: &Selector) -> Option<Result<Matched, MessageError>> {
+        match self.find(selector) {
+            Some((key, status)) => {
+                self.matching.claim(key);
+                Some(Ok(Matched { key, status }))
+            }
+            None => self.unreachable_error(selector).map(Err),
+        }
+    }
+
+    fn find(&mut self, selector: &Selector) -> Option<(Key, Status)> {
+        let (key, message) = self.matching.find(selector)?;
+        Some((key, Status { source: message.source, tag: message.tag, bytes: message.total }))
+    }
+
+    /// Begins to receive a message that was claimed: `caller`'s selector is not used. If the message does
+    /// not fit, it is anybody's again.
+    pub fn begin_claimed(&mut self, matched: Matched, caller: &mut Caller<'_>) {
+        let Matched { key, status } = matched;
+        caller.selector = Selector::masked(status.tag, u64::MAX).from(status.source);
+        self.take_kept_of(key, caller);
+        match caller.state {
+            CallerState::Waiting => {
+                caller.state = CallerState::Ended(Err(self.end_of_peer(status.source)));
+            }
+            CallerState::Ended(Err(_)) => self.offer(key),
+            _ => {}
+        }
+    }
+
+    /// How a receive of a claimed message has ended, if it has. One whose sender has gone does not wait for
+    /// another message.
+    pub fn end_of_claimed(&self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {
+        match (&caller.state, caller.selector.source) {
+            (CallerState::Waiting, Some(source)) => Some(Err(self.end_of_peer(source))),
+            _ => self.end_of(caller),
+        }
+    }
+
+    /// Why nothing comes of a peer any more.
+    fn end_of_peer(&self, peer: Peer) -> MessageError {
+        self.row_of(peer).err().unwrap_or(MessageError::UnknownPeer)
+    }
+
+    /// Gives a message that was claimed back: it is anybody's again.
+    pub fn give_back(&mut self, matched: &Matched) {
+        self.offer(matched.key);
+    }
+
+    /// Drops a message that was claimed.
+    pub fn discard_claimed(&mut self, matched: &Matched) {
+        self.drop_kept(matched.key);
+    }
+
+    /// Drops the kept messages that `selector` asks for and nobody has claimed. Returns how many.
+    pub fn discard(&mut self, selector: &Selector) -> usize {
+        let found = self.matching.all_of(selector);
+        let count = found.len();
+        found.into_iter().for_each(|key| self.drop_kept(key));
+        count
+    }
+}
+
+/// The memory of a message that is being received.
+#[derive(Debug)]
+pub struct MessageTarget(Filling);
+
+impl MessageTarget {
+    /// As the target of a [`Caller`].
+    pub fn as_target(&mut self) -> &mut dyn Target {
+        &mut self.0
+    }
+
+    /// The message that was received.
+    #[must_use]
+    pub fn finish(self, status: Status) -> OwnedMessage {
+        self.0.finish(status)
+    }
+}

@@ -1,0 +1,121 @@
+//! Peers, what a receive asks for, and what it is told.
+
+use crate::list::Pattern;
+
+/// Another endpoint, as one endpoint knows it. Meaningless to any other endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    pub(crate) row: u32,
+    pub(crate) generation: u32,
+}
+
+impl Peer {
+    /// The peer that has this row, as the engine has numbered those that had it. For transports.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(row: u32, generation: u32) -> Self {
+        Self { row, generation }
+    }
+
+    /// Its row in its transport.
+    #[inline(always)]
+    #[must_use]
+    pub const fn row(self) -> u32 {
+        self.row
+    }
+
+    /// Which of the peers that had this row it is.
+    #[inline(always)]
+    #[must_use]
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        (self.row as u64) << 32 | self.generation as u64
+    }
+}
+
+/// What is known of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Who sent it; of a send, to whom it went.
+    pub source: Peer,
+    /// Its tag.
+    pub tag: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// What a receive asks for: a tag, and whose message.
+///
+/// Two tags match if they have the same bits where the mask has a 1. Messages of one peer that a receive
+/// asks for are received in the order in which they were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Selector {
+    pub(crate) source: Option<Peer>,
+    pub(crate) tag: u64,
+    pub(crate) mask: u64,
+}
+
+impl Selector {
+    /// Any message of any peer.
+    #[must_use]
+    pub const fn any() -> Self {
+        Self { source: None, tag: 0, mask: 0 }
+    }
+
+    /// Messages with this tag.
+    #[must_use]
+    pub const fn tag(tag: u64) -> Self {
+        Self { source: None, tag, mask: u64::MAX }
+    }
+
+    /// Messages whose tags match this one in the bits of `mask`.
+    #[must_use]
+    pub const fn masked(tag: u64, mask: u64) -> Self {
+        Self { source: None, tag, mask }
+    }
+
+    /// The same, of this peer only.
+    #[must_use]
+    pub const fn from(self, peer: Peer) -> Self {
+        Self { source: Some(peer), ..self }
+    }
+
+    /// The only peer whose messages it asks for, if there is one.
+    #[must_use]
+    pub const fn source(&self) -> Option<Peer> {
+        self.source
+    }
+
+    /// Whether it asks for a message of `source` with this tag.
+    #[inline(always)]
+    #[must_use]
+    pub fn takes(&self, source: Peer, tag: u64) -> bool {
+        (self.tag ^ tag) & self.mask == 0 && self.source.is_none_or(|wanted| wanted == source)
+    }
+
+    pub(crate) fn pattern(&self) -> Pattern {
+        Pattern { mask: self.mask, has_source: self.source.is_some() }
+    }
+
+    pub(crate) fn source_bits(&self) -> u64 {
+        self.source.map_or(0, Peer::bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_match_where_the_mask_says() {
+        let [other, peer] = [Peer::new(0, 1), Peer::new(1, 1)];
+        let selector = Selector::masked(0xab00, 0xff00).from(peer);
+        assert!(selector.takes(peer, 0xab17));
+        assert!(!selector.takes(peer, 0xac17));
+        assert!(!selector.takes(other, 0xab17));
+        assert!(Selector::any().takes(other, u64::MAX));
+    }
+}

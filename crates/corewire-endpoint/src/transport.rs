@@ -1,0 +1,192 @@
+//! What carries an engine's messages.
+
+use corewire_layout::counters::EndpointCounter;
+use corewire_layout::name::ChannelName;
+use corewire_ring::message::{Arrival, Sink, Source};
+use corewire_ring::pair::PairViolation;
+pub use corewire_ring::pair::{Haste, Short};
+
+use crate::budget::Kept;
+
+/// Carries messages between this endpoint and its peers, each of which has a *row*. An engine calls it
+/// from one thread. No call waits, except [`sleep`](Self::sleep), which the engine itself never calls.
+///
+/// Messages from one peer arrive in the order in which they were sent. A long message arrives in
+/// fragments, between which no other message of that peer arrives.
+pub trait Transport {
+    // Peers.
+
+    /// Whether [`take_notices`](Self::take_notices) has something to tell. Cheap: called in every poll.
+    fn has_notice(&self) -> bool;
+
+    /// Adds the peers that have come or gone to `changes`, in order. A peer that comes is reported before
+    /// anything of it arrives.
+    fn take_notices(&mut self, changes: &mut Vec<Change>) -> Attention;
+
+    /// Lets messages go the short way to and from the peer of `row`, which the caller knows by
+    /// `generation`; no longer if that is 0.
+    fn open(&mut self, row: u32, generation: u32);
+
+    /// Disconnects a peer whose memory contains an impossible value.
+    fn cut_off(&mut self, row: u32, violation: PairViolation);
+
+    /// Forgets a peer that has gone: its row may be given to another.
+    fn remove(&mut self, row: u32);
+
+    // Sending.
+
+    /// Sends a short message at once, if the peer is open with this generation and nothing stands in the
+    /// way. False if the message must go the long way; nothing was done then.
+    fn try_inject(&mut self, row: u32, generation: u32, tag: u64, message: &[u8]) -> bool;
+
+    /// Sends as much of a message as there is room for, from byte `sent` on, and counts `sent` up. True if
+    /// all of it has been sent.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    fn try_send(
+        &mut self,
+        row: u32,
+        tag: u64,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> Result<bool, SendError>;
+
+    /// Whether [`try_send`](Self::try_send) would send something.
+    fn has_room(&mut self, room: Room) -> bool;
+
+    // Receiving.
+
+    /// Takes the next message, if it is whole, fits in `target`, comes from an open peer, and `is_wanted`
+    /// returns true for its row, generation and tag.
+    fn try_take(
+        &mut self,
+        haste: impl Fn() -> Haste,
+        target: &mut [u8],
+        is_wanted: impl Fn(u32, u32, u64) -> bool,
+    ) -> Short;
+
+    /// The row of a peer of which something has arrived. Fair: no peer keeps others from being returned.
+    fn poll(&mut self) -> Option<u32>;
+
+    /// What has arrived of the peer of `row`: a message, or a fragment.
+    ///
+    /// # Errors
+    /// A violation: the peer must be cut off.
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation>;
+
+    /// Whether something of the peer of `row` is left to arrive.
+    ///
+    /// # Errors
+    /// As for [`arrival`](Self::arrival).
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation>;
+
+    /// Copies an arrival to where the bytes of its message from `at` on go, as far as there is room.
+    fn copy(&self, row: u32, arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized));
+
+    /// Finishes with an arrival, which is then gone.
+    fn pass(&mut self, row: u32, arrival: &Arrival);
+
+    /// Leaves what has arrived of the peer of `row` where it is: [`poll`](Self::poll) does not return that
+    /// row before [`release`](Self::release).
+    fn hold(&mut self, row: u32);
+
+    /// Ends [`hold`](Self::hold).
+    fn release(&mut self, row: u32);
+
+    /// Makes [`poll`](Self::poll) look at the peer of `row` once, even if nothing indicates an arrival.
+    fn look_at(&mut self, row: u32);
+
+    // Waiting.
+
+    /// Whether the peer of `row` last ran on this processor. A hint.
+    fn is_here(&self, row: u32) -> bool;
+
+    /// The row from which something arrived last.
+    fn last_found(&self) -> u32;
+
+    /// Sleeps until something arrives, a notice comes, one of `wanted` has room, or `limit_ns` has passed.
+    /// May return early.
+    fn sleep(&mut self, limit_ns: u64, wanted: &[Room]);
+
+    /// Announces that the caller is about to wait for the endpoint's descriptor. False if there is
+    /// something to look at already.
+    fn arm(&mut self, wanted: &[Room]) -> bool;
+
+    // Observers.
+
+    /// Counts one more.
+    fn count(&self, counter: EndpointCounter) {
+        let _ = counter;
+    }
+
+    /// Shows how much is kept of the peer of `row`.
+    fn show_kept(&self, row: u32, kept: Kept) {
+        let _ = (row, kept);
+    }
+}
+
+/// A peer that has come or gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A peer has come and has this row.
+    Came {
+        /// Its row.
+        row: u32,
+        /// Its name.
+        name: ChannelName,
+    },
+    /// A peer has gone. Its row stays its own until [`Transport::remove`].
+    Gone {
+        /// Its row.
+        row: u32,
+        /// Why.
+        how: Gone,
+    },
+}
+
+/// Why a peer has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// Its process died.
+    Died,
+    /// It was closed.
+    Left,
+    /// Its memory contains an impossible value.
+    CutOff(PairViolation),
+}
+
+/// What else a transport has to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attention {
+    /// Nothing.
+    None,
+    /// Another thread interrupts the call.
+    Interrupted,
+    /// This process is a forked child.
+    Forked,
+}
+
+/// Why a transport cannot send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SendError {
+    /// The peer's memory contains an impossible value: the peer must be cut off.
+    Violation(PairViolation),
+    /// A system call failed. The text names it and its error.
+    System(String),
+}
+
+impl From<PairViolation> for SendError {
+    fn from(violation: PairViolation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+/// Room that somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Towards the peer of this row.
+    pub row: u32,
+    /// The bytes that are left to be sent there.
+    pub bytes: u64,
+}

@@ -1,0 +1,285 @@
+//! The pair rings as an endpoint's transport: what they send, receive and wait for, the memory that they
+//! need, and the peers that the control thread links.
+
+use std::sync::Arc;
+
+use corewire_endpoint::transport::{
+    Attention, Change, Gone, Haste, Room, SendError, Short, Transport,
+};
+use corewire_endpoint::{Arrival, Fragment, Kept, Sink, Source};
+use corewire_layout::counters::{EndpointCounter, PeerCounter};
+use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
+use corewire_os::OsError;
+use corewire_ring::pair::{self, PairViolation};
+
+use crate::control::endpoint::{Change as Link, EndpointControl, EndpointKernel, notice};
+
+type Pairs = pair::Endpoint<EndpointKernel>;
+
+/// The rings of one endpoint, with all its peers on this machine.
+pub(crate) struct PairRings {
+    pairs: Pairs,
+    control: Arc<EndpointControl>,
+    /// Rings whose memory is there.
+    rings_there: u64,
+    has_cells: bool,
+}
+
+impl PairRings {
+    pub(super) fn new(pairs: Pairs, control: Arc<EndpointControl>) -> Self {
+        Self { pairs, control, rings_there: 0, has_cells: false }
+    }
+
+    /// Adds to one of the endpoint's counters, and reads them.
+    pub(super) fn counter(&self, counter: EndpointCounter) -> u64 {
+        self.pairs.counter(counter)
+    }
+
+    /// Ends an announced wait, and publishes what has been received: the endpoint is closed.
+    pub(super) fn finish(&mut self) {
+        self.pairs.retract();
+        self.pairs.publish_cursors();
+    }
+
+    #[inline(never)]
+    fn try_inject_in_cell(&mut self, row: u32, tag: u64, message: &[u8]) -> bool {
+        let is_one = message.len() as u64 <= self.pairs.sizes().cell_bytes();
+        self.has_cells && is_one && self.pairs.send_fragment(row, tag, &message, 0) > 0
+    }
+
+    /// Gives the pair towards the peer of `row` a ring. False if none is free yet.
+    fn want_ring(&mut self, row: u32) -> Result<bool, SendError> {
+        self.pairs.make_room(row)?;
+        if self.pairs.next_ring().is_none() {
+            self.pairs.take_ring_back(row);
+        }
+        let Some(ring) = self.pairs.next_ring() else { return Ok(false) };
+        if ring >= self.rings_there {
+            let sizes = self.pairs.sizes();
+            let (offset, bytes) = (sizes.ring_offset(ring), sizes.ring_bytes());
+            self.control.segment().allocate(offset, bytes).map_err(|error| failed(&error))?;
+            self.rings_there = ring + 1;
+        }
+        Ok(self.pairs.assign_ring(row))
+    }
+
+    fn want_cells(&mut self) -> Result<(), SendError> {
+        if !self.has_cells {
+            let sizes = self.pairs.sizes();
+            let (offset, bytes) = (sizes.cells_offset(), sizes.cells_bytes());
+            self.control.segment().allocate(offset, bytes).map_err(|error| failed(&error))?;
+            self.has_cells = true;
+        }
+        Ok(())
+    }
+
+    /// Sends a message in slots. True if there was room for it.
+    fn try_send_short(&mut self, row: u32, tag: u64, source: &impl Source, sent: &mut u64) -> bool {
+        let mut bytes = [0; PAIR_INLINE_BYTES_MAX];
+        let total = source.bytes();
+        let message = &mut bytes[..usize::try_from(total).unwrap_or(PAIR_INLINE_BYTES_MAX)];
+        source.fill(0, &mut Fragment::private(message));
+        let is_sent = self.pairs.try_send(row, tag, message);
+        if is_sent {
+            *sent = total;
+        }
+        is_sent
+    }
+}
+
+fn is_short(bytes: u64) -> bool {
+    bytes <= PAIR_INLINE_BYTES_MAX as u64
+}
+
+fn failed(error: &OsError) -> SendError {
+    SendError::System(error.to_string())
+}
+
+/// Whether somebody who waits for it has room by now.
+fn has_room(pairs: &mut Pairs, room: Room) -> bool {
+    let Room { row, bytes } = room;
+    if pairs.has_ring(row) {
+        // Impossible values are found by the send.
+        return pairs.has_room(row, !is_short(bytes)).unwrap_or(true);
+    }
+    pairs.make_room(row).is_err() || {
+        pairs.take_ring_back(row);
+        pairs.next_ring().is_some()
+    }
+}
+
+impl Transport for PairRings {
+    #[inline(always)]
+    fn has_notice(&self) -> bool {
+        self.pairs.has_notice()
+    }
+
+    fn take_notices(&mut self, changes: &mut Vec<Change>) -> Attention {
+        let shared = Arc::clone(self.pairs.shared());
+        let attention = shared.attention();
+        if attention & notice::FORKED != 0 {
+            return Attention::Forked;
+        }
+        for change in self.control.changes() {
+            changes.push(match change {
+                Link::Came { row, name, parts } => {
+                    self.pairs.add_peer(row, parts);
+                    Change::Came { row, name }
+                }
+                Link::Gone { row, how } => Change::Gone { row, how },
+            });
+        }
+        if attention & notice::OBSERVED != 0 {
+            shared.clear(notice::OBSERVED);
+            self.pairs.publish_traffic();
+        }
+        if attention & notice::INTERRUPTED != 0 {
+            shared.clear(notice::INTERRUPTED);
+            return Attention::Interrupted;
+        }
+        Attention::None
+    }
+
+    fn open(&mut self, row: u32, generation: u32) {
+        self.pairs.open(row, generation);
+    }
+
+    fn cut_off(&mut self, row: u32, violation: PairViolation) {
+        self.control.drop_link(row, Gone::CutOff(violation));
+    }
+
+    fn remove(&mut self, row: u32) {
+        self.pairs.remove_peer(row);
+        self.control.free_row(row);
+    }
+
+    #[inline(always)]
+    fn try_inject(&mut self, row: u32, generation: u32, tag: u64, message: &[u8]) -> bool {
+        if !self.pairs.is_open(row, generation) {
+            return false;
+        }
+        if message.len() > PAIR_INLINE_BYTES_MAX {
+            return self.try_inject_in_cell(row, tag, message);
+        }
+        self.pairs.try_send(row, tag, message)
+    }
+
+    fn try_send(
+        &mut self,
+        row: u32,
+        tag: u64,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> Result<bool, SendError> {
+        let total = source.bytes();
+        loop {
+            if is_short(total) {
+                if self.try_send_short(row, tag, source, sent) {
+                    return Ok(true);
+                }
+            } else {
+                self.want_cells()?;
+                let bytes = self.pairs.send_fragment(row, tag, source, *sent);
+                *sent += bytes;
+                if *sent == total {
+                    return Ok(true);
+                }
+                if bytes > 0 {
+                    continue;
+                }
+            }
+            let may_go_on = if self.pairs.has_ring(row) {
+                self.pairs.has_room(row, !is_short(total))?
+            } else {
+                self.want_ring(row)?
+            };
+            if !may_go_on {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn has_room(&mut self, room: Room) -> bool {
+        has_room(&mut self.pairs, room)
+    }
+
+    #[inline(always)]
+    fn try_take(
+        &mut self,
+        haste: impl Fn() -> Haste,
+        target: &mut [u8],
+        is_wanted: impl Fn(u32, u32, u64) -> bool,
+    ) -> Short {
+        match self.pairs.take_short(haste, target, &is_wanted) {
+            Short::Other(row) => self.pairs.take_whole(row, target, &is_wanted),
+            other => other,
+        }
+    }
+
+    #[inline(always)]
+    fn poll(&mut self) -> Option<u32> {
+        self.pairs.poll()
+    }
+
+    #[inline(always)]
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
+        self.pairs.arrival(row)
+    }
+
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation> {
+        self.pairs.has_arrival(row)
+    }
+
+    #[inline(always)]
+    fn copy(&self, row: u32, arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized)) {
+        self.pairs.copy(row, arrival, at, sink);
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, row: u32, arrival: &Arrival) {
+        self.pairs.pass(row, arrival);
+    }
+
+    fn hold(&mut self, row: u32) {
+        self.pairs.hold(row);
+    }
+
+    fn release(&mut self, row: u32) {
+        self.pairs.release(row);
+    }
+
+    fn look_at(&mut self, row: u32) {
+        self.pairs.enqueue(row);
+    }
+
+    fn is_here(&self, row: u32) -> bool {
+        self.pairs.is_here(row)
+    }
+
+    fn last_found(&self) -> u32 {
+        self.pairs.last_found()
+    }
+
+    fn sleep(&mut self, limit_ns: u64, wanted: &[Room]) {
+        let mut is_room = |pairs: &mut Pairs| wanted.iter().any(|&room| has_room(pairs, room));
+        let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
+            if wanted.is_empty() { None } else { Some(&mut is_room) };
+        self.pairs.sleep(limit_ns, has_room);
+    }
+
+    fn arm(&mut self, wanted: &[Room]) -> bool {
+        let mut is_room = |pairs: &mut Pairs| wanted.iter().any(|&room| has_room(pairs, room));
+        let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
+            if wanted.is_empty() { None } else { Some(&mut is_room) };
+        self.pairs.arm(has_room)
+    }
+
+    fn count(&self, counter: EndpointCounter) {
+        self.pairs.count(counter);
+    }
+
+    fn show_kept(&self, row: u32, kept: Kept) {
+        self.pairs.set_peer_counter(row, PeerCounter::KeptMessages, kept.messages);
+        self.pairs.set_peer_counter(row, PeerCounter::KeptBytes, kept.bytes);
+    }
+}
