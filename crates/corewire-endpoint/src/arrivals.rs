@@ -228,11 +228,11 @@ impl<T: Transport> Engine<T> {
         let Unexpected { source, tag, total, is_held, .. } = *message;
         let status = Status { source, tag, bytes: total };
         // Memory that holds a kept message may be taken over; otherwise there must be room for a copy.
-        if is_held || !caller.target.adopts() {
-            if let Err(error) = caller.target.prepare(total) {
-                caller.state = CallerState::Ended(Err(error));
-                return;
-            }
+        if (is_held || !caller.target.adopts())
+            && let Err(error) = caller.target.prepare(total)
+        {
+            caller.state = CallerState::Ended(Err(error));
+            return;
         }
         let Some(message) = self.matching.take(key) else { return };
         let is_whole = message.is_whole();
@@ -356,8 +356,7 @@ impl<T: Transport> Engine<T> {
         let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
         // Appending never grows it.
         bytes.reserve_exact(missing);
-        let message =
-            Unexpected { source, tag, total, bytes, is_held: false, is_claimed: false };
+        let message = Unexpected { source, tag, total, bytes, is_held: false, is_claimed: false };
         let key = self.matching.put_back(message);
         self.show_kept(row);
         self.set_place(row, Place::Kept(key));

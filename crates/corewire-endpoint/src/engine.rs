@@ -102,6 +102,14 @@ impl<T: Transport> Engine<T> {
         &mut self.transport
     }
 
+    /// The same engine over what `change` makes of its transport, in which every row keeps its number.
+    pub fn map_transport<U: Transport>(self, change: impl FnOnce(T) -> U) -> Engine<U> {
+        let Self { transport, rows, leaving, senders, matching, .. } = self;
+        let Self { operations, pool, has_news, changes, .. } = self;
+        let transport = change(transport);
+        Engine { transport, rows, leaving, senders, matching, operations, pool, has_news, changes }
+    }
+
     /// Whether a peer has come or gone, or a call is interrupted.
     #[inline(always)]
     #[must_use]
@@ -162,10 +170,7 @@ impl<T: Transport> Engine<T> {
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`.
-    pub fn progress(
-        &mut self,
-        mut caller: Option<&mut Caller<'_>>,
-    ) -> Result<bool, MessageError> {
+    pub fn progress(&mut self, mut caller: Option<&mut Caller<'_>>) -> Result<bool, MessageError> {
         if self.transport.has_notice() {
             self.handle_notices()?;
         }

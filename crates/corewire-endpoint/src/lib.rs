@@ -29,6 +29,7 @@ mod arrivals;
 mod budget;
 mod engine;
 mod error;
+pub mod in_memory;
 mod list;
 mod matching;
 mod message;

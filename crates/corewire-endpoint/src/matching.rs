@@ -76,9 +76,7 @@ impl PostedReceives {
     fn find(&self, source: Peer, tag: u64) -> Option<Key> {
         if !self.is_indexed {
             let mut all = self.list.iter();
-            return all
-                .find(|(_, posted)| posted.selector.takes(source, tag))
-                .map(|(key, _)| key);
+            return all.find(|(_, posted)| posted.selector.takes(source, tag)).map(|(key, _)| key);
         }
         let indexed = self.indexes.iter().filter_map(|index| index.first(source.bits(), tag));
         let indexed = indexed.filter_map(|node| self.list.at(node).map(|(key, _)| key)).min();
@@ -96,9 +94,9 @@ impl PostedReceives {
         let posted = self.list.remove(key)?;
         if self.is_indexed {
             let pattern = posted.selector.pattern();
-            match self.indexes.iter_mut().find(|index| index.pattern() == pattern) {
-                Some(index) => index.remove(key),
-                None => {}
+            let index = self.indexes.iter_mut().find(|index| index.pattern() == pattern);
+            if let Some(index) = index {
+                index.remove(key);
             }
             if !self.others.is_empty() {
                 self.others.retain(|other| *other != key);

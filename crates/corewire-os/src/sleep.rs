@@ -127,7 +127,7 @@ impl Kernel for Linux {
         u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
     }
 
-    fn give_way(&self) {
+    fn yield_now(&self) {
         rustix::thread::sched_yield();
     }
 

@@ -36,7 +36,7 @@ pub trait Kernel {
     fn cpu(&self) -> u32;
 
     /// Yields this processor to other threads that are ready to run.
-    fn give_way(&self) {}
+    fn yield_now(&self) {}
 
     /// Nanoseconds since an arbitrary moment, or always 0 if there is no clock. A hint.
     fn now_ns(&self) -> u64 {

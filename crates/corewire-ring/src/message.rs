@@ -396,11 +396,7 @@ fn put(target: &mut [u8], at: usize, source: &[u8]) -> usize {
     count
 }
 
-fn scatter<'a>(
-    parts: impl Iterator<Item = &'a mut [u8]>,
-    at: usize,
-    source: &[u8],
-) -> usize {
+fn scatter<'a>(parts: impl Iterator<Item = &'a mut [u8]>, at: usize, source: &[u8]) -> usize {
     let (mut skip, mut done) = (at, 0);
     for part in parts {
         if done == source.len() {

@@ -168,7 +168,7 @@ proptest! {
             let mut is_cut_off = false;
             for look in 0..40 {
                 let row = if look % 2 == 0 {
-                    match b.take_short(|| Haste::Fast, &mut buffer, |_, _, _| true) {
+                    match b.take_inline(|| Haste::Fast, &mut buffer, |_, _, _| true) {
                         Short::Other(row) => row,
                         _ => continue,
                     }

@@ -132,7 +132,7 @@ impl Crew {
 
     fn spawn(&mut self, job: Job, sites: &[Site]) -> Result<(), Failure> {
         let cpus = processor::allowed().doing("ask for processors")?;
-        let gives_way = job.is_oversubscribed(cpus.len());
+        let must_yield = job.is_oversubscribed(cpus.len());
         let program = std::env::current_exe().doing("find this program")?;
         if job.processes() > WORKERS_MAX {
             let limit = format!("{} processes; at most {WORKERS_MAX}", job.processes());
@@ -145,8 +145,8 @@ impl Crew {
                 sites: sites.to_vec(),
                 worker,
                 board: self.board.path(),
-                cpu: (!gives_way).then(|| cpus[worker as usize]),
-                gives_way,
+                cpu: (!must_yield).then(|| cpus[worker as usize]),
+                must_yield,
             };
             let text = serde_json::to_string(&order).doing("write an order")?;
             let mut command = Command::new(&program);

@@ -65,8 +65,8 @@ impl<C: Control> Kernel for ControlledKernel<C> {
         self.linux.cpu()
     }
 
-    fn give_way(&self) {
-        self.linux.give_way();
+    fn yield_now(&self) {
+        self.linux.yield_now();
     }
 
     fn now_ns(&self) -> u64 {

@@ -217,8 +217,8 @@ pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
 pub use corewire_ring::pair::PairViolation;
 pub use error::{
-    ConnectError, CounterError, CreateError, EndpointError, JoinError, NameInUse,
-    NameUse, OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
+    ConnectError, CounterError, CreateError, EndpointError, JoinError, NameInUse, NameUse,
+    OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{Endpoint, EndpointBuilder};
@@ -235,8 +235,9 @@ pub use typed::{
 pub use wait::{Interrupter, Readiness, Wait};
 pub use zerocopy;
 
-/// Items that the macros of `corewire-derive` need. Other code must not use them.
+/// Items that the macros of `corewire-derive` and the tests need. Other code must not use them.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::path::endpoint::PairRings;
     pub use crate::typed::schema::{Probe, Schema, Undeclared};
 }

@@ -341,7 +341,7 @@ impl Victim {
         let row = if is_short {
             let haste = || if self.steps.is_multiple_of(2) { Haste::Fast } else { Haste::Slow };
             let wants = |_: u32, _: u32, _: u64| true;
-            match effort.bound(kernel, 1, || pairs.take_short(haste, &mut buffer[..48], wants)) {
+            match effort.bound(kernel, 1, || pairs.take_inline(haste, &mut buffer[..48], wants)) {
                 Short::Nothing => None,
                 Short::Taken { row, tag, bytes, .. } => {
                     assert!(bytes <= 48);

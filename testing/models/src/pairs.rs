@@ -156,7 +156,7 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
 /// If the message is torn, or if the peer's memory holds impossible values.
 pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     let mut short = [0; 48];
-    let row = match pairs.take_short(|| Haste::Once, &mut short, |_, _, _| true) {
+    let row = match pairs.take_inline(|| Haste::Once, &mut short, |_, _, _| true) {
         Short::Nothing => return None,
         Short::Taken { row, tag, bytes, .. } => {
             assert_eq!(short[..bytes], bytes_of(tag, bytes), "message {tag} is torn");

@@ -9,7 +9,7 @@ mod roles;
 
 use std::collections::HashMap;
 
-use corewire::{Domain, Endpoint, MessageError, Peer, OperationHandle, Selector, Status};
+use corewire::{Domain, Endpoint, MessageError, OperationHandle, Peer, Selector, Status};
 use corewire_processes::talk::{HELLO, bytes_of, length_of};
 use roles::{Directory, Random, Role};
 

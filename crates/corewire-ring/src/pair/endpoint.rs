@@ -124,7 +124,7 @@ pub struct Endpoint<K> {
     /// Polls that did not find anything.
     polls: u64,
     /// Somebody was woken who waits for this processor.
-    gives_way: bool,
+    must_yield: bool,
     /// The rows that somebody has, and which of them was looked at last for no reason.
     present: Vec<u32>,
     visited: usize,
@@ -168,7 +168,7 @@ impl<K: Kernel> Endpoint<K> {
             turns: 0,
             queue_left: None,
             polls: 0,
-            gives_way: false,
+            must_yield: false,
             present: Vec::new(),
             visited: 0,
             announced: 0,
@@ -311,7 +311,7 @@ impl<K: Kernel> Endpoint<K> {
         let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
         let is_sent = peer.outbox.try_send_inline(tag, message);
         if is_sent && peer.outbox.is_announcement_due() {
-            self.tell(row);
+            self.announce_to(row);
         }
         is_sent
     }
@@ -323,7 +323,7 @@ impl<K: Kernel> Endpoint<K> {
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return 0 };
         let bytes = peer.outbox.send_fragment(tag, source, sent, cells);
         if bytes > 0 && peer.outbox.is_announcement_due() {
-            self.tell(row);
+            self.announce_to(row);
         }
         bytes
     }
@@ -331,7 +331,7 @@ impl<K: Kernel> Endpoint<K> {
     /// Announces what was sent to the peer of `row`. The slow half of every send.
     #[cold]
     #[inline(never)]
-    fn tell(&mut self, row: u32) {
+    fn announce_to(&mut self, row: u32) {
         let Self { peers, kernel, memory, announced, woken, .. } = self;
         if let Some(Some(peer)) = peers.get_mut(row as usize) {
             *announced += 1;
@@ -458,7 +458,7 @@ impl<K: Kernel> Endpoint<K> {
                 is_ending = true;
                 memory.count(EndpointCounter::RingsTaken);
                 if peer.outbox.is_announcement_due() {
-                    self.tell(other);
+                    self.announce_to(other);
                 }
             }
         }
@@ -506,7 +506,7 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(always)]
     fn turn_to_another(&mut self, haste: Haste) -> Turn {
         let has_bits = self.looks_for_bits(haste) && self.activity.summary().load(Relaxed) != 0;
-        let turn = if has_bits || self.is_busy || self.gives_way || !self.queue.is_empty() {
+        let turn = if has_bits || self.is_busy || self.must_yield || !self.queue.is_empty() {
             self.turn_in_order()
         } else {
             let groups = match haste {
@@ -560,11 +560,11 @@ impl<K: Kernel> Endpoint<K> {
             self.watch.begin_round();
             self.is_busy = false;
             self.keep_found();
-            if self.gives_way {
+            if self.must_yield {
                 // Those who wait for this very processor are to have their turn, too: the others would
                 // fill their rings again and again meanwhile.
-                self.gives_way = false;
-                self.kernel.give_way();
+                self.must_yield = false;
+                self.kernel.yield_now();
             }
         }
         Turn::Nobody
@@ -750,7 +750,7 @@ impl<K: Kernel> Endpoint<K> {
     /// `is_wanted` says so of its row, generation and tag. Nothing else is looked at meanwhile: this
     /// is the way of most messages.
     #[inline(always)]
-    pub fn take_short(
+    pub fn take_inline(
         &mut self,
         haste: impl Fn() -> Haste,
         target: &mut [u8],
@@ -776,7 +776,7 @@ impl<K: Kernel> Endpoint<K> {
                 if inbox.is_published() {
                     self.dirty[row as usize / 64] |= 1 << (row % 64);
                 }
-                let is_due = inbox.take_short(head.slot(), bytes, target);
+                let is_due = inbox.copy_short_out(head.slot(), bytes, target);
                 head.go_to(inbox.next());
                 if is_due {
                     self.publish(row, false);
@@ -904,7 +904,7 @@ impl<K: Kernel> Endpoint<K> {
             memory.count(EndpointCounter::Wakes);
             let cpu = kernel.cpu();
             memory.cpu().store(cpu, Relaxed);
-            self.gives_way |= peer.inbox.sender_cpu() == cpu;
+            self.must_yield |= peer.inbox.sender_cpu() == cpu;
         }
     }
 
@@ -1074,7 +1074,7 @@ impl Turn {
     }
 }
 
-/// What came of [`Endpoint::take_short`].
+/// What came of [`Endpoint::take_inline`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Short {
     /// There is no message.

@@ -178,7 +178,12 @@ impl Inbox {
 
     /// Takes such a message, of `bytes` bytes. True if the cursor should be published at once.
     #[inline(always)]
-    pub(super) fn take_short(&mut self, slot: Slot<'_>, bytes: usize, target: &mut [u8]) -> bool {
+    pub(super) fn copy_short_out(
+        &mut self,
+        slot: Slot<'_>,
+        bytes: usize,
+        target: &mut [u8],
+    ) -> bool {
         let payload = slot.payload(bytes, Access::Read);
         // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to
         // leave it alone until then. The inbox's slots keep the mapping as long as a head says where they are.
@@ -326,12 +331,7 @@ impl Inbox {
     }
 
     #[inline(always)]
-    fn copy_piece(
-        &self,
-        payload: &Payload,
-        at: usize,
-        sink: &mut (impl Sink + ?Sized),
-    ) -> usize {
+    fn copy_piece(&self, payload: &Payload, at: usize, sink: &mut (impl Sink + ?Sized)) -> usize {
         // SAFETY: published, and the cursor does not pass it before `pass`; the sender is trusted to
         // leave it alone until then. The slots and cells keep the mapping.
         let done = sink.put(at, unsafe { payload.as_slice(self.trusted) });

@@ -8,10 +8,10 @@ use corewire_layout::pair::{
 };
 use corewire_layout::segment::SleepMode;
 
+use super::PairViolation;
 use super::cells::{Cells, Holding};
 use super::traffic::Traffic;
 use super::words::{Activity, EndpointMemory};
-use super::PairViolation;
 use crate::message::{Fragment, Source};
 use crate::region::{Access, Slot, Slots, Word32, Word64};
 use crate::sync::{Ordering::Relaxed, light_fence};

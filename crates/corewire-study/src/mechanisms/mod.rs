@@ -112,7 +112,7 @@ pub(crate) struct Seat<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     /// Yields the processor while waiting, because there are too few cores.
-    pub(crate) gives_way: bool,
+    pub(crate) must_yield: bool,
 }
 
 impl Patience {
@@ -127,7 +127,7 @@ impl Patience {
                     return found;
                 }
             }
-            if self.gives_way { std::thread::yield_now() } else { pause() }
+            if self.must_yield { std::thread::yield_now() } else { pause() }
         }
     }
 }

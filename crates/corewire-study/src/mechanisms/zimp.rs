@@ -85,8 +85,8 @@ impl Sends for Sender {
     fn send(&mut self, write: impl FnOnce(&mut [u8])) -> Result<(), Failure> {
         let Self { ring, patience, bytes } = self;
         let mut write = Some(write);
-        let gives_way = patience.gives_way;
-        let locked = || if gives_way { std::thread::yield_now() } else { pause() };
+        let must_yield = patience.must_yield;
+        let locked = || if must_yield { std::thread::yield_now() } else { pause() };
         patience.until(|| {
             let mut entry = ring.try_claim(locked)?;
             write.take()?(&mut entry.bytes_mut()[..*bytes]);

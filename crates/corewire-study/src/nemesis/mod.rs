@@ -237,7 +237,7 @@ fn run_once(plan: &Plan, id: Id, cpus: &[usize], scratch: &Path) -> Result<Vec<F
     crew.keep(kept);
     let program = std::env::current_exe().doing("find this program")?;
     let program = program.to_string_lossy().into_owned();
-    let gives_way = cpus.len() < 2;
+    let must_yield = cpus.len() < 2;
     let arguments = |index: u32| {
         let order = Order {
             wire: id,
@@ -245,10 +245,10 @@ fn run_once(plan: &Plan, id: Id, cpus: &[usize], scratch: &Path) -> Result<Vec<F
                 index,
                 directory: crew.directory().to_owned(),
                 ticket: ticket.clone(),
-                gives_way,
+                must_yield,
             },
             board: crew.board(),
-            cpu: (!gives_way).then(|| cpus[index as usize]),
+            cpu: (!must_yield).then(|| cpus[index as usize]),
             shapes: plan.shapes.clone(),
             measured: plan.measured,
         };

@@ -40,7 +40,7 @@ pub(crate) struct Order {
     pub(crate) worker: u32,
     pub(crate) board: String,
     pub(crate) cpu: Option<usize>,
-    pub(crate) gives_way: bool,
+    pub(crate) must_yield: bool,
 }
 
 /// The results of a process.
@@ -84,7 +84,7 @@ impl Visit for Follow<'_> {
     fn visit<M: Mechanism>(self) -> Result<Report, Failure> {
         let Self { order, board } = self;
         let place = Place { order, board, is_lossy: M::IS_LOSSY };
-        let seat = Seat { board, patience: Patience { gives_way: order.gives_way } };
+        let seat = Seat { board, patience: Patience { must_yield: order.must_yield } };
         let site = |index: usize| {
             order.sites.get(index).ok_or_else(|| Failure::other("an order without a site"))
         };

@@ -206,7 +206,7 @@ impl Party {
     /// message if it is whole.
     pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Message>)> {
         let mut short = [0; 48];
-        let mut look = || match self.pairs.take_short(|| Haste::Once, &mut short, |_, _, _| true) {
+        let mut look = || match self.pairs.take_inline(|| Haste::Once, &mut short, |_, _, _| true) {
             Short::Nothing => None,
             other => Some(other),
         };

@@ -50,7 +50,7 @@ pub(crate) struct Seat {
     /// What the set-up returned.
     pub(crate) ticket: String,
     /// Yields the processor while waiting, because there are too few cores.
-    pub(crate) gives_way: bool,
+    pub(crate) must_yield: bool,
 }
 
 impl Seat {
@@ -59,7 +59,7 @@ impl Seat {
     }
 
     const fn patience(&self) -> Patience {
-        Patience { gives_way: self.gives_way }
+        Patience { must_yield: self.must_yield }
     }
 }
 

@@ -25,7 +25,7 @@ use corewire_layout::name::ChannelName;
 use corewire_ring::sync::pause;
 
 pub use self::builder::EndpointBuilder;
-use self::rings::PairRings;
+pub use self::rings::PairRings;
 use crate::control::endpoint::{EndpointControl, notice};
 use crate::error::{ConnectError, CounterError};
 use crate::wait::{BARE_POLLS, Interrupter, Patience, Readiness, Wait};
@@ -220,6 +220,13 @@ impl Endpoint {
         })
     }
 
+    /// The engine by itself, for tests of other transports beside the rings.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn into_engine(self) -> Engine<PairRings> {
+        self.engine
+    }
+
     /// Learns of peers that have come or gone, if there is a notice.
     fn handle_notices(&mut self) -> Result<(), MessageError> {
         if self.engine.has_notice() { self.engine.handle_notices() } else { Ok(()) }
@@ -290,15 +297,6 @@ impl Endpoint {
                 self.engine.transport_mut().sleep(limit_ns, &wanted);
                 has_slept = true;
             }
-        }
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        if !self.control.is_forked() {
-            self.engine.transport_mut().finish();
-            self.control.close();
         }
     }
 }

@@ -80,6 +80,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As for [`receive_into`](Self::receive_into).
+    #[inline(always)]
     pub fn try_receive_into(
         &mut self,
         selector: Selector,
@@ -87,9 +88,7 @@ impl Endpoint {
     ) -> Result<Option<Status>, MessageError> {
         match self.look_once(&selector, buffer) {
             Some(found) => Ok(found),
-            None => {
-                none_if_late(self.receive_slowly(selector, &mut &mut *buffer, Patience::None))
-            }
+            None => none_if_late(self.receive_slowly(selector, &mut &mut *buffer, Patience::None)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The pair rings as an endpoint's transport: what they send, receive and wait for, the memory that they
 //! need, and the peers that the control thread links.
 
+use std::fmt;
 use std::sync::Arc;
 
 use corewire_endpoint::transport::{
@@ -17,7 +18,7 @@ use crate::control::endpoint::{Change as Link, EndpointControl, EndpointKernel, 
 type Pairs = pair::Endpoint<EndpointKernel>;
 
 /// The rings of one endpoint, with all its peers on this machine.
-pub(crate) struct PairRings {
+pub struct PairRings {
     pairs: Pairs,
     control: Arc<EndpointControl>,
     /// Rings whose memory is there.
@@ -33,12 +34,6 @@ impl PairRings {
     /// Adds to one of the endpoint's counters, and reads them.
     pub(super) fn counter(&self, counter: EndpointCounter) -> u64 {
         self.pairs.counter(counter)
-    }
-
-    /// Ends an announced wait, and publishes what has been received: the endpoint is closed.
-    pub(super) fn finish(&mut self) {
-        self.pairs.retract();
-        self.pairs.publish_cursors();
     }
 
     #[inline(never)]
@@ -84,6 +79,23 @@ impl PairRings {
             *sent = total;
         }
         is_sent
+    }
+}
+
+/// Closes the endpoint.
+impl Drop for PairRings {
+    fn drop(&mut self) {
+        if !self.control.is_forked() {
+            self.pairs.retract();
+            self.pairs.publish_cursors();
+            self.control.close();
+        }
+    }
+}
+
+impl fmt::Debug for PairRings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PairRings").finish_non_exhaustive()
     }
 }
 
@@ -210,7 +222,7 @@ impl Transport for PairRings {
         target: &mut [u8],
         is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
-        match self.pairs.take_short(haste, target, &is_wanted) {
+        match self.pairs.take_inline(haste, target, &is_wanted) {
             Short::Other(row) => self.pairs.take_whole(row, target, &is_wanted),
             other => other,
         }

@@ -144,12 +144,13 @@ impl Endpoint {
     ) -> Result<(), MessageError> {
         self.handle_notices()?;
         let mut sent = 0;
-        let send = |endpoint: &mut Self, sent: &mut u64| {
-            match endpoint.engine.send_step(peer, tag, source, sent) {
-                Ok(true) => Some(Ok(())),
-                Ok(false) => None,
-                Err(error) => Some(Err(error)),
-            }
+        let send = |endpoint: &mut Self, sent: &mut u64| match endpoint
+            .engine
+            .send_step(peer, tag, source, sent)
+        {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
         };
         // Before anything is waited for.
         if let Some(end) = send(self, &mut sent) {

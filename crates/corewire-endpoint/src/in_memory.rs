@@ -1,0 +1,292 @@
+//! A transport in memory, for tests: endpoints of one thread, whose messages lie in queues.
+//!
+//! It does what any transport may do, at random, from a seed: it has room or has none, takes the short way
+//! or not, finds arrivals of different peers in any order, and splits long messages anywhere. Endpoints can
+//! be closed and killed.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use corewire_layout::name::ChannelName;
+use corewire_ring::message::{Arrival, Fragment, Sink, Source};
+use corewire_ring::pair::PairViolation;
+
+use crate::transport::{Attention, Change, Gone, Haste, Room, SendError, Short, Transport};
+
+/// Endpoints that reach each other.
+#[derive(Debug, Clone)]
+pub struct Network(Rc<RefCell<State>>);
+
+#[derive(Debug)]
+struct State {
+    dice: u64,
+    is_random: bool,
+    slots: usize,
+    fragment_bytes: usize,
+    ends: Vec<End>,
+}
+
+#[derive(Debug)]
+struct End {
+    name: ChannelName,
+    is_gone: bool,
+    changes: Vec<Change>,
+    /// By sender.
+    queues: Vec<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    parts: VecDeque<Part>,
+    is_held: bool,
+    /// What the receiver calls the sender, if messages may go the short way; and the same of its sends.
+    generation: u32,
+    /// In the middle of a message: its tag and its length.
+    middle: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Part {
+    tag: u64,
+    total: u64,
+    is_first: bool,
+    bytes: Vec<u8>,
+}
+
+impl Network {
+    /// Queues of `slots` fragments of at most `fragment_bytes` bytes. With a seed other than 0 everything
+    /// that may happen at random does.
+    #[must_use]
+    pub fn new(seed: u64, slots: usize, fragment_bytes: usize) -> Self {
+        let state =
+            State { dice: seed | 1, is_random: seed != 0, slots, fragment_bytes, ends: Vec::new() };
+        Self(Rc::new(RefCell::new(state)))
+    }
+
+    /// A new endpoint, which has all others as peers, itself included: the row of each is its number,
+    /// counted from 0.
+    ///
+    /// # Panics
+    /// If there are too many.
+    #[must_use]
+    pub fn join(&self, name: ChannelName) -> InMemory {
+        let state = &mut *self.0.borrow_mut();
+        let me = state.ends.len();
+        let row = u32::try_from(me).expect("few endpoints");
+        let here = state.ends.iter().enumerate().filter(|(_, end)| !end.is_gone);
+        let changes = here.map(|(row, end)| {
+            let row = u32::try_from(row).expect("few endpoints");
+            Change::Came { row, name: end.name.clone() }
+        });
+        let mut changes: Vec<Change> = changes.collect();
+        changes.push(Change::Came { row, name: name.clone() });
+        for end in &mut state.ends {
+            end.changes.push(Change::Came { row, name: name.clone() });
+            end.queues.push(Queue::default());
+        }
+        let queues = (0..=me).map(|_| Queue::default()).collect();
+        state.ends.push(End { name, is_gone: false, changes, queues });
+        InMemory { network: self.clone(), me, last: 0 }
+    }
+
+    /// Ends an endpoint: the others learn of it. A message of which only a part has been sent never becomes
+    /// whole.
+    pub fn end(&self, number: usize, how: Gone) {
+        let state = &mut *self.0.borrow_mut();
+        state.ends[number].is_gone = true;
+        let row = u32::try_from(number).unwrap_or(u32::MAX);
+        for end in &mut state.ends {
+            end.changes.push(Change::Gone { row, how });
+        }
+    }
+}
+
+impl State {
+    fn below(&mut self, count: usize) -> usize {
+        // Marsaglia's xorshift64*.
+        self.dice ^= self.dice >> 12;
+        self.dice ^= self.dice << 25;
+        self.dice ^= self.dice >> 27;
+        let drawn = self.dice.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(drawn).unwrap_or(0) % count.max(1)
+    }
+
+    /// Whether something that may happen at random happens now.
+    fn happens(&mut self, one_in: usize) -> bool {
+        self.is_random && self.below(one_in) == 0
+    }
+}
+
+/// The transport of one endpoint of a [`Network`].
+#[derive(Debug)]
+pub struct InMemory {
+    network: Network,
+    me: usize,
+    last: u32,
+}
+
+impl InMemory {
+    /// Changes the queue of what has been sent to this endpoint by the one of `row`.
+    fn queue<R>(&self, row: u32, job: impl FnOnce(&mut Queue) -> R) -> Option<R> {
+        let state = &mut *self.network.0.borrow_mut();
+        state.ends[self.me].queues.get_mut(row as usize).map(job)
+    }
+}
+
+fn arrival_of(queue: &Queue) -> Option<Arrival> {
+    let part = queue.parts.front()?;
+    let (tag, total) = if part.is_first { (part.tag, part.total) } else { queue.middle? };
+    let (bytes, is_first) = (part.bytes.len(), part.is_first);
+    Some(Arrival { tag, total, bytes, is_first, place: None })
+}
+
+impl Transport for InMemory {
+    fn has_notice(&self) -> bool {
+        !self.network.0.borrow().ends[self.me].changes.is_empty()
+    }
+
+    fn take_notices(&mut self, changes: &mut Vec<Change>) -> Attention {
+        changes.append(&mut self.network.0.borrow_mut().ends[self.me].changes);
+        Attention::None
+    }
+
+    fn open(&mut self, row: u32, generation: u32) {
+        self.queue(row, |queue| queue.generation = generation);
+    }
+
+    fn cut_off(&mut self, _row: u32, _violation: PairViolation) {}
+
+    fn remove(&mut self, row: u32) {
+        self.queue(row, |queue| *queue = Queue::default());
+    }
+
+    fn try_inject(&mut self, row: u32, generation: u32, tag: u64, message: &[u8]) -> bool {
+        let is_open = self.queue(row, |queue| queue.generation == generation) == Some(true);
+        let is_short = message.len() <= self.network.0.borrow().fragment_bytes;
+        let mut sent = 0;
+        is_open && is_short && matches!(self.try_send(row, tag, &message, &mut sent), Ok(true))
+    }
+
+    fn try_send(
+        &mut self,
+        row: u32,
+        tag: u64,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> Result<bool, SendError> {
+        let state = &mut *self.network.0.borrow_mut();
+        let total = source.bytes();
+        loop {
+            if state.happens(5) {
+                return Ok(false);
+            }
+            let is_cut = state.happens(2);
+            let longest = if is_cut { 1 + state.below(state.fragment_bytes) } else { usize::MAX };
+            let longest = longest.min(state.fragment_bytes);
+            let slots = state.slots;
+            let Some(to) = state.ends.get_mut(row as usize) else { return Ok(false) };
+            let parts = &mut to.queues[self.me].parts;
+            if parts.len() >= slots {
+                return Ok(false);
+            }
+            let left = usize::try_from(total - *sent).unwrap_or(usize::MAX);
+            let mut bytes = vec![0; left.min(longest)];
+            source.fill(*sent, &mut Fragment::private(&mut bytes));
+            let is_first = *sent == 0;
+            *sent += bytes.len() as u64;
+            parts.push_back(Part { tag, total, is_first, bytes });
+            if *sent == total {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn has_room(&mut self, room: Room) -> bool {
+        let state = self.network.0.borrow();
+        let to = state.ends.get(room.row as usize);
+        to.is_some_and(|to| to.queues[self.me].parts.len() < state.slots)
+    }
+
+    fn try_take(
+        &mut self,
+        _haste: impl Fn() -> Haste,
+        target: &mut [u8],
+        is_wanted: impl Fn(u32, u32, u64) -> bool,
+    ) -> Short {
+        let Some(row) = self.poll() else { return Short::Nothing };
+        let other = self.network.0.borrow_mut().happens(2);
+        let taken = self.queue(row, |queue| {
+            let arrival = arrival_of(queue).filter(Arrival::is_whole)?;
+            let Arrival { tag, bytes, .. } = arrival;
+            let generation = queue.generation;
+            let is_it = generation != 0 && bytes <= target.len() && !other;
+            if !is_it || !is_wanted(row, generation, tag) {
+                return None;
+            }
+            let part = queue.parts.pop_front()?;
+            target[..bytes].copy_from_slice(&part.bytes);
+            Some(Short::Taken { row, generation, tag, bytes })
+        });
+        taken.flatten().unwrap_or(Short::Other(row))
+    }
+
+    fn poll(&mut self) -> Option<u32> {
+        let state = &mut *self.network.0.borrow_mut();
+        let count = state.ends.len();
+        let first = if state.is_random { state.below(count) } else { self.last as usize + 1 };
+        let queues = &state.ends[self.me].queues;
+        let is_ready = |row: &usize| !queues[*row].is_held && !queues[*row].parts.is_empty();
+        let row = (first..first + count).map(|row| row % count).find(is_ready)?;
+        self.last = u32::try_from(row).ok()?;
+        Some(self.last)
+    }
+
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
+        Ok(self.queue(row, |queue| arrival_of(queue)).flatten())
+    }
+
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation> {
+        Ok(self.queue(row, |queue| !queue.parts.is_empty()) == Some(true))
+    }
+
+    fn copy(&self, row: u32, _arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized)) {
+        self.queue(row, |queue| {
+            if let Some(part) = queue.parts.front() {
+                sink.put(at, &part.bytes);
+            }
+        });
+    }
+
+    fn pass(&mut self, row: u32, arrival: &Arrival) {
+        self.queue(row, |queue| {
+            queue.parts.pop_front();
+            queue.middle = Some((arrival.tag, arrival.total));
+        });
+    }
+
+    fn hold(&mut self, row: u32) {
+        self.queue(row, |queue| queue.is_held = true);
+    }
+
+    fn release(&mut self, row: u32) {
+        self.queue(row, |queue| queue.is_held = false);
+    }
+
+    fn look_at(&mut self, _row: u32) {}
+
+    fn is_here(&self, _row: u32) -> bool {
+        false
+    }
+
+    fn last_found(&self) -> u32 {
+        self.last
+    }
+
+    /// Returns at once: whoever could change anything runs on the same thread.
+    fn sleep(&mut self, _limit_ns: u64, _wanted: &[Room]) {}
+
+    fn arm(&mut self, _wanted: &[Room]) -> bool {
+        false
+    }
+}

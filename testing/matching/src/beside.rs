@@ -1,0 +1,182 @@
+//! Two transports in one endpoint: the rows of the second come behind those of the first.
+
+use corewire_endpoint::transport::{Attention, Change, Haste, Room, SendError, Short};
+use corewire_endpoint::{Arrival, Sink, Source, Transport};
+use corewire_ring::pair::PairViolation;
+
+/// The rows of the first transport.
+const FIRST_ROWS: u32 = 1024;
+
+/// A transport made of two.
+#[derive(Debug)]
+pub struct Beside<A, B> {
+    first: A,
+    second: B,
+    /// Which of them is looked at first in the next poll: they take turns.
+    is_second_next: bool,
+    last: u32,
+}
+
+impl<A: Transport, B: Transport> Beside<A, B> {
+    /// Both of them.
+    pub fn new(first: A, second: B) -> Self {
+        Self { first, second, is_second_next: false, last: 0 }
+    }
+}
+
+/// Calls the transport that has the row, with the row as that transport knows it.
+macro_rules! at {
+    ($self:ident, $row:expr, |$transport:ident, $there:ident| $job:expr) => {
+        if $row < FIRST_ROWS {
+            let ($transport, $there) = (&mut $self.first, $row);
+            $job
+        } else {
+            let ($transport, $there) = (&mut $self.second, $row - FIRST_ROWS);
+            $job
+        }
+    };
+}
+
+impl<A: Transport, B: Transport> Transport for Beside<A, B> {
+    fn has_notice(&self) -> bool {
+        self.first.has_notice() || self.second.has_notice()
+    }
+
+    fn take_notices(&mut self, changes: &mut Vec<Change>) -> Attention {
+        let first = self.first.take_notices(changes);
+        let mut others = Vec::new();
+        let second = self.second.take_notices(&mut others);
+        changes.extend(others.into_iter().map(|change| match change {
+            Change::Came { row, name } => Change::Came { row: row + FIRST_ROWS, name },
+            Change::Gone { row, how } => Change::Gone { row: row + FIRST_ROWS, how },
+        }));
+        if first == Attention::None { second } else { first }
+    }
+
+    fn open(&mut self, row: u32, generation: u32) {
+        at!(self, row, |transport, row| transport.open(row, generation));
+    }
+
+    fn cut_off(&mut self, row: u32, violation: PairViolation) {
+        at!(self, row, |transport, row| transport.cut_off(row, violation));
+    }
+
+    fn remove(&mut self, row: u32) {
+        at!(self, row, |transport, row| transport.remove(row));
+    }
+
+    fn try_inject(&mut self, row: u32, generation: u32, tag: u64, message: &[u8]) -> bool {
+        at!(self, row, |transport, row| transport.try_inject(row, generation, tag, message))
+    }
+
+    fn try_send(
+        &mut self,
+        row: u32,
+        tag: u64,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> Result<bool, SendError> {
+        at!(self, row, |transport, row| transport.try_send(row, tag, source, sent))
+    }
+
+    fn has_room(&mut self, room: Room) -> bool {
+        let Room { row, bytes } = room;
+        at!(self, row, |transport, row| transport.has_room(Room { row, bytes }))
+    }
+
+    fn try_take(
+        &mut self,
+        haste: impl Fn() -> Haste,
+        target: &mut [u8],
+        is_wanted: impl Fn(u32, u32, u64) -> bool,
+    ) -> Short {
+        self.is_second_next = !self.is_second_next;
+        if self.is_second_next {
+            let far = |row, generation, tag| is_wanted(row + FIRST_ROWS, generation, tag);
+            let found = match self.second.try_take(&haste, target, far) {
+                Short::Nothing => Short::Nothing,
+                Short::Taken { row, generation, tag, bytes } => {
+                    Short::Taken { row: row + FIRST_ROWS, generation, tag, bytes }
+                }
+                Short::Other(row) => Short::Other(row + FIRST_ROWS),
+            };
+            if found != Short::Nothing {
+                return found;
+            }
+        }
+        match self.first.try_take(haste, target, is_wanted) {
+            // The second may have something.
+            Short::Nothing => Short::Other(FIRST_ROWS),
+            found => found,
+        }
+    }
+
+    fn poll(&mut self) -> Option<u32> {
+        self.is_second_next = !self.is_second_next;
+        let second = |it: &mut Self| it.second.poll().map(|row| row + FIRST_ROWS);
+        let found = if self.is_second_next {
+            second(self).or_else(|| self.first.poll())
+        } else {
+            self.first.poll().or_else(|| second(self))
+        };
+        self.last = found.unwrap_or(self.last);
+        found
+    }
+
+    fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
+        at!(self, row, |transport, row| transport.arrival(row))
+    }
+
+    fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation> {
+        at!(self, row, |transport, row| transport.has_arrival(row))
+    }
+
+    fn copy(&self, row: u32, arrival: &Arrival, at: usize, sink: &mut (impl Sink + ?Sized)) {
+        if row < FIRST_ROWS {
+            self.first.copy(row, arrival, at, sink);
+        } else {
+            self.second.copy(row - FIRST_ROWS, arrival, at, sink);
+        }
+    }
+
+    fn pass(&mut self, row: u32, arrival: &Arrival) {
+        at!(self, row, |transport, row| transport.pass(row, arrival));
+    }
+
+    fn hold(&mut self, row: u32) {
+        at!(self, row, |transport, row| transport.hold(row));
+    }
+
+    fn release(&mut self, row: u32) {
+        at!(self, row, |transport, row| transport.release(row));
+    }
+
+    fn look_at(&mut self, row: u32) {
+        at!(self, row, |transport, row| transport.look_at(row));
+    }
+
+    fn is_here(&self, row: u32) -> bool {
+        row < FIRST_ROWS && self.first.is_here(row)
+    }
+
+    fn last_found(&self) -> u32 {
+        self.last
+    }
+
+    fn sleep(&mut self, limit_ns: u64, wanted: &[Room]) {
+        let wanted: Vec<Room> =
+            wanted.iter().copied().filter(|room| room.row < FIRST_ROWS).collect();
+        self.first.sleep(limit_ns, &wanted);
+    }
+
+    fn arm(&mut self, _wanted: &[Room]) -> bool {
+        false
+    }
+}
+
+impl<A: Transport, B> Beside<A, B> {
+    /// A row of the second transport, as a row of both.
+    pub const fn second_row(row: u32) -> u32 {
+        row + FIRST_ROWS
+    }
+}

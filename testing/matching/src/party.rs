@@ -1,0 +1,153 @@
+//! What programs call: an endpoint of the library, or a bare engine.
+
+use corewire::{
+    Completion, Endpoint, Matched, Memory, MessageError, OperationHandle, Options, Peer, Selector,
+    Status,
+};
+use corewire_endpoint::transport::Haste;
+use corewire_endpoint::{Caller, Engine, Looked, Transport};
+
+type Result<T> = std::result::Result<T, MessageError>;
+
+/// The calls of a program. None of them waits.
+#[expect(missing_docs, clippy::missing_errors_doc, reason = "as in the library")]
+pub trait Party {
+    fn isend(&mut self, peer: Peer, tag: u64, memory: Memory) -> Result<OperationHandle>;
+    fn ireceive(&mut self, selector: Selector, memory: Memory) -> Result<OperationHandle>;
+    fn try_receive_into(&mut self, selector: Selector, buffer: &mut [u8])
+    -> Result<Option<Status>>;
+    fn try_probe(&mut self, selector: Selector) -> Result<Option<Status>>;
+    fn try_claim(&mut self, selector: Selector) -> Result<Option<Matched>>;
+    fn give_back(&mut self, matched: Matched);
+    /// Of a message that has arrived completely.
+    fn receive_claimed_into(&mut self, matched: Matched, buffer: &mut [u8]) -> Result<Status>;
+    fn cancel(&mut self, handle: OperationHandle) -> Result<()>;
+    fn test(&mut self, handle: OperationHandle) -> Result<Option<Completion>>;
+    fn progress(&mut self) -> Result<bool>;
+    /// Whether progress may do something even if the last call did nothing.
+    fn is_restless(&self) -> bool;
+}
+
+impl Party for Endpoint {
+    fn isend(&mut self, peer: Peer, tag: u64, memory: Memory) -> Result<OperationHandle> {
+        self.isend(peer, tag, memory)
+    }
+
+    fn ireceive(&mut self, selector: Selector, memory: Memory) -> Result<OperationHandle> {
+        self.ireceive(selector, memory)
+    }
+
+    fn try_receive_into(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+    ) -> Result<Option<Status>> {
+        self.try_receive_into(selector, buffer)
+    }
+
+    fn try_probe(&mut self, selector: Selector) -> Result<Option<Status>> {
+        self.try_probe(selector)
+    }
+
+    fn try_claim(&mut self, selector: Selector) -> Result<Option<Matched>> {
+        self.try_claim(selector)
+    }
+
+    fn give_back(&mut self, matched: Matched) {
+        self.give_back(matched);
+    }
+
+    fn receive_claimed_into(&mut self, matched: Matched, buffer: &mut [u8]) -> Result<Status> {
+        self.receive_claimed_into(matched, buffer)
+    }
+
+    fn cancel(&mut self, handle: OperationHandle) -> Result<()> {
+        self.cancel(handle)
+    }
+
+    fn test(&mut self, handle: OperationHandle) -> Result<Option<Completion>> {
+        self.test(handle)
+    }
+
+    fn progress(&mut self) -> Result<bool> {
+        self.progress()
+    }
+
+    fn is_restless(&self) -> bool {
+        false
+    }
+}
+
+impl<T: Transport> Party for Engine<T> {
+    fn isend(&mut self, peer: Peer, tag: u64, memory: Memory) -> Result<OperationHandle> {
+        self.start_send(peer, tag, memory, Options::default())
+    }
+
+    fn ireceive(&mut self, selector: Selector, memory: Memory) -> Result<OperationHandle> {
+        self.start_receive(selector, memory, Options::default())
+    }
+
+    fn try_receive_into(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+    ) -> Result<Option<Status>> {
+        if self.is_at_rest()
+            && let Looked::Received(status) = self.try_take_short(&selector, buffer, || Haste::Once)
+        {
+            return Ok(Some(status));
+        }
+        let mut target = buffer;
+        let mut caller = Caller::new(selector, &mut target);
+        self.begin_receive(&mut caller)?;
+        if self.end_of(&caller).is_none() {
+            Engine::progress(self, Some(&mut caller))?;
+        }
+        let end = self.end_of(&caller);
+        self.leave(&mut caller);
+        end.transpose()
+    }
+
+    fn try_probe(&mut self, selector: Selector) -> Result<Option<Status>> {
+        Engine::progress(self, None)?;
+        self.peek(&selector).transpose()
+    }
+
+    fn try_claim(&mut self, selector: Selector) -> Result<Option<Matched>> {
+        Engine::progress(self, None)?;
+        self.claim(&selector).transpose()
+    }
+
+    fn give_back(&mut self, matched: Matched) {
+        Engine::give_back(self, &matched);
+    }
+
+    fn receive_claimed_into(&mut self, matched: Matched, buffer: &mut [u8]) -> Result<Status> {
+        let mut target = buffer;
+        let mut caller = Caller::new(Selector::any(), &mut target);
+        self.begin_claimed(matched, &mut caller);
+        loop {
+            if let Some(end) = self.end_of_claimed(&caller) {
+                return end;
+            }
+            Engine::progress(self, Some(&mut caller))?;
+        }
+    }
+
+    fn cancel(&mut self, handle: OperationHandle) -> Result<()> {
+        Engine::cancel(self, handle)
+    }
+
+    fn test(&mut self, handle: OperationHandle) -> Result<Option<Completion>> {
+        Engine::progress(self, None)?;
+        self.take_completion(handle)
+    }
+
+    fn progress(&mut self) -> Result<bool> {
+        Engine::progress(self, None)
+    }
+
+    fn is_restless(&self) -> bool {
+        self.has_pending_sends()
+    }
+}
