@@ -1,7 +1,7 @@
 //! Messages that arrive: where each goes.
 
 use corewire_layout::counters::EndpointCounter;
-use corewire_ring::message::{Arrival, Sink};
+use corewire_ring::message::{Arrival, Envelope, Sink, Space, Wants};
 
 use crate::engine::Engine;
 use crate::error::MessageError;
@@ -34,8 +34,19 @@ impl<T: Transport> Engine<T> {
             Ok(None) => return,
             Err(violation) => return self.cut_off(row, violation),
         };
-        if arrival.is_first && !self.find_place(row, &arrival, caller.as_deref_mut()) {
-            return;
+        if arrival.is_first {
+            if self.mute_if_untold(row) {
+                return;
+            }
+            match arrival.envelope.space {
+                Space::Acknowledgement => self.be_told(row, arrival.envelope.tag),
+                Space::Reply | Space::Dropped => {}
+                Space::Tagged | Space::Untagged | Space::Request => {
+                    if !self.find_place(row, &arrival, caller.as_deref_mut()) {
+                        return;
+                    }
+                }
+            }
         }
         self.fill(row, &arrival, caller);
     }
@@ -43,21 +54,23 @@ impl<T: Transport> Engine<T> {
     /// Decides where a message goes. False if it stays where it is.
     fn find_place(&mut self, row: u32, arrival: &Arrival, caller: Option<&mut Caller<'_>>) -> bool {
         let source = self.peer_of(row);
-        let status = Status { source, tag: arrival.tag, bytes: arrival.total };
-        while let Some(posted) = self.matching.take_posted(source, arrival.tag) {
+        let Envelope { space, tag, wants, .. } = arrival.envelope;
+        while let Some(posted) = self.matching.take_posted(space, source, tag) {
             if self.prepare(posted.operation, arrival.total) {
                 self.set_place(row, Place::Operation(posted.operation));
+                self.note_match(row, wants);
                 return true;
             }
         }
         if let Some(caller) = caller
             && caller.is_waiting()
-            && caller.selector.takes(source, arrival.tag)
+            && caller.selector.takes_of(space, source, tag)
         {
             match caller.target.prepare(arrival.total) {
                 Ok(()) => {
-                    caller.state = CallerState::Filling(status);
+                    caller.state = CallerState::Filling(self.status_of(row, arrival));
                     self.set_place(row, Place::Caller);
+                    self.note_match(row, wants);
                     return true;
                 }
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
@@ -68,14 +81,46 @@ impl<T: Transport> Engine<T> {
         self.keep(row, arrival)
     }
 
+    fn status_of(&self, row: u32, arrival: &Arrival) -> Status {
+        let Envelope { tag, immediate, .. } = arrival.envelope;
+        Status { source: self.peer_of(row), tag, bytes: arrival.total, immediate }
+    }
+
+    /// A message that is just arriving has been matched: tells its sender now, or when all of it has
+    /// arrived, if that is wanted.
+    fn note_match(&mut self, row: u32, wants: Wants) {
+        if let Some(number) = self.hear(row, wants) {
+            self.tell(row, number);
+        }
+    }
+
+    /// Counts a message that wants something to be told. Returns its number if that is a match; a delivery
+    /// is told when the whole message has arrived.
+    fn hear(&mut self, row: u32, wants: Wants) -> Option<u64> {
+        let entry = &mut self.rows[row as usize];
+        if wants == Wants::Nothing {
+            return None;
+        }
+        entry.heard += 1;
+        match wants {
+            Wants::Delivery => {
+                entry.to_tell = Some(entry.heard);
+                None
+            }
+            _ => Some(entry.heard),
+        }
+    }
+
     /// Keeps a message that no receive asks for. False if it stays with its sender.
     fn keep(&mut self, row: u32, arrival: &Arrival) -> bool {
-        let (source, tag, total) = (self.peer_of(row), arrival.tag, arrival.total);
+        let (source, envelope, total) = (self.peer_of(row), arrival.envelope, arrival.total);
         let memory =
             self.matching.budget.has_room(row, total).then(|| self.pool.take(total)).flatten();
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();
-        let message = Unexpected { source, tag, total, bytes, is_held, is_claimed: false };
+        let to_tell = self.hear(row, envelope.wants);
+        let message =
+            Unexpected { source, envelope, to_tell, total, bytes, is_held, is_claimed: false };
         let key = self.matching.keep(message);
         if is_held {
             self.transport.count(EndpointCounter::Stalls);
@@ -166,8 +211,10 @@ impl<T: Transport> Engine<T> {
         self.transport.pass(row, arrival);
         if is_whole {
             self.rows[row as usize].place = Place::Nowhere;
-            let status =
-                Status { source: self.peer_of(row), tag: arrival.tag, bytes: arrival.total };
+            if let Some(number) = self.rows[row as usize].to_tell.take() {
+                self.tell(row, number);
+            }
+            let status = self.status_of(row, arrival);
             match (place, caller) {
                 (Place::Operation(operation), _) => self.end_receive(operation, status),
                 (Place::Caller, Some(caller)) => caller.state = CallerState::Ended(Ok(status)),
@@ -225,8 +272,8 @@ impl<T: Transport> Engine<T> {
     /// The same of a certain message.
     pub(crate) fn take_kept_of(&mut self, key: Key, caller: &mut Caller<'_>) {
         let Some(message) = self.matching.get(key) else { return };
-        let Unexpected { source, tag, total, is_held, .. } = *message;
-        let status = Status { source, tag, bytes: total };
+        let (status, is_held) = (message.status(), message.is_held);
+        let (source, total) = (message.source, message.total);
         // Memory that holds a kept message may be taken over; otherwise there must be room for a copy.
         if (is_held || !caller.target.adopts())
             && let Err(error) = caller.target.prepare(total)
@@ -235,6 +282,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let Some(message) = self.matching.take(key) else { return };
+        self.tell_match(&message);
         let is_whole = message.is_whole();
         let filled = message.bytes.len();
         self.show_kept(source.row);
@@ -270,8 +318,8 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let Some(message) = self.matching.take(key) else { return };
-        let Unexpected { source, tag, .. } = message;
-        let status = Status { source, tag, bytes: total };
+        self.tell_match(&message);
+        let (source, status) = (message.source, message.status());
         self.show_kept(source.row);
         if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
             memory.put(0, &message.bytes);
@@ -293,6 +341,7 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn drop_kept(&mut self, key: Key) {
         let Some(message) = self.matching.take(key) else { return };
         let row = message.source.row;
+        self.tell_match(&message);
         self.transport.count(EndpointCounter::Discarded);
         if message.is_held {
             self.set_place(row, Place::Nowhere);
@@ -311,13 +360,20 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn offer(&mut self, key: Key) {
         if self.matching.give_back(key) {
             while let Some(message) = self.matching.get(key) {
-                let (source, tag) = (message.source, message.tag);
-                let Some(posted) = self.matching.take_posted(source, tag) else { break };
+                let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
+                let Some(posted) = self.matching.take_posted(space, source, tag) else { break };
                 // If it does not fit there, it is still to be had.
                 self.give_kept_to(key, posted.operation);
             }
         }
         self.fetch_held();
+    }
+
+    /// Somebody has taken a message that was kept: tells its sender, if that is wanted.
+    fn tell_match(&mut self, message: &Unexpected) {
+        if let Some(number) = message.to_tell {
+            self.tell(message.source.row, number);
+        }
     }
 
     /// Takes the first fragment of a message that was left with its sender, to where it goes.
@@ -347,7 +403,8 @@ impl<T: Transport> Engine<T> {
 
     /// A receive that was called ends before its message is complete: what has arrived is kept.
     pub fn leave(&mut self, caller: &mut Caller<'_>) {
-        let CallerState::Filling(Status { source, tag, bytes: total }) = caller.state else {
+        let CallerState::Filling(Status { source, tag, bytes: total, immediate }) = caller.state
+        else {
             return;
         };
         let row = source.row;
@@ -356,7 +413,9 @@ impl<T: Transport> Engine<T> {
         let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
         // Appending never grows it.
         bytes.reserve_exact(missing);
-        let message = Unexpected { source, tag, total, bytes, is_held: false, is_claimed: false };
+        let envelope = Envelope { immediate, ..Envelope::numbered(caller.selector.space, tag) };
+        let (to_tell, is_held, is_claimed) = (None, false, false);
+        let message = Unexpected { source, envelope, to_tell, total, bytes, is_held, is_claimed };
         let key = self.matching.put_back(message);
         self.show_kept(row);
         self.set_place(row, Place::Kept(key));

@@ -5,7 +5,7 @@ use std::fmt;
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
-use corewire_ring::message::Memory;
+use corewire_ring::message::{Envelope, Memory};
 use corewire_ring::pair::PairViolation;
 
 use crate::arrivals::Place;
@@ -16,7 +16,7 @@ use crate::matching::Matching;
 use crate::operations::{Completion, Count, CounterId, OperationHandle, Operations};
 use crate::pool::Pool;
 use crate::receive::Caller;
-use crate::selector::Peer;
+use crate::selector::{Peer, Status};
 use crate::transport::{Attention, Change, Gone, Transport};
 
 /// Arrivals that are handled before anything else is looked at.
@@ -49,9 +49,22 @@ pub(crate) struct Row {
     pub(crate) is_over: bool,
     /// Not sent yet, or in part. In order.
     pub(crate) sends: VecDeque<Pending>,
+    /// A call is in the middle of a message.
+    pub(crate) is_within: bool,
     /// Where the message goes of which a part has arrived, and how much that is.
     pub(crate) place: Place,
     pub(crate) filled: usize,
+    /// How many messages have been sent to it that want something to be told, and those of them of which
+    /// nothing has been told yet.
+    pub(crate) asked: u64,
+    pub(crate) untold: VecDeque<Untold>,
+    /// How many such messages have arrived from it; the number of the one of which a part has arrived, if
+    /// its delivery is to be told; and what is to be told when there is room.
+    pub(crate) heard: u64,
+    pub(crate) to_tell: Option<u64>,
+    pub(crate) tellings: VecDeque<u64>,
+    /// Nothing more is taken from it until there is room for what is to be told.
+    pub(crate) is_muted: bool,
 }
 
 /// A message that is sent when there is room.
@@ -59,9 +72,18 @@ pub(crate) struct Row {
 pub(crate) struct Pending {
     /// `None` if nobody waits for it.
     pub(crate) operation: Option<u32>,
-    pub(crate) tag: u64,
+    pub(crate) envelope: Envelope,
     pub(crate) memory: Memory,
     pub(crate) sent: u64,
+}
+
+/// A message that has been sent, of which something is to be told.
+#[derive(Debug)]
+pub(crate) struct Untold {
+    pub(crate) number: u64,
+    pub(crate) operation: u32,
+    pub(crate) status: Status,
+    pub(crate) memory: Memory,
 }
 
 impl<T> fmt::Debug for Engine<T> {
@@ -255,6 +277,10 @@ impl<T: Transport> Engine<T> {
         entry.gone = Some(how);
         self.transport.open(row, 0);
         let sends = std::mem::take(&mut entry.sends);
+        entry.tellings.clear();
+        if std::mem::take(&mut entry.is_muted) {
+            self.transport.release(row);
+        }
         self.senders.retain(|&other| other != row);
         for pending in sends {
             let error = self.error_of(row);
@@ -289,6 +315,9 @@ impl<T: Transport> Engine<T> {
         self.abandon_arrival(row, caller.as_deref_mut());
         if let Some(key) = self.matching.held_of(peer) {
             drop(self.matching.take(key));
+        }
+        for untold in std::mem::take(&mut self.rows[row as usize].untold) {
+            self.operations.end(untold.operation, Err(error.clone()), Some(untold.memory));
         }
         for posted in self.matching.withdraw_from(peer) {
             self.operations.end(posted.operation, Err(error.clone()), None);

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use corewire_layout::name::ChannelName;
-use corewire_ring::message::{Arrival, Fragment, Sink, Source};
+use corewire_ring::message::{Arrival, Envelope, Fragment, Sink, Source, Space};
 use corewire_ring::pair::PairViolation;
 
 use crate::transport::{Attention, Change, Gone, Haste, Room, SendError, Short, Transport};
@@ -42,13 +42,13 @@ struct Queue {
     is_held: bool,
     /// What the receiver calls the sender, if messages may go the short way; and the same of its sends.
     generation: u32,
-    /// In the middle of a message: its tag and its length.
-    middle: Option<(u64, u64)>,
+    /// In the middle of a message: its envelope and its length.
+    middle: Option<(Envelope, u64)>,
 }
 
 #[derive(Debug)]
 struct Part {
-    tag: u64,
+    envelope: Envelope,
     total: u64,
     is_first: bool,
     bytes: Vec<u8>,
@@ -136,9 +136,10 @@ impl InMemory {
 
 fn arrival_of(queue: &Queue) -> Option<Arrival> {
     let part = queue.parts.front()?;
-    let (tag, total) = if part.is_first { (part.tag, part.total) } else { queue.middle? };
+    let (envelope, total) =
+        if part.is_first { (part.envelope, part.total) } else { queue.middle? };
     let (bytes, is_first) = (part.bytes.len(), part.is_first);
-    Some(Arrival { tag, total, bytes, is_first, place: None })
+    Some(Arrival { envelope, total, bytes, is_first, place: None })
 }
 
 impl Transport for InMemory {
@@ -161,17 +162,23 @@ impl Transport for InMemory {
         self.queue(row, |queue| *queue = Queue::default());
     }
 
-    fn try_inject(&mut self, row: u32, generation: u32, tag: u64, message: &[u8]) -> bool {
+    fn try_inject(
+        &mut self,
+        row: u32,
+        generation: u32,
+        envelope: &Envelope,
+        message: &[u8],
+    ) -> bool {
         let is_open = self.queue(row, |queue| queue.generation == generation) == Some(true);
         let is_short = message.len() <= self.network.0.borrow().fragment_bytes;
         let mut sent = 0;
-        is_open && is_short && matches!(self.try_send(row, tag, &message, &mut sent), Ok(true))
+        is_open && is_short && matches!(self.try_send(row, envelope, &message, &mut sent), Ok(true))
     }
 
     fn try_send(
         &mut self,
         row: u32,
-        tag: u64,
+        envelope: &Envelope,
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, SendError> {
@@ -195,7 +202,7 @@ impl Transport for InMemory {
             source.fill(*sent, &mut Fragment::private(&mut bytes));
             let is_first = *sent == 0;
             *sent += bytes.len() as u64;
-            parts.push_back(Part { tag, total, is_first, bytes });
+            parts.push_back(Part { envelope: *envelope, total, is_first, bytes });
             if *sent == total {
                 return Ok(true);
             }
@@ -211,6 +218,7 @@ impl Transport for InMemory {
     fn try_take(
         &mut self,
         _haste: impl Fn() -> Haste,
+        space: Space,
         target: &mut [u8],
         is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
@@ -218,15 +226,17 @@ impl Transport for InMemory {
         let other = self.network.0.borrow_mut().happens(2);
         let taken = self.queue(row, |queue| {
             let arrival = arrival_of(queue).filter(Arrival::is_whole)?;
-            let Arrival { tag, bytes, .. } = arrival;
-            let generation = queue.generation;
-            let is_it = generation != 0 && bytes <= target.len() && !other;
+            let Envelope { tag, immediate, .. } = arrival.envelope;
+            let plain = Envelope { immediate, ..Envelope::numbered(space, tag) };
+            let (bytes, generation) = (arrival.bytes, queue.generation);
+            let is_plain = arrival.envelope == plain;
+            let is_it = generation != 0 && bytes <= target.len() && !other && is_plain;
             if !is_it || !is_wanted(row, generation, tag) {
                 return None;
             }
             let part = queue.parts.pop_front()?;
             target[..bytes].copy_from_slice(&part.bytes);
-            Some(Short::Taken { row, generation, tag, bytes })
+            Some(Short::Taken { row, generation, tag, immediate, bytes })
         });
         taken.flatten().unwrap_or(Short::Other(row))
     }
@@ -261,7 +271,7 @@ impl Transport for InMemory {
     fn pass(&mut self, row: u32, arrival: &Arrival) {
         self.queue(row, |queue| {
             queue.parts.pop_front();
-            queue.middle = Some((arrival.tag, arrival.total));
+            queue.middle = Some((arrival.envelope, arrival.total));
         });
     }
 

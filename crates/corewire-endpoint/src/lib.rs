@@ -40,14 +40,14 @@ mod selector;
 mod send;
 pub mod transport;
 
-pub use corewire_ring::message::{Arrival, Fragment, Memory, Sink, Source};
+pub use corewire_ring::message::{Arrival, Envelope, Fragment, Memory, Sink, Source, Space, Wants};
 
 pub use budget::{Budget, Kept};
 pub use engine::Engine;
 pub use error::MessageError;
 pub use list::Seed;
 pub use message::{INLINE_BYTES_MAX, OwnedMessage, Target};
-pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report};
+pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};
 pub use receive::{Caller, Looked, Matched, MessageTarget};
 pub use selector::{Peer, Selector, Status};
 pub use transport::Transport;

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
+use corewire_ring::message::Space;
+
 /// No node.
 const NONE: u32 = u32::MAX;
 /// The order of the first entry: some may have to go before it.
@@ -155,9 +157,10 @@ impl<T> List<T> {
     }
 }
 
-/// What an index distinguishes: by which bits of the tag, and whether by source.
+/// Which messages an index is for, and what it distinguishes: which bits of the tag, and whether the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pattern {
+    pub(crate) space: Space,
     pub(crate) mask: u64,
     pub(crate) has_source: bool,
 }
@@ -214,7 +217,7 @@ impl Index {
     }
 
     fn bucket(&self, source: u64, tag: u64) -> Bucket {
-        let Pattern { mask, has_source } = self.pattern;
+        let Pattern { mask, has_source, .. } = self.pattern;
         Bucket { source: if has_source { source } else { 0 }, tag: tag & mask }
     }
 
@@ -351,7 +354,8 @@ mod tests {
     #[test]
     fn an_index_finds_the_first_of_each_bucket() {
         let mut list = List::default();
-        let mut index = Index::new(Pattern { mask: 0xff, has_source: true }, SEED);
+        let mut index =
+            Index::new(Pattern { space: Space::Tagged, mask: 0xff, has_source: true }, SEED);
         let keys: Vec<Key> = (0..6u64).map(|number| list.push_back(number)).collect();
         for (number, &key) in (0..).zip(&keys) {
             index.add(key, number % 2, 0x100 * number + 7);

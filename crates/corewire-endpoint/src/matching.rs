@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 
-use crate::Peer;
+use corewire_ring::message::{Envelope, Space};
+
 use crate::budget::Budget;
 use crate::list::{Index, Key, List, Pattern, Seed};
-use crate::selector::Selector;
+use crate::selector::{Peer, Selector, Status};
 
 /// Entries that are looked at one after the other. More are indexed.
 const LINEAR_MAX: usize = 16;
@@ -73,15 +74,18 @@ impl PostedReceives {
     }
 
     #[inline]
-    fn find(&self, source: Peer, tag: u64) -> Option<Key> {
+    fn find(&self, space: Space, source: Peer, tag: u64) -> Option<Key> {
         if !self.is_indexed {
             let mut all = self.list.iter();
-            return all.find(|(_, posted)| posted.selector.takes(source, tag)).map(|(key, _)| key);
+            return all
+                .find(|(_, posted)| posted.selector.takes_of(space, source, tag))
+                .map(|(key, _)| key);
         }
-        let indexed = self.indexes.iter().filter_map(|index| index.first(source.bits(), tag));
+        let indexes = self.indexes.iter().filter(|index| index.pattern().space == space);
+        let indexed = indexes.filter_map(|index| index.first(source.bits(), tag));
         let indexed = indexed.filter_map(|node| self.list.at(node).map(|(key, _)| key)).min();
         let takes = |key: &&Key| {
-            self.list.get(**key).is_some_and(|posted| posted.selector.takes(source, tag))
+            self.list.get(**key).is_some_and(|posted| posted.selector.takes_of(space, source, tag))
         };
         let other = self.others.iter().find(takes).copied();
         match (indexed, other) {
@@ -114,7 +118,9 @@ impl PostedReceives {
 #[derive(Debug)]
 pub(crate) struct Unexpected {
     pub(crate) source: Peer,
-    pub(crate) tag: u64,
+    pub(crate) envelope: Envelope,
+    /// Its number among those of its sender that want a match to be told.
+    pub(crate) to_tell: Option<u64>,
     /// Bytes of the whole message.
     pub(crate) total: u64,
     /// The part of it that has arrived.
@@ -126,6 +132,17 @@ pub(crate) struct Unexpected {
 }
 
 impl Unexpected {
+    /// What a receive is told of it.
+    pub(crate) fn status(&self) -> Status {
+        let Envelope { tag, immediate, .. } = self.envelope;
+        Status { source: self.source, tag, bytes: self.total, immediate }
+    }
+
+    fn is_wanted(&self, selector: &Selector) -> bool {
+        let Envelope { space, tag, .. } = self.envelope;
+        !self.is_claimed && selector.takes_of(space, self.source, tag)
+    }
+
     /// Whether all of it is here.
     pub(crate) fn is_whole(&self) -> bool {
         !self.is_held && self.bytes.len() as u64 == self.total
@@ -144,8 +161,9 @@ struct UnexpectedMessages {
 impl UnexpectedMessages {
     fn add(&mut self, key: Key) {
         if let Some(message) = self.list.get(key) {
-            let (source, tag) = (message.source.bits(), message.tag);
-            self.indexes.iter_mut().for_each(|index| index.add(key, source, tag));
+            let (source, Envelope { space, tag, .. }) = (message.source.bits(), message.envelope);
+            let indexes = self.indexes.iter_mut().filter(|index| index.pattern().space == space);
+            indexes.for_each(|index| index.add(key, source, tag));
         }
     }
 
@@ -173,10 +191,8 @@ impl UnexpectedMessages {
                 return self.list.at(node).map(|(key, _)| key);
             }
         }
-        let wanted = |message: &Unexpected| {
-            !message.is_claimed && selector.takes(message.source, message.tag)
-        };
-        self.list.iter().find(|(_, message)| wanted(message)).map(|(key, _)| key)
+        let mut all = self.list.iter();
+        all.find(|(_, message)| message.is_wanted(selector)).map(|(key, _)| key)
     }
 
     #[cold]
@@ -185,8 +201,10 @@ impl UnexpectedMessages {
             return None;
         }
         let mut index = Index::new(pattern, self.seed);
-        for (key, message) in self.list.iter().filter(|(_, message)| !message.is_claimed) {
-            index.add(key, message.source.bits(), message.tag);
+        for (key, message) in self.list.iter() {
+            if !message.is_claimed && message.envelope.space == pattern.space {
+                index.add(key, message.source.bits(), message.envelope.tag);
+            }
         }
         self.indexes.push(index);
         Some(self.indexes.len() - 1)
@@ -243,8 +261,8 @@ impl Matching {
 
     /// The oldest receive that asks for this message waits no longer.
     #[inline]
-    pub(crate) fn take_posted(&mut self, source: Peer, tag: u64) -> Option<Posted> {
-        let key = self.posted.find(source, tag)?;
+    pub(crate) fn take_posted(&mut self, space: Space, source: Peer, tag: u64) -> Option<Posted> {
+        let key = self.posted.find(space, source, tag)?;
         self.posted.remove(key)
     }
 
@@ -302,9 +320,7 @@ impl Matching {
 
     /// The messages that `selector` asks for and that nobody has claimed, oldest first.
     pub(crate) fn all_of(&self, selector: &Selector) -> Vec<Key> {
-        let wanted = |(_, message): &(Key, &Unexpected)| {
-            !message.is_claimed && selector.takes(message.source, message.tag)
-        };
+        let wanted = |(_, message): &(Key, &Unexpected)| message.is_wanted(selector);
         self.unexpected.list.iter().filter(wanted).map(|(key, _)| key).collect()
     }
 
@@ -372,7 +388,9 @@ mod tests {
     }
 
     fn message(source: Peer, tag: u64, total: u64, is_held: bool) -> Unexpected {
-        Unexpected { source, tag, total, bytes: Vec::new(), is_held, is_claimed: false }
+        let envelope = Envelope::tagged(tag);
+        let bytes = Vec::new();
+        Unexpected { source, envelope, to_tell: None, total, bytes, is_held, is_claimed: false }
     }
 
     #[test]
@@ -382,10 +400,10 @@ mod tests {
             let keys: Vec<Key> = (0..count)
                 .map(|operation| matching.post(Posted { selector: Selector::any(), operation }))
                 .collect();
-            let first = matching.take_posted(PEERS[0], 0).unwrap();
+            let first = matching.take_posted(Space::Tagged, PEERS[0], 0).unwrap();
             assert_eq!(first.operation, 0);
             matching.post_again(keys[0].order, first);
-            assert_eq!(matching.take_posted(PEERS[0], 0).unwrap().operation, 0);
+            assert_eq!(matching.take_posted(Space::Tagged, PEERS[0], 0).unwrap().operation, 0);
         }
     }
 
@@ -400,7 +418,10 @@ mod tests {
             matching.post(Posted { selector, operation });
         }
         for operation in 0..24 {
-            assert_eq!(matching.take_posted(PEERS[1], 0).unwrap().operation, operation);
+            assert_eq!(
+                matching.take_posted(Space::Tagged, PEERS[1], 0).unwrap().operation,
+                operation
+            );
         }
         assert!(matching.is_empty());
     }

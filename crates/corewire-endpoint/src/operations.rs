@@ -11,7 +11,6 @@ use crate::selector::{Peer, Selector, Status};
 /// An operation that has begun: to be tested or waited for. It keeps its memory until its end has been
 /// reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[must_use = "an operation keeps its memory until its end has been asked for"]
 pub struct OperationHandle {
     pub(crate) index: u32,
     generation: u32,
@@ -24,10 +23,25 @@ pub struct Options {
     pub context: u64,
     /// How its end is reported.
     pub report: Report,
+    /// For a send: until when it lasts.
+    pub until: Until,
     /// For a receive: a message that is longer than the memory is received as far as there is room, and
     /// the operation ends with [`MessageError::Truncated`]. Otherwise the message stays to be received, and
     /// the operation ends with [`MessageError::BufferTooSmall`].
     pub truncates: bool,
+}
+
+/// Until when a send lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Until {
+    /// Until the message has been copied: its memory may be used again. The peer need not have received
+    /// it.
+    #[default]
+    Copied,
+    /// Until the peer's endpoint has received the message completely, asked for or not.
+    Delivered,
+    /// Until a receive of the peer has asked for the message.
+    Matched,
 }
 
 /// How the end of an operation is reported.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use corewire_ring::message::Memory;
+use corewire_ring::message::{Memory, Space};
 
 use crate::engine::Engine;
 use crate::error::MessageError;
@@ -66,6 +66,7 @@ impl<'a> Caller<'a> {
 #[must_use = "a message that was claimed stays until it is received or given back"]
 pub struct Matched {
     key: Key,
+    space: Space,
     /// Whose it is, its tag and its length.
     pub status: Status,
 }
@@ -96,11 +97,11 @@ impl<T: Transport> Engine<T> {
     ) -> Looked {
         let is_wanted =
             |row: u32, generation: u32, tag: u64| selector.takes(Peer::new(row, generation), tag);
-        match self.transport.try_take(haste, buffer, is_wanted) {
+        match self.transport.try_take(haste, selector.space, buffer, is_wanted) {
             Short::Nothing => Looked::Nothing,
-            Short::Taken { row, generation, tag, bytes } => {
+            Short::Taken { row, generation, tag, immediate, bytes } => {
                 let source = Peer::new(row, generation);
-                Looked::Received(Status { source, tag, bytes: bytes as u64 })
+                Looked::Received(Status { source, tag, bytes: bytes as u64, immediate })
             }
             Short::Other(_) => Looked::Other,
         }
@@ -194,7 +195,7 @@ impl<T: Transport> Engine<T> {
         match self.find(selector) {
             Some((key, status)) => {
                 self.matching.claim(key);
-                Some(Ok(Matched { key, status }))
+                Some(Ok(Matched { key, space: selector.space, status }))
             }
             None => self.unreachable_error(selector).map(Err),
         }
@@ -202,14 +203,14 @@ impl<T: Transport> Engine<T> {
 
     fn find(&mut self, selector: &Selector) -> Option<(Key, Status)> {
         let (key, message) = self.matching.find(selector)?;
-        Some((key, Status { source: message.source, tag: message.tag, bytes: message.total }))
+        Some((key, message.status()))
     }
 
     /// Begins to receive a message that was claimed: `caller`'s selector is not used. If the message does
     /// not fit, it is anybody's again.
     pub fn begin_claimed(&mut self, matched: Matched, caller: &mut Caller<'_>) {
-        let Matched { key, status } = matched;
-        caller.selector = Selector::masked(status.tag, u64::MAX).from(status.source);
+        let Matched { key, space, status } = matched;
+        caller.selector = Selector { space, ..Selector::tag(status.tag).from(status.source) };
         self.take_kept_of(key, caller);
         match caller.state {
             CallerState::Waiting => {

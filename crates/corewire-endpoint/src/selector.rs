@@ -1,5 +1,7 @@
 //! Peers, what a receive asks for, and what it is told.
 
+use corewire_ring::message::Space;
+
 use crate::list::Pattern;
 
 /// Another endpoint, as one endpoint knows it. Meaningless to any other endpoint.
@@ -41,40 +43,49 @@ impl Peer {
 pub struct Status {
     /// Who sent it; of a send, to whom it went.
     pub source: Peer,
-    /// Its tag.
+    /// Its tag; 0 if it has none.
     pub tag: u64,
     /// Its length in bytes.
     pub bytes: u64,
+    /// The 64 bits that its sender sent beside it.
+    pub immediate: Option<u64>,
 }
 
-/// What a receive asks for: a tag, and whose message.
+/// What a receive asks for: a tag, or messages without any, and whose message.
 ///
 /// Two tags match if they have the same bits where the mask has a 1. Messages of one peer that a receive
 /// asks for are received in the order in which they were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selector {
+    pub(crate) space: Space,
     pub(crate) source: Option<Peer>,
     pub(crate) tag: u64,
     pub(crate) mask: u64,
 }
 
 impl Selector {
-    /// Any message of any peer.
+    /// Any message that has a tag, of any peer.
     #[must_use]
     pub const fn any() -> Self {
-        Self { source: None, tag: 0, mask: 0 }
+        Self::masked(0, 0)
+    }
+
+    /// Any message without a tag, of any peer.
+    #[must_use]
+    pub const fn untagged() -> Self {
+        Self { space: Space::Untagged, source: None, tag: 0, mask: 0 }
     }
 
     /// Messages with this tag.
     #[must_use]
     pub const fn tag(tag: u64) -> Self {
-        Self { source: None, tag, mask: u64::MAX }
+        Self::masked(tag, u64::MAX)
     }
 
     /// Messages whose tags match this one in the bits of `mask`.
     #[must_use]
     pub const fn masked(tag: u64, mask: u64) -> Self {
-        Self { source: None, tag, mask }
+        Self { space: Space::Tagged, source: None, tag, mask }
     }
 
     /// The same, of this peer only.
@@ -89,15 +100,21 @@ impl Selector {
         self.source
     }
 
-    /// Whether it asks for a message of `source` with this tag.
+    /// Whether it asks for a message of `source` with this tag, or without any if it asks for such messages.
     #[inline(always)]
     #[must_use]
     pub fn takes(&self, source: Peer, tag: u64) -> bool {
         (self.tag ^ tag) & self.mask == 0 && self.source.is_none_or(|wanted| wanted == source)
     }
 
+    /// Whether it asks for messages of this space.
+    #[inline(always)]
+    pub(crate) fn takes_of(&self, space: Space, source: Peer, tag: u64) -> bool {
+        self.space == space && self.takes(source, tag)
+    }
+
     pub(crate) fn pattern(&self) -> Pattern {
-        Pattern { mask: self.mask, has_source: self.source.is_some() }
+        Pattern { space: self.space, mask: self.mask, has_source: self.source.is_some() }
     }
 
     pub(crate) fn source_bits(&self) -> u64 {

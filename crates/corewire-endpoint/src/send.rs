@@ -1,10 +1,10 @@
 //! Sending: at once, or when there is room.
 
-use corewire_ring::message::{Memory, Source};
+use corewire_ring::message::{Envelope, Memory, Source, Space, Wants};
 
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Pending, Untold};
 use crate::error::MessageError;
-use crate::operations::{Operation, OperationHandle, Options};
+use crate::operations::{Operation, OperationHandle, Options, Until};
 use crate::selector::{Peer, Status};
 use crate::transport::{Room, SendError, Transport};
 
@@ -12,9 +12,9 @@ impl<T: Transport> Engine<T> {
     /// Sends a short message, if nothing stands in its way. False if not; nothing was done then. Most
     /// messages go this way.
     #[inline(always)]
-    pub fn try_inject(&mut self, peer: Peer, tag: u64, message: &[u8]) -> bool {
+    pub fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
         !self.transport.has_notice()
-            && self.transport.try_inject(peer.row, peer.generation, tag, message)
+            && self.transport.try_inject(peer.row, peer.generation, envelope, message)
     }
 
     /// Sends as much of a message as there is room for, from byte `sent` on, and counts `sent` up. True if
@@ -26,7 +26,7 @@ impl<T: Transport> Engine<T> {
     pub fn send_step(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: Envelope,
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, MessageError> {
@@ -35,13 +35,15 @@ impl<T: Transport> Engine<T> {
         if !self.rows[row as usize].sends.is_empty() {
             return Ok(false);
         }
-        self.push(row, tag, source, sent)
+        let done = self.push(row, &envelope, source, sent);
+        self.rows[row as usize].is_within = matches!(done, Ok(false)) && *sent > 0;
+        done
     }
 
     /// Sends the rest of a message, of which `sent` bytes have been sent, as soon as there is room.
-    pub fn send_rest(&mut self, peer: Peer, tag: u64, memory: Memory, sent: u64) {
+    pub fn send_rest(&mut self, peer: Peer, envelope: Envelope, memory: Memory, sent: u64) {
         if let Ok(row) = self.row_of(peer) {
-            self.send_later(row, Pending { operation: None, tag, memory, sent });
+            self.send_later(row, Pending { operation: None, envelope, memory, sent });
         }
     }
 
@@ -52,23 +54,27 @@ impl<T: Transport> Engine<T> {
     pub fn start_send(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: Envelope,
         memory: Memory,
         options: Options,
     ) -> Result<OperationHandle, MessageError> {
         let row = self.row_of(peer)?;
+        let wants = match options.until {
+            Until::Copied => Wants::Nothing,
+            Until::Delivered => Wants::Delivery,
+            Until::Matched => Wants::Match,
+        };
+        let envelope = Envelope { wants, ..envelope };
         let handle = self.operations.add(Operation::Send { to: peer }, options);
         let mut sent = 0;
-        match self.send_step(peer, tag, &memory, &mut sent) {
-            Ok(true) => {
-                let status = Status { source: peer, tag, bytes: memory.len() as u64 };
-                self.operations.end(handle.index, Ok(status), Some(memory));
-            }
-            Ok(false) => {
-                let pending = Pending { operation: Some(handle.index), tag, memory, sent };
-                self.send_later(row, pending);
-            }
-            Err(error) => self.operations.end(handle.index, Err(error), Some(memory)),
+        let pending = |sent, memory| {
+            let operation = Some(handle.index);
+            Pending { operation, envelope, memory, sent }
+        };
+        match self.send_step(peer, envelope, &memory, &mut sent) {
+            Ok(true) => self.end_send(row, pending(sent, memory), Ok(())),
+            Ok(false) => self.send_later(row, pending(sent, memory)),
+            Err(error) => self.end_send(row, pending(sent, memory), Err(error)),
         }
         Ok(handle)
     }
@@ -83,19 +89,23 @@ impl<T: Transport> Engine<T> {
     #[must_use]
     pub fn wanted_room(&self) -> Vec<Room> {
         let first = |row: u32| self.rows[row as usize].sends.front();
-        let bytes = |pending: &Pending| pending.memory.len() as u64 - pending.sent;
-        let room = |&row: &u32| Room { row, bytes: first(row).map_or(0, bytes) };
+        let room = |&row: &u32| match first(row) {
+            Some(Pending { envelope, memory, .. }) => {
+                Room { row, envelope: *envelope, bytes: memory.len() as u64 }
+            }
+            None => Room { row, envelope: telling(0), bytes: 0 },
+        };
         self.senders.iter().map(room).collect()
     }
 
     fn push(
         &mut self,
         row: u32,
-        tag: u64,
+        envelope: &Envelope,
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, MessageError> {
-        self.transport.try_send(row, tag, source, sent).map_err(|error| match error {
+        self.transport.try_send(row, envelope, source, sent).map_err(|error| match error {
             SendError::Violation(violation) => {
                 self.cut_off(row, violation);
                 self.error_of(row)
@@ -108,25 +118,23 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn send_pending(&mut self) -> bool {
         let mut has_news = false;
         for row in std::mem::take(&mut self.senders) {
+            has_news |= self.send_tellings(row);
             while let Some(mut pending) = self.rows[row as usize].sends.pop_front() {
                 let before = pending.sent;
-                match self.push(row, pending.tag, &pending.memory, &mut pending.sent) {
+                match self.push(row, &pending.envelope, &pending.memory, &mut pending.sent) {
                     Ok(false) => {
                         has_news |= pending.sent > before;
                         self.rows[row as usize].sends.push_front(pending);
                         break;
                     }
-                    Ok(true) => {
-                        let bytes = pending.memory.len() as u64;
-                        let status = Status { source: self.peer_of(row), tag: pending.tag, bytes };
-                        self.end_send(pending, Ok(status));
-                    }
-                    Err(error) => self.end_send(pending, Err(error)),
+                    Ok(true) => self.end_send(row, pending, Ok(())),
+                    Err(error) => self.end_send(row, pending, Err(error)),
                 }
                 has_news = true;
+                has_news |= self.send_tellings(row);
             }
             let entry = &self.rows[row as usize];
-            if !entry.sends.is_empty() {
+            if !entry.sends.is_empty() || !entry.tellings.is_empty() {
                 self.senders.push(row);
             } else if entry.gone.is_none() {
                 self.transport.open(row, entry.generation);
@@ -135,16 +143,93 @@ impl<T: Transport> Engine<T> {
         has_news
     }
 
-    fn end_send(&mut self, pending: Pending, result: Result<Status, MessageError>) {
-        if let Some(operation) = pending.operation {
+    /// A message has been sent completely, or never will be.
+    fn end_send(&mut self, row: u32, pending: Pending, result: Result<(), MessageError>) {
+        let Pending { operation, envelope, memory, .. } = pending;
+        let source = self.peer_of(row);
+        let Envelope { tag, immediate, wants, .. } = envelope;
+        let entry = &mut self.rows[row as usize];
+        let number = (wants != Wants::Nothing && result.is_ok()).then(|| {
+            entry.asked += 1;
+            entry.asked
+        });
+        let Some(operation) = operation else { return };
+        let status = Status { source, tag, bytes: memory.len() as u64, immediate };
+        match (number, result) {
+            (Some(number), _) => {
+                entry.untold.push_back(Untold { number, operation, status, memory });
+            }
+            (None, result) => {
+                self.has_news = true;
+                self.operations.end(operation, result.map(|()| status), Some(memory));
+            }
+        }
+    }
+
+    // What peers want to be told.
+
+    /// The message of `row` that is the `number`-th to want something has been delivered, or matched: tells
+    /// its sender, at once or when there is room.
+    pub(crate) fn tell(&mut self, row: u32, number: u64) {
+        let entry = &mut self.rows[row as usize];
+        if entry.gone.is_some() {
+            return;
+        }
+        entry.tellings.push_back(number);
+        self.send_tellings(row);
+        if !self.rows[row as usize].tellings.is_empty() && !self.senders.contains(&row) {
+            self.senders.push(row);
+        }
+    }
+
+    /// Whether so much is to be told to the peer of `row` that nothing more is to be taken from it.
+    pub(crate) fn mute_if_untold(&mut self, row: u32) -> bool {
+        let entry = &mut self.rows[row as usize];
+        let is_muted = entry.tellings.len() >= TELLINGS_MAX;
+        if is_muted {
+            entry.is_muted = true;
+            self.transport.hold(row);
+        }
+        is_muted
+    }
+
+    /// Tells the peer of `row` what there is room for, unless a message is being sent.
+    fn send_tellings(&mut self, row: u32) -> bool {
+        let mut has_news = false;
+        while let entry = &self.rows[row as usize]
+            && !entry.is_within
+            && let Some(&number) = entry.tellings.front()
+            && entry.sends.front().is_none_or(|pending| pending.sent == 0)
+        {
+            let nothing: &[u8] = &[];
+            if !matches!(self.push(row, &telling(number), &nothing, &mut 0), Ok(true)) {
+                break;
+            }
+            has_news = true;
+            self.rows[row as usize].tellings.pop_front();
+        }
+        let entry = &mut self.rows[row as usize];
+        if entry.tellings.is_empty() && std::mem::take(&mut entry.is_muted) {
+            self.transport.release(row);
+        }
+        has_news
+    }
+
+    /// The peer of `row` has told of the `number`-th message that wanted it.
+    pub(crate) fn be_told(&mut self, row: u32, number: u64) {
+        let untold = &mut self.rows[row as usize].untold;
+        let Some(index) = untold.iter().position(|untold| untold.number == number) else { return };
+        if let Some(Untold { operation, status, memory, .. }) = untold.remove(index) {
             self.has_news = true;
-            self.operations.end(operation, result, Some(pending.memory));
+            self.operations.end(operation, Ok(status), Some(memory));
         }
     }
 
     /// Sends a message when there is room, in its turn.
     fn send_later(&mut self, row: u32, pending: Pending) {
-        self.rows[row as usize].sends.push_back(pending);
+        let entry = &mut self.rows[row as usize];
+        entry.sends.push_back(pending);
+        entry.is_within = false;
         self.transport.open(row, 0);
         if !self.senders.contains(&row) {
             self.senders.push(row);
@@ -158,4 +243,11 @@ impl<T: Transport> Engine<T> {
         let index = sends.iter().position(is_it)?;
         sends.remove(index).map(|pending| pending.memory)
     }
+}
+
+/// The most that is to be told to a peer before nothing more is taken from it.
+const TELLINGS_MAX: usize = 256;
+
+const fn telling(number: u64) -> Envelope {
+    Envelope::numbered(Space::Acknowledgement, number)
 }

@@ -2,7 +2,7 @@
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
-use corewire_ring::message::{Arrival, Sink, Source};
+use corewire_ring::message::{Arrival, Envelope, Sink, Source, Space};
 use corewire_ring::pair::PairViolation;
 pub use corewire_ring::pair::{Haste, Short};
 
@@ -37,7 +37,13 @@ pub trait Transport {
 
     /// Sends a short message at once, if the peer is open with this generation and nothing stands in the
     /// way. False if the message must go the long way; nothing was done then.
-    fn try_inject(&mut self, row: u32, generation: u32, tag: u64, message: &[u8]) -> bool;
+    fn try_inject(
+        &mut self,
+        row: u32,
+        generation: u32,
+        envelope: &Envelope,
+        message: &[u8],
+    ) -> bool;
 
     /// Sends as much of a message as there is room for, from byte `sent` on, and counts `sent` up. True if
     /// all of it has been sent.
@@ -47,7 +53,7 @@ pub trait Transport {
     fn try_send(
         &mut self,
         row: u32,
-        tag: u64,
+        envelope: &Envelope,
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, SendError>;
@@ -57,11 +63,12 @@ pub trait Transport {
 
     // Receiving.
 
-    /// Takes the next message, if it is whole, fits in `target`, comes from an open peer, and `is_wanted`
-    /// returns true for its row, generation and tag.
+    /// Takes the next message, if it is one of `space`, is whole, wants nothing to be told, fits in
+    /// `target`, comes from an open peer, and `is_wanted` returns true for its row, generation and tag.
     fn try_take(
         &mut self,
         haste: impl Fn() -> Haste,
+        space: Space,
         target: &mut [u8],
         is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short;
@@ -187,6 +194,8 @@ impl From<PairViolation> for SendError {
 pub struct Room {
     /// Towards the peer of this row.
     pub row: u32,
-    /// The bytes that are left to be sent there.
+    /// For a message with this envelope.
+    pub envelope: Envelope,
+    /// The length of the message in bytes.
     pub bytes: u64,
 }

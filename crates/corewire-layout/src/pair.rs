@@ -2,18 +2,22 @@
 //! endpoint reads it.
 //!
 //! ```text
-//!  0        8        16                                              64
+//!  0        8        16       24       32       40                   64
 //!  | stamp  | tag    | inline payload, 48 bytes                      |   first slot of a message
-//!  | stamp  | tag    | place  | total  | (unused)                    |   the same, payload in a cell
+//!  | stamp  | tag    | immed. | inline payload, 40 bytes             |   the same, with an immediate
+//!  | stamp  | tag    | place  | total  | immed. | (unused)           |   the same, payload in a cell
 //!  | stamp  | payload, 56 bytes                                      |   continues an inline payload
 //!  | stamp  | (unused) | place | (unused)                            |   continues a payload in cells
 //! ```
 //!
+//! A request or a reply has the number of its call in place of the tag, and no immediate; so has a reply
+//! that acknowledges a message, or says that a request was dropped.
+//!
 //! Storing the stamp publishes the slot:
 //!
 //! ```text
-//!  63                                   16  15   12  11          0
-//!  | position + 1, modulo 2^48            | kind  | inline length |
+//!  63                                   16  15   12  11    8 7           0
+//!  | position + 1, modulo 2^48            | kind  | flags | inline length |
 //! ```
 //!
 //! A slot's position grows by one with every slot written in the life of the ring. So a slot that
@@ -40,7 +44,32 @@ pub enum SlotKind {
     NextCell = 4,
     /// The last slot of this ring that the reader may read: the writer takes the ring back.
     End = 5,
+    // 6 and 7 are reserved for large messages: an offer, and a notice about one. They are refused.
+    /// A request, which has a reply.
+    Request = 8,
+    /// The reply to a request, or the acknowledgement of a message.
+    Reply = 9,
 }
+
+/// Flag of a first slot of kind `Inline` or `Cell`: it has an immediate.
+pub const IMMEDIATE: u64 = 1;
+/// Flag of such a slot: the message has no tag, and is matched with others that have none.
+pub const UNTAGGED: u64 = 2;
+/// Flag of such a slot: the sender wants to be told when the message has been received completely.
+pub const TELL_DELIVERY: u64 = 4;
+/// Flag of such a slot: the sender wants to be told when a receive has asked for the message. Not together
+/// with [`TELL_DELIVERY`].
+pub const TELL_MATCH: u64 = 8;
+/// Flag of a slot of kind `Request` or `Reply`: its payload lies in a cell.
+pub const IN_CELL: u64 = 1;
+/// Flag of a slot of kind `Reply`, which has no payload then: it acknowledges the message that is the
+/// n-th for which its sender wants that, and n is its number.
+pub const ACKNOWLEDGES: u64 = 2;
+/// Flag of a slot of kind `Reply`, which has no payload then: the request was dropped.
+pub const DROPPED: u64 = 4;
+
+/// Bytes of an immediate.
+pub const IMMEDIATE_BYTES: usize = 8;
 
 /// Payload bytes in the first slot of a message.
 pub const HEAD_BYTES: usize = SLOT_BYTES - INLINE;
@@ -56,17 +85,25 @@ pub const MESSAGE_SLOTS_MAX: u64 = 2;
 pub const PAIR_INLINE_BYTES_MAX: usize = HEAD_BYTES + MORE_BYTES;
 
 const KIND_SHIFT: u32 = 12;
+const FLAGS_SHIFT: u32 = 8;
 const POSITION_SHIFT: u32 = 16;
-const LENGTH_MASK: u64 = (1 << KIND_SHIFT) - 1;
+const LENGTH_MASK: u64 = (1 << FLAGS_SHIFT) - 1;
 
 const _: () = assert!(PAIR_INLINE_BYTES_MAX as u64 <= LENGTH_MASK);
 const _: () = assert!(slots_of(PAIR_INLINE_BYTES_MAX) == MESSAGE_SLOTS_MAX);
 
-/// The stamp that publishes the slot at `position`.
+/// The stamp that publishes the slot at `position`, with the given [`stamp_bits`].
 #[inline(always)]
 #[must_use]
-pub const fn pair_stamp(position: u64, kind: SlotKind, length: u64) -> u64 {
-    position.wrapping_add(1) << POSITION_SHIFT | (kind as u64) << KIND_SHIFT | length
+pub const fn pair_stamp(position: u64, bits: u64) -> u64 {
+    pair_stamp_base(position) | bits
+}
+
+/// The bits of a stamp below the position.
+#[inline(always)]
+#[must_use]
+pub const fn stamp_bits(kind: SlotKind, flags: u64, length: u64) -> u64 {
+    (kind as u64) << KIND_SHIFT | flags << FLAGS_SHIFT | length
 }
 
 /// The position at which a pair begins whose receiver has it at `row`: that of its first slot.
@@ -106,6 +143,8 @@ pub const fn kind_of(stamp: u64) -> Option<SlotKind> {
         3 => SlotKind::Cell,
         4 => SlotKind::NextCell,
         5 => SlotKind::End,
+        8 => SlotKind::Request,
+        9 => SlotKind::Reply,
         _ => return None,
     })
 }
@@ -117,15 +156,35 @@ pub const fn length_of(stamp: u64) -> usize {
     (stamp & LENGTH_MASK) as usize
 }
 
-/// The length of a message that lies in one slot; `below` holds the bits of its stamp below the
-/// position. `None` if the slot holds anything else, or if `other` is all ones. (`other` must be
-/// that or 0.)
+/// The flags in a stamp.
+#[inline(always)]
+#[must_use]
+pub const fn flags_of(stamp: u64) -> u64 {
+    (stamp >> FLAGS_SHIFT) & 0xf
+}
+
+/// The length of a message that lies in one slot, of a kind and flags whose bits are `wanted`; `below`
+/// holds the bits of its stamp below the position. `None` if the slot holds anything else, or if `other`
+/// is all ones. (`other` must be that or 0.)
 #[inline(always)]
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
-pub const fn whole_length(below: u64, other: u64) -> Option<usize> {
-    let length = below.wrapping_sub((SlotKind::Inline as u64) << KIND_SHIFT);
+pub const fn whole_length(below: u64, wanted: u64, other: u64) -> Option<usize> {
+    let length = below.wrapping_sub(wanted);
     if length | other <= HEAD_BYTES as u64 { Some(length as usize) } else { None }
+}
+
+/// The same, if it has an immediate besides.
+#[inline(always)]
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "at most 40")]
+pub const fn whole_length_with_immediate(below: u64, wanted: u64, other: u64) -> Option<usize> {
+    let length = below.wrapping_sub(wanted + (IMMEDIATE << FLAGS_SHIFT));
+    if length | other <= (HEAD_BYTES - IMMEDIATE_BYTES) as u64 {
+        Some(length as usize)
+    } else {
+        None
+    }
 }
 
 /// Number of slots that an inline payload of `bytes` bytes takes.
@@ -156,17 +215,43 @@ mod tests {
     #[test]
     fn a_stamp_tells_its_position_kind_and_length() {
         for position in [0, 1, 63, 64, (1 << 48) - 1, 1 << 48] {
-            for (kind, length) in [(SlotKind::Inline, 104), (SlotKind::Cell, 0), (SlotKind::End, 0)]
-            {
-                let stamp = pair_stamp(position, kind, length);
+            for (kind, flags, length) in [
+                (SlotKind::Inline, UNTAGGED | TELL_MATCH, 104),
+                (SlotKind::Cell, IMMEDIATE, 0),
+                (SlotKind::End, 0, 0),
+                (SlotKind::Reply, DROPPED, 0),
+            ] {
+                let stamp = pair_stamp(position, stamp_bits(kind, flags, length));
                 assert!(is_at(stamp, position));
                 assert_eq!(kind_of(stamp), Some(kind));
+                assert_eq!(flags_of(stamp), flags);
                 assert_eq!(length_of(stamp) as u64, length);
                 assert!(!is_at(stamp, position + 1) && !is_at(stamp, position + 64));
             }
         }
         assert!(!is_at(0, 0) && kind_of(0).is_none());
         assert_eq!(kind_of(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_message_in_one_slot_is_recognized() {
+        let wanted = stamp_bits(SlotKind::Inline, UNTAGGED, 0);
+        let below = |flags, length| stamp_bits(SlotKind::Inline, UNTAGGED | flags, length);
+        assert_eq!(whole_length(below(0, 48), wanted, 0), Some(48));
+        assert_eq!(whole_length(below(0, 49), wanted, 0), None);
+        assert_eq!(whole_length(below(0, 8), wanted, u64::MAX), None);
+        assert_eq!(whole_length(below(IMMEDIATE, 8), wanted, 0), None);
+        assert_eq!(whole_length(below(TELL_MATCH, 8), wanted, 0), None);
+        assert_eq!(whole_length_with_immediate(below(IMMEDIATE, 40), wanted, 0), Some(40));
+        assert_eq!(whole_length_with_immediate(below(IMMEDIATE, 41), wanted, 0), None);
+        assert_eq!(whole_length_with_immediate(below(0, 8), wanted, 0), None);
+    }
+
+    #[test]
+    fn reserved_kinds_mean_nothing() {
+        for kind in [0, 6, 7, 10, 15] {
+            assert_eq!(kind_of(kind << 12), None);
+        }
     }
 
     #[test]

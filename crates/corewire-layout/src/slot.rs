@@ -36,6 +36,8 @@ pub const INLINE: usize = 16;
 pub const POSITION: usize = 16;
 /// Offset of the length in bytes (u64) when the payload lies elsewhere.
 pub const LENGTH: usize = 24;
+/// Slot of a pair ring, whose payload lies in a cell: u64, the immediate.
+pub const CELL_IMMEDIATE: usize = 32;
 /// The longest payload that fits in the slot itself.
 pub const INLINE_BYTES_MAX: usize = SLOT_BYTES - INLINE;
 /// Header of a message whose payload lies in the window.

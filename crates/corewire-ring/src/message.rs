@@ -9,13 +9,157 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::NonNull;
 
+use corewire_layout::pair::{
+    ACKNOWLEDGES, DROPPED, IMMEDIATE, IMMEDIATE_BYTES, IN_CELL, PAIR_INLINE_BYTES_MAX, SlotKind,
+    TELL_DELIVERY, TELL_MATCH, UNTAGGED, stamp_bits,
+};
+
 use crate::region::Payload;
+
+/// What a message is matched by, and what it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// A message with a tag.
+    Tagged,
+    /// A message without.
+    Untagged,
+    /// A request; it has the number of its call instead of a tag.
+    Request,
+    /// The reply to a request, with the same number.
+    Reply,
+    /// Says that a request was dropped without a reply. Has no bytes.
+    Dropped,
+    /// Acknowledges the n-th message for which its sender wants that: n is the number. Has no bytes.
+    Acknowledgement,
+}
+
+impl Space {
+    /// Kind and flags of the slot, and of the one of a message in cells, as [`stamp_bits`].
+    #[inline(always)]
+    const fn bits(self) -> [u64; 2] {
+        const fn both(inline: SlotKind, cell: SlotKind, flags: u64, in_cell: u64) -> [u64; 2] {
+            [stamp_bits(inline, flags, 0), stamp_bits(cell, flags | in_cell, 0)]
+        }
+        match self {
+            Self::Tagged => both(SlotKind::Inline, SlotKind::Cell, 0, 0),
+            Self::Untagged => both(SlotKind::Inline, SlotKind::Cell, UNTAGGED, 0),
+            Self::Request => both(SlotKind::Request, SlotKind::Request, 0, IN_CELL),
+            Self::Reply => both(SlotKind::Reply, SlotKind::Reply, 0, IN_CELL),
+            Self::Dropped => both(SlotKind::Reply, SlotKind::Reply, DROPPED, 0),
+            Self::Acknowledgement => both(SlotKind::Reply, SlotKind::Reply, ACKNOWLEDGES, 0),
+        }
+    }
+
+    /// Kind and flags of a slot that holds such a message whole, without anything more.
+    #[inline(always)]
+    pub(crate) const fn inline_bits(self) -> u64 {
+        self.bits()[0]
+    }
+}
+
+/// What a sender wants to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wants {
+    /// Nothing.
+    Nothing,
+    /// That the message has been received completely.
+    Delivery,
+    /// That a receive has asked for the message.
+    Match,
+}
+
+/// What travels with a message besides its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    /// What it is matched by.
+    pub space: Space,
+    /// Its tag, or its number.
+    pub tag: u64,
+    /// 64 bits of the sender's choice; only with messages that are tagged or untagged.
+    pub immediate: Option<u64>,
+    /// What its sender wants to be told; only of messages that are tagged or untagged.
+    pub wants: Wants,
+}
+
+impl From<u64> for Envelope {
+    #[inline(always)]
+    fn from(tag: u64) -> Self {
+        Self::tagged(tag)
+    }
+}
+
+impl Envelope {
+    /// Of a message with a tag.
+    #[inline(always)]
+    #[must_use]
+    pub const fn tagged(tag: u64) -> Self {
+        Self::numbered(Space::Tagged, tag)
+    }
+
+    /// Of a message without a tag: it is matched with receives that ask for messages without tag.
+    #[inline(always)]
+    #[must_use]
+    pub const fn untagged() -> Self {
+        Self::numbered(Space::Untagged, 0)
+    }
+
+    /// The same, with an immediate: 64 bits that travel beside the message.
+    #[inline(always)]
+    #[must_use]
+    pub const fn with_immediate(self, immediate: u64) -> Self {
+        Self { immediate: Some(immediate), ..self }
+    }
+
+    /// Of a message of this space, with this tag or number. For engines.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    pub const fn numbered(space: Space, tag: u64) -> Self {
+        Self { space, tag, immediate: None, wants: Wants::Nothing }
+    }
+
+    #[inline(always)]
+    const fn flags(&self) -> u64 {
+        let wants = match self.wants {
+            Wants::Nothing => 0,
+            Wants::Delivery => TELL_DELIVERY,
+            Wants::Match => TELL_MATCH,
+        };
+        let immediate = if self.immediate.is_some() { IMMEDIATE } else { 0 };
+        // Bits of flags alone.
+        stamp_bits(SlotKind::Inline, wants | immediate, 0) ^ stamp_bits(SlotKind::Inline, 0, 0)
+    }
+
+    /// Kind and flags of its first slot, if its payload lies in slots.
+    #[inline(always)]
+    pub(crate) const fn inline_bits(&self) -> u64 {
+        self.space.bits()[0] | self.flags()
+    }
+
+    /// The same, if it lies in cells.
+    pub(crate) const fn cell_bits(&self) -> u64 {
+        self.space.bits()[1] | self.flags()
+    }
+
+    /// The bytes of its immediate.
+    #[inline(always)]
+    pub(crate) const fn immediate_bytes(&self) -> usize {
+        if self.immediate.is_some() { IMMEDIATE_BYTES } else { 0 }
+    }
+
+    /// The longest message with this envelope that lies in slots, in bytes.
+    #[inline(always)]
+    #[must_use]
+    pub const fn inline_bytes_max(&self) -> usize {
+        PAIR_INLINE_BYTES_MAX - self.immediate_bytes()
+    }
+}
 
 /// A message that has arrived, or a fragment of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// The sender's tag; for all fragments that of the first.
-    pub tag: u64,
+    /// What travels with the message; for all fragments that of the first.
+    pub envelope: Envelope,
     /// Bytes of the whole message.
     pub total: u64,
     /// Bytes of this fragment.

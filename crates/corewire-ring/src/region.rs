@@ -14,10 +14,10 @@ use core::ops::Deref;
 use core::ptr::{self, NonNull};
 
 use corewire_layout::geometry::Geometry;
-use corewire_layout::pair::{MORE, MORE_BYTES};
+use corewire_layout::pair::{HEAD_BYTES, IMMEDIATE_BYTES, MORE, MORE_BYTES};
 use corewire_layout::segment::{CURSOR, RECEIVER_CPU, SLEEP_MODE, SLEEPING, WAKE};
 use corewire_layout::slot::{
-    HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
+    CELL_IMMEDIATE, HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
 };
 use corewire_layout::{LINE_BYTES, PAGE_BYTES, place_of};
 
@@ -450,6 +450,31 @@ impl<'a> Slot<'a> {
         // SAFETY: within this slot.
         let base = unsafe { self.base.add(INLINE) };
         Payload { base, bytes: bytes.min(INLINE_BYTES_MAX) }
+    }
+
+    /// The immediate before an inline payload, in a pair ring.
+    #[inline(always)]
+    #[must_use]
+    pub fn immediate(self) -> &'a AtomicU64 {
+        // SAFETY: within this slot, which is 64-byte aligned.
+        unsafe { word64_at(self.base, INLINE) }
+    }
+
+    /// The immediate beside a payload that lies in a cell, in a pair ring.
+    #[inline(always)]
+    #[must_use]
+    pub fn cell_immediate(self) -> &'a AtomicU64 {
+        // SAFETY: within this slot, which is 64-byte aligned.
+        unsafe { word64_at(self.base, CELL_IMMEDIATE) }
+    }
+
+    /// The first `bytes` bytes (at most 40) of the inline payload behind an immediate.
+    #[inline(always)]
+    #[must_use]
+    pub fn behind_immediate(self, bytes: usize, _access: Access) -> Payload {
+        // SAFETY: within this slot.
+        let base = unsafe { self.base.add(INLINE + IMMEDIATE_BYTES) };
+        Payload { base, bytes: bytes.min(HEAD_BYTES - IMMEDIATE_BYTES) }
     }
 
     /// The first `bytes` bytes (at most 56) of the payload in a slot that continues the message of

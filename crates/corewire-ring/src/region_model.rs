@@ -23,7 +23,7 @@ use corewire_layout::endpoint::{
     ROW_STATE, SUMMARY,
 };
 use corewire_layout::geometry::Geometry;
-use corewire_layout::pair::{MORE, MORE_BYTES};
+use corewire_layout::pair::{HEAD_BYTES, IMMEDIATE_BYTES, MORE, MORE_BYTES};
 use corewire_layout::segment::{
     BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_COUNTERS, DOOR_PID,
     DOOR_SOCKET, DOOR_START, DOOR_TENURE, DOORS, FLOOR, HELD, HELD_UNTIL, HINT, HINT_SEGMENT_BYTES,
@@ -31,7 +31,7 @@ use corewire_layout::segment::{
     SENDERS_EPOCH, SLEEP_MODE, SLEEPERS, SLEEPING, TABLE_COUNTERS, TAIL, WAKE,
 };
 use corewire_layout::slot::{
-    HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
+    CELL_IMMEDIATE, HEADER, INLINE, INLINE_BYTES_MAX, LENGTH, POSITION, SLOT_BYTES, STAMP,
 };
 use corewire_layout::{LINE_BYTES, PAGE_BYTES, place_of};
 
@@ -292,7 +292,8 @@ impl Region {
         for ring in 0..sizes.rings() {
             for index in 0..own_usize(sizes.ring_slots()) {
                 let slot = own_usize(sizes.ring_offset(ring)) + index * SLOT_BYTES;
-                plan.words64.extend([STAMP, HEADER, POSITION, LENGTH].map(|at| one64(slot + at)));
+                let words = [STAMP, HEADER, POSITION, LENGTH, CELL_IMMEDIATE];
+                plan.words64.extend(words.map(|at| one64(slot + at)));
                 plan.cells.push(slot + INLINE..slot + SLOT_BYTES);
             }
         }
@@ -577,6 +578,27 @@ impl<'a> Slot<'a> {
     #[must_use]
     pub fn payload(self, bytes: usize, access: Access) -> Payload {
         let payload = self.ring.payload(self.offset + INLINE, bytes.min(INLINE_BYTES_MAX), access);
+        payload.show();
+        payload
+    }
+
+    /// The immediate before an inline payload, in a pair ring.
+    #[must_use]
+    pub fn immediate(self) -> &'a AtomicU64 {
+        self.ring.word64(self.offset + INLINE)
+    }
+
+    /// The immediate beside a payload that lies in a cell, in a pair ring.
+    #[must_use]
+    pub fn cell_immediate(self) -> &'a AtomicU64 {
+        self.ring.word64(self.offset + CELL_IMMEDIATE)
+    }
+
+    /// The first `bytes` bytes (at most 40) of the inline payload behind an immediate.
+    #[must_use]
+    pub fn behind_immediate(self, bytes: usize, access: Access) -> Payload {
+        let bytes = bytes.min(HEAD_BYTES - IMMEDIATE_BYTES);
+        let payload = self.ring.payload(self.offset + INLINE + IMMEDIATE_BYTES, bytes, access);
         payload.show();
         payload
     }

@@ -8,6 +8,7 @@ use std::thread;
 use corewire_layout::endpoint::{ACTIVITY_BYTES, ENDPOINT_SLEEPING, EndpointSizes};
 use corewire_layout::segment::FenceMode;
 use corewire_ring::Trusted;
+use corewire_ring::message::{Envelope, Space};
 use corewire_ring::pair::{
     Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
 };
@@ -64,11 +65,11 @@ fn two() -> ([Memory; 2], Pairs, Pairs) {
 fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -> bool {
     loop {
         if message.len() <= 104 {
-            if pairs.try_send(row, tag, message) {
+            if pairs.try_send(row, &Envelope::tagged(tag), message) {
                 return true;
             }
         } else {
-            let bytes = pairs.send_fragment(row, tag, &message, *sent);
+            let bytes = pairs.send_fragment(row, &Envelope::tagged(tag), &message, *sent);
             *sent += bytes;
             if *sent == message.len() as u64 {
                 return true;
@@ -118,7 +119,7 @@ fn messages_of_every_kind_arrive_in_order() {
         message.resize(from + arrival.bytes, 0);
         assert_eq!(b.copy(row, &arrival, 0, &mut message[from..]), arrival.bytes);
         b.pass(row, &arrival);
-        assert_eq!((row, arrival.tag), (3, number));
+        assert_eq!((row, arrival.envelope.tag), (3, number));
         if message.len() as u64 == arrival.total {
             assert_eq!(message, bytes_of(number));
             message.clear();
@@ -168,7 +169,7 @@ proptest! {
             let mut is_cut_off = false;
             for look in 0..40 {
                 let row = if look % 2 == 0 {
-                    match b.take_inline(|| Haste::Fast, &mut buffer, |_, _, _| true) {
+                    match b.take_inline(|| Haste::Fast, Space::Tagged, &mut buffer, |_, _, _| true) {
                         Short::Other(row) => row,
                         _ => continue,
                     }

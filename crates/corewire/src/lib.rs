@@ -201,8 +201,8 @@ pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use control::sample::MessageSample;
 pub use corewire_derive::{MessageType, message};
 pub use corewire_endpoint::{
-    Completion, Count, CounterId, Matched, Memory, MessageError, OperationHandle, Options,
-    OwnedMessage, Peer, Report, Selector, Status,
+    Completion, Count, CounterId, Envelope, Matched, Memory, MessageError, OperationHandle,
+    Options, OwnedMessage, Peer, Report, Selector, Status, Until,
 };
 pub use corewire_layout::endpoint::EndpointSizeError;
 pub use corewire_layout::frame::Reason;

@@ -5,8 +5,14 @@ mod scratch;
 use std::thread;
 use std::time::Duration;
 
-use corewire::{ConnectError, Domain, Endpoint, JoinError, MessageError, Peer, Selector, Wait};
+use corewire::{
+    ConnectError, Domain, Endpoint, Envelope, JoinError, MessageError, Options, Peer, Report,
+    Selector, Until, Wait,
+};
 use scratch::Scratch;
+
+/// Longer than anything takes.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Two endpoints that know each other.
 fn two(domain: &Domain) -> (Endpoint, Peer, Endpoint, Peer) {
@@ -635,4 +641,93 @@ fn replies_that_nobody_asks_for_jam_nothing_and_are_discarded() {
     serving.join().unwrap();
     discarded += client.discard(Selector::any()).unwrap();
     assert_eq!(discarded as u64, count / 10);
+}
+
+#[test]
+fn an_immediate_travels_beside_messages_with_and_without_tag() {
+    let scratch = Scratch::new("endpoint-immediates");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    let mut buffer = vec![0; 100_000];
+    for (number, length) in (1u64..).zip([0, 8, 39, 40, 41, 96, 97, 104, 105, 16_384, 100_000]) {
+        let sent = bytes_of(length, low(number));
+        let tagged = Envelope::tagged(number).with_immediate(!number);
+        let untagged = Envelope::untagged().with_immediate(number << 40);
+        // The long ones need the receiver's help.
+        let sends = [tagged, untagged, Envelope::untagged()]
+            .map(|envelope| a.isend(to_b, envelope, &sent[..]).unwrap());
+        for (selector, immediate) in [
+            (Selector::untagged().from(to_a), Some(number << 40)),
+            (Selector::tag(number), Some(!number)),
+            (Selector::untagged(), None),
+        ] {
+            let status = loop {
+                a.progress().unwrap();
+                match b.try_receive_into(selector, &mut buffer).unwrap() {
+                    Some(status) => break status,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!((status.immediate, status.bytes), (immediate, length as u64));
+            assert_eq!(buffer[..length], sent, "{length} bytes");
+        }
+        for send in sends {
+            a.wait(send).unwrap().result.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_send_ends_when_it_was_delivered_or_matched_if_that_is_asked() {
+    let scratch = Scratch::new("endpoint-until");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, _) = two(domain);
+    let receiver = thread::spawn(move || {
+        // Kept first, then matched.
+        let late = b.receive(Selector::tag(2)).unwrap();
+        let early = b.receive(Selector::tag(1)).unwrap();
+        assert_eq!((early.len(), late.len()), (50_000, 8));
+        b.receive(Selector::tag(3)).unwrap();
+    });
+    let options =
+        |context, until| Options { context, until, report: Report::Queue, ..Options::default() };
+    a.isend_with(to_b, 1, vec![1; 50_000], options(1, Until::Matched)).unwrap();
+    a.isend_with(to_b, 2, vec![1; 8], options(2, Until::Delivered)).unwrap();
+    let mut completions = Vec::new();
+    while completions.len() < 2 {
+        a.completions(&mut completions, 8).unwrap();
+    }
+    assert!(completions.iter().all(|completion| completion.result.is_ok()));
+    let mut contexts: Vec<u64> = completions.iter().map(|it| it.context).collect();
+    contexts.sort_unstable();
+    assert_eq!(contexts, [1, 2]);
+    a.send(to_b, 3, b"over").unwrap();
+    receiver.join().unwrap();
+    // Nobody answers any more.
+    let last = a.isend_with(to_b, 4, vec![0; 8], options(4, Until::Matched));
+    assert!(last.is_err() || a.completions_timeout(&mut completions, 8, LONG).unwrap() == 1);
+}
+
+#[test]
+fn received_messages_are_owned_and_their_memory_is_used_again() {
+    let scratch = Scratch::new("endpoint-owned");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, to_a) = two(domain);
+    for length in [0, 8, 104, 105, 4000, 16_000] {
+        a.send(to_b, 7, &bytes_of(length, 1)).unwrap();
+        let message = b.receive(Selector::any()).unwrap();
+        assert_eq!((message.source(), message.tag(), message.len()), (to_a, 7, length));
+        // It may go to another thread.
+        thread::spawn(move || assert_eq!(message, bytes_of(length, 1))).join().unwrap();
+    }
+    // Its memory is that of the message before it.
+    a.send(to_b, 7, &[1; 4000]).unwrap();
+    let first = b.receive(Selector::any()).unwrap();
+    let address = first.as_ptr();
+    drop(first);
+    a.send(to_b, 7, &[2; 3000]).unwrap();
+    let second = b.receive(Selector::any()).unwrap();
+    assert_eq!((second.as_ptr(), second.into_vec()), (address, vec![2; 3000]));
+    assert!(b.try_receive(Selector::any()).unwrap().is_none());
+    assert!(b.receive_timeout(Selector::any(), Duration::from_millis(1)).unwrap().is_none());
 }

@@ -9,10 +9,11 @@ use corewire_layout::endpoint::{
     ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_CPU, ENDPOINT_MODE,
     ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_RING, ROW_STATE, SUMMARY,
 };
-use corewire_layout::pair::{SlotKind, fragment, pair_stamp};
+use corewire_layout::pair::{SlotKind, fragment, pair_stamp, stamp_bits};
 use corewire_layout::segment::FenceMode;
 use corewire_layout::slot::{HEADER, LENGTH, POSITION, SLOT_BYTES, STAMP};
 use corewire_ring::Trusted;
+use corewire_ring::message::{Envelope, Space};
 use corewire_ring::pair::{
     Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PairViolation,
     PeerParts, Short,
@@ -264,18 +265,27 @@ impl Victim {
         let (value, sizes) = (step.value, &self.own.sizes);
         let near = |centre: u64| centre.wrapping_add(value % 5).wrapping_sub(2);
         let position = near(self.around);
-        let kinds =
-            [SlotKind::Inline, SlotKind::More, SlotKind::Cell, SlotKind::NextCell, SlotKind::End];
-        let kind = kinds[usize::try_from(value >> 8 & 0xff).expect("small") % 5];
+        let kinds = [
+            SlotKind::Inline,
+            SlotKind::More,
+            SlotKind::Cell,
+            SlotKind::NextCell,
+            SlotKind::End,
+            SlotKind::Request,
+            SlotKind::Reply,
+        ];
+        let kind = kinds[usize::try_from(value >> 8 & 0xff).expect("small") % 7];
+        // Often none: then more of them mean something.
+        let flags = (value >> 40 & 0xf) & (value >> 44 & 0xf);
         let size = [48, 104, sizes.cell_bytes(), sizes.cells_bytes(), 1 << 32]
             [usize::try_from(value >> 16 & 0xff).expect("small") % 5];
         let low = |value: u64| u32::try_from(value & 0xffff_ffff).expect("masked");
         match step.shape % 16 {
             0 => 0,
             1 => u64::MAX,
-            2 | 3 => pair_stamp(position, kind, value >> 24 & 0x7f),
-            4 => pair_stamp(position, kind, near(size) & 0xfff),
-            5 => pair_stamp(position, SlotKind::Inline, 0) | value >> 48,
+            2 | 3 => pair_stamp(position, stamp_bits(kind, flags, value >> 24 & 0x7f)),
+            4 => pair_stamp(position, stamp_bits(kind, flags, near(size) & 0xff)),
+            5 => pair_stamp(position, value >> 48),
             6 | 7 => fragment(low(near(size) / 64 * 64), low(near(size))),
             8 => fragment(low(near(sizes.cells_bytes())), low(near(64))),
             9 => near(size),
@@ -341,7 +351,10 @@ impl Victim {
         let row = if is_short {
             let haste = || if self.steps.is_multiple_of(2) { Haste::Fast } else { Haste::Slow };
             let wants = |_: u32, _: u32, _: u64| true;
-            match effort.bound(kernel, 1, || pairs.take_inline(haste, &mut buffer[..48], wants)) {
+            let space = if self.steps.is_multiple_of(3) { Space::Untagged } else { Space::Tagged };
+            match effort
+                .bound(kernel, 1, || pairs.take_inline(haste, space, &mut buffer[..48], wants))
+            {
                 Short::Nothing => None,
                 Short::Taken { row, tag, bytes, .. } => {
                     assert!(bytes <= 48);
@@ -362,7 +375,7 @@ impl Victim {
                 assert!(arrival.bytes <= buffer.len(), "a fragment of {} bytes", arrival.bytes);
                 let bytes = pairs.copy(row, &arrival, 0, &mut buffer[..]);
                 effort.bound(kernel, 1, || pairs.pass(row, &arrival));
-                self.count(row, arrival.tag, bytes, arrival.total);
+                self.count(row, arrival.envelope.tag, bytes, arrival.total);
             }
             Ok(None) => {}
             Err(violation) => {
@@ -399,7 +412,7 @@ impl Victim {
             if let (Some(row), Some(Some(arrival))) = (row, arrival) {
                 let bytes = self.honest_pairs.copy(row, &arrival, 0, &mut self.buffer[..]);
                 self.honest_pairs.pass(row, &arrival);
-                hear(&mut self.to, arrival.tag, &self.buffer[..bytes], arrival.total);
+                hear(&mut self.to, arrival.envelope.tag, &self.buffer[..bytes], arrival.total);
             }
             polls += 1;
             assert!(polls < POLLS_MAX, "a message to the honest one is lost");
@@ -446,11 +459,11 @@ fn hear(talk: &mut Talk, tag: u64, bytes: &[u8], total: u64) {
 fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -> bool {
     loop {
         if message.len() <= 104 {
-            if pairs.try_send(row, tag, message) {
+            if pairs.try_send(row, &Envelope::tagged(tag), message) {
                 return true;
             }
         } else {
-            let bytes = pairs.send_fragment(row, tag, &message, *sent);
+            let bytes = pairs.send_fragment(row, &Envelope::tagged(tag), &message, *sent);
             *sent += bytes;
             if *sent == message.len() as u64 {
                 return true;

@@ -1,7 +1,7 @@
 //! Two transports in one endpoint: the rows of the second come behind those of the first.
 
 use corewire_endpoint::transport::{Attention, Change, Haste, Room, SendError, Short};
-use corewire_endpoint::{Arrival, Sink, Source, Transport};
+use corewire_endpoint::{Arrival, Envelope, Sink, Source, Space, Transport};
 use corewire_ring::pair::PairViolation;
 
 /// The rows of the first transport.
@@ -65,38 +65,44 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, row, |transport, row| transport.remove(row));
     }
 
-    fn try_inject(&mut self, row: u32, generation: u32, tag: u64, message: &[u8]) -> bool {
-        at!(self, row, |transport, row| transport.try_inject(row, generation, tag, message))
+    fn try_inject(
+        &mut self,
+        row: u32,
+        generation: u32,
+        envelope: &Envelope,
+        message: &[u8],
+    ) -> bool {
+        at!(self, row, |transport, row| transport.try_inject(row, generation, envelope, message))
     }
 
     fn try_send(
         &mut self,
         row: u32,
-        tag: u64,
+        envelope: &Envelope,
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, SendError> {
-        at!(self, row, |transport, row| transport.try_send(row, tag, source, sent))
+        at!(self, row, |transport, row| transport.try_send(row, envelope, source, sent))
     }
 
     fn has_room(&mut self, room: Room) -> bool {
-        let Room { row, bytes } = room;
-        at!(self, row, |transport, row| transport.has_room(Room { row, bytes }))
+        at!(self, room.row, |transport, row| transport.has_room(Room { row, ..room }))
     }
 
     fn try_take(
         &mut self,
         haste: impl Fn() -> Haste,
+        space: Space,
         target: &mut [u8],
         is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
         self.is_second_next = !self.is_second_next;
         if self.is_second_next {
             let far = |row, generation, tag| is_wanted(row + FIRST_ROWS, generation, tag);
-            let found = match self.second.try_take(&haste, target, far) {
+            let found = match self.second.try_take(&haste, space, target, far) {
                 Short::Nothing => Short::Nothing,
-                Short::Taken { row, generation, tag, bytes } => {
-                    Short::Taken { row: row + FIRST_ROWS, generation, tag, bytes }
+                Short::Taken { row, generation, tag, immediate, bytes } => {
+                    Short::Taken { row: row + FIRST_ROWS, generation, tag, immediate, bytes }
                 }
                 Short::Other(row) => Short::Other(row + FIRST_ROWS),
             };
@@ -104,7 +110,7 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
                 return found;
             }
         }
-        match self.first.try_take(haste, target, is_wanted) {
+        match self.first.try_take(haste, space, target, is_wanted) {
             // The second may have something.
             Short::Nothing => Short::Other(FIRST_ROWS),
             found => found,

@@ -80,7 +80,7 @@ impl Party for Endpoint {
 
 impl<T: Transport> Party for Engine<T> {
     fn isend(&mut self, peer: Peer, tag: u64, memory: Memory) -> Result<OperationHandle> {
-        self.start_send(peer, tag, memory, Options::default())
+        self.start_send(peer, tag.into(), memory, Options::default())
     }
 
     fn ireceive(&mut self, selector: Selector, memory: Memory) -> Result<OperationHandle> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use corewire_layout::endpoint::EndpointSizes;
 use corewire_layout::segment::FenceMode;
 use corewire_ring::Trusted;
+use corewire_ring::message::{Envelope, Space};
 use corewire_ring::pair::{
     Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
 };
@@ -110,27 +111,36 @@ pub fn bytes_of(number: u64, length: usize) -> Vec<u8> {
     vec![u8::try_from(number + 1).expect("few messages"); length]
 }
 
+/// The envelope of message `number`: one with an immediate if the number is odd.
+#[must_use]
+pub fn envelope_of(number: u64) -> Envelope {
+    let envelope = Envelope::tagged(number);
+    if number % 2 == 1 { envelope.with_immediate(!number) } else { envelope }
+}
+
 /// Sends message `number` of `length` bytes to the peer in `row`. Waits for room.
 ///
 /// # Panics
 /// If the peer's memory holds impossible values.
 pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait) {
     let bytes = bytes_of(number, length);
+    let envelope = envelope_of(number);
+    let is_short = length <= envelope.inline_bytes_max();
     let mut sent = 0;
     loop {
-        if length <= 104 {
-            if pairs.try_send(row, number, &bytes) {
+        if is_short {
+            if pairs.try_send(row, &envelope, &bytes) {
                 return;
             }
         } else {
-            sent += pairs.send_fragment(row, number, &&bytes[..], sent);
+            sent += pairs.send_fragment(row, &envelope, &&bytes[..], sent);
             if sent == length as u64 {
                 return;
             }
         }
         let mut is_room = |pairs: &mut Pairs| {
             if pairs.has_ring(row) {
-                return pairs.has_room(row, length > 104).expect("own memory");
+                return pairs.has_room(row, !is_short).expect("own memory");
             }
             pairs.make_room(row).expect("own memory");
             if pairs.next_ring().is_none() {
@@ -156,20 +166,23 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
 /// If the message is torn, or if the peer's memory holds impossible values.
 pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     let mut short = [0; 48];
-    let row = match pairs.take_inline(|| Haste::Once, &mut short, |_, _, _| true) {
+    let row = match pairs.take_inline(|| Haste::Once, Space::Tagged, &mut short, |_, _, _| true) {
         Short::Nothing => return None,
-        Short::Taken { row, tag, bytes, .. } => {
+        Short::Taken { row, tag, immediate, bytes, .. } => {
+            assert_eq!(immediate, envelope_of(tag).immediate);
             assert_eq!(short[..bytes], bytes_of(tag, bytes), "message {tag} is torn");
             return Some((row, tag));
         }
         Short::Other(row) => row,
     };
     let arrival = pairs.arrival(row).expect("own memory")?;
+    let tag = arrival.envelope.tag;
+    assert_eq!(arrival.envelope, envelope_of(tag));
     let mut bytes = vec![0; arrival.bytes];
     assert_eq!(pairs.copy(row, &arrival, 0, &mut bytes[..]), arrival.bytes);
-    assert_eq!(bytes, bytes_of(arrival.tag, arrival.bytes), "message {} is torn", arrival.tag);
+    assert_eq!(bytes, bytes_of(tag, arrival.bytes), "message {tag} is torn");
     pairs.pass(row, &arrival);
-    (!pairs.is_within(row)).then_some((row, arrival.tag))
+    (!pairs.is_within(row)).then_some((row, tag))
 }
 
 /// Waits for a whole message.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use corewire_layout::segment::FenceMode::{self, Asymmetric, Fenced};
 use corewire_models::pairs::{
-    ModelEndpoint, Pairs, Wait, bytes_of, meet, receive, send, take, two, warm_up,
+    ModelEndpoint, Pairs, Wait, bytes_of, envelope_of, meet, receive, send, take, two, warm_up,
 };
 use corewire_models::{ModelKernel, check, check_bare, mutants};
 use loom::thread;
@@ -229,7 +229,7 @@ fn quick_an_endpoint_that_waits_for_room_at_its_descriptor_is_rung() {
         warm_up(&mut from, &mut to, 0);
         let sender = thread::spawn(move || {
             for number in 1..=3 {
-                while !from.try_send(0, number, &bytes_of(number, 8)) {
+                while !from.try_send(0, &envelope_of(number), &bytes_of(number, 8)) {
                     assert_eq!(from.poll(), None);
                     let mut is_room = |pairs: &mut Pairs| pairs.has_room(0, false).unwrap();
                     if !is_room(&mut from) && from.arm(Some(&mut is_room)) {
@@ -341,7 +341,7 @@ fn whoever_waits_for_room_learns_that_its_peer_is_gone() {
         let sender = thread::spawn(move || {
             let mut number = 1;
             while shared_says_nothing(&from) {
-                if from.try_send(0, number, &bytes_of(number, 8)) {
+                if from.try_send(0, &envelope_of(number), &bytes_of(number, 8)) {
                     number += 1;
                 } else {
                     assert_eq!(from.poll(), None);

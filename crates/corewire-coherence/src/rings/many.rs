@@ -7,6 +7,7 @@ use super::broadcast::NoKernel;
 use super::part;
 use crate::Trusted;
 use crate::caches::{Caches, Counts, Machine, Part};
+use crate::message::Envelope;
 use crate::pair::{Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts};
 use crate::published::{FreeQueue, Nemesis, NemesisOptions};
 use crate::region::Region;
@@ -167,7 +168,7 @@ pub fn endpoints(peers: u32) -> ManyToOne {
         peers,
         send: Box::new(move |peer, number| {
             let sender = &mut senders[peer as usize];
-            while !sender.try_send(0, number, &number.to_le_bytes()) {
+            while !sender.try_send(0, &Envelope::tagged(number), &number.to_le_bytes()) {
                 if sender.has_ring(0) {
                     sender.make_room(0).expect("own memory");
                 } else {

@@ -11,7 +11,7 @@ use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes, PairState, blocked}
 use corewire_layout::segment::{FenceMode, SleepMode};
 
 use super::cells::Cells;
-use super::inbox::{Heat, Inbox};
+use super::inbox::{Heat, Inbox, Inline};
 use super::outbox::{Announced, Outbox};
 use super::watch::{GUEST, Head, Watch};
 use super::words::{Activity, EndpointMemory};
@@ -20,7 +20,7 @@ use super::{
     WATCHED_MAX,
 };
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
-use crate::message::{Arrival, Sink, Source};
+use crate::message::{Arrival, Envelope, Sink, Source, Space};
 use crate::region::Word32;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
@@ -307,9 +307,9 @@ impl<K: Kernel> Endpoint<K> {
     /// Sends a message of at most 104 bytes to the peer of `row`, if there is room for it. False if not;
     /// nothing is done then.
     #[inline(always)]
-    pub fn try_send(&mut self, row: u32, tag: u64, message: &[u8]) -> bool {
+    pub fn try_send(&mut self, row: u32, envelope: &Envelope, message: &[u8]) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
-        let is_sent = peer.outbox.try_send_inline(tag, message);
+        let is_sent = peer.outbox.try_send_inline(envelope, message);
         if is_sent && peer.outbox.is_announcement_due() {
             self.announce_to(row);
         }
@@ -318,10 +318,16 @@ impl<K: Kernel> Endpoint<K> {
 
     /// Sends the next fragment of a message of which `sent` bytes are under way, as long as can be had.
     /// Returns how many bytes it is: 0 if there is no room.
-    pub fn send_fragment(&mut self, row: u32, tag: u64, source: &impl Source, sent: u64) -> u64 {
+    pub fn send_fragment(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        source: &impl Source,
+        sent: u64,
+    ) -> u64 {
         let Self { peers, cells, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return 0 };
-        let bytes = peer.outbox.send_fragment(tag, source, sent, cells);
+        let bytes = peer.outbox.send_fragment(envelope, source, sent, cells);
         if bytes > 0 && peer.outbox.is_announcement_due() {
             self.announce_to(row);
         }
@@ -753,6 +759,7 @@ impl<K: Kernel> Endpoint<K> {
     pub fn take_inline(
         &mut self,
         haste: impl Fn() -> Haste,
+        space: Space,
         target: &mut [u8],
         is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
@@ -766,9 +773,10 @@ impl<K: Kernel> Endpoint<K> {
                 };
                 let inbox = &mut peer.inbox;
                 debug_assert!(head.is_at(inbox.next()), "the head is where its inbox is");
-                let Some((tag, bytes)) = inbox.short_arrival(head.slot(), below) else {
+                let Some(message) = inbox.short_arrival(head.slot(), below, space) else {
                     return Short::Other(row);
                 };
+                let Inline { tag, immediate, bytes } = message;
                 let generation = inbox.generation;
                 if generation == 0 || bytes > target.len() || !is_wanted(row, generation, tag) {
                     return Short::Other(row);
@@ -776,12 +784,12 @@ impl<K: Kernel> Endpoint<K> {
                 if inbox.is_published() {
                     self.dirty[row as usize / 64] |= 1 << (row % 64);
                 }
-                let is_due = inbox.copy_short_out(head.slot(), bytes, target);
+                let is_due = inbox.copy_short_out(head.slot(), &message, target);
                 head.go_to(inbox.next());
                 if is_due {
                     self.publish(row, false);
                 }
-                return Short::Taken { row, generation, tag, bytes };
+                return Short::Taken { row, generation, tag, immediate, bytes };
             }
             match self.turn_to_another(haste()) {
                 Turn::Found => {}
@@ -797,6 +805,7 @@ impl<K: Kernel> Endpoint<K> {
     pub fn take_whole(
         &mut self,
         row: u32,
+        space: Space,
         target: &mut [u8],
         is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
@@ -804,8 +813,10 @@ impl<K: Kernel> Endpoint<K> {
         let generation = peer.inbox.generation;
         // What is wrong with it is told to whoever asks for the arrival.
         let Ok(Some(arrival)) = peer.inbox.arrival() else { return Short::Other(row) };
-        let (tag, bytes) = (arrival.tag, arrival.bytes);
+        let Envelope { tag, immediate, .. } = arrival.envelope;
+        let bytes = arrival.bytes;
         if !arrival.is_whole()
+            || arrival.envelope != (Envelope { immediate, ..Envelope::numbered(space, tag) })
             || generation == 0
             || bytes > target.len()
             || !is_wanted(row, generation, tag)
@@ -814,7 +825,7 @@ impl<K: Kernel> Endpoint<K> {
         }
         peer.inbox.copy(&arrival, 0, &mut target[..bytes]);
         self.pass(row, &arrival);
-        Short::Taken { row, generation, tag, bytes }
+        Short::Taken { row, generation, tag, immediate, bytes }
     }
 
     /// What lies at the head of the pair of `row`, which [`Endpoint::poll`] has found. `None` if there is
@@ -1085,8 +1096,10 @@ pub enum Short {
         row: u32,
         /// What was said of that row.
         generation: u32,
-        /// What its sender said.
+        /// Its tag, or its number.
         tag: u64,
+        /// Its immediate.
+        immediate: Option<u64>,
         /// Its length.
         bytes: usize,
     },

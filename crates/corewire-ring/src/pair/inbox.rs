@@ -4,15 +4,17 @@ use corewire_layout::LINE_BYTES;
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::pair::{
-    HEAD_BYTES, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, first_position, fragment_parts, is_at,
-    kind_of, length_of, pair_stamp_base, slots_of, whole_length,
+    ACKNOWLEDGES, DROPPED, HEAD_BYTES, IMMEDIATE, IN_CELL, MORE_BYTES, PAIR_INLINE_BYTES_MAX,
+    STAMP_BELOW, SlotKind, TELL_DELIVERY, TELL_MATCH, UNTAGGED, first_position, flags_of,
+    fragment_parts, is_at, kind_of, length_of, pair_stamp_base, slots_of, whole_length,
+    whole_length_with_immediate,
 };
 use corewire_layout::segment::SleepMode;
 
 use super::PairViolation;
 use super::traffic::Traffic;
 use super::words::EndpointMemory;
-use crate::message::{Arrival, Sink};
+use crate::message::{Arrival, Envelope, Sink, Space, Wants};
 use crate::region::{Access, Payload, Slot, Slots, Store, Word32, Word64};
 use crate::sync::Ordering::Relaxed;
 use crate::{Trusted, fence_at, order};
@@ -67,9 +69,9 @@ pub struct Inbox {
     batch_bytes: u64,
     /// Payload bytes in cells that the published cursor still holds.
     held_bytes: u64,
-    /// Of the message that is being read: bytes to come, its tag, its length.
+    /// Of the message that is being read: bytes to come, its envelope, its length.
     left: u64,
-    tag: u64,
+    envelope: Envelope,
     total: u64,
     cells: Store,
     ring_word: Word64,
@@ -99,7 +101,7 @@ impl Inbox {
             batch_slots,
             batch_bytes: peer.sizes().cell_bytes() / 2,
             held_bytes: 0,
-            tag: 0,
+            envelope: Envelope::tagged(0),
             total: 0,
             left: 0,
             within: 0,
@@ -165,32 +167,40 @@ impl Inbox {
         self.slots.as_ref()
     }
 
-    /// Tag and length of what lies in `slot`, the next, of which the stamp says `below`, if it is a message in
-    /// one slot.
+    /// The message that lies in `slot`, the next, of which the stamp says `below`, if it is one of `space`
+    /// in one slot.
     #[inline(always)]
-    pub(super) fn short_arrival(&self, slot: Slot<'_>, below: u64) -> Option<(u64, usize)> {
+    pub(super) fn short_arrival(&self, slot: Slot<'_>, below: u64, space: Space) -> Option<Inline> {
         // ORDER(P2): pairs with P1; tag and payload are read after the stamp. (A relaxed load and a fence,
         // since the map is read-only.)
         fence_at!(P2: Acquire);
-        let bytes = whole_length(below, self.within)?;
-        Some((slot.header().load(Relaxed), bytes))
+        let wanted = space.inline_bits();
+        if let Some(bytes) = whole_length(below, wanted, self.within) {
+            return Some(Inline { tag: slot.header().load(Relaxed), immediate: None, bytes });
+        }
+        let bytes = whole_length_with_immediate(below, wanted, self.within)?;
+        let immediate = Some(slot.immediate().load(Relaxed));
+        Some(Inline { tag: slot.header().load(Relaxed), immediate, bytes })
     }
 
-    /// Takes such a message, of `bytes` bytes. True if the cursor should be published at once.
+    /// Takes such a message. True if the cursor should be published at once.
     #[inline(always)]
     pub(super) fn copy_short_out(
         &mut self,
         slot: Slot<'_>,
-        bytes: usize,
+        message: &Inline,
         target: &mut [u8],
     ) -> bool {
-        let payload = slot.payload(bytes, Access::Read);
+        let payload = match message.immediate {
+            None => slot.payload(message.bytes, Access::Read),
+            Some(_) => slot.behind_immediate(message.bytes, Access::Read),
+        };
         // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to
         // leave it alone until then. The inbox's slots keep the mapping as long as a head says where they are.
         copy_short(unsafe { payload.as_slice(self.trusted) }, target);
         payload.end_read();
         self.next += 1;
-        self.received.add(bytes as u64);
+        self.received.add(message.bytes as u64);
         self.next >= self.publish_at
     }
 
@@ -209,7 +219,11 @@ impl Inbox {
         // ORDER(P2): as above.
         fence_at!(P2: Acquire);
         // Of another position's stamp, more is left than a length.
-        let bytes = whole_length(stamp.wrapping_sub(pair_stamp_base(self.next)), self.within)?;
+        let bytes = whole_length(
+            stamp.wrapping_sub(pair_stamp_base(self.next)),
+            Space::Tagged.inline_bits(),
+            self.within,
+        )?;
         self.next += 1;
         Some((slot.header().load(Relaxed), bytes))
     }
@@ -254,35 +268,63 @@ impl Inbox {
         // ORDER(P2): pairs with P1; tag and payload are read after the stamp. (A relaxed load and a fence,
         // since the map is read-only.)
         fence_at!(P2: Acquire);
-        if kind_of(stamp) == Some(SlotKind::Inline)
+        let bytes = length_of(stamp);
+        if stamp & STAMP_BELOW & !LENGTH_BITS == Space::Tagged.inline_bits()
             && self.left == 0
-            && length_of(stamp) <= PAIR_INLINE_BYTES_MAX
+            && bytes <= PAIR_INLINE_BYTES_MAX
         {
-            let bytes = length_of(stamp);
-            let tag = slot.header().load(Relaxed);
-            return Ok(Some(Arrival {
-                tag,
-                total: bytes as u64,
-                bytes,
-                is_first: true,
-                place: None,
-            }));
+            let envelope = Envelope::tagged(slot.header().load(Relaxed));
+            let total = bytes as u64;
+            return Ok(Some(Arrival { envelope, total, bytes, is_first: true, place: None }));
         }
-        self.long_arrival(slots, stamp)
+        self.other_arrival(slots, stamp)
     }
 
+    /// Anything but a tagged message in slots.
     #[inline(never)]
-    fn long_arrival(&self, slots: &Slots, stamp: u64) -> Result<Option<Arrival>, PairViolation> {
+    fn other_arrival(&self, slots: &Slots, stamp: u64) -> Result<Option<Arrival>, PairViolation> {
         let position = self.next;
         let bad = |word, found| Err(PairViolation { word, found, position });
         let slot = slots.at(position);
-        let (tag, total, is_first) = match kind_of(stamp) {
-            Some(SlotKind::Cell) if self.left == 0 => {
-                (slot.header().load(Relaxed), slot.length().load(Relaxed), true)
+        let (length, flags) = (length_of(stamp), flags_of(stamp));
+        let kind = kind_of(stamp);
+        let (envelope, total, is_first) = match kind {
+            Some(SlotKind::NextCell) if self.left > 0 && flags == 0 && length == 0 => {
+                (self.envelope, self.total, false)
             }
-            Some(SlotKind::NextCell) if self.left > 0 => (self.tag, self.total, false),
-            Some(SlotKind::End) if self.left == 0 => return Ok(None),
-            _ => return bad("stamp", stamp),
+            Some(SlotKind::End) if self.left == 0 && flags == 0 && length == 0 => return Ok(None),
+            _ if self.left > 0 => return bad("stamp", stamp),
+            _ => {
+                let is_in_cell = kind == Some(SlotKind::Cell);
+                let Some((space, wants, is_in_cell)) = meaning_of(kind, flags, is_in_cell) else {
+                    return bad("stamp", stamp);
+                };
+                let immediate =
+                    matches!(space, Space::Tagged | Space::Untagged) && flags & IMMEDIATE != 0;
+                let tag = slot.header().load(Relaxed);
+                let at = if is_in_cell { slot.cell_immediate() } else { slot.immediate() };
+                let immediate = immediate.then(|| at.load(Relaxed));
+                let envelope = Envelope { space, tag, immediate, wants };
+                if !is_in_cell {
+                    let is_empty = matches!(space, Space::Dropped | Space::Acknowledgement);
+                    let longest = if is_empty { 0 } else { envelope.inline_bytes_max() };
+                    if length > longest {
+                        return bad("stamp", stamp);
+                    }
+                    let (total, bytes) = (length as u64, length);
+                    return Ok(Some(Arrival {
+                        envelope,
+                        total,
+                        bytes,
+                        is_first: true,
+                        place: None,
+                    }));
+                }
+                if length != 0 {
+                    return bad("stamp", stamp);
+                }
+                (envelope, slot.length().load(Relaxed), true)
+            }
         };
         let place = slot.position().load(Relaxed);
         let (offset, bytes) = fragment_parts(place);
@@ -299,7 +341,7 @@ impl Inbox {
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most a cell")]
         let bytes = bytes as usize;
-        Ok(Some(Arrival { tag, total, bytes, is_first, place: Some(offset) }))
+        Ok(Some(Arrival { envelope, total, bytes, is_first, place: Some(offset) }))
     }
 
     /// Copies the fragment to where the bytes of its message from `at` on go, as far as there is room.
@@ -316,10 +358,15 @@ impl Inbox {
             let payload = self.cells.payload_at(offset, arrival.bytes as u64, Access::Read);
             return self.copy_piece(&payload, at, sink);
         }
-        let head = arrival.bytes.min(HEAD_BYTES);
-        let mut done = self.copy_piece(&slots.at(self.next).payload(head, Access::Read), at, sink);
+        let first = arrival.bytes.min(HEAD_BYTES - arrival.envelope.immediate_bytes());
+        let slot = slots.at(self.next);
+        let payload = match arrival.envelope.immediate {
+            None => slot.payload(first, Access::Read),
+            Some(_) => slot.behind_immediate(first, Access::Read),
+        };
+        let mut done = self.copy_piece(&payload, at, sink);
         let mut position = self.next;
-        let mut left = arrival.bytes - head;
+        let mut left = arrival.bytes - first;
         while left > 0 {
             position += 1;
             let bytes = left.min(MORE_BYTES);
@@ -343,7 +390,7 @@ impl Inbox {
     #[inline(always)]
     pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
         if arrival.place.is_none() {
-            self.next += if arrival.bytes <= HEAD_BYTES { 1 } else { slots_of(arrival.bytes) };
+            self.next += slots_of(arrival.envelope.immediate_bytes() + arrival.bytes);
             self.received.add(arrival.total);
             return self.next >= self.publish_at;
         }
@@ -356,7 +403,7 @@ impl Inbox {
         self.within = if self.left > 0 { u64::MAX } else { 0 };
         self.received.bytes += arrival.bytes as u64;
         self.received.messages += u64::from(self.left == 0);
-        self.tag = arrival.tag;
+        self.envelope = arrival.envelope;
         self.total = arrival.total;
         self.next += 1;
         self.held_bytes += arrival.bytes as u64;
@@ -399,6 +446,41 @@ impl Inbox {
         }
         self.blocked_seen = blocked;
         blocked_mode(blocked)
+    }
+}
+
+/// A message in one slot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inline {
+    pub(super) tag: u64,
+    pub(super) immediate: Option<u64>,
+    pub(super) bytes: usize,
+}
+
+/// The bits of a stamp for the length.
+const LENGTH_BITS: u64 = 0xff;
+
+/// What a first slot of this kind and with these flags means, and whether its payload lies in a cell.
+/// `None` if nothing does.
+fn meaning_of(kind: Option<SlotKind>, flags: u64, is_cell: bool) -> Option<(Space, Wants, bool)> {
+    match (kind?, flags) {
+        (SlotKind::Inline | SlotKind::Cell, _) => {
+            let wants = match (flags & TELL_DELIVERY, flags & TELL_MATCH) {
+                (0, 0) => Wants::Nothing,
+                (_, 0) => Wants::Delivery,
+                (0, _) => Wants::Match,
+                _ => return None,
+            };
+            let space = if flags & UNTAGGED == 0 { Space::Tagged } else { Space::Untagged };
+            Some((space, wants, is_cell))
+        }
+        (SlotKind::Request, 0 | IN_CELL) => {
+            Some((Space::Request, Wants::Nothing, flags == IN_CELL))
+        }
+        (SlotKind::Reply, 0 | IN_CELL) => Some((Space::Reply, Wants::Nothing, flags == IN_CELL)),
+        (SlotKind::Reply, DROPPED) => Some((Space::Dropped, Wants::Nothing, false)),
+        (SlotKind::Reply, ACKNOWLEDGES) => Some((Space::Acknowledgement, Wants::Nothing, false)),
+        _ => None,
     }
 }
 

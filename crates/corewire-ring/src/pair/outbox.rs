@@ -3,8 +3,8 @@
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::PairState;
 use corewire_layout::pair::{
-    HEAD_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, PAIR_INLINE_BYTES_MAX, SlotKind, first_position,
-    fragment, pair_stamp, slots_of,
+    HEAD_BYTES, IMMEDIATE_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, SlotKind, first_position, fragment,
+    pair_stamp, slots_of, stamp_bits,
 };
 use corewire_layout::segment::SleepMode;
 
@@ -12,7 +12,7 @@ use super::PairViolation;
 use super::cells::{Cells, Holding};
 use super::traffic::Traffic;
 use super::words::{Activity, EndpointMemory};
-use crate::message::{Fragment, Source};
+use crate::message::{Envelope, Fragment, Source};
 use crate::region::{Access, Slot, Slots, Word32, Word64};
 use crate::sync::{Ordering::Relaxed, light_fence};
 use crate::{Kernel, fence_at, order};
@@ -160,10 +160,16 @@ impl Outbox {
         self.head
     }
 
-    /// Enqueues a slot of `length` bytes, below 4096, filled by `fill`, without a look at whether anybody must be
-    /// told. False if there is no room.
+    /// Enqueues a slot of `length` bytes, below 256, filled by `fill`, of the kind and flags whose
+    /// [bits](corewire_layout::pair::stamp_bits) are given. Does not announce it. False if there is no room.
     #[inline(always)]
-    pub fn enqueue(&mut self, tag: u64, length: u64, fill: impl FnOnce(Slot<'_>)) -> bool {
+    pub fn enqueue(
+        &mut self,
+        bits: u64,
+        tag: u64,
+        length: u64,
+        fill: impl FnOnce(Slot<'_>),
+    ) -> bool {
         if self.head >= self.limit {
             return false;
         }
@@ -171,31 +177,46 @@ impl Outbox {
         fill(slot);
         slot.header().store(tag, Relaxed);
         // ORDER(P1): pairs with P2; makes tag and payload visible with the stamp.
-        slot.stamp().store(pair_stamp(self.head, SlotKind::Inline, length), order!(P1: Release));
+        slot.stamp().store(pair_stamp(self.head, bits | length), order!(P1: Release));
         self.head += 1;
         true
     }
 
-    /// Sends a message in slots, if there is room for it. False if not; nothing is done then.
+    /// Sends a message in slots, if there is room for it and it is that short. False if not; nothing is done
+    /// then.
     #[inline(always)]
-    pub(super) fn try_send_inline(&mut self, tag: u64, message: &[u8]) -> bool {
-        if message.len() <= HEAD_BYTES {
-            let is_sent = self.enqueue(tag, message.len() as u64, |slot| {
-                // SAFETY: the slot is below the limit: nobody reads it before its stamp.
-                unsafe { slot.payload(message.len(), Access::Write).fill(message) };
-            });
-            if is_sent {
-                self.sent.add(message.len() as u64);
+    pub(super) fn try_send_inline(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
+        let length = message.len() as u64;
+        let is_sent = match envelope.immediate {
+            None if message.len() <= HEAD_BYTES => {
+                self.enqueue(envelope.inline_bits(), envelope.tag, length, |slot| {
+                    // SAFETY: the slot is below the limit: nobody reads it before its stamp.
+                    unsafe { slot.payload(message.len(), Access::Write).fill(message) };
+                })
             }
-            return is_sent;
+            Some(immediate) if message.len() <= HEAD_BYTES - IMMEDIATE_BYTES => {
+                self.enqueue(envelope.inline_bits(), envelope.tag, length, |slot| {
+                    slot.immediate().store(immediate, Relaxed);
+                    // SAFETY: as above.
+                    unsafe { slot.behind_immediate(message.len(), Access::Write).fill(message) };
+                })
+            }
+            _ => {
+                return message.len() <= envelope.inline_bytes_max()
+                    && self.send_in_slots(envelope, message);
+            }
+        };
+        if is_sent {
+            self.sent.add(length);
         }
-        message.len() <= PAIR_INLINE_BYTES_MAX && self.send_in_slots(tag, message)
+        is_sent
     }
 
     /// The rest of it, for a message that takes several slots. The first is published last.
-    fn send_in_slots(&mut self, tag: u64, message: &[u8]) -> bool {
-        let (first, rest) = message.split_at(HEAD_BYTES);
-        if self.head + slots_of(message.len()) > self.limit {
+    fn send_in_slots(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
+        let before = envelope.immediate_bytes();
+        let (first, rest) = message.split_at(HEAD_BYTES - before);
+        if self.head + slots_of(before + message.len()) > self.limit {
             return false;
         }
         let mut position = self.head;
@@ -204,22 +225,30 @@ impl Outbox {
             let slot = self.slots.at(position);
             // SAFETY: below the limit: nobody reads it before the first slot's stamp.
             unsafe { slot.more(part.len(), Access::Write).fill(part) };
-            slot.stamp().store(pair_stamp(position, SlotKind::More, 0), Relaxed);
+            let more = stamp_bits(SlotKind::More, 0, 0);
+            slot.stamp().store(pair_stamp(position, more), Relaxed);
         }
-        self.enqueue(tag, message.len() as u64, |slot| {
+        self.enqueue(envelope.inline_bits(), envelope.tag, message.len() as u64, |slot| {
+            let mut payload = match envelope.immediate {
+                None => slot.payload(first.len(), Access::Write),
+                Some(immediate) => {
+                    slot.immediate().store(immediate, Relaxed);
+                    slot.behind_immediate(first.len(), Access::Write)
+                }
+            };
             // SAFETY: as above.
-            unsafe { slot.payload(HEAD_BYTES, Access::Write).fill(first) };
+            unsafe { payload.fill(first) };
         });
         self.head = position + 1;
         self.sent.add(message.len() as u64);
         true
     }
 
-    /// Sends the next fragment, as long as can be had, of a message of `total` bytes of which `sent` are
-    /// under way. Returns how many bytes it is: 0 if there is no room.
+    /// Sends the next fragment, as long as can be had, of a message of which `sent` bytes have been sent.
+    /// Returns how many bytes it is: 0 if there is no room.
     pub(super) fn send_fragment(
         &mut self,
-        tag: u64,
+        envelope: &Envelope,
         source: &impl Source,
         sent: u64,
         cells: &mut Cells,
@@ -232,15 +261,18 @@ impl Outbox {
         source.fill(sent, &mut Fragment::shared(cells.payload(room)));
         let slot = self.slots.at(self.head);
         slot.position().store(fragment(room.offset, room.bytes), Relaxed);
-        let kind = if sent == 0 {
-            slot.header().store(tag, Relaxed);
+        let bits = if sent == 0 {
+            slot.header().store(envelope.tag, Relaxed);
             slot.length().store(total, Relaxed);
-            SlotKind::Cell
+            if let Some(immediate) = envelope.immediate {
+                slot.cell_immediate().store(immediate, Relaxed);
+            }
+            envelope.cell_bits()
         } else {
-            SlotKind::NextCell
+            stamp_bits(SlotKind::NextCell, 0, 0)
         };
         // ORDER(P1): as in `enqueue`.
-        slot.stamp().store(pair_stamp(self.head, kind, 0), order!(P1: Release));
+        slot.stamp().store(pair_stamp(self.head, bits), order!(P1: Release));
         self.holding.publish(room, self.head);
         self.head += 1;
         self.sent.bytes += u64::from(room.bytes);
@@ -354,7 +386,9 @@ impl Outbox {
         }
         let slot = self.slots.at(self.head);
         // ORDER(P1): as in `enqueue`.
-        slot.stamp().store(pair_stamp(self.head, SlotKind::End, 0), order!(P1: Release));
+        let end = stamp_bits(SlotKind::End, 0, 0);
+        // ORDER(P1): as in `enqueue`.
+        slot.stamp().store(pair_stamp(self.head, end), order!(P1: Release));
         self.end = Some(self.head);
         self.head += 1;
         self.limit = 0;

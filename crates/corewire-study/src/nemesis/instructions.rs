@@ -14,10 +14,12 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use corewire::{Domain, Endpoint, Peer, Selector};
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes};
+use corewire_layout::pair::{SlotKind, stamp_bits};
 use corewire_layout::segment::FenceMode;
 use corewire_os::processor;
 use corewire_os::sleep::Linux;
 use corewire_ring::Trusted;
+use corewire_ring::message::Envelope;
 use corewire_ring::pair::{
     self, Activity, EndpointMemory, EndpointParts, EndpointShared, PeerParts,
 };
@@ -50,6 +52,9 @@ macro_rules! each {
         $job
     })*};
 }
+
+/// A slot that holds a message.
+const INLINE: u64 = stamp_bits(SlotKind::Inline, 0, 0);
 
 /// A batch that does nothing, to count the overhead.
 #[inline(never)]
@@ -235,7 +240,7 @@ pub(crate) fn run(operation: Operation, directory: &Path) -> Result<(), Failure>
 /// A batch: an enqueue is inlined into its caller, so the cost of the call is divided among the batch.
 #[inline(never)]
 fn enqueue_batch(outbox: &mut pair::Outbox) -> bool {
-    each!(_number => if !outbox.enqueue(7, 0, |_| {}) {
+    each!(_number => if !outbox.enqueue(INLINE, 7, 0, |_| {}) {
         return false;
     });
     true
@@ -260,7 +265,7 @@ fn pair(operation: Operation) -> Result<(), Failure> {
     one.endpoint.assign_ring(0);
     let missing = || Failure::other("a pair without rings");
     // Lets the other endpoint find the ring.
-    one.endpoint.try_send(0, 7, b"");
+    one.endpoint.try_send(0, &Envelope::tagged(7), b"");
     let row = other.endpoint.poll().ok_or_else(missing)?;
     let (_, inbox) = other.endpoint.rings_of(row).ok_or_else(missing)?;
     if inbox.dequeue().is_none() {

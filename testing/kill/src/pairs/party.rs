@@ -8,6 +8,7 @@ use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes, blocked};
 use corewire_layout::segment::{FenceMode, SleepMode};
 use corewire_layout::slot::SLOT_BYTES;
 use corewire_ring::Trusted;
+use corewire_ring::message::{Envelope, Space};
 use corewire_ring::pair::{
     Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
 };
@@ -68,6 +69,12 @@ struct Talk {
     part: Vec<u8>,
     /// Number of whole messages received.
     got: u64,
+}
+
+/// The envelope of a message: every other one has an immediate.
+fn envelope_of(tag: u64) -> Envelope {
+    let envelope = Envelope::tagged(tag);
+    if tag % 2 == 1 { envelope.with_immediate(!tag) } else { envelope }
 }
 
 impl Party {
@@ -171,13 +178,15 @@ impl Party {
             else {
                 return has_gone;
             };
-            if message.len() <= 104 {
-                if self.pairs.try_send(to.0, tag, message) {
+            let envelope = envelope_of(tag);
+            if message.len() <= envelope.inline_bytes_max() {
+                if self.pairs.try_send(to.0, &envelope, message) {
                     talk.finished += 1;
                     return true;
                 }
             } else {
-                let bytes = self.pairs.send_fragment(to.0, tag, &&message[..], talk.under_way);
+                let bytes =
+                    self.pairs.send_fragment(to.0, &envelope, &&message[..], talk.under_way);
                 talk.under_way += bytes;
                 has_gone |= bytes > 0;
                 if talk.under_way == message.len() as u64 {
@@ -194,7 +203,9 @@ impl Party {
 
     /// Makes room toward a peer, if there is any. Returns whether there is room.
     pub(super) fn make_room(&mut self, to: Role) -> bool {
-        let needs_cell = self.with[to.0 as usize].sent.last().is_some_and(|last| last.len() > 104);
+        let last = (0u64..).zip(&self.with[to.0 as usize].sent).last();
+        let needs_cell =
+            last.is_some_and(|(tag, last)| last.len() > envelope_of(tag).inline_bytes_max());
         let is_room = is_room(&mut self.pairs, to, needs_cell);
         if is_room && !self.pairs.has_ring(to.0) {
             return self.pairs.assign_ring(to.0);
@@ -206,12 +217,18 @@ impl Party {
     /// message if it is whole.
     pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Message>)> {
         let mut short = [0; 48];
-        let mut look = || match self.pairs.take_inline(|| Haste::Once, &mut short, |_, _, _| true) {
+        let mut look = || match self.pairs.take_inline(
+            || Haste::Once,
+            Space::Tagged,
+            &mut short,
+            |_, _, _| true,
+        ) {
             Short::Nothing => None,
             other => Some(other),
         };
         let row = match (0..looks).find_map(|_| look())? {
-            Short::Taken { row, tag, bytes, .. } => {
+            Short::Taken { row, tag, immediate, bytes, .. } => {
+                ensure!(immediate == envelope_of(tag).immediate, "message {} has another's", tag);
                 return Some((row, Some((tag, short[..bytes].to_vec()))));
             }
             Short::Other(row) => row,
@@ -223,6 +240,8 @@ impl Party {
             Ok(None) => return Some((row, None)),
             Err(violation) => fail(format!("row {row}: {violation}")),
         };
+        let tag = arrival.envelope.tag;
+        ensure!(arrival.envelope == envelope_of(tag), "message {} has another's envelope", tag);
         let talk = &mut self.with[row as usize];
         if arrival.is_first {
             talk.part.clear();
@@ -234,7 +253,7 @@ impl Party {
         self.pairs.pass(row, &arrival);
         let is_whole = talk.part.len() as u64 == arrival.total;
         ensure!(is_whole != self.pairs.is_within(row), "the end of a message is not where it is");
-        Some((row, is_whole.then(|| (arrival.tag, std::mem::take(&mut talk.part)))))
+        Some((row, is_whole.then(|| (tag, std::mem::take(&mut talk.part)))))
     }
 
     /// Announces that it sleeps in this mode, for room toward a peer or for messages. Returns false

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use corewire_endpoint::transport::{
     Attention, Change, Gone, Haste, Room, SendError, Short, Transport,
 };
-use corewire_endpoint::{Arrival, Fragment, Kept, Sink, Source};
+use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Sink, Source, Space};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_os::OsError;
@@ -37,9 +37,9 @@ impl PairRings {
     }
 
     #[inline(never)]
-    fn try_inject_in_cell(&mut self, row: u32, tag: u64, message: &[u8]) -> bool {
+    fn try_inject_in_cell(&mut self, row: u32, envelope: &Envelope, message: &[u8]) -> bool {
         let is_one = message.len() as u64 <= self.pairs.sizes().cell_bytes();
-        self.has_cells && is_one && self.pairs.send_fragment(row, tag, &message, 0) > 0
+        self.has_cells && is_one && self.pairs.send_fragment(row, envelope, &message, 0) > 0
     }
 
     /// Gives the pair towards the peer of `row` a ring. False if none is free yet.
@@ -69,12 +69,18 @@ impl PairRings {
     }
 
     /// Sends a message in slots. True if there was room for it.
-    fn try_send_short(&mut self, row: u32, tag: u64, source: &impl Source, sent: &mut u64) -> bool {
+    fn try_send_short(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> bool {
         let mut bytes = [0; PAIR_INLINE_BYTES_MAX];
         let total = source.bytes();
         let message = &mut bytes[..usize::try_from(total).unwrap_or(PAIR_INLINE_BYTES_MAX)];
         source.fill(0, &mut Fragment::private(message));
-        let is_sent = self.pairs.try_send(row, tag, message);
+        let is_sent = self.pairs.try_send(row, envelope, message);
         if is_sent {
             *sent = total;
         }
@@ -99,8 +105,9 @@ impl fmt::Debug for PairRings {
     }
 }
 
-fn is_short(bytes: u64) -> bool {
-    bytes <= PAIR_INLINE_BYTES_MAX as u64
+/// Whether a message travels in slots.
+fn is_short(envelope: &Envelope, bytes: u64) -> bool {
+    bytes <= envelope.inline_bytes_max() as u64
 }
 
 fn failed(error: &OsError) -> SendError {
@@ -109,10 +116,10 @@ fn failed(error: &OsError) -> SendError {
 
 /// Whether somebody who waits for it has room by now.
 fn has_room(pairs: &mut Pairs, room: Room) -> bool {
-    let Room { row, bytes } = room;
+    let Room { row, envelope, bytes } = room;
     if pairs.has_ring(row) {
         // Impossible values are found by the send.
-        return pairs.has_room(row, !is_short(bytes)).unwrap_or(true);
+        return pairs.has_room(row, !is_short(&envelope, bytes)).unwrap_or(true);
     }
     pairs.make_room(row).is_err() || {
         pairs.take_ring_back(row);
@@ -166,32 +173,38 @@ impl Transport for PairRings {
     }
 
     #[inline(always)]
-    fn try_inject(&mut self, row: u32, generation: u32, tag: u64, message: &[u8]) -> bool {
+    fn try_inject(
+        &mut self,
+        row: u32,
+        generation: u32,
+        envelope: &Envelope,
+        message: &[u8],
+    ) -> bool {
         if !self.pairs.is_open(row, generation) {
             return false;
         }
-        if message.len() > PAIR_INLINE_BYTES_MAX {
-            return self.try_inject_in_cell(row, tag, message);
+        if message.len() > envelope.inline_bytes_max() {
+            return self.try_inject_in_cell(row, envelope, message);
         }
-        self.pairs.try_send(row, tag, message)
+        self.pairs.try_send(row, envelope, message)
     }
 
     fn try_send(
         &mut self,
         row: u32,
-        tag: u64,
+        envelope: &Envelope,
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, SendError> {
         let total = source.bytes();
         loop {
-            if is_short(total) {
-                if self.try_send_short(row, tag, source, sent) {
+            if is_short(envelope, total) {
+                if self.try_send_short(row, envelope, source, sent) {
                     return Ok(true);
                 }
             } else {
                 self.want_cells()?;
-                let bytes = self.pairs.send_fragment(row, tag, source, *sent);
+                let bytes = self.pairs.send_fragment(row, envelope, source, *sent);
                 *sent += bytes;
                 if *sent == total {
                     return Ok(true);
@@ -201,7 +214,7 @@ impl Transport for PairRings {
                 }
             }
             let may_go_on = if self.pairs.has_ring(row) {
-                self.pairs.has_room(row, !is_short(total))?
+                self.pairs.has_room(row, !is_short(envelope, total))?
             } else {
                 self.want_ring(row)?
             };
@@ -219,11 +232,12 @@ impl Transport for PairRings {
     fn try_take(
         &mut self,
         haste: impl Fn() -> Haste,
+        space: Space,
         target: &mut [u8],
         is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
-        match self.pairs.take_inline(haste, target, &is_wanted) {
-            Short::Other(row) => self.pairs.take_whole(row, target, &is_wanted),
+        match self.pairs.take_inline(haste, space, target, &is_wanted) {
+            Short::Other(row) => self.pairs.take_whole(row, space, target, &is_wanted),
             other => other,
         }
     }

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use corewire_endpoint::transport::Room;
-use corewire_endpoint::{Fragment, Memory, MessageError, OperationHandle, Options, Peer, Source};
+use corewire_endpoint::{
+    Envelope, Fragment, Memory, MessageError, OperationHandle, Options, Peer, Source,
+};
 
 use super::{Endpoint, after};
 use crate::wait::Patience;
 
 impl Endpoint {
-    /// Sends `message` to `peer`, waiting for room if necessary. When this returns, the memory may be used
+    /// Sends `message` to `peer`, waiting for room if necessary. The envelope is a tag, or an [`Envelope`]:
+    /// with an immediate, or without a tag. When this returns, the memory may be used
     /// again; the peer need not have received the message.
     ///
     /// A message that is sent in part when the call is interrupted is sent to its end later, and the call
@@ -19,22 +22,34 @@ impl Endpoint {
     /// [`MessageError::PeerDied`], `PeerLeft`, `PeerCutOff`, `UnknownPeer`, `Interrupted`, `Forked`, or
     /// `Transport`: no memory for a ring.
     #[inline(always)]
-    pub fn send(&mut self, peer: Peer, tag: u64, message: &[u8]) -> Result<(), MessageError> {
-        if self.engine.try_inject(peer, tag, message) {
+    pub fn send(
+        &mut self,
+        peer: Peer,
+        envelope: impl Into<Envelope>,
+        message: &[u8],
+    ) -> Result<(), MessageError> {
+        let envelope = envelope.into();
+        if self.engine.try_inject(peer, &envelope, message) {
             return Ok(());
         }
-        self.send_slowly(peer, tag, &message, Patience::Forever)
+        self.send_slowly(peer, envelope, &message, Patience::Forever)
     }
 
     /// Sends `message` if there is room for it, or for its beginning, now. Never blocks.
     ///
     /// # Errors
     /// [`MessageError::Full`] if there is no room; otherwise as for [`send`](Self::send).
-    pub fn try_send(&mut self, peer: Peer, tag: u64, message: &[u8]) -> Result<(), MessageError> {
-        if self.engine.try_inject(peer, tag, message) {
+    pub fn try_send(
+        &mut self,
+        peer: Peer,
+        envelope: impl Into<Envelope>,
+        message: &[u8],
+    ) -> Result<(), MessageError> {
+        let envelope = envelope.into();
+        if self.engine.try_inject(peer, &envelope, message) {
             return Ok(());
         }
-        self.send_now(peer, tag, &message)
+        self.send_now(peer, envelope, &message)
     }
 
     /// As [`send`](Self::send), waiting for at most `timeout`.
@@ -44,11 +59,11 @@ impl Endpoint {
     pub fn send_timeout(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: impl Into<Envelope>,
         message: &[u8],
         timeout: Duration,
     ) -> Result<(), MessageError> {
-        self.send_slowly(peer, tag, &message, Patience::until(timeout))
+        self.send_slowly(peer, envelope.into(), &message, Patience::until(timeout))
     }
 
     /// Sends the bytes of `parts`, one after the other, as one message.
@@ -58,10 +73,10 @@ impl Endpoint {
     pub fn send_gather(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: impl Into<Envelope>,
         parts: &[&[u8]],
     ) -> Result<(), MessageError> {
-        self.send_slowly(peer, tag, &parts, Patience::Forever)
+        self.send_slowly(peer, envelope.into(), &parts, Patience::Forever)
     }
 
     /// As [`send_gather`](Self::send_gather), if there is room for the message, or for its beginning, now.
@@ -72,10 +87,10 @@ impl Endpoint {
     pub fn try_send_gather(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: impl Into<Envelope>,
         parts: &[&[u8]],
     ) -> Result<(), MessageError> {
-        self.send_now(peer, tag, &parts)
+        self.send_now(peer, envelope.into(), &parts)
     }
 
     /// As [`send_gather`](Self::send_gather), waiting for at most `timeout`.
@@ -85,11 +100,11 @@ impl Endpoint {
     pub fn send_gather_timeout(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: impl Into<Envelope>,
         parts: &[&[u8]],
         timeout: Duration,
     ) -> Result<(), MessageError> {
-        self.send_slowly(peer, tag, &parts, Patience::until(timeout))
+        self.send_slowly(peer, envelope.into(), &parts, Patience::until(timeout))
     }
 
     /// Begins to send `memory`, and never waits. The memory comes back when the send has ended; one that
@@ -100,10 +115,10 @@ impl Endpoint {
     pub fn isend(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: impl Into<Envelope>,
         memory: impl Into<Memory>,
     ) -> Result<OperationHandle, MessageError> {
-        self.isend_with(peer, tag, memory, Options::default())
+        self.isend_with(peer, envelope, memory, Options::default())
     }
 
     /// As [`isend`](Self::isend), with a number of the caller's choice, and another way to report the end.
@@ -113,16 +128,21 @@ impl Endpoint {
     pub fn isend_with(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: impl Into<Envelope>,
         memory: impl Into<Memory>,
         options: Options,
     ) -> Result<OperationHandle, MessageError> {
         self.handle_notices()?;
-        self.engine.start_send(peer, tag, memory.into(), options)
+        self.engine.start_send(peer, envelope.into(), memory.into(), options)
     }
 
-    fn send_now(&mut self, peer: Peer, tag: u64, source: &impl Source) -> Result<(), MessageError> {
-        self.send_slowly(peer, tag, source, Patience::None).map_err(|error| {
+    fn send_now(
+        &mut self,
+        peer: Peer,
+        envelope: Envelope,
+        source: &impl Source,
+    ) -> Result<(), MessageError> {
+        self.send_slowly(peer, envelope, source, Patience::None).map_err(|error| {
             match (error, self.engine.name_of(peer)) {
                 (MessageError::Timeout { .. }, Some(name)) => {
                     MessageError::Full { name: name.clone() }
@@ -138,7 +158,7 @@ impl Endpoint {
     fn send_slowly(
         &mut self,
         peer: Peer,
-        tag: u64,
+        envelope: Envelope,
         source: &impl Source,
         patience: Patience,
     ) -> Result<(), MessageError> {
@@ -146,7 +166,7 @@ impl Endpoint {
         let mut sent = 0;
         let send = |endpoint: &mut Self, sent: &mut u64| match endpoint
             .engine
-            .send_step(peer, tag, source, sent)
+            .send_step(peer, envelope, source, sent)
         {
             Ok(true) => Some(Ok(())),
             Ok(false) => None,
@@ -156,7 +176,7 @@ impl Endpoint {
         if let Some(end) = send(self, &mut sent) {
             return end;
         }
-        let room = Some(Room { row: peer.row(), bytes: source.bytes() });
+        let room = Some(Room { row: peer.row(), envelope, bytes: source.bytes() });
         let ended = match patience {
             Patience::None => Err(MessageError::Timeout { after: Duration::ZERO }),
             _ => self.wait_for(patience, None, room, |endpoint, _| send(endpoint, &mut sent)),
@@ -166,7 +186,7 @@ impl Endpoint {
             Err(MessageError::Forked) => Err(MessageError::Forked),
             Err(_) if sent > 0 => {
                 // The peer has seen the beginning.
-                self.engine.send_rest(peer, tag, to_memory(source), sent);
+                self.engine.send_rest(peer, envelope, to_memory(source), sent);
                 Ok(())
             }
             Err(MessageError::Timeout { .. }) => {

@@ -1,0 +1,279 @@
+//! What an engine promises, over the transport in memory: envelopes, reports, acknowledgements, deaths.
+
+use std::ptr::NonNull;
+
+use corewire_endpoint::in_memory::{InMemory, Network};
+use corewire_endpoint::transport::{Gone, Haste};
+use corewire_endpoint::{
+    Budget, Caller, Completion, Count, Engine, Envelope, Looked, Memory, MessageError, Options,
+    Peer, Report, Seed, Selector, Status, Until,
+};
+use corewire_layout::name::ChannelName;
+
+type Ends = Vec<Engine<InMemory>>;
+
+/// Engines whose peers have each other's numbers.
+fn ends(network: &Network, count: usize, budget: usize) -> Ends {
+    let join = |number: usize| {
+        let name = ChannelName::new(&format!("end-{number}")).unwrap();
+        Engine::new(network.join(name), Budget::new(budget, 4), Seed(3))
+    };
+    let mut ends: Ends = (0..count).map(join).collect();
+    settle(&mut ends);
+    ends
+}
+
+fn settle(ends: &mut [Engine<InMemory>]) {
+    let mut quiet = 0;
+    while quiet < 30 {
+        quiet += 1;
+        for end in &mut *ends {
+            if end.progress(None).unwrap() {
+                quiet = 0;
+            }
+        }
+    }
+}
+
+fn peer(engine: &Engine<InMemory>, number: u32) -> Peer {
+    engine.peer_at(number).unwrap()
+}
+
+fn receive(engine: &mut Engine<InMemory>, selector: Selector) -> Option<(Status, Vec<u8>)> {
+    let mut target = engine.new_message();
+    let mut caller = Caller::new(selector, target.as_target());
+    engine.begin_receive(&mut caller).unwrap();
+    if engine.end_of(&caller).is_none() {
+        engine.progress(Some(&mut caller)).unwrap();
+    }
+    let end = engine.end_of(&caller);
+    engine.leave(&mut caller);
+    let status = end?.unwrap();
+    Some((status, target.finish(status).into_vec()))
+}
+
+const RANDOM: u64 = 0x00c0_ffee;
+
+fn with(context: u64, report: Report, until: Until) -> Options {
+    Options { context, report, until, ..Options::default() }
+}
+
+#[test]
+fn an_immediate_travels_beside_messages_of_any_length() {
+    for seed in [0, RANDOM] {
+        let network = Network::new(seed, 8, 64);
+        let mut ends = ends(&network, 2, 1 << 20);
+        let to = peer(&ends[0], 1);
+        for (number, length) in (0..).zip([0, 8, 40, 41, 96, 97, 104, 105, 5000]) {
+            let bytes = vec![7; length];
+            let envelope = Envelope::tagged(number).with_immediate(!number);
+            ends[0].start_send(to, envelope, bytes.clone().into(), Options::default()).unwrap();
+            settle(&mut ends);
+            let (status, found) = receive(&mut ends[1], Selector::tag(number)).unwrap();
+            assert_eq!((status.immediate, status.bytes), (Some(!number), length as u64));
+            assert_eq!(found, bytes);
+        }
+    }
+}
+
+#[test]
+fn messages_without_tag_are_matched_apart() {
+    let network = Network::new(0, 8, 64);
+    let mut ends = ends(&network, 2, 1 << 20);
+    let to = peer(&ends[0], 1);
+    assert!(ends[0].try_inject(to, &Envelope::untagged(), b"untagged"));
+    assert!(ends[0].try_inject(to, &Envelope::tagged(0), b"tagged"));
+    assert_eq!(receive(&mut ends[1], Selector::any()).unwrap().1, b"tagged");
+    assert_eq!(receive(&mut ends[1], Selector::any()), None);
+    assert_eq!(receive(&mut ends[1], Selector::untagged()).unwrap().1, b"untagged");
+    // The short way, too.
+    assert!(ends[0].try_inject(to, &Envelope::untagged().with_immediate(5), b"short"));
+    let mut buffer = [0; 8];
+    let looked = ends[1].try_take_short(&Selector::untagged(), &mut buffer, || Haste::Once);
+    assert!(matches!(looked, Looked::Received(Status { immediate: Some(5), .. })), "{looked:?}");
+    // Receives that were posted before.
+    let (tagged, untagged) = (Selector::tag(0), Selector::untagged().from(peer(&ends[1], 0)));
+    let posted = [tagged, untagged].map(|selector| {
+        ends[1].start_receive(selector, Memory::pooled(), Options::default()).unwrap()
+    });
+    assert!(ends[0].try_inject(to, &Envelope::untagged(), b"second"));
+    settle(&mut ends);
+    assert!(ends[1].take_completion(posted[0]).unwrap().is_none());
+    let completion = ends[1].take_completion(posted[1]).unwrap().unwrap();
+    assert_eq!(completion.memory.into_vec(), b"second");
+}
+
+#[test]
+fn a_send_lasts_until_what_it_says() {
+    for seed in [0, RANDOM] {
+        let network = Network::new(seed, 4, 64);
+        let mut ends = ends(&network, 2, 1000);
+        let to = peer(&ends[0], 1);
+        let send = |ends: &mut Ends, tag: u64, length: usize, until| {
+            let options = with(tag, Report::Queue, until);
+            ends[0].start_send(to, tag.into(), vec![1; length].into(), options).unwrap();
+            settle(ends);
+        };
+        let ended = |ends: &mut Ends| -> Vec<u64> {
+            settle(ends);
+            let next = std::iter::from_fn(|| ends[0].next_completion());
+            next.map(|Completion { context, result, memory }| {
+                assert_eq!(result.unwrap().bytes, memory.len() as u64);
+                context
+            })
+            .collect()
+        };
+        send(&mut ends, 1, 80, Until::Matched);
+        send(&mut ends, 2, 80, Until::Delivered);
+        send(&mut ends, 3, 8, Until::Copied);
+        assert_eq!(ended(&mut ends), [2, 3], "delivered and copied, but not matched");
+        // Beyond the budget: it stays here.
+        send(&mut ends, 4, 800, Until::Delivered);
+        assert_eq!(ended(&mut ends), [0; 0]);
+        receive(&mut ends[1], Selector::tag(1)).unwrap();
+        assert_eq!(ended(&mut ends), [1]);
+        for tag in [2, 3] {
+            receive(&mut ends[1], Selector::tag(tag)).unwrap();
+        }
+        let posted = ends[1]
+            .start_receive(Selector::tag(4), vec![0; 800].into(), Options::default())
+            .unwrap();
+        assert_eq!(ended(&mut ends), [4]);
+        assert!(ends[1].take_completion(posted).unwrap().unwrap().result.is_ok());
+        // A message that is dropped is told of, too.
+        send(&mut ends, 5, 8, Until::Matched);
+        assert_eq!(ends[1].discard(&Selector::any()), 1);
+        assert_eq!(ended(&mut ends), [5]);
+    }
+}
+
+#[test]
+fn nobody_who_never_reads_makes_acknowledgements_pile_up() {
+    let network = Network::new(0, 4, 64);
+    let mut ends = ends(&network, 2, 1 << 20);
+    let to = peer(&ends[0], 1);
+    // The first makes no progress: nothing of what is told fits after a while, and nothing more is taken.
+    let options = with(0, Report::ErrorsOnly, Until::Delivered);
+    for number in 0..2000u64 {
+        ends[0].start_send(to, number.into(), vec![1].into(), options).unwrap();
+        ends[1].progress(None).unwrap();
+    }
+    let kept = (0..2000).filter(|&tag| receive(&mut ends[1], Selector::tag(tag)).is_some()).count();
+    assert!((200..400).contains(&kept), "{kept}");
+    // As soon as it does, everything goes on.
+    settle(&mut ends);
+    let rest = (0..2000).filter(|&tag| receive(&mut ends[1], Selector::tag(tag)).is_some()).count();
+    assert_eq!(kept + rest, 2000);
+}
+
+#[test]
+fn ends_are_reported_as_asked() {
+    let network = Network::new(0, 64, 64);
+    let mut ends = ends(&network, 2, 1 << 20);
+    let (to, from) = (peer(&ends[0], 1), peer(&ends[1], 0));
+    let counter = ends[0].add_counter();
+    let send = |ends: &mut Ends, context, report| {
+        let options = with(context, report, Until::Copied);
+        ends[0].start_send(to, 9.into(), vec![1; 3].into(), options).unwrap()
+    };
+    let queued = send(&mut ends, 1, Report::Queue);
+    send(&mut ends, 2, Report::ErrorsOnly);
+    send(&mut ends, 3, Report::Counter(counter));
+    let handle = send(&mut ends, 4, Report::Handle);
+    assert_eq!(ends[0].next_completion().unwrap().context, 1);
+    assert!(ends[0].next_completion().is_none());
+    let unknown = ends[0].take_completion(queued).unwrap_err();
+    assert_eq!(unknown, MessageError::UnknownOperation);
+    assert_eq!(ends[0].take_completion(handle).unwrap().unwrap().context, 4);
+    let posted = ends[0].start_receive(
+        Selector::any(),
+        Memory::default(),
+        with(5, Report::Counter(counter), Until::Copied),
+    );
+    ends[0].cancel(posted.unwrap()).unwrap();
+    assert_eq!(ends[0].count(counter), Some(Count { succeeded: 1, failed: 1 }));
+    // A receive that is too small is an error, and the message stays.
+    let options = with(6, Report::ErrorsOnly, Until::Copied);
+    ends[1].start_receive(Selector::any(), vec![0; 2].into(), options).unwrap();
+    let Completion { context, result, .. } = ends[1].next_completion().unwrap();
+    let too_small = MessageError::BufferTooSmall { needed: 3, given: 2 };
+    assert_eq!((context, result), (6, Err(too_small)));
+    // One that truncates takes it, and tells both lengths.
+    let options = Options { truncates: true, ..with(7, Report::Queue, Until::Copied) };
+    ends[1].start_receive(Selector::any(), vec![0; 2].into(), options).unwrap();
+    let Completion { result, memory, .. } = ends[1].next_completion().unwrap();
+    let status = Status { source: from, tag: 9, bytes: 3, immediate: None };
+    assert_eq!(result, Err(MessageError::Truncated { status, given: 2 }));
+    assert_eq!(memory.into_vec(), [1, 1]);
+}
+
+#[test]
+fn a_message_that_is_truncated_in_fragments_leaves_the_next_one_whole() {
+    for seed in [0, RANDOM] {
+        let network = Network::new(seed, 4, 64);
+        let mut ends = ends(&network, 2, 1 << 20);
+        let to = peer(&ends[0], 1);
+        let options = Options { truncates: true, ..Options::default() };
+        let memory = vec![vec![0; 30], vec![0; 40]];
+        let handle = ends[1].start_receive(Selector::tag(1), memory.into(), options).unwrap();
+        for (tag, length) in [(1u64, 1000usize), (2, 200)] {
+            let bytes: Vec<u8> = (0..length).map(|index| index.to_le_bytes()[0]).collect();
+            ends[0].start_send(to, tag.into(), bytes.into(), Options::default()).unwrap();
+        }
+        settle(&mut ends);
+        let Completion { result, memory, .. } = ends[1].take_completion(handle).unwrap().unwrap();
+        assert!(
+            matches!(result, Err(MessageError::Truncated { status, given: 70 }) if status.bytes == 1000)
+        );
+        assert_eq!(memory.into_vec(), (0..70).collect::<Vec<u8>>());
+        assert_eq!(receive(&mut ends[1], Selector::tag(2)).unwrap().1.len(), 200);
+    }
+}
+
+#[test]
+fn pinned_memory_is_sent_and_received_through_pointers() {
+    let network = Network::new(RANDOM, 4, 64);
+    let mut ends = ends(&network, 2, 1 << 20);
+    let to = peer(&ends[0], 1);
+    let (mut source, mut target) = ([3u8; 500], [0u8; 500]);
+    // SAFETY: both arrays live until the operations have ended, and are not used meanwhile.
+    let [from, into] = [&mut source, &mut target]
+        .map(|bytes| unsafe { Memory::pinned(NonNull::from(bytes).cast(), 500) });
+    let receive = ends[1].start_receive(Selector::any(), into, Options::default()).unwrap();
+    let send = ends[0].start_send(to, 1.into(), from, Options::default()).unwrap();
+    settle(&mut ends);
+    assert!(ends[0].take_completion(send).unwrap().unwrap().result.is_ok());
+    assert!(ends[1].take_completion(receive).unwrap().unwrap().result.is_ok());
+    assert_eq!(source, target);
+}
+
+#[test]
+fn what_waits_for_a_peer_that_dies_ends() {
+    let network = Network::new(0, 4, 64);
+    let mut ends = ends(&network, 3, 1 << 20);
+    let to = peer(&ends[0], 1);
+    let [waits, sends, anybody] = [
+        ends[0].start_receive(Selector::any().from(to), vec![0; 9].into(), Options::default()),
+        ends[0].start_send(
+            to,
+            1.into(),
+            vec![5; 9].into(),
+            with(0, Report::Handle, Until::Matched),
+        ),
+        ends[0].start_receive(Selector::any(), vec![0; 9].into(), Options::default()),
+    ]
+    .map(Result::unwrap);
+    settle(&mut ends);
+    network.end(1, Gone::Died);
+    settle(&mut ends);
+    for handle in [waits, sends] {
+        let completion = ends[0].take_completion(handle).unwrap().unwrap();
+        assert!(matches!(completion.result, Err(MessageError::PeerDied { .. })));
+        assert_eq!(completion.memory.len(), 9, "the memory comes back");
+    }
+    assert!(ends[0].take_completion(anybody).unwrap().is_none());
+    let from_third = peer(&ends[2], 0);
+    assert!(ends[2].try_inject(from_third, &Envelope::tagged(2), b"alive"));
+    settle(&mut ends);
+    assert_eq!(ends[0].take_completion(anybody).unwrap().unwrap().result.unwrap().bytes, 5);
+}
