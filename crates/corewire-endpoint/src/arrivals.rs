@@ -413,7 +413,7 @@ impl<T: Transport> Engine<T> {
         let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
         // Appending never grows it.
         bytes.reserve_exact(missing);
-        let envelope = Envelope { immediate, ..Envelope::numbered(caller.selector.space, tag) };
+        let envelope = Envelope { immediate, ..Envelope::numbered(caller.selector.space(), tag) };
         let (to_tell, is_held, is_claimed) = (None, false, false);
         let message = Unexpected { source, envelope, to_tell, total, bytes, is_held, is_claimed };
         let key = self.matching.put_back(message);
@@ -425,7 +425,7 @@ impl<T: Transport> Engine<T> {
 
     /// If nothing will come that a receive asks for: why.
     pub(crate) fn unreachable_error(&self, selector: &Selector) -> Option<MessageError> {
-        let peer: Peer = selector.source?;
+        let peer: Peer = selector.source()?;
         let row = self.rows.get(peer.row as usize);
         match row.filter(|row| row.generation == peer.generation) {
             None => Some(MessageError::UnknownPeer),

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use corewire_layout::name::ChannelName;
-use corewire_ring::message::{Arrival, Envelope, Fragment, Sink, Source, Space};
+use corewire_ring::message::{Arrival, Envelope, Fragment, Sink, Source, Wanted};
 use corewire_ring::pair::PairViolation;
 
 use crate::transport::{Attention, Change, Gone, Haste, Room, SendError, Short, Transport};
@@ -215,23 +215,17 @@ impl Transport for InMemory {
         to.is_some_and(|to| to.queues[self.me].parts.len() < state.slots)
     }
 
-    fn try_take(
-        &mut self,
-        _haste: impl Fn() -> Haste,
-        space: Space,
-        target: &mut [u8],
-        is_wanted: impl Fn(u32, u32, u64) -> bool,
-    ) -> Short {
+    fn try_take(&mut self, _haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
         let Some(row) = self.poll() else { return Short::Nothing };
         let other = self.network.0.borrow_mut().happens(2);
         let taken = self.queue(row, |queue| {
             let arrival = arrival_of(queue).filter(Arrival::is_whole)?;
             let Envelope { tag, immediate, .. } = arrival.envelope;
-            let plain = Envelope { immediate, ..Envelope::numbered(space, tag) };
+            let plain = Envelope { immediate, ..Envelope::numbered(wanted.space, tag) };
             let (bytes, generation) = (arrival.bytes, queue.generation);
             let is_plain = arrival.envelope == plain;
             let is_it = generation != 0 && bytes <= target.len() && !other && is_plain;
-            if !is_it || !is_wanted(row, generation, tag) {
+            if !is_it || !wanted.takes(Wanted::source_bits(row, generation), tag) {
                 return None;
             }
             let part = queue.parts.pop_front()?;

@@ -40,7 +40,9 @@ mod selector;
 mod send;
 pub mod transport;
 
-pub use corewire_ring::message::{Arrival, Envelope, Fragment, Memory, Sink, Source, Space, Wants};
+pub use corewire_ring::message::{
+    Arrival, Envelope, Fragment, Memory, Sink, Source, Space, Wanted, Wants,
+};
 
 pub use budget::{Budget, Kept};
 pub use engine::Engine;

@@ -54,7 +54,9 @@ impl PostedReceives {
             place.or(Some(self.indexes.len() - 1))
         });
         match place {
-            Some(place) => self.indexes[place].add(key, selector.source_bits(), selector.tag),
+            Some(place) => {
+                self.indexes[place].add(key, selector.wanted().source, selector.wanted().tag)
+            }
             None => {
                 let at = self.others.partition_point(|other| other.order < key.order);
                 self.others.insert(at, key);
@@ -187,7 +189,8 @@ impl UnexpectedMessages {
             let found = self.indexes.iter().position(|index| index.pattern() == pattern);
             let place = found.or_else(|| self.add_index(pattern));
             if let Some(place) = place {
-                let node = self.indexes[place].first(selector.source_bits(), selector.tag)?;
+                let node =
+                    self.indexes[place].first(selector.wanted().source, selector.wanted().tag)?;
                 return self.list.at(node).map(|(key, _)| key);
             }
         }
@@ -273,7 +276,7 @@ impl Matching {
 
     /// The receives that wait for `source` and nobody else do so no longer.
     pub(crate) fn withdraw_from(&mut self, source: Peer) -> Vec<Posted> {
-        let of_source = |(_, posted): &(Key, &Posted)| posted.selector.source == Some(source);
+        let of_source = |(_, posted): &(Key, &Posted)| posted.selector.source() == Some(source);
         let keys: Vec<Key> =
             self.posted.list.iter().filter(of_source).map(|(key, _)| key).collect();
         keys.into_iter().filter_map(|key| self.posted.remove(key)).collect()

@@ -43,7 +43,7 @@ impl<'a> Caller<'a> {
     /// The only peer whose message it asks for, if there is one.
     #[must_use]
     pub fn source(&self) -> Option<Peer> {
-        self.selector.source
+        self.selector.source()
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
@@ -55,7 +55,7 @@ impl<'a> Caller<'a> {
     }
 
     pub(crate) fn peer_is_gone(&mut self, peer: Peer, error: MessageError) {
-        if self.is_waiting() && self.selector.source == Some(peer) {
+        if self.is_waiting() && self.selector.source() == Some(peer) {
             self.state = CallerState::Ended(Err(error));
         }
     }
@@ -85,19 +85,14 @@ pub enum Looked {
 impl<T: Transport> Engine<T> {
     /// Receives a whole message into `buffer`, if one is there that `selector` asks for and that fits. Only
     /// while the engine [is at rest](Self::is_at_rest). Most messages go this way.
-    ///
-    /// The selector is not copied: a processor that loads a copy's words wider than they were stored waits until
-    /// they are in the cache, for as long as all the rest of a receive takes.
     #[inline(always)]
     pub fn try_take_short(
         &mut self,
-        selector: &Selector,
+        selector: Selector,
         buffer: &mut [u8],
         haste: impl Fn() -> Haste,
     ) -> Looked {
-        let is_wanted =
-            |row: u32, generation: u32, tag: u64| selector.takes(Peer::new(row, generation), tag);
-        match self.transport.try_take(haste, selector.space, buffer, is_wanted) {
+        match self.transport.try_take(haste, selector.wanted(), buffer) {
             Short::Nothing => Looked::Nothing,
             Short::Taken { row, generation, tag, immediate, bytes } => {
                 let source = Peer::new(row, generation);
@@ -195,7 +190,7 @@ impl<T: Transport> Engine<T> {
         match self.find(selector) {
             Some((key, status)) => {
                 self.matching.claim(key);
-                Some(Ok(Matched { key, space: selector.space, status }))
+                Some(Ok(Matched { key, space: selector.space(), status }))
             }
             None => self.unreachable_error(selector).map(Err),
         }
@@ -210,7 +205,7 @@ impl<T: Transport> Engine<T> {
     /// not fit, it is anybody's again.
     pub fn begin_claimed(&mut self, matched: Matched, caller: &mut Caller<'_>) {
         let Matched { key, space, status } = matched;
-        caller.selector = Selector { space, ..Selector::tag(status.tag).from(status.source) };
+        caller.selector = Selector::claimed(space, status.tag, status.source);
         self.take_kept_of(key, caller);
         match caller.state {
             CallerState::Waiting => {
@@ -224,7 +219,7 @@ impl<T: Transport> Engine<T> {
     /// How a receive of a claimed message has ended, if it has. One whose sender has gone does not wait for
     /// another message.
     pub fn end_of_claimed(&self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {
-        match (&caller.state, caller.selector.source) {
+        match (&caller.state, caller.selector.source()) {
             (CallerState::Waiting, Some(source)) => Some(Err(self.end_of_peer(source))),
             _ => self.end_of(caller),
         }

@@ -1,6 +1,6 @@
 //! Peers, what a receive asks for, and what it is told.
 
-use corewire_ring::message::Space;
+use corewire_ring::message::{Space, Wanted};
 
 use crate::list::Pattern;
 
@@ -33,8 +33,14 @@ impl Peer {
         self.generation
     }
 
+    #[inline(always)]
     pub(crate) const fn bits(self) -> u64 {
-        (self.row as u64) << 32 | self.generation as u64
+        Wanted::source_bits(self.row, self.generation)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
+    const fn of_bits(bits: u64) -> Self {
+        Self { row: bits as u32, generation: (bits >> 32) as u32 }
     }
 }
 
@@ -56,12 +62,7 @@ pub struct Status {
 /// Two tags match if they have the same bits where the mask has a 1. Messages of one peer that a receive
 /// asks for are received in the order in which they were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Selector {
-    pub(crate) space: Space,
-    pub(crate) source: Option<Peer>,
-    pub(crate) tag: u64,
-    pub(crate) mask: u64,
-}
+pub struct Selector(Wanted);
 
 impl Selector {
     /// Any message that has a tag, of any peer.
@@ -73,7 +74,7 @@ impl Selector {
     /// Any message without a tag, of any peer.
     #[must_use]
     pub const fn untagged() -> Self {
-        Self { space: Space::Untagged, source: None, tag: 0, mask: 0 }
+        Self(Wanted::any(Space::Untagged))
     }
 
     /// Messages with this tag.
@@ -85,40 +86,53 @@ impl Selector {
     /// Messages whose tags match this one in the bits of `mask`.
     #[must_use]
     pub const fn masked(tag: u64, mask: u64) -> Self {
-        Self { space: Space::Tagged, source: None, tag, mask }
+        Self(Wanted { tag, mask, ..Wanted::any(Space::Tagged) })
     }
 
     /// The same, of this peer only.
     #[must_use]
     pub const fn from(self, peer: Peer) -> Self {
-        Self { source: Some(peer), ..self }
+        Self(Wanted { source: peer.bits(), source_mask: u64::MAX, ..self.0 })
+    }
+
+    /// One that has been claimed.
+    pub(crate) const fn claimed(space: Space, tag: u64, source: Peer) -> Self {
+        let wanted = Wanted { tag, mask: u64::MAX, ..Wanted::any(space) };
+        Self(wanted).from(source)
     }
 
     /// The only peer whose messages it asks for, if there is one.
+    #[inline]
     #[must_use]
     pub const fn source(&self) -> Option<Peer> {
-        self.source
+        if self.0.source_mask == 0 { None } else { Some(Peer::of_bits(self.0.source)) }
     }
 
     /// Whether it asks for a message of `source` with this tag, or without any if it asks for such messages.
     #[inline(always)]
     #[must_use]
-    pub fn takes(&self, source: Peer, tag: u64) -> bool {
-        (self.tag ^ tag) & self.mask == 0 && self.source.is_none_or(|wanted| wanted == source)
+    pub const fn takes(&self, source: Peer, tag: u64) -> bool {
+        self.0.takes(source.bits(), tag)
     }
 
-    /// Whether it asks for messages of this space.
+    /// Whether it asks for such a message of this space.
     #[inline(always)]
     pub(crate) fn takes_of(&self, space: Space, source: Peer, tag: u64) -> bool {
-        self.space == space && self.takes(source, tag)
+        self.0.space == space && self.takes(source, tag)
     }
 
-    pub(crate) fn pattern(&self) -> Pattern {
-        Pattern { space: self.space, mask: self.mask, has_source: self.source.is_some() }
+    #[inline(always)]
+    pub(crate) const fn wanted(&self) -> Wanted {
+        self.0
     }
 
-    pub(crate) fn source_bits(&self) -> u64 {
-        self.source.map_or(0, Peer::bits)
+    pub(crate) const fn space(&self) -> Space {
+        self.0.space
+    }
+
+    pub(crate) const fn pattern(&self) -> Pattern {
+        let Wanted { space, mask, source_mask, .. } = self.0;
+        Pattern { space, mask, has_source: source_mask != 0 }
     }
 }
 

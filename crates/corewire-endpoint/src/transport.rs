@@ -2,7 +2,7 @@
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
-use corewire_ring::message::{Arrival, Envelope, Sink, Source, Space};
+use corewire_ring::message::{Arrival, Envelope, Sink, Source, Wanted};
 use corewire_ring::pair::PairViolation;
 pub use corewire_ring::pair::{Haste, Short};
 
@@ -63,15 +63,9 @@ pub trait Transport {
 
     // Receiving.
 
-    /// Takes the next message, if it is one of `space`, is whole, wants nothing to be told, fits in
-    /// `target`, comes from an open peer, and `is_wanted` returns true for its row, generation and tag.
-    fn try_take(
-        &mut self,
-        haste: impl Fn() -> Haste,
-        space: Space,
-        target: &mut [u8],
-        is_wanted: impl Fn(u32, u32, u64) -> bool,
-    ) -> Short;
+    /// Takes the next message, if it is `wanted`, is whole, wants nothing to be told, fits in `target`, and
+    /// comes from an open peer.
+    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short;
 
     /// The row of a peer of which something has arrived. Fair: no peer keeps others from being returned.
     fn poll(&mut self) -> Option<u32>;

@@ -16,45 +16,46 @@ use corewire_layout::pair::{
 
 use crate::region::Payload;
 
-/// What a message is matched by, and what it is for.
+/// What a message is matched by, and what it is for. Its number is the [bits](stamp_bits) of the stamp of a slot
+/// that holds such a message whole, without anything more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
 pub enum Space {
     /// A message with a tag.
-    Tagged,
+    Tagged = stamp_bits(SlotKind::Inline, 0, 0),
     /// A message without.
-    Untagged,
+    Untagged = stamp_bits(SlotKind::Inline, UNTAGGED, 0),
     /// A request; it has the number of its call instead of a tag.
-    Request,
+    Request = stamp_bits(SlotKind::Request, 0, 0),
     /// The reply to a request, with the same number.
-    Reply,
+    Reply = stamp_bits(SlotKind::Reply, 0, 0),
     /// Says that a request was dropped without a reply. Has no bytes.
-    Dropped,
+    Dropped = stamp_bits(SlotKind::Reply, DROPPED, 0),
     /// Acknowledges the n-th message for which its sender wants that: n is the number. Has no bytes.
-    Acknowledgement,
+    Acknowledgement = stamp_bits(SlotKind::Reply, ACKNOWLEDGES, 0),
 }
 
 impl Space {
-    /// Kind and flags of the slot, and of the one of a message in cells, as [`stamp_bits`].
-    #[inline(always)]
-    const fn bits(self) -> [u64; 2] {
-        const fn both(inline: SlotKind, cell: SlotKind, flags: u64, in_cell: u64) -> [u64; 2] {
-            [stamp_bits(inline, flags, 0), stamp_bits(cell, flags | in_cell, 0)]
-        }
-        match self {
-            Self::Tagged => both(SlotKind::Inline, SlotKind::Cell, 0, 0),
-            Self::Untagged => both(SlotKind::Inline, SlotKind::Cell, UNTAGGED, 0),
-            Self::Request => both(SlotKind::Request, SlotKind::Request, 0, IN_CELL),
-            Self::Reply => both(SlotKind::Reply, SlotKind::Reply, 0, IN_CELL),
-            Self::Dropped => both(SlotKind::Reply, SlotKind::Reply, DROPPED, 0),
-            Self::Acknowledgement => both(SlotKind::Reply, SlotKind::Reply, ACKNOWLEDGES, 0),
-        }
-    }
-
     /// Kind and flags of a slot that holds such a message whole, without anything more.
     #[inline(always)]
     pub(crate) const fn inline_bits(self) -> u64 {
-        self.bits()[0]
+        self as u64
     }
+
+    /// Kind and flags of the first slot of such a message in cells.
+    const fn cell_bits(self) -> u64 {
+        match self {
+            Self::Tagged => stamp_bits(SlotKind::Cell, 0, 0),
+            Self::Untagged => stamp_bits(SlotKind::Cell, UNTAGGED, 0),
+            _ => self as u64 | flag_bits(IN_CELL),
+        }
+    }
+}
+
+/// The bits of flags alone.
+#[inline(always)]
+const fn flag_bits(flags: u64) -> u64 {
+    stamp_bits(SlotKind::Inline, flags, 0) ^ stamp_bits(SlotKind::Inline, 0, 0)
 }
 
 /// What a sender wants to be told.
@@ -126,19 +127,18 @@ impl Envelope {
             Wants::Match => TELL_MATCH,
         };
         let immediate = if self.immediate.is_some() { IMMEDIATE } else { 0 };
-        // Bits of flags alone.
-        stamp_bits(SlotKind::Inline, wants | immediate, 0) ^ stamp_bits(SlotKind::Inline, 0, 0)
+        flag_bits(wants | immediate)
     }
 
     /// Kind and flags of its first slot, if its payload lies in slots.
     #[inline(always)]
     pub(crate) const fn inline_bits(&self) -> u64 {
-        self.space.bits()[0] | self.flags()
+        self.space.inline_bits() | self.flags()
     }
 
     /// The same, if it lies in cells.
     pub(crate) const fn cell_bits(&self) -> u64 {
-        self.space.bits()[1] | self.flags()
+        self.space.cell_bits() | self.flags()
     }
 
     /// The bytes of its immediate.
@@ -152,6 +152,47 @@ impl Envelope {
     #[must_use]
     pub const fn inline_bytes_max(&self) -> usize {
         PAIR_INLINE_BYTES_MAX - self.immediate_bytes()
+    }
+}
+
+/// Which messages a receive asks for: those of `space` whose tag and whose source have the bits that are given,
+/// where the masks have a 1. A source is a row (lower half) and a generation. Passed by value: a
+/// processor that loads a copy's words wider than they were stored waits until they are in the cache, for as
+/// long as all the rest of a short receive takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// What the messages are matched by.
+    pub space: Space,
+    /// Bits of the tag.
+    pub tag: u64,
+    /// Which bits of the tag must match.
+    pub mask: u64,
+    /// Bits of the source.
+    pub source: u64,
+    /// Which bits of the source must match: all or none.
+    pub source_mask: u64,
+}
+
+impl Wanted {
+    /// Any message of this space.
+    #[inline(always)]
+    #[must_use]
+    pub const fn any(space: Space) -> Self {
+        Self { space, tag: 0, mask: 0, source: 0, source_mask: 0 }
+    }
+
+    /// The bits of a source.
+    #[inline(always)]
+    #[must_use]
+    pub const fn source_bits(row: u32, generation: u32) -> u64 {
+        (generation as u64) << 32 | row as u64
+    }
+
+    /// Whether it asks for a message of its space with this source and tag.
+    #[inline(always)]
+    #[must_use]
+    pub const fn takes(&self, source: u64, tag: u64) -> bool {
+        (self.tag ^ tag) & self.mask | (self.source ^ source) & self.source_mask == 0
     }
 }
 

@@ -8,7 +8,7 @@ use std::thread;
 use corewire_layout::endpoint::{ACTIVITY_BYTES, ENDPOINT_SLEEPING, EndpointSizes};
 use corewire_layout::segment::FenceMode;
 use corewire_ring::Trusted;
-use corewire_ring::message::{Envelope, Space};
+use corewire_ring::message::{Envelope, Space, Wanted};
 use corewire_ring::pair::{
     Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
 };
@@ -169,7 +169,7 @@ proptest! {
             let mut is_cut_off = false;
             for look in 0..40 {
                 let row = if look % 2 == 0 {
-                    match b.take_inline(|| Haste::Fast, Space::Tagged, &mut buffer, |_, _, _| true) {
+                    match b.take_inline(|| Haste::Fast, Wanted::any(Space::Tagged), &mut buffer) {
                         Short::Other(row) => row,
                         _ => continue,
                     }

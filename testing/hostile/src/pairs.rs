@@ -13,7 +13,7 @@ use corewire_layout::pair::{SlotKind, fragment, pair_stamp, stamp_bits};
 use corewire_layout::segment::FenceMode;
 use corewire_layout::slot::{HEADER, LENGTH, POSITION, SLOT_BYTES, STAMP};
 use corewire_ring::Trusted;
-use corewire_ring::message::{Envelope, Space};
+use corewire_ring::message::{Envelope, Space, Wanted};
 use corewire_ring::pair::{
     Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PairViolation,
     PeerParts, Short,
@@ -350,11 +350,10 @@ impl Victim {
         let Self { pairs, effort, kernel, buffer, .. } = self;
         let row = if is_short {
             let haste = || if self.steps.is_multiple_of(2) { Haste::Fast } else { Haste::Slow };
-            let wants = |_: u32, _: u32, _: u64| true;
             let space = if self.steps.is_multiple_of(3) { Space::Untagged } else { Space::Tagged };
-            match effort
-                .bound(kernel, 1, || pairs.take_inline(haste, space, &mut buffer[..48], wants))
-            {
+            match effort.bound(kernel, 1, || {
+                pairs.take_inline(haste, Wanted::any(space), &mut buffer[..48])
+            }) {
                 Short::Nothing => None,
                 Short::Taken { row, tag, bytes, .. } => {
                     assert!(bytes <= 48);

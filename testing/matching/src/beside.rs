@@ -1,7 +1,7 @@
 //! Two transports in one endpoint: the rows of the second come behind those of the first.
 
 use corewire_endpoint::transport::{Attention, Change, Haste, Room, SendError, Short};
-use corewire_endpoint::{Arrival, Envelope, Sink, Source, Space, Transport};
+use corewire_endpoint::{Arrival, Envelope, Sink, Source, Transport, Wanted};
 use corewire_ring::pair::PairViolation;
 
 /// The rows of the first transport.
@@ -89,17 +89,13 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, room.row, |transport, row| transport.has_room(Room { row, ..room }))
     }
 
-    fn try_take(
-        &mut self,
-        haste: impl Fn() -> Haste,
-        space: Space,
-        target: &mut [u8],
-        is_wanted: impl Fn(u32, u32, u64) -> bool,
-    ) -> Short {
+    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
         self.is_second_next = !self.is_second_next;
         if self.is_second_next {
-            let far = |row, generation, tag| is_wanted(row + FIRST_ROWS, generation, tag);
-            let found = match self.second.try_take(&haste, space, target, far) {
+            // A row of the first is none of the second; its messages are then found by `poll`.
+            let source = wanted.source.wrapping_sub(FIRST_ROWS.into());
+            let there = Wanted { source, ..wanted };
+            let found = match self.second.try_take(&haste, there, target) {
                 Short::Nothing => Short::Nothing,
                 Short::Taken { row, generation, tag, immediate, bytes } => {
                     Short::Taken { row: row + FIRST_ROWS, generation, tag, immediate, bytes }
@@ -110,7 +106,7 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
                 return found;
             }
         }
-        match self.first.try_take(haste, space, target, is_wanted) {
+        match self.first.try_take(haste, wanted, target) {
             // The second may have something.
             Short::Nothing => Short::Other(FIRST_ROWS),
             found => found,

@@ -20,7 +20,7 @@ use super::{
     WATCHED_MAX,
 };
 use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
-use crate::message::{Arrival, Envelope, Sink, Source, Space};
+use crate::message::{Arrival, Envelope, Sink, Source, Wanted};
 use crate::region::Word32;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
@@ -752,16 +752,14 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Takes the next message, if there is one and it fits a slot and `target`, its pair is open, and
-    /// `is_wanted` says so of its row, generation and tag. Nothing else is looked at meanwhile: this
-    /// is the way of most messages.
+    /// Takes the next message, if there is one, it fits a slot and `target`, its pair is open, and it is
+    /// `wanted`. Nothing else is looked at meanwhile: this is the way of most messages.
     #[inline(always)]
     pub fn take_inline(
         &mut self,
         haste: impl Fn() -> Haste,
-        space: Space,
+        wanted: Wanted,
         target: &mut [u8],
-        is_wanted: impl Fn(u32, u32, u64) -> bool,
     ) -> Short {
         // Once more around for a pair that was found, not to a copy of what follows: that would be code
         // which nothing has run for as long as that pair was silent.
@@ -773,12 +771,13 @@ impl<K: Kernel> Endpoint<K> {
                 };
                 let inbox = &mut peer.inbox;
                 debug_assert!(head.is_at(inbox.next()), "the head is where its inbox is");
-                let Some(message) = inbox.short_arrival(head.slot(), below, space) else {
+                let Some(message) = inbox.short_arrival(head.slot(), below, wanted.space) else {
                     return Short::Other(row);
                 };
                 let Inline { tag, immediate, bytes } = message;
                 let generation = inbox.generation;
-                if generation == 0 || bytes > target.len() || !is_wanted(row, generation, tag) {
+                let source = Wanted::source_bits(row, generation);
+                if generation == 0 || bytes > target.len() || !wanted.takes(source, tag) {
                     return Short::Other(row);
                 }
                 if inbox.is_published() {
@@ -802,13 +801,7 @@ impl<K: Kernel> Endpoint<K> {
     /// The same, for a message at the head of the pair of `row` that takes two slots, or lies in a cell whole.
     /// [`Short::Other`] if there is none.
     #[inline]
-    pub fn take_whole(
-        &mut self,
-        row: u32,
-        space: Space,
-        target: &mut [u8],
-        is_wanted: impl Fn(u32, u32, u64) -> bool,
-    ) -> Short {
+    pub fn take_whole(&mut self, row: u32, wanted: Wanted, target: &mut [u8]) -> Short {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
         let generation = peer.inbox.generation;
         // What is wrong with it is told to whoever asks for the arrival.
@@ -816,10 +809,10 @@ impl<K: Kernel> Endpoint<K> {
         let Envelope { tag, immediate, .. } = arrival.envelope;
         let bytes = arrival.bytes;
         if !arrival.is_whole()
-            || arrival.envelope != (Envelope { immediate, ..Envelope::numbered(space, tag) })
+            || arrival.envelope != (Envelope { immediate, ..Envelope::numbered(wanted.space, tag) })
             || generation == 0
             || bytes > target.len()
-            || !is_wanted(row, generation, tag)
+            || !wanted.takes(Wanted::source_bits(row, generation), tag)
         {
             return Short::Other(row);
         }

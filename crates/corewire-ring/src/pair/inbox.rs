@@ -116,7 +116,7 @@ impl Inbox {
             blocked_seen: 0,
             assigned: 0,
             trusted,
-            received: Traffic::default(),
+            received: Traffic::new(first),
             heat: Heat::Cold,
             is_queued: false,
             is_held: false,
@@ -138,7 +138,8 @@ impl Inbox {
     /// Stores what has come in the row's counters.
     pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
         let counters = [PeerCounter::ReceivedMessages, PeerCounter::ReceivedBytes];
-        self.received.publish(counters.map(|counter| own.peer_counter(row_here, counter)));
+        self.received
+            .publish(self.next, counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
     /// Says whether its sender must announce messages.
@@ -390,8 +391,11 @@ impl Inbox {
     #[inline(always)]
     pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
         if arrival.place.is_none() {
-            self.next += slots_of(arrival.envelope.immediate_bytes() + arrival.bytes);
+            let slots = slots_of(arrival.envelope.immediate_bytes() + arrival.bytes);
+            self.next += slots;
             self.received.add(arrival.total);
+            let is_message = arrival.envelope.space != Space::Acknowledgement;
+            self.received.skip(slots - u64::from(is_message));
             return self.next >= self.publish_at;
         }
         self.pass_fragment(arrival)
@@ -401,8 +405,8 @@ impl Inbox {
         let left = if arrival.is_first { arrival.total } else { self.left };
         self.left = left - arrival.bytes as u64;
         self.within = if self.left > 0 { u64::MAX } else { 0 };
-        self.received.bytes += arrival.bytes as u64;
-        self.received.messages += u64::from(self.left == 0);
+        self.received.add(arrival.bytes as u64);
+        self.received.skip(u64::from(self.left > 0));
         self.envelope = arrival.envelope;
         self.total = arrival.total;
         self.next += 1;
@@ -413,6 +417,7 @@ impl Inbox {
     /// Is done with the ring's last slot: there is no ring until the peer assigns another.
     pub(super) fn pass_end(&mut self) {
         self.next += 1;
+        self.received.skip(1);
         self.slots = None;
     }
 

@@ -12,7 +12,7 @@ use super::PairViolation;
 use super::cells::{Cells, Holding};
 use super::traffic::Traffic;
 use super::words::{Activity, EndpointMemory};
-use crate::message::{Envelope, Fragment, Source};
+use crate::message::{Envelope, Fragment, Source, Space};
 use crate::region::{Access, Slot, Slots, Word32, Word64};
 use crate::sync::{Ordering::Relaxed, light_fence};
 use crate::{Kernel, fence_at, order};
@@ -91,7 +91,7 @@ impl Outbox {
             limit: 0,
             state: peer.state(row_there),
             is_fenced,
-            sent: Traffic::default(),
+            sent: Traffic::new(first_position(row_there)),
             row_there,
             cursor: peer.cursor(row_there),
             sleeping: peer.sleeping(),
@@ -111,7 +111,7 @@ impl Outbox {
     /// Stores what has gone in the row's counters.
     pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
         let counters = [PeerCounter::SentMessages, PeerCounter::SentBytes];
-        self.sent.publish(counters.map(|counter| own.peer_counter(row_here, counter)));
+        self.sent.publish(self.head, counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
     /// Has it a ring that it may go on writing?
@@ -208,6 +208,7 @@ impl Outbox {
         };
         if is_sent {
             self.sent.add(length);
+            self.sent.skip(u64::from(envelope.space == Space::Acknowledgement));
         }
         is_sent
     }
@@ -241,6 +242,7 @@ impl Outbox {
         });
         self.head = position + 1;
         self.sent.add(message.len() as u64);
+        self.sent.skip(rest.chunks(MORE_BYTES).len() as u64);
         true
     }
 
@@ -275,8 +277,8 @@ impl Outbox {
         slot.stamp().store(pair_stamp(self.head, bits), order!(P1: Release));
         self.holding.publish(room, self.head);
         self.head += 1;
-        self.sent.bytes += u64::from(room.bytes);
-        self.sent.messages += u64::from(sent + u64::from(room.bytes) == total);
+        self.sent.add(room.bytes.into());
+        self.sent.skip(u64::from(sent + u64::from(room.bytes) < total));
         if room.bytes < PREFETCHING_BELOW {
             self.holding.prefetch(room.bytes.min(PREFETCHED_BYTES_MAX), cells);
         }
@@ -391,6 +393,7 @@ impl Outbox {
         slot.stamp().store(pair_stamp(self.head, end), order!(P1: Release));
         self.end = Some(self.head);
         self.head += 1;
+        self.sent.skip(1);
         self.limit = 0;
         true
     }

@@ -3,26 +3,39 @@
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// What has gone, or come.
+/// What has been sent, or received. The number of messages is known from the ring's position, as long as those
+/// slots are counted that hold none, or no first part of one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Traffic {
-    pub(super) messages: u64,
+    /// Slots that are no messages, and the position at which the ring began.
+    others: u64,
     pub(super) bytes: u64,
-    /// Both, as last stored.
+    /// Messages and bytes, as last stored.
     published: [u64; 2],
 }
 
 impl Traffic {
-    /// One whole message of `bytes` bytes.
+    /// Of a ring whose first slot has this position.
+    pub(super) fn new(position: u64) -> Self {
+        Self { others: position, ..Self::default() }
+    }
+
+    /// One whole message of `bytes` bytes, in one slot.
     #[inline(always)]
     pub(super) fn add(&mut self, bytes: u64) {
-        self.messages += 1;
         self.bytes += bytes;
     }
 
-    /// Stores both in counters that this thread alone writes, if they have changed.
-    pub(super) fn publish(&mut self, counters: [&AtomicU64; 2]) {
-        let now = [self.messages, self.bytes];
+    /// `slots` slots that are no messages.
+    #[inline(always)]
+    pub(super) fn skip(&mut self, slots: u64) {
+        self.others += slots;
+    }
+
+    /// Stores both in counters that this thread alone writes, if they have changed. The next slot has this
+    /// position.
+    pub(super) fn publish(&mut self, position: u64, counters: [&AtomicU64; 2]) {
+        let now = [position - self.others, self.bytes];
         if now != self.published {
             self.published = now;
             counters

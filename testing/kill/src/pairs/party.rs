@@ -8,7 +8,7 @@ use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes, blocked};
 use corewire_layout::segment::{FenceMode, SleepMode};
 use corewire_layout::slot::SLOT_BYTES;
 use corewire_ring::Trusted;
-use corewire_ring::message::{Envelope, Space};
+use corewire_ring::message::{Envelope, Space, Wanted};
 use corewire_ring::pair::{
     Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
 };
@@ -217,15 +217,12 @@ impl Party {
     /// message if it is whole.
     pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Message>)> {
         let mut short = [0; 48];
-        let mut look = || match self.pairs.take_inline(
-            || Haste::Once,
-            Space::Tagged,
-            &mut short,
-            |_, _, _| true,
-        ) {
-            Short::Nothing => None,
-            other => Some(other),
-        };
+        let mut look =
+            || match self.pairs.take_inline(|| Haste::Once, Wanted::any(Space::Tagged), &mut short)
+            {
+                Short::Nothing => None,
+                other => Some(other),
+            };
         let row = match (0..looks).find_map(|_| look())? {
             Short::Taken { row, tag, immediate, bytes, .. } => {
                 ensure!(immediate == envelope_of(tag).immediate, "message {} has another's", tag);

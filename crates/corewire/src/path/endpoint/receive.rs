@@ -23,7 +23,7 @@ impl Endpoint {
     #[inline]
     pub fn receive(&mut self, selector: Selector) -> Result<OwnedMessage, MessageError> {
         let mut bytes = [0; INLINE_BYTES_MAX];
-        if let Some(status) = self.receive_polling(&selector, &mut bytes) {
+        if let Some(status) = self.receive_polling(selector, &mut bytes) {
             return Ok(OwnedMessage::short(status, bytes));
         }
         self.receive_owned(selector, Patience::Forever)
@@ -38,7 +38,7 @@ impl Endpoint {
         selector: Selector,
     ) -> Result<Option<OwnedMessage>, MessageError> {
         let mut bytes = [0; INLINE_BYTES_MAX];
-        match self.look_once(&selector, &mut bytes) {
+        match self.look_once(selector, &mut bytes) {
             Some(found) => Ok(found.map(|status| OwnedMessage::short(status, bytes))),
             None => none_if_late(self.receive_owned(selector, Patience::None)),
         }
@@ -70,7 +70,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
-        if let Some(status) = self.receive_polling(&selector, buffer) {
+        if let Some(status) = self.receive_polling(selector, buffer) {
             return Ok(status);
         }
         self.receive_slowly(selector, &mut &mut *buffer, Patience::Forever)
@@ -86,7 +86,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
-        match self.look_once(&selector, buffer) {
+        match self.look_once(selector, buffer) {
             Some(found) => Ok(found),
             None => none_if_late(self.receive_slowly(selector, &mut &mut *buffer, Patience::None)),
         }
@@ -453,7 +453,7 @@ impl Endpoint {
     /// A short message that arrives while polls are cheaper than a sleep, before anything else does. Most
     /// messages are received this way.
     #[inline(always)]
-    fn receive_polling(&mut self, selector: &Selector, buffer: &mut [u8]) -> Option<Status> {
+    fn receive_polling(&mut self, selector: Selector, buffer: &mut [u8]) -> Option<Status> {
         if !self.engine.is_at_rest() {
             return None;
         }
@@ -484,7 +484,7 @@ impl Endpoint {
 
     /// One look for a short message. `None` if something else must be looked at.
     #[inline(always)]
-    fn look_once(&mut self, selector: &Selector, buffer: &mut [u8]) -> Option<Option<Status>> {
+    fn look_once(&mut self, selector: Selector, buffer: &mut [u8]) -> Option<Option<Status>> {
         if !self.engine.is_at_rest() {
             return None;
         }

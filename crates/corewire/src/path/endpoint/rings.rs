@@ -7,7 +7,7 @@ use std::sync::Arc;
 use corewire_endpoint::transport::{
     Attention, Change, Gone, Haste, Room, SendError, Short, Transport,
 };
-use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Sink, Source, Space};
+use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_os::OsError;
@@ -229,15 +229,9 @@ impl Transport for PairRings {
     }
 
     #[inline(always)]
-    fn try_take(
-        &mut self,
-        haste: impl Fn() -> Haste,
-        space: Space,
-        target: &mut [u8],
-        is_wanted: impl Fn(u32, u32, u64) -> bool,
-    ) -> Short {
-        match self.pairs.take_inline(haste, space, target, &is_wanted) {
-            Short::Other(row) => self.pairs.take_whole(row, space, target, &is_wanted),
+    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
+        match self.pairs.take_inline(haste, wanted, target) {
+            Short::Other(row) => self.pairs.take_whole(row, wanted, target),
             other => other,
         }
     }
