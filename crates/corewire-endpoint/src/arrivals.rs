@@ -285,7 +285,7 @@ impl<T: Transport> Engine<T> {
         self.tell_match(&message);
         let is_whole = message.is_whole();
         let filled = message.bytes.len();
-        self.show_kept(source.row);
+        self.show_kept(source.row());
         if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
             caller.target.put(0, &bytes);
             self.pool.give_back(bytes);
@@ -294,10 +294,10 @@ impl<T: Transport> Engine<T> {
             caller.state = CallerState::Ended(Ok(status));
         } else {
             caller.state = CallerState::Filling(status);
-            self.set_place(source.row, Place::Caller);
-            self.rows[source.row as usize].filled = filled;
+            self.set_place(source.row(), Place::Caller);
+            self.rows[source.row() as usize].filled = filled;
             if is_held {
-                self.take_held(source.row, Some(caller));
+                self.take_held(source.row(), Some(caller));
             }
         }
         self.fetch_held();
@@ -320,17 +320,17 @@ impl<T: Transport> Engine<T> {
         let Some(message) = self.matching.take(key) else { return };
         self.tell_match(&message);
         let (source, status) = (message.source, message.status());
-        self.show_kept(source.row);
+        self.show_kept(source.row());
         if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
             memory.put(0, &message.bytes);
         }
         if message.is_whole() {
             self.end_receive(operation, status);
         } else {
-            self.set_place(source.row, Place::Operation(operation));
-            self.rows[source.row as usize].filled = message.bytes.len();
+            self.set_place(source.row(), Place::Operation(operation));
+            self.rows[source.row() as usize].filled = message.bytes.len();
             if message.is_held {
-                self.take_held(source.row, None);
+                self.take_held(source.row(), None);
             }
         }
         self.pool.give_back(message.bytes);
@@ -340,7 +340,7 @@ impl<T: Transport> Engine<T> {
     /// Drops a kept message, or the rest of it as it arrives.
     pub(crate) fn drop_kept(&mut self, key: Key) {
         let Some(message) = self.matching.take(key) else { return };
-        let row = message.source.row;
+        let row = message.source.row();
         self.tell_match(&message);
         self.transport.count(EndpointCounter::Discarded);
         if message.is_held {
@@ -372,7 +372,7 @@ impl<T: Transport> Engine<T> {
     /// Somebody has taken a message that was kept: tells its sender, if that is wanted.
     fn tell_match(&mut self, message: &Unexpected) {
         if let Some(number) = message.to_tell {
-            self.tell(message.source.row, number);
+            self.tell(message.source.row(), number);
         }
     }
 
@@ -395,9 +395,9 @@ impl<T: Transport> Engine<T> {
             if let Some(message) = self.matching.get_mut(key) {
                 message.bytes = bytes;
             }
-            self.show_kept(source.row);
-            self.set_place(source.row, Place::Kept(key));
-            self.take_held(source.row, None);
+            self.show_kept(source.row());
+            self.set_place(source.row(), Place::Kept(key));
+            self.take_held(source.row(), None);
         }
     }
 
@@ -407,7 +407,7 @@ impl<T: Transport> Engine<T> {
         else {
             return;
         };
-        let row = source.row;
+        let row = source.row();
         let filled = self.rows[row as usize].filled;
         let mut bytes = caller.target.written(filled);
         let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
@@ -426,10 +426,10 @@ impl<T: Transport> Engine<T> {
     /// If nothing will come that a receive asks for: why.
     pub(crate) fn unreachable_error(&self, selector: &Selector) -> Option<MessageError> {
         let peer: Peer = selector.source()?;
-        let row = self.rows.get(peer.row as usize);
-        match row.filter(|row| row.generation == peer.generation) {
+        let row = self.rows.get(peer.row() as usize);
+        match row.filter(|row| row.generation == peer.generation()) {
             None => Some(MessageError::UnknownPeer),
-            Some(row) if row.is_over => Some(self.error_of(peer.row)),
+            Some(row) if row.is_over => Some(self.error_of(peer.row())),
             Some(_) => None,
         }
     }

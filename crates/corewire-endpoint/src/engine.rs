@@ -156,17 +156,17 @@ impl<T: Transport> Engine<T> {
     /// A peer's name. `None` if it is no peer of this endpoint, or another one has taken its row.
     #[must_use]
     pub fn name_of(&self, peer: Peer) -> Option<&ChannelName> {
-        let row = self.rows.get(peer.row as usize)?;
-        row.name.as_ref().filter(|_| row.generation == peer.generation)
+        let row = self.rows.get(peer.row() as usize)?;
+        row.name.as_ref().filter(|_| row.generation == peer.generation())
     }
 
     /// The row of a peer that has not gone.
     pub(crate) fn row_of(&self, peer: Peer) -> Result<u32, MessageError> {
-        let row = self.rows.get(peer.row as usize);
-        match row.filter(|row| row.generation == peer.generation) {
+        let row = self.rows.get(peer.row() as usize);
+        match row.filter(|row| row.generation == peer.generation()) {
             None => Err(MessageError::UnknownPeer),
-            Some(row) if row.gone.is_some() => Err(self.error_of(peer.row)),
-            Some(_) => Ok(peer.row),
+            Some(row) if row.gone.is_some() => Err(self.error_of(peer.row())),
+            Some(_) => Ok(peer.row()),
         }
     }
 

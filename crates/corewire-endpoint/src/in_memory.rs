@@ -12,6 +12,7 @@ use corewire_layout::name::ChannelName;
 use corewire_ring::message::{Arrival, Envelope, Fragment, Sink, Source, Wanted};
 use corewire_ring::pair::PairViolation;
 
+use crate::selector::Peer;
 use crate::transport::{Attention, Change, Gone, Haste, Room, SendError, Short, Transport};
 
 /// Endpoints that reach each other.
@@ -162,13 +163,8 @@ impl Transport for InMemory {
         self.queue(row, |queue| *queue = Queue::default());
     }
 
-    fn try_inject(
-        &mut self,
-        row: u32,
-        generation: u32,
-        envelope: &Envelope,
-        message: &[u8],
-    ) -> bool {
+    fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
+        let (row, generation) = (peer.row(), peer.generation());
         let is_open = self.queue(row, |queue| queue.generation == generation) == Some(true);
         let is_short = message.len() <= self.network.0.borrow().fragment_bytes;
         let mut sent = 0;
@@ -225,12 +221,13 @@ impl Transport for InMemory {
             let (bytes, generation) = (arrival.bytes, queue.generation);
             let is_plain = arrival.envelope == plain;
             let is_it = generation != 0 && bytes <= target.len() && !other && is_plain;
-            if !is_it || !wanted.takes(Wanted::source_bits(row, generation), tag) {
+            let source = Wanted::source_bits(row, generation);
+            if !is_it || !wanted.takes(source, tag) {
                 return None;
             }
             let part = queue.parts.pop_front()?;
             target[..bytes].copy_from_slice(&part.bytes);
-            Some(Short::Taken { row, generation, tag, immediate, bytes })
+            Some(Short::Taken { source, tag, immediate, bytes })
         });
         taken.flatten().unwrap_or(Short::Other(row))
     }

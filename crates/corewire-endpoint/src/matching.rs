@@ -292,14 +292,14 @@ impl Matching {
         if is_held {
             self.held.push_back(key);
         } else {
-            self.budget.spend(source.row, total);
+            self.budget.spend(source.row(), total);
         }
         key
     }
 
     /// Keeps a message that a receive had begun to take, before all others.
     pub(crate) fn put_back(&mut self, message: Unexpected) -> Key {
-        self.budget.spend(message.source.row, message.total);
+        self.budget.spend(message.source.row(), message.total);
         let key = self.unexpected.list.push_front(message);
         self.unexpected.add(key);
         key
@@ -310,7 +310,7 @@ impl Matching {
         self.held.retain(|held| *held != key);
         if let Some(message) = self.unexpected.list.get_mut(key) {
             message.is_held = false;
-            self.budget.spend(message.source.row, message.total);
+            self.budget.spend(message.source.row(), message.total);
         }
     }
 
@@ -358,7 +358,7 @@ impl Matching {
         if message.is_held {
             self.held.retain(|held| *held != key);
         } else {
-            self.budget.give_back(message.source.row, message.total);
+            self.budget.give_back(message.source.row(), message.total);
         }
         Some(message)
     }
@@ -367,7 +367,7 @@ impl Matching {
     pub(crate) fn next_to_fetch(&self) -> Option<(Key, Peer)> {
         let held = self.held.iter().filter_map(|&key| self.get(key).map(|message| (key, message)));
         held.filter(|(_, message)| {
-            !message.is_claimed && self.budget.has_room(message.source.row, message.total)
+            !message.is_claimed && self.budget.has_room(message.source.row(), message.total)
         })
         .map(|(key, message)| (key, message.source))
         .min()

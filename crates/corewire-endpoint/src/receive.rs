@@ -94,8 +94,8 @@ impl<T: Transport> Engine<T> {
     ) -> Looked {
         match self.transport.try_take(haste, selector.wanted(), buffer) {
             Short::Nothing => Looked::Nothing,
-            Short::Taken { row, generation, tag, immediate, bytes } => {
-                let source = Peer::new(row, generation);
+            Short::Taken { source, tag, immediate, bytes } => {
+                let source = Peer::of_bits(source);
                 Looked::Received(Status { source, tag, bytes: bytes as u64, immediate })
             }
             Short::Other(_) => Looked::Other,
@@ -167,7 +167,7 @@ impl<T: Transport> Engine<T> {
                 self.operations.end(handle.index, Err(MessageError::Cancelled), None);
             }
             Operation::Send { to } => {
-                if let Some(memory) = self.take_unsent(to.row, handle.index) {
+                if let Some(memory) = self.take_unsent(to.row(), handle.index) {
                     self.operations.end(handle.index, Err(MessageError::Cancelled), Some(memory));
                 }
             }

@@ -6,41 +6,43 @@ use crate::list::Pattern;
 
 /// Another endpoint, as one endpoint knows it. Meaningless to any other endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Peer {
-    pub(crate) row: u32,
-    pub(crate) generation: u32,
-}
+pub struct Peer(u64);
 
 impl Peer {
     /// The peer that has this row, as the engine has numbered those that had it. For transports.
+    #[doc(hidden)]
     #[inline(always)]
     #[must_use]
     pub const fn new(row: u32, generation: u32) -> Self {
-        Self { row, generation }
+        Self(Wanted::source_bits(row, generation))
+    }
+
+    /// The same, of both as [bits](Wanted::source_bits).
+    #[inline(always)]
+    pub(crate) const fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Row and generation as [bits](Wanted::source_bits). For transports.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
     }
 
     /// Its row in its transport.
     #[inline(always)]
     #[must_use]
     pub const fn row(self) -> u32 {
-        self.row
+        Wanted::row_of(self.0)
     }
 
     /// Which of the peers that had this row it is.
     #[inline(always)]
     #[must_use]
     pub const fn generation(self) -> u32 {
-        self.generation
-    }
-
-    #[inline(always)]
-    pub(crate) const fn bits(self) -> u64 {
-        Wanted::source_bits(self.row, self.generation)
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
-    const fn of_bits(bits: u64) -> Self {
-        Self { row: bits as u32, generation: (bits >> 32) as u32 }
+        Wanted::row_of(self.0 >> 32)
     }
 }
 

@@ -13,8 +13,7 @@ impl<T: Transport> Engine<T> {
     /// messages go this way.
     #[inline(always)]
     pub fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
-        !self.transport.has_notice()
-            && self.transport.try_inject(peer.row, peer.generation, envelope, message)
+        !self.transport.has_notice() && self.transport.try_inject(peer, envelope, message)
     }
 
     /// Sends as much of a message as there is room for, from byte `sent` on, and counts `sent` up. True if

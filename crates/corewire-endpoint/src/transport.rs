@@ -7,6 +7,7 @@ use corewire_ring::pair::PairViolation;
 pub use corewire_ring::pair::{Haste, Short};
 
 use crate::budget::Kept;
+use crate::selector::Peer;
 
 /// Carries messages between this endpoint and its peers, each of which has a *row*. An engine calls it
 /// from one thread. No call waits, except [`sleep`](Self::sleep), which the engine itself never calls.
@@ -35,15 +36,9 @@ pub trait Transport {
 
     // Sending.
 
-    /// Sends a short message at once, if the peer is open with this generation and nothing stands in the
+    /// Sends a short message at once, if this peer is open and nothing stands in the
     /// way. False if the message must go the long way; nothing was done then.
-    fn try_inject(
-        &mut self,
-        row: u32,
-        generation: u32,
-        envelope: &Envelope,
-        message: &[u8],
-    ) -> bool;
+    fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool;
 
     /// Sends as much of a message as there is room for, from byte `sent` on, and counts `sent` up. True if
     /// all of it has been sent.

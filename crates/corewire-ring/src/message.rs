@@ -188,6 +188,14 @@ impl Wanted {
         (generation as u64) << 32 | row as u64
     }
 
+    /// The row of a source.
+    #[inline(always)]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    pub const fn row_of(source: u64) -> u32 {
+        source as u32
+    }
+
     /// Whether it asks for a message of its space with this source and tag.
     #[inline(always)]
     #[must_use]

@@ -355,7 +355,8 @@ impl Victim {
                 pairs.take_inline(haste, Wanted::any(space), &mut buffer[..48])
             }) {
                 Short::Nothing => None,
-                Short::Taken { row, tag, bytes, .. } => {
+                Short::Taken { source, tag, bytes, .. } => {
+                    let row = Wanted::row_of(source);
                     assert!(bytes <= 48);
                     return self.count(row, tag, bytes, bytes as u64);
                 }

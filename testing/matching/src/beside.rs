@@ -1,7 +1,7 @@
 //! Two transports in one endpoint: the rows of the second come behind those of the first.
 
 use corewire_endpoint::transport::{Attention, Change, Haste, Room, SendError, Short};
-use corewire_endpoint::{Arrival, Envelope, Sink, Source, Transport, Wanted};
+use corewire_endpoint::{Arrival, Envelope, Peer, Sink, Source, Transport, Wanted};
 use corewire_ring::pair::PairViolation;
 
 /// The rows of the first transport.
@@ -65,14 +65,10 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, row, |transport, row| transport.remove(row));
     }
 
-    fn try_inject(
-        &mut self,
-        row: u32,
-        generation: u32,
-        envelope: &Envelope,
-        message: &[u8],
-    ) -> bool {
-        at!(self, row, |transport, row| transport.try_inject(row, generation, envelope, message))
+    fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
+        at!(self, peer.row(), |transport, row| {
+            transport.try_inject(Peer::new(row, peer.generation()), envelope, message)
+        })
     }
 
     fn try_send(
@@ -97,8 +93,9 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
             let there = Wanted { source, ..wanted };
             let found = match self.second.try_take(&haste, there, target) {
                 Short::Nothing => Short::Nothing,
-                Short::Taken { row, generation, tag, immediate, bytes } => {
-                    Short::Taken { row: row + FIRST_ROWS, generation, tag, immediate, bytes }
+                Short::Taken { source, tag, immediate, bytes } => {
+                    let source = source + u64::from(FIRST_ROWS);
+                    Short::Taken { source, tag, immediate, bytes }
                 }
                 Short::Other(row) => Short::Other(row + FIRST_ROWS),
             };

@@ -168,7 +168,8 @@ pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     let mut short = [0; 48];
     let row = match pairs.take_inline(|| Haste::Once, Wanted::any(Space::Tagged), &mut short) {
         Short::Nothing => return None,
-        Short::Taken { row, tag, immediate, bytes, .. } => {
+        Short::Taken { source, tag, immediate, bytes, .. } => {
+            let row = Wanted::row_of(source);
             assert_eq!(immediate, envelope_of(tag).immediate);
             assert_eq!(short[..bytes], bytes_of(tag, bytes), "message {tag} is torn");
             return Some((row, tag));

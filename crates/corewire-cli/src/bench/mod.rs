@@ -48,7 +48,14 @@ enum What {
     /// Endpoints: 8 bytes one way through a matched receive, compared with a bare cache line; empty
     /// polls, silent peers, messages back to back, 64 senders.
     #[command(after_help = "Example:\n  corewire bench endpoint --json")]
-    Endpoint(Options),
+    Endpoint {
+        #[command(flatten)]
+        options: Options,
+        /// Fewer rounds, and no silent peers: ends within 5 seconds, for runs that alternate with those of another
+        /// build.
+        #[arg(long)]
+        quick: bool,
+    },
     /// Streaming under `overwrite` and `evict`, whose messages are copied out, compared with `block`.
     #[command(after_help = "Example:\n  corewire bench policy --json")]
     Policy(Options),
@@ -142,7 +149,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             (options.clone(), stream::run(&options)?)
         }
         What::FanOut(options) => (options.clone(), stream::run(&options)?),
-        What::Endpoint(options) => (options.clone(), endpoint::run(&options)?),
+        What::Endpoint { options, quick } => {
+            let report = endpoint::run(&options, quick)?;
+            (options, report)
+        }
         What::Policy(options) => (options.clone(), policy::run(&options)?),
         What::Shared(options) => (options.clone(), shared::run(&options)?),
         What::Wake(options) => (options.clone(), wake::run(&options)?),

@@ -11,7 +11,7 @@ use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes, PairState, blocked}
 use corewire_layout::segment::{FenceMode, SleepMode};
 
 use super::cells::Cells;
-use super::inbox::{Heat, Inbox, Inline};
+use super::inbox::{CLOSED, Heat, Inbox, Inline};
 use super::outbox::{Announced, Outbox};
 use super::watch::{GUEST, Head, Watch};
 use super::words::{Activity, EndpointMemory};
@@ -288,18 +288,19 @@ impl<K: Kernel> Endpoint<K> {
     }
 
     /// Says who the peer of `row` is to the caller, as long as messages may go the short way to it and from
-    /// it; 0 if they may not.
+    /// it; a generation of 0 if they may not.
     pub fn open(&mut self, row: u32, generation: u32) {
         if let Some(peer) = self.peer_mut(row) {
-            peer.inbox.generation = generation;
+            let source = Wanted::source_bits(row, generation);
+            peer.inbox.open(if generation == 0 { CLOSED } else { source });
         }
     }
 
-    /// Was [`Endpoint::open`] told this last?
+    /// Is this [source](Wanted::source_bits) what [`Endpoint::open`] was told last of its row?
     #[inline(always)]
     #[must_use]
-    pub fn is_open(&self, row: u32, generation: u32) -> bool {
-        self.peer(row).is_some_and(|peer| peer.inbox.generation == generation)
+    pub fn is_open(&self, source: u64) -> bool {
+        self.peer(Wanted::row_of(source)).is_some_and(|peer| peer.inbox.source() == source)
     }
 
     // Sending.
@@ -309,6 +310,7 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(always)]
     pub fn try_send(&mut self, row: u32, envelope: &Envelope, message: &[u8]) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
+        let peer = &mut **peer;
         let is_sent = peer.outbox.try_send_inline(envelope, message);
         if is_sent && peer.outbox.is_announcement_due() {
             self.announce_to(row);
@@ -339,7 +341,9 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(never)]
     fn announce_to(&mut self, row: u32) {
         let Self { peers, kernel, memory, announced, woken, .. } = self;
-        if let Some(Some(peer)) = peers.get_mut(row as usize) {
+        if let Some(Some(peer)) = peers.get_mut(row as usize)
+            && peer.outbox.must_announce()
+        {
             *announced += 1;
             if peer.outbox.announce(row, kernel) == Announced::Woken {
                 *woken += 1;
@@ -775,20 +779,19 @@ impl<K: Kernel> Endpoint<K> {
                     return Short::Other(row);
                 };
                 let Inline { tag, immediate, bytes } = message;
-                let generation = inbox.generation;
-                let source = Wanted::source_bits(row, generation);
-                if generation == 0 || bytes > target.len() || !wanted.takes(source, tag) {
+                let source = inbox.source();
+                if bytes > target.len() || !wanted.takes(source, tag) {
                     return Short::Other(row);
                 }
                 if inbox.is_published() {
                     self.dirty[row as usize / 64] |= 1 << (row % 64);
                 }
                 let is_due = inbox.copy_short_out(head.slot(), &message, target);
-                head.go_to(inbox.next());
+                head.step(inbox.next());
                 if is_due {
                     self.publish(row, false);
                 }
-                return Short::Taken { row, generation, tag, immediate, bytes };
+                return Short::Taken { source, tag, immediate, bytes };
             }
             match self.turn_to_another(haste()) {
                 Turn::Found => {}
@@ -803,22 +806,22 @@ impl<K: Kernel> Endpoint<K> {
     #[inline]
     pub fn take_whole(&mut self, row: u32, wanted: Wanted, target: &mut [u8]) -> Short {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
-        let generation = peer.inbox.generation;
+        let source = peer.inbox.source();
         // What is wrong with it is told to whoever asks for the arrival.
         let Ok(Some(arrival)) = peer.inbox.arrival() else { return Short::Other(row) };
         let Envelope { tag, immediate, .. } = arrival.envelope;
         let bytes = arrival.bytes;
         if !arrival.is_whole()
             || arrival.envelope != (Envelope { immediate, ..Envelope::numbered(wanted.space, tag) })
-            || generation == 0
+            || source == CLOSED
             || bytes > target.len()
-            || !wanted.takes(Wanted::source_bits(row, generation), tag)
+            || !wanted.takes(source, tag)
         {
             return Short::Other(row);
         }
         peer.inbox.copy(&arrival, 0, &mut target[..bytes]);
         self.pass(row, &arrival);
-        Short::Taken { row, generation, tag, immediate, bytes }
+        Short::Taken { source, tag, immediate, bytes }
     }
 
     /// What lies at the head of the pair of `row`, which [`Endpoint::poll`] has found. `None` if there is
@@ -1085,10 +1088,8 @@ pub enum Short {
     Nothing,
     /// A message was taken.
     Taken {
-        /// Whose.
-        row: u32,
-        /// What was said of that row.
-        generation: u32,
+        /// Whose: its row and its generation, as [bits](Wanted::source_bits).
+        source: u64,
         /// Its tag, or its number.
         tag: u64,
         /// Its immediate.

@@ -39,10 +39,11 @@ pub struct Inbox {
     /// The cursor as published, and when `next` gets so far that it is again.
     published: u64,
     publish_at: u64,
-    /// All bits are set in the middle of a message, else none.
+    /// All bits are set in the middle of a message, and while the pair is closed; else none.
     within: u64,
-    /// What [`Endpoint::open`](super::Endpoint::open) was told. Here, since every message needs it.
-    pub(super) generation: u32,
+    /// The source that [`Endpoint::open`](super::Endpoint::open) was told, or [`CLOSED`]. Here, since every message needs
+    /// it.
+    source: u64,
     pub(super) heat: Heat,
     /// It waits to be looked at.
     pub(super) is_queued: bool,
@@ -104,8 +105,8 @@ impl Inbox {
             envelope: Envelope::tagged(0),
             total: 0,
             left: 0,
-            within: 0,
-            generation: 0,
+            within: u64::MAX,
+            source: CLOSED,
             cursor,
             state,
             cells: peer.cells(),
@@ -233,6 +234,23 @@ impl Inbox {
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Messages may go the short way from here on, or may not.
+    pub(super) fn open(&mut self, source: u64) {
+        self.source = source;
+        self.set_within();
+    }
+
+    /// The source that it was opened with; [`CLOSED`] if it is not open.
+    #[inline(always)]
+    pub(super) fn source(&self) -> u64 {
+        self.source
+    }
+
+    fn set_within(&mut self) {
+        let goes_the_long_way = self.left > 0 || self.source == CLOSED;
+        self.within = if goes_the_long_way { u64::MAX } else { 0 };
     }
 
     /// Is it in the middle of a message?
@@ -404,7 +422,7 @@ impl Inbox {
     fn pass_fragment(&mut self, arrival: &Arrival) -> bool {
         let left = if arrival.is_first { arrival.total } else { self.left };
         self.left = left - arrival.bytes as u64;
-        self.within = if self.left > 0 { u64::MAX } else { 0 };
+        self.set_within();
         self.received.add(arrival.bytes as u64);
         self.received.skip(u64::from(self.left > 0));
         self.envelope = arrival.envelope;
@@ -453,6 +471,9 @@ impl Inbox {
         blocked_mode(blocked)
     }
 }
+
+/// The source of a pair that is not open: no row is that high.
+pub(super) const CLOSED: u64 = u64::MAX;
 
 /// A message in one slot.
 #[derive(Debug, Clone, Copy)]

@@ -53,6 +53,8 @@ pub struct Outbox {
     /// The sleeping epoch that was last served.
     served: u32,
     is_fenced: bool,
+    /// The state in which nothing needs to be announced: none, where a fence must come first.
+    quiet_state: u32,
     /// Messages that have gone whole, and bytes.
     sent: Traffic,
     sleeping: Word32,
@@ -91,6 +93,7 @@ impl Outbox {
             limit: 0,
             state: peer.state(row_there),
             is_fenced,
+            quiet_state: if is_fenced { u32::MAX } else { PairState::Hot as u32 },
             sent: Traffic::new(first_position(row_there)),
             row_there,
             cursor: peer.cursor(row_there),
@@ -285,21 +288,20 @@ impl Outbox {
         room.bytes.into()
     }
 
-    /// Follows every stamp that its receiver must learn of: is it to be told?
+    /// Follows every stamp that its receiver must learn of: is [`Outbox::must_announce`] to be asked?
     #[inline(always)]
     pub fn is_announcement_due(&self) -> bool {
-        self.fence();
-        self.state.load(Relaxed) != PairState::Hot as u32
+        light_fence();
+        self.state.load(Relaxed) != self.quiet_state
     }
 
-    #[inline(always)]
-    fn fence(&self) {
+    /// Is the receiver to be told of what was sent?
+    pub(super) fn must_announce(&self) -> bool {
         if self.is_fenced {
             // ORDER(P5): pairs with P6; the stamp is visible before the pair's state is read.
             fence_at!(P5: SeqCst);
-        } else {
-            light_fence();
         }
+        self.state.load(Relaxed) != PairState::Hot as u32
     }
 
     /// Sets this endpoint's bit with the peer, and wakes it if it sleeps. The slow half of every send.

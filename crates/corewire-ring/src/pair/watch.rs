@@ -385,6 +385,14 @@ impl Head {
         self.expected == pair_stamp_base(position)
     }
 
+    /// Goes one slot further, to where its inbox stands now.
+    #[inline(always)]
+    pub(super) fn step(&mut self, position: u64) {
+        self.walk.go_to(position);
+        self.expected = self.expected.wrapping_add(STAMP_BELOW + 1);
+        debug_assert!(self.is_at(position), "one slot further");
+    }
+
     /// Goes to where its inbox stands now.
     #[inline(always)]
     pub(super) fn go_to(&mut self, position: u64) {

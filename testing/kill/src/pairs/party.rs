@@ -224,7 +224,8 @@ impl Party {
                 other => Some(other),
             };
         let row = match (0..looks).find_map(|_| look())? {
-            Short::Taken { row, tag, immediate, bytes, .. } => {
+            Short::Taken { source, tag, immediate, bytes, .. } => {
+                let row = Wanted::row_of(source);
                 ensure!(immediate == envelope_of(tag).immediate, "message {} has another's", tag);
                 return Some((row, Some((tag, short[..bytes].to_vec()))));
             }

@@ -10,12 +10,10 @@ use corewire_os::processor::{allowed, keep_to, pin_to};
 use super::super::peer::Peer;
 use super::super::rig::{Kind, Plan, Rig};
 use super::super::{Options, Report};
-use super::{BYTES, check};
+use super::{BYTES, Effort, check};
 use crate::failure::Failure;
 
 const SENDERS: usize = 64;
-/// Time for which messages are counted.
-const SECONDS: f64 = 5.0;
 /// The tag of the message that ends the measurement.
 const OVER: u64 = u64::MAX;
 
@@ -26,9 +24,9 @@ struct Found {
     processor_ns: f64,
 }
 
-pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let one = measure(options, 1)?;
-    let many = measure(options, SENDERS)?;
+pub(super) fn run(options: &Options, effort: Effort, report: &mut Report) -> Result<(), Failure> {
+    let one = measure(options, effort, 1)?;
+    let many = measure(options, effort, SENDERS)?;
     let slowest = many.counts.iter().copied().min().unwrap_or(0);
     let sum: u64 = many.counts.iter().sum();
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
@@ -61,7 +59,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
 }
 
 /// Counts the messages that `senders` processes send in a while. No message may be lost.
-fn measure(options: &Options, senders: usize) -> Result<Found, Failure> {
+fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, Failure> {
     let mut plan = Plan::new(Kind::EndpointMany, options)?;
     plan.receivers = senders;
     let cpus = allowed()?;
@@ -92,7 +90,7 @@ fn measure(options: &Options, senders: usize) -> Result<Found, Failure> {
     let (start, before) = (Instant::now(), used(&rig)?);
     let mut word = [0; BYTES];
     let mut total = 0u64;
-    while !total.is_multiple_of(4096) || start.elapsed().as_secs_f64() < SECONDS {
+    while !total.is_multiple_of(4096) || start.elapsed().as_secs_f64() < effort.many_seconds {
         let status = endpoint.receive_into(Selector::any(), &mut word)?;
         let index = usize::try_from(status.tag).unwrap_or(usize::MAX);
         let count = counts.get_mut(index).ok_or_else(|| Failure::other("a strange tag"))?;

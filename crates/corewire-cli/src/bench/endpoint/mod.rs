@@ -20,16 +20,43 @@ use crate::failure::Failure;
 /// Length of the messages in all parts.
 const BYTES: usize = 8;
 
-pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+/// Rounds of a quick run.
+const QUICK_ROUNDS: u64 = 9;
+
+/// How long the parts take.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    /// Rounds of empty polls, and polls in each.
+    poll_rounds: u64,
+    polls: u32,
+    /// Time for which the messages of many senders are counted.
+    many_seconds: f64,
+}
+
+const FULL: Effort = Effort { poll_rounds: 21, polls: 1_000_000, many_seconds: 5.0 };
+const QUICK: Effort = Effort { poll_rounds: QUICK_ROUNDS, polls: 100_000, many_seconds: 0.4 };
+
+pub(super) fn run(options: &Options, quick: bool) -> Result<Report, Failure> {
+    let mut options = options.clone();
+    let effort = if quick { QUICK } else { FULL };
+    if quick {
+        options.rounds = options.rounds.min(QUICK_ROUNDS);
+    }
     let mut report = Report::new();
     let cpus = processor::allowed()?;
-    one_way::run(options, &mut report)?;
-    poll::run(&mut report)?;
-    for part in [same_core::run, silent::run, stream::run, many::run] {
-        // The previous part has pinned this process.
+    one_way::run(&options, &mut report)?;
+    poll::run(effort, &mut report)?;
+    // Each part pins this process.
+    processor::keep_to(&cpus)?;
+    same_core::run(&options, &mut report)?;
+    processor::keep_to(&cpus)?;
+    if !quick {
+        silent::run(&options, &mut report)?;
         processor::keep_to(&cpus)?;
-        part(options, &mut report)?;
     }
+    stream::run(&options, &mut report)?;
+    processor::keep_to(&cpus)?;
+    many::run(&options, effort, &mut report)?;
     Ok(report)
 }
 

@@ -8,16 +8,15 @@ use corewire_os::random_u128;
 
 use super::super::Report;
 use super::super::statistics::Spread;
+use super::Effort;
 use crate::failure::Failure;
 
 const IDLE_PEERS: usize = 64;
-const ROUNDS: usize = 21;
-const POLLS: u32 = 1_000_000;
 
-pub(super) fn run(report: &mut Report) -> Result<(), Failure> {
+pub(super) fn run(effort: Effort, report: &mut Report) -> Result<(), Failure> {
     let directory = std::env::temp_dir().join(format!("corewire-poll-{:032x}", random_u128()?));
     let domain = Domain::open_at(&directory)?;
-    let measured = measure(&domain);
+    let measured = measure(&domain, effort);
     drop(domain);
     let _ = std::fs::remove_dir_all(&directory);
     let [one, many, ratios] = measured?;
@@ -27,18 +26,18 @@ pub(super) fn run(report: &mut Report) -> Result<(), Failure> {
     let spread = Spread::of(&ratios);
     report.value("empty_poll_ratio", (spread.median * 1000.0).round() / 1000.0);
     report.note(format!(
-        "{:<44} {:>10.3} (median of {ROUNDS}; {:.3} to {:.3})",
-        "64 peers to 1", spread.median, spread.min, spread.max
+        "{:<44} {:>10.3} (median of {}; {:.3} to {:.3})",
+        "64 peers to 1", spread.median, effort.poll_rounds, spread.min, spread.max
     ));
     Ok(())
 }
 
-fn measure(domain: &Domain) -> Result<[Vec<f64>; 3], Failure> {
+fn measure(domain: &Domain, effort: Effort) -> Result<[Vec<f64>; 3], Failure> {
     let (mut one, _peers) = with_peers(domain, "one", 1)?;
     let (mut many, _others) = with_peers(domain, "many", IDLE_PEERS)?;
     let mut times = [vec![], vec![], vec![]];
-    for _ in 0..ROUNDS {
-        let [a, b] = [time(&mut one)?, time(&mut many)?];
+    for _ in 0..effort.poll_rounds {
+        let [a, b] = [time(&mut one, effort.polls)?, time(&mut many, effort.polls)?];
         times[0].push(a);
         times[1].push(b);
         times[2].push(b / a);
@@ -65,11 +64,11 @@ fn with_peers(
 }
 
 #[inline(never)]
-fn time(endpoint: &mut Endpoint) -> Result<f64, Failure> {
+fn time(endpoint: &mut Endpoint, polls: u32) -> Result<f64, Failure> {
     let mut buffer = [0; 64];
     let start = Instant::now();
-    for _ in 0..POLLS {
+    for _ in 0..polls {
         black_box(endpoint.try_receive_into(Selector::any(), black_box(&mut buffer))?);
     }
-    Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(POLLS))
+    Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(polls))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use corewire_endpoint::transport::{
     Attention, Change, Gone, Haste, Room, SendError, Short, Transport,
 };
-use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Sink, Source, Wanted};
+use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Peer, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_os::OsError;
@@ -173,16 +173,11 @@ impl Transport for PairRings {
     }
 
     #[inline(always)]
-    fn try_inject(
-        &mut self,
-        row: u32,
-        generation: u32,
-        envelope: &Envelope,
-        message: &[u8],
-    ) -> bool {
-        if !self.pairs.is_open(row, generation) {
+    fn try_inject(&mut self, peer: Peer, envelope: &Envelope, message: &[u8]) -> bool {
+        if !self.pairs.is_open(peer.bits()) {
             return false;
         }
+        let row = peer.row();
         if message.len() > envelope.inline_bytes_max() {
             return self.try_inject_in_cell(row, envelope, message);
         }
