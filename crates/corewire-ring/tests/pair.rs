@@ -82,7 +82,10 @@ fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -
             if pairs.next_ring().is_none() || !pairs.assign_ring(row) {
                 return false;
             }
-        } else if !pairs.has_room(row, message.len() > 104).unwrap_or(false) {
+        } else if !pairs
+            .has_room(row, (message.len() > 104).then_some(message.len() as u64))
+            .unwrap_or(false)
+        {
             return false;
         }
     }

@@ -320,7 +320,7 @@ impl Victim {
             3 => {
                 let found = effort.bound(kernel, 2, || {
                     black_box((pairs.is_here(HOSTILE), pairs.is_within(HOSTILE)));
-                    pairs.has_room(HOSTILE, true)?;
+                    pairs.has_room(HOSTILE, Some(1 << 20))?;
                     pairs.has_arrival(HOSTILE)
                 });
                 if let Err(violation) = found {
@@ -476,7 +476,10 @@ fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -
             if pairs.next_ring().is_none() || !pairs.assign_ring(row) {
                 return false;
             }
-        } else if !pairs.has_room(row, message.len() > 104).unwrap_or(false) {
+        } else if !pairs
+            .has_room(row, (message.len() > 104).then_some(message.len() as u64))
+            .unwrap_or(false)
+        {
             return false;
         }
     }

@@ -7,6 +7,10 @@
 //!
 //! A peer gets a cell as long as it has fewer than are free. So one that does not read keeps at most half
 //! of them, two keep a third each, and somebody else always gets one.
+//!
+//! A message of several cells goes through few of them, which are used again and again while they are in
+//! the caches of both sides: a pipe. Through all cells in turn it would take 1.4 to 1.9 times as long, since each
+//! of them would have to come from memory.
 
 use alloc::collections::VecDeque;
 
@@ -14,12 +18,18 @@ use corewire_layout::LINE_BYTES;
 
 use crate::region::{Access, Payload, Store};
 
+/// The bytes of a pipe. With less, the sender waits for the receiver; with more, the cells fall out of the
+/// caches. (1 MiB between two cores takes 90 us through 256 KiB, 112 us through 128 KiB and 128 us through 1 MiB.)
+const PIPE_BYTES: u64 = 256 << 10;
+
 /// An endpoint's own cells.
 #[derive(Debug)]
 pub(super) struct Cells {
     store: Store,
     cell_bytes: u64,
-    /// First come, first taken: whose lines have been left alone the longest.
+    /// The most cells of a peer through which a message goes that does not fit in them.
+    pipe_cells: u64,
+    /// The one whose lines have been left alone the longest comes first; the last one was used last.
     free: VecDeque<u32>,
 }
 
@@ -49,7 +59,8 @@ struct Held {
 impl Cells {
     pub(super) fn new(store: Store, cells: u64, cell_bytes: u64) -> Self {
         let count = u32::try_from(cells).unwrap_or(u32::MAX);
-        Self { store, cell_bytes, free: (0..count).collect() }
+        let pipe_cells = (PIPE_BYTES / cell_bytes).max(2);
+        Self { store, cell_bytes, pipe_cells, free: (0..count).collect() }
     }
 
     /// The memory of a fragment.
@@ -59,17 +70,20 @@ impl Cells {
 }
 
 impl Holding {
-    /// Room for the next `bytes` bytes of a message, or for a cell's worth if there are more. `None`
-    /// while this peer can have none.
+    /// Room for the next `bytes` bytes of a message of `total` bytes, or for a cell's worth if there are
+    /// more. `None` while this peer can have none.
     #[inline]
-    pub(super) fn find(&mut self, bytes: u64, cells: &mut Cells) -> Option<Room> {
+    pub(super) fn find(&mut self, bytes: u64, total: u64, cells: &mut Cells) -> Option<Room> {
         let bytes = bytes.min(cells.cell_bytes);
+        let pipe_cells = cells.pipe_cells;
+        let is_long = total > pipe_cells * cells.cell_bytes;
         let has_room = |held: &Held| cells.cell_bytes - held.used_bytes >= bytes;
         if !self.held.back().is_some_and(has_room) {
-            if self.held.len() >= cells.free.len() {
+            let is_full = is_long && self.held.len() as u64 >= pipe_cells;
+            if is_full || self.held.len() >= cells.free.len() {
                 return None;
             }
-            let cell = cells.free.pop_front()?;
+            let cell = if is_long { cells.free.pop_back() } else { cells.free.pop_front() }?;
             self.held.push_back(Held { cell, used_bytes: 0, last: None });
         }
         let held = self.held.back()?;

@@ -397,16 +397,22 @@ impl<K: Kernel> Endpoint<K> {
         Ok(())
     }
 
-    /// Is there room towards the peer of `row` for one more slot, and for a fragment in a cell if
-    /// `needs_cell`?
+    /// Is there room towards the peer of `row` for one more slot, and for a fragment of a message of so many
+    /// bytes, if it goes through cells?
     ///
     /// # Errors
     /// A [`PairViolation`]: the peer is to be removed.
-    pub fn has_room(&mut self, row: u32, needs_cell: bool) -> Result<bool, PairViolation> {
+    pub fn has_room(
+        &mut self,
+        row: u32,
+        total_in_cells: Option<u64>,
+    ) -> Result<bool, PairViolation> {
         self.make_room(row)?;
         let Self { peers, cells, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return Ok(false) };
-        Ok(peer.outbox.has_slot() && (!needs_cell || peer.outbox.may_have_cell(cells)))
+        let outbox = &mut peer.outbox;
+        let has_cell = total_in_cells.is_none_or(|total| outbox.may_have_cell(total, cells));
+        Ok(has_cell && outbox.has_slot())
     }
 
     /// The row of the pair that had something last.

@@ -139,10 +139,10 @@ impl Outbox {
         self.head + MESSAGE_SLOTS_MAX <= self.limit
     }
 
-    /// May this peer have room in a cell, however long its fragment? What is left in the one that it is
-    /// filling was not enough for whoever asks.
-    pub(super) fn may_have_cell(&mut self, cells: &mut Cells) -> bool {
-        self.holding.find(u64::MAX, cells).is_some()
+    /// May this peer have room in a cell for a message of `total` bytes, however long its fragment? What is left in
+    /// the one that it is filling was not enough for whoever asks.
+    pub(super) fn may_have_cell(&mut self, total: u64, cells: &mut Cells) -> bool {
+        self.holding.find(u64::MAX, total, cells).is_some()
     }
 
     /// Is a ring of it being taken back?
@@ -262,7 +262,7 @@ impl Outbox {
         if self.head >= self.limit {
             return 0;
         }
-        let Some(room) = self.holding.find(total - sent, cells) else { return 0 };
+        let Some(room) = self.holding.find(total - sent, total, cells) else { return 0 };
         source.fill(sent, &mut Fragment::shared(cells.payload(room)));
         let slot = self.slots.at(self.head);
         slot.position().store(fragment(room.offset, room.bytes), Relaxed);

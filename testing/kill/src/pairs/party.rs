@@ -204,9 +204,10 @@ impl Party {
     /// Makes room toward a peer, if there is any. Returns whether there is room.
     pub(super) fn make_room(&mut self, to: Role) -> bool {
         let last = (0u64..).zip(&self.with[to.0 as usize].sent).last();
-        let needs_cell =
-            last.is_some_and(|(tag, last)| last.len() > envelope_of(tag).inline_bytes_max());
-        let is_room = is_room(&mut self.pairs, to, needs_cell);
+        let in_cells = last
+            .filter(|(tag, last)| last.len() > envelope_of(*tag).inline_bytes_max())
+            .map(|(_, last)| last.len() as u64);
+        let is_room = is_room(&mut self.pairs, to, in_cells);
         if is_room && !self.pairs.has_ring(to.0) {
             return self.pairs.assign_ring(to.0);
         }
@@ -305,10 +306,10 @@ impl Party {
 }
 
 /// Whether there is room toward a peer, or a ring that can be assigned.
-fn is_room(pairs: &mut Endpoint<TurnKernel>, to: Role, needs_cell: bool) -> bool {
+fn is_room(pairs: &mut Endpoint<TurnKernel>, to: Role, in_cells: Option<u64>) -> bool {
     let own = "own memory";
     if pairs.has_ring(to.0) {
-        return pairs.has_room(to.0, needs_cell).expect(own);
+        return pairs.has_room(to.0, in_cells).expect(own);
     }
     pairs.make_room(to.0).expect(own);
     if pairs.next_ring().is_none() {

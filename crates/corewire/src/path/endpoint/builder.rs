@@ -80,7 +80,8 @@ impl EndpointBuilder {
     }
 
     /// How many cells there are, for messages of more than 104 bytes, and how long each is: a power of two
-    /// from 4 KiB to 256 KiB. 64 of 16 KiB if not said.
+    /// from 4 KiB to 256 KiB. Default: 64 of 16 KiB. A message that is longer than 256 KiB goes through so much of
+    /// them again and again, as through a pipe.
     pub fn cells(mut self, count: usize, bytes: usize) -> Self {
         self.cells = count as u64;
         self.cell_bytes = bytes as u64;
