@@ -35,12 +35,14 @@ impl<T: Transport> Engine<T> {
             Err(violation) => return self.cut_off(row, violation),
         };
         if arrival.is_first {
-            if self.mute_if_untold(row) {
+            let Envelope { space, tag, .. } = arrival.envelope;
+            if self.mute_if_behind(row, space) {
                 return;
             }
-            match arrival.envelope.space {
-                Space::Acknowledgement => self.be_told(row, arrival.envelope.tag),
-                Space::Reply | Space::Dropped => {}
+            match space {
+                Space::Acknowledgement => self.be_told(row, tag),
+                Space::Dropped => self.request_dropped(row, tag, caller.as_deref_mut()),
+                Space::Reply => self.find_call(row, &arrival, caller.as_deref_mut()),
                 Space::Tagged | Space::Untagged | Space::Request => {
                     if !self.find_place(row, &arrival, caller.as_deref_mut()) {
                         return;
@@ -49,6 +51,27 @@ impl<T: Transport> Engine<T> {
             }
         }
         self.fill(row, &arrival, caller);
+    }
+
+    /// Decides where a reply goes: nowhere if its call is over.
+    fn find_call(&mut self, row: u32, arrival: &Arrival, caller: Option<&mut Caller<'_>>) {
+        let (source, number) = (self.peer_of(row), arrival.envelope.tag);
+        if let Some(operation) = self.take_call(source, number) {
+            if self.prepare(operation, arrival.total) {
+                self.set_place(row, Place::Operation(operation));
+            }
+        } else if let Some(caller) = caller
+            && caller.is_waiting()
+            && caller.selector.takes_of(Space::Reply, source, number)
+        {
+            match caller.target.prepare(arrival.total) {
+                Ok(()) => {
+                    caller.state = CallerState::Filling(self.status_of(row, arrival));
+                    self.set_place(row, Place::Caller);
+                }
+                Err(error) => caller.state = CallerState::Ended(Err(error)),
+            }
+        }
     }
 
     /// Decides where a message goes. False if it stays where it is.
@@ -136,10 +159,14 @@ impl<T: Transport> Engine<T> {
     /// go there; then the operation has ended.
     fn prepare(&mut self, operation: u32, total: u64) -> bool {
         let truncates = self.operations.options(operation).truncates;
-        let Operation::Receive { memory, posted, .. } = self.operations.by_index(operation) else {
-            return false;
+        let memory = match self.operations.by_index(operation) {
+            Operation::Receive { memory, posted, .. } => {
+                *posted = None;
+                memory
+            }
+            Operation::Call { memory, .. } => memory,
+            _ => return false,
         };
-        *posted = None;
         let given = memory.room();
         let error = if memory.is_pooled() && total > given as u64 {
             match self.pool.take(total) {
@@ -160,7 +187,11 @@ impl<T: Transport> Engine<T> {
 
     /// A receive that goes on by itself has got its whole message.
     fn end_receive(&mut self, operation: u32, status: Status) {
-        let Operation::Receive { memory, .. } = self.operations.by_index(operation) else { return };
+        let (Operation::Receive { memory, .. } | Operation::Call { memory, .. }) =
+            self.operations.by_index(operation)
+        else {
+            return;
+        };
         let given = memory.room();
         let result = if status.bytes > given as u64 {
             Err(MessageError::Truncated { status, given })
@@ -192,7 +223,9 @@ impl<T: Transport> Engine<T> {
         let mut caller = caller;
         match place {
             Place::Operation(operation) => {
-                if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
+                if let Operation::Receive { memory, .. } | Operation::Call { memory, .. } =
+                    self.operations.by_index(operation)
+                {
                     transport.copy(row, arrival, filled, memory);
                 }
             }
@@ -236,7 +269,13 @@ impl<T: Transport> Engine<T> {
                     caller.state = CallerState::Waiting;
                 }
             }
-            Place::Operation(operation) => self.receive_again(operation),
+            Place::Operation(operation) => match self.operations.by_index(operation) {
+                Operation::Call { .. } => {
+                    let error = self.error_of(row);
+                    self.operations.end(operation, Err(error), None);
+                }
+                _ => self.receive_again(operation),
+            },
         }
     }
 
@@ -265,6 +304,10 @@ impl<T: Transport> Engine<T> {
 
     /// Gives a receive that is being called the oldest kept message that it asks for.
     pub(crate) fn take_kept(&mut self, caller: &mut Caller<'_>) {
+        // A reply is never kept.
+        if caller.selector.space() == Space::Reply {
+            return;
+        }
         let Some((key, _)) = self.matching.find(&caller.selector) else { return };
         self.take_kept_of(key, caller);
     }
@@ -409,6 +452,13 @@ impl<T: Transport> Engine<T> {
         };
         let row = source.row();
         let filled = self.rows[row as usize].filled;
+        caller.state = CallerState::Waiting;
+        if caller.selector.space() == Space::Reply {
+            // Nobody asks for it any more.
+            self.set_place(row, Place::Nowhere);
+            self.rows[row as usize].filled = filled;
+            return;
+        }
         let mut bytes = caller.target.written(filled);
         let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
         // Appending never grows it.
@@ -420,7 +470,6 @@ impl<T: Transport> Engine<T> {
         self.show_kept(row);
         self.set_place(row, Place::Kept(key));
         self.rows[row as usize].filled = filled;
-        caller.state = CallerState::Waiting;
     }
 
     /// If nothing will come that a receive asks for: why.

@@ -36,6 +36,11 @@ impl Budget {
         Self { bytes, share: bytes / 4 / peers_max.max(1), rows: Vec::new(), common: 0 }
     }
 
+    /// The most that one peer may have.
+    pub(crate) fn of_one_peer(&self) -> u64 {
+        self.bytes / 2
+    }
+
     pub(crate) fn kept(&self, row: u32) -> Kept {
         self.rows.get(row as usize).copied().unwrap_or_default()
     }
@@ -78,7 +83,7 @@ impl Budget {
 }
 
 /// What a message of `total` bytes costs.
-fn cost(total: u64) -> u64 {
+pub(crate) fn cost(total: u64) -> u64 {
     total.saturating_add(OVERHEAD_BYTES as u64)
 }
 

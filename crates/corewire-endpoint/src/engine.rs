@@ -10,6 +10,7 @@ use corewire_ring::pair::PairViolation;
 
 use crate::arrivals::Place;
 use crate::budget::Budget;
+use crate::calls::Calls;
 use crate::error::MessageError;
 use crate::list::Seed;
 use crate::matching::Matching;
@@ -32,6 +33,7 @@ pub struct Engine<T> {
     pub(crate) senders: Vec<u32>,
     pub(crate) matching: Matching,
     pub(crate) operations: Operations,
+    pub(crate) calls: Calls,
     pub(crate) pool: Pool,
     /// A message was kept or an operation has ended since [`Engine::take_news`].
     pub(crate) has_news: bool,
@@ -63,7 +65,9 @@ pub(crate) struct Row {
     pub(crate) heard: u64,
     pub(crate) to_tell: Option<u64>,
     pub(crate) tellings: VecDeque<u64>,
-    /// Nothing more is taken from it until there is room for what is to be told.
+    /// What replies that wait for room cost.
+    pub(crate) reply_bytes: u64,
+    /// Nothing more is taken from it until there is room for what is to be told, and for replies.
     pub(crate) is_muted: bool,
 }
 
@@ -104,6 +108,7 @@ impl<T: Transport> Engine<T> {
             senders: Vec::new(),
             matching: Matching::new(budget, seed),
             operations: Operations::default(),
+            calls: Calls::default(),
             pool: Pool::default(),
             has_news: false,
             changes: Vec::new(),
@@ -127,9 +132,20 @@ impl<T: Transport> Engine<T> {
     /// The same engine over what `change` makes of its transport, in which every row keeps its number.
     pub fn map_transport<U: Transport>(self, change: impl FnOnce(T) -> U) -> Engine<U> {
         let Self { transport, rows, leaving, senders, matching, .. } = self;
-        let Self { operations, pool, has_news, changes, .. } = self;
+        let Self { operations, calls, pool, has_news, changes, .. } = self;
         let transport = change(transport);
-        Engine { transport, rows, leaving, senders, matching, operations, pool, has_news, changes }
+        Engine {
+            transport,
+            rows,
+            leaving,
+            senders,
+            matching,
+            operations,
+            calls,
+            pool,
+            has_news,
+            changes,
+        }
     }
 
     /// Whether a peer has come or gone, or a call is interrupted.
@@ -252,6 +268,7 @@ impl<T: Transport> Engine<T> {
                 self.transport.open(row, generation);
             }
             Change::Gone { row, how } => self.begin_leaving(row, how),
+            Change::Dropped { peer, number } => self.drop_request(peer, number),
         }
     }
 
@@ -319,6 +336,7 @@ impl<T: Transport> Engine<T> {
         for untold in std::mem::take(&mut self.rows[row as usize].untold) {
             self.operations.end(untold.operation, Err(error.clone()), Some(untold.memory));
         }
+        self.end_calls_to(peer, &error);
         for posted in self.matching.withdraw_from(peer) {
             self.operations.end(posted.operation, Err(error.clone()), None);
         }

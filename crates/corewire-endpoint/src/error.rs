@@ -68,6 +68,12 @@ pub enum MessageError {
         /// The memory's length in bytes.
         given: usize,
     },
+    /// The peer dropped the request without a reply.
+    #[error("endpoint {name} dropped the request")]
+    RequestDropped {
+        /// The peer.
+        name: ChannelName,
+    },
     /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,

@@ -27,6 +27,7 @@
 
 mod arrivals;
 mod budget;
+mod calls;
 mod engine;
 mod error;
 pub mod in_memory;

@@ -25,6 +25,14 @@ enum Bytes {
     Pooled(Vec<u8>, Pool),
 }
 
+/// An empty message of nobody.
+impl Default for OwnedMessage {
+    fn default() -> Self {
+        let status = Status { source: Peer::new(0, 0), tag: 0, bytes: 0, immediate: None };
+        Self { status, bytes: Bytes::Inline([0; INLINE_BYTES_MAX]) }
+    }
+}
+
 impl OwnedMessage {
     /// A message of at most [`INLINE_BYTES_MAX`] bytes, the first of `bytes`, that a receive has put there.
     #[inline(always)]

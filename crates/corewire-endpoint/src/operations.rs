@@ -90,6 +90,8 @@ pub(crate) enum Operation {
     Free,
     /// A receive, which waits, under its key, or is being filled.
     Receive { selector: Selector, memory: Memory, posted: Option<Key>, order: u64 },
+    /// A call: its request has been sent, or waits for room, and its reply goes to `memory`.
+    Call { to: Peer, number: u64, memory: Memory },
     /// A send. Its memory is with its peer.
     Send { to: Peer },
     /// It has ended, which has not been reported.
@@ -152,7 +154,7 @@ impl Operations {
     ) {
         let slot = &mut self.slots[index as usize];
         let memory = match std::mem::replace(&mut slot.operation, Operation::Free) {
-            Operation::Receive { memory, .. } => memory,
+            Operation::Receive { memory, .. } | Operation::Call { memory, .. } => memory,
             _ => sent.unwrap_or_default(),
         };
         let Options { context, report, .. } = slot.options;

@@ -166,6 +166,11 @@ impl<T: Transport> Engine<T> {
                 self.matching.withdraw(key);
                 self.operations.end(handle.index, Err(MessageError::Cancelled), None);
             }
+            Operation::Call { to, number, .. } => {
+                if let Some(operation) = self.forget_call(to, number) {
+                    self.operations.end(operation, Err(MessageError::Cancelled), None);
+                }
+            }
             Operation::Send { to } => {
                 if let Some(memory) = self.take_unsent(to.row(), handle.index) {
                     self.operations.end(handle.index, Err(MessageError::Cancelled), Some(memory));

@@ -79,6 +79,19 @@ impl Selector {
         Self(Wanted::any(Space::Untagged))
     }
 
+    /// Requests, of any peer. For engines: they are answered by their numbers.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn requests() -> Self {
+        Self(Wanted::any(Space::Request))
+    }
+
+    /// The reply of this peer to the request with this number.
+    #[inline(always)]
+    pub(crate) const fn reply(number: u64, peer: Peer) -> Self {
+        Self::claimed(Space::Reply, number, peer)
+    }
+
     /// Messages with this tag.
     #[must_use]
     pub const fn tag(tag: u64) -> Self {

@@ -1,7 +1,8 @@
 //! Sending: at once, or when there is room.
 
-use corewire_ring::message::{Envelope, Memory, Source, Space, Wants};
+use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space, Wants};
 
+use crate::budget::cost;
 use crate::engine::{Engine, Pending, Untold};
 use crate::error::MessageError;
 use crate::operations::{Operation, OperationHandle, Options, Until};
@@ -39,8 +40,9 @@ impl<T: Transport> Engine<T> {
         done
     }
 
-    /// Sends the rest of a message, of which `sent` bytes have been sent, as soon as there is room.
-    pub fn send_rest(&mut self, peer: Peer, envelope: Envelope, memory: Memory, sent: u64) {
+    /// Sends the rest of a message, of which `sent` bytes have been sent, as soon as there is room; copies it.
+    pub fn send_rest(&mut self, peer: Peer, envelope: Envelope, source: &impl Source, sent: u64) {
+        let memory = to_memory(source);
         if let Ok(row) = self.row_of(peer) {
             self.send_later(row, Pending { operation: None, envelope, memory, sent });
         }
@@ -144,10 +146,12 @@ impl<T: Transport> Engine<T> {
 
     /// A message has been sent completely, or never will be.
     fn end_send(&mut self, row: u32, pending: Pending, result: Result<(), MessageError>) {
+        let cost = pending.reply_cost();
         let Pending { operation, envelope, memory, .. } = pending;
         let source = self.peer_of(row);
         let Envelope { tag, immediate, wants, .. } = envelope;
         let entry = &mut self.rows[row as usize];
+        entry.reply_bytes = entry.reply_bytes.saturating_sub(cost);
         let number = (wants != Wants::Nothing && result.is_ok()).then(|| {
             entry.asked += 1;
             entry.asked
@@ -181,10 +185,13 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Whether so much is to be told to the peer of `row` that nothing more is to be taken from it.
-    pub(crate) fn mute_if_untold(&mut self, row: u32) -> bool {
+    /// Whether so much waits to be sent to the peer of `row`, because of what it has sent, that nothing more is
+    /// to be taken from it.
+    pub(crate) fn mute_if_behind(&mut self, row: u32, space: Space) -> bool {
+        let reply_bytes_max = self.matching.budget.of_one_peer();
         let entry = &mut self.rows[row as usize];
-        let is_muted = entry.tellings.len() >= TELLINGS_MAX;
+        let is_muted = entry.tellings.len() >= TELLINGS_MAX
+            || (space == Space::Request && entry.reply_bytes > reply_bytes_max);
         if is_muted {
             entry.is_muted = true;
             self.transport.hold(row);
@@ -207,8 +214,10 @@ impl<T: Transport> Engine<T> {
             has_news = true;
             self.rows[row as usize].tellings.pop_front();
         }
+        let reply_bytes_max = self.matching.budget.of_one_peer();
         let entry = &mut self.rows[row as usize];
-        if entry.tellings.is_empty() && std::mem::take(&mut entry.is_muted) {
+        let is_behind = !entry.tellings.is_empty() || entry.reply_bytes > reply_bytes_max;
+        if !is_behind && std::mem::take(&mut entry.is_muted) {
             self.transport.release(row);
         }
         has_news
@@ -225,8 +234,9 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Sends a message when there is room, in its turn.
-    fn send_later(&mut self, row: u32, pending: Pending) {
+    pub(crate) fn send_later(&mut self, row: u32, pending: Pending) {
         let entry = &mut self.rows[row as usize];
+        entry.reply_bytes += pending.reply_cost();
         entry.sends.push_back(pending);
         entry.is_within = false;
         self.transport.open(row, 0);
@@ -246,6 +256,23 @@ impl<T: Transport> Engine<T> {
 
 /// The most that is to be told to a peer before nothing more is taken from it.
 const TELLINGS_MAX: usize = 256;
+
+impl Pending {
+    /// What it costs to keep it, if it is a reply.
+    fn reply_cost(&self) -> u64 {
+        match self.envelope.space {
+            Space::Reply | Space::Dropped => cost(self.memory.len() as u64),
+            _ => 0,
+        }
+    }
+}
+
+/// A copy of a whole message.
+pub(crate) fn to_memory(source: &impl Source) -> Memory {
+    let mut bytes = vec![0; usize::try_from(source.bytes()).unwrap_or(usize::MAX)];
+    source.fill(0, &mut Fragment::private(&mut bytes));
+    bytes.into()
+}
 
 const fn telling(number: u64) -> Envelope {
     Envelope::numbered(Space::Acknowledgement, number)

@@ -122,7 +122,7 @@ pub trait Transport {
     }
 }
 
-/// A peer that has come or gone.
+/// Something that happened outside of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// A peer has come and has this row.
@@ -131,6 +131,13 @@ pub enum Change {
         row: u32,
         /// Its name.
         name: ChannelName,
+    },
+    /// A request of a peer will never be replied to: whoever was to reply has dropped it.
+    Dropped {
+        /// Who sent the request.
+        peer: Peer,
+        /// The number of its call.
+        number: u64,
     },
     /// A peer has gone. Its row stays its own until [`Transport::remove`].
     Gone {

@@ -60,8 +60,9 @@ pub const TELL_DELIVERY: u64 = 4;
 /// Flag of such a slot: the sender wants to be told when a receive has asked for the message. Not together
 /// with [`TELL_DELIVERY`].
 pub const TELL_MATCH: u64 = 8;
-/// Flag of a slot of kind `Request` or `Reply`: its payload lies in a cell.
-pub const IN_CELL: u64 = 1;
+/// Flag of a slot of kind `Request` or `Reply`: its payload lies in a cell. (Not [`IMMEDIATE`]: a reader that expects a
+/// reply in a slot must not take it for one with an immediate.)
+pub const IN_CELL: u64 = 8;
 /// Flag of a slot of kind `Reply`, which has no payload then: it acknowledges the message that is the
 /// n-th for which its sender wants that, and n is its number.
 pub const ACKNOWLEDGES: u64 = 2;

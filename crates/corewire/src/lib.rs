@@ -221,7 +221,7 @@ pub use error::{
     OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
 pub use path::batch::{Batch, SendBatch};
-pub use path::endpoint::{Endpoint, EndpointBuilder};
+pub use path::endpoint::{Endpoint, EndpointBuilder, OwedReply, Request};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};

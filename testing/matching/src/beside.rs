@@ -49,6 +49,7 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         changes.extend(others.into_iter().map(|change| match change {
             Change::Came { row, name } => Change::Came { row: row + FIRST_ROWS, name },
             Change::Gone { row, how } => Change::Gone { row: row + FIRST_ROWS, how },
+            dropped @ Change::Dropped { .. } => dropped,
         }));
         if first == Attention::None { second } else { first }
     }

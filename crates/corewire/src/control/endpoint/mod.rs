@@ -15,6 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
+use corewire_endpoint::Peer;
 use corewire_endpoint::transport::Gone;
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointHeader, RawEndpointHeader};
 use corewire_layout::frame::Frame;
@@ -43,6 +44,8 @@ pub(crate) mod notice {
     pub(crate) const FORKED: u32 = 2;
     /// Another thread asked for the call to return.
     pub(crate) const INTERRUPTED: u32 = 4;
+    /// Requests were dropped without a reply.
+    pub(crate) const DROPPED: u32 = 16;
     /// An observer looks: what is counted privately is to be stored where it sees it.
     pub(crate) const OBSERVED: u32 = 8;
 }
@@ -85,6 +88,8 @@ struct State {
     rows: BTreeMap<u128, u32>,
     watched: BTreeMap<Token, u32>,
     changes: Vec<Change>,
+    /// Requests that were dropped, by whom they were sent and their numbers.
+    dropped: Vec<(Peer, u64)>,
     is_closed: bool,
 }
 
@@ -240,6 +245,21 @@ impl EndpointControl {
     pub(crate) fn changes(&self) -> Vec<Change> {
         self.shared.clear(notice::PEERS);
         std::mem::take(&mut lock(&self.state).changes)
+    }
+
+    /// Nobody will reply to a request of `peer` any more: the data thread tells it.
+    pub(crate) fn drop_request(&self, peer: Peer, number: u64) {
+        // The lock may be held by a thread that a forked child does not have.
+        if self.shared.attention() & notice::FORKED == 0 {
+            lock(&self.state).dropped.push((peer, number));
+            self.notify(notice::DROPPED);
+        }
+    }
+
+    /// The requests that were dropped since this was asked last.
+    pub(crate) fn dropped(&self) -> Vec<(Peer, u64)> {
+        self.shared.clear(notice::DROPPED);
+        std::mem::take(&mut lock(&self.state).dropped)
     }
 
     /// The data thread has seen to a peer that is gone: somebody else may have its row.

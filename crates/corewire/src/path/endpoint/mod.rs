@@ -5,11 +5,13 @@
 //! | this one | the endpoint, its peers, waiting, closing |
 //! | [`send`] | sending, at once or when there is room |
 //! | [`receive`] | receiving, operations, asking what is there |
+//! | [`calls`] | requests and replies |
 //! | [`rings`] | the pair rings as the transport of the engine |
 //!
 //! What happens to a message is the work of the engine: see `corewire-endpoint`. Here its calls wait.
 
 mod builder;
+mod calls;
 mod receive;
 mod rings;
 mod send;
@@ -25,6 +27,7 @@ use corewire_layout::name::ChannelName;
 use corewire_ring::sync::pause;
 
 pub use self::builder::EndpointBuilder;
+pub use self::calls::{OwedReply, Request};
 pub use self::rings::PairRings;
 use crate::control::endpoint::{EndpointControl, notice};
 use crate::error::{ConnectError, CounterError};

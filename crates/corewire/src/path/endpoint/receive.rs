@@ -53,7 +53,16 @@ impl Endpoint {
         selector: Selector,
         timeout: Duration,
     ) -> Result<Option<OwnedMessage>, MessageError> {
-        none_if_late(self.receive_owned(selector, Patience::until(timeout)))
+        self.receive_patiently(selector, Patience::until(timeout))
+    }
+
+    /// As [`receive`](Self::receive), for as long as `patience` says.
+    pub(super) fn receive_patiently(
+        &mut self,
+        selector: Selector,
+        patience: Patience,
+    ) -> Result<Option<OwnedMessage>, MessageError> {
+        none_if_late(self.receive_owned(selector, patience))
     }
 
     // Into memory of the caller's.
@@ -102,7 +111,16 @@ impl Endpoint {
         buffer: &mut [u8],
         timeout: Duration,
     ) -> Result<Option<Status>, MessageError> {
-        let patience = Patience::until(timeout);
+        self.receive_into_patiently(selector, buffer, Patience::until(timeout))
+    }
+
+    /// As [`receive_into`](Self::receive_into), for as long as `patience` says.
+    pub(super) fn receive_into_patiently(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Option<Status>, MessageError> {
         none_if_late(self.receive_slowly(selector, &mut &mut *buffer, patience))
     }
 

@@ -153,6 +153,10 @@ impl Transport for PairRings {
                 Link::Gone { row, how } => Change::Gone { row, how },
             });
         }
+        if attention & notice::DROPPED != 0 {
+            let dropped = self.control.dropped().into_iter();
+            changes.extend(dropped.map(|(peer, number)| Change::Dropped { peer, number }));
+        }
         if attention & notice::OBSERVED != 0 {
             shared.clear(notice::OBSERVED);
             self.pairs.publish_traffic();

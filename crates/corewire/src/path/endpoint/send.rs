@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use corewire_endpoint::transport::Room;
-use corewire_endpoint::{
-    Envelope, Fragment, Memory, MessageError, OperationHandle, Options, Peer, Source,
-};
+use corewire_endpoint::{Envelope, Memory, MessageError, OperationHandle, Options, Peer, Source};
 
 use super::{Endpoint, after};
 use crate::wait::Patience;
@@ -136,6 +134,20 @@ impl Endpoint {
         self.engine.start_send(peer, envelope.into(), memory.into(), options)
     }
 
+    /// As [`send`](Self::send), for as long as `patience` says.
+    pub(super) fn send_patiently(
+        &mut self,
+        peer: Peer,
+        envelope: Envelope,
+        message: &&[u8],
+        patience: Patience,
+    ) -> Result<(), MessageError> {
+        if self.engine.try_inject(peer, &envelope, message) {
+            return Ok(());
+        }
+        self.send_slowly(peer, envelope, message, patience)
+    }
+
     fn send_now(
         &mut self,
         peer: Peer,
@@ -186,7 +198,7 @@ impl Endpoint {
             Err(MessageError::Forked) => Err(MessageError::Forked),
             Err(_) if sent > 0 => {
                 // The peer has seen the beginning.
-                self.engine.send_rest(peer, envelope, to_memory(source), sent);
+                self.engine.send_rest(peer, envelope, source, sent);
                 Ok(())
             }
             Err(MessageError::Timeout { .. }) => {
@@ -195,11 +207,4 @@ impl Endpoint {
             Err(other) => Err(other),
         }
     }
-}
-
-/// A copy of a whole message.
-fn to_memory(source: &impl Source) -> Memory {
-    let mut bytes = vec![0; usize::try_from(source.bytes()).unwrap_or(usize::MAX)];
-    source.fill(0, &mut Fragment::private(&mut bytes));
-    bytes.into()
 }

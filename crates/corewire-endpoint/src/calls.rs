@@ -1,0 +1,185 @@
+//! Requests and replies. A request has a number, which its reply repeats; both are matched apart from all
+//! other messages. A reply that nobody waits for any more is dropped as it arrives.
+
+use std::collections::BTreeMap;
+
+use corewire_ring::message::{Envelope, Memory, Source, Space};
+
+use crate::engine::{Engine, Pending};
+use crate::error::MessageError;
+use crate::operations::{Operation, OperationHandle, Options};
+use crate::receive::{Caller, CallerState};
+use crate::selector::{Peer, Selector};
+use crate::transport::Transport;
+
+/// The calls of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    last: u64,
+    /// The operations that wait for replies, by number.
+    waiting: BTreeMap<u64, u32>,
+}
+
+impl<T: Transport> Engine<T> {
+    // The caller.
+
+    /// The number of the next call.
+    #[inline(always)]
+    pub fn new_call(&mut self) -> u64 {
+        self.calls.last += 1;
+        self.calls.last
+    }
+
+    /// The envelope of the request of a call.
+    #[inline(always)]
+    #[must_use]
+    pub const fn request_envelope(number: u64) -> Envelope {
+        Envelope::numbered(Space::Request, number)
+    }
+
+    /// The envelope of the reply of a call.
+    #[inline(always)]
+    #[must_use]
+    pub const fn reply_envelope(number: u64) -> Envelope {
+        Envelope::numbered(Space::Reply, number)
+    }
+
+    /// What a receive of a call's reply asks for.
+    #[inline(always)]
+    #[must_use]
+    pub const fn reply_selector(number: u64, peer: Peer) -> Selector {
+        Selector::reply(number, peer)
+    }
+
+    /// Begins to send the request `request`, and to receive its reply, into memory from the pool. Never
+    /// waits.
+    ///
+    /// # Errors
+    /// Why nothing can be sent to this peer; what fails later is the operation's result.
+    pub fn start_call(
+        &mut self,
+        peer: Peer,
+        request: Memory,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        let row = self.row_of(peer)?;
+        let number = self.new_call();
+        let envelope = Self::request_envelope(number);
+        let call = Operation::Call { to: peer, number, memory: Memory::pooled() };
+        let handle = self.operations.add(call, options);
+        self.calls.waiting.insert(number, handle.index);
+        let mut sent = 0;
+        match self.send_step(peer, envelope, &request, &mut sent) {
+            Ok(true) => {}
+            Ok(false) => {
+                let pending = Pending { operation: None, envelope, memory: request, sent };
+                self.send_later(row, pending);
+            }
+            Err(error) => self.end_call(number, Err(error)),
+        }
+        Ok(handle)
+    }
+
+    /// A call ends without its reply.
+    fn end_call(&mut self, number: u64, result: Result<(), MessageError>) {
+        if let Some(operation) = self.calls.waiting.remove(&number)
+            && let Err(error) = result
+        {
+            self.has_news = true;
+            self.operations.end(operation, Err(error), None);
+        }
+    }
+
+    /// A call whose reply has not begun to arrive is over. Returns its operation. A request that has not
+    /// begun to be sent is not sent any more.
+    pub(crate) fn forget_call(&mut self, to: Peer, number: u64) -> Option<u32> {
+        let operation = self.calls.waiting.remove(&number)?;
+        let request = Self::request_envelope(number);
+        if let Some(row) = self.rows.get_mut(to.row() as usize) {
+            row.sends.retain(|pending| pending.envelope != request || pending.sent > 0);
+        }
+        Some(operation)
+    }
+
+    /// Ends the calls to a peer that has gone.
+    pub(crate) fn end_calls_to(&mut self, peer: Peer, error: &MessageError) {
+        let is_to = |operations: &mut crate::operations::Operations, operation: u32| matches!(operations.by_index(operation), Operation::Call { to, .. } if *to == peer);
+        let waiting = std::mem::take(&mut self.calls.waiting);
+        for (number, operation) in waiting {
+            if is_to(&mut self.operations, operation) {
+                self.operations.end(operation, Err(error.clone()), None);
+            } else {
+                self.calls.waiting.insert(number, operation);
+            }
+        }
+    }
+
+    /// Where the reply with this number goes: to the operation that waits for it, if it is one of this
+    /// peer.
+    pub(crate) fn take_call(&mut self, peer: Peer, number: u64) -> Option<u32> {
+        let operation = *self.calls.waiting.get(&number)?;
+        match self.operations.by_index(operation) {
+            Operation::Call { to, .. } if *to == peer => self.calls.waiting.remove(&number),
+            _ => None,
+        }
+    }
+
+    /// The peer of `row` has dropped a request.
+    pub(crate) fn request_dropped(
+        &mut self,
+        row: u32,
+        number: u64,
+        caller: Option<&mut Caller<'_>>,
+    ) {
+        let peer = self.peer_of(row);
+        let Some(name) = self.name_of(peer).cloned() else { return };
+        let error = MessageError::RequestDropped { name };
+        if let Some(operation) = self.take_call(peer, number) {
+            self.has_news = true;
+            self.operations.end(operation, Err(error), None);
+        } else if let Some(caller) = caller
+            && caller.is_waiting()
+            && caller.selector.takes_of(Space::Reply, peer, number)
+        {
+            caller.state = CallerState::Ended(Err(error));
+        }
+    }
+
+    // The server.
+
+    /// Replies to the request that `peer` sent with this number. Never waits: what does not fit is copied
+    /// and sent when there is room.
+    ///
+    /// # Errors
+    /// Why nothing can be sent to this peer.
+    pub fn reply(
+        &mut self,
+        peer: Peer,
+        number: u64,
+        reply: &impl Source,
+    ) -> Result<(), MessageError> {
+        self.answer(peer, Self::reply_envelope(number), reply)
+    }
+
+    /// Tells the peer that sent a request that nobody will reply to it.
+    pub fn drop_request(&mut self, peer: Peer, number: u64) {
+        let nothing: &[u8] = &[];
+        // Whoever has gone need not be told.
+        let _ = self.answer(peer, Envelope::numbered(Space::Dropped, number), &nothing);
+    }
+
+    fn answer(
+        &mut self,
+        peer: Peer,
+        envelope: Envelope,
+        bytes: &impl Source,
+    ) -> Result<(), MessageError> {
+        let row = self.row_of(peer)?;
+        let mut sent = 0;
+        if !self.send_step(peer, envelope, bytes, &mut sent)? {
+            let memory = crate::send::to_memory(bytes);
+            self.send_later(row, Pending { operation: None, envelope, memory, sent });
+        }
+        Ok(())
+    }
+}

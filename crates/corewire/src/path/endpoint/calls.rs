@@ -1,0 +1,323 @@
+//! Requests and replies.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corewire_endpoint::{
+    Engine, Memory, MessageError, OperationHandle, Options, OwnedMessage, Peer, Selector, Source,
+    Status,
+};
+
+use super::{Endpoint, PairRings};
+use crate::control::endpoint::EndpointControl;
+use crate::wait::Patience;
+
+type Calls = Engine<PairRings>;
+
+impl Endpoint {
+    // The caller.
+
+    /// Sends `request` to `peer`, which receives it with [`receive_request`](Self::receive_request), and
+    /// waits for its reply.
+    ///
+    /// # Errors
+    /// [`MessageError::RequestDropped`] if the peer drops the request without a reply; why the peer has
+    /// gone; `UnknownPeer`, `NoMemory`, `Interrupted`, `Forked`, `Transport`. A reply that comes after an error is
+    /// dropped.
+    pub fn call(&mut self, peer: Peer, request: &[u8]) -> Result<OwnedMessage, MessageError> {
+        let number = self.new_call();
+        self.send(peer, Calls::request_envelope(number), request)?;
+        self.receive(Calls::reply_selector(number, peer))
+    }
+
+    /// As [`call`](Self::call), waiting for at most `timeout`; `None` if there was no reply by then. A reply
+    /// that comes later is dropped.
+    ///
+    /// # Errors
+    /// As for [`call`](Self::call).
+    pub fn call_timeout(
+        &mut self,
+        peer: Peer,
+        request: &[u8],
+        timeout: Duration,
+    ) -> Result<Option<OwnedMessage>, MessageError> {
+        let patience = Patience::until(timeout);
+        match self.begin_call(peer, request, patience)? {
+            Some(reply) => self.receive_patiently(reply, patience),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`call`](Self::call); the reply goes to the beginning of `reply`.
+    ///
+    /// # Errors
+    /// As for [`call`](Self::call); also [`MessageError::BufferTooSmall`], after which the reply is lost.
+    #[inline]
+    pub fn call_into(
+        &mut self,
+        peer: Peer,
+        request: &[u8],
+        reply: &mut [u8],
+    ) -> Result<Status, MessageError> {
+        let number = self.new_call();
+        self.send(peer, Calls::request_envelope(number), request)?;
+        self.receive_into(Calls::reply_selector(number, peer), reply)
+    }
+
+    /// As [`call_into`](Self::call_into), waiting for at most `timeout`; `None` if there was no reply by
+    /// then. A reply that comes later is dropped.
+    ///
+    /// # Errors
+    /// As for [`call_into`](Self::call_into).
+    pub fn call_into_timeout(
+        &mut self,
+        peer: Peer,
+        request: &[u8],
+        reply: &mut [u8],
+        timeout: Duration,
+    ) -> Result<Option<Status>, MessageError> {
+        let patience = Patience::until(timeout);
+        match self.begin_call(peer, request, patience)? {
+            Some(selector) => self.receive_into_patiently(selector, reply, patience),
+            None => Ok(None),
+        }
+    }
+
+    /// Begins to send `request`, and never waits. The operation ends with the reply, which is in its
+    /// memory, or with an error; [`cancel`](Self::cancel) ends it earlier, and a reply that comes later is
+    /// dropped.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send); what fails later is the operation's result.
+    pub fn icall(
+        &mut self,
+        peer: Peer,
+        request: impl Into<Memory>,
+    ) -> Result<OperationHandle, MessageError> {
+        self.icall_with(peer, request, Options::default())
+    }
+
+    /// As [`icall`](Self::icall), with a number of the caller's choice, and another way to report the end.
+    ///
+    /// # Errors
+    /// As for [`icall`](Self::icall).
+    pub fn icall_with(
+        &mut self,
+        peer: Peer,
+        request: impl Into<Memory>,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        self.handle_notices()?;
+        self.engine.start_call(peer, request.into(), options)
+    }
+
+    #[inline(always)]
+    fn new_call(&mut self) -> u64 {
+        self.engine.new_call()
+    }
+
+    /// Sends a request. Returns what its reply is received by; `None` if there was no room in time.
+    fn begin_call(
+        &mut self,
+        peer: Peer,
+        request: &[u8],
+        patience: Patience,
+    ) -> Result<Option<Selector>, MessageError> {
+        let number = self.new_call();
+        match self.send_patiently(peer, Calls::request_envelope(number), &request, patience) {
+            Ok(()) => Ok(Some(Calls::reply_selector(number, peer))),
+            Err(MessageError::Timeout { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    // The server.
+
+    /// Receives a request of any peer, waiting for it if necessary.
+    ///
+    /// # Errors
+    /// [`MessageError::NoMemory`], `Interrupted`, `Forked`.
+    #[inline]
+    pub fn receive_request(&mut self) -> Result<Request<'_>, MessageError> {
+        let message = self.receive(Selector::requests())?;
+        Ok(Request::new(self, message))
+    }
+
+    /// As [`receive_request`](Self::receive_request), if a request is there now; `None` if not. Never
+    /// blocks.
+    ///
+    /// # Errors
+    /// As for [`receive_request`](Self::receive_request).
+    pub fn try_receive_request(&mut self) -> Result<Option<Request<'_>>, MessageError> {
+        let message = self.try_receive(Selector::requests())?;
+        Ok(message.map(|message| Request::new(self, message)))
+    }
+
+    /// As [`receive_request`](Self::receive_request), waiting for at most `timeout`; `None` if no request
+    /// came.
+    ///
+    /// # Errors
+    /// As for [`receive_request`](Self::receive_request).
+    pub fn receive_request_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Request<'_>>, MessageError> {
+        let message = self.receive_timeout(Selector::requests(), timeout)?;
+        Ok(message.map(|message| Request::new(self, message)))
+    }
+
+    /// Replies to a request that was [detached](Request::detach) before. Never waits: a reply that does not
+    /// fit is copied and sent when there is room.
+    ///
+    /// # Errors
+    /// Why nothing can be sent to whoever sent the request; `UnknownPeer` also if the request was another
+    /// endpoint's; `Forked`, `Transport`.
+    pub fn reply(&mut self, owed: OwedReply, reply: &[u8]) -> Result<(), MessageError> {
+        if !Arc::ptr_eq(&owed.control, &self.control) {
+            return Err(MessageError::UnknownPeer);
+        }
+        let (source, number) = owed.settle();
+        self.answer_short(source, number, reply)
+    }
+
+    /// Replies in one piece: most replies go the short way.
+    #[inline(always)]
+    fn answer_short(
+        &mut self,
+        source: Peer,
+        number: u64,
+        reply: &[u8],
+    ) -> Result<(), MessageError> {
+        if self.engine.try_inject(source, &Calls::reply_envelope(number), reply) {
+            return Ok(());
+        }
+        self.answer(source, number, &reply)
+    }
+
+    #[inline(never)]
+    fn answer(
+        &mut self,
+        source: Peer,
+        number: u64,
+        reply: &impl Source,
+    ) -> Result<(), MessageError> {
+        match self.handle_notices() {
+            // For the next call that waits: whoever waits for the reply is not to wait for ever.
+            Err(MessageError::Interrupted) => self.interrupter().interrupt(),
+            other => other?,
+        }
+        self.engine.reply(source, number, reply)
+    }
+}
+
+/// A request that was received. It derefs to its bytes. One that is dropped tells its caller, whose call
+/// then ends with [`MessageError::RequestDropped`].
+#[must_use = "a request that is dropped tells its caller"]
+pub struct Request<'a> {
+    endpoint: &'a mut Endpoint,
+    message: OwnedMessage,
+    /// It has been replied to, or will be.
+    is_settled: bool,
+}
+
+impl<'a> Request<'a> {
+    #[inline(always)]
+    fn new(endpoint: &'a mut Endpoint, message: OwnedMessage) -> Self {
+        Self { endpoint, message, is_settled: false }
+    }
+
+    /// Who sent it.
+    #[must_use]
+    pub fn source(&self) -> Peer {
+        self.message.source()
+    }
+
+    /// Replies. Never waits: a reply that does not fit is copied and sent when there is room.
+    ///
+    /// # Errors
+    /// Why nothing can be sent to whoever sent the request; `Forked`, `Transport`.
+    #[inline]
+    pub fn reply(mut self, reply: &[u8]) -> Result<(), MessageError> {
+        self.is_settled = true;
+        self.endpoint.answer_short(self.message.source(), self.message.tag(), reply)
+    }
+
+    /// As [`reply`](Self::reply), with the bytes of `parts`, one after the other.
+    ///
+    /// # Errors
+    /// As for [`reply`](Self::reply).
+    pub fn reply_gather(mut self, parts: &[&[u8]]) -> Result<(), MessageError> {
+        self.is_settled = true;
+        self.endpoint.answer(self.message.source(), self.message.tag(), &parts)
+    }
+
+    /// Separates the request from its endpoint, which may receive others meanwhile:
+    /// [`Endpoint::reply`] replies to it later. The two values may go to other threads.
+    pub fn detach(mut self) -> (OwedReply, OwnedMessage) {
+        self.is_settled = true;
+        let message = std::mem::take(&mut self.message);
+        let control = Arc::clone(&self.endpoint.control);
+        let (source, number) = (message.source(), message.tag());
+        (OwedReply { source, number, control, is_settled: false }, message)
+    }
+}
+
+impl Deref for Request<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.message
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("message", &self.message).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        if !self.is_settled && !self.endpoint.control.is_forked() {
+            self.endpoint.engine.drop_request(self.message.source(), self.message.tag());
+        }
+    }
+}
+
+/// The reply that is owed to a request. If it is dropped, the request's caller is told.
+#[must_use = "a reply that is owed and dropped tells the caller"]
+pub struct OwedReply {
+    source: Peer,
+    number: u64,
+    control: Arc<EndpointControl>,
+    is_settled: bool,
+}
+
+impl OwedReply {
+    /// Who sent the request.
+    #[must_use]
+    pub fn source(&self) -> Peer {
+        self.source
+    }
+
+    fn settle(mut self) -> (Peer, u64) {
+        self.is_settled = true;
+        (self.source, self.number)
+    }
+}
+
+impl fmt::Debug for OwedReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwedReply").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Drop for OwedReply {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.control.drop_request(self.source, self.number);
+        }
+    }
+}
