@@ -274,7 +274,7 @@ impl Party {
     /// Announces that it waits for its descriptor.
     pub(super) fn arm(&mut self, room: Option<Role>) -> bool {
         match room {
-            Some(to) => self.pairs.arm(Some(&mut |pairs| is_room(pairs, to, false))),
+            Some(to) => self.pairs.arm(Some(&mut |pairs| is_room(pairs, to, None))),
             None => self.pairs.arm(None),
         }
     }
@@ -282,7 +282,7 @@ impl Party {
     /// Sleeps. The kernel of these tests returns at once.
     pub(super) fn sleep(&mut self, room: Option<Role>) {
         match room {
-            Some(to) => self.pairs.sleep(u64::MAX, Some(&mut |pairs| is_room(pairs, to, false))),
+            Some(to) => self.pairs.sleep(u64::MAX, Some(&mut |pairs| is_room(pairs, to, None))),
             None => self.pairs.sleep(u64::MAX, None),
         }
     }
