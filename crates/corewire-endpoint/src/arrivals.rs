@@ -36,7 +36,7 @@ impl<T: Transport> Engine<T> {
         };
         if arrival.is_first {
             let Envelope { space, tag, .. } = arrival.envelope;
-            if self.mute_if_behind(row, space) {
+            if self.mute_if_behind(row, &arrival.envelope) {
                 return;
             }
             match space {
@@ -181,6 +181,7 @@ impl<T: Transport> Engine<T> {
         } else {
             return true;
         };
+        self.has_news = true;
         self.operations.end(operation, Err(error), None);
         false
     }
@@ -470,6 +471,8 @@ impl<T: Transport> Engine<T> {
         self.show_kept(row);
         self.set_place(row, Place::Kept(key));
         self.rows[row as usize].filled = filled;
+        // A receive may have been posted meanwhile that asks for it.
+        self.offer(key);
     }
 
     /// If nothing will come that a receive asks for: why.

@@ -218,7 +218,7 @@ impl<T: Transport> Engine<T> {
             has_news = true;
             self.take_arrival(row, caller.as_deref_mut());
             if caller.as_ref().is_some_and(|caller| caller.is_ended()) {
-                return Ok(true);
+                break;
             }
         }
         if !self.leaving.is_empty() {
@@ -295,6 +295,8 @@ impl<T: Transport> Engine<T> {
         self.transport.open(row, 0);
         let sends = std::mem::take(&mut entry.sends);
         entry.tellings.clear();
+        entry.reply_bytes = 0;
+        entry.is_within = false;
         if std::mem::take(&mut entry.is_muted) {
             self.transport.release(row);
         }
@@ -349,6 +351,8 @@ impl<T: Transport> Engine<T> {
         self.has_news = true;
         self.rows[row as usize].is_over = true;
         self.transport.remove(row);
+        // What it had of the budget may be another's.
+        self.fetch_held();
     }
 
     /// Whether a message was kept, an operation has ended or a peer has gone since this was asked last.

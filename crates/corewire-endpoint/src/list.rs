@@ -8,8 +8,6 @@ use corewire_ring::message::Space;
 
 /// No node.
 const NONE: u32 = u32::MAX;
-/// The order of the first entry: some may have to go before it.
-const MIDDLE: u64 = 1 << 63;
 
 /// An entry's key: it is never given again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +25,6 @@ pub(crate) struct List<T> {
     first: u32,
     last: u32,
     len: usize,
-    first_order: u64,
     next_order: u64,
 }
 
@@ -41,15 +38,7 @@ struct Node<T> {
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            free: Vec::new(),
-            first: NONE,
-            last: NONE,
-            len: 0,
-            first_order: MIDDLE,
-            next_order: MIDDLE,
-        }
+        Self { nodes: Vec::new(), free: Vec::new(), first: NONE, last: NONE, len: 0, next_order: 0 }
     }
 }
 
@@ -64,12 +53,6 @@ impl<T> List<T> {
         let order = self.next_order;
         self.next_order += 1;
         self.insert_behind(self.last, order, value)
-    }
-
-    /// Adds an entry before all others.
-    pub(crate) fn push_front(&mut self, value: T) -> Key {
-        self.first_order -= 1;
-        self.insert_behind(NONE, self.first_order, value)
     }
 
     /// Adds an entry where it was before: in the given order, which no other entry has.
@@ -337,18 +320,17 @@ mod tests {
     fn a_list_keeps_its_order() {
         let mut list = List::default();
         let keys = ["a", "b", "c"].map(|text| list.push_back(text));
-        list.push_front("first");
         assert_eq!(list.remove(keys[1]), Some("b"));
         assert_eq!(list.remove(keys[1]), None);
         let d = list.push_back("d");
         assert_eq!(list.get(keys[1]), None, "its node was given again");
-        assert_eq!(texts(&list), ["first", "a", "c", "d"]);
+        assert_eq!(texts(&list), ["a", "c", "d"]);
         let again = list.insert(keys[1].order, "b");
-        assert_eq!(texts(&list), ["first", "a", "b", "c", "d"]);
-        assert_eq!((list.get(again), list.get(d), list.len()), (Some(&"b"), Some(&"d"), 5));
+        assert_eq!(texts(&list), ["a", "b", "c", "d"]);
+        assert_eq!((list.get(again), list.get(d), list.len()), (Some(&"b"), Some(&"d"), 4));
         list.remove(d);
         list.remove(keys[0]);
-        assert_eq!(texts(&list), ["first", "b", "c"]);
+        assert_eq!(texts(&list), ["b", "c"]);
     }
 
     #[test]

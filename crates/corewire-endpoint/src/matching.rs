@@ -297,10 +297,11 @@ impl Matching {
         key
     }
 
-    /// Keeps a message that a receive had begun to take, before all others.
+    /// Keeps a message that a receive had begun to take: the newest of its sender, since not all of it has
+    /// arrived.
     pub(crate) fn put_back(&mut self, message: Unexpected) -> Key {
         self.budget.spend(message.source.row(), message.total);
-        let key = self.unexpected.list.push_front(message);
+        let key = self.unexpected.list.push_back(message);
         self.unexpected.add(key);
         key
     }

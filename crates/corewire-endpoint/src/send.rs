@@ -31,8 +31,9 @@ impl<T: Transport> Engine<T> {
         sent: &mut u64,
     ) -> Result<bool, MessageError> {
         let row = self.row_of(peer)?;
-        // In order behind what waits.
-        if !self.rows[row as usize].sends.is_empty() {
+        // In order behind what waits, and never within a message.
+        let entry = &self.rows[row as usize];
+        if *sent == 0 && (entry.is_within || !entry.sends.is_empty()) {
             return Ok(false);
         }
         let done = self.push(row, &envelope, source, sent);
@@ -96,7 +97,8 @@ impl<T: Transport> Engine<T> {
             }
             None => Room { row, envelope: telling(0), bytes: 0 },
         };
-        self.senders.iter().map(room).collect()
+        let is_free = |row: &&u32| !self.rows[**row as usize].is_within;
+        self.senders.iter().filter(is_free).map(room).collect()
     }
 
     fn push(
@@ -119,6 +121,11 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn send_pending(&mut self) -> bool {
         let mut has_news = false;
         for row in std::mem::take(&mut self.senders) {
+            // A call is in the middle of a message.
+            if self.rows[row as usize].is_within {
+                self.senders.push(row);
+                continue;
+            }
             has_news |= self.send_tellings(row);
             while let Some(mut pending) = self.rows[row as usize].sends.pop_front() {
                 let before = pending.sent;
@@ -187,16 +194,25 @@ impl<T: Transport> Engine<T> {
 
     /// Whether so much waits to be sent to the peer of `row`, because of what it has sent, that nothing more is
     /// to be taken from it.
-    pub(crate) fn mute_if_behind(&mut self, row: u32, space: Space) -> bool {
-        let reply_bytes_max = self.matching.budget.of_one_peer();
+    pub(crate) fn mute_if_behind(&mut self, row: u32, envelope: &Envelope) -> bool {
+        let (tellings_max, reply_bytes_max) = self.behind_max();
         let entry = &mut self.rows[row as usize];
-        let is_muted = entry.tellings.len() >= TELLINGS_MAX
-            || (space == Space::Request && entry.reply_bytes > reply_bytes_max);
+        let has_too_many = envelope.wants != Wants::Nothing && entry.tellings.len() >= tellings_max;
+        let owes_too_much = envelope.space == Space::Request && entry.reply_bytes > reply_bytes_max;
+        let is_muted = entry.gone.is_none() && (has_too_many || owes_too_much);
         if is_muted {
             entry.is_muted = true;
             self.transport.hold(row);
         }
         is_muted
+    }
+
+    /// The most tellings, and the most bytes of replies, that may wait for room towards a peer. Messages that were kept
+    /// have left their ring before they are told of, so there may be as many of these as are kept of one peer.
+    fn behind_max(&self) -> (usize, u64) {
+        let bytes = self.matching.budget.of_one_peer();
+        let kept = usize::try_from(bytes / cost(0)).unwrap_or(usize::MAX);
+        (kept.saturating_mul(2).saturating_add(TELLINGS_MAX), bytes)
     }
 
     /// Tells the peer of `row` what there is room for, unless a message is being sent.
@@ -214,7 +230,7 @@ impl<T: Transport> Engine<T> {
             has_news = true;
             self.rows[row as usize].tellings.pop_front();
         }
-        let reply_bytes_max = self.matching.budget.of_one_peer();
+        let (_, reply_bytes_max) = self.behind_max();
         let entry = &mut self.rows[row as usize];
         let is_behind = !entry.tellings.is_empty() || entry.reply_bytes > reply_bytes_max;
         if !is_behind && std::mem::take(&mut entry.is_muted) {
@@ -237,8 +253,12 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn send_later(&mut self, row: u32, pending: Pending) {
         let entry = &mut self.rows[row as usize];
         entry.reply_bytes += pending.reply_cost();
-        entry.sends.push_back(pending);
-        entry.is_within = false;
+        if pending.sent > 0 {
+            entry.sends.push_front(pending);
+            entry.is_within = false;
+        } else {
+            entry.sends.push_back(pending);
+        }
         self.transport.open(row, 0);
         if !self.senders.contains(&row) {
             self.senders.push(row);

@@ -731,3 +731,49 @@ fn received_messages_are_owned_and_their_memory_is_used_again() {
     assert!(b.try_receive(Selector::any()).unwrap().is_none());
     assert!(b.receive_timeout(Selector::any(), Duration::from_millis(1)).unwrap().is_none());
 }
+
+#[test]
+fn cells_that_others_have_read_are_found_by_a_peer_that_needs_one() {
+    let scratch = Scratch::new("endpoint-cells");
+    let domain = scratch.domain();
+    let mut source = domain.endpoint("source").cells(2, 4096).create().unwrap();
+    let mut sinks: Vec<Endpoint> =
+        (0..4).map(|index| domain.endpoint(&format!("sink-{index}")).create().unwrap()).collect();
+    for (index, sink) in sinks.iter_mut().enumerate() {
+        let to = source.peer(&format!("sink-{index}")).unwrap();
+        source.send_timeout(to, 1, &[7; 3000], LONG).unwrap();
+        assert_eq!(sink.receive(Selector::any()).unwrap(), [7; 3000]);
+        sink.progress().unwrap();
+        // Publishes what it has read.
+        assert!(sink.arm().unwrap());
+    }
+}
+
+#[test]
+fn a_ring_that_is_taken_back_in_the_middle_of_a_message_loses_nothing() {
+    let scratch = Scratch::new("endpoint-ring-within");
+    let domain = scratch.domain();
+    let mut source = domain.endpoint("source").rings(1).cells(4, 4096).create().unwrap();
+    let mut sinks = ["one", "two"].map(|name| domain.endpoint(name).create().unwrap());
+    let [one, two] = ["one", "two"].map(|name| source.peer(name).unwrap());
+    let message = bytes_of(100_000, 3);
+    let long = source.isend(one, 1, &message[..]).unwrap();
+    // The first reads what there is of it, and says so; then the second needs the ring.
+    sinks[0].progress().unwrap();
+    let _ = sinks[0].arm().unwrap();
+    let short = source.isend(two, 2, &b"short"[..]).unwrap();
+    let (mut got_long, mut got_short) = (None, None);
+    while got_long.is_none() || got_short.is_none() {
+        source.progress().unwrap();
+        got_long = got_long.or(sinks[0].try_receive(Selector::tag(1)).unwrap());
+        got_short = got_short.or(sinks[1].try_receive(Selector::tag(2)).unwrap());
+        for sink in &mut sinks {
+            let _ = sink.arm().unwrap();
+        }
+    }
+    assert_eq!(got_long.unwrap(), message);
+    assert_eq!(got_short.unwrap(), b"short");
+    for send in [long, short] {
+        source.wait(send).unwrap().result.unwrap();
+    }
+}

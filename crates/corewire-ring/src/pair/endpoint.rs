@@ -408,11 +408,26 @@ impl<K: Kernel> Endpoint<K> {
         total_in_cells: Option<u64>,
     ) -> Result<bool, PairViolation> {
         self.make_room(row)?;
+        let (has_slot, has_cell) = self.room_now(row, total_in_cells);
+        if !has_slot || has_cell {
+            return Ok(has_slot);
+        }
+        // All peers share the cells: others may have read theirs, of which nobody has asked since.
+        for index in 0..self.present.len() {
+            // What is wrong with another peer is found by its own next use.
+            let _ = self.make_room(self.present[index]);
+        }
+        let (has_slot, has_cell) = self.room_now(row, total_in_cells);
+        Ok(has_slot && has_cell)
+    }
+
+    /// Is there a slot, and a cell if one is needed, as far as is known?
+    fn room_now(&mut self, row: u32, total_in_cells: Option<u64>) -> (bool, bool) {
         let Self { peers, cells, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return Ok(false) };
+        let Some(Some(peer)) = peers.get_mut(row as usize) else { return (false, false) };
         let outbox = &mut peer.outbox;
         let has_cell = total_in_cells.is_none_or(|total| outbox.may_have_cell(total, cells));
-        Ok(has_cell && outbox.has_slot())
+        (outbox.has_slot(), has_cell)
     }
 
     /// The row of the pair that had something last.

@@ -311,7 +311,8 @@ impl Inbox {
             Some(SlotKind::NextCell) if self.left > 0 && flags == 0 && length == 0 => {
                 (self.envelope, self.total, false)
             }
-            Some(SlotKind::End) if self.left == 0 && flags == 0 && length == 0 => return Ok(None),
+            // Also within a message, which goes on in the next ring.
+            Some(SlotKind::End) if flags == 0 && length == 0 => return Ok(None),
             _ if self.left > 0 => return bad("stamp", stamp),
             _ => {
                 let is_in_cell = kind == Some(SlotKind::Cell);
