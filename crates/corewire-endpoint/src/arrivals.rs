@@ -1,7 +1,7 @@
 //! Messages that arrive: where each goes.
 
 use corewire_layout::counters::EndpointCounter;
-use corewire_ring::message::{Arrival, Envelope, Sink, Space, Wants};
+use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
 
 use crate::engine::Engine;
 use crate::error::MessageError;
@@ -40,7 +40,7 @@ impl<T: Transport> Engine<T> {
                 return;
             }
             match space {
-                Space::Acknowledgement => self.be_told(row, tag),
+                Space::Acknowledgement => self.handle_ack(row, tag),
                 Space::Dropped => self.request_dropped(row, tag, caller.as_deref_mut()),
                 Space::Reply => self.find_call(row, &arrival, caller.as_deref_mut()),
                 Space::Tagged | Space::Untagged | Space::Request => {
@@ -109,28 +109,28 @@ impl<T: Transport> Engine<T> {
         Status { source: self.peer_of(row), tag, bytes: arrival.total, immediate }
     }
 
-    /// A message that is just arriving has been matched: tells its sender now, or when all of it has
-    /// arrived, if that is wanted.
+    /// The message that is arriving has been matched: acknowledges it now, or when all of it has arrived, if its
+    /// sender requests that.
     fn note_match(&mut self, row: u32, wants: Wants) {
-        if let Some(number) = self.hear(row, wants) {
-            self.tell(row, number);
+        if let Some(number) = self.count_ack_request(row, wants) {
+            self.acknowledge(row, number);
         }
     }
 
-    /// Counts a message that wants something to be told. Returns its number if that is a match; a delivery
-    /// is told when the whole message has arrived.
-    fn hear(&mut self, row: u32, wants: Wants) -> Option<u64> {
+    /// Counts a message that requests an acknowledgement. Returns its number if its match is to be acknowledged; a
+    /// delivery is acknowledged when the whole message has arrived.
+    fn count_ack_request(&mut self, row: u32, wants: Wants) -> Option<u64> {
         let entry = &mut self.rows[row as usize];
         if wants == Wants::Nothing {
             return None;
         }
-        entry.heard += 1;
+        entry.received_for_ack += 1;
         match wants {
             Wants::Delivery => {
-                entry.to_tell = Some(entry.heard);
+                entry.ack_due = Some(entry.received_for_ack);
                 None
             }
-            _ => Some(entry.heard),
+            _ => Some(entry.received_for_ack),
         }
     }
 
@@ -141,9 +141,9 @@ impl<T: Transport> Engine<T> {
             self.matching.budget.has_room(row, total).then(|| self.pool.take(total)).flatten();
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();
-        let to_tell = self.hear(row, envelope.wants);
+        let ack_due = self.count_ack_request(row, envelope.wants);
         let message =
-            Unexpected { source, envelope, to_tell, total, bytes, is_held, is_claimed: false };
+            Unexpected { source, envelope, ack_due, total, bytes, is_held, is_claimed: false };
         let key = self.matching.keep(message);
         if is_held {
             self.transport.count(EndpointCounter::Stalls);
@@ -171,7 +171,7 @@ impl<T: Transport> Engine<T> {
         let error = if memory.is_pooled() && total > given as u64 {
             match self.pool.take(total) {
                 Some(bytes) => {
-                    *memory = corewire_ring::message::Memory::filling(bytes);
+                    *memory = Memory::filling(bytes);
                     return true;
                 }
                 None => MessageError::NoMemory { bytes: total },
@@ -237,7 +237,7 @@ impl<T: Transport> Engine<T> {
             }
             Place::Kept(key) => {
                 if let Some(message) = self.matching.get_mut(key) {
-                    transport.copy(row, arrival, filled, &mut Appended(&mut message.bytes));
+                    transport.copy(row, arrival, filled, &mut message.bytes);
                 }
             }
             Place::Nowhere => {}
@@ -245,8 +245,8 @@ impl<T: Transport> Engine<T> {
         self.transport.pass(row, arrival);
         if is_whole {
             self.rows[row as usize].place = Place::Nowhere;
-            if let Some(number) = self.rows[row as usize].to_tell.take() {
-                self.tell(row, number);
+            if let Some(number) = self.rows[row as usize].ack_due.take() {
+                self.acknowledge(row, number);
             }
             let status = self.status_of(row, arrival);
             match (place, caller) {
@@ -326,7 +326,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let Some(message) = self.matching.take(key) else { return };
-        self.tell_match(&message);
+        self.acknowledge_match(&message);
         let is_whole = message.is_whole();
         let filled = message.bytes.len();
         self.show_kept(source.row());
@@ -362,7 +362,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let Some(message) = self.matching.take(key) else { return };
-        self.tell_match(&message);
+        self.acknowledge_match(&message);
         let (source, status) = (message.source, message.status());
         self.show_kept(source.row());
         if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
@@ -385,7 +385,7 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn drop_kept(&mut self, key: Key) {
         let Some(message) = self.matching.take(key) else { return };
         let row = message.source.row();
-        self.tell_match(&message);
+        self.acknowledge_match(&message);
         self.transport.count(EndpointCounter::Discarded);
         if message.is_held {
             self.set_place(row, Place::Nowhere);
@@ -413,10 +413,10 @@ impl<T: Transport> Engine<T> {
         self.fetch_held();
     }
 
-    /// Somebody has taken a message that was kept: tells its sender, if that is wanted.
-    fn tell_match(&mut self, message: &Unexpected) {
-        if let Some(number) = message.to_tell {
-            self.tell(message.source.row(), number);
+    /// A receive has taken a kept message: acknowledges it, if its sender requests that.
+    fn acknowledge_match(&mut self, message: &Unexpected) {
+        if let Some(number) = message.ack_due {
+            self.acknowledge(message.source.row(), number);
         }
     }
 
@@ -465,8 +465,8 @@ impl<T: Transport> Engine<T> {
         // Appending never grows it.
         bytes.reserve_exact(missing);
         let envelope = Envelope { immediate, ..Envelope::numbered(caller.selector.space(), tag) };
-        let (to_tell, is_held, is_claimed) = (None, false, false);
-        let message = Unexpected { source, envelope, to_tell, total, bytes, is_held, is_claimed };
+        let (ack_due, is_held, is_claimed) = (None, false, false);
+        let message = Unexpected { source, envelope, ack_due, total, bytes, is_held, is_claimed };
         let key = self.matching.put_back(message);
         self.show_kept(row);
         self.set_place(row, Place::Kept(key));
@@ -484,21 +484,5 @@ impl<T: Transport> Engine<T> {
             Some(row) if row.is_over => Some(self.error_of(peer.row())),
             Some(_) => None,
         }
-    }
-}
-
-/// Memory that is filled up to its capacity.
-struct Appended<'a>(&'a mut Vec<u8>);
-
-impl Sink for Appended<'_> {
-    fn room(&self) -> usize {
-        self.0.capacity()
-    }
-
-    fn put(&mut self, at: usize, source: &[u8]) -> usize {
-        self.0.truncate(at);
-        let count = source.len().min(self.0.capacity() - self.0.len());
-        self.0.extend_from_slice(&source[..count]);
-        count
     }
 }

@@ -164,7 +164,7 @@ impl<T: Transport> Engine<T> {
     /// Tells the peer that sent a request that nobody will reply to it.
     pub fn drop_request(&mut self, peer: Peer, number: u64) {
         let nothing: &[u8] = &[];
-        // Whoever has gone need not be told.
+        // A peer that has gone needs no answer.
         let _ = self.answer(peer, Envelope::numbered(Space::Dropped, number), &nothing);
     }
 

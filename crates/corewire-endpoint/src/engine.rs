@@ -56,18 +56,19 @@ pub(crate) struct Row {
     /// Where the message goes of which a part has arrived, and how much that is.
     pub(crate) place: Place,
     pub(crate) filled: usize,
-    /// How many messages have been sent to it that want something to be told, and those of them of which
-    /// nothing has been told yet.
-    pub(crate) asked: u64,
-    pub(crate) untold: VecDeque<Untold>,
-    /// How many such messages have arrived from it; the number of the one of which a part has arrived, if
-    /// its delivery is to be told; and what is to be told when there is room.
-    pub(crate) heard: u64,
-    pub(crate) to_tell: Option<u64>,
-    pub(crate) tellings: VecDeque<u64>,
+    /// The number of messages sent to it that request an acknowledgement, and those that are not acknowledged
+    /// yet.
+    pub(crate) sent_for_ack: u64,
+    pub(crate) unacknowledged: VecDeque<Unacknowledged>,
+    /// The number of such messages that have arrived from it.
+    pub(crate) received_for_ack: u64,
+    /// The number of the message that is arriving, if it is acknowledged when all of it has arrived.
+    pub(crate) ack_due: Option<u64>,
+    /// Acknowledgements that wait for room.
+    pub(crate) acks: VecDeque<u64>,
     /// What replies that wait for room cost.
     pub(crate) reply_bytes: u64,
-    /// Nothing more is taken from it until there is room for what is to be told, and for replies.
+    /// Nothing more is taken from it until there is room for acknowledgements and replies.
     pub(crate) is_muted: bool,
 }
 
@@ -81,9 +82,9 @@ pub(crate) struct Pending {
     pub(crate) sent: u64,
 }
 
-/// A message that has been sent, of which something is to be told.
+/// A message that has been sent and is not acknowledged yet.
 #[derive(Debug)]
-pub(crate) struct Untold {
+pub(crate) struct Unacknowledged {
     pub(crate) number: u64,
     pub(crate) operation: u32,
     pub(crate) status: Status,
@@ -294,7 +295,7 @@ impl<T: Transport> Engine<T> {
         entry.gone = Some(how);
         self.transport.open(row, 0);
         let sends = std::mem::take(&mut entry.sends);
-        entry.tellings.clear();
+        entry.acks.clear();
         entry.reply_bytes = 0;
         entry.is_within = false;
         if std::mem::take(&mut entry.is_muted) {
@@ -311,7 +312,7 @@ impl<T: Transport> Engine<T> {
         self.leaving.push(row);
     }
 
-    /// Removes peers that have gone and of whom everything has been received.
+    /// Removes departed peers whose messages have all been received.
     fn reap_peers(&mut self, mut caller: Option<&mut Caller<'_>>) -> bool {
         let mut has_news = false;
         for row in std::mem::take(&mut self.leaving) {
@@ -335,8 +336,12 @@ impl<T: Transport> Engine<T> {
         if let Some(key) = self.matching.held_of(peer) {
             drop(self.matching.take(key));
         }
-        for untold in std::mem::take(&mut self.rows[row as usize].untold) {
-            self.operations.end(untold.operation, Err(error.clone()), Some(untold.memory));
+        for unacknowledged in std::mem::take(&mut self.rows[row as usize].unacknowledged) {
+            self.operations.end(
+                unacknowledged.operation,
+                Err(error.clone()),
+                Some(unacknowledged.memory),
+            );
         }
         self.end_calls_to(peer, &error);
         for posted in self.matching.withdraw_from(peer) {
@@ -351,7 +356,7 @@ impl<T: Transport> Engine<T> {
         self.has_news = true;
         self.rows[row as usize].is_over = true;
         self.transport.remove(row);
-        // What it had of the budget may be another's.
+        // Messages of others may fit in the budget now.
         self.fetch_held();
     }
 

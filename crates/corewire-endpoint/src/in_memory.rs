@@ -205,12 +205,6 @@ impl Transport for InMemory {
         }
     }
 
-    fn has_room(&mut self, room: Room) -> bool {
-        let state = self.network.0.borrow();
-        let to = state.ends.get(room.row as usize);
-        to.is_some_and(|to| to.queues[self.me].parts.len() < state.slots)
-    }
-
     fn try_take(&mut self, _haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
         let Some(row) = self.poll() else { return Short::Nothing };
         let other = self.network.0.borrow_mut().happens(2);
@@ -284,7 +278,7 @@ impl Transport for InMemory {
         self.last
     }
 
-    /// Returns at once: whoever could change anything runs on the same thread.
+    /// Returns immediately: all endpoints of a network run on one thread.
     fn sleep(&mut self, _limit_ns: u64, _wanted: &[Room]) {}
 
     fn arm(&mut self, _wanted: &[Room]) -> bool {

@@ -121,8 +121,8 @@ impl PostedReceives {
 pub(crate) struct Unexpected {
     pub(crate) source: Peer,
     pub(crate) envelope: Envelope,
-    /// Its number among those of its sender that want a match to be told.
-    pub(crate) to_tell: Option<u64>,
+    /// Its number among the messages of its sender that request an acknowledgement of the match.
+    pub(crate) ack_due: Option<u64>,
     /// Bytes of the whole message.
     pub(crate) total: u64,
     /// The part of it that has arrived.
@@ -134,7 +134,7 @@ pub(crate) struct Unexpected {
 }
 
 impl Unexpected {
-    /// What a receive is told of it.
+    /// What a receive learns of it.
     pub(crate) fn status(&self) -> Status {
         let Envelope { tag, immediate, .. } = self.envelope;
         Status { source: self.source, tag, bytes: self.total, immediate }
@@ -394,7 +394,7 @@ mod tests {
     fn message(source: Peer, tag: u64, total: u64, is_held: bool) -> Unexpected {
         let envelope = Envelope::tagged(tag);
         let bytes = Vec::new();
-        Unexpected { source, envelope, to_tell: None, total, bytes, is_held, is_claimed: false }
+        Unexpected { source, envelope, ack_due: None, total, bytes, is_held, is_claimed: false }
     }
 
     #[test]

@@ -177,14 +177,11 @@ impl Filling {
 
 impl Sink for Filling {
     fn room(&self) -> usize {
-        self.bytes.capacity()
+        self.bytes.room()
     }
 
     fn put(&mut self, at: usize, source: &[u8]) -> usize {
-        self.bytes.truncate(at);
-        let count = source.len().min(self.bytes.capacity() - self.bytes.len());
-        self.bytes.extend_from_slice(&source[..count]);
-        count
+        self.bytes.put(at, source)
     }
 }
 

@@ -47,7 +47,7 @@ pub enum Until {
 /// How the end of an operation is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Report {
-    /// To whoever tests its handle or waits for it.
+    /// When its handle is tested or waited for.
     #[default]
     Handle,
     /// In the endpoint's completion queue.

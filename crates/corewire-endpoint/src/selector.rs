@@ -1,4 +1,4 @@
-//! Peers, what a receive asks for, and what it is told.
+//! Peers, what a receive asks for, and what it learns of a message.
 
 use corewire_ring::message::{Space, Wanted};
 

@@ -3,7 +3,7 @@
 use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space, Wants};
 
 use crate::budget::cost;
-use crate::engine::{Engine, Pending, Untold};
+use crate::engine::{Engine, Pending, Unacknowledged};
 use crate::error::MessageError;
 use crate::operations::{Operation, OperationHandle, Options, Until};
 use crate::selector::{Peer, Status};
@@ -81,10 +81,11 @@ impl<T: Transport> Engine<T> {
         Ok(handle)
     }
 
-    /// Whether messages wait for room.
+    /// Whether messages wait for room. Acknowledgements do not count: a peer that does not read its own keeps no
+    /// endpoint from closing.
     #[must_use]
     pub fn has_pending_sends(&self) -> bool {
-        !self.senders.is_empty()
+        self.senders.iter().any(|&row| !self.rows[row as usize].sends.is_empty())
     }
 
     /// The room that is waited for.
@@ -95,7 +96,7 @@ impl<T: Transport> Engine<T> {
             Some(Pending { envelope, memory, .. }) => {
                 Room { row, envelope: *envelope, bytes: memory.len() as u64 }
             }
-            None => Room { row, envelope: telling(0), bytes: 0 },
+            None => Room { row, envelope: ack(0), bytes: 0 },
         };
         let is_free = |row: &&u32| !self.rows[**row as usize].is_within;
         self.senders.iter().filter(is_free).map(room).collect()
@@ -126,7 +127,7 @@ impl<T: Transport> Engine<T> {
                 self.senders.push(row);
                 continue;
             }
-            has_news |= self.send_tellings(row);
+            has_news |= self.send_acks(row);
             while let Some(mut pending) = self.rows[row as usize].sends.pop_front() {
                 let before = pending.sent;
                 match self.push(row, &pending.envelope, &pending.memory, &mut pending.sent) {
@@ -139,10 +140,10 @@ impl<T: Transport> Engine<T> {
                     Err(error) => self.end_send(row, pending, Err(error)),
                 }
                 has_news = true;
-                has_news |= self.send_tellings(row);
+                has_news |= self.send_acks(row);
             }
             let entry = &self.rows[row as usize];
-            if !entry.sends.is_empty() || !entry.tellings.is_empty() {
+            if !entry.sends.is_empty() || !entry.acks.is_empty() {
                 self.senders.push(row);
             } else if entry.gone.is_none() {
                 self.transport.open(row, entry.generation);
@@ -160,14 +161,19 @@ impl<T: Transport> Engine<T> {
         let entry = &mut self.rows[row as usize];
         entry.reply_bytes = entry.reply_bytes.saturating_sub(cost);
         let number = (wants != Wants::Nothing && result.is_ok()).then(|| {
-            entry.asked += 1;
-            entry.asked
+            entry.sent_for_ack += 1;
+            entry.sent_for_ack
         });
         let Some(operation) = operation else { return };
         let status = Status { source, tag, bytes: memory.len() as u64, immediate };
         match (number, result) {
             (Some(number), _) => {
-                entry.untold.push_back(Untold { number, operation, status, memory });
+                entry.unacknowledged.push_back(Unacknowledged {
+                    number,
+                    operation,
+                    status,
+                    memory,
+                });
             }
             (None, result) => {
                 self.has_news = true;
@@ -176,28 +182,27 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    // What peers want to be told.
+    // Acknowledgements.
 
-    /// The message of `row` that is the `number`-th to want something has been delivered, or matched: tells
-    /// its sender, at once or when there is room.
-    pub(crate) fn tell(&mut self, row: u32, number: u64) {
+    /// Acknowledges the `number`-th message of `row` that requests it, at once or when there is room.
+    pub(crate) fn acknowledge(&mut self, row: u32, number: u64) {
         let entry = &mut self.rows[row as usize];
         if entry.gone.is_some() {
             return;
         }
-        entry.tellings.push_back(number);
-        self.send_tellings(row);
-        if !self.rows[row as usize].tellings.is_empty() && !self.senders.contains(&row) {
+        entry.acks.push_back(number);
+        self.send_acks(row);
+        if !self.rows[row as usize].acks.is_empty() && !self.senders.contains(&row) {
             self.senders.push(row);
         }
     }
 
-    /// Whether so much waits to be sent to the peer of `row`, because of what it has sent, that nothing more is
-    /// to be taken from it.
+    /// Whether this message must stay with its sender, because too many acknowledgements or replies to that sender
+    /// wait for room. The row is then muted until there is room again.
     pub(crate) fn mute_if_behind(&mut self, row: u32, envelope: &Envelope) -> bool {
-        let (tellings_max, reply_bytes_max) = self.behind_max();
+        let (acks_max, reply_bytes_max) = self.behind_max();
         let entry = &mut self.rows[row as usize];
-        let has_too_many = envelope.wants != Wants::Nothing && entry.tellings.len() >= tellings_max;
+        let has_too_many = envelope.wants != Wants::Nothing && entry.acks.len() >= acks_max;
         let owes_too_much = envelope.space == Space::Request && entry.reply_bytes > reply_bytes_max;
         let is_muted = entry.gone.is_none() && (has_too_many || owes_too_much);
         if is_muted {
@@ -207,43 +212,48 @@ impl<T: Transport> Engine<T> {
         is_muted
     }
 
-    /// The most tellings, and the most bytes of replies, that may wait for room towards a peer. Messages that were kept
-    /// have left their ring before they are told of, so there may be as many of these as are kept of one peer.
+    /// The maximum number of acknowledgements, and of bytes of replies, that may wait for room towards a peer. A message
+    /// that was kept has left its ring before it is acknowledged, so the former covers all that may be kept.
     fn behind_max(&self) -> (usize, u64) {
         let bytes = self.matching.budget.of_one_peer();
         let kept = usize::try_from(bytes / cost(0)).unwrap_or(usize::MAX);
-        (kept.saturating_mul(2).saturating_add(TELLINGS_MAX), bytes)
+        (kept.saturating_mul(2).saturating_add(ACKS_MAX), bytes)
     }
 
-    /// Tells the peer of `row` what there is room for, unless a message is being sent.
-    fn send_tellings(&mut self, row: u32) -> bool {
+    /// Sends the acknowledgements for which there is room, unless a message to this peer is incomplete.
+    fn send_acks(&mut self, row: u32) -> bool {
         let mut has_news = false;
         while let entry = &self.rows[row as usize]
             && !entry.is_within
-            && let Some(&number) = entry.tellings.front()
+            && let Some(&number) = entry.acks.front()
             && entry.sends.front().is_none_or(|pending| pending.sent == 0)
         {
             let nothing: &[u8] = &[];
-            if !matches!(self.push(row, &telling(number), &nothing, &mut 0), Ok(true)) {
+            if !matches!(self.push(row, &ack(number), &nothing, &mut 0), Ok(true)) {
                 break;
             }
             has_news = true;
-            self.rows[row as usize].tellings.pop_front();
+            self.rows[row as usize].acks.pop_front();
         }
         let (_, reply_bytes_max) = self.behind_max();
         let entry = &mut self.rows[row as usize];
-        let is_behind = !entry.tellings.is_empty() || entry.reply_bytes > reply_bytes_max;
+        let is_behind = !entry.acks.is_empty() || entry.reply_bytes > reply_bytes_max;
         if !is_behind && std::mem::take(&mut entry.is_muted) {
             self.transport.release(row);
         }
         has_news
     }
 
-    /// The peer of `row` has told of the `number`-th message that wanted it.
-    pub(crate) fn be_told(&mut self, row: u32, number: u64) {
-        let untold = &mut self.rows[row as usize].untold;
-        let Some(index) = untold.iter().position(|untold| untold.number == number) else { return };
-        if let Some(Untold { operation, status, memory, .. }) = untold.remove(index) {
+    /// The peer of `row` has acknowledged the `number`-th message that requested it.
+    pub(crate) fn handle_ack(&mut self, row: u32, number: u64) {
+        let unacknowledged = &mut self.rows[row as usize].unacknowledged;
+        let Some(index) =
+            unacknowledged.iter().position(|unacknowledged| unacknowledged.number == number)
+        else {
+            return;
+        };
+        if let Some(Unacknowledged { operation, status, memory, .. }) = unacknowledged.remove(index)
+        {
             self.has_news = true;
             self.operations.end(operation, Ok(status), Some(memory));
         }
@@ -274,8 +284,8 @@ impl<T: Transport> Engine<T> {
     }
 }
 
-/// The most that is to be told to a peer before nothing more is taken from it.
-const TELLINGS_MAX: usize = 256;
+/// Acknowledgements that may wait for room towards a peer, besides those of kept messages.
+const ACKS_MAX: usize = 256;
 
 impl Pending {
     /// What it costs to keep it, if it is a reply.
@@ -294,6 +304,6 @@ pub(crate) fn to_memory(source: &impl Source) -> Memory {
     bytes.into()
 }
 
-const fn telling(number: u64) -> Envelope {
+const fn ack(number: u64) -> Envelope {
     Envelope::numbered(Space::Acknowledgement, number)
 }

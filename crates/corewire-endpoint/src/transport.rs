@@ -53,13 +53,10 @@ pub trait Transport {
         sent: &mut u64,
     ) -> Result<bool, SendError>;
 
-    /// Whether [`try_send`](Self::try_send) would send something.
-    fn has_room(&mut self, room: Room) -> bool;
-
     // Receiving.
 
-    /// Takes the next message, if it is `wanted`, is whole, wants nothing to be told, fits in `target`, and
-    /// comes from an open peer.
+    /// Takes the next message, if it is `wanted`, is whole, requests no acknowledgement, fits in
+    /// `target`, and comes from an open peer.
     fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short;
 
     /// The row of a peer of which something has arrived. Fair: no peer keeps others from being returned.

@@ -306,3 +306,17 @@ fn a_request_that_is_dropped_in_the_middle_of_a_message_waits_for_its_end() {
     let completion = ends[1].take_completion(call).unwrap().unwrap();
     assert!(matches!(completion.result, Err(MessageError::RequestDropped { .. })));
 }
+
+#[test]
+fn an_endpoint_may_close_although_a_peer_does_not_read_its_acknowledgements() {
+    let network = Network::new(0, 2, 64);
+    let mut ends = ends(&network, 2, 1 << 20);
+    let to = peer(&ends[0], 1);
+    let options = with(0, Report::ErrorsOnly, Until::Delivered);
+    for _ in 0..8 {
+        ends[0].start_send(to, 1.into(), vec![1].into(), options).unwrap();
+        while receive(&mut ends[1], Selector::any()).is_some() {}
+    }
+    assert!(!ends[1].wanted_room().is_empty(), "acknowledgements wait for room");
+    assert!(!ends[1].has_pending_sends());
+}

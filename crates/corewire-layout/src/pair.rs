@@ -55,11 +55,13 @@ pub enum SlotKind {
 pub const IMMEDIATE: u64 = 1;
 /// Flag of such a slot: the message has no tag, and is matched with others that have none.
 pub const UNTAGGED: u64 = 2;
-/// Flag of such a slot: the sender wants to be told when the message has been received completely.
-pub const TELL_DELIVERY: u64 = 4;
-/// Flag of such a slot: the sender wants to be told when a receive has asked for the message. Not together
-/// with [`TELL_DELIVERY`].
-pub const TELL_MATCH: u64 = 8;
+/// Flag of such a slot: the sender requests an acknowledgement when the message has been
+/// received completely.
+pub const ACK_DELIVERY: u64 = 4;
+/// Flag of such a slot: the sender requests an acknowledgement when a receive has asked for
+/// the message. Not together
+/// with [`ACK_DELIVERY`].
+pub const ACK_MATCH: u64 = 8;
 /// Flag of a slot of kind `Request` or `Reply`: its payload lies in a cell. (Not [`IMMEDIATE`]: a reader that expects a
 /// reply in a slot must not take it for one with an immediate.)
 pub const IN_CELL: u64 = 8;
@@ -217,7 +219,7 @@ mod tests {
     fn a_stamp_tells_its_position_kind_and_length() {
         for position in [0, 1, 63, 64, (1 << 48) - 1, 1 << 48] {
             for (kind, flags, length) in [
-                (SlotKind::Inline, UNTAGGED | TELL_MATCH, 104),
+                (SlotKind::Inline, UNTAGGED | ACK_MATCH, 104),
                 (SlotKind::Cell, IMMEDIATE, 0),
                 (SlotKind::End, 0, 0),
                 (SlotKind::Reply, DROPPED, 0),
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(whole_length(below(0, 49), wanted, 0), None);
         assert_eq!(whole_length(below(0, 8), wanted, u64::MAX), None);
         assert_eq!(whole_length(below(IMMEDIATE, 8), wanted, 0), None);
-        assert_eq!(whole_length(below(TELL_MATCH, 8), wanted, 0), None);
+        assert_eq!(whole_length(below(ACK_MATCH, 8), wanted, 0), None);
         assert_eq!(whole_length_with_immediate(below(IMMEDIATE, 40), wanted, 0), Some(40));
         assert_eq!(whole_length_with_immediate(below(IMMEDIATE, 41), wanted, 0), None);
         assert_eq!(whole_length_with_immediate(below(0, 8), wanted, 0), None);

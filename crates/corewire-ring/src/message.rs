@@ -10,8 +10,8 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use corewire_layout::pair::{
-    ACKNOWLEDGES, DROPPED, IMMEDIATE, IMMEDIATE_BYTES, IN_CELL, PAIR_INLINE_BYTES_MAX, SlotKind,
-    TELL_DELIVERY, TELL_MATCH, UNTAGGED, stamp_bits,
+    ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DROPPED, IMMEDIATE, IMMEDIATE_BYTES, IN_CELL,
+    PAIR_INLINE_BYTES_MAX, SlotKind, UNTAGGED, stamp_bits,
 };
 
 use crate::region::Payload;
@@ -58,7 +58,7 @@ const fn flag_bits(flags: u64) -> u64 {
     stamp_bits(SlotKind::Inline, flags, 0) ^ stamp_bits(SlotKind::Inline, 0, 0)
 }
 
-/// What a sender wants to be told.
+/// Which acknowledgement a sender requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wants {
     /// Nothing.
@@ -78,7 +78,7 @@ pub struct Envelope {
     pub tag: u64,
     /// 64 bits of the sender's choice; only with messages that are tagged or untagged.
     pub immediate: Option<u64>,
-    /// What its sender wants to be told; only of messages that are tagged or untagged.
+    /// Which acknowledgement its sender requests; only of messages that are tagged or untagged.
     pub wants: Wants,
 }
 
@@ -123,8 +123,8 @@ impl Envelope {
     const fn flags(&self) -> u64 {
         let wants = match self.wants {
             Wants::Nothing => 0,
-            Wants::Delivery => TELL_DELIVERY,
-            Wants::Match => TELL_MATCH,
+            Wants::Delivery => ACK_DELIVERY,
+            Wants::Match => ACK_MATCH,
         };
         let immediate = if self.immediate.is_some() { IMMEDIATE } else { 0 };
         flag_bits(wants | immediate)
@@ -572,8 +572,19 @@ impl Sink for Memory {
     }
 }
 
-/// Writes as much of `source` as fits behind what is there already, without growing. What has been
-/// written beyond `at` before is written again.
+/// Memory that is filled from the beginning up to its capacity, and never grows.
+impl Sink for Vec<u8> {
+    fn room(&self) -> usize {
+        self.capacity()
+    }
+
+    fn put(&mut self, at: usize, source: &[u8]) -> usize {
+        append(self, at, source)
+    }
+}
+
+/// Appends as much of `source` as fits at `at`, without growing. What was written beyond `at` before is
+/// replaced.
 fn append(bytes: &mut Vec<u8>, at: usize, source: &[u8]) -> usize {
     bytes.truncate(at);
     let count = source.len().min(bytes.capacity() - bytes.len());

@@ -82,10 +82,6 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, row, |transport, row| transport.try_send(row, envelope, source, sent))
     }
 
-    fn has_room(&mut self, room: Room) -> bool {
-        at!(self, room.row, |transport, row| transport.has_room(Room { row, ..room }))
-    }
-
     fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
         self.is_second_next = !self.is_second_next;
         if self.is_second_next {

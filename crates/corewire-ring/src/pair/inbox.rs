@@ -4,8 +4,8 @@ use corewire_layout::LINE_BYTES;
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::pair::{
-    ACKNOWLEDGES, DROPPED, HEAD_BYTES, IMMEDIATE, IN_CELL, MORE_BYTES, PAIR_INLINE_BYTES_MAX,
-    STAMP_BELOW, SlotKind, TELL_DELIVERY, TELL_MATCH, UNTAGGED, first_position, flags_of,
+    ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DROPPED, HEAD_BYTES, IMMEDIATE, IN_CELL, MORE_BYTES,
+    PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, UNTAGGED, first_position, flags_of,
     fragment_parts, is_at, kind_of, length_of, pair_stamp_base, slots_of, whole_length,
     whole_length_with_immediate,
 };
@@ -492,7 +492,7 @@ const LENGTH_BITS: u64 = 0xff;
 fn meaning_of(kind: Option<SlotKind>, flags: u64, is_cell: bool) -> Option<(Space, Wants, bool)> {
     match (kind?, flags) {
         (SlotKind::Inline | SlotKind::Cell, _) => {
-            let wants = match (flags & TELL_DELIVERY, flags & TELL_MATCH) {
+            let wants = match (flags & ACK_DELIVERY, flags & ACK_MATCH) {
                 (0, 0) => Wants::Nothing,
                 (_, 0) => Wants::Delivery,
                 (0, _) => Wants::Match,

@@ -31,7 +31,7 @@ impl PairRings {
         Self { pairs, control, rings_there: 0, has_cells: false }
     }
 
-    /// Adds to one of the endpoint's counters, and reads them.
+    /// Reads one of the endpoint's counters.
     pub(super) fn counter(&self, counter: EndpointCounter) -> u64 {
         self.pairs.counter(counter)
     }
@@ -226,10 +226,6 @@ impl Transport for PairRings {
                 return Ok(false);
             }
         }
-    }
-
-    fn has_room(&mut self, room: Room) -> bool {
-        has_room(&mut self.pairs, room)
     }
 
     #[inline(always)]
