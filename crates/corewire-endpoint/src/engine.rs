@@ -12,6 +12,7 @@ use crate::arrivals::Place;
 use crate::budget::Budget;
 use crate::calls::Calls;
 use crate::error::MessageError;
+use crate::events::PeerEvents;
 use crate::list::Seed;
 use crate::matching::Matching;
 use crate::operations::{Completion, Count, CounterId, OperationHandle, Operations};
@@ -35,6 +36,7 @@ pub struct Engine<T> {
     pub(crate) operations: Operations,
     pub(crate) calls: Calls,
     pub(crate) pool: Pool,
+    pub(crate) peer_events: PeerEvents,
     /// A message was kept or an operation has ended since [`Engine::take_news`].
     pub(crate) has_news: bool,
     changes: Vec<Change>,
@@ -111,6 +113,7 @@ impl<T: Transport> Engine<T> {
             operations: Operations::default(),
             calls: Calls::default(),
             pool: Pool::default(),
+            peer_events: PeerEvents::default(),
             has_news: false,
             changes: Vec::new(),
         }
@@ -133,7 +136,7 @@ impl<T: Transport> Engine<T> {
     /// The same engine over what `change` makes of its transport, in which every row keeps its number.
     pub fn map_transport<U: Transport>(self, change: impl FnOnce(T) -> U) -> Engine<U> {
         let Self { transport, rows, leaving, senders, matching, .. } = self;
-        let Self { operations, calls, pool, has_news, changes, .. } = self;
+        let Self { operations, calls, pool, peer_events, has_news, changes, .. } = self;
         let transport = change(transport);
         Engine {
             transport,
@@ -144,6 +147,7 @@ impl<T: Transport> Engine<T> {
             operations,
             calls,
             pool,
+            peer_events,
             has_news,
             changes,
         }
@@ -212,6 +216,11 @@ impl<T: Transport> Engine<T> {
     pub fn progress(&mut self, mut caller: Option<&mut Caller<'_>>) -> Result<bool, MessageError> {
         if self.transport.has_notice() {
             self.handle_notices()?;
+            // Before the first message of a peer, its arrival is reported.
+            let reports = caller.as_ref().is_some_and(|caller| caller.reports_peers);
+            if reports && !self.peer_events.is_empty() {
+                return Ok(true);
+            }
         }
         let mut has_news = false;
         for _ in 0..ARRIVALS_AT_A_TIME {
@@ -267,6 +276,7 @@ impl<T: Transport> Engine<T> {
                 let generation = self.rows[index].generation.wrapping_add(1).max(1);
                 self.rows[index] = Row { generation, name: Some(name), ..Row::default() };
                 self.transport.open(row, generation);
+                self.note_arrival_of(Peer::new(row, generation));
             }
             Change::Gone { row, how } => self.begin_leaving(row, how),
             Change::Dropped { peer, number } => self.drop_request(peer, number),
@@ -348,14 +358,14 @@ impl<T: Transport> Engine<T> {
             self.operations.end(posted.operation, Err(error.clone()), None);
         }
         if let Some(caller) = caller {
-            caller.peer_is_gone(peer, error);
+            caller.peer_is_gone(peer, error.clone());
             if caller.is_waiting() {
                 self.take_kept(caller);
             }
         }
         self.has_news = true;
         self.rows[row as usize].is_over = true;
-        self.transport.remove(row);
+        self.free_row_of(peer, error);
         // Messages of others may fit in the budget now.
         self.fetch_held();
     }

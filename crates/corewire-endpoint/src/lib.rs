@@ -30,6 +30,7 @@ mod budget;
 mod calls;
 mod engine;
 mod error;
+mod events;
 pub mod in_memory;
 mod list;
 mod matching;
@@ -48,6 +49,7 @@ pub use corewire_ring::message::{
 pub use budget::{Budget, Kept};
 pub use engine::Engine;
 pub use error::MessageError;
+pub use events::PeerEvent;
 pub use list::Seed;
 pub use message::{INLINE_BYTES_MAX, OwnedMessage, Target};
 pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};

@@ -18,6 +18,8 @@ pub struct Caller<'a> {
     pub(crate) selector: Selector,
     pub(crate) target: &'a mut dyn Target,
     pub(crate) state: CallerState,
+    /// It also reports peers that come and go.
+    pub(crate) reports_peers: bool,
 }
 
 #[derive(Debug)]
@@ -37,7 +39,14 @@ impl fmt::Debug for Caller<'_> {
 impl<'a> Caller<'a> {
     /// A receive of a message that `selector` asks for, into `target`.
     pub fn new(selector: Selector, target: &'a mut dyn Target) -> Self {
-        Self { selector, target, state: CallerState::Waiting }
+        Self { selector, target, state: CallerState::Waiting, reports_peers: false }
+    }
+
+    /// The same, that also reports peers that come and go: whoever calls it asks for
+    /// [`Engine::next_peer_event_for`] before and after each [`Engine::progress`].
+    #[must_use]
+    pub fn reporting_peers(self) -> Self {
+        Self { reports_peers: true, ..self }
     }
 
     /// The only peer whose message it asks for, if there is one.

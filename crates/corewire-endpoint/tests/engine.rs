@@ -6,7 +6,7 @@ use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::{Gone, Haste};
 use corewire_endpoint::{
     Budget, Caller, Completion, Count, Engine, Envelope, Looked, Memory, MessageError, Options,
-    Peer, Report, Seed, Selector, Status, Until,
+    Peer, PeerEvent, Report, Seed, Selector, Status, Until,
 };
 use corewire_layout::name::ChannelName;
 
@@ -319,4 +319,45 @@ fn an_endpoint_may_close_although_a_peer_does_not_read_its_acknowledgements() {
     }
     assert!(!ends[1].wanted_room().is_empty(), "acknowledgements wait for room");
     assert!(!ends[1].has_pending_sends());
+}
+
+#[test]
+fn a_peer_comes_before_its_messages_and_goes_after_those_that_are_asked_for() {
+    for seed in 0..200 {
+        let network = Network::new(seed, 1000, 64);
+        let mut ends = ends(&network, 1, 1 << 20);
+        ends[0].watch_peers();
+        let me = peer(&ends[0], 0);
+        assert_eq!(ends[0].next_peer_event(&Selector::any()), Some(PeerEvent::Came(me)));
+        let name = ChannelName::new("late").unwrap();
+        let mut late = Engine::new(network.join(name), Budget::new(1 << 20, 4), Seed(3));
+        late.progress(None).unwrap();
+        for tag in [1, 2, 1] {
+            late.start_send(peer(&late, 0), tag.into(), vec![0; 100].into(), Options::default())
+                .unwrap();
+        }
+        settle(std::slice::from_mut(&mut late));
+        network.end(1, Gone::Died);
+        let mut seen = Vec::new();
+        for _ in 0..300 {
+            let mut target = ends[0].new_message();
+            let mut caller = Caller::new(Selector::tag(1), target.as_target()).reporting_peers();
+            ends[0].begin_receive(&mut caller).unwrap();
+            let mut event = ends[0].next_peer_event_for(&caller);
+            if event.is_none() && ends[0].end_of(&caller).is_none() {
+                ends[0].progress(Some(&mut caller)).unwrap();
+                event = ends[0].next_peer_event_for(&caller);
+            }
+            match event {
+                Some(PeerEvent::Came(_)) => seen.push("came"),
+                Some(PeerEvent::Gone { .. }) => seen.push("gone"),
+                None if ends[0].end_of(&caller).is_some() => seen.push("message"),
+                None => {}
+            }
+            ends[0].leave(&mut caller);
+        }
+        assert_eq!(seen, ["came", "message", "message", "gone"], "seed {seed}");
+        // The message that nobody asked for is still there.
+        assert!(receive(&mut ends[0], Selector::tag(2)).is_some());
+    }
 }

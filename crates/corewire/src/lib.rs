@@ -110,30 +110,27 @@
 //! An [`Endpoint`] is an address for messages from any other endpoint of this user. Each message has a
 //! tag of 64 bits, and a receive takes messages by tag and sender ([`Selector`]). Messages that no
 //! receive has asked for yet are kept within a budget ([`EndpointBuilder::budget`]); beyond it they stay
-//! with their sender. When a peer dies, calls that wait for it alone end with an error.
+//! with their sender. A [call](Endpoint::call) sends a request and waits for its reply. When a peer dies, calls that
+//! wait for it alone end with an error; [`Endpoint::receive_event`] reports peers that come and go.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
 //!
-//! use corewire::{Domain, Selector};
+//! use corewire::Domain;
 //!
-//! const REQUEST: u64 = 1;
-//! const REPLY: u64 = 2;
-//!
-//! // A server, which replies to whoever asks:
+//! // A server, which replies to each request:
 //! # let domain = Domain::open()?;
 //! let mut server = domain.endpoint("squares").create()?;
-//! let request = server.receive(Selector::tag(REQUEST))?;
+//! let request = server.receive_request()?;
 //! let number = u64::from_le_bytes(request[..].try_into()?);
-//! server.send(request.source(), REPLY, &(number * number).to_le_bytes())?;
+//! request.reply(&(number * number).to_le_bytes())?;
 //!
 //! // A client, in another process:
 //! let mut client = domain.endpoint("client-1").create()?;
 //! let squares = client.peer_when_created("squares", Some(Duration::from_secs(5)))?;
-//! client.send(squares, REQUEST, &12u64.to_le_bytes())?;
 //! let mut square = [0; 8];
-//! client.receive_into(Selector::tag(REPLY).from(squares), &mut square)?;
+//! client.call_into(squares, &12u64.to_le_bytes(), &mut square)?;
 //! assert_eq!(u64::from_le_bytes(square), 144);
 //! # Ok(())
 //! # }
@@ -221,7 +218,7 @@ pub use error::{
     OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
 pub use path::batch::{Batch, SendBatch};
-pub use path::endpoint::{Endpoint, EndpointBuilder, OwedReply, Request};
+pub use path::endpoint::{Endpoint, EndpointBuilder, Event, OwedReply, Request};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};

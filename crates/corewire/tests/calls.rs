@@ -5,7 +5,7 @@ mod scratch;
 use std::thread;
 use std::time::Duration;
 
-use corewire::{Domain, Endpoint, MessageError, Options, Peer, Report, Selector};
+use corewire::{Domain, Endpoint, Event, MessageError, Options, Peer, Report, Selector};
 use scratch::Scratch;
 
 /// Longer than anything takes.
@@ -226,4 +226,46 @@ fn both_may_call_each_other_at_once() {
     };
     let threads = [talk(server, to_client), talk(client, to_server)];
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_server_learns_of_its_clients_before_their_first_and_after_their_last_request() {
+    let scratch = Scratch::new("calls-events");
+    let domain = scratch.domain().clone();
+    let mut server = domain.endpoint("server").create().unwrap();
+    let clients = thread::spawn(move || {
+        for round in 0..20 {
+            let mut client = domain.endpoint(&format!("client-{round}")).peers(4).create().unwrap();
+            let to_server = client.peer_when_created("server", Some(LONG)).unwrap();
+            for _ in 0..10 {
+                assert_eq!(client.call(to_server, b"here").unwrap(), b"here"[..]);
+            }
+            // Its place is free when the server has taken its last event.
+            client.send(to_server, 1, b"nobody receives this").unwrap();
+            client.close().unwrap();
+        }
+    });
+    let mut here = Vec::new();
+    let (mut requests, mut gone) = (0, 0);
+    while gone < 20 {
+        match server.receive_request_event().unwrap() {
+            Event::Came(peer) => here.push(peer),
+            Event::Received(request) => {
+                assert!(here.contains(&request.source()));
+                let reply = request.to_vec();
+                request.reply(&reply).unwrap();
+                requests += 1;
+            }
+            Event::Gone { peer, why } => {
+                assert!(matches!(why, MessageError::PeerLeft { .. }), "{why}");
+                here.retain(|other| *other != peer);
+                gone += 1;
+            }
+        }
+    }
+    assert_eq!((requests, here), (200, vec![]));
+    assert!(server.try_receive_request_event().unwrap().is_none());
+    let waited = server.receive_request_event_timeout(Duration::from_millis(1)).unwrap();
+    assert!(waited.is_none());
+    clients.join().unwrap();
 }

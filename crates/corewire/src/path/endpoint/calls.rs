@@ -224,7 +224,7 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     #[inline(always)]
-    fn new(endpoint: &'a mut Endpoint, message: OwnedMessage) -> Self {
+    pub(super) fn new(endpoint: &'a mut Endpoint, message: OwnedMessage) -> Self {
         Self { endpoint, message, is_settled: false }
     }
 

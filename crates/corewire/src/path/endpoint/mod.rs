@@ -6,12 +6,14 @@
 //! | [`send`] | sending, at once or when there is room |
 //! | [`receive`] | receiving, operations, asking what is there |
 //! | [`calls`] | requests and replies |
+//! | [`events`] | peers that come and go, between the messages |
 //! | [`rings`] | the pair rings as the transport of the engine |
 //!
 //! What happens to a message is the work of the engine: see `corewire-endpoint`. Here its calls wait.
 
 mod builder;
 mod calls;
+mod events;
 mod receive;
 mod rings;
 mod send;
@@ -28,6 +30,7 @@ use corewire_ring::sync::pause;
 
 pub use self::builder::EndpointBuilder;
 pub use self::calls::{OwedReply, Request};
+pub use self::events::Event;
 pub use self::rings::PairRings;
 use crate::control::endpoint::{EndpointControl, notice};
 use crate::error::{ConnectError, CounterError};
@@ -63,7 +66,7 @@ use crate::wait::{BARE_POLLS, Interrupter, Patience, Readiness, Wait};
 ///
 /// What a peer had sent whole before it died is received; of what it had not, nothing is. After that,
 /// whatever waits for it alone ends with [`MessageError::PeerDied`]. Receives that ask for messages of
-/// anybody go on.
+/// anybody go on; [`receive_event`](Self::receive_event) reports peers that come and go.
 ///
 /// Dropping an endpoint closes it, and drops what it has not sent; [`close`](Self::close) sends it first.
 pub struct Endpoint {

@@ -471,7 +471,11 @@ impl Endpoint {
     /// A short message that arrives while polls are cheaper than a sleep, before anything else does. Most
     /// messages are received this way.
     #[inline(always)]
-    fn receive_polling(&mut self, selector: Selector, buffer: &mut [u8]) -> Option<Status> {
+    pub(super) fn receive_polling(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+    ) -> Option<Status> {
         if !self.engine.is_at_rest() {
             return None;
         }
@@ -502,7 +506,11 @@ impl Endpoint {
 
     /// One look for a short message. `None` if something else must be looked at.
     #[inline(always)]
-    fn look_once(&mut self, selector: Selector, buffer: &mut [u8]) -> Option<Option<Status>> {
+    pub(super) fn look_once(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+    ) -> Option<Option<Status>> {
         if !self.engine.is_at_rest() {
             return None;
         }
@@ -595,7 +603,7 @@ impl Endpoint {
 }
 
 /// A wait that has run out is no error.
-fn none_if_late<T>(ended: Result<T, MessageError>) -> Result<Option<T>, MessageError> {
+pub(super) fn none_if_late<T>(ended: Result<T, MessageError>) -> Result<Option<T>, MessageError> {
     match ended {
         Ok(end) => Ok(Some(end)),
         Err(MessageError::Timeout { .. }) => Ok(None),

@@ -1,0 +1,202 @@
+//! Receiving, with peers that come and go as events between the messages.
+
+use std::time::Duration;
+
+use corewire_endpoint::{
+    Caller, INLINE_BYTES_MAX, MessageError, OwnedMessage, Peer, PeerEvent, Selector, Status,
+};
+
+use super::calls::Request;
+use super::receive::none_if_late;
+use super::{Endpoint, after};
+use crate::wait::Patience;
+
+/// What a server learns: see [`Endpoint::receive_event`].
+#[derive(Debug)]
+pub enum Event<M> {
+    /// A peer has come. Nothing of it was received before.
+    Came(Peer),
+    /// A message, or a request.
+    Received(M),
+    /// A peer has gone. All of its messages that the selector asks for have been received.
+    Gone {
+        /// The peer. [`Endpoint::name_of`] still tells its name, until another peer comes.
+        peer: Peer,
+        /// [`MessageError::PeerDied`], `PeerLeft` or `PeerCutOff`.
+        why: MessageError,
+    },
+}
+
+impl Endpoint {
+    /// As [`receive`](Self::receive), but returns also when a peer has come or gone: a server can keep something for
+    /// each of its clients, and drop it. The first call begins with the peers that are there.
+    ///
+    /// From the first call on, a peer that has gone keeps its [place](crate::EndpointBuilder::peers) until its event has been
+    /// taken: whoever begins goes on.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-event-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// use corewire::{Event, Selector};
+    ///
+    /// let mut server = domain.endpoint("server").create()?;
+    /// let mut client = domain.endpoint("client").create()?;
+    /// let to_server = client.peer("server")?;
+    /// client.send(to_server, 7, b"hello")?;
+    /// client.close()?;
+    ///
+    /// let any = Selector::any();
+    /// assert!(matches!(server.receive_event(any)?, Event::Came(_)));
+    /// assert!(matches!(server.receive_event(any)?, Event::Received(hello) if hello == *b"hello"));
+    /// assert!(matches!(server.receive_event(any)?, Event::Gone { .. }));
+    /// # drop((server, domain)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_event(
+        &mut self,
+        selector: Selector,
+    ) -> Result<Event<OwnedMessage>, MessageError> {
+        self.event(selector, Patience::Forever)
+    }
+
+    /// As [`receive_event`](Self::receive_event), if there is something now; `None` if not. Never blocks.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn try_receive_event(
+        &mut self,
+        selector: Selector,
+    ) -> Result<Option<Event<OwnedMessage>>, MessageError> {
+        none_if_late(self.event(selector, Patience::None))
+    }
+
+    /// As [`receive_event`](Self::receive_event), waiting for at most `timeout`; `None` if nothing happened.
+    ///
+    /// # Errors
+    /// As for [`receive`](Self::receive).
+    pub fn receive_event_timeout(
+        &mut self,
+        selector: Selector,
+        timeout: Duration,
+    ) -> Result<Option<Event<OwnedMessage>>, MessageError> {
+        none_if_late(self.event(selector, Patience::until(timeout)))
+    }
+
+    /// As [`receive_request`](Self::receive_request), but returns also when a peer has come or gone. The rest is as for
+    /// [`receive_event`](Self::receive_event).
+    ///
+    /// # Errors
+    /// As for [`receive_request`](Self::receive_request).
+    pub fn receive_request_event(&mut self) -> Result<Event<Request<'_>>, MessageError> {
+        let event = self.receive_event(Selector::requests())?;
+        Ok(self.as_request(event))
+    }
+
+    /// As [`receive_request_event`](Self::receive_request_event), if there is something now; `None` if not. Never
+    /// blocks.
+    ///
+    /// # Errors
+    /// As for [`receive_request`](Self::receive_request).
+    pub fn try_receive_request_event(
+        &mut self,
+    ) -> Result<Option<Event<Request<'_>>>, MessageError> {
+        let event = self.try_receive_event(Selector::requests())?;
+        Ok(event.map(|event| self.as_request(event)))
+    }
+
+    /// As [`receive_request_event`](Self::receive_request_event), waiting for at most `timeout`; `None` if nothing
+    /// happened.
+    ///
+    /// # Errors
+    /// As for [`receive_request`](Self::receive_request).
+    pub fn receive_request_event_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Event<Request<'_>>>, MessageError> {
+        let event = self.receive_event_timeout(Selector::requests(), timeout)?;
+        Ok(event.map(|event| self.as_request(event)))
+    }
+
+    fn as_request(&mut self, event: Event<OwnedMessage>) -> Event<Request<'_>> {
+        match event {
+            Event::Came(peer) => Event::Came(peer),
+            Event::Received(message) => Event::Received(Request::new(self, message)),
+            Event::Gone { peer, why } => Event::Gone { peer, why },
+        }
+    }
+
+    fn event(
+        &mut self,
+        selector: Selector,
+        patience: Patience,
+    ) -> Result<Event<OwnedMessage>, MessageError> {
+        self.engine.watch_peers();
+        self.handle_notices()?;
+        if let Some(event) = self.engine.next_peer_event(&selector) {
+            return Ok(event.into());
+        }
+        let mut bytes = [0; INLINE_BYTES_MAX];
+        let short = match patience {
+            Patience::Forever => self.receive_polling(selector, &mut bytes),
+            _ => self.look_once(selector, &mut bytes).flatten(),
+        };
+        match short {
+            Some(status) => Ok(Event::Received(OwnedMessage::short(status, bytes))),
+            None => self.event_slowly(selector, patience),
+        }
+    }
+
+    fn event_slowly(
+        &mut self,
+        selector: Selector,
+        patience: Patience,
+    ) -> Result<Event<OwnedMessage>, MessageError> {
+        enum Found {
+            Peer(PeerEvent),
+            Message(Status),
+        }
+        let found = |endpoint: &mut Self, caller: &Caller<'_>| {
+            if let Some(event) = endpoint.engine.next_peer_event_for(caller) {
+                return Some(Ok(Found::Peer(event)));
+            }
+            Some(endpoint.engine.end_of(caller)?.map(Found::Message))
+        };
+        let mut target = self.engine.new_message();
+        let mut caller = Caller::new(selector, target.as_target()).reporting_peers();
+        self.engine.begin_receive(&mut caller)?;
+        let ended = match (found(self, &caller), patience) {
+            (Some(end), _) => Ok(end),
+            (None, Patience::None) => self.engine.progress(Some(&mut caller)).and_then(|_| {
+                let late = MessageError::Timeout { after: Duration::ZERO };
+                found(self, &caller).ok_or(late)
+            }),
+            (None, _) => self.wait_for(patience, Some(&mut caller), None, |endpoint, caller| {
+                caller.and_then(|caller| found(endpoint, caller))
+            }),
+        };
+        self.engine.leave(&mut caller);
+        match ended {
+            Ok(Ok(Found::Peer(event))) => Ok(event.into()),
+            Ok(Ok(Found::Message(status))) => Ok(Event::Received(target.finish(status))),
+            Ok(Err(error)) => Err(error),
+            Err(MessageError::Timeout { .. }) => {
+                Err(MessageError::Timeout { after: after(patience) })
+            }
+            Err(other) => Err(other),
+        }
+    }
+}
+
+impl<M> From<PeerEvent> for Event<M> {
+    fn from(event: PeerEvent) -> Self {
+        match event {
+            PeerEvent::Came(peer) => Self::Came(peer),
+            PeerEvent::Gone { peer, why } => Self::Gone { peer, why },
+        }
+    }
+}
