@@ -78,6 +78,9 @@ impl<T: Transport> Engine<T> {
     fn find_place(&mut self, row: u32, arrival: &Arrival, caller: Option<&mut Caller<'_>>) -> bool {
         let source = self.peer_of(row);
         let Envelope { space, tag, wants, .. } = arrival.envelope;
+        if space == Space::Request && self.owes_too_much(row) {
+            return self.defer(row, arrival);
+        }
         while let Some(posted) = self.matching.take_posted(space, source, tag) {
             if self.prepare(posted.operation, arrival.total) {
                 self.set_place(row, Place::Operation(posted.operation));
@@ -101,7 +104,15 @@ impl<T: Transport> Engine<T> {
         }
         self.transport.count(EndpointCounter::Unexpected);
         self.has_news = true;
-        self.keep(row, arrival)
+        self.keep(row, arrival).1
+    }
+
+    /// Keeps a request that nobody receives yet. False if it stays with its sender.
+    fn defer(&mut self, row: u32, arrival: &Arrival) -> bool {
+        let (key, is_kept) = self.keep(row, arrival);
+        self.matching.claim(key);
+        self.rows[row as usize].deferred.push_back(key);
+        is_kept
     }
 
     fn status_of(&self, row: u32, arrival: &Arrival) -> Status {
@@ -134,8 +145,8 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Keeps a message that no receive asks for. False if it stays with its sender.
-    fn keep(&mut self, row: u32, arrival: &Arrival) -> bool {
+    /// Keeps a message that no receive asks for. False beside its key if it stays with its sender.
+    fn keep(&mut self, row: u32, arrival: &Arrival) -> (Key, bool) {
         let (source, envelope, total) = (self.peer_of(row), arrival.envelope, arrival.total);
         let memory =
             self.matching.budget.has_room(row, total).then(|| self.pool.take(total)).flatten();
@@ -152,7 +163,7 @@ impl<T: Transport> Engine<T> {
             self.set_place(row, Place::Kept(key));
             self.show_kept(row);
         }
-        !is_held
+        (key, !is_held)
     }
 
     /// Gets the memory of a receive ready for its message, of `total` bytes. False if the message cannot

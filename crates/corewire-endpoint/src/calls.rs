@@ -98,6 +98,7 @@ impl<T: Transport> Engine<T> {
         if let Some(row) = self.rows.get_mut(to.row() as usize) {
             row.sends.retain(|pending| pending.envelope != request || pending.sent > 0);
         }
+        self.release_request(to.row(), &request);
         Some(operation)
     }
 
@@ -119,7 +120,11 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn take_call(&mut self, peer: Peer, number: u64) -> Option<u32> {
         let operation = *self.calls.waiting.get(&number)?;
         match self.operations.by_index(operation) {
-            Operation::Call { to, .. } if *to == peer => self.calls.waiting.remove(&number),
+            Operation::Call { to, .. } if *to == peer => {
+                // A hostile peer replies before it has the whole request.
+                self.release_request(peer.row(), &Self::request_envelope(number));
+                self.calls.waiting.remove(&number)
+            }
             _ => None,
         }
     }

@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::calls::Calls;
 use crate::error::MessageError;
 use crate::events::PeerEvents;
-use crate::list::Seed;
+use crate::list::{Key, Seed};
 use crate::matching::Matching;
 use crate::operations::{Completion, Count, CounterId, OperationHandle, Operations};
 use crate::pool::Pool;
@@ -39,6 +39,8 @@ pub struct Engine<T> {
     pub(crate) peer_events: PeerEvents,
     /// A message was kept or an operation has ended since [`Engine::take_news`].
     pub(crate) has_news: bool,
+    /// A request that was deferred may be received since the last [`Engine::progress`].
+    pub(crate) has_resumed: bool,
     changes: Vec<Change>,
 }
 
@@ -70,7 +72,9 @@ pub(crate) struct Row {
     pub(crate) acks: VecDeque<u64>,
     /// What replies that wait for room cost.
     pub(crate) reply_bytes: u64,
-    /// Nothing more is taken from it until there is room for acknowledgements and replies.
+    /// Requests that nobody receives before it has read replies.
+    pub(crate) deferred: VecDeque<Key>,
+    /// Nothing more is taken from it until there is room for acknowledgements.
     pub(crate) is_muted: bool,
 }
 
@@ -115,6 +119,7 @@ impl<T: Transport> Engine<T> {
             pool: Pool::default(),
             peer_events: PeerEvents::default(),
             has_news: false,
+            has_resumed: false,
             changes: Vec::new(),
         }
     }
@@ -136,7 +141,8 @@ impl<T: Transport> Engine<T> {
     /// The same engine over what `change` makes of its transport, in which every row keeps its number.
     pub fn map_transport<U: Transport>(self, change: impl FnOnce(T) -> U) -> Engine<U> {
         let Self { transport, rows, leaving, senders, matching, .. } = self;
-        let Self { operations, calls, pool, peer_events, has_news, changes, .. } = self;
+        let Self { operations, calls, pool, peer_events, has_news, has_resumed, changes, .. } =
+            self;
         let transport = change(transport);
         Engine {
             transport,
@@ -149,6 +155,7 @@ impl<T: Transport> Engine<T> {
             pool,
             peer_events,
             has_news,
+            has_resumed,
             changes,
         }
     }
@@ -232,10 +239,15 @@ impl<T: Transport> Engine<T> {
             }
         }
         if !self.leaving.is_empty() {
-            has_news |= self.reap_peers(caller);
+            has_news |= self.reap_peers(caller.as_deref_mut());
         }
         if !self.senders.is_empty() {
             has_news |= self.send_pending();
+        }
+        if std::mem::take(&mut self.has_resumed)
+            && let Some(caller) = caller.filter(|caller| caller.is_waiting())
+        {
+            self.take_kept(caller);
         }
         Ok(has_news)
     }
@@ -312,6 +324,7 @@ impl<T: Transport> Engine<T> {
             self.transport.release(row);
         }
         self.senders.retain(|&other| other != row);
+        self.resume_requests(row);
         for pending in sends {
             let error = self.error_of(row);
             if let Some(operation) = pending.operation {

@@ -142,6 +142,7 @@ impl<T: Transport> Engine<T> {
                 has_news = true;
                 has_news |= self.send_acks(row);
             }
+            self.resume_requests(row);
             let entry = &self.rows[row as usize];
             if !entry.sends.is_empty() || !entry.acks.is_empty() {
                 self.senders.push(row);
@@ -197,14 +198,13 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Whether this message must stay with its sender, because too many acknowledgements or replies to that sender
-    /// wait for room. The row is then muted until there is room again.
+    /// Whether this message must stay with its sender, because too many acknowledgements to that sender wait for
+    /// room. The row is then muted until there is room again.
     pub(crate) fn mute_if_behind(&mut self, row: u32, envelope: &Envelope) -> bool {
-        let (acks_max, reply_bytes_max) = self.behind_max();
+        let acks_max = self.acks_max();
         let entry = &mut self.rows[row as usize];
         let has_too_many = envelope.wants != Wants::Nothing && entry.acks.len() >= acks_max;
-        let owes_too_much = envelope.space == Space::Request && entry.reply_bytes > reply_bytes_max;
-        let is_muted = entry.gone.is_none() && (has_too_many || owes_too_much);
+        let is_muted = entry.gone.is_none() && has_too_many;
         if is_muted {
             entry.is_muted = true;
             self.transport.hold(row);
@@ -212,12 +212,33 @@ impl<T: Transport> Engine<T> {
         is_muted
     }
 
-    /// The maximum number of acknowledgements, and of bytes of replies, that may wait for room towards a peer. A message
-    /// that was kept has left its ring before it is acknowledged, so the former covers all that may be kept.
-    fn behind_max(&self) -> (usize, u64) {
-        let bytes = self.matching.budget.of_one_peer();
-        let kept = usize::try_from(bytes / cost(0)).unwrap_or(usize::MAX);
-        (kept.saturating_mul(2).saturating_add(ACKS_MAX), bytes)
+    /// The maximum number of acknowledgements that may wait for room towards a peer. A message that was kept has left its
+    /// ring before it is acknowledged, so this covers all that may be kept.
+    fn acks_max(&self) -> usize {
+        let kept = usize::try_from(self.matching.budget.of_one_peer() / cost(0));
+        kept.unwrap_or(usize::MAX).saturating_mul(2).saturating_add(ACKS_MAX)
+    }
+
+    /// Whether a request of this peer is kept, and not received, because too many bytes of replies to it wait for room.
+    /// Its replies to this endpoint's own requests, which lie behind, are taken meanwhile: of two peers that call each
+    /// other neither waits for the other.
+    pub(crate) fn owes_too_much(&self, row: u32) -> bool {
+        let entry = &self.rows[row as usize];
+        entry.reply_bytes > self.matching.budget.of_one_peer() || !entry.deferred.is_empty()
+    }
+
+    /// Lets requests be received that were kept back, if few enough replies wait by now.
+    pub(crate) fn resume_requests(&mut self, row: u32) {
+        let reply_bytes_max = self.matching.budget.of_one_peer();
+        let entry = &mut self.rows[row as usize];
+        if entry.deferred.is_empty() || entry.reply_bytes > reply_bytes_max {
+            return;
+        }
+        for key in std::mem::take(&mut entry.deferred) {
+            self.offer(key);
+        }
+        self.has_news = true;
+        self.has_resumed = true;
     }
 
     /// Sends the acknowledgements for which there is room, unless a message to this peer is incomplete.
@@ -235,10 +256,8 @@ impl<T: Transport> Engine<T> {
             has_news = true;
             self.rows[row as usize].acks.pop_front();
         }
-        let (_, reply_bytes_max) = self.behind_max();
         let entry = &mut self.rows[row as usize];
-        let is_behind = !entry.acks.is_empty() || entry.reply_bytes > reply_bytes_max;
-        if !is_behind && std::mem::take(&mut entry.is_muted) {
+        if entry.acks.is_empty() && std::mem::take(&mut entry.is_muted) {
             self.transport.release(row);
         }
         has_news
@@ -272,6 +291,14 @@ impl<T: Transport> Engine<T> {
         self.transport.open(row, 0);
         if !self.senders.contains(&row) {
             self.senders.push(row);
+        }
+    }
+
+    /// The memory of a request is its caller's again: what is left to be sent is copied.
+    pub(crate) fn release_request(&mut self, row: u32, envelope: &Envelope) {
+        let Some(entry) = self.rows.get_mut(row as usize) else { return };
+        for pending in entry.sends.iter_mut().filter(|pending| pending.envelope == *envelope) {
+            pending.memory = to_memory(&pending.memory);
         }
     }
 

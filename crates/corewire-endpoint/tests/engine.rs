@@ -6,7 +6,7 @@ use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::{Gone, Haste};
 use corewire_endpoint::{
     Budget, Caller, Completion, Count, Engine, Envelope, Looked, Memory, MessageError, Options,
-    Peer, PeerEvent, Report, Seed, Selector, Status, Until,
+    Peer, PeerEvent, Report, Seed, Selector, Space, Status, Until,
 };
 use corewire_layout::name::ChannelName;
 
@@ -360,4 +360,67 @@ fn a_peer_comes_before_its_messages_and_goes_after_those_that_are_asked_for() {
         // The message that nobody asked for is still there.
         assert!(receive(&mut ends[0], Selector::tag(2)).is_some());
     }
+}
+
+/// The request that an engine receives next.
+fn receive_request(engine: &mut Engine<InMemory>) -> Option<(Status, Vec<u8>)> {
+    receive(engine, Selector::requests())
+}
+
+#[test]
+fn two_peers_that_call_each_other_get_more_replies_than_either_keeps() {
+    for seed in 0..50 {
+        let network = Network::new(seed, 8, 64);
+        let mut ends = ends(&network, 2, 64 << 10);
+        let to = [peer(&ends[0], 1), peer(&ends[1], 0)];
+        for (end, to) in ends.iter_mut().zip(to) {
+            for number in 0..40 {
+                let options = with(number, Report::Queue, Until::Copied);
+                end.start_call(to, vec![1; 8].into(), options).unwrap();
+            }
+        }
+        let mut ended = [0, 0];
+        let mut rounds = 0;
+        while ended != [40, 40] {
+            rounds += 1;
+            assert!(rounds < 200_000, "seed {seed}: {ended:?}");
+            for (end, ended) in ends.iter_mut().zip(&mut ended) {
+                // All requests are received before anything else is done.
+                if let Some((status, _)) = receive_request(end) {
+                    end.reply(status.source, status.tag, &&[2; 8 << 10][..]).unwrap();
+                }
+                while let Some(completion) = end.next_completion() {
+                    assert_eq!(completion.result.unwrap().bytes, 8 << 10);
+                    *ended += 1;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_reads_no_replies_does_not_make_its_server_keep_more_than_the_budget() {
+    let network = Network::new(0, 4, 64);
+    let mut ends = ends(&network, 2, 64 << 10);
+    let to = peer(&ends[0], 1);
+    let mut replies = 0;
+    for _ in 0..1000 {
+        let request = Envelope::numbered(Space::Request, 7);
+        let nothing: &[u8] = &[];
+        let _ = ends[0].send_step(to, request, &nothing, &mut 0).unwrap();
+        if let Some((status, _)) = receive_request(&mut ends[1]) {
+            ends[1].reply(status.source, status.tag, &&[2; 8 << 10][..]).unwrap();
+            replies += 1;
+        }
+    }
+    assert!((4..=6).contains(&replies), "{replies}");
+    // It reads them now, and gets all.
+    for _ in 0..2000 {
+        settle(&mut ends);
+        if let Some((status, _)) = receive_request(&mut ends[1]) {
+            ends[1].reply(status.source, status.tag, &&[2; 8 << 10][..]).unwrap();
+            replies += 1;
+        }
+    }
+    assert!(replies > 200, "{replies}");
 }
