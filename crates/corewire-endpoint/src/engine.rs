@@ -1,6 +1,6 @@
 //! The engine: its peers, and what happens while one of its calls runs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use corewire_layout::counters::EndpointCounter;
@@ -17,7 +17,7 @@ use crate::list::{Key, Seed};
 use crate::matching::Matching;
 use crate::operations::{Completion, Count, CounterId, OperationHandle, Operations};
 use crate::pool::Pool;
-use crate::receive::Caller;
+use crate::receive::{Caller, Matched};
 use crate::selector::{Peer, Status};
 use crate::transport::{Attention, Change, Gone, Transport};
 
@@ -35,6 +35,8 @@ pub struct Engine<T> {
     pub(crate) matching: Matching,
     pub(crate) operations: Operations,
     pub(crate) calls: Calls,
+    /// Claimed messages, by the numbers that their callers gave them.
+    pub(crate) claims: BTreeMap<u64, Matched>,
     pub(crate) pool: Pool,
     pub(crate) peer_events: PeerEvents,
     /// A message was kept or an operation has ended since [`Engine::take_news`].
@@ -116,6 +118,7 @@ impl<T: Transport> Engine<T> {
             matching: Matching::new(budget, seed),
             operations: Operations::default(),
             calls: Calls::default(),
+            claims: BTreeMap::new(),
             pool: Pool::default(),
             peer_events: PeerEvents::default(),
             has_news: false,
@@ -141,8 +144,17 @@ impl<T: Transport> Engine<T> {
     /// The same engine over what `change` makes of its transport, in which every row keeps its number.
     pub fn map_transport<U: Transport>(self, change: impl FnOnce(T) -> U) -> Engine<U> {
         let Self { transport, rows, leaving, senders, matching, .. } = self;
-        let Self { operations, calls, pool, peer_events, has_news, has_resumed, changes, .. } =
-            self;
+        let Self {
+            operations,
+            calls,
+            claims,
+            pool,
+            peer_events,
+            has_news,
+            has_resumed,
+            changes,
+            ..
+        } = self;
         let transport = change(transport);
         Engine {
             transport,
@@ -152,6 +164,7 @@ impl<T: Transport> Engine<T> {
             matching,
             operations,
             calls,
+            claims,
             pool,
             peer_events,
             has_news,

@@ -234,6 +234,40 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// Begins to receive a message that was claimed into `memory`, and never waits. If the message does not fit, it is
+    /// anybody's again.
+    pub fn start_receive_claimed(
+        &mut self,
+        matched: Matched,
+        memory: Memory,
+        options: Options,
+    ) -> OperationHandle {
+        let Matched { key, space, status } = matched;
+        let selector = Selector::claimed(space, status.tag, status.source);
+        let receive = Operation::Receive { selector, memory, posted: None, order: 0 };
+        let handle = self.operations.add(receive, options);
+        if self.matching.get(key).is_none() {
+            let error = self.end_of_peer(status.source);
+            self.operations.end(handle.index, Err(error), None);
+            return handle;
+        }
+        self.give_kept_to(key, handle.index);
+        // It did not fit.
+        self.offer(key);
+        handle
+    }
+
+    /// Keeps a message that was claimed under a number of the caller's choice. Returns the one that was kept under it
+    /// before.
+    pub fn store_claim(&mut self, context: u64, matched: Matched) -> Option<Matched> {
+        self.claims.insert(context, matched)
+    }
+
+    /// The message that is kept under this number, which then is not any more.
+    pub fn take_claim(&mut self, context: u64) -> Option<Matched> {
+        self.claims.remove(&context)
+    }
+
     /// How a receive of a claimed message has ended, if it has. One whose sender has gone does not wait for
     /// another message.
     pub fn end_of_claimed(&self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use corewire::{
-    ConnectError, Domain, Endpoint, Envelope, JoinError, MessageError, Options, Peer, Report,
-    Selector, Until, Wait,
+    ConnectError, Domain, Endpoint, Envelope, JoinError, Memory, MessageError, Options, Peer,
+    Report, Selector, Until, Wait,
 };
 use scratch::Scratch;
 
@@ -267,6 +267,42 @@ fn a_message_that_was_claimed_is_nobody_elses() {
     let mut buffer = [0; 4];
     b.receive_claimed_into(claimed, &mut buffer).unwrap();
     assert_eq!(&buffer, b"mine");
+}
+
+#[test]
+fn a_claim_is_found_by_its_number_and_received_by_an_operation() {
+    let scratch = Scratch::new("endpoint-claims");
+    let (mut a, to_b, mut b, _) = two(scratch.domain());
+    // One that has arrived, and one of which the rest is still to come.
+    let sends = [bytes_of(9, 1), bytes_of(2_000_000, 2)];
+    let sends = sends.map(|bytes| (bytes.clone(), a.isend(to_b, 5, bytes).unwrap()));
+    for (context, (bytes, send)) in (7..).zip(sends) {
+        let claimed = b.claim(Selector::tag(5)).unwrap();
+        assert!(b.store_claim(context, claimed).is_none());
+        assert!(b.take_claim(99).is_none());
+        // Into memory that is too short: then anybody may have it.
+        let claimed = b.take_claim(context).unwrap();
+        let short = b.ireceive_claimed(claimed, vec![0; 8]);
+        let error = b.wait(short).unwrap().result.unwrap_err();
+        assert!(matches!(error, MessageError::BufferTooSmall { given: 8, .. }), "{error}");
+        let claimed = b.claim(Selector::any()).unwrap();
+        let receive = b.ireceive_claimed(claimed, Memory::pooled());
+        let received = loop {
+            a.progress().unwrap();
+            if let Some(received) = b.test(receive).unwrap() {
+                break received;
+            }
+        };
+        assert_eq!(received.memory.into_vec(), bytes);
+        a.wait(send).unwrap().result.unwrap();
+    }
+    // Nothing of a peer that has gone is received.
+    let rest = a.isend(to_b, 5, bytes_of(2_000_000, 3)).unwrap();
+    let claimed = b.claim(Selector::tag(5)).unwrap();
+    drop((a, rest));
+    let receive = b.ireceive_claimed(claimed, Memory::pooled());
+    let error = b.wait(receive).unwrap().result.unwrap_err();
+    assert!(matches!(error, MessageError::PeerLeft { .. }), "{error}");
 }
 
 #[test]

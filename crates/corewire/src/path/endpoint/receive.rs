@@ -425,6 +425,39 @@ impl Endpoint {
         self.receive_matched(matched, &mut &mut *buffer)
     }
 
+    /// Begins to receive a message that was claimed into `memory`, and never waits. If the operation ends with
+    /// [`MessageError::BufferTooSmall`], the message is anybody's again.
+    pub fn ireceive_claimed(
+        &mut self,
+        matched: Matched,
+        memory: impl Into<Memory>,
+    ) -> OperationHandle {
+        self.ireceive_claimed_with(matched, memory, Options::default())
+    }
+
+    /// As [`ireceive_claimed`](Self::ireceive_claimed), with a number of the caller's choice, another way to report the
+    /// end, and truncation.
+    pub fn ireceive_claimed_with(
+        &mut self,
+        matched: Matched,
+        memory: impl Into<Memory>,
+        options: Options,
+    ) -> OperationHandle {
+        self.engine.start_receive_claimed(matched, memory.into(), options)
+    }
+
+    /// Keeps a message that was claimed in the endpoint, under a number of the caller's choice: for programs that know
+    /// their claims by such a number, as those of libfabric do. Returns the message that was kept under it before.
+    pub fn store_claim(&mut self, context: u64, matched: Matched) -> Option<Matched> {
+        self.engine.store_claim(context, matched)
+    }
+
+    /// The message that is [kept](Self::store_claim) under this number, if there is one; it is kept no longer. To be
+    /// received, given back or discarded.
+    pub fn take_claim(&mut self, context: u64) -> Option<Matched> {
+        self.engine.take_claim(context)
+    }
+
     /// Gives a message that was claimed back: any receive may get it again.
     pub fn give_back(&mut self, matched: Matched) {
         self.engine.give_back(&matched);
