@@ -2,13 +2,12 @@
 //! often as you like.
 
 use std::error::Error;
+use std::time::Duration;
 
-use corewire::{Domain, Selector};
+use corewire::{Domain, Endpoint, Peer};
 
-/// The tags, which say what a message is about.
-const MULTIPLY: u64 = 1;
-const PRODUCT: u64 = 2;
-const STOP: u64 = 3;
+/// The request that ends the server.
+const STOP: &[u8] = b"stop";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -17,43 +16,49 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["serve"] => serve(&domain),
         ["ask", left, right] => ask(&domain, left.parse()?, right.parse()?),
         ["stop"] => {
-            let mut endpoint = domain.endpoint(&own_name()).create()?;
-            let server = endpoint.peer_when_created("calculator", None)?;
-            endpoint.send(server, STOP, b"")?;
-            Ok(endpoint.close()?)
+            let (mut endpoint, server) = connect(&domain)?;
+            endpoint.call(server, STOP)?;
+            Ok(())
         }
         _ => Err("endpoints serve | ask NUMBER NUMBER | stop".into()),
     }
 }
 
-fn own_name() -> String {
-    format!("asker-{}", std::process::id())
-}
-
 fn serve(domain: &Domain) -> Result<(), Box<dyn Error>> {
     let mut endpoint = domain.endpoint("calculator").create()?;
     loop {
-        let mut numbers = [0; 16];
-        // Matches any message from any peer.
-        let status = endpoint.receive_into(Selector::any(), &mut numbers)?;
-        if status.tag != MULTIPLY {
-            return Ok(());
+        // From any peer.
+        let request = endpoint.receive_request()?;
+        if *request == *STOP {
+            request.reply(b"")?;
+            return Ok(endpoint.close()?);
         }
-        let (left, right) = numbers.split_at(8);
-        let [left, right] = [left, right].map(|it| u64::from_le_bytes(it.try_into().unwrap()));
-        let product = left.wrapping_mul(right).to_le_bytes();
-        // The peer that asked may have left by now.
-        let _ = endpoint.send(status.source, PRODUCT, &product);
+        // A request that is dropped, as one of any other length is here, ends its call with an error.
+        if let Ok(numbers) = <[u8; 16]>::try_from(&request[..]) {
+            let (left, right) = numbers.split_at(8);
+            let [left, right] = [left, right].map(|it| u64::from_ne_bytes(it.try_into().unwrap()));
+            // The peer that asked may have left by now.
+            let _ = request.reply(&left.wrapping_mul(right).to_ne_bytes());
+        }
     }
 }
 
 fn ask(domain: &Domain, left: u64, right: u64) -> Result<(), Box<dyn Error>> {
-    let mut endpoint = domain.endpoint(&own_name()).create()?;
-    let server = endpoint.peer_when_created("calculator", None)?;
-    endpoint.send_gather(server, MULTIPLY, &[&left.to_le_bytes(), &right.to_le_bytes()])?;
+    let (mut endpoint, server) = connect(domain)?;
+    let request = [left.to_ne_bytes(), right.to_ne_bytes()].concat();
     let mut product = [0; 8];
     // If the server dies, this returns an error instead of waiting for ever.
-    endpoint.receive_into(Selector::tag(PRODUCT).from(server), &mut product)?;
-    println!("{left} x {right} = {}", u64::from_le_bytes(product));
+    let patience = Duration::from_secs(10);
+    match endpoint.call_into_timeout(server, &request, &mut product, patience)? {
+        Some(_) => println!("{left} x {right} = {}", u64::from_ne_bytes(product)),
+        None => println!("no reply within {patience:?}"),
+    }
     Ok(())
+}
+
+/// An endpoint of this process, and the server's as it knows it.
+fn connect(domain: &Domain) -> Result<(Endpoint, Peer), Box<dyn Error>> {
+    let mut endpoint = domain.endpoint(&format!("asker-{}", std::process::id())).create()?;
+    let server = endpoint.peer_when_created("calculator", None)?;
+    Ok((endpoint, server))
 }

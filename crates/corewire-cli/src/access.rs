@@ -15,7 +15,7 @@ pub(crate) fn choose_owner(asked: Option<u32>, is_for_guests: bool) -> Result<()
     let owner = match (asked, is_for_guests) {
         (Some(_), false) => {
             let message = "--owner works with receive, ls, top, metrics and doctor: only the owner of a domain \
-                           creates channels in it";
+                           creates channels and endpoints in it";
             return Err(Failure::usage(message));
         }
         (None, false) => None,

@@ -4,6 +4,7 @@
 
 mod access;
 mod bench;
+mod call;
 mod doctor;
 mod failure;
 mod fan_out;
@@ -15,6 +16,7 @@ mod receive;
 mod records;
 mod seen;
 mod send;
+mod serve;
 mod signals;
 mod study;
 mod table;
@@ -35,6 +37,8 @@ Examples:
   corewire fan-out disk.img --receivers 3
   tail -f log | corewire send log --lines
   corewire receive log --lines | grep error
+  corewire serve upper -- tr a-z A-Z
+  echo hello | corewire call upper
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the sender died.";
 
@@ -58,6 +62,8 @@ enum Command {
     FanOutReceiver(fan_out::ReceiverArgs),
     Send(send::Args),
     Receive(receive::Args),
+    Serve(serve::Args),
+    Call(call::Args),
     Bench(bench::Args),
     Model(model::Args),
     Ls(ls::Args),
@@ -86,7 +92,14 @@ fn main() -> ExitCode {
 }
 
 fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
-    let creates = matches!(command, Command::Send(_) | Command::FanOut(_) | Command::Bench(_));
+    let creates = matches!(
+        command,
+        Command::Send(_)
+            | Command::Serve(_)
+            | Command::Call(_)
+            | Command::FanOut(_)
+            | Command::Bench(_)
+    );
     let is_apart =
         matches!(command, Command::FanOutReceiver(_) | Command::Model(_) | Command::Study(_));
     let is_for_guests = !creates && !is_apart;
@@ -96,6 +109,8 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::FanOutReceiver(args) => fan_out::run_receiver(&args),
         Command::Send(args) => send::run(&args),
         Command::Receive(args) => receive::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Call(args) => call::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Model(args) => model::run(&args),
         Command::Ls(args) => ls::run(&args),

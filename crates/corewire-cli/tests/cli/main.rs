@@ -1,6 +1,7 @@
 //! The command line as its users see it: real processes, real pipes.
 
 mod bench;
+mod calls;
 mod containers;
 mod fan_out;
 mod live;

@@ -1,0 +1,130 @@
+//! `serve` and `call`.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
+
+use crate::scratch::{Finished, Running, Scratch, noise};
+
+fn serve(scratch: &Scratch, args: &str, command: &[&str]) -> Running {
+    Running::start_unread(scratch.command(&format!("serve {args} --")).args(command))
+}
+
+fn start_call(scratch: &Scratch, args: &str, request: &[u8]) -> Running {
+    let mut command = scratch.command(&format!("call {args}"));
+    let mut running = Running::start(command.stdin(Stdio::piped()));
+    running.input().write_all(request).unwrap();
+    running
+}
+
+fn call(scratch: &Scratch, args: &str, request: &[u8]) -> Finished {
+    start_call(scratch, args, request).finish()
+}
+
+/// A pipe in the file system, from which `cat` reads until a test has opened and closed it.
+fn pipe(scratch: &Scratch) -> PathBuf {
+    let path = scratch.temporary().join("pipe");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    path
+}
+
+fn open(pipe: &PathBuf) {
+    drop(File::options().write(true).open(pipe).unwrap());
+}
+
+/// Ends a server by a signal.
+fn end(server: Running) -> Finished {
+    server.signal(Signal::TERM);
+    let server = server.finish();
+    assert_eq!(server.status.signal(), Some(15), "{}", server.errors);
+    server
+}
+
+#[test]
+fn each_request_is_the_input_of_a_command_whose_output_is_the_reply() {
+    let scratch = Scratch::new("serve");
+    // The first call waits for the server.
+    let first = start_call(&scratch, "echo", b"early");
+    let server = serve(&scratch, "echo", &["cat"]);
+    assert_eq!(first.finish().output, b"early");
+    for bytes in [0, 1, 100, 5000, 3_000_000] {
+        let request = noise(bytes);
+        let reply = call(&scratch, "echo", &request);
+        reply.expect_code(0);
+        assert!(reply.output == request, "{} of {bytes} bytes came", reply.output.len());
+    }
+    let calls: Vec<_> = (0..20).map(|n| start_call(&scratch, "echo", &[n; 100])).collect();
+    for (number, reply) in (0..20).zip(calls) {
+        assert_eq!(reply.finish().output, [number; 100]);
+    }
+    assert_eq!(end(server).errors, "");
+    // One that reads nothing, and asks who called.
+    let server = serve(&scratch, "who", &["sh", "-c", "echo $COREWIRE_PEER"]);
+    let reply = call(&scratch, "who", &noise(1_000_000));
+    assert!(reply.text().starts_with("call-"), "{:?}", reply.output);
+    end(server);
+}
+
+#[test]
+fn a_command_that_fails_ends_its_call_with_an_error() {
+    let scratch = Scratch::new("serve-fails");
+    let server = serve(&scratch, "bad", &["sh", "-c", "echo half; exit 7"]);
+    let failed = call(&scratch, "bad", b"x");
+    failed.expect_line(1, "bad dropped the request without a reply");
+    assert_eq!(failed.output, b"");
+    let server = end(server);
+    assert!(server.errors.contains("sh for a request of call-"), "{}", server.errors);
+    assert!(server.errors.contains("exit status: 7"), "{}", server.errors);
+    scratch.run("serve none -- /no/such/program").expect_line(2, "no program /no/such/program");
+    scratch.run("serve none -- no-such-program").expect_line(2, "no program no-such-program");
+    scratch.run("serve none --jobs 0 -- cat").expect_line(2, "1..=1024");
+    scratch.run("call none --no-wait").expect_line(1, "endpoint none does not exist");
+    scratch.run("call none --timeout 0").expect_line(2, "0.001");
+}
+
+#[test]
+fn a_slow_command_holds_up_no_other_call_and_is_waited_for_at_the_end() {
+    let scratch = Scratch::new("serve-slow");
+    let pipe = pipe(&scratch);
+    let script = format!("read -r word; test $word != slow || cat {}; echo $word", pipe.display());
+    let server = serve(&scratch, "words --jobs 2", &["sh", "-c", &script]);
+    let slow = start_call(&scratch, "words", b"slow\n");
+    assert_eq!(call(&scratch, "words", b"fast\n").text(), "fast\n");
+    assert_eq!(call(&scratch, "words", b"fast\n").text(), "fast\n");
+    server.signal(Signal::TERM);
+    open(&pipe);
+    assert_eq!(slow.finish().text(), "slow\n");
+    let server = server.finish();
+    assert_eq!(server.status.signal(), Some(15), "{}", server.errors);
+}
+
+#[test]
+fn a_call_ends_when_its_time_has_passed() {
+    let scratch = Scratch::new("serve-late");
+    let pipe = pipe(&scratch);
+    let server = serve(&scratch, "late", &["cat", &pipe.to_string_lossy()]);
+    let late = call(&scratch, "late --timeout 0.05", b"x");
+    late.expect_line(1, "no reply of late within 0.05 s");
+    open(&pipe);
+    end(server);
+}
+
+#[test]
+fn a_call_learns_that_its_server_died() {
+    let scratch = Scratch::new("serve-dies");
+    let pipe = pipe(&scratch);
+    let path = pipe.to_string_lossy();
+    let server = serve(&scratch, "mortal", &["sh", "-c", &format!("echo begun >&2; cat {path}")]);
+    let waiting = start_call(&scratch, "mortal", b"x");
+    // When the pipe has a reader, the request has arrived.
+    let writer = File::options().write(true).open(&pipe).unwrap();
+    server.signal(Signal::KILL);
+    waiting.finish().expect_line(3, "mortal died before it replied");
+    drop(writer);
+    server.finish();
+}
