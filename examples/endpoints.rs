@@ -36,21 +36,21 @@ fn serve(domain: &Domain) -> Result<(), Box<dyn Error>> {
         // A request that is dropped, as one of any other length is here, ends its call with an error.
         if let Ok(numbers) = <[u8; 16]>::try_from(&request[..]) {
             let (left, right) = numbers.split_at(8);
-            let [left, right] = [left, right].map(|it| u64::from_ne_bytes(it.try_into().unwrap()));
+            let [left, right] = [left, right].map(|it| u64::from_le_bytes(it.try_into().unwrap()));
             // The peer that asked may have left by now.
-            let _ = request.reply(&left.wrapping_mul(right).to_ne_bytes());
+            let _ = request.reply(&left.wrapping_mul(right).to_le_bytes());
         }
     }
 }
 
 fn ask(domain: &Domain, left: u64, right: u64) -> Result<(), Box<dyn Error>> {
     let (mut endpoint, server) = connect(domain)?;
-    let request = [left.to_ne_bytes(), right.to_ne_bytes()].concat();
+    let request = [left.to_le_bytes(), right.to_le_bytes()].concat();
     let mut product = [0; 8];
     // If the server dies, this returns an error instead of waiting for ever.
     let patience = Duration::from_secs(10);
     match endpoint.call_into_timeout(server, &request, &mut product, patience)? {
-        Some(_) => println!("{left} x {right} = {}", u64::from_ne_bytes(product)),
+        Some(_) => println!("{left} x {right} = {}", u64::from_le_bytes(product)),
         None => println!("no reply within {patience:?}"),
     }
     Ok(())

@@ -15,6 +15,7 @@ use crate::error::MessageError;
 use crate::events::PeerEvents;
 use crate::list::{Key, Seed};
 use crate::matching::Matching;
+use crate::message::OwnedMessage;
 use crate::operations::{Completion, Count, CounterId, OperationHandle, Operations};
 use crate::pool::Pool;
 use crate::receive::{Caller, Matched};
@@ -38,6 +39,8 @@ pub struct Engine<T> {
     /// Claimed messages, by the numbers that their callers gave them.
     pub(crate) claims: BTreeMap<u64, Matched>,
     pub(crate) pool: Pool,
+    /// Where the next message goes that is received into memory of its own.
+    pub(crate) spare: Option<OwnedMessage>,
     pub(crate) peer_events: PeerEvents,
     /// A message was kept or an operation has ended since [`Engine::take_news`].
     pub(crate) has_news: bool,
@@ -120,6 +123,7 @@ impl<T: Transport> Engine<T> {
             calls: Calls::default(),
             claims: BTreeMap::new(),
             pool: Pool::default(),
+            spare: None,
             peer_events: PeerEvents::default(),
             has_news: false,
             has_resumed: false,
@@ -149,6 +153,7 @@ impl<T: Transport> Engine<T> {
             calls,
             claims,
             pool,
+            spare,
             peer_events,
             has_news,
             has_resumed,
@@ -166,6 +171,7 @@ impl<T: Transport> Engine<T> {
             calls,
             claims,
             pool,
+            spare,
             peer_events,
             has_news,
             has_resumed,

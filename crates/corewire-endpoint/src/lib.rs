@@ -51,7 +51,7 @@ pub use engine::Engine;
 pub use error::MessageError;
 pub use events::PeerEvent;
 pub use list::Seed;
-pub use message::{INLINE_BYTES_MAX, OwnedMessage, Target};
+pub use message::{OwnedMessage, Target};
 pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};
 pub use receive::{Caller, Looked, Matched, MessageTarget};
 pub use selector::{Peer, Selector, Status};

@@ -3,68 +3,92 @@
 use std::fmt;
 use std::ops::Deref;
 
+use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_ring::message::Sink;
 
 use crate::error::MessageError;
 use crate::pool::Pool;
 use crate::selector::{Peer, Status};
 
-/// The longest message that lies in the value itself, in bytes.
-pub const INLINE_BYTES_MAX: usize = 104;
+/// A longer message has memory of its own beside what is known of it: as much as travels in slots.
+const SHORT_BYTES_MAX: usize = PAIR_INLINE_BYTES_MAX;
 
-/// A message that was received. It derefs to its bytes, may be sent to another thread, and gives its memory
-/// back to its endpoint's pool when it is dropped.
-pub struct OwnedMessage {
+/// A message that was received. It derefs to its bytes, may be sent to another thread, and gives its memory, if that is
+/// more than 1 KiB, back to its endpoint's pool when it is dropped.
+///
+/// It is one pointer: a larger value would be copied by each function that returns it, right after it was written in
+/// pieces, which processors do slowly (20 ns for 8 bytes of a message).
+pub struct OwnedMessage(Box<Body>);
+
+pub(crate) struct Body {
     status: Status,
     bytes: Bytes,
 }
 
 enum Bytes {
     /// Here, up to the status' length.
-    Inline([u8; INLINE_BYTES_MAX]),
-    Pooled(Vec<u8>, Pool),
+    Short([u8; SHORT_BYTES_MAX]),
+    Long(Vec<u8>, Option<Pool>),
 }
 
 /// An empty message of nobody.
 impl Default for OwnedMessage {
+    #[inline]
     fn default() -> Self {
         let status = Status { source: Peer::new(0, 0), tag: 0, bytes: 0, immediate: None };
-        Self { status, bytes: Bytes::Inline([0; INLINE_BYTES_MAX]) }
+        Self(Box::new(Body { status, bytes: Bytes::Short([0; SHORT_BYTES_MAX]) }))
     }
 }
 
 impl OwnedMessage {
-    /// A message of at most [`INLINE_BYTES_MAX`] bytes, the first of `bytes`, that a receive has put there.
+    /// Where a message goes whose length is not known yet, if it is short.
     #[inline(always)]
-    #[must_use]
-    pub fn short(status: Status, bytes: [u8; INLINE_BYTES_MAX]) -> Self {
-        Self { status, bytes: Bytes::Inline(bytes) }
+    pub(crate) fn short(&mut self) -> &mut [u8] {
+        match &mut self.0.bytes {
+            Bytes::Short(bytes) => bytes,
+            Bytes::Long(bytes, _) => bytes,
+        }
+    }
+
+    /// Gets ready for a message of `bytes` bytes. `None` if there is no memory.
+    pub(crate) fn prepare(&mut self, bytes: u64, pool: &Pool) -> Option<&mut Body> {
+        if bytes > SHORT_BYTES_MAX as u64 {
+            let memory = pool.take(bytes)?;
+            self.0.set_long(memory, pool);
+        }
+        Some(&mut self.0)
+    }
+
+    /// All of its bytes have been written.
+    #[inline(always)]
+    pub(crate) fn set_status(&mut self, status: Status) {
+        self.0.status = status;
     }
 
     /// Who sent it, its tag and its length.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.status
+        self.0.status
     }
 
     /// Who sent it.
     #[must_use]
     pub fn source(&self) -> Peer {
-        self.status.source
+        self.0.status.source
     }
 
     /// Its tag.
     #[must_use]
     pub fn tag(&self) -> u64 {
-        self.status.tag
+        self.0.status.tag
     }
 
-    /// Its bytes in a vector. A message of more than 104 bytes is not copied for that.
+    /// Its bytes in a vector. A message of more than 160 bytes is not copied for that.
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
-        match &mut self.bytes {
-            Bytes::Inline(_) => self.to_vec(),
-            Bytes::Pooled(bytes, _) => std::mem::take(bytes),
+        match &mut self.0.bytes {
+            Bytes::Short(_) => self.to_vec(),
+            Bytes::Long(bytes, _) => std::mem::take(bytes),
         }
     }
 }
@@ -74,12 +98,12 @@ impl Deref for OwnedMessage {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Inline(bytes) => {
-                let length = usize::try_from(self.status.bytes).unwrap_or(INLINE_BYTES_MAX);
-                &bytes[..length.min(INLINE_BYTES_MAX)]
+        match &self.0.bytes {
+            Bytes::Short(bytes) => {
+                let length = usize::try_from(self.0.status.bytes).unwrap_or(SHORT_BYTES_MAX);
+                &bytes[..length.min(SHORT_BYTES_MAX)]
             }
-            Bytes::Pooled(bytes, _) => bytes,
+            Bytes::Long(bytes, _) => bytes,
         }
     }
 }
@@ -99,15 +123,43 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for OwnedMessage {
 
 impl fmt::Debug for OwnedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedMessage").field("status", &self.status).finish_non_exhaustive()
+        f.debug_struct("OwnedMessage").field("status", &self.0.status).finish_non_exhaustive()
     }
 }
 
-impl Drop for OwnedMessage {
+impl Drop for Body {
     #[inline]
     fn drop(&mut self) {
-        if let Bytes::Pooled(bytes, pool) = &mut self.bytes {
+        if let Bytes::Long(bytes, Some(pool)) = &mut self.bytes {
             pool.give_back(std::mem::take(bytes));
+        }
+    }
+}
+
+impl Body {
+    /// Puts the message in memory that was taken from `pool`.
+    fn set_long(&mut self, memory: Vec<u8>, pool: &Pool) {
+        let home = Pool::keeps(&memory).then(|| pool.clone());
+        let before = std::mem::replace(&mut self.bytes, Bytes::Long(memory, home));
+        if let Bytes::Long(unfit, Some(pool)) = before {
+            pool.give_back(unfit);
+        }
+    }
+}
+
+impl Sink for Body {
+    fn room(&self) -> usize {
+        match &self.bytes {
+            Bytes::Short(_) => SHORT_BYTES_MAX,
+            Bytes::Long(bytes, _) => bytes.room(),
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, source: &[u8]) -> usize {
+        match &mut self.bytes {
+            Bytes::Short(bytes) => bytes[..].put(at, source),
+            Bytes::Long(bytes, _) => bytes.put(at, source),
         }
     }
 }
@@ -157,43 +209,42 @@ impl Target for &mut [&mut [u8]] {
     }
 }
 
-/// The memory of a [`OwnedMessage`] that is being received.
+/// An [`OwnedMessage`] that is being received.
 #[derive(Debug)]
 pub(crate) struct Filling {
-    bytes: Vec<u8>,
+    message: OwnedMessage,
     pool: Pool,
 }
 
 impl Filling {
     pub(crate) fn new(pool: &Pool) -> Self {
-        Self { bytes: Vec::new(), pool: pool.clone() }
+        Self { message: OwnedMessage::default(), pool: pool.clone() }
     }
 
     /// The message, of which everything has been written.
-    pub(crate) fn finish(self, status: Status) -> OwnedMessage {
-        OwnedMessage { status, bytes: Bytes::Pooled(self.bytes, self.pool) }
+    pub(crate) fn finish(mut self, status: Status) -> OwnedMessage {
+        self.message.set_status(status);
+        self.message
     }
 }
 
 impl Sink for Filling {
     fn room(&self) -> usize {
-        self.bytes.room()
+        self.message.0.room()
     }
 
     fn put(&mut self, at: usize, source: &[u8]) -> usize {
-        self.bytes.put(at, source)
+        self.message.0.put(at, source)
     }
 }
 
 impl Target for Filling {
     fn prepare(&mut self, bytes: u64) -> Result<(), MessageError> {
-        if self.bytes.capacity() as u64 >= bytes {
+        if self.room() as u64 >= bytes {
             return Ok(());
         }
-        let unfit = std::mem::take(&mut self.bytes);
-        self.pool.give_back(unfit);
-        self.bytes = self.pool.take(bytes).ok_or(MessageError::NoMemory { bytes })?;
-        Ok(())
+        let is_prepared = self.message.prepare(bytes, &self.pool).is_some();
+        is_prepared.then_some(()).ok_or(MessageError::NoMemory { bytes })
     }
 
     fn adopts(&self) -> bool {
@@ -201,12 +252,14 @@ impl Target for Filling {
     }
 
     fn adopt(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        let unfit = std::mem::replace(&mut self.bytes, bytes);
-        self.pool.give_back(unfit);
+        self.message.0.set_long(bytes, &self.pool);
         None
     }
 
-    fn written(&mut self, _count: usize) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
+    fn written(&mut self, count: usize) -> Vec<u8> {
+        match &mut self.message.0.bytes {
+            Bytes::Short(bytes) => bytes[..count].to_vec(),
+            Bytes::Long(bytes, _) => std::mem::take(bytes),
+        }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The smallest memory, in bytes.
-const SMALLEST_BYTES: usize = 256;
+/// The smallest memory that is kept, in bytes. An allocator has less at hand, without a lock.
+const SMALLEST_BYTES: usize = 2 << 10;
 /// The number of sizes: powers of two up to 8 MiB. Longer memory is not kept.
-const SIZES: usize = 16;
+const SIZES: usize = 13;
 /// At most this many bytes of unused memory are kept.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
@@ -38,14 +38,16 @@ impl Pool {
         Some(memory)
     }
 
+    /// Whether memory that is given back is used again: others than the pool's own may be of any capacity.
+    #[inline]
+    pub(crate) fn keeps(memory: &Vec<u8>) -> bool {
+        size_of(memory.capacity()).is_some_and(|size| memory.capacity() == SMALLEST_BYTES << size)
+    }
+
     /// Memory that is not used any more.
     pub(crate) fn give_back(&self, mut memory: Vec<u8>) {
         let bytes = memory.capacity();
-        let Some(size) = size_of(bytes) else { return };
-        // Others than the pool's own may be of any capacity.
-        if bytes != SMALLEST_BYTES << size {
-            return;
-        }
+        let Some(size) = size_of(bytes).filter(|_| Self::keeps(&memory)) else { return };
         memory.clear();
         let mut unused = self.lock();
         if unused.bytes + bytes <= KEPT_BYTES_MAX {
@@ -59,9 +61,12 @@ impl Pool {
     }
 }
 
-/// Which size fits `bytes` bytes.
+/// Which of the kept sizes fits `bytes` bytes. `None` if memory of that length is not kept.
 fn size_of(bytes: usize) -> Option<usize> {
-    let units = bytes.div_ceil(SMALLEST_BYTES).max(1);
+    if bytes <= SMALLEST_BYTES / 2 {
+        return None;
+    }
+    let units = bytes.div_ceil(SMALLEST_BYTES);
     let size = units.checked_next_power_of_two()?.trailing_zeros() as usize;
     (size < SIZES).then_some(size)
 }
@@ -73,11 +78,11 @@ mod tests {
     #[test]
     fn memory_is_used_again() {
         let pool = Pool::default();
-        let memory = pool.take(1000).unwrap();
+        let memory = pool.take(4000).unwrap();
         let address = memory.as_ptr();
-        assert!(memory.capacity() == 1024);
+        assert!(memory.capacity() == 4096);
         pool.give_back(memory);
-        let (other, same) = (pool.take(200).unwrap(), pool.take(513).unwrap());
+        let (other, same) = (pool.take(2000).unwrap(), pool.take(2049).unwrap());
         assert!(other.as_ptr() != address, "of another size");
         assert_eq!(same.as_ptr(), address);
         assert_eq!(pool.lock().bytes, 0);
@@ -89,7 +94,8 @@ mod tests {
         let many: Vec<_> = (0..5).map(|_| pool.take(8 << 20).unwrap()).collect();
         many.into_iter().for_each(|memory| pool.give_back(memory));
         assert_eq!(pool.lock().bytes, KEPT_BYTES_MAX);
-        pool.give_back(vec![0; 300]);
+        pool.give_back(vec![0; 3000]);
+        pool.give_back(pool.take(1024).unwrap());
         pool.give_back(pool.take(9 << 20).unwrap());
         assert_eq!(pool.lock().bytes, KEPT_BYTES_MAX);
         assert!(pool.take(u64::MAX).is_none());

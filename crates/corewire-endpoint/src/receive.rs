@@ -80,13 +80,13 @@ pub struct Matched {
     pub status: Status,
 }
 
-/// What came of a look for a short message.
+/// What came of a look for a message that goes the short way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Looked {
+pub enum Looked<M> {
     /// There is nothing.
     Nothing,
     /// A message was received.
-    Received(Status),
+    Received(M),
     /// Something has arrived that does not go the short way.
     Other,
 }
@@ -100,14 +100,64 @@ impl<T: Transport> Engine<T> {
         selector: Selector,
         buffer: &mut [u8],
         haste: impl Fn() -> Haste,
-    ) -> Looked {
-        match self.transport.try_take(haste, selector.wanted(), buffer) {
+    ) -> Looked<Status> {
+        let wanted = selector.wanted();
+        let found = match self.transport.try_take(haste, wanted, buffer) {
+            Short::Other(row) => {
+                self.transport.try_take_whole(row, wanted, |bytes| buffer.get_mut(..bytes))
+            }
+            found => found,
+        };
+        match found {
             Short::Nothing => Looked::Nothing,
             Short::Taken { source, tag, immediate, bytes } => {
-                let source = Peer::of_bits(source);
-                Looked::Received(Status { source, tag, bytes: bytes as u64, immediate })
+                Looked::Received(status_of(source, tag, immediate, bytes))
             }
             Short::Other(_) => Looked::Other,
+        }
+    }
+
+    /// The same, for a message of any length that has arrived whole.
+    #[inline(always)]
+    pub fn try_take_owned(
+        &mut self,
+        selector: Selector,
+        haste: impl Fn() -> Haste,
+    ) -> Looked<OwnedMessage> {
+        // Prepared before the message is there, and used by the next look if it is not.
+        let message = self.spare.get_or_insert_default();
+        match self.transport.try_take(haste, selector.wanted(), message.short()) {
+            Short::Nothing => Looked::Nothing,
+            Short::Taken { source, tag, immediate, bytes } => {
+                self.finish_spare(status_of(source, tag, immediate, bytes))
+            }
+            Short::Other(row) => self.try_take_long(row, selector),
+        }
+    }
+
+    #[inline(never)]
+    fn try_take_long(&mut self, row: u32, selector: Selector) -> Looked<OwnedMessage> {
+        let (message, pool) = (self.spare.get_or_insert_default(), &self.pool);
+        match self
+            .transport
+            .try_take_whole(row, selector.wanted(), |bytes| message.prepare(bytes as u64, pool))
+        {
+            Short::Taken { source, tag, immediate, bytes } => {
+                self.finish_spare(status_of(source, tag, immediate, bytes))
+            }
+            _ => Looked::Other,
+        }
+    }
+
+    /// The message that was prepared has been received.
+    #[inline(always)]
+    fn finish_spare(&mut self, status: Status) -> Looked<OwnedMessage> {
+        match self.spare.take() {
+            Some(mut message) => {
+                message.set_status(status);
+                Looked::Received(message)
+            }
+            None => Looked::Other,
         }
     }
 
@@ -299,6 +349,11 @@ impl<T: Transport> Engine<T> {
         found.into_iter().for_each(|key| self.drop_kept(key));
         count
     }
+}
+
+#[inline(always)]
+fn status_of(source: u64, tag: u64, immediate: Option<u64>, bytes: usize) -> Status {
+    Status { source: Peer::of_bits(source), tag, bytes: bytes as u64, immediate }
 }
 
 /// The memory of a message that is being received.

@@ -55,9 +55,21 @@ pub trait Transport {
 
     // Receiving.
 
-    /// Takes the next message, if it is `wanted`, is whole, requests no acknowledgement, fits in
+    /// Takes the next message, if it is `wanted`, is short and whole, requests no acknowledgement, fits in
     /// `target`, and comes from an open peer.
     fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short;
+
+    /// The same of the peer of `row`, of which [`try_take`](Self::try_take) has found something else, for a message that
+    /// may be longer: `prepare` is told its length, and returns where it goes.
+    fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        row: u32,
+        wanted: Wanted,
+        prepare: impl FnOnce(usize) -> Option<&'a mut S>,
+    ) -> Short {
+        let _ = (wanted, prepare);
+        Short::Other(row)
+    }
 
     /// The row of a peer of which something has arrived. Fair: no peer keeps others from being returned.
     fn poll(&mut self) -> Option<u32>;

@@ -64,7 +64,7 @@ fn an_immediate_travels_beside_messages_of_any_length() {
         let network = Network::new(seed, 8, 64);
         let mut ends = ends(&network, 2, 1 << 20);
         let to = peer(&ends[0], 1);
-        for (number, length) in (0..).zip([0, 8, 40, 41, 96, 97, 104, 105, 5000]) {
+        for (number, length) in (0..).zip([0, 8, 40, 41, 96, 97, 152, 153, 160, 161, 5000]) {
             let bytes = vec![7; length];
             let envelope = Envelope::tagged(number).with_immediate(!number);
             ends[0].start_send(to, envelope, bytes.clone().into(), Options::default()).unwrap();

@@ -64,7 +64,7 @@ fn two() -> ([Memory; 2], Pairs, Pairs) {
 /// Sends as much of a message as there is room for. True if that is all.
 fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -> bool {
     loop {
-        if message.len() <= 104 {
+        if message.len() <= 160 {
             if pairs.try_send(row, &Envelope::tagged(tag), message) {
                 return true;
             }
@@ -83,7 +83,7 @@ fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -
                 return false;
             }
         } else if !pairs
-            .has_room(row, (message.len() > 104).then_some(message.len() as u64))
+            .has_room(row, (message.len() > 160).then_some(message.len() as u64))
             .unwrap_or(false)
         {
             return false;
@@ -92,7 +92,7 @@ fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -
 }
 
 fn bytes_of(number: u64) -> Vec<u8> {
-    let length = [0, 8, 48, 49, 104, 105, 5000, 13_000][usize::try_from(number % 8).unwrap()];
+    let length = [0, 8, 48, 49, 105, 160, 161, 13_000][usize::try_from(number % 8).unwrap()];
     vec![u8::try_from(number % 251).unwrap(); length]
 }
 

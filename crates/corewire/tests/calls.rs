@@ -41,7 +41,7 @@ fn each_call_gets_its_reply_whatever_its_length() {
     let scratch = Scratch::new("calls-lengths");
     let (server, _, mut client, to_server) = two(scratch.domain());
     let server = serve(server);
-    for length in [0, 1, 8, 48, 49, 104, 105, 5000, 16_384, 300_000, 2_000_000] {
+    for length in [0, 1, 8, 48, 49, 104, 105, 160, 161, 5000, 16_384, 300_000, 2_000_000] {
         let request: Vec<u8> = (0..length).map(|at: usize| at.to_le_bytes()[0]).collect();
         let reversed: Vec<u8> = request.iter().rev().copied().collect();
         let reply = client.call(to_server, &request).unwrap();

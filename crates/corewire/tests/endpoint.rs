@@ -47,7 +47,8 @@ fn messages_of_every_length_arrive_whole_and_in_order() {
     let scratch = Scratch::new("endpoint-messages_of_every_length_arrive");
     let domain = scratch.domain();
     let (mut a, to_b, mut b, to_a) = two(domain);
-    let lengths = [0, 1, 7, 8, 9, 15, 16, 31, 32, 33, 47, 48, 49, 56, 64, 103, 104, 105, 128, 1000];
+    let lengths =
+        [0, 1, 7, 8, 9, 15, 16, 31, 32, 33, 47, 48, 49, 56, 64, 104, 105, 128, 160, 161, 1000];
     let long = [4096, 16_384, 32_767, 32_768, 32_769, 100_000, 1 << 18, 1 << 20, 3_000_001];
     let all: Vec<usize> = lengths.into_iter().chain(long).collect();
     let sent = all.clone();
@@ -685,7 +686,9 @@ fn an_immediate_travels_beside_messages_with_and_without_tag() {
     let domain = scratch.domain();
     let (mut a, to_b, mut b, to_a) = two(domain);
     let mut buffer = vec![0; 100_000];
-    for (number, length) in (1u64..).zip([0, 8, 39, 40, 41, 96, 97, 104, 105, 16_384, 100_000]) {
+    for (number, length) in
+        (1u64..).zip([0, 8, 39, 40, 41, 96, 97, 152, 153, 160, 161, 16_384, 100_000])
+    {
         let sent = bytes_of(length, low(number));
         let tagged = Envelope::tagged(number).with_immediate(!number);
         let untagged = Envelope::untagged().with_immediate(number << 40);
@@ -749,7 +752,7 @@ fn received_messages_are_owned_and_their_memory_is_used_again() {
     let scratch = Scratch::new("endpoint-owned");
     let domain = scratch.domain();
     let (mut a, to_b, mut b, to_a) = two(domain);
-    for length in [0, 8, 104, 105, 4000, 16_000] {
+    for length in [0, 8, 104, 105, 160, 161, 4000, 16_000] {
         a.send(to_b, 7, &bytes_of(length, 1)).unwrap();
         let message = b.receive(Selector::any()).unwrap();
         assert_eq!((message.source(), message.tag(), message.len()), (to_a, 7, length));

@@ -31,7 +31,7 @@ const STEPS_PER_SCENE: u64 = 32;
 /// Calls that follow each word that is written.
 const CALLS: u16 = 7;
 /// Lengths of messages: some fit one slot, some two, some one cell, one needs several cells.
-const LENGTHS: [usize; 8] = [0, 8, 48, 49, 104, 105, 4096, 9000];
+const LENGTHS: [usize; 8] = [0, 8, 48, 49, 105, 160, 161, 9000];
 /// Rows of the endpoint. The two peers do not know each other.
 const HOSTILE: u32 = 0;
 const HONEST: u32 = 2;
@@ -277,7 +277,7 @@ impl Victim {
         let kind = kinds[usize::try_from(value >> 8 & 0xff).expect("small") % 7];
         // Often none: then more of them mean something.
         let flags = (value >> 40 & 0xf) & (value >> 44 & 0xf);
-        let size = [48, 104, sizes.cell_bytes(), sizes.cells_bytes(), 1 << 32]
+        let size = [48, 160, sizes.cell_bytes(), sizes.cells_bytes(), 1 << 32]
             [usize::try_from(value >> 16 & 0xff).expect("small") % 5];
         let low = |value: u64| u32::try_from(value & 0xffff_ffff).expect("masked");
         match step.shape % 16 {
@@ -458,7 +458,7 @@ fn hear(talk: &mut Talk, tag: u64, bytes: &[u8], total: u64) {
 /// of the peer are found by the calls that report them.
 fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -> bool {
     loop {
-        if message.len() <= 104 {
+        if message.len() <= 160 {
             if pairs.try_send(row, &Envelope::tagged(tag), message) {
                 return true;
             }
@@ -477,7 +477,7 @@ fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -
                 return false;
             }
         } else if !pairs
-            .has_room(row, (message.len() > 104).then_some(message.len() as u64))
+            .has_room(row, (message.len() > 160).then_some(message.len() as u64))
             .unwrap_or(false)
         {
             return false;

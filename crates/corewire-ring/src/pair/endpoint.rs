@@ -305,7 +305,7 @@ impl<K: Kernel> Endpoint<K> {
 
     // Sending.
 
-    /// Sends a message of at most 104 bytes to the peer of `row`, if there is room for it. False if not;
+    /// Sends a message of at most 160 bytes to the peer of `row`, if there is room for it. False if not;
     /// nothing is done then.
     #[inline(always)]
     pub fn try_send(&mut self, row: u32, envelope: &Envelope, message: &[u8]) -> bool {
@@ -822,10 +822,15 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// The same, for a message at the head of the pair of `row` that takes two slots, or lies in a cell whole.
-    /// [`Short::Other`] if there is none.
+    /// The same, for a message at the head of the pair of `row` that takes several slots, or lies in a cell whole:
+    /// `prepare` is told its length, and returns where it goes. [`Short::Other`] if there is none.
     #[inline]
-    pub fn take_whole(&mut self, row: u32, wanted: Wanted, target: &mut [u8]) -> Short {
+    pub fn take_whole<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        row: u32,
+        wanted: Wanted,
+        prepare: impl FnOnce(usize) -> Option<&'a mut S>,
+    ) -> Short {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
         let source = peer.inbox.source();
         // What is wrong with it is told to whoever asks for the arrival.
@@ -835,12 +840,12 @@ impl<K: Kernel> Endpoint<K> {
         if !arrival.is_whole()
             || arrival.envelope != (Envelope { immediate, ..Envelope::numbered(wanted.space, tag) })
             || source == CLOSED
-            || bytes > target.len()
             || !wanted.takes(source, tag)
         {
             return Short::Other(row);
         }
-        peer.inbox.copy(&arrival, 0, &mut target[..bytes]);
+        let Some(target) = prepare(bytes) else { return Short::Other(row) };
+        peer.inbox.copy(&arrival, 0, target);
         self.pass(row, &arrival);
         Short::Taken { source, tag, immediate, bytes }
     }

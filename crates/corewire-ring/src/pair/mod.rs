@@ -7,7 +7,7 @@
 //!
 //! # The way of a message
 //!
-//! 1. [`Endpoint::try_send`] compares the pair's head with its limit; above 104 bytes it takes room in a
+//! 1. [`Endpoint::try_send`] compares the pair's head with its limit; above 160 bytes it takes room in a
 //!    cell ([`Endpoint::send_fragment`]).
 //! 2. The payload is written into the ring's slots, in this endpoint's segment, or into the cell.
 //! 3. One store publishes it (P1). Then the peer's word for this pair is looked at: *hot*, and the peer
@@ -46,6 +46,7 @@
 //! | receiver, hot, or watched | 1 | 2/S | 0 |
 //! | receiver, told by a bit | and 1 | 2 | 0 |
 //! | payload of up to 104 bytes | 1 more | | |
+//! | payload of up to 160 bytes | 2 more | | |
 //! | of n bytes in cells | n/64 more, each way | | |
 //! | a sleeping receiver | the doorbell, its epoch | 1 | 1 on either side |
 //!

@@ -134,9 +134,9 @@ impl Outbox {
         }
     }
 
-    /// Is there a slot, or two for a message that takes as many?
+    /// Are there as many slots as any message takes? (The rings of models have fewer in all.)
     pub(super) fn has_slot(&self) -> bool {
-        self.head + MESSAGE_SLOTS_MAX <= self.limit
+        self.head + MESSAGE_SLOTS_MAX.min(self.slots.count()) <= self.limit
     }
 
     /// May this peer have room in a cell for a message of `total` bytes, however long its fragment? What is left in

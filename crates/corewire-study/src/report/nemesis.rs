@@ -23,7 +23,7 @@ const LATENCY_MAX: u64 = 1024;
 /// The largest size at which the page compares corewire with these libraries.
 const AHEAD_MAX: u64 = 4096;
 /// Sizes in the tables, if they were measured.
-const SHOWN: [u64; 10] = [0, 1, 8, 48, 64, 104, 512, 1024, 4096, 65_536];
+const SHOWN: [u64; 10] = [0, 1, 8, 48, 64, 160, 512, 1024, 4096, 65_536];
 
 /// The page for one machine: the results at the most frequent distance of its cores, and the
 /// comparisons with libraries at the other distances.

@@ -26,7 +26,7 @@ use crate::wait::{BARE_POLLS, Wait, adaptive_pauses, cap_ns};
 ///
 /// Its memory: 256 bytes for each peer there may be; for each peer that it sends to, a ring (16 KiB if not
 /// said), of which there are no more than [`rings`](Self::rings) says, whatever the number of peers; and,
-/// once it sends a message of more than 104 bytes, the cells (1 MiB if not said).
+/// once it sends a message of more than 160 bytes, the cells (1 MiB if not said).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is made before `create`"]
 pub struct EndpointBuilder {
@@ -79,7 +79,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// How many cells there are, for messages of more than 104 bytes, and how long each is: a power of two
+    /// How many cells there are, for messages of more than 160 bytes, and how long each is: a power of two
     /// from 4 KiB to 256 KiB. Default: 64 of 16 KiB. A message that is longer than 256 KiB goes through so much of
     /// them again and again, as through a pipe.
     pub fn cells(mut self, count: usize, bytes: usize) -> Self {

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use corewire_endpoint::{
-    Caller, INLINE_BYTES_MAX, MessageError, OwnedMessage, Peer, PeerEvent, Selector, Status,
-};
+use corewire_endpoint::{Caller, MessageError, OwnedMessage, Peer, PeerEvent, Selector, Status};
 
 use super::calls::Request;
-use super::receive::none_if_late;
+use super::receive::{Owned, none_if_late};
 use super::{Endpoint, after};
 use crate::wait::Patience;
 
@@ -140,13 +138,12 @@ impl Endpoint {
         if let Some(event) = self.engine.next_peer_event(&selector) {
             return Ok(event.into());
         }
-        let mut bytes = [0; INLINE_BYTES_MAX];
         let short = match patience {
-            Patience::Forever => self.receive_polling(selector, &mut bytes),
-            _ => self.look_once(selector, &mut bytes).flatten(),
+            Patience::Forever => self.receive_polling(Owned(selector)),
+            _ => self.look_once(Owned(selector)).flatten(),
         };
         match short {
-            Some(status) => Ok(Event::Received(OwnedMessage::short(status, bytes))),
+            Some(message) => Ok(Event::Received(message)),
             None => self.event_slowly(selector, patience),
         }
     }

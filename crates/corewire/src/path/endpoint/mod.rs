@@ -45,7 +45,7 @@ use crate::wait::{BARE_POLLS, Interrupter, Patience, Readiness, Wait};
 ///
 /// # How messages travel
 ///
-/// Up to 104 bytes in the ring itself; longer ones through cells of the sender's memory, as many fragments
+/// Up to 160 bytes in the ring itself; longer ones through cells of the sender's memory, as many fragments
 /// one after the other as it takes. A message of any length needs no more memory than that, and is copied
 /// twice. `send` returns when its bytes have been copied: the buffer may be used again, but nobody need
 /// have received them.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use corewire_endpoint::transport::Haste;
 use corewire_endpoint::{
-    Caller, Completion, Count, CounterId, INLINE_BYTES_MAX, Looked, Matched, Memory, MessageError,
+    Caller, Completion, Count, CounterId, Engine, Looked, Matched, Memory, MessageError,
     OperationHandle, Options, OwnedMessage, Selector, Status, Target,
 };
 use corewire_ring::sync::pause;
 
-use super::{Endpoint, after};
+use super::{Endpoint, PairRings, after};
 use crate::wait::{BARE_POLLS, Patience, Wait};
 
 impl Endpoint {
@@ -20,13 +20,12 @@ impl Endpoint {
     /// # Errors
     /// If a peer is selected that has gone and nothing of it is left, [`MessageError::PeerDied`],
     /// `PeerLeft` or `PeerCutOff`; `UnknownPeer`, `NoMemory`, `Interrupted`, `Forked`.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self, selector: Selector) -> Result<OwnedMessage, MessageError> {
-        let mut bytes = [0; INLINE_BYTES_MAX];
-        if let Some(status) = self.receive_polling(selector, &mut bytes) {
-            return Ok(OwnedMessage::short(status, bytes));
+        match self.receive_polling(Owned(selector)) {
+            Some(message) => Ok(message),
+            None => self.receive_owned(selector, Patience::Forever),
         }
-        self.receive_owned(selector, Patience::Forever)
     }
 
     /// As [`receive`](Self::receive), if a message is there now; `None` if not. Never blocks.
@@ -37,9 +36,8 @@ impl Endpoint {
         &mut self,
         selector: Selector,
     ) -> Result<Option<OwnedMessage>, MessageError> {
-        let mut bytes = [0; INLINE_BYTES_MAX];
-        match self.look_once(selector, &mut bytes) {
-            Some(found) => Ok(found.map(|status| OwnedMessage::short(status, bytes))),
+        match self.look_once(Owned(selector)) {
+            Some(found) => Ok(found),
             None => none_if_late(self.receive_owned(selector, Patience::None)),
         }
     }
@@ -79,7 +77,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
-        if let Some(status) = self.receive_polling(selector, buffer) {
+        if let Some(status) = self.receive_polling(IntoBuffer { selector, buffer }) {
             return Ok(status);
         }
         self.receive_slowly(selector, &mut &mut *buffer, Patience::Forever)
@@ -95,7 +93,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
-        match self.look_once(selector, buffer) {
+        match self.look_once(IntoBuffer { selector, buffer }) {
             Some(found) => Ok(found),
             None => none_if_late(self.receive_slowly(selector, &mut &mut *buffer, Patience::None)),
         }
@@ -501,28 +499,24 @@ impl Endpoint {
 
     // How a receive waits.
 
-    /// A short message that arrives while polls are cheaper than a sleep, before anything else does. Most
+    /// A message that goes the short way and arrives while polls are cheaper than a sleep, before anything else does. Most
     /// messages are received this way.
     #[inline(always)]
-    pub(super) fn receive_polling(
-        &mut self,
-        selector: Selector,
-        buffer: &mut [u8],
-    ) -> Option<Status> {
+    pub(super) fn receive_polling<L: Look>(&mut self, mut way: L) -> Option<L::Message> {
         if !self.engine.is_at_rest() {
             return None;
         }
         let bare_polls = self.bare_polls;
         for round in 0..self.short_polls {
             let haste = || if round < bare_polls { Haste::Fast } else { Haste::Slow };
-            match self.engine.try_take_short(selector, buffer, haste) {
+            match way.look(&mut self.engine, haste) {
                 Looked::Nothing => {}
-                Looked::Received(status) => return Some(status),
+                Looked::Received(message) => return Some(message),
                 Looked::Other => return None,
             }
             if round >= bare_polls {
                 if round == bare_polls && self.wait == Wait::Adaptive {
-                    let is_here = self.is_sender_here(selector.source());
+                    let is_here = self.is_sender_here(way.selector().source());
                     self.bare_polls = if is_here { 0 } else { BARE_POLLS };
                     if is_here {
                         return None;
@@ -537,21 +531,17 @@ impl Endpoint {
         None
     }
 
-    /// One look for a short message. `None` if something else must be looked at.
+    /// One look for such a message. `None` if something else must be looked at.
     #[inline(always)]
-    pub(super) fn look_once(
-        &mut self,
-        selector: Selector,
-        buffer: &mut [u8],
-    ) -> Option<Option<Status>> {
+    pub(super) fn look_once<L: Look>(&mut self, mut way: L) -> Option<Option<L::Message>> {
         if !self.engine.is_at_rest() {
             return None;
         }
-        match self.engine.try_take_short(selector, buffer, || Haste::Once) {
-            Looked::Nothing if selector.source().is_none() && !self.engine.has_notice() => {
+        match way.look(&mut self.engine, || Haste::Once) {
+            Looked::Nothing if way.selector().source().is_none() && !self.engine.has_notice() => {
                 Some(None)
             }
-            Looked::Received(status) => Some(Some(status)),
+            Looked::Received(message) => Some(Some(message)),
             _ => None,
         }
     }
@@ -632,6 +622,65 @@ impl Endpoint {
             return Err(MessageError::Timeout { after: Duration::ZERO });
         }
         self.wait_for(patience, None, None, |endpoint, _| look(endpoint))?
+    }
+}
+
+/// How a receive takes a message that goes the short way.
+pub(super) trait Look {
+    /// What it gets.
+    type Message;
+
+    fn selector(&self) -> Selector;
+
+    fn look(
+        &mut self,
+        engine: &mut Engine<PairRings>,
+        haste: impl Fn() -> Haste,
+    ) -> Looked<Self::Message>;
+}
+
+/// Into memory of the caller's.
+struct IntoBuffer<'a> {
+    selector: Selector,
+    buffer: &'a mut [u8],
+}
+
+impl Look for IntoBuffer<'_> {
+    type Message = Status;
+
+    #[inline(always)]
+    fn selector(&self) -> Selector {
+        self.selector
+    }
+
+    #[inline(always)]
+    fn look(
+        &mut self,
+        engine: &mut Engine<PairRings>,
+        haste: impl Fn() -> Haste,
+    ) -> Looked<Status> {
+        engine.try_take_short(self.selector, self.buffer, haste)
+    }
+}
+
+/// Into memory of the message's own.
+pub(super) struct Owned(pub(super) Selector);
+
+impl Look for Owned {
+    type Message = OwnedMessage;
+
+    #[inline(always)]
+    fn selector(&self) -> Selector {
+        self.0
+    }
+
+    #[inline(always)]
+    fn look(
+        &mut self,
+        engine: &mut Engine<PairRings>,
+        haste: impl Fn() -> Haste,
+    ) -> Looked<OwnedMessage> {
+        engine.try_take_owned(self.0, haste)
     }
 }
 

@@ -230,10 +230,17 @@ impl Transport for PairRings {
 
     #[inline(always)]
     fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
-        match self.pairs.take_inline(haste, wanted, target) {
-            Short::Other(row) => self.pairs.take_whole(row, wanted, target),
-            other => other,
-        }
+        self.pairs.take_inline(haste, wanted, target)
+    }
+
+    #[inline(always)]
+    fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
+        &mut self,
+        row: u32,
+        wanted: Wanted,
+        prepare: impl FnOnce(usize) -> Option<&'a mut S>,
+    ) -> Short {
+        self.pairs.take_whole(row, wanted, prepare)
     }
 
     #[inline(always)]
