@@ -29,10 +29,11 @@ pub(crate) enum Place {
 impl<T: Transport> Engine<T> {
     /// Handles what lies at the head of a row.
     pub(crate) fn take_arrival(&mut self, row: u32, mut caller: Option<&mut Caller<'_>>) {
-        let arrival = match self.transport.arrival(row) {
+        let found = self.transport.arrival(row);
+        let arrival = match &found {
             Ok(Some(arrival)) => arrival,
             Ok(None) => return,
-            Err(violation) => return self.cut_off(row, violation),
+            Err(violation) => return self.cut_off(row, *violation),
         };
         if arrival.is_first {
             let Envelope { space, tag, .. } = arrival.envelope;
@@ -42,15 +43,15 @@ impl<T: Transport> Engine<T> {
             match space {
                 Space::Acknowledgement => self.handle_ack(row, tag),
                 Space::Dropped => self.request_dropped(row, tag, caller.as_deref_mut()),
-                Space::Reply => self.find_call(row, &arrival, caller.as_deref_mut()),
+                Space::Reply => self.find_call(row, arrival, caller.as_deref_mut()),
                 Space::Tagged | Space::Untagged | Space::Request => {
-                    if !self.find_place(row, &arrival, caller.as_deref_mut()) {
+                    if !self.find_place(row, arrival, caller.as_deref_mut()) {
                         return;
                     }
                 }
             }
         }
-        self.fill(row, &arrival, caller);
+        self.fill(row, arrival, caller);
     }
 
     /// Decides where a reply goes: nowhere if its call is over.

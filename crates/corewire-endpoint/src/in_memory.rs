@@ -205,7 +205,12 @@ impl Transport for InMemory {
         }
     }
 
-    fn try_take(&mut self, _haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
+    fn try_take(
+        &mut self,
+        _haste: impl Fn() -> Haste,
+        wanted: &Wanted,
+        target: &mut [u8],
+    ) -> Short {
         let Some(row) = self.poll() else { return Short::Nothing };
         let other = self.network.0.borrow_mut().happens(2);
         let taken = self.queue(row, |queue| {

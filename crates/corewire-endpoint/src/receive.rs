@@ -97,23 +97,32 @@ impl<T: Transport> Engine<T> {
     #[inline(always)]
     pub fn try_take_short(
         &mut self,
-        selector: Selector,
+        selector: &Selector,
         buffer: &mut [u8],
         haste: impl Fn() -> Haste,
     ) -> Looked<Status> {
-        let wanted = selector.wanted();
-        let found = match self.transport.try_take(haste, wanted, buffer) {
-            Short::Other(row) => {
-                self.transport.try_take_whole(row, wanted, |bytes| buffer.get_mut(..bytes))
-            }
-            found => found,
-        };
-        match found {
+        match self.transport.try_take(haste, selector.wanted(), buffer) {
             Short::Nothing => Looked::Nothing,
             Short::Taken { source, tag, immediate, bytes } => {
                 Looked::Received(status_of(source, tag, immediate, bytes))
             }
-            Short::Other(_) => Looked::Other,
+            Short::Other(row) => self.try_take_whole(row, selector, buffer),
+        }
+    }
+
+    #[inline(never)]
+    fn try_take_whole(
+        &mut self,
+        row: u32,
+        selector: &Selector,
+        buffer: &mut [u8],
+    ) -> Looked<Status> {
+        match self.transport.try_take_whole(row, selector.wanted(), |bytes| buffer.get_mut(..bytes))
+        {
+            Short::Taken { source, tag, immediate, bytes } => {
+                Looked::Received(status_of(source, tag, immediate, bytes))
+            }
+            _ => Looked::Other,
         }
     }
 
@@ -121,7 +130,7 @@ impl<T: Transport> Engine<T> {
     #[inline(always)]
     pub fn try_take_owned(
         &mut self,
-        selector: Selector,
+        selector: &Selector,
         haste: impl Fn() -> Haste,
     ) -> Looked<OwnedMessage> {
         // Prepared before the message is there, and used by the next look if it is not.
@@ -136,7 +145,7 @@ impl<T: Transport> Engine<T> {
     }
 
     #[inline(never)]
-    fn try_take_long(&mut self, row: u32, selector: Selector) -> Looked<OwnedMessage> {
+    fn try_take_long(&mut self, row: u32, selector: &Selector) -> Looked<OwnedMessage> {
         let (message, pool) = (self.spare.get_or_insert_default(), &self.pool);
         match self
             .transport

@@ -137,8 +137,8 @@ impl Selector {
     }
 
     #[inline(always)]
-    pub(crate) const fn wanted(&self) -> Wanted {
-        self.0
+    pub(crate) const fn wanted(&self) -> &Wanted {
+        &self.0
     }
 
     pub(crate) const fn space(&self) -> Space {

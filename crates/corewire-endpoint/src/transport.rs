@@ -57,14 +57,14 @@ pub trait Transport {
 
     /// Takes the next message, if it is `wanted`, is short and whole, requests no acknowledgement, fits in
     /// `target`, and comes from an open peer.
-    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short;
+    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: &Wanted, target: &mut [u8]) -> Short;
 
     /// The same of the peer of `row`, of which [`try_take`](Self::try_take) has found something else, for a message that
     /// may be longer: `prepare` is told its length, and returns where it goes.
     fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
         &mut self,
         row: u32,
-        wanted: Wanted,
+        wanted: &Wanted,
         prepare: impl FnOnce(usize) -> Option<&'a mut S>,
     ) -> Short {
         let _ = (wanted, prepare);

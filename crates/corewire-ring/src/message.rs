@@ -43,7 +43,7 @@ impl Space {
     }
 
     /// Kind and flags of the first slot of such a message in cells.
-    const fn cell_bits(self) -> u64 {
+    pub(crate) const fn cell_bits(self) -> u64 {
         match self {
             Self::Tagged => stamp_bits(SlotKind::Cell, 0, 0),
             Self::Untagged => stamp_bits(SlotKind::Cell, UNTAGGED, 0),

@@ -172,7 +172,7 @@ proptest! {
             let mut is_cut_off = false;
             for look in 0..40 {
                 let row = if look % 2 == 0 {
-                    match b.take_inline(|| Haste::Fast, Wanted::any(Space::Tagged), &mut buffer) {
+                    match b.take_inline(|| Haste::Fast, &Wanted::any(Space::Tagged), &mut buffer) {
                         Short::Other(row) => row,
                         _ => continue,
                     }

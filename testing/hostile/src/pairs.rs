@@ -352,7 +352,7 @@ impl Victim {
             let haste = || if self.steps.is_multiple_of(2) { Haste::Fast } else { Haste::Slow };
             let space = if self.steps.is_multiple_of(3) { Space::Untagged } else { Space::Tagged };
             match effort.bound(kernel, 1, || {
-                pairs.take_inline(haste, Wanted::any(space), &mut buffer[..48])
+                pairs.take_inline(haste, &Wanted::any(space), &mut buffer[..48])
             }) {
                 Short::Nothing => None,
                 Short::Taken { source, tag, bytes, .. } => {

@@ -82,13 +82,13 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, row, |transport, row| transport.try_send(row, envelope, source, sent))
     }
 
-    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
+    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: &Wanted, target: &mut [u8]) -> Short {
         self.is_second_next = !self.is_second_next;
         if self.is_second_next {
             // A row of the first is none of the second; its messages are then found by `poll`.
             let source = wanted.source.wrapping_sub(FIRST_ROWS.into());
-            let there = Wanted { source, ..wanted };
-            let found = match self.second.try_take(&haste, there, target) {
+            let there = Wanted { source, ..*wanted };
+            let found = match self.second.try_take(&haste, &there, target) {
                 Short::Nothing => Short::Nothing,
                 Short::Taken { source, tag, immediate, bytes } => {
                     let source = source + u64::from(FIRST_ROWS);

@@ -93,7 +93,7 @@ impl<T: Transport> Party for Engine<T> {
         buffer: &mut [u8],
     ) -> Result<Option<Status>> {
         if self.is_at_rest()
-            && let Looked::Received(status) = self.try_take_short(selector, buffer, || Haste::Once)
+            && let Looked::Received(status) = self.try_take_short(&selector, buffer, || Haste::Once)
         {
             return Ok(Some(status));
         }

@@ -168,7 +168,7 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
 /// If the message is torn, or if the peer's memory holds impossible values.
 pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     let mut short = [0; 48];
-    let row = match pairs.take_inline(|| Haste::Once, Wanted::any(Space::Tagged), &mut short) {
+    let row = match pairs.take_inline(|| Haste::Once, &Wanted::any(Space::Tagged), &mut short) {
         Short::Nothing => return None,
         Short::Taken { source, tag, immediate, bytes, .. } => {
             let row = Wanted::row_of(source);

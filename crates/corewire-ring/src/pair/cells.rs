@@ -8,9 +8,9 @@
 //! A peer gets a cell as long as it has fewer than are free. So one that does not read keeps at most half
 //! of them, two keep a third each, and somebody else always gets one.
 //!
-//! A message of several cells goes through few of them, which are used again and again while they are in
-//! the caches of both sides: a pipe. Through all cells in turn it would take 1.4 to 1.9 times as long, since each
-//! of them would have to come from memory.
+//! A message of many cells has few of them at a time: a pipe. Each is either the one that was used last, so that
+//! all of it goes through memory that is in the caches of both sides, or the one that was left alone the longest.
+//! Which is faster depends on the processor: [`Cells::take_recent`].
 
 use alloc::collections::VecDeque;
 
@@ -18,8 +18,9 @@ use corewire_layout::LINE_BYTES;
 
 use crate::region::{Access, Payload, Store};
 
-/// The bytes of a pipe. With less, the sender waits for the receiver; with more, the cells fall out of the
-/// caches. (1 MiB between two cores takes 90 us through 256 KiB, 112 us through 128 KiB and 128 us through 1 MiB.)
+/// The bytes of a pipe. With less, the sender waits for the receiver; with more, cells fall out of the
+/// caches. (Through the cells that were used last, 1 MiB between two cores of an Intel Xeon takes 90 us through
+/// 256 KiB, 112 us through 128 KiB and 128 us through 1 MiB.)
 const PIPE_BYTES: u64 = 256 << 10;
 
 /// An endpoint's own cells.
@@ -29,6 +30,10 @@ pub(super) struct Cells {
     cell_bytes: u64,
     /// The most cells of a peer through which a message goes that does not fit in them.
     pipe_cells: u64,
+    /// What these hold.
+    pipe_bytes: u64,
+    /// Such a message takes those that were used last.
+    takes_recent: bool,
     /// The one whose lines have been left alone the longest comes first; the last one was used last.
     free: VecDeque<u32>,
 }
@@ -60,7 +65,18 @@ impl Cells {
     pub(super) fn new(store: Store, cells: u64, cell_bytes: u64) -> Self {
         let count = u32::try_from(cells).unwrap_or(u32::MAX);
         let pipe_cells = (PIPE_BYTES / cell_bytes).max(2);
-        Self { store, cell_bytes, pipe_cells, free: (0..count).collect() }
+        let (pipe_bytes, free) = (pipe_cells * cell_bytes, (0..count).collect());
+        Self { store, cell_bytes, pipe_cells, pipe_bytes, takes_recent: false, free }
+    }
+
+    /// Whether a message of `total` bytes goes through a pipe.
+    pub(super) fn is_long(&self, total: u64) -> bool {
+        total > self.pipe_bytes
+    }
+
+    /// From now on such messages go through the cells that were used last, or through all in turn.
+    pub(super) fn take_recent(&mut self, takes_recent: bool) {
+        self.takes_recent = takes_recent;
     }
 
     /// The memory of a fragment.
@@ -76,14 +92,15 @@ impl Holding {
     pub(super) fn find(&mut self, bytes: u64, total: u64, cells: &mut Cells) -> Option<Room> {
         let bytes = bytes.min(cells.cell_bytes);
         let pipe_cells = cells.pipe_cells;
-        let is_long = total > pipe_cells * cells.cell_bytes;
+        let is_long = cells.is_long(total);
         let has_room = |held: &Held| cells.cell_bytes - held.used_bytes >= bytes;
         if !self.held.back().is_some_and(has_room) {
             let is_full = is_long && self.held.len() as u64 >= pipe_cells;
             if is_full || self.held.len() >= cells.free.len() {
                 return None;
             }
-            let cell = if is_long { cells.free.pop_back() } else { cells.free.pop_front() }?;
+            let is_recent = is_long && cells.takes_recent;
+            let cell = if is_recent { cells.free.pop_back() } else { cells.free.pop_front() }?;
             self.held.push_back(Held { cell, used_bytes: 0, last: None });
         }
         let held = self.held.back()?;

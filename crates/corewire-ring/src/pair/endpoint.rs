@@ -318,6 +318,17 @@ impl<K: Kernel> Endpoint<K> {
         is_sent
     }
 
+    /// Whether a message of `total` bytes goes through few cells at a time, a pipe.
+    #[must_use]
+    pub fn is_long(&self, total: u64) -> bool {
+        self.cells.is_long(total)
+    }
+
+    /// From now on such messages go through the cells that were used last, or through all in turn.
+    pub fn take_recent_cells(&mut self, takes_recent: bool) {
+        self.cells.take_recent(takes_recent);
+    }
+
     /// Sends the next fragment of a message of which `sent` bytes are under way, as long as can be had.
     /// Returns how many bytes it is: 0 if there is no room.
     pub fn send_fragment(
@@ -783,7 +794,7 @@ impl<K: Kernel> Endpoint<K> {
     pub fn take_inline(
         &mut self,
         haste: impl Fn() -> Haste,
-        wanted: Wanted,
+        wanted: &Wanted,
         target: &mut [u8],
     ) -> Short {
         // Once more around for a pair that was found, not to a copy of what follows: that would be code
@@ -828,13 +839,15 @@ impl<K: Kernel> Endpoint<K> {
     pub fn take_whole<'a, S: Sink + ?Sized + 'a>(
         &mut self,
         row: u32,
-        wanted: Wanted,
+        wanted: &Wanted,
         prepare: impl FnOnce(usize) -> Option<&'a mut S>,
     ) -> Short {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
         let source = peer.inbox.source();
-        // What is wrong with it is told to whoever asks for the arrival.
-        let Ok(Some(arrival)) = peer.inbox.arrival() else { return Short::Other(row) };
+        // What is wrong with it is told to whoever asks for the arrival. It is looked at where it is: a copy would have
+        // to wait for what was just written.
+        let found = peer.inbox.arrival();
+        let Ok(Some(arrival)) = &found else { return Short::Other(row) };
         let Envelope { tag, immediate, .. } = arrival.envelope;
         let bytes = arrival.bytes;
         if !arrival.is_whole()
@@ -845,8 +858,8 @@ impl<K: Kernel> Endpoint<K> {
             return Short::Other(row);
         }
         let Some(target) = prepare(bytes) else { return Short::Other(row) };
-        peer.inbox.copy(&arrival, 0, target);
-        self.pass(row, &arrival);
+        peer.inbox.copy(arrival, 0, target);
+        self.pass(row, arrival);
         Short::Taken { source, tag, immediate, bytes }
     }
 
@@ -858,10 +871,8 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(always)]
     pub fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
         let Some(peer) = self.peer(row) else { return Ok(None) };
-        match peer.inbox.arrival()? {
-            Some(arrival) => Ok(Some(arrival)),
-            None => self.end_ring(row),
-        }
+        let found = peer.inbox.arrival();
+        if matches!(found, Ok(None)) { self.end_ring(row) } else { found }
     }
 
     /// Passes the end of a pair's ring, and says so at once: its sender wants it back.

@@ -193,17 +193,28 @@ impl Inbox {
         message: &Inline,
         target: &mut [u8],
     ) -> bool {
-        let payload = match message.immediate {
-            None => slot.payload(message.bytes, Access::Read),
-            Some(_) => slot.behind_immediate(message.bytes, Access::Read),
-        };
-        // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to
-        // leave it alone until then. The inbox's slots keep the mapping as long as a head says where they are.
-        copy_short(unsafe { payload.as_slice(self.trusted) }, target);
-        payload.end_read();
+        if message.immediate.is_none() {
+            let payload = slot.payload(message.bytes, Access::Read);
+            // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to
+            // leave it alone until then. The inbox's slots keep the mapping as long as a head says where they are.
+            copy_short(unsafe { payload.as_slice(self.trusted) }, target);
+            payload.end_read();
+        } else {
+            self.copy_behind_immediate(slot, message.bytes, target);
+        }
         self.next += 1;
         self.received.add(message.bytes as u64);
         self.next >= self.publish_at
+    }
+
+    /// Not inline: the payload without an immediate, which most messages have, would be copied by the same code, for
+    /// which its place and length would have to be found first.
+    #[inline(never)]
+    fn copy_behind_immediate(&self, slot: Slot<'_>, bytes: usize, target: &mut [u8]) {
+        let payload = slot.behind_immediate(bytes, Access::Read);
+        // SAFETY: as in `copy_short_out`.
+        copy_short(unsafe { payload.as_slice(self.trusted) }, target);
+        payload.end_read();
     }
 
     /// Has nothing been taken since the cursor was last published?
@@ -296,10 +307,14 @@ impl Inbox {
             let total = bytes as u64;
             return Ok(Some(Arrival { envelope, total, bytes, is_first: true, place: None }));
         }
+        if stamp & STAMP_BELOW == Space::Tagged.cell_bits() && self.left == 0 {
+            let envelope = Envelope::tagged(slot.header().load(Relaxed));
+            return self.fragment(slot, envelope, slot.length().load(Relaxed), true);
+        }
         self.other_arrival(slots, stamp)
     }
 
-    /// Anything but a tagged message in slots.
+    /// Anything but a tagged message in slots, or the beginning of one in cells.
     #[inline(never)]
     fn other_arrival(&self, slots: &Slots, stamp: u64) -> Result<Option<Arrival>, PairViolation> {
         let position = self.next;
@@ -346,6 +361,20 @@ impl Inbox {
                 (envelope, slot.length().load(Relaxed), true)
             }
         };
+        self.fragment(slot, envelope, total, is_first)
+    }
+
+    /// The fragment that lies in cells and is named by `slot`, of a message of `total` bytes.
+    #[inline]
+    fn fragment(
+        &self,
+        slot: Slot<'_>,
+        envelope: Envelope,
+        total: u64,
+        is_first: bool,
+    ) -> Result<Option<Arrival>, PairViolation> {
+        let position = self.next;
+        let bad = |word, found| Err(PairViolation { word, found, position });
         let place = slot.position().load(Relaxed);
         let (offset, bytes) = fragment_parts(place);
         let left = if is_first { total } else { self.left };

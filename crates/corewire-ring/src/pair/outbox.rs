@@ -3,8 +3,8 @@
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::PairState;
 use corewire_layout::pair::{
-    HEAD_BYTES, IMMEDIATE_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, SlotKind, first_position, fragment,
-    pair_stamp, slots_of, stamp_bits,
+    HEAD_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, SlotKind, first_position, fragment, pair_stamp,
+    slots_of, stamp_bits,
 };
 use corewire_layout::segment::SleepMode;
 
@@ -178,11 +178,17 @@ impl Outbox {
         }
         let slot = self.slots.at(self.head);
         fill(slot);
-        slot.header().store(tag, Relaxed);
-        // ORDER(P1): pairs with P2; makes tag and payload visible with the stamp.
-        slot.stamp().store(pair_stamp(self.head, bits | length), order!(P1: Release));
+        Self::publish(slot, self.head, bits | length, tag);
         self.head += 1;
         true
+    }
+
+    /// Publishes the slot at `position`, whose payload has been written.
+    #[inline(always)]
+    fn publish(slot: Slot<'_>, position: u64, bits: u64, tag: u64) {
+        slot.header().store(tag, Relaxed);
+        // ORDER(P1): pairs with P2; makes tag and payload visible with the stamp.
+        slot.stamp().store(pair_stamp(position, bits), order!(P1: Release));
     }
 
     /// Sends a message in slots, if there is room for it and it is that short. False if not; nothing is done
@@ -190,30 +196,29 @@ impl Outbox {
     #[inline(always)]
     pub(super) fn try_send_inline(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
         let length = message.len() as u64;
-        let is_sent = match envelope.immediate {
-            None if message.len() <= HEAD_BYTES => {
-                self.enqueue(envelope.inline_bits(), envelope.tag, length, |slot| {
-                    // SAFETY: the slot is below the limit: nobody reads it before its stamp.
-                    unsafe { slot.payload(message.len(), Access::Write).fill(message) };
-                })
-            }
-            Some(immediate) if message.len() <= HEAD_BYTES - IMMEDIATE_BYTES => {
-                self.enqueue(envelope.inline_bits(), envelope.tag, length, |slot| {
-                    slot.immediate().store(immediate, Relaxed);
-                    // SAFETY: as above.
-                    unsafe { slot.behind_immediate(message.len(), Access::Write).fill(message) };
-                })
-            }
-            _ => {
-                return message.len() <= envelope.inline_bytes_max()
-                    && self.send_in_slots(envelope, message);
-            }
-        };
-        if is_sent {
-            self.sent.add(length);
-            self.sent.skip(u64::from(envelope.space == Space::Acknowledgement));
+        if message.len() > HEAD_BYTES - envelope.immediate_bytes() {
+            return message.len() <= envelope.inline_bytes_max()
+                && self.send_in_slots(envelope, message);
         }
-        is_sent
+        if self.head >= self.limit {
+            return false;
+        }
+        let slot = self.slots.at(self.head);
+        // Not by `enqueue`: the code that it is given would not be inlined.
+        match envelope.immediate {
+            // SAFETY: the slot is below the limit: nobody reads it before its stamp.
+            None => unsafe { slot.payload(message.len(), Access::Write).fill(message) },
+            Some(immediate) => {
+                slot.immediate().store(immediate, Relaxed);
+                // SAFETY: as above.
+                unsafe { slot.behind_immediate(message.len(), Access::Write).fill(message) };
+            }
+        }
+        Self::publish(slot, self.head, envelope.inline_bits() | length, envelope.tag);
+        self.head += 1;
+        self.sent.add(length);
+        self.sent.skip(u64::from(envelope.space == Space::Acknowledgement));
+        true
     }
 
     /// The rest of it, for a message that takes several slots. The first is published last.

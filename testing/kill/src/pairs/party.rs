@@ -218,12 +218,14 @@ impl Party {
     /// message if it is whole.
     pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Message>)> {
         let mut short = [0; 48];
-        let mut look =
-            || match self.pairs.take_inline(|| Haste::Once, Wanted::any(Space::Tagged), &mut short)
-            {
-                Short::Nothing => None,
-                other => Some(other),
-            };
+        let mut look = || match self.pairs.take_inline(
+            || Haste::Once,
+            &Wanted::any(Space::Tagged),
+            &mut short,
+        ) {
+            Short::Nothing => None,
+            other => Some(other),
+        };
         let row = match (0..looks).find_map(|_| look())? {
             Short::Taken { source, tag, immediate, bytes, .. } => {
                 let row = Wanted::row_of(source);

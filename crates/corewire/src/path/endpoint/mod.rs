@@ -8,12 +8,14 @@
 //! | [`calls`] | requests and replies |
 //! | [`events`] | peers that come and go, between the messages |
 //! | [`rings`] | the pair rings as the transport of the engine |
+//! | [`pipe`] | which memory long messages go through |
 //!
 //! What happens to a message is the work of the engine: see `corewire-endpoint`. Here its calls wait.
 
 mod builder;
 mod calls;
 mod events;
+mod pipe;
 mod receive;
 mod rings;
 mod send;

@@ -22,7 +22,7 @@ impl Endpoint {
     /// `PeerLeft` or `PeerCutOff`; `UnknownPeer`, `NoMemory`, `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self, selector: Selector) -> Result<OwnedMessage, MessageError> {
-        match self.receive_polling(Owned(selector)) {
+        match self.receive_polling(Owned(&selector)) {
             Some(message) => Ok(message),
             None => self.receive_owned(selector, Patience::Forever),
         }
@@ -36,7 +36,7 @@ impl Endpoint {
         &mut self,
         selector: Selector,
     ) -> Result<Option<OwnedMessage>, MessageError> {
-        match self.look_once(Owned(selector)) {
+        match self.look_once(Owned(&selector)) {
             Some(found) => Ok(found),
             None => none_if_late(self.receive_owned(selector, Patience::None)),
         }
@@ -77,7 +77,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
-        if let Some(status) = self.receive_polling(IntoBuffer { selector, buffer }) {
+        if let Some(status) = self.receive_polling(IntoBuffer { selector: &selector, buffer }) {
             return Ok(status);
         }
         self.receive_slowly(selector, &mut &mut *buffer, Patience::Forever)
@@ -93,7 +93,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
-        match self.look_once(IntoBuffer { selector, buffer }) {
+        match self.look_once(IntoBuffer { selector: &selector, buffer }) {
             Some(found) => Ok(found),
             None => none_if_late(self.receive_slowly(selector, &mut &mut *buffer, Patience::None)),
         }
@@ -630,7 +630,7 @@ pub(super) trait Look {
     /// What it gets.
     type Message;
 
-    fn selector(&self) -> Selector;
+    fn selector(&self) -> &Selector;
 
     fn look(
         &mut self,
@@ -641,7 +641,7 @@ pub(super) trait Look {
 
 /// Into memory of the caller's.
 struct IntoBuffer<'a> {
-    selector: Selector,
+    selector: &'a Selector,
     buffer: &'a mut [u8],
 }
 
@@ -649,7 +649,7 @@ impl Look for IntoBuffer<'_> {
     type Message = Status;
 
     #[inline(always)]
-    fn selector(&self) -> Selector {
+    fn selector(&self) -> &Selector {
         self.selector
     }
 
@@ -664,13 +664,13 @@ impl Look for IntoBuffer<'_> {
 }
 
 /// Into memory of the message's own.
-pub(super) struct Owned(pub(super) Selector);
+pub(super) struct Owned<'a>(pub(super) &'a Selector);
 
-impl Look for Owned {
+impl Look for Owned<'_> {
     type Message = OwnedMessage;
 
     #[inline(always)]
-    fn selector(&self) -> Selector {
+    fn selector(&self) -> &Selector {
         self.0
     }
 

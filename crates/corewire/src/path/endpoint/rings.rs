@@ -13,6 +13,7 @@ use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_os::OsError;
 use corewire_ring::pair::{self, PairViolation};
 
+use super::pipe::Pipe;
 use crate::control::endpoint::{Change as Link, EndpointControl, EndpointKernel, notice};
 
 type Pairs = pair::Endpoint<EndpointKernel>;
@@ -21,6 +22,7 @@ type Pairs = pair::Endpoint<EndpointKernel>;
 pub struct PairRings {
     pairs: Pairs,
     control: Arc<EndpointControl>,
+    pipe: Pipe,
     /// Rings whose memory is there.
     rings_there: u64,
     has_cells: bool,
@@ -28,7 +30,7 @@ pub struct PairRings {
 
 impl PairRings {
     pub(super) fn new(pairs: Pairs, control: Arc<EndpointControl>) -> Self {
-        Self { pairs, control, rings_there: 0, has_cells: false }
+        Self { pairs, control, pipe: Pipe::new(), rings_there: 0, has_cells: false }
     }
 
     /// Reads one of the endpoint's counters.
@@ -208,9 +210,17 @@ impl Transport for PairRings {
                 }
             } else {
                 self.want_cells()?;
+                let is_long = self.pairs.is_long(total);
+                if is_long && *sent == 0 {
+                    let takes_recent = self.pipe.begin(row);
+                    self.pairs.take_recent_cells(takes_recent);
+                }
                 let bytes = self.pairs.send_fragment(row, envelope, source, *sent);
                 *sent += bytes;
                 if *sent == total {
+                    if is_long {
+                        self.pipe.end(row, total);
+                    }
                     return Ok(true);
                 }
                 if bytes > 0 {
@@ -229,7 +239,7 @@ impl Transport for PairRings {
     }
 
     #[inline(always)]
-    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: Wanted, target: &mut [u8]) -> Short {
+    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: &Wanted, target: &mut [u8]) -> Short {
         self.pairs.take_inline(haste, wanted, target)
     }
 
@@ -237,7 +247,7 @@ impl Transport for PairRings {
     fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
         &mut self,
         row: u32,
-        wanted: Wanted,
+        wanted: &Wanted,
         prepare: impl FnOnce(usize) -> Option<&'a mut S>,
     ) -> Short {
         self.pairs.take_whole(row, wanted, prepare)
