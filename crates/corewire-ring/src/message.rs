@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 
 use corewire_layout::pair::{
     ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DROPPED, IMMEDIATE, IMMEDIATE_BYTES, IN_CELL,
-    PAIR_INLINE_BYTES_MAX, SlotKind, UNTAGGED, stamp_bits,
+    PAIR_INLINE_BYTES_MAX, SlotKind, UNTAGGED, slots_of, stamp_bits,
 };
 
 use crate::region::Payload;
@@ -152,6 +152,13 @@ impl Envelope {
     #[must_use]
     pub const fn inline_bytes_max(&self) -> usize {
         PAIR_INLINE_BYTES_MAX - self.immediate_bytes()
+    }
+
+    /// The number of slots that a message of `bytes` bytes takes; `None` if it goes through cells.
+    pub(crate) fn slots(&self, bytes: u64) -> Option<u64> {
+        let bytes =
+            usize::try_from(bytes).ok().filter(|bytes| *bytes <= self.inline_bytes_max())?;
+        Some(slots_of(bytes + self.immediate_bytes()))
     }
 }
 

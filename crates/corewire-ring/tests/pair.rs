@@ -83,7 +83,7 @@ fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -
                 return false;
             }
         } else if !pairs
-            .has_room(row, (message.len() > 160).then_some(message.len() as u64))
+            .has_room(row, &Envelope::tagged(tag), message.len() as u64)
             .unwrap_or(false)
         {
             return false;

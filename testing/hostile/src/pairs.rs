@@ -320,7 +320,7 @@ impl Victim {
             3 => {
                 let found = effort.bound(kernel, 2, || {
                     black_box((pairs.is_here(HOSTILE), pairs.is_within(HOSTILE)));
-                    pairs.has_room(HOSTILE, Some(1 << 20))?;
+                    pairs.has_room(HOSTILE, &Envelope::tagged(0), 1 << 20)?;
                     pairs.has_arrival(HOSTILE)
                 });
                 if let Err(violation) = found {
@@ -477,7 +477,7 @@ fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -
                 return false;
             }
         } else if !pairs
-            .has_room(row, (message.len() > 160).then_some(message.len() as u64))
+            .has_room(row, &Envelope::tagged(tag), message.len() as u64)
             .unwrap_or(false)
         {
             return false;

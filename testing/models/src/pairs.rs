@@ -140,9 +140,7 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
         }
         let mut is_room = |pairs: &mut Pairs| {
             if pairs.has_ring(row) {
-                return pairs
-                    .has_room(row, (!is_short).then_some(length as u64))
-                    .expect("own memory");
+                return pairs.has_room(row, &envelope, length as u64).expect("own memory");
             }
             pairs.make_room(row).expect("own memory");
             if pairs.next_ring().is_none() {

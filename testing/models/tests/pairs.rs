@@ -231,7 +231,8 @@ fn quick_an_endpoint_that_waits_for_room_at_its_descriptor_is_rung() {
             for number in 1..=3 {
                 while !from.try_send(0, &envelope_of(number), &bytes_of(number, 8)) {
                     assert_eq!(from.poll(), None);
-                    let mut is_room = |pairs: &mut Pairs| pairs.has_room(0, None).unwrap();
+                    let mut is_room =
+                        |pairs: &mut Pairs| pairs.has_room(0, &envelope_of(0), 0).unwrap();
                     if !is_room(&mut from) && from.arm(Some(&mut is_room)) {
                         a.kernel.wait_descriptor(0);
                     }
@@ -347,7 +348,9 @@ fn whoever_waits_for_room_learns_that_its_peer_is_gone() {
                     assert_eq!(from.poll(), None);
                     from.sleep(
                         u64::MAX,
-                        Some(&mut |pairs: &mut Pairs| pairs.has_room(0, None).unwrap()),
+                        Some(&mut |pairs: &mut Pairs| {
+                            pairs.has_room(0, &envelope_of(0), 0).unwrap()
+                        }),
                     );
                 }
             }

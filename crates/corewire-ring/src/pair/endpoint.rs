@@ -408,37 +408,39 @@ impl<K: Kernel> Endpoint<K> {
         Ok(())
     }
 
-    /// Is there room towards the peer of `row` for one more slot, and for a fragment of a message of so many
-    /// bytes, if it goes through cells?
+    /// Is there room towards the peer of `row` for a message of `total` bytes with this envelope, or for its next
+    /// fragment if it goes through cells?
     ///
     /// # Errors
     /// A [`PairViolation`]: the peer is to be removed.
     pub fn has_room(
         &mut self,
         row: u32,
-        total_in_cells: Option<u64>,
+        envelope: &Envelope,
+        total: u64,
     ) -> Result<bool, PairViolation> {
         self.make_room(row)?;
-        let (has_slot, has_cell) = self.room_now(row, total_in_cells);
-        if !has_slot || has_cell {
-            return Ok(has_slot);
+        let slots = envelope.slots(total);
+        let (has_slots, has_cell) = self.room_now(row, slots, total);
+        if !has_slots || has_cell {
+            return Ok(has_slots);
         }
         // All peers share the cells: others may have read theirs, of which nobody has asked since.
         for index in 0..self.present.len() {
             // What is wrong with another peer is found by its own next use.
             let _ = self.make_room(self.present[index]);
         }
-        let (has_slot, has_cell) = self.room_now(row, total_in_cells);
-        Ok(has_slot && has_cell)
+        let (has_slots, has_cell) = self.room_now(row, slots, total);
+        Ok(has_slots && has_cell)
     }
 
-    /// Is there a slot, and a cell if one is needed, as far as is known?
-    fn room_now(&mut self, row: u32, total_in_cells: Option<u64>) -> (bool, bool) {
+    /// Are there as many slots as are needed, and a cell if there are none, as far as is known?
+    fn room_now(&mut self, row: u32, slots: Option<u64>, total: u64) -> (bool, bool) {
         let Self { peers, cells, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return (false, false) };
         let outbox = &mut peer.outbox;
-        let has_cell = total_in_cells.is_none_or(|total| outbox.may_have_cell(total, cells));
-        (outbox.has_slot(), has_cell)
+        let has_cell = slots.is_some() || outbox.may_have_cell(total, cells);
+        (outbox.has_slots(slots.unwrap_or(1)), has_cell)
     }
 
     /// The row of the pair that had something last.

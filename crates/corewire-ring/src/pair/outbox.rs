@@ -3,8 +3,7 @@
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::PairState;
 use corewire_layout::pair::{
-    HEAD_BYTES, MESSAGE_SLOTS_MAX, MORE_BYTES, SlotKind, first_position, fragment, pair_stamp,
-    slots_of, stamp_bits,
+    HEAD_BYTES, MORE_BYTES, SlotKind, first_position, fragment, pair_stamp, slots_of, stamp_bits,
 };
 use corewire_layout::segment::SleepMode;
 
@@ -134,9 +133,9 @@ impl Outbox {
         }
     }
 
-    /// Are there as many slots as any message takes? (The rings of models have fewer in all.)
-    pub(super) fn has_slot(&self) -> bool {
-        self.head + MESSAGE_SLOTS_MAX.min(self.slots.count()) <= self.limit
+    /// Are there so many slots?
+    pub(super) fn has_slots(&self, count: u64) -> bool {
+        self.head + count <= self.limit
     }
 
     /// May this peer have room in a cell for a message of `total` bytes, however long its fragment? What is left in

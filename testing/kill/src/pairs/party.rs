@@ -204,10 +204,9 @@ impl Party {
     /// Makes room toward a peer, if there is any. Returns whether there is room.
     pub(super) fn make_room(&mut self, to: Role) -> bool {
         let last = (0u64..).zip(&self.with[to.0 as usize].sent).last();
-        let in_cells = last
-            .filter(|(tag, last)| last.len() > envelope_of(*tag).inline_bytes_max())
-            .map(|(_, last)| last.len() as u64);
-        let is_room = is_room(&mut self.pairs, to, in_cells);
+        let (envelope, bytes) =
+            last.map_or((envelope_of(0), 0), |(tag, last)| (envelope_of(tag), last.len() as u64));
+        let is_room = is_room(&mut self.pairs, to, &envelope, bytes);
         if is_room && !self.pairs.has_ring(to.0) {
             return self.pairs.assign_ring(to.0);
         }
@@ -276,7 +275,7 @@ impl Party {
     /// Announces that it waits for its descriptor.
     pub(super) fn arm(&mut self, room: Option<Role>) -> bool {
         match room {
-            Some(to) => self.pairs.arm(Some(&mut |pairs| is_room(pairs, to, None))),
+            Some(to) => self.pairs.arm(Some(&mut |pairs| is_room(pairs, to, &envelope_of(0), 0))),
             None => self.pairs.arm(None),
         }
     }
@@ -284,7 +283,9 @@ impl Party {
     /// Sleeps. The kernel of these tests returns at once.
     pub(super) fn sleep(&mut self, room: Option<Role>) {
         match room {
-            Some(to) => self.pairs.sleep(u64::MAX, Some(&mut |pairs| is_room(pairs, to, None))),
+            Some(to) => self
+                .pairs
+                .sleep(u64::MAX, Some(&mut |pairs| is_room(pairs, to, &envelope_of(0), 0))),
             None => self.pairs.sleep(u64::MAX, None),
         }
     }
@@ -308,10 +309,10 @@ impl Party {
 }
 
 /// Whether there is room toward a peer, or a ring that can be assigned.
-fn is_room(pairs: &mut Endpoint<TurnKernel>, to: Role, in_cells: Option<u64>) -> bool {
+fn is_room(pairs: &mut Endpoint<TurnKernel>, to: Role, envelope: &Envelope, bytes: u64) -> bool {
     let own = "own memory";
     if pairs.has_ring(to.0) {
-        return pairs.has_room(to.0, in_cells).expect(own);
+        return pairs.has_room(to.0, envelope, bytes).expect(own);
     }
     pairs.make_room(to.0).expect(own);
     if pairs.next_ring().is_none() {

@@ -112,11 +112,6 @@ fn is_short(envelope: &Envelope, bytes: u64) -> bool {
     bytes <= envelope.inline_bytes_max() as u64
 }
 
-/// The length of a message that travels in cells.
-fn in_cells(envelope: &Envelope, bytes: u64) -> Option<u64> {
-    (!is_short(envelope, bytes)).then_some(bytes)
-}
-
 fn failed(error: &OsError) -> SendError {
     SendError::System(error.to_string())
 }
@@ -126,7 +121,7 @@ fn has_room(pairs: &mut Pairs, room: Room) -> bool {
     let Room { row, envelope, bytes } = room;
     if pairs.has_ring(row) {
         // Impossible values are found by the send.
-        return pairs.has_room(row, in_cells(&envelope, bytes)).unwrap_or(true);
+        return pairs.has_room(row, &envelope, bytes).unwrap_or(true);
     }
     pairs.make_room(row).is_err() || {
         pairs.take_ring_back(row);
@@ -228,7 +223,7 @@ impl Transport for PairRings {
                 }
             }
             let may_go_on = if self.pairs.has_ring(row) {
-                self.pairs.has_room(row, in_cells(envelope, total))?
+                self.pairs.has_room(row, envelope, total)?
             } else {
                 self.want_ring(row)?
             };
