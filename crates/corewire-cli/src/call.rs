@@ -1,7 +1,7 @@
 //! `corewire call`: standard input as one request, the reply to standard output.
 
 use std::io::{self, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corewire::{ChannelName, ConnectError, Domain, Endpoint, EndpointError, MessageError, Peer};
 
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// The endpoint to call, such as one that `corewire serve` creates
     #[arg(value_parser = units::channel_name)]
     endpoint: ChannelName,
-    /// Fail if there is no reply within SECONDS, from 0.001 to 1000000
+    /// Fail if there is no reply within SECONDS, from 0.001 to 1000000, whether or not the endpoint exists by then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Fail if the endpoint does not exist, instead of waiting for it
@@ -42,18 +42,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .lock()
         .read_to_end(&mut request)
         .map_err(|error| Failure::other(format!("cannot read standard input: {error}")))?;
+    let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
+    let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let domain = access::open_domain()?;
     let mut client = create(&domain)?;
-    let server = connect(args, &domain, &mut client)?;
-    let reply = match args.timeout {
-        None => client.call(server, &request),
-        Some(timeout) => match client.call_timeout(server, &request, timeout) {
-            Ok(Some(reply)) => Ok(reply),
-            Ok(None) => Err(MessageError::Timeout { after: timeout }),
-            Err(error) => Err(error),
-        },
+    let server = connect(args, &domain, &mut client, left())?;
+    let reply = match left() {
+        None => client.call(server, &request).map(Some),
+        Some(left) => client.call_timeout(server, &request, left),
     };
-    let reply = reply.map_err(|error| failure(args, &error))?;
+    let reply = reply.map_err(|error| failure(args, &error))?.ok_or_else(|| late(args))?;
     let mut output = io::stdout().lock();
     output.write_all(&reply).and_then(|()| output.flush()).map_err(|error| output::failed(&error))
 }
@@ -71,13 +69,21 @@ fn create(domain: &Domain) -> Result<Endpoint, Failure> {
     }
 }
 
-fn connect(args: &Args, domain: &Domain, client: &mut Endpoint) -> Result<Peer, Failure> {
+fn connect(
+    args: &Args,
+    domain: &Domain,
+    client: &mut Endpoint,
+    timeout: Option<Duration>,
+) -> Result<Peer, Failure> {
     let name = args.endpoint.as_str();
     match client.peer(name) {
         Err(ConnectError::NotFound(_)) if !args.no_wait => {
             let place = domain.runtime_directory().to_string_lossy();
             output::note(format!("waiting for {name} in {}", units::printable(&place)));
-            Ok(client.peer_when_created(name, None)?)
+            match client.peer_when_created(name, timeout) {
+                Err(ConnectError::NotCreated { .. }) => Err(late(args)),
+                connected => Ok(connected?),
+            }
         }
         connected => Ok(connected?),
     }
@@ -89,14 +95,16 @@ fn failure(args: &Args, error: &MessageError) -> Failure {
         MessageError::PeerDied { .. } => {
             Failure { message: format!("{name} died before it replied"), code: 3 }
         }
-        MessageError::Timeout { after } => {
-            Failure::other(format!("no reply of {name} within {} s", after.as_secs_f64()))
-        }
         MessageError::RequestDropped { .. } => {
             Failure::other(format!("{name} dropped the request without a reply"))
         }
         other => Failure::other(other),
     }
+}
+
+fn late(args: &Args) -> Failure {
+    let seconds = args.timeout.unwrap_or_default().as_secs_f64();
+    Failure::other(format!("no reply of {} within {seconds} s", args.endpoint))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -2,6 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -104,10 +107,12 @@ fn serve(args: &Args, mut endpoint: Endpoint, signals: &Signals) -> Result<(), F
             Err(error) => return Err(error.into()),
         }
     }
-    match endpoint.close() {
-        // A peer that does not read its replies does not get them.
-        Err(MessageError::Interrupted) => Ok(()),
-        closed => Ok(closed?),
+    // Until every caller has its reply, or a second signal ends this process.
+    loop {
+        match endpoint.flush() {
+            Err(MessageError::Interrupted) => {}
+            flushed => return Ok(flushed?),
+        }
     }
 }
 
@@ -117,8 +122,12 @@ fn reply_to_all(endpoint: &mut Endpoint, outcomes: &Receiver<Outcome>) -> usize 
     for Outcome { owed, reply } in outcomes.try_iter() {
         count += 1;
         match reply {
-            // Whoever called has gone otherwise.
-            Ok(reply) => drop(endpoint.reply(owed, &reply)),
+            Ok(reply) => {
+                // With any other error, whoever called has gone.
+                if let Err(MessageError::Transport(error)) = endpoint.reply(owed, &reply) {
+                    output::note(format!("cannot reply: {error}"));
+                }
+            }
             // Dropping what is owed tells the caller.
             Err(error) => output::note(error),
         }
@@ -179,17 +188,21 @@ fn run_command(command: &[OsString], peer: &str, request: &[u8]) -> Result<Vec<u
         .env("COREWIRE_PEER", peer)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        // A terminal's Ctrl-C is for serve, which waits for its commands.
+        .process_group(0)
         .spawn()
         .map_err(|error| failed(&format!("cannot be run: {error}")))?;
     let input = child.stdin.take();
+    let write = move || match input.map(|mut input| input.write_all(request)) {
+        // It need not read everything.
+        Some(Err(error)) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    };
     let output = thread::scope(|scope| {
-        let writer = scope.spawn(move || match input.map(|mut input| input.write_all(request)) {
-            // It need not read everything.
-            Some(Err(error)) if error.kind() != ErrorKind::BrokenPipe => Err(error),
-            _ => Ok(()),
-        });
+        // If no thread can be started, the job that it would have done is dropped, and the command's input is empty.
+        let writer = thread::Builder::new().spawn_scoped(scope, write);
         let output = child.wait_with_output();
-        let written = writer.join().unwrap_or(Ok(()));
+        let written = writer.and_then(|writer| writer.join().unwrap_or(Ok(())));
         written.and(output)
     });
     let output = output.map_err(|error| failed(&error.to_string()))?;
@@ -200,14 +213,17 @@ fn run_command(command: &[OsString], peer: &str, request: &[u8]) -> Result<Vec<u
     }
 }
 
-/// Whether there is such a file, in the directories of `PATH` if the name has no slash.
+/// Whether there is such a file that can be executed, in the directories of `PATH` if the name has no slash.
 fn is_program(program: &OsStr) -> bool {
-    let path = Path::new(program);
-    if path.components().count() != 1 || program.to_string_lossy().contains('/') {
-        return path.is_file();
+    let is_executable = |path: &Path| {
+        std::fs::metadata(path)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if program.as_bytes().contains(&b'/') {
+        return is_executable(Path::new(program));
     }
     let directories = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    std::env::split_paths(&directories).any(|directory| directory.join(path).is_file())
+    std::env::split_paths(&directories).any(|directory| is_executable(&directory.join(program)))
 }
 
 fn shown(program: &OsStr) -> String {

@@ -2,6 +2,7 @@
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
+use corewire_ring::pair::PairViolation;
 
 use crate::engine::Engine;
 use crate::error::MessageError;
@@ -100,6 +101,12 @@ impl<T: Transport> Engine<T> {
                     self.note_match(row, wants);
                     return true;
                 }
+                // The receive waits for another: its caller could do nothing about this one.
+                Err(MessageError::NoMemory { .. }) if space == Space::Request => {
+                    self.drop_request(source, tag);
+                    self.set_place(row, Place::Nowhere);
+                    return true;
+                }
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
             }
         }
@@ -149,8 +156,10 @@ impl<T: Transport> Engine<T> {
     /// Keeps a message that no receive asks for. False beside its key if it stays with its sender.
     fn keep(&mut self, row: u32, arrival: &Arrival) -> (Key, bool) {
         let (source, envelope, total) = (self.peer_of(row), arrival.envelope, arrival.total);
-        let memory =
-            self.matching.budget.has_room(row, total).then(|| self.pool.take(total)).flatten();
+        // What is left of a peer that has gone is little, and its row is free only when all of it is kept.
+        let is_gone = self.rows[row as usize].gone.is_some();
+        let has_room = is_gone || self.matching.budget.has_room(row, total);
+        let memory = has_room.then(|| self.pool.take(total)).flatten();
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();
         let ack_due = self.count_ack_request(row, envelope.wants);
@@ -283,7 +292,8 @@ impl<T: Transport> Engine<T> {
                 }
             }
             Place::Operation(operation) => match self.operations.by_index(operation) {
-                Operation::Call { .. } => {
+                // No other message was claimed, and no other is a reply.
+                Operation::Call { .. } | Operation::Receive { is_claimed: true, .. } => {
                     let error = self.error_of(row);
                     self.operations.end(operation, Err(error), None);
                 }
@@ -321,8 +331,20 @@ impl<T: Transport> Engine<T> {
         if caller.selector.space() == Space::Reply {
             return;
         }
-        let Some((key, _)) = self.matching.find(&caller.selector) else { return };
-        self.take_kept_of(key, caller);
+        while let Some((key, message)) = self.matching.find(&caller.selector) {
+            let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
+            self.take_kept_of(key, caller);
+            let CallerState::Ended(Err(MessageError::NoMemory { .. })) = caller.state else {
+                return;
+            };
+            if space != Space::Request {
+                return;
+            }
+            // As when it arrives.
+            self.drop_request(source, tag);
+            self.drop_kept(key);
+            caller.state = CallerState::Waiting;
+        }
     }
 
     /// The same of a certain message.
@@ -341,6 +363,7 @@ impl<T: Transport> Engine<T> {
         self.acknowledge_match(&message);
         let is_whole = message.is_whole();
         let filled = message.bytes.len();
+        let envelope = message.envelope;
         self.show_kept(source.row());
         if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
             caller.target.put(0, &bytes);
@@ -353,7 +376,7 @@ impl<T: Transport> Engine<T> {
             self.set_place(source.row(), Place::Caller);
             self.rows[source.row() as usize].filled = filled;
             if is_held {
-                self.take_held(source.row(), Some(caller));
+                self.take_held(source.row(), &envelope, total, Some(caller));
             }
         }
         self.fetch_held();
@@ -386,7 +409,7 @@ impl<T: Transport> Engine<T> {
             self.set_place(source.row(), Place::Operation(operation));
             self.rows[source.row() as usize].filled = message.bytes.len();
             if message.is_held {
-                self.take_held(source.row(), None);
+                self.take_held(source.row(), &message.envelope, total, None);
             }
         }
         self.pool.give_back(message.bytes);
@@ -401,7 +424,7 @@ impl<T: Transport> Engine<T> {
         self.transport.count(EndpointCounter::Discarded);
         if message.is_held {
             self.set_place(row, Place::Nowhere);
-            self.take_held(row, None);
+            self.take_held(row, &message.envelope, message.total, None);
         } else if self.rows[row as usize].place == Place::Kept(key) {
             let filled = self.rows[row as usize].filled;
             self.set_place(row, Place::Nowhere);
@@ -427,25 +450,43 @@ impl<T: Transport> Engine<T> {
 
     /// A receive has taken a kept message: acknowledges it, if its sender requests that.
     fn acknowledge_match(&mut self, message: &Unexpected) {
-        if let Some(number) = message.ack_due {
-            self.acknowledge(message.source.row(), number);
+        // Another peer may have its row by now.
+        if let (Some(number), Ok(row)) = (message.ack_due, self.row_of(message.source)) {
+            self.acknowledge(row, number);
         }
     }
 
-    /// Takes the first fragment of a message that was left with its sender, to where it goes.
-    fn take_held(&mut self, row: u32, caller: Option<&mut Caller<'_>>) {
+    /// Takes the first fragment of a message that was left with its sender, to where it goes. It must still be what was
+    /// prepared for.
+    fn take_held(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        total: u64,
+        caller: Option<&mut Caller<'_>>,
+    ) {
         self.transport.release(row);
-        match self.transport.arrival(row) {
-            Ok(Some(arrival)) => self.fill(row, &arrival, caller),
+        match &self.transport.arrival(row) {
+            Ok(Some(arrival)) if arrival.envelope == *envelope && arrival.total == total => {
+                self.fill(row, arrival, caller);
+            }
+            Ok(Some(arrival)) => {
+                let found = arrival.total;
+                self.cut_off(row, PairViolation { word: "total", found, position: 0 });
+            }
             Ok(None) => {}
-            Err(violation) => self.cut_off(row, violation),
+            Err(violation) => self.cut_off(row, *violation),
         }
     }
 
     /// Takes in messages that were left with their senders, as far as the budget allows by now.
     pub(crate) fn fetch_held(&mut self) {
-        while let Some((key, source)) = self.matching.next_to_fetch() {
-            let total = self.matching.get(key).map_or(0, |message| message.total);
+        while let Some((key, source)) = {
+            let rows = &self.rows;
+            self.matching.next_to_fetch(|row| rows[row as usize].gone.is_some())
+        } {
+            let Some(message) = self.matching.get(key) else { return };
+            let (envelope, total) = (message.envelope, message.total);
             let Some(bytes) = self.pool.take(total) else { return };
             self.matching.fetch(key);
             if let Some(message) = self.matching.get_mut(key) {
@@ -453,7 +494,7 @@ impl<T: Transport> Engine<T> {
             }
             self.show_kept(source.row());
             self.set_place(source.row(), Place::Kept(key));
-            self.take_held(source.row(), None);
+            self.take_held(source.row(), &envelope, total, None);
         }
     }
 

@@ -344,6 +344,7 @@ impl<T: Transport> Engine<T> {
         }
         self.senders.retain(|&other| other != row);
         self.resume_requests(row);
+        self.fetch_held();
         for pending in sends {
             let error = self.error_of(row);
             if let Some(operation) = pending.operation {

@@ -38,7 +38,7 @@ impl PeerEvents {
 
 impl<T: Transport> Engine<T> {
     /// From now on keeps an event for each peer that comes or goes. Peers that are there now have come, also those that have
-    /// gone and of whom something is left.
+    /// gone and of whom something is left to arrive.
     pub fn watch_peers(&mut self) {
         if !self.peer_events.is_watching {
             self.peer_events.is_watching = true;

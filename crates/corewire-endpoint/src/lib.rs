@@ -10,8 +10,8 @@
 //!
 //! 1. [`Engine::try_inject`]: a short message to an open peer goes to the transport at once. Everything
 //!    else goes through [`Engine::send_step`] or [`Engine::start_send`], in order behind what waits there.
-//! 2. [`Engine::try_take_short`]: while nothing else is going on, a receive that finds a whole message which it
-//!    asks for takes it from the transport at once.
+//! 2. [`Engine::try_take_short`] and [`Engine::try_take_owned`]: while nothing else is going on, a receive that finds a
+//!    whole message which it asks for takes it from the transport at once.
 //! 3. Otherwise [`Engine::progress`] takes each arrival. The oldest receive that asks for it gets it;
 //!    if there is none, it is kept, within a budget; beyond that it stays with its sender.
 //! 4. Each fragment is copied to where its message goes, and passed. With the last one the operation
@@ -21,7 +21,7 @@
 //!
 //! A message is copied once on either side; one that no receive has asked for yet is copied once more by
 //! a receive into the caller's memory, and not by one into an [`OwnedMessage`]. Steps 1
-//! and 2 allocate nothing and compare one word ([`Engine::is_at_rest`]) to know that nothing else is going
+//! and 2 allocate nothing, except the memory of an [`OwnedMessage`] before it is there, and compare one word ([`Engine::is_at_rest`]) to know that nothing else is going
 //! on. Matching takes constant time for each pattern of selectors in use, whatever the number of receives
 //! and messages that wait.
 

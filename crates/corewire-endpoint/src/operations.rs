@@ -89,7 +89,13 @@ pub(crate) enum Operation {
     /// Nobody's.
     Free,
     /// A receive, which waits, under its key, or is being filled.
-    Receive { selector: Selector, memory: Memory, posted: Option<Key>, order: u64 },
+    Receive {
+        selector: Selector,
+        memory: Memory,
+        posted: Option<Key>,
+        order: u64,
+        is_claimed: bool,
+    },
     /// A call: its request has been sent, or waits for room, and its reply goes to `memory`.
     Call { to: Peer, number: u64, memory: Memory },
     /// A send. Its memory is with its peer.

@@ -212,7 +212,8 @@ impl<T: Transport> Engine<T> {
         options: Options,
     ) -> Result<OperationHandle, MessageError> {
         self.progress(None)?;
-        let receive = Operation::Receive { selector, memory, posted: None, order: 0 };
+        let (posted, order, is_claimed) = (None, 0, false);
+        let receive = Operation::Receive { selector, memory, posted, order, is_claimed };
         let handle = self.operations.add(receive, options);
         let posted = Posted { selector, operation: handle.index };
         if self.take_kept_for(posted) {
@@ -303,7 +304,8 @@ impl<T: Transport> Engine<T> {
     ) -> OperationHandle {
         let Matched { key, space, status } = matched;
         let selector = Selector::claimed(space, status.tag, status.source);
-        let receive = Operation::Receive { selector, memory, posted: None, order: 0 };
+        let (posted, order, is_claimed) = (None, 0, true);
+        let receive = Operation::Receive { selector, memory, posted, order, is_claimed };
         let handle = self.operations.add(receive, options);
         if self.matching.get(key).is_none() {
             let error = self.end_of_peer(status.source);

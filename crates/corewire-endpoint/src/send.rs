@@ -285,6 +285,13 @@ impl<T: Transport> Engine<T> {
         if pending.sent > 0 {
             entry.sends.push_front(pending);
             entry.is_within = false;
+        } else if pending.reply_cost() > 0 {
+            // Before requests that have not begun: otherwise two peers that call each other would each wait with its
+            // replies for room that the other makes when it has got replies.
+            let is_unsent =
+                |other: &Pending| other.envelope.space == Space::Request && other.sent == 0;
+            let index = entry.sends.iter().position(is_unsent).unwrap_or(entry.sends.len());
+            entry.sends.insert(index, pending);
         } else {
             entry.sends.push_back(pending);
         }

@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::{Gone, Haste};
 use corewire_endpoint::{
-    Budget, Caller, Completion, Count, Engine, Envelope, Looked, Memory, MessageError, Options,
-    Peer, PeerEvent, Report, Seed, Selector, Space, Status, Until,
+    Budget, Caller, Completion, Count, Engine, Envelope, Fragment, Looked, Memory, MessageError,
+    Options, Peer, PeerEvent, Report, Seed, Selector, Source, Space, Status, Transport, Until,
 };
 use corewire_layout::name::ChannelName;
 
@@ -373,15 +373,17 @@ fn two_peers_that_call_each_other_get_more_replies_than_either_keeps() {
         let network = Network::new(seed, 8, 64);
         let mut ends = ends(&network, 2, 64 << 10);
         let to = [peer(&ends[0], 1), peer(&ends[1], 0)];
+        // Few short requests, or together more than either keeps.
+        let (calls, bytes) = if seed % 2 == 0 { (40, 8) } else { (200, 400) };
         for (end, to) in ends.iter_mut().zip(to) {
-            for number in 0..40 {
+            for number in 0..calls {
                 let options = with(number, Report::Queue, Until::Copied);
-                end.start_call(to, vec![1; 8].into(), options).unwrap();
+                end.start_call(to, vec![1; bytes].into(), options).unwrap();
             }
         }
         let mut ended = [0, 0];
         let mut rounds = 0;
-        while ended != [40, 40] {
+        while ended != [calls, calls] {
             rounds += 1;
             assert!(rounds < 200_000, "seed {seed}: {ended:?}");
             for (end, ended) in ends.iter_mut().zip(&mut ended) {
@@ -423,4 +425,57 @@ fn a_peer_that_reads_no_replies_does_not_make_its_server_keep_more_than_the_budg
         }
     }
     assert!(replies > 200, "{replies}");
+}
+
+#[test]
+fn a_peer_that_dies_beyond_its_budget_goes_all_the_same() {
+    let network = Network::new(0, 8, 64);
+    let mut ends = ends(&network, 2, 64 << 10);
+    ends[0].watch_peers();
+    let to = peer(&ends[1], 0);
+    let other = peer(&ends[0], 1);
+    let call = ends[0].start_call(other, vec![1].into(), Options::default()).unwrap();
+    let mut later = 0;
+    while later < 10 {
+        let send = ends[1].start_send(to, 1.into(), vec![0; 60].into(), Options::default());
+        settle(&mut ends);
+        later += u32::from(ends[1].take_completion(send.unwrap()).unwrap().is_none());
+    }
+    network.end(1, Gone::Died);
+    settle(&mut ends[..1]);
+    assert!(matches!(
+        ends[0].take_completion(call).unwrap().unwrap().result,
+        Err(MessageError::PeerDied { .. })
+    ));
+    assert!(ends[0].next_peer_event(&Selector::requests()).is_some());
+}
+
+#[test]
+fn a_request_for_which_there_is_no_memory_is_dropped() {
+    for is_kept in [false, true] {
+        let network = Network::new(0, 8, 64);
+        let mut ends = ends(&network, 2, 64 << 10);
+        let to = peer(&ends[1], 0);
+        let huge = Huge;
+        let request = Envelope::numbered(Space::Request, 1);
+        assert!(!ends[1].send_step(to, request, &huge, &mut 0).unwrap());
+        if is_kept {
+            settle(&mut ends[..1]);
+        }
+        assert_eq!(receive_request(&mut ends[0]), None);
+        // Its sender learns of it.
+        let arrival = ends[1].transport_mut().arrival(0).unwrap().unwrap();
+        assert_eq!(arrival.envelope, Envelope::numbered(Space::Dropped, 1));
+    }
+}
+
+/// A message that is longer than any memory.
+struct Huge;
+
+impl Source for Huge {
+    fn bytes(&self) -> u64 {
+        1 << 60
+    }
+
+    fn fill(&self, _offset: u64, _target: &mut Fragment<'_>) {}
 }

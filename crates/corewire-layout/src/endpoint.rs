@@ -151,7 +151,8 @@ pub enum EndpointSizeError {
 }
 
 /// Minimum and maximum number of slots of a ring.
-pub const RING_SLOTS: (u64, u64) = (if cfg!(loom) { 2 } else { 2 * MESSAGE_SLOTS_MAX }, 1 << 16);
+pub const RING_SLOTS: (u64, u64) =
+    (if cfg!(loom) { 2 } else { (2 * MESSAGE_SLOTS_MAX).next_power_of_two() }, 1 << 16);
 /// Minimum and maximum number of cells.
 pub const CELLS: (u64, u64) = (2, 1 << 12);
 /// Minimum and maximum bytes of a cell.

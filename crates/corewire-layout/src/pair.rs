@@ -55,12 +55,11 @@ pub enum SlotKind {
 pub const IMMEDIATE: u64 = 1;
 /// Flag of such a slot: the message has no tag, and is matched with others that have none.
 pub const UNTAGGED: u64 = 2;
-/// Flag of such a slot: the sender requests an acknowledgement when the message has been
-/// received completely.
+/// Flag of such a slot: the sender requests an acknowledgement when the message has been received
+/// completely.
 pub const ACK_DELIVERY: u64 = 4;
-/// Flag of such a slot: the sender requests an acknowledgement when a receive has asked for
-/// the message. Not together
-/// with [`ACK_DELIVERY`].
+/// Flag of such a slot: the sender requests an acknowledgement when a receive has asked for the
+/// message. Not together with [`ACK_DELIVERY`].
 pub const ACK_MATCH: u64 = 8;
 /// Flag of a slot of kind `Request` or `Reply`: its payload lies in a cell. (Not [`IMMEDIATE`]: a reader that expects a
 /// reply in a slot must not take it for one with an immediate.)

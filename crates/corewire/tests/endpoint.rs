@@ -816,3 +816,24 @@ fn a_ring_that_is_taken_back_in_the_middle_of_a_message_loses_nothing() {
         source.wait(send).unwrap().result.unwrap();
     }
 }
+
+#[test]
+fn an_acknowledgement_does_not_go_to_a_peer_that_has_the_place_by_now() {
+    let scratch = Scratch::new("endpoint-late-acknowledgement");
+    let domain = scratch.domain();
+    let mut sink = domain.endpoint("sink").peers(1).create().unwrap();
+    let mut send = |name: &str, tag: u64| {
+        let mut from = domain.endpoint(name).create().unwrap();
+        let to = from.peer("sink").unwrap();
+        let options = Options { until: Until::Matched, ..Options::default() };
+        let send = from.isend_with(to, tag, vec![1], options).unwrap();
+        assert_eq!(sink.probe(Selector::tag(tag)).unwrap().bytes, 1);
+        (from, send)
+    };
+    drop(send("first", 1));
+    let (mut second, send) = send("second", 2);
+    sink.receive(Selector::tag(1)).unwrap();
+    assert!(second.test(send).unwrap().is_none(), "the second message is not matched yet");
+    sink.receive(Selector::tag(2)).unwrap();
+    second.wait(send).unwrap().result.unwrap();
+}

@@ -81,6 +81,8 @@ fn a_command_that_fails_ends_its_call_with_an_error() {
     assert!(server.errors.contains("sh for a request of call-"), "{}", server.errors);
     assert!(server.errors.contains("exit status: 7"), "{}", server.errors);
     scratch.run("serve none -- /no/such/program").expect_line(2, "no program /no/such/program");
+    let text = scratch.file(b"text");
+    scratch.run(&format!("serve none -- {}", text.display())).expect_line(2, "no program");
     scratch.run("serve none -- no-such-program").expect_line(2, "no program no-such-program");
     scratch.run("serve none --jobs 0 -- cat").expect_line(2, "1..=1024");
     scratch.run("call none --no-wait").expect_line(1, "endpoint none does not exist");
@@ -112,6 +114,25 @@ fn a_call_ends_when_its_time_has_passed() {
     late.expect_line(1, "no reply of late within 0.05 s");
     open(&pipe);
     end(server);
+    // One that does not exist replies as little.
+    call(&scratch, "nobody --timeout 0.05", b"x").expect_line(1, "no reply of nobody within");
+}
+
+#[test]
+fn replies_that_are_owed_are_sent_before_the_end() {
+    let scratch = Scratch::new("serve-flushes");
+    let pipe = pipe(&scratch);
+    let script = format!("cat {}; head -c 5000000 /dev/zero", pipe.display());
+    let server = serve(&scratch, "zeroes", &["sh", "-c", &script]);
+    let waiting = start_call(&scratch, "zeroes", b"x");
+    // When the pipe has a reader, the command runs.
+    let writer = File::options().write(true).open(&pipe).unwrap();
+    server.signal(Signal::TERM);
+    drop(writer);
+    let reply = waiting.finish();
+    reply.expect_code(0);
+    assert!(reply.output == vec![0; 5_000_000], "{} bytes came", reply.output.len());
+    assert_eq!(server.finish().status.signal(), Some(15));
 }
 
 #[test]

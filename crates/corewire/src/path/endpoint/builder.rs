@@ -71,7 +71,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// Slots of each ring, of 64 bytes, a power of two from 4 to 65536: 256 if not said. A sender that waits
+    /// Slots of each ring, of 64 bytes, a power of two from 8 to 65536: 256 if not said. A sender that waits
     /// for room is woken when three quarters are free, so fewer cost more wake-ups where there are more
     /// senders than processors; more cost as much memory for every peer that is sent to.
     pub fn ring_slots(mut self, slots: usize) -> Self {

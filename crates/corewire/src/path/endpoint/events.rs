@@ -12,7 +12,7 @@ use crate::wait::Patience;
 /// What a server learns: see [`Endpoint::receive_event`].
 #[derive(Debug)]
 pub enum Event<M> {
-    /// A peer has come. Nothing of it was received before.
+    /// A peer has come. Nothing of it was received since events are asked for.
     Came(Peer),
     /// A message, or a request.
     Received(M),
@@ -27,7 +27,8 @@ pub enum Event<M> {
 
 impl Endpoint {
     /// As [`receive`](Self::receive), but returns also when a peer has come or gone: a server can keep something for
-    /// each of its clients, and drop it. The first call begins with the peers that are there.
+    /// each of its clients, and drop it. The first call begins with the peers that are there: peers that went before are not
+    /// reported, even if messages of them are left.
     ///
     /// From the first call on, a peer that has gone keeps its [place](crate::EndpointBuilder::peers) until its event has been
     /// taken: whoever begins goes on.

@@ -217,15 +217,23 @@ impl Endpoint {
         Ok(self.engine.take_news())
     }
 
-    /// Sends what has been begun, waiting for as long as it takes, and closes the endpoint. What is sent
-    /// may be received after that.
+    /// Sends what has been begun, waiting for as long as it takes: operations, and replies.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; the rest is sent by later calls.
+    pub fn flush(&mut self) -> Result<(), MessageError> {
+        self.wait_for(Patience::Forever, None, None, |endpoint, _| {
+            (!endpoint.engine.has_pending_sends()).then_some(())
+        })
+    }
+
+    /// Sends what has been begun, as [`flush`](Self::flush) does, and closes the endpoint. What is sent may be
+    /// received after that.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the endpoint is closed all the same.
     pub fn close(mut self) -> Result<(), MessageError> {
-        self.wait_for(Patience::Forever, None, None, |endpoint, _| {
-            (!endpoint.engine.has_pending_sends()).then_some(())
-        })
+        self.flush()
     }
 
     /// The engine by itself, for tests of other transports beside the rings.

@@ -196,7 +196,11 @@ impl Endpoint {
         match ended {
             Ok(end) => end,
             Err(MessageError::Forked) => Err(MessageError::Forked),
-            Err(_) if sent > 0 => {
+            Err(error) if sent > 0 => {
+                if error == MessageError::Interrupted {
+                    // For the next call that waits.
+                    self.interrupter().interrupt();
+                }
                 // The peer has seen the beginning.
                 self.engine.send_rest(peer, envelope, source, sent);
                 Ok(())
