@@ -1,7 +1,7 @@
 //! `corewire serve`: each request to the standard input of a command, whose output is the reply.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -27,11 +27,13 @@ Examples:
 The command is run once for each request. It reads the request from its standard input \
 and writes the reply to its standard output; its standard error is that of serve. Its \
 environment variable COREWIRE_PEER is the name of the endpoint that sent the request. \
+The reply is sent when the command has ended and nothing that it started has its \
+standard output open. \
 If the command fails (an exit code other than 0, or a signal), the call ends with an \
 error, and standard error says why.\n\
 \n\
 INT, TERM or HUP ends serve after the commands that run have ended and their replies \
-have been sent; a second signal ends it at once.\n\
+have been sent; a second signal ends it at once, and leaves them running.\n\
 \n\
 Exit codes: 1 failed, 2 wrong usage; otherwise it runs until a signal ends it.";
 
@@ -148,7 +150,7 @@ fn begin(
     let command = args.command.clone();
     let reporting = Reporting { done: Some((owed, done)), interrupter };
     // If no thread can be started, the job reports as it is dropped.
-    let job = move || reporting.report(run_command(&command, &peer, &request));
+    let job = move || reporting.report(run_command(&command, &peer, request));
     if let Err(error) = thread::Builder::new().name("corewire-job".into()).spawn(job) {
         output::note(format!("cannot start a thread: {error}"));
     }
@@ -181,7 +183,7 @@ impl Drop for Reporting {
 }
 
 /// Runs the command with `request` as its standard input. Returns its standard output.
-fn run_command(command: &[OsString], peer: &str, request: &[u8]) -> Result<Vec<u8>, String> {
+fn run_command(command: &[OsString], peer: &str, request: OwnedMessage) -> Result<Vec<u8>, String> {
     let failed = |what: &str| format!("{} for a request of {peer}: {what}", shown(&command[0]));
     let mut child = Command::new(&command[0])
         .args(&command[1..])
@@ -192,19 +194,16 @@ fn run_command(command: &[OsString], peer: &str, request: &[u8]) -> Result<Vec<u
         .process_group(0)
         .spawn()
         .map_err(|error| failed(&format!("cannot be run: {error}")))?;
-    let input = child.stdin.take();
-    let write = move || match input.map(|mut input| input.write_all(request)) {
-        // It need not read everything.
-        Some(Err(error)) if error.kind() != ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
-    };
-    let output = thread::scope(|scope| {
-        // If no thread can be started, the job that it would have done is dropped, and the command's input is empty.
-        let writer = thread::Builder::new().spawn_scoped(scope, write);
-        let output = child.wait_with_output();
-        let written = writer.and_then(|writer| writer.join().unwrap_or(Ok(())));
-        written.and(output)
-    });
+    if let Some(mut input) = child.stdin.take() {
+        // Not waited for: the command need not read everything, and what it has started may keep its input open. What is
+        // wrong with its input is the command's to say.
+        let write = move || drop(input.write_all(&request));
+        // If no thread can be started, its input is empty.
+        if let Err(error) = thread::Builder::new().name("corewire-input".into()).spawn(write) {
+            output::note(format!("cannot start a thread: {error}"));
+        }
+    }
+    let output = child.wait_with_output();
     let output = output.map_err(|error| failed(&error.to_string()))?;
     if output.status.success() {
         Ok(output.stdout)

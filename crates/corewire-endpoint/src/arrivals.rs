@@ -4,6 +4,7 @@ use corewire_layout::counters::EndpointCounter;
 use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
 use corewire_ring::pair::PairViolation;
 
+use crate::budget::cost;
 use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
@@ -11,6 +12,7 @@ use crate::matching::{Posted, Unexpected};
 use crate::operations::Operation;
 use crate::receive::{Caller, CallerState};
 use crate::selector::{Peer, Selector, Status};
+use crate::send::DEFERRED_BYTES_MAX;
 use crate::transport::Transport;
 
 /// Where a message goes of which a part has arrived.
@@ -112,14 +114,17 @@ impl<T: Transport> Engine<T> {
         }
         self.transport.count(EndpointCounter::Unexpected);
         self.has_news = true;
-        self.keep(row, arrival).1
+        self.keep(row, arrival, false).1
     }
 
     /// Keeps a request that nobody receives yet. False if it stays with its sender.
     fn defer(&mut self, row: u32, arrival: &Arrival) -> bool {
-        let (key, is_kept) = self.keep(row, arrival);
+        let is_within = self.rows[row as usize].deferred_bytes <= DEFERRED_BYTES_MAX;
+        let (key, is_kept) = self.keep(row, arrival, is_within);
         self.matching.claim(key);
-        self.rows[row as usize].deferred.push_back(key);
+        let entry = &mut self.rows[row as usize];
+        entry.deferred.push_back(key);
+        entry.deferred_bytes = entry.deferred_bytes.saturating_add(cost(arrival.total));
         is_kept
     }
 
@@ -153,12 +158,13 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Keeps a message that no receive asks for. False beside its key if it stays with its sender.
-    fn keep(&mut self, row: u32, arrival: &Arrival) -> (Key, bool) {
+    /// Keeps a message that no receive asks for, whatever the budget if `is_exempt`. False beside its key if it stays
+    /// with its sender.
+    fn keep(&mut self, row: u32, arrival: &Arrival, is_exempt: bool) -> (Key, bool) {
         let (source, envelope, total) = (self.peer_of(row), arrival.envelope, arrival.total);
         // What is left of a peer that has gone is little, and its row is free only when all of it is kept.
         let is_gone = self.rows[row as usize].gone.is_some();
-        let has_room = is_gone || self.matching.budget.has_room(row, total);
+        let has_room = is_gone || is_exempt || self.matching.budget.has_room(row, total);
         let memory = has_room.then(|| self.pool.take(total)).flatten();
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();

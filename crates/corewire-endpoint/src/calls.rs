@@ -65,7 +65,8 @@ impl<T: Transport> Engine<T> {
         let row = self.row_of(peer)?;
         let number = self.new_call();
         let envelope = Self::request_envelope(number);
-        let call = Operation::Call { to: peer, number, memory: Memory::pooled() };
+        let (memory, is_lent) = (Memory::pooled(), request.is_pinned());
+        let call = Operation::Call { to: peer, number, memory, is_lent };
         let handle = self.operations.add(call, options);
         self.calls.waiting.insert(number, handle.index);
         let mut sent = 0;
@@ -94,11 +95,7 @@ impl<T: Transport> Engine<T> {
     /// begun to be sent is not sent any more.
     pub(crate) fn forget_call(&mut self, to: Peer, number: u64) -> Option<u32> {
         let operation = self.calls.waiting.remove(&number)?;
-        let request = Self::request_envelope(number);
-        if let Some(row) = self.rows.get_mut(to.row() as usize) {
-            row.sends.retain(|pending| pending.envelope != request || pending.sent > 0);
-        }
-        self.release_request(to.row(), &request);
+        self.release_request(to.row(), number, true);
         Some(operation)
     }
 
@@ -120,9 +117,11 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn take_call(&mut self, peer: Peer, number: u64) -> Option<u32> {
         let operation = *self.calls.waiting.get(&number)?;
         match self.operations.by_index(operation) {
-            Operation::Call { to, .. } if *to == peer => {
-                // A hostile peer replies before it has the whole request.
-                self.release_request(peer.row(), &Self::request_envelope(number));
+            &mut Operation::Call { to, is_lent, .. } if to == peer => {
+                if is_lent {
+                    // A hostile peer replies before it has the whole request.
+                    self.release_request(peer.row(), number, false);
+                }
                 self.calls.waiting.remove(&number)
             }
             _ => None,

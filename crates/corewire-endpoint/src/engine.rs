@@ -60,6 +60,8 @@ pub(crate) struct Row {
     pub(crate) is_over: bool,
     /// Not sent yet, or in part. In order.
     pub(crate) sends: VecDeque<Pending>,
+    /// How many of these are requests.
+    pub(crate) requests: usize,
     /// A call is in the middle of a message.
     pub(crate) is_within: bool,
     /// Where the message goes of which a part has arrived, and how much that is.
@@ -79,6 +81,8 @@ pub(crate) struct Row {
     pub(crate) reply_bytes: u64,
     /// Requests that nobody receives before it has read replies.
     pub(crate) deferred: VecDeque<Key>,
+    /// What these cost.
+    pub(crate) deferred_bytes: u64,
     /// Nothing more is taken from it until there is room for acknowledgements.
     pub(crate) is_muted: bool,
 }
@@ -336,6 +340,7 @@ impl<T: Transport> Engine<T> {
         entry.gone = Some(how);
         self.transport.open(row, 0);
         let sends = std::mem::take(&mut entry.sends);
+        entry.requests = 0;
         entry.acks.clear();
         entry.reply_bytes = 0;
         entry.is_within = false;

@@ -96,8 +96,9 @@ pub(crate) enum Operation {
         order: u64,
         is_claimed: bool,
     },
-    /// A call: its request has been sent, or waits for room, and its reply goes to `memory`.
-    Call { to: Peer, number: u64, memory: Memory },
+    /// A call: its request has been sent, or waits for room, and its reply goes to `memory`. `is_lent` if the memory of
+    /// the request is [pinned](Memory::is_pinned).
+    Call { to: Peer, number: u64, memory: Memory, is_lent: bool },
     /// A send. Its memory is with its peer.
     Send { to: Peer },
     /// It has ended, which has not been reported.

@@ -161,6 +161,8 @@ impl<T: Transport> Engine<T> {
         let Envelope { tag, immediate, wants, .. } = envelope;
         let entry = &mut self.rows[row as usize];
         entry.reply_bytes = entry.reply_bytes.saturating_sub(cost);
+        entry.requests =
+            entry.requests.saturating_sub(usize::from(envelope.space == Space::Request));
         let number = (wants != Wants::Nothing && result.is_ok()).then(|| {
             entry.sent_for_ack += 1;
             entry.sent_for_ack
@@ -221,7 +223,8 @@ impl<T: Transport> Engine<T> {
 
     /// Whether a request of this peer is kept, and not received, because too many bytes of replies to it wait for room.
     /// Its replies to this endpoint's own requests, which lie behind, are taken meanwhile: of two peers that call each
-    /// other neither waits for the other.
+    /// other neither waits for the other. A peer that owes replies begins no request, so little lies before them: what
+    /// its ring and its cells hold, and one message of any length.
     pub(crate) fn owes_too_much(&self, row: u32) -> bool {
         let entry = &self.rows[row as usize];
         entry.reply_bytes > self.matching.budget.of_one_peer() || !entry.deferred.is_empty()
@@ -234,6 +237,7 @@ impl<T: Transport> Engine<T> {
         if entry.deferred.is_empty() || entry.reply_bytes > reply_bytes_max {
             return;
         }
+        entry.deferred_bytes = 0;
         for key in std::mem::take(&mut entry.deferred) {
             self.offer(key);
         }
@@ -282,10 +286,11 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn send_later(&mut self, row: u32, pending: Pending) {
         let entry = &mut self.rows[row as usize];
         entry.reply_bytes += pending.reply_cost();
+        entry.requests += usize::from(pending.envelope.space == Space::Request);
         if pending.sent > 0 {
             entry.sends.push_front(pending);
             entry.is_within = false;
-        } else if pending.reply_cost() > 0 {
+        } else if pending.reply_cost() > 0 && entry.requests > 0 {
             // Before requests that have not begun: otherwise two peers that call each other would each wait with its
             // replies for room that the other makes when it has got replies.
             let is_unsent =
@@ -301,11 +306,22 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// The memory of a request is its caller's again: what is left to be sent is copied.
-    pub(crate) fn release_request(&mut self, row: u32, envelope: &Envelope) {
+    /// The memory of a request is its caller's again: if not all of it has been sent, the rest is copied, or it is not
+    /// sent at all if nothing has been sent and that `is_over`.
+    pub(crate) fn release_request(&mut self, row: u32, number: u64, is_over: bool) {
         let Some(entry) = self.rows.get_mut(row as usize) else { return };
-        for pending in entry.sends.iter_mut().filter(|pending| pending.envelope == *envelope) {
-            pending.memory = to_memory(&pending.memory);
+        // Requests wait in the order of their numbers. Those that were begun last are the ones that wait.
+        let requests = entry.sends.iter().enumerate().rev();
+        let mut requests = requests.filter(|(_, pending)| pending.envelope.space == Space::Request);
+        let found = requests.find(|(_, pending)| pending.envelope.tag <= number);
+        let Some((index, pending)) = found.filter(|found| found.1.envelope.tag == number) else {
+            return;
+        };
+        if is_over && pending.sent == 0 {
+            entry.sends.remove(index);
+            entry.requests -= 1;
+        } else if pending.memory.is_pinned() {
+            entry.sends[index].memory = to_memory(&pending.memory);
         }
     }
 
@@ -317,6 +333,10 @@ impl<T: Transport> Engine<T> {
         sends.remove(index).map(|pending| pending.memory)
     }
 }
+
+/// Bytes of requests that are kept beyond the budget while replies wait, besides one message: as many as the cells of an
+/// endpoint hold that was built without options.
+pub(crate) const DEFERRED_BYTES_MAX: u64 = 1 << 20;
 
 /// Acknowledgements that may wait for room towards a peer, besides those of kept messages.
 const ACKS_MAX: usize = 256;

@@ -479,6 +479,12 @@ impl Memory {
         matches!(self.0, Kind::Pooled(_))
     }
 
+    /// Whether it stays with its owner, and is only lent.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        matches!(self.0, Kind::Pinned(_) | Kind::PinnedParts(_))
+    }
+
     /// Makes `bytes`, which is empty, the memory that is filled up to its capacity. For engines.
     #[must_use]
     pub fn filling(bytes: Vec<u8>) -> Self {

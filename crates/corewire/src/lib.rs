@@ -218,7 +218,7 @@ pub use error::{
     OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
 pub use path::batch::{Batch, SendBatch};
-pub use path::endpoint::{Endpoint, EndpointBuilder, Event, OwedReply, Request};
+pub use path::endpoint::{DetachedRequest, Endpoint, EndpointBuilder, Event, OwedReply, Request};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};

@@ -250,10 +250,10 @@ fn a_server_learns_of_its_clients_before_their_first_and_after_their_last_reques
     while gone < 20 {
         match server.receive_request_event().unwrap() {
             Event::Came(peer) => here.push(peer),
-            Event::Received(request) => {
-                assert!(here.contains(&request.source()));
-                let reply = request.to_vec();
-                request.reply(&reply).unwrap();
+            Event::Received((owed, request)) => {
+                assert!(here.contains(&owed.source()));
+                assert!(server.name_of(owed.source()).unwrap().starts_with("client-"));
+                server.reply(owed, &request).unwrap();
                 requests += 1;
             }
             Event::Gone { peer, why } => {

@@ -10,7 +10,7 @@ use corewire_endpoint::{
     Status,
 };
 
-use super::{Endpoint, PairRings};
+use super::{DetachedRequest, Endpoint, PairRings};
 use crate::control::endpoint::EndpointControl;
 use crate::wait::Patience;
 
@@ -255,7 +255,7 @@ impl<'a> Request<'a> {
 
     /// Separates the request from its endpoint, which may receive others meanwhile:
     /// [`Endpoint::reply`] replies to it later. The two values may go to other threads.
-    pub fn detach(mut self) -> (OwedReply, OwnedMessage) {
+    pub fn detach(mut self) -> DetachedRequest {
         self.is_settled = true;
         let message = std::mem::take(&mut self.message);
         let control = Arc::clone(&self.endpoint.control);

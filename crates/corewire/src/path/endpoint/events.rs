@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use corewire_endpoint::{Caller, MessageError, OwnedMessage, Peer, PeerEvent, Selector, Status};
 
-use super::calls::Request;
+use super::calls::{OwedReply, Request};
 use super::receive::{Owned, none_if_late};
 use super::{Endpoint, after};
 use crate::wait::Patience;
+
+/// A request by itself, and the reply that is owed to it.
+pub type DetachedRequest = (OwedReply, OwnedMessage);
 
 /// What a server learns: see [`Endpoint::receive_event`].
 #[derive(Debug)]
@@ -86,12 +89,13 @@ impl Endpoint {
         none_if_late(self.event(selector, Patience::until(timeout)))
     }
 
-    /// As [`receive_request`](Self::receive_request), but returns also when a peer has come or gone. The rest is as for
+    /// As [`receive_request`](Self::receive_request), but returns also when a peer has come or gone. A request is
+    /// [detached](Request::detach): [`reply`](Self::reply) replies to it. The rest is as for
     /// [`receive_event`](Self::receive_event).
     ///
     /// # Errors
     /// As for [`receive_request`](Self::receive_request).
-    pub fn receive_request_event(&mut self) -> Result<Event<Request<'_>>, MessageError> {
+    pub fn receive_request_event(&mut self) -> Result<Event<DetachedRequest>, MessageError> {
         let event = self.receive_event(Selector::requests())?;
         Ok(self.as_request(event))
     }
@@ -103,7 +107,7 @@ impl Endpoint {
     /// As for [`receive_request`](Self::receive_request).
     pub fn try_receive_request_event(
         &mut self,
-    ) -> Result<Option<Event<Request<'_>>>, MessageError> {
+    ) -> Result<Option<Event<DetachedRequest>>, MessageError> {
         let event = self.try_receive_event(Selector::requests())?;
         Ok(event.map(|event| self.as_request(event)))
     }
@@ -116,15 +120,15 @@ impl Endpoint {
     pub fn receive_request_event_timeout(
         &mut self,
         timeout: Duration,
-    ) -> Result<Option<Event<Request<'_>>>, MessageError> {
+    ) -> Result<Option<Event<DetachedRequest>>, MessageError> {
         let event = self.receive_event_timeout(Selector::requests(), timeout)?;
         Ok(event.map(|event| self.as_request(event)))
     }
 
-    fn as_request(&mut self, event: Event<OwnedMessage>) -> Event<Request<'_>> {
+    fn as_request(&mut self, event: Event<OwnedMessage>) -> Event<DetachedRequest> {
         match event {
             Event::Came(peer) => Event::Came(peer),
-            Event::Received(message) => Event::Received(Request::new(self, message)),
+            Event::Received(message) => Event::Received(Request::new(self, message).detach()),
             Event::Gone { peer, why } => Event::Gone { peer, why },
         }
     }

@@ -32,7 +32,7 @@ use corewire_ring::sync::pause;
 
 pub use self::builder::EndpointBuilder;
 pub use self::calls::{OwedReply, Request};
-pub use self::events::Event;
+pub use self::events::{DetachedRequest, Event};
 pub use self::rings::PairRings;
 use crate::control::endpoint::{EndpointControl, notice};
 use crate::error::{ConnectError, CounterError};
