@@ -92,7 +92,13 @@ fn push(pairs: &mut Pairs, row: u32, tag: u64, message: &[u8], sent: &mut u64) -
 }
 
 fn bytes_of(number: u64) -> Vec<u8> {
-    let length = [0, 8, 48, 49, 105, 160, 161, 13_000][usize::try_from(number % 8).unwrap()];
+    // Miri panics where bytes that are not atomic have covered a part of an atomic word, so there only whole ones.
+    let lengths = if cfg!(miri) {
+        [0, 8, 48, 56, 112, 160, 161, 13_000]
+    } else {
+        [0, 8, 48, 49, 105, 160, 161, 13_000]
+    };
+    let length = lengths[usize::try_from(number % 8).unwrap()];
     vec![u8::try_from(number % 251).unwrap(); length]
 }
 
