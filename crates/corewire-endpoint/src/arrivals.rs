@@ -21,6 +21,8 @@ pub(crate) enum Place {
     /// It is dropped.
     #[default]
     Nowhere,
+    /// It is a request and is dropped; its sender is told when all of it has arrived, since nobody waits for a reply before.
+    Refused,
     /// To a receive that goes on by itself.
     Operation(u32),
     /// To the receive that is being called.
@@ -105,8 +107,7 @@ impl<T: Transport> Engine<T> {
                 }
                 // The receive waits for another: its caller could do nothing about this one.
                 Err(MessageError::NoMemory { .. }) if space == Space::Request => {
-                    self.drop_request(source, tag);
-                    self.set_place(row, Place::Nowhere);
+                    self.set_place(row, Place::Refused);
                     return true;
                 }
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
@@ -267,11 +268,14 @@ impl<T: Transport> Engine<T> {
                     transport.copy(row, arrival, filled, &mut message.bytes);
                 }
             }
-            Place::Nowhere => {}
+            Place::Nowhere | Place::Refused => {}
         }
         self.transport.pass(row, arrival);
         if is_whole {
             self.rows[row as usize].place = Place::Nowhere;
+            if place == Place::Refused {
+                self.drop_request(self.peer_of(row), arrival.envelope.tag);
+            }
             if let Some(number) = self.rows[row as usize].ack_due.take() {
                 self.acknowledge(row, number);
             }
@@ -287,7 +291,7 @@ impl<T: Transport> Engine<T> {
     /// The peer of `row` has gone in the middle of a message: the receive that it went to waits for another.
     pub(crate) fn abandon_arrival(&mut self, row: u32, caller: Option<&mut Caller<'_>>) {
         match std::mem::take(&mut self.rows[row as usize].place) {
-            Place::Nowhere => {}
+            Place::Nowhere | Place::Refused => {}
             Place::Kept(key) => {
                 drop(self.matching.take(key));
                 self.show_kept(row);
@@ -339,6 +343,7 @@ impl<T: Transport> Engine<T> {
         }
         while let Some((key, message)) = self.matching.find(&caller.selector) {
             let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
+            let (is_whole, total) = (message.is_whole(), message.total);
             self.take_kept_of(key, caller);
             let CallerState::Ended(Err(MessageError::NoMemory { .. })) = caller.state else {
                 return;
@@ -347,9 +352,14 @@ impl<T: Transport> Engine<T> {
                 return;
             }
             // As when it arrives.
-            self.drop_request(source, tag);
             self.drop_kept(key);
             caller.state = CallerState::Waiting;
+            let entry = &mut self.rows[source.row() as usize];
+            if is_whole || entry.filled as u64 == total {
+                self.drop_request(source, tag);
+            } else {
+                entry.place = Place::Refused;
+            }
         }
     }
 
