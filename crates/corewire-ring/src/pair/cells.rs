@@ -1,15 +1,14 @@
-//! Where payloads lie that are too long for slots.
+//! Memory for payloads that are too long for slots.
 //!
-//! The cells are one pool for all of an endpoint's peers. A cell belongs to one peer at a time and holds
-//! one long fragment, or many short ones, one behind the other; it comes back when that peer is done with
-//! the last of them. Which peer has which cell only the sender knows, so there is nothing to be repaired
-//! when anybody dies.
+//! The cells are one pool for all peers of an endpoint. A cell belongs to one peer at a time and holds one long
+//! fragment, or several short ones one after the other; it becomes free when that peer has finished with the last of
+//! them. Only the sender knows which peer has which cell, so a death leaves nothing to repair.
 //!
-//! A peer gets a cell as long as it has fewer than are free. So one that does not read keeps at most half
-//! of them, two keep a third each, and somebody else always gets one.
+//! A peer gets a cell only while it has fewer cells than are free. So one peer that does not read keeps at most half
+//! of them, two keep a third each, and other peers always get one.
 //!
-//! A message of many cells has few of them at a time: a pipe. Each is either the one that was used last, so that
-//! all of it goes through memory that is in the caches of both sides, or the one that was left alone the longest.
+//! A message of many cells has few of them at a time: a pipe. It takes either the cell that was used last, so that
+//! the whole message goes through memory that is in the caches of both sides, or the one that was unused the longest.
 //! Which is faster depends on the processor: [`Cells::take_recent`].
 
 use alloc::collections::VecDeque;
@@ -18,30 +17,29 @@ use corewire_layout::LINE_BYTES;
 
 use crate::region::{Access, Payload, Store};
 
-/// The bytes of a pipe. With less, the sender waits for the receiver; with more, cells fall out of the
-/// caches. (Through the cells that were used last, 1 MiB between two cores of an Intel Xeon takes 90 us through
-/// 256 KiB, 112 us through 128 KiB and 128 us through 1 MiB.)
+/// The bytes of a pipe. With fewer, the sender waits for the receiver; with more, cells fall out of the caches.
+/// (Through the cells that were used last, 1 MiB between two cores of an Intel Xeon takes 90 us through 256 KiB, 112
+/// us through 128 KiB and 128 us through 1 MiB.)
 const PIPE_BYTES: u64 = 256 << 10;
 
-/// An endpoint's own cells.
+/// An endpoint's own cells. What every fragment needs comes first: it lies in one line, which may be in no cache.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Cells {
     store: Store,
     cell_bytes: u64,
-    /// The most cells of a peer through which a message goes that does not fit in them.
-    pipe_cells: u64,
-    /// What these hold.
-    pipe_bytes: u64,
-    /// Such a message takes those that were used last.
-    takes_recent: bool,
-    /// The one whose lines have been left alone the longest comes first; the last one was used last.
+    /// The cell that was unused the longest comes first; the one used last comes last.
     free: VecDeque<u32>,
+    /// Maximum number of cells that a peer has at a time for a message that does not fit in them.
+    pipe_cells: u64,
+    /// Such a message takes the cells that were used last.
+    takes_recent: bool,
 }
 
 /// Room for a fragment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
-    /// Among the cells.
+    /// In the memory of the cells.
     pub(super) offset: u32,
     pub(super) bytes: u32,
 }
@@ -57,7 +55,7 @@ pub(super) struct Holding {
 struct Held {
     cell: u32,
     used_bytes: u64,
-    /// The slot that names the cell's last fragment; none yet if it is `None`.
+    /// The position of the slot that names the cell's last fragment; `None` before its first.
     last: Option<u64>,
 }
 
@@ -65,16 +63,16 @@ impl Cells {
     pub(super) fn new(store: Store, cells: u64, cell_bytes: u64) -> Self {
         let count = u32::try_from(cells).unwrap_or(u32::MAX);
         let pipe_cells = (PIPE_BYTES / cell_bytes).max(2);
-        let (pipe_bytes, free) = (pipe_cells * cell_bytes, (0..count).collect());
-        Self { store, cell_bytes, pipe_cells, pipe_bytes, takes_recent: false, free }
+        Self { store, cell_bytes, free: (0..count).collect(), pipe_cells, takes_recent: false }
     }
 
     /// Whether a message of `total` bytes goes through a pipe.
     pub(super) fn is_long(&self, total: u64) -> bool {
-        total > self.pipe_bytes
+        // Short messages need none of these words, which may be in no cache.
+        total > PIPE_BYTES && total > self.pipe_cells * self.cell_bytes
     }
 
-    /// From now on such messages go through the cells that were used last, or through all in turn.
+    /// Selects the cells for such messages from now on: those that were used last, or all in turn.
     pub(super) fn take_recent(&mut self, takes_recent: bool) {
         self.takes_recent = takes_recent;
     }
@@ -86,16 +84,15 @@ impl Cells {
 }
 
 impl Holding {
-    /// Room for the next `bytes` bytes of a message of `total` bytes, or for a cell's worth if there are
-    /// more. `None` while this peer can have none.
+    /// Room for the next `bytes` bytes of a message of `total` bytes, but at most one cell. `None` while this peer
+    /// can have no room.
     #[inline]
     pub(super) fn find(&mut self, bytes: u64, total: u64, cells: &mut Cells) -> Option<Room> {
         let bytes = bytes.min(cells.cell_bytes);
-        let pipe_cells = cells.pipe_cells;
-        let is_long = cells.is_long(total);
         let has_room = |held: &Held| cells.cell_bytes - held.used_bytes >= bytes;
         if !self.held.back().is_some_and(has_room) {
-            let is_full = is_long && self.held.len() as u64 >= pipe_cells;
+            let is_long = cells.is_long(total);
+            let is_full = is_long && self.held.len() as u64 >= cells.pipe_cells;
             if is_full || self.held.len() >= cells.free.len() {
                 return None;
             }
@@ -108,7 +105,7 @@ impl Holding {
         Some(Room { offset: u32::try_from(offset).ok()?, bytes: u32::try_from(bytes).ok()? })
     }
 
-    /// The room that was found is named by the slot at `position`.
+    /// Records that the slot at `position` names the room that was found.
     #[inline]
     pub(super) fn publish(&mut self, room: Room, position: u64) {
         if let Some(held) = self.held.back_mut() {
@@ -118,7 +115,7 @@ impl Holding {
         }
     }
 
-    /// Has the lines fetched that a fragment of as many bytes would be written to next, while there is time.
+    /// Prefetches the lines to which the next fragment of the same length would be written, while there is time.
     #[inline(always)]
     pub(super) fn prefetch(&self, bytes: u32, cells: &Cells) {
         if let Some(held) = self.held.back()
@@ -129,7 +126,7 @@ impl Holding {
         }
     }
 
-    /// The peer is done with the slots below `cursor`: gives back what lies in no other.
+    /// The peer has finished with the slots below `cursor`: gives back cells that no other slot names.
     pub(super) fn give_back(&mut self, cursor: u64, cells: &mut Cells) {
         while let Some(held) = self.held.front()
             && held.last.is_none_or(|last| last < cursor)

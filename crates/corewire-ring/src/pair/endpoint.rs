@@ -1,4 +1,4 @@
-//! An endpoint's data thread: all its pairs, and what is looked at when.
+//! An endpoint's data thread: all its pairs, and the order in which they are polled.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -25,32 +25,31 @@ use crate::region::Word32;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Kernel, Trusted, fence_at, order};
 
-/// What an endpoint's data thread shares with the control thread of its process. The notices lie in
-/// private memory. They ring the doorbell that peers ring, so that a sleep is a wait on one word, which costs the
-/// kernel 0.7 of a wait on two. A hostile peer that resets the doorbell can delay a notice, like any message, until
-/// the sleep's cap.
+/// What an endpoint's data thread shares with the control thread of its process. The notices lie in private memory.
+/// They ring the same doorbell as peers do, so that a sleep waits on one word, which costs the kernel 0.7 of a wait
+/// on two. A hostile peer that resets the doorbell can delay a notice, like any message, until the sleep's cap.
 pub struct EndpointShared {
     doorbell: Word32,
     attention: AtomicU32,
 }
 
 impl EndpointShared {
-    /// Without notices, for the endpoint that has this activity page.
+    /// Without notices, for the endpoint of this activity page.
     #[must_use]
     pub fn new(activity: &Activity) -> Self {
         Self { doorbell: activity.doorbell().clone(), attention: AtomicU32::new(0) }
     }
 
-    /// Gives the data thread a notice, a bit of its own choice, and wakes it if it waits.
+    /// Gives the data thread a notice, a bit of the caller's choice. Wakes it if it waits.
     pub fn notify<K: Kernel>(&self, notice: u32, kernel: &K) {
-        // ORDER(P14): pairs with P15; what the dead committed is visible with the notice.
+        // ORDER(P14): pairs with P15; what a dead peer committed is visible with the notice.
         self.attention.fetch_or(notice, order!(P14: Release));
-        // ORDER(P12): pairs with P13; the notice is seen by whom this keeps awake.
+        // ORDER(P12): pairs with P13; a thread that this keeps awake sees the notice.
         self.doorbell.fetch_add(1, order!(P12: Release));
         kernel.wake(&self.doorbell, 1);
     }
 
-    /// Tells the data thread that this is a forked child, by `notice`. Only stores.
+    /// Tells the data thread, by `notice`, that this is a forked child. Makes only stores.
     pub fn mark(&self, notice: u32) {
         self.attention.fetch_or(notice, Relaxed);
     }
@@ -63,7 +62,7 @@ impl EndpointShared {
         self.attention.load(order!(P15: Acquire))
     }
 
-    /// Takes notices back.
+    /// Clears notices.
     pub fn clear(&self, notices: u32) {
         self.attention.fetch_and(!notices, Relaxed);
     }
@@ -75,10 +74,10 @@ impl fmt::Debug for EndpointShared {
     }
 }
 
-/// What an endpoint is made of.
+/// The parts of an endpoint.
 #[derive(Debug)]
 pub struct EndpointParts {
-    /// Its segment, writable, header written.
+    /// Its segment, writable, with its header written.
     pub memory: EndpointMemory,
     /// Its activity page.
     pub activity: Activity,
@@ -88,18 +87,18 @@ pub struct EndpointParts {
     pub shared: Arc<EndpointShared>,
 }
 
-/// What a peer is made of.
+/// The parts of a peer.
 #[derive(Debug)]
 pub struct PeerParts {
-    /// Its segment, read-only, header checked.
+    /// Its segment, read-only, with its header checked.
     pub memory: EndpointMemory,
     /// Its activity page.
     pub activity: Activity,
-    /// This endpoint's row with it, which is checked to be one of its rows.
+    /// This endpoint's row in the peer's segment, checked to be one of its rows.
     pub row_there: u32,
     /// Whether its process can be reached by `membarrier`, and can call it.
     pub fence_mode: FenceMode,
-    /// Whoever may crash, but does not lie about its memory.
+    /// A promise that the peer may crash, but does not lie about its memory.
     pub trusted: Trusted,
 }
 
@@ -113,39 +112,39 @@ struct Peer {
 #[derive(Debug)]
 pub struct Endpoint<K> {
     peers: Vec<Option<Box<Peer>>>,
-    /// Who is looked at.
+    /// The pairs that are polled.
     watch: Watch,
-    /// Everybody is looked at in turn, one round at least.
+    /// All pairs are checked in turn, for at least one round.
     is_busy: bool,
-    /// How many of those that bits have named are left in this round; `None` before they are taken in.
+    /// How many pairs named by bits are left in this round; `None` before the bits are collected.
     queue_left: Option<usize>,
     /// Turns so far.
     turns: u32,
-    /// Polls that did not find anything.
+    /// Polls that found nothing.
     polls: u64,
-    /// Somebody was woken who waits for this processor.
+    /// A peer was woken that needs this processor to run.
     must_yield: bool,
-    /// The rows that somebody has, and which of them was looked at last for no reason.
+    /// The rows that have a peer, and the index of the last one visited.
     present: Vec<u32>,
     visited: usize,
-    /// Announcements and wake-ups that are not counted in the segment yet.
+    /// Announcements and wake-ups not yet counted in the segment.
     announced: u64,
     woken: u64,
     activity: Activity,
     shared: Arc<EndpointShared>,
-    /// Named by a bit, and to be looked at.
+    /// Rows to check, such as those named by bits.
     queue: VecDeque<u32>,
-    /// Not polled any more, which their senders may not know.
+    /// Rows that are no longer hot, which their senders may not know yet.
     cooling: Vec<u32>,
-    /// A bit for each row whose cursor is to be published when there is time.
+    /// One bit for each row whose cursor is to be published when there is time.
     dirty: [u64; ACTIVE_WORDS],
     cells: Cells,
-    /// Rings that nobody has.
+    /// Rings that no pair has.
     free_rings: VecDeque<u64>,
     memory: EndpointMemory,
     fence_mode: FenceMode,
     epoch: u32,
-    /// How often it has waited for room, and does it now?
+    /// How often it has waited for room, and whether it does now.
     blocked_times: u32,
     is_blocked: bool,
     sleep_cap_ns: u64,
@@ -159,7 +158,7 @@ impl<K: Kernel> Endpoint<K> {
         let EndpointParts { memory, activity, fence_mode, shared } = parts;
         let sizes = *memory.sizes();
         let peers = usize::try_from(sizes.peers_max()).unwrap_or(usize::MAX);
-        // Nowhere yet.
+        // Not on any processor yet.
         memory.cpu().store(u32::MAX, Relaxed);
         Self {
             peers: (0..peers).map(|_| None).collect(),
@@ -202,20 +201,20 @@ impl<K: Kernel> Endpoint<K> {
         &self.shared
     }
 
-    /// Has its control thread something to say?
+    /// Has the control thread given a notice?
     #[inline(always)]
     #[must_use]
     pub fn has_notice(&self) -> bool {
         self.shared.attention() != 0
     }
 
-    /// What it asks of the operating system.
+    /// Its interface to the operating system.
     #[must_use]
     pub fn kernel(&self) -> &K {
         &self.kernel
     }
 
-    /// Makes its sleeps end after `cap_ns` whatever happens; 100 ms if not said.
+    /// Limits each sleep to `cap_ns`. Default: 100 ms.
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleep_cap_ns = cap_ns;
     }
@@ -231,15 +230,14 @@ impl<K: Kernel> Endpoint<K> {
         self.memory.counter(counter).load(Relaxed) + private
     }
 
-    /// Counts one more.
+    /// Adds one to a counter.
     pub fn count(&self, counter: EndpointCounter) {
         self.memory.count(counter);
     }
 
     // Peers.
 
-    /// A peer has come: it has `row`, which nobody has now, and whose words [`Endpoint::reset_row`] has put
-    /// in order.
+    /// Adds a peer in `row`, which is free and was prepared by [`Endpoint::reset_row`].
     ///
     /// # Panics
     /// If there is no such row.
@@ -250,16 +248,16 @@ impl<K: Kernel> Endpoint<K> {
         let inbox = Inbox::new(&self.memory, row, memory, row_there, trusted);
         self.peers[row as usize] = Some(Box::new(Peer { inbox, outbox }));
         self.present.push(row);
-        // It may have sent something before it was known here.
+        // It may have sent messages before it was known here.
         self.enqueue(row);
     }
 
-    /// Puts the words of a row in order, before a peer that is to have it knows of it.
+    /// Resets a row's shared words to their initial state, before the row's next peer knows of it.
     pub fn reset_row(memory: &EndpointMemory, row: u32) {
         Inbox::reset(memory, row);
     }
 
-    /// The peer of `row` is gone, and whatever it has sent has been taken, or is not wanted.
+    /// Removes the peer of `row`, all of whose messages have been taken or are not wanted.
     pub fn remove_peer(&mut self, row: u32) {
         let Some(peer) = self.peers.get_mut(row as usize).and_then(Option::take) else { return };
         let mut peer = peer;
@@ -271,8 +269,8 @@ impl<K: Kernel> Endpoint<K> {
         self.dirty[row as usize / 64] &= !(1 << (row % 64));
     }
 
-    /// The two rings of a pair by themselves, for whoever counts what they cost: what goes around the
-    /// endpoint so is not announced by it, and nothing of this pair is to be polled for any more.
+    /// Both rings of a pair, for code that measures their cost. The endpoint does not announce messages sent through
+    /// them directly, and must not be polled for this pair afterwards.
     pub fn rings_of(&mut self, row: u32) -> Option<(&mut Outbox, &mut Inbox)> {
         self.peer_mut(row).map(|peer| (&mut peer.outbox, &mut peer.inbox))
     }
@@ -287,8 +285,8 @@ impl<K: Kernel> Endpoint<K> {
         self.peers.get_mut(row as usize)?.as_deref_mut()
     }
 
-    /// Says who the peer of `row` is to the caller, as long as messages may go the short way to it and from
-    /// it; a generation of 0 if they may not.
+    /// Sets the generation by which the caller knows the peer of `row`, while messages to and from it may take the
+    /// short path; 0 if they may not.
     pub fn open(&mut self, row: u32, generation: u32) {
         if let Some(peer) = self.peer_mut(row) {
             let source = Wanted::source_bits(row, generation);
@@ -296,7 +294,7 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Is this [source](Wanted::source_bits) what [`Endpoint::open`] was told last of its row?
+    /// Is this [source](Wanted::source_bits) the one that [`Endpoint::open`] last set for its row?
     #[inline(always)]
     #[must_use]
     pub fn is_open(&self, source: u64) -> bool {
@@ -305,8 +303,7 @@ impl<K: Kernel> Endpoint<K> {
 
     // Sending.
 
-    /// Sends a message of at most 160 bytes to the peer of `row`, if there is room for it. False if not;
-    /// nothing is done then.
+    /// Sends a message of at most 160 bytes to the peer of `row`. False if there is no room; nothing is done then.
     #[inline(always)]
     pub fn try_send(&mut self, row: u32, envelope: &Envelope, message: &[u8]) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
@@ -324,13 +321,13 @@ impl<K: Kernel> Endpoint<K> {
         self.cells.is_long(total)
     }
 
-    /// From now on such messages go through the cells that were used last, or through all in turn.
+    /// Selects the cells for such messages from now on: those that were used last, or all in turn.
     pub fn take_recent_cells(&mut self, takes_recent: bool) {
         self.cells.take_recent(takes_recent);
     }
 
-    /// Sends the next fragment of a message of which `sent` bytes are under way, as long as can be had.
-    /// Returns how many bytes it is: 0 if there is no room.
+    /// Sends the next fragment of a message, as long as there is room for; `sent` bytes precede it. Returns its
+    /// length in bytes: 0 if there is no room.
     pub fn send_fragment(
         &mut self,
         row: u32,
@@ -347,7 +344,7 @@ impl<K: Kernel> Endpoint<K> {
         bytes
     }
 
-    /// Announces what was sent to the peer of `row`. The slow half of every send.
+    /// Announces a message to the peer of `row`. The slow half of every send.
     #[cold]
     #[inline(never)]
     fn announce_to(&mut self, row: u32) {
@@ -364,7 +361,7 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Stores what has gone and come in the counters that observers read.
+    /// Stores what was sent and received in the counters that observers read.
     pub fn publish_traffic(&mut self) {
         let Self { peers, memory, present, .. } = self;
         for &row in &*present {
@@ -375,12 +372,12 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Stores one of the counters of the peer of `row` that only the caller knows.
+    /// Stores a counter of the peer of `row` whose value only the caller knows.
     pub fn set_peer_counter(&self, row: u32, counter: PeerCounter, value: u64) {
         self.memory.peer_counter(row, counter).store(value, Relaxed);
     }
 
-    /// Writes out what is counted privately, lest a message touch one line more.
+    /// Stores the counts that are kept privately so that a message touches one line less.
     fn publish_counters(&mut self) {
         let private = [
             (EndpointCounter::Announcements, &mut self.announced),
@@ -395,10 +392,10 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Makes room towards the peer of `row`, as far as there is any: reads its cursor.
+    /// Reads the cursor of the peer of `row`, and takes back the room that it has freed.
     ///
     /// # Errors
-    /// A [`PairViolation`]: the peer is to be removed.
+    /// A [`PairViolation`]: the caller must remove the peer.
     pub fn make_room(&mut self, row: u32) -> Result<(), PairViolation> {
         let Self { peers, cells, free_rings, memory, .. } = self;
         if let Some(Some(peer)) = peers.get_mut(row as usize) {
@@ -412,7 +409,7 @@ impl<K: Kernel> Endpoint<K> {
     /// fragment if it goes through cells?
     ///
     /// # Errors
-    /// A [`PairViolation`]: the peer is to be removed.
+    /// A [`PairViolation`]: the caller must remove the peer.
     pub fn has_room(
         &mut self,
         row: u32,
@@ -425,16 +422,16 @@ impl<K: Kernel> Endpoint<K> {
         if !has_slots || has_cell {
             return Ok(has_slots);
         }
-        // All peers share the cells: others may have read theirs, of which nobody has asked since.
+        // All peers share the cells: others may have freed theirs since their cursors were last read.
         for index in 0..self.present.len() {
-            // What is wrong with another peer is found by its own next use.
+            // A violation by another peer is found when that pair is next used.
             let _ = self.make_room(self.present[index]);
         }
         let (has_slots, has_cell) = self.room_now(row, slots, total);
         Ok(has_slots && has_cell)
     }
 
-    /// Are there as many slots as are needed, and a cell if there are none, as far as is known?
+    /// Are there enough slots, and a cell if `slots` is `None`, as far as is known?
     fn room_now(&mut self, row: u32, slots: Option<u64>, total: u64) -> (bool, bool) {
         let Self { peers, cells, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return (false, false) };
@@ -443,14 +440,14 @@ impl<K: Kernel> Endpoint<K> {
         (outbox.has_slots(slots.unwrap_or(1)), has_cell)
     }
 
-    /// The row of the pair that had something last.
+    /// The row of the pair that last had a message.
     #[must_use]
     pub fn last_found(&self) -> u32 {
         self.watch.current_row()
     }
 
-    /// Did the peer of `row` run on this very processor when it last waited, or woke somebody? Then it can
-    /// make no room as long as this thread runs.
+    /// Did the peer of `row` run on this processor when it last waited, or woke a peer? Then it cannot make room
+    /// while this thread runs.
     #[must_use]
     pub fn is_here(&self, row: u32) -> bool {
         self.peer(row).is_some_and(|peer| peer.inbox.sender_cpu() == self.kernel.cpu())
@@ -462,14 +459,14 @@ impl<K: Kernel> Endpoint<K> {
         self.peer(row).is_some_and(|peer| peer.outbox.has_ring())
     }
 
-    /// The ring that [`Endpoint::assign_ring`] would take; `None` if none is free.
+    /// The ring that [`Endpoint::assign_ring`] would assign; `None` if none is free.
     #[must_use]
     pub fn next_ring(&self) -> Option<u64> {
         self.free_rings.front().copied()
     }
 
-    /// Gives the pair towards the peer of `row` a ring, whose memory is there. False if it has one that is
-    /// being taken back, or none is free.
+    /// Assigns a ring, whose memory is allocated, to the pair towards the peer of `row`. False if its ring is being
+    /// taken back, or none is free.
     pub fn assign_ring(&mut self, row: u32) -> bool {
         let Self { peers, free_rings, memory, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return false };
@@ -483,8 +480,8 @@ impl<K: Kernel> Endpoint<K> {
         true
     }
 
-    /// Begins to take a ring back for `row`, from a peer that has passed everything. It is free once that
-    /// peer has seen so. True if one is on its way; errors are left for the pair's next use.
+    /// Begins to take a ring back for `row`, from a peer that has read everything. It is free once that peer has read
+    /// its end. True if a ring is free or being taken back. Errors are left for the pair's next use.
     pub fn take_ring_back(&mut self, row: u32) -> bool {
         let mut is_ending = false;
         for other in (0u32..).take(self.peers.len()) {
@@ -511,8 +508,8 @@ impl<K: Kernel> Endpoint<K> {
 
     // Receiving.
 
-    /// The row of a pair that has something at its head, if there is one. Takes no more than
-    /// [`BURST_MAX`](super::BURST_MAX) slots in a row from one pair while others have something.
+    /// The row of a pair that has something at its head, if there is one. Takes at most
+    /// [`BURST_MAX`](super::BURST_MAX) consecutive slots from one pair while others have messages.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<u32> {
         loop {
@@ -527,14 +524,14 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Is there a place for every peer among those that are watched?
+    /// Is there a watched place for every peer?
     #[inline(always)]
     fn can_watch_all(&self) -> bool {
         self.present.len() <= WATCHED_MAX
     }
 
-    /// Whoever sets a bit takes the line of all bits away for as long as a message needs: who polls again and
-    /// again finds the message itself meanwhile, unless there are peers that are not watched.
+    /// A sender that sets a bit takes the line of all bits away for as long as a message needs. A receiver that polls
+    /// repeatedly finds the message itself meanwhile, unless there are peers that are not watched.
     #[inline(always)]
     fn looks_for_bits(&self, haste: Haste) -> bool {
         match (haste, self.can_watch_all()) {
@@ -546,7 +543,7 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Turns to another pair that has something at its head.
+    /// Gives the turn to another pair that has something at its head.
     #[inline(always)]
     fn turn_to_another(&mut self, haste: Haste) -> Turn {
         let has_bits = self.looks_for_bits(haste) && self.activity.summary().load(Relaxed) != 0;
@@ -568,19 +565,19 @@ impl<K: Kernel> Endpoint<K> {
                 }
             }
         } else {
-            // Those who always have something are not to keep the others from being looked at.
+            // Pairs that always have messages must not keep the others from being checked.
             self.turns = self.turns.wrapping_add(1);
             self.is_busy |= self.watch.has_found() || self.turns.is_multiple_of(TURNS_MAX);
         }
         turn
     }
 
-    /// Those who are watched and those who are named by bits, everybody before anybody is again (but whoever
-    /// is both may have a second turn).
+    /// Checks watched pairs and pairs named by bits, each once before any is checked again (but a pair that is both
+    /// may have a second turn).
     #[inline(never)]
     fn turn_in_order(&mut self) -> Turn {
         for _ in 0..2 {
-            // Before the bits: those come later than what they stand for.
+            // Before the bits, which are set later than the stamps they stand for.
             if self.watch.turn_in_round(self.polls) {
                 return Turn::Found;
             }
@@ -605,8 +602,8 @@ impl<K: Kernel> Endpoint<K> {
             self.is_busy = false;
             self.keep_found();
             if self.must_yield {
-                // Those who wait for this very processor are to have their turn, too: the others would
-                // fill their rings again and again meanwhile.
+                // Peers that need this processor must have their turn, too: otherwise the others fill their rings
+                // again and again meanwhile.
                 self.must_yield = false;
                 self.kernel.yield_now();
             }
@@ -614,7 +611,7 @@ impl<K: Kernel> Endpoint<K> {
         Turn::Nobody
     }
 
-    /// What is done now and then, when there is nothing else.
+    /// Occasional work, when no pair has messages.
     #[cold]
     #[inline(never)]
     fn look_around(&mut self) {
@@ -624,7 +621,7 @@ impl<K: Kernel> Endpoint<K> {
         self.visit_next();
     }
 
-    /// Publishes cursors and counters, and looks at pairs that cool and are not watched.
+    /// Publishes cursors and counters, and checks pairs that cool and are not watched.
     fn tidy_up(&mut self) {
         self.memory.cpu().store(self.kernel.cpu(), Relaxed);
         self.publish_traffic();
@@ -642,9 +639,9 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Looks at one pair, of all in turn, as if a bit had named it. For those in whose sender somebody was
-    /// stopped between a stamp and its bit; and since what nobody has touched for a millisecond is in no
-    /// cache on a busy machine, the code among it: the next message would come ten times as late.
+    /// Checks the next of all pairs, in turn, as if a bit had named it. One reason: its sender may be stopped between
+    /// a stamp and its bit. The other: on a busy machine, memory and code that were not touched for a millisecond are
+    /// in no cache, and the next message would take ten times as long.
     fn visit_next(&mut self) {
         self.visited = if self.visited + 1 < self.present.len() { self.visited + 1 } else { 0 };
         if let Some(&row) = self.present.get(self.visited) {
@@ -657,20 +654,20 @@ impl<K: Kernel> Endpoint<K> {
                 None => self.enqueue(row),
             }
         }
-        // Where bits are needed, the way of a message that a bit names is gone, too.
+        // Where bits are needed, the code path of a message that a bit names is run, too.
         self.is_busy |= !self.can_watch_all();
     }
 
-    /// Makes those hot who had a message and were not.
+    /// Makes the pairs hot that had a message and were not hot.
     fn keep_found(&mut self) {
         while let Some(found) = self.watch.next_found(self.polls) {
             if let Some(left) = found.left {
                 self.cool(left);
-                // Nobody looks at it any more, and its last message may have no bit.
+                // It is no longer polled, and its last message may have no bit.
                 self.enqueue(left);
             }
-            // Polls find nothing of a peer that needs this very processor: it announces its messages, and
-            // a sleep needs no barrier for them.
+            // Polls find nothing of a peer that needs this processor. Its pair stays cold: the peer announces its
+            // messages, and a sleep needs no barrier for them.
             if self.is_here(found.row) {
                 self.enqueue(found.row);
                 continue;
@@ -687,19 +684,19 @@ impl<K: Kernel> Endpoint<K> {
         self.peer(row).is_some_and(|peer| peer.inbox.is_ready() && !peer.inbox.is_held)
     }
 
-    /// Where the pair of `row` stands.
+    /// The head of the pair of `row`, as it is now.
     fn head(&self, row: u32) -> Head {
         let head = self.peer(row).and_then(|peer| Head::of(&peer.inbox));
         head.unwrap_or_else(|| self.watch.nobody())
     }
 
-    /// Has the head of a pair, if it is watched, stand where its inbox stands.
+    /// Moves the head of a pair, if it is watched, to its inbox's current position.
     fn refresh_head(&mut self, row: u32) {
         let head = self.head(row);
         self.watch.renew(row, head);
     }
 
-    /// Has a pair looked at.
+    /// Queues a pair to be checked.
     pub fn enqueue(&mut self, row: u32) {
         if let Some(peer) = self.peer_mut(row)
             && !peer.inbox.is_queued
@@ -709,8 +706,7 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Leaves a pair's first message where it is, and looks at nothing of that pair until
-    /// [`Endpoint::release`].
+    /// Leaves a pair's first message in place, and skips that pair until [`Endpoint::release`].
     pub fn hold(&mut self, row: u32) {
         if let Some(peer) = self.peer_mut(row) {
             peer.inbox.is_held = true;
@@ -718,7 +714,7 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Looks at a pair again.
+    /// Resumes polling a pair.
     pub fn release(&mut self, row: u32) {
         if let Some(peer) = self.peer_mut(row) {
             peer.inbox.is_held = false;
@@ -727,7 +723,7 @@ impl<K: Kernel> Endpoint<K> {
         self.enqueue(row);
     }
 
-    /// Turns to the next of those whom bits name, if it has something.
+    /// Takes the next queued pair, and gives it the turn if it has a message.
     fn turn_to_queued(&mut self) -> Turn {
         let Some(row) = self.queue.pop_front() else { return Turn::Nobody };
         let Some(peer) = self.peer_mut(row) else { return Turn::Nobody };
@@ -750,16 +746,16 @@ impl<K: Kernel> Endpoint<K> {
             }
         };
         if place == GUEST {
-            // There may be more than one burst takes, and no bit for it.
+            // There may be more messages than one burst takes, and no bit for them.
             self.enqueue(row);
         }
         self.watch.turn_to(place, self.polls);
         Turn::Found
     }
 
-    /// Takes the bits that are set.
+    /// Clears the set bits, and queues their rows.
     fn collect(&mut self) {
-        // ORDER(P8): pairs with P7; whoever sets a bit of a word after this finds the summary cleared.
+        // ORDER(P8): pairs with P7; a sender that sets a bit of a word after this finds the summary cleared.
         let mut words = match self.activity.summary().load(Relaxed) {
             0 => 0,
             _ => self.activity.summary().swap(0, order!(P8: AcqRel)),
@@ -779,7 +775,7 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Has a pair's sender announce its messages from now on. It may not know at once.
+    /// Makes a pair's sender announce its messages from now on. The sender may not see this at once.
     fn cool(&mut self, row: u32) {
         if let Some(peer) = self.peer_mut(row)
             && peer.inbox.heat == Heat::Hot
@@ -790,8 +786,8 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Takes the next message, if there is one, it fits a slot and `target`, its pair is open, and it is
-    /// `wanted`. Nothing else is looked at meanwhile: this is the way of most messages.
+    /// Takes the next message if it fits a slot and `target`, its pair is open, and `wanted` takes it. Checks nothing
+    /// else: this is the path of most messages.
     #[inline(always)]
     pub fn take_inline(
         &mut self,
@@ -799,8 +795,8 @@ impl<K: Kernel> Endpoint<K> {
         wanted: &Wanted,
         target: &mut [u8],
     ) -> Short {
-        // Once more around for a pair that was found, not to a copy of what follows: that would be code
-        // which nothing has run for as long as that pair was silent.
+        // A found pair goes through the loop again, not to a copy of the code below: that code would not have run for
+        // as long as the pair was silent.
         loop {
             if let Some((head, below)) = self.watch.current(self.polls) {
                 let row = head.row();
@@ -835,8 +831,8 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// The same, for a message at the head of the pair of `row` that takes several slots, or lies in a cell whole:
-    /// `prepare` is told its length, and returns where it goes. [`Short::Other`] if there is none.
+    /// The same, for a whole message at the head of the pair of `row` that takes several slots or lies in a cell:
+    /// `prepare` gets its length and returns its target, or `None`, which yields [`Short::Other`].
     #[inline]
     pub fn take_whole<'a, S: Sink + ?Sized + 'a>(
         &mut self,
@@ -846,8 +842,8 @@ impl<K: Kernel> Endpoint<K> {
     ) -> Short {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
         let source = peer.inbox.source();
-        // What is wrong with it is told to whoever asks for the arrival. It is looked at where it is: a copy would have
-        // to wait for what was just written.
+        // The call that asks for the arrival reports a violation. The arrival is read in place: a copy would have to
+        // wait for what was just written.
         let found = peer.inbox.arrival();
         let Ok(Some(arrival)) = &found else { return Short::Other(row) };
         let Envelope { tag, immediate, .. } = arrival.envelope;
@@ -865,11 +861,11 @@ impl<K: Kernel> Endpoint<K> {
         Short::Taken { source, tag, immediate, bytes }
     }
 
-    /// What lies at the head of the pair of `row`, which [`Endpoint::poll`] has found. `None` if there is
-    /// nothing to be received after all.
+    /// What lies at the head of the pair of `row`, which [`Endpoint::poll`] has found. `None` if there is nothing to
+    /// receive after all.
     ///
     /// # Errors
-    /// A [`PairViolation`]: the peer is to be removed.
+    /// A [`PairViolation`]: the caller must remove the peer.
     #[inline(always)]
     pub fn arrival(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
         let Some(peer) = self.peer(row) else { return Ok(None) };
@@ -877,7 +873,7 @@ impl<K: Kernel> Endpoint<K> {
         if matches!(found, Ok(None)) { self.end_ring(row) } else { found }
     }
 
-    /// Passes the end of a pair's ring, and says so at once: its sender wants it back.
+    /// Moves past the end of a pair's ring, and publishes that at once: the sender waits for the ring.
     #[cold]
     fn end_ring(&mut self, row: u32) -> Result<Option<Arrival>, PairViolation> {
         let Some(peer) = self.peer_mut(row) else { return Ok(None) };
@@ -886,13 +882,13 @@ impl<K: Kernel> Endpoint<K> {
         }
         peer.inbox.pass_end();
         self.watch.remove(row);
-        // Before the cursor: its sender takes another ring only after that, and then announces it.
+        // Before the cursor is stored: only then does the sender take another ring, and it must announce that.
         self.cool(row);
         self.publish(row, true);
         Ok(None)
     }
 
-    /// The message of which the pair of `row` is in the middle goes on: is the next fragment there?
+    /// Is the pair of `row` in the middle of a message, whose next fragment follows?
     #[must_use]
     pub fn is_within(&self, row: u32) -> bool {
         self.peer(row).is_some_and(|peer| peer.inbox.is_within())
@@ -901,14 +897,14 @@ impl<K: Kernel> Endpoint<K> {
     /// Has the pair of `row` something at its head, held or not?
     ///
     /// # Errors
-    /// A [`PairViolation`]: the peer is to be removed.
+    /// A [`PairViolation`]: the caller must remove the peer.
     pub fn has_arrival(&mut self, row: u32) -> Result<bool, PairViolation> {
         let Some(peer) = self.peer_mut(row) else { return Ok(false) };
         Ok(peer.inbox.find_ring()? && peer.inbox.is_ready())
     }
 
-    /// Copies an arrival to where the bytes of its message from `at` on go, as far as there is room.
-    /// Returns the number of bytes copied.
+    /// Copies an arrival into `sink`, where the message's bytes from `at` on go, as far as there is room. Returns the
+    /// number of bytes copied.
     #[inline(always)]
     pub fn copy(
         &self,
@@ -920,7 +916,7 @@ impl<K: Kernel> Endpoint<K> {
         self.peer(row).map_or(0, |peer| peer.inbox.copy(arrival, at, sink))
     }
 
-    /// Is done with an arrival.
+    /// Moves past an arrival.
     #[inline(always)]
     pub fn pass(&mut self, row: u32, arrival: &Arrival) {
         let Some(peer) = self.peer_mut(row) else { return };
@@ -939,7 +935,7 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Stores a pair's cursor, and wakes a sender that waits for it, if it `looks`, or has made much room.
+    /// Stores a pair's cursor. Wakes a sender that waits for it, if `looks` is set or much room was made.
     #[inline(never)]
     fn publish(&mut self, row: u32, looks: bool) {
         let Self { peers, kernel, memory, .. } = self;
@@ -968,17 +964,17 @@ impl<K: Kernel> Endpoint<K> {
 
     // Sleeping.
 
-    /// Sleeps until something comes, a notice is given, or `limit_ns` or the cap have passed; may return
-    /// early. `has_room` says whether what the caller has to send finds room by now, having made some;
-    /// `None` if it has nothing to send. What the cap alone found is counted.
+    /// Sleeps until a message or room comes, a notice is given, or `limit_ns` or the cap has passed; may return
+    /// early. `has_room` makes room and says whether what the caller has to send fits now; `None` if it has nothing
+    /// to send. Counts what only the cap found.
     pub fn sleep(
         &mut self,
         limit_ns: u64,
         mut has_room: Option<&mut dyn FnMut(&mut Self) -> bool>,
     ) {
         self.publish_cursors();
-        // ORDER(P13): pairs with P12; the doorbell is read before looking again, so that whatever rings it in
-        // between ends the sleep at once.
+        // ORDER(P13): pairs with P12; the doorbell is read before the next check, so that a ring in between ends the
+        // sleep at once.
         let bell = self.activity.doorbell().load(order!(P13: Acquire));
         if has_room.is_some() {
             self.block(SleepMode::Futex);
@@ -1003,11 +999,11 @@ impl<K: Kernel> Endpoint<K> {
         self.retract();
     }
 
-    /// Announces that it is about to wait for its descriptor. Returns false, and takes that back, if there
-    /// is something to look at already.
+    /// Announces that it is about to wait for its descriptor. Returns false, and retracts that, if there is work
+    /// already.
     pub fn arm(&mut self, mut has_room: Option<&mut dyn FnMut(&mut Self) -> bool>) -> bool {
         self.publish_cursors();
-        // Of an earlier wait.
+        // From an earlier wait.
         self.unblock();
         if has_room.is_some() {
             self.block(SleepMode::Descriptor);
@@ -1021,7 +1017,7 @@ impl<K: Kernel> Endpoint<K> {
         true
     }
 
-    /// Takes an announcement back.
+    /// Retracts an announcement.
     pub fn retract(&mut self) {
         if self.epoch % 2 == 1 {
             self.epoch = self.epoch.wrapping_add(1);
@@ -1030,7 +1026,7 @@ impl<K: Kernel> Endpoint<K> {
         self.unblock();
     }
 
-    /// Waits for room no more.
+    /// Stops waiting for room.
     fn unblock(&mut self) {
         if self.is_blocked {
             self.is_blocked = false;
@@ -1038,8 +1034,7 @@ impl<K: Kernel> Endpoint<K> {
         }
     }
 
-    /// Says that it waits for room, where everybody who makes some sees it; the barrier that follows makes
-    /// sure of that.
+    /// Publishes that it waits for room. The barrier that follows makes sure that every peer that makes room sees it.
     fn block(&mut self, mode: SleepMode) {
         self.is_blocked = true;
         self.blocked_times = self.blocked_times.wrapping_add(1);
@@ -1047,8 +1042,8 @@ impl<K: Kernel> Endpoint<K> {
         self.memory.blocked().store(blocked(self.blocked_times, mode), Relaxed);
     }
 
-    /// Has every later message announced, and makes the epoch odd, where whoever announces one sees it.
-    /// False if the kernel could not promise that.
+    /// Makes senders announce every later message, and makes the epoch odd, which they see then. False if the kernel
+    /// could not guarantee that.
     fn announce(&mut self, mode: SleepMode) -> bool {
         while let Some(row) = self.watch.next_hot() {
             self.cool(row);
@@ -1057,14 +1052,14 @@ impl<K: Kernel> Endpoint<K> {
         self.memory.mode().store(mode as u32, Relaxed);
         self.epoch = self.epoch.wrapping_add(1) | 1;
         self.memory.sleeping().store(self.epoch, Relaxed);
-        // ORDER(P6): pairs with P5, P9 and P16; a stamp, bit or cursor stored before is seen by the look that
-        // follows. Whoever stores one later sees that the pair is cold, the epoch and its mode, and who
+        // ORDER(P6): pairs with P5, P9 and P16; the check that follows sees a stamp, bit or cursor stored before. A
+        // peer that stores one later sees that the pair is cold, the epoch and its mode, and whether this endpoint
         // waits for room.
         #[cfg(loom)]
         if crate::sync::is_weakened("P6") {
             return true;
         }
-        // Whoever is to announce its messages anyway, and knows it, fences after each bit.
+        // A sender that already knows that it must announce its messages fences after each bit.
         if self.fence_mode == FenceMode::Asymmetric && !self.cooling.is_empty() {
             return self.kernel.barrier_everywhere();
         }
@@ -1090,26 +1085,26 @@ impl<K: Kernel> Endpoint<K> {
     }
 }
 
-/// How somebody polls.
+/// How a receiver polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Haste {
-    /// Once, to know whether there is anything: all hot pairs and all bits are looked at.
+    /// Once, to learn whether there is a message: checks all hot pairs and all bits.
     Once,
-    /// Again and again: all watched pairs are looked at in each poll, the bits in some.
+    /// Repeatedly: checks all watched pairs in each poll, and the bits in some.
     Fast,
-    /// The same, with time between polls: the bits are looked at more often.
+    /// Repeatedly, with time between polls: checks the bits more often.
     Slow,
 }
 
-/// What came of looking for another pair.
+/// The result of looking for another pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// There is none.
+    /// No pair has a message.
     Nobody,
-    /// It is its turn.
+    /// A pair has the turn.
     Found,
-    /// The pair of this row has a ring that cannot be: nothing there is looked at, and whoever asks for its
-    /// arrival is told.
+    /// The pair of this row has an impossible ring. Nothing in it is read; a call that asks for its arrival gets the
+    /// error.
     Strange(u32),
 }
 
@@ -1120,14 +1115,14 @@ impl Turn {
     }
 }
 
-/// What came of [`Endpoint::take_inline`].
+/// The result of [`Endpoint::take_inline`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Short {
     /// There is no message.
     Nothing,
     /// A message was taken.
     Taken {
-        /// Whose: its row and its generation, as [bits](Wanted::source_bits).
+        /// Its sender's row and generation, as [bits](Wanted::source_bits).
         source: u64,
         /// Its tag, or its number.
         tag: u64,
@@ -1136,6 +1131,6 @@ pub enum Short {
         /// Its length.
         bytes: usize,
     },
-    /// The pair of this row has something at its head that is not to be taken so.
+    /// The pair of this row has something at its head that cannot be taken this way.
     Other(u32),
 }

@@ -1,4 +1,4 @@
-//! What comes from one peer: the ring that it writes, in its segment.
+//! The receiving side of a pair: the ring in the peer's segment.
 
 use corewire_layout::LINE_BYTES;
 use corewire_layout::counters::PeerCounter;
@@ -19,58 +19,58 @@ use crate::region::{Access, Payload, Slot, Slots, Store, Word32, Word64};
 use crate::sync::Ordering::Relaxed;
 use crate::{Trusted, fence_at, order};
 
-/// How its receiver learns of messages.
+/// How the receiver learns of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heat {
-    /// It is polled.
+    /// The receiver polls the pair.
     Hot,
-    /// Its sender may not know yet that it is to announce messages.
+    /// The sender may not know yet that it must announce messages.
     Cooling,
-    /// Its sender announces every message.
+    /// The sender announces every message.
     Cold,
 }
 
-/// What comes from one peer. What every message needs comes first.
+/// The receiving side of a pair. Fields that every message needs come first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Inbox {
-    /// The next slot to be read.
+    /// The position of the next slot to read.
     next: u64,
-    /// The cursor as published, and when `next` gets so far that it is again.
+    /// The cursor as published, and the value of `next` at which it is published again.
     published: u64,
     publish_at: u64,
-    /// All bits are set in the middle of a message, and while the pair is closed; else none.
+    /// All bits are set in the middle of a message and while the pair is closed; otherwise none.
     within: u64,
-    /// The source that [`Endpoint::open`](super::Endpoint::open) was told, or [`CLOSED`]. Here, since every message needs
+    /// The source that [`Endpoint::open`](super::Endpoint::open) set, or [`CLOSED`]. Here because every message needs
     /// it.
     source: u64,
     pub(super) heat: Heat,
-    /// It waits to be looked at.
+    /// It is queued to be checked.
     pub(super) is_queued: bool,
-    /// It is not to be looked at until somebody says so: its first message has no place here.
+    /// It is not checked until it is released: there is no place yet for its first message.
     pub(super) is_held: bool,
     trusted: Trusted,
-    /// Messages that have come whole, and bytes.
+    /// Messages received whole, and bytes.
     received: Traffic,
     state: Word32,
-    /// `None` as long as the peer has no ring for this endpoint.
+    /// `None` while the peer has no ring for this endpoint.
     slots: Option<Slots>,
-    /// The cursor when it was last looked whether its sender waits.
+    /// The cursor at the last check whether the sender waits.
     looked: u64,
     cursor: Word64,
-    /// The peer waits for room while this is odd.
+    /// Odd while the peer waits for room.
     blocked: Word32,
-    /// Where it ran when it last began to, or woke somebody.
+    /// The processor of the peer when it last began to wait for room, or woke a peer.
     cpu: Word32,
     blocked_seen: u32,
-    /// The assignment of a ring that this one reads, or has read to its end.
+    /// The number of the ring assignment that this inbox reads, or has read to its end.
     assigned: u32,
-    /// Publish after this many slots, or bytes in cells.
+    /// Publish the cursor after this many slots, or bytes in cells.
     batch_slots: u64,
     batch_bytes: u64,
-    /// Payload bytes in cells that the published cursor still holds.
+    /// Payload bytes in cells that the published cursor does not release yet.
     held_bytes: u64,
-    /// Of the message that is being read: bytes to come, its envelope, its length.
+    /// Of the message that is being read: bytes left, its envelope, its length.
     left: u64,
     envelope: Envelope,
     total: u64,
@@ -80,7 +80,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Of `own`, from the endpoint of `peer`: `row_here` is the peer's row here, `row_there` this one's
+    /// For the endpoint of `own`, from that of `peer`: `row_here` is the peer's row here, `row_there` this endpoint's
     /// row there. The cursor begins at [`first_position`].
     pub(super) fn new(
         own: &EndpointMemory,
@@ -126,8 +126,7 @@ impl Inbox {
         inbox
     }
 
-    /// Puts the row's words as one finds them who has never been there. To be called before the peer
-    /// knows the row.
+    /// Resets the row's shared words to their initial state. Must be called before the peer knows the row.
     pub(super) fn reset(own: &EndpointMemory, row_here: u32) {
         own.cursor(row_here).store(first_position(row_here), Relaxed);
         own.state(row_here).store(PairState::Cold as u32, Relaxed);
@@ -136,19 +135,19 @@ impl Inbox {
         }
     }
 
-    /// Stores what has come in the row's counters.
+    /// Stores what was received in the row's counters.
     pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
         let counters = [PeerCounter::ReceivedMessages, PeerCounter::ReceivedBytes];
         self.received
             .publish(self.next, counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
-    /// Says whether its sender must announce messages.
+    /// Publishes whether the sender must announce messages.
     pub(super) fn set_state(&self, state: PairState) {
         self.state.store(state as u32, Relaxed);
     }
 
-    /// Is something there? One load, if there is a ring.
+    /// Is there a message or an end? One load, if there is a ring.
     #[inline(always)]
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -158,7 +157,7 @@ impl Inbox {
         }
     }
 
-    /// Loads what the next message will need.
+    /// Loads the lines that the next message will need.
     pub(super) fn keep_warm(&self) {
         let _ = self.is_ready();
         let _ = self.state.load(Relaxed);
@@ -169,8 +168,8 @@ impl Inbox {
         self.slots.as_ref()
     }
 
-    /// The message that lies in `slot`, the next, of which the stamp says `below`, if it is one of `space`
-    /// in one slot.
+    /// The message in `slot`, the next one, whose stamp has the low part `below`, if it is a message of `space` in
+    /// one slot.
     #[inline(always)]
     pub(super) fn short_arrival(&self, slot: Slot<'_>, below: u64, space: Space) -> Option<Inline> {
         // ORDER(P2): pairs with P1; tag and payload are read after the stamp. (A relaxed load and a fence,
@@ -195,8 +194,8 @@ impl Inbox {
     ) -> bool {
         if message.immediate.is_none() {
             let payload = slot.payload(message.bytes, Access::Read);
-            // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to
-            // leave it alone until then. The inbox's slots keep the mapping as long as a head says where they are.
+            // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to leave
+            // it alone until then. The inbox's slots keep the mapping as long as a head points to them.
             copy_short(unsafe { payload.as_slice(self.trusted) }, target);
             payload.end_read();
         } else {
@@ -207,8 +206,8 @@ impl Inbox {
         self.next >= self.publish_at
     }
 
-    /// Not inline: the payload without an immediate, which most messages have, would be copied by the same code, for
-    /// which its place and length would have to be found first.
+    /// Not inlined: otherwise the same code would copy payloads without an immediate, which most messages have, and
+    /// would have to compute their place and length first.
     #[inline(never)]
     fn copy_behind_immediate(&self, slot: Slot<'_>, bytes: usize, target: &mut [u8]) {
         let payload = slot.behind_immediate(bytes, Access::Read);
@@ -217,21 +216,21 @@ impl Inbox {
         payload.end_read();
     }
 
-    /// Has nothing been taken since the cursor was last published?
+    /// Has nothing been received since the cursor was last published?
     #[inline(always)]
     pub(super) fn is_published(&self) -> bool {
         self.next == self.published
     }
 
-    /// Dequeues a message in one slot and no more: its tag and its length. Without a look at whether anybody
-    /// must be told.
+    /// Takes a message that lies in one slot: returns its tag and length. Does not check whether the sender must be
+    /// woken.
     #[inline(always)]
     pub fn dequeue(&mut self) -> Option<(u64, usize)> {
         let slot = self.slots.as_ref()?.at(self.next);
         let stamp = slot.stamp().load(Relaxed);
         // ORDER(P2): as above.
         fence_at!(P2: Acquire);
-        // Of another position's stamp, more is left than a length.
+        // The stamp of another position leaves more bits than a length.
         let bytes = whole_length(
             stamp.wrapping_sub(pair_stamp_base(self.next)),
             Space::Tagged.inline_bits(),
@@ -241,19 +240,19 @@ impl Inbox {
         Some((slot.header().load(Relaxed), bytes))
     }
 
-    /// The position of the next slot to be read.
+    /// The position of the next slot to read.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Messages may go the short way from here on, or may not.
+    /// Opens the short path for messages of `source`; [`CLOSED`] closes it.
     pub(super) fn open(&mut self, source: u64) {
         self.source = source;
         self.set_within();
     }
 
-    /// The source that it was opened with; [`CLOSED`] if it is not open.
+    /// The source with which it was opened; [`CLOSED`] if it is not open.
     #[inline(always)]
     pub(super) fn source(&self) -> u64 {
         self.source
@@ -270,7 +269,7 @@ impl Inbox {
         self.left > 0
     }
 
-    /// Looks for a ring, if it has none. True if it has one now.
+    /// Looks for a ring, if it has none. True if it now has one.
     pub(super) fn find_ring(&mut self) -> Result<bool, PairViolation> {
         if self.slots.is_some() {
             return Ok(true);
@@ -288,8 +287,8 @@ impl Inbox {
         Ok(true)
     }
 
-    /// What lies at the head, which [`Inbox::is_ready`] has found. `None` if it is the ring's end. Each
-    /// word is read once, checked, and used.
+    /// The arrival at the head, which [`Inbox::is_ready`] has found. `None` if it is the ring's end. Each word is
+    /// read once, checked, and used.
     #[inline(always)]
     pub(super) fn arrival(&self) -> Result<Option<Arrival>, PairViolation> {
         let Some(slots) = &self.slots else { return Ok(None) };
@@ -314,7 +313,7 @@ impl Inbox {
         self.other_arrival(slots, stamp)
     }
 
-    /// Anything but a tagged message in slots, or the beginning of one in cells.
+    /// All other arrivals: neither a tagged message in slots nor the beginning of one in cells.
     #[inline(never)]
     fn other_arrival(&self, slots: &Slots, stamp: u64) -> Result<Option<Arrival>, PairViolation> {
         let position = self.next;
@@ -326,7 +325,7 @@ impl Inbox {
             Some(SlotKind::NextCell) if self.left > 0 && flags == 0 && length == 0 => {
                 (self.envelope, self.total, false)
             }
-            // Also within a message, which goes on in the next ring.
+            // Also in the middle of a message, which continues in the next ring.
             Some(SlotKind::End) if flags == 0 && length == 0 => return Ok(None),
             _ if self.left > 0 => return bad("stamp", stamp),
             _ => {
@@ -364,7 +363,7 @@ impl Inbox {
         self.fragment(slot, envelope, total, is_first)
     }
 
-    /// The fragment that lies in cells and is named by `slot`, of a message of `total` bytes.
+    /// The fragment in cells that `slot` names, of a message of `total` bytes.
     #[inline]
     fn fragment(
         &self,
@@ -393,8 +392,8 @@ impl Inbox {
         Ok(Some(Arrival { envelope, total, bytes, is_first, place: Some(offset) }))
     }
 
-    /// Copies the fragment to where the bytes of its message from `at` on go, as far as there is room.
-    /// Returns the number of bytes copied.
+    /// Copies the fragment into `sink`, where the message's bytes from `at` on go, as far as there is room. Returns
+    /// the number of bytes copied.
     #[inline(always)]
     pub(super) fn copy(
         &self,
@@ -435,7 +434,7 @@ impl Inbox {
         done
     }
 
-    /// Is done with it. True if the cursor should be published at once.
+    /// Moves past the arrival. True if the cursor should be published at once.
     #[inline(always)]
     pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
         if arrival.place.is_none() {
@@ -462,21 +461,21 @@ impl Inbox {
         self.next >= self.publish_at || self.held_bytes >= self.batch_bytes
     }
 
-    /// Is done with the ring's last slot: there is no ring until the peer assigns another.
+    /// Moves past the ring's last slot: there is no ring until the peer assigns another.
     pub(super) fn pass_end(&mut self) {
         self.next += 1;
         self.received.skip(1);
         self.slots = None;
     }
 
-    /// Where its sender ran when it last began to wait for room, or woke somebody; a hint.
+    /// The processor of the sender when it last began to wait for room, or woke a peer; a hint.
     pub(super) fn sender_cpu(&self) -> u32 {
         self.cpu.load(Relaxed)
     }
 
-    /// Stores the cursor, if it has moved. If the peer waits for that, returns how it is to be woken: looked
-    /// at once in three quarters of the ring, or half of a cell, since to wake it for less would cost more
-    /// than that is worth; and always if `looks`.
+    /// Stores the cursor, if it has moved. If the peer waits for that, returns how to wake it. Checks this once in
+    /// three quarters of the ring, or half of a cell, since a wake-up for less costs more than it gains; and always
+    /// if `looks` is set.
     pub(super) fn publish_cursor(&mut self, looks: bool) -> Option<SleepMode> {
         self.publish_at = self.next + self.batch_slots;
         let is_much =
@@ -502,7 +501,7 @@ impl Inbox {
     }
 }
 
-/// The source of a pair that is not open: no row is that high.
+/// The source of a pair that is not open: no row has this number.
 pub(super) const CLOSED: u64 = u64::MAX;
 
 /// A message in one slot.
@@ -513,11 +512,11 @@ pub(super) struct Inline {
     pub(super) bytes: usize,
 }
 
-/// The bits of a stamp for the length.
+/// The bits of a stamp that hold the length.
 const LENGTH_BITS: u64 = 0xff;
 
-/// What a first slot of this kind and with these flags means, and whether its payload lies in a cell.
-/// `None` if nothing does.
+/// The meaning of a first slot of this kind with these flags, and whether its payload lies in a cell. `None` if it
+/// has none.
 fn meaning_of(kind: Option<SlotKind>, flags: u64, is_cell: bool) -> Option<(Space, Wants, bool)> {
     match (kind?, flags) {
         (SlotKind::Inline | SlotKind::Cell, _) => {
@@ -540,7 +539,7 @@ fn meaning_of(kind: Option<SlotKind>, flags: u64, is_cell: bool) -> Option<(Spac
     }
 }
 
-/// Copies up to 48 bytes, with no call.
+/// Copies up to 48 bytes without a call.
 #[inline(always)]
 fn copy_short(source: &[u8], target: &mut [u8]) {
     let target = &mut target[..source.len()];

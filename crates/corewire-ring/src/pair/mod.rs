@@ -1,41 +1,41 @@
-//! Any endpoint to any endpoint: a ring for each ordered pair that talks.
+//! Any endpoint to any endpoint: one ring for each ordered pair that communicates.
 //!
-//! After Nemesis (Buntinas and others, sections 2.1 and 3.2): its fastbox, a place in shared memory that
-//! one process writes for one other, made the whole path. Its receive queue, into which all senders link
-//! cells, is not used: a sender that dies between its two stores breaks that chain, one that is stopped
-//! there stalls everybody, and an uncontended message through it takes twice as long.
+//! Based on Nemesis (Buntinas and others, sections 2.1 and 3.2). Its fastbox, a place in shared memory that one
+//! process writes for one other, is the whole path here. Its receive queue, into which all senders link cells, is not
+//! used: a sender that dies between its two stores breaks that chain, one that is stopped there stalls all others,
+//! and an uncontended message through it takes twice as long.
 //!
-//! # The way of a message
+//! # Path of a message
 //!
-//! 1. [`Endpoint::try_send`] compares the pair's head with its limit; above 160 bytes it takes room in a
+//! 1. [`Endpoint::try_send`] compares the pair's head with its limit. A message of more than 160 bytes gets room in a
 //!    cell ([`Endpoint::send_fragment`]).
 //! 2. The payload is written into the ring's slots, in this endpoint's segment, or into the cell.
-//! 3. One store publishes it (P1). Then the peer's word for this pair is looked at: *hot*, and the peer
-//!    polls the ring; *cold*, and a bit in its activity page says so (P7), and it is woken if it sleeps.
-//! 4. [`Endpoint::poll`] of the peer finds the stamp, or the bit (P8).
+//! 3. One store publishes it (P1). Then the sender reads the peer's word for this pair. *Hot*: the peer polls the
+//!    ring. *Cold*: the sender sets a bit in the peer's activity page (P7), and wakes the peer if it sleeps.
+//! 4. The peer's [`Endpoint::poll`] finds the stamp, or the bit (P8).
 //! 5. [`Endpoint::arrival`] reads tag and length (P2); the caller matches them.
-//! 6. [`Endpoint::copy`] takes the payload; [`Endpoint::pass`] is done with it. The cursor is stored (P3)
-//!    once in a quarter of the ring.
-//! 7. The sender reads it (P4) when it comes to its limit.
+//! 6. [`Endpoint::copy`] copies the payload out; [`Endpoint::pass`] moves past it. The cursor is stored (P3) once in
+//!    a quarter of the ring.
+//! 7. The sender reads the cursor (P4) when it reaches its limit.
 //!
 //! # Hot and cold
 //!
-//! A receiver looks at the rings of hot pairs in every poll: those that talk, and the [`HOT_KEPT`] that
-//! talked last. For all others there is one summary word. It *watches* them besides, up to [`WATCHED_MAX`]
-//! pairs (`watch`): whoever waits looks at all of their slots in each poll, and whoever looks only once at a
-//! few, in turn, so that this costs nearly the same whatever the number of peers. So a message from a peer
-//! that was silent for long is found in its slot, mostly before its bit is set. Whoever has a message is hot
-//! from the end of that round on, and cold again when it has been silent for a while and there are others.
+//! A receiver checks the rings of hot pairs in every poll: the active pairs, and the [`HOT_KEPT`] that were active
+//! last. For all other pairs it checks one summary word. In addition it *watches* up to [`WATCHED_MAX`] pairs
+//! (`watch`): a receiver that waits checks all their slots in each poll; one that polls once checks a few, in turn,
+//! so that this costs nearly the same for any number of peers. So a message from a peer that was silent for long is
+//! found in its slot, mostly before its bit is set. A pair that had a message is hot from the end of that round on.
+//! It becomes cold when it has been silent for a while and there are other hot pairs.
 //!
-//! A pair that cools may lose a message's bit: its sender may have read the old word just before. So it is
-//! looked at, in turn if it is watched and every [`IDLE_POLLS`] empty polls if it is not, until the receiver
-//! next sleeps, and before that sleep, behind a barrier on every core (P6): from then on its sender has read
-//! the new word, or its message has been seen. Bits are hints otherwise, too: whoever dies between a stamp
-//! and its bit is looked at when its death is told.
+//! A message of a pair that cools may have no bit: its sender may have read the old word just before. So the receiver
+//! still checks the pair, in turn if it is watched and every [`IDLE_POLLS`] empty polls if not, until it next sleeps,
+//! and before that sleep, after a barrier on every core (P6): from then on the sender has read the new word, or its
+//! message has been seen. Otherwise, too, bits are hints: a peer may die between a stamp and its bit, so its pair is
+//! checked when its death is reported.
 //!
-//! What no core has touched for a second is in none of its caches on a busy machine, and each line of it
-//! takes as long to fetch as a message takes to come. So what the next message of a silent peer needs is
-//! looked at now and then, few lines are needed, and it takes the way through the code that all others take.
+//! On a busy machine, memory that no core has touched for a second is in no cache, and fetching one line of it takes
+//! as long as a message takes to arrive. So the data that the next message of a silent peer needs is touched
+//! occasionally, it covers few lines, and the message takes the same code path as all others.
 //!
 //! # Cost of a message of up to 48 bytes, S slots
 //!
@@ -50,11 +50,11 @@
 //! | of n bytes in cells | n/64 more, each way | | |
 //! | a sleeping receiver | the doorbell, its epoch | 1 | 1 on either side |
 //!
-//! # Who may do what
+//! # Threads and writers
 //!
-//! The *data thread* is whoever holds the [`Endpoint`]. The *control thread* knows who comes and goes, and
-//! tells it through [`EndpointShared`]. Each word of the segment has one writer, the data thread; the
-//! activity page is everybody's, and holds nothing that has to be true.
+//! The *data thread* holds the [`Endpoint`]. The *control thread* learns which peers come and go, and tells the data
+//! thread through [`EndpointShared`]. Each word of the segment has one writer, the data thread. All peers write the
+//! activity page; nothing depends on its contents.
 
 mod cells;
 mod endpoint;
@@ -69,31 +69,31 @@ pub use inbox::Inbox;
 pub use outbox::Outbox;
 pub use words::{Activity, EndpointMemory};
 
-/// So many pairs are watched: looked at before a bit names them.
+/// Maximum number of watched pairs: their slots are checked before a bit names them.
 pub const WATCHED_MAX: usize = if cfg!(loom) { 1 } else { 64 };
-/// So many of them stay hot, however long they are silent: those that talked last.
+/// Number of watched pairs that stay hot however long they are silent: those that were active last.
 pub const HOT_KEPT: usize = if cfg!(loom) { 0 } else { 4 };
-/// So many groups of four of those that are not hot are looked at in a single poll, in turn. (Who polls again and
-/// again looks at all.)
+/// Number of groups of four pairs that are not hot that a single poll checks, in turn. (A receiver that polls
+/// repeatedly checks all.)
 const GROUPS_ONCE: usize = 1;
-/// Who polls again and again looks at the bits every so many polls; and if there are more peers than can be
-/// watched.
+/// A receiver that polls repeatedly checks the bits once in this many polls; `BITS_OFTEN` if it cannot watch all
+/// peers.
 const BITS_EVERY: u64 = if cfg!(loom) { 8 } else { 256 };
 const BITS_OFTEN: u64 = 8;
-/// So many turns in a row may go to hot pairs before everybody is looked at.
+/// Maximum number of consecutive turns of hot pairs before all pairs are checked.
 const TURNS_MAX: u32 = 64;
-/// The most slots that are taken from one pair while others may have something.
+/// Maximum number of slots that are taken from one pair while others may have messages.
 pub const BURST_MAX: u64 = 32;
-/// Empty polls after which one more pair is visited, since what has not been touched for long is slow: with 64 of
-/// them, each has its turn in a fraction of a millisecond.
+/// Number of empty polls after which one more pair is visited, since memory untouched for long is slow to fetch. With
+/// 64 pairs, each has its turn in a fraction of a millisecond.
 const VISIT_EVERY: u64 = if cfg!(loom) { 8 } else { 128 };
-/// Empty polls after which all else is done that is done now and then.
+/// Number of empty polls between runs of all other occasional work.
 pub(crate) const IDLE_POLLS: u64 = if cfg!(loom) { 8 } else { 1024 };
 const _: () = assert!(IDLE_POLLS.is_multiple_of(VISIT_EVERY));
-/// A hot pair that had no message for so many rounds of polls gives its place to another.
+/// A hot pair without a message for this many empty polls gives its place to another.
 const COLD_AFTER: u64 = if cfg!(loom) { 1 } else { 1024 };
 
-/// A word of a peer's memory that cannot be: the peer is cut off, and nothing else is touched.
+/// A word of a peer's memory holds an impossible value: the peer is disconnected, and nothing else of it used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the peer's memory holds {found:#x} as {word} of slot {position}")]
 pub struct PairViolation {
@@ -101,6 +101,6 @@ pub struct PairViolation {
     pub word: &'static str,
     /// What it holds.
     pub found: u64,
-    /// The slot that it belongs to.
+    /// The slot's position.
     pub position: u64,
 }

@@ -1,4 +1,4 @@
-//! What goes to one peer: the ring that it reads, in this endpoint's segment.
+//! The sending side of a pair: the ring in this endpoint's segment.
 
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::PairState;
@@ -16,45 +16,45 @@ use crate::region::{Access, Slot, Slots, Word32, Word64};
 use crate::sync::{Ordering::Relaxed, light_fence};
 use crate::{Kernel, fence_at, order};
 
-/// Who has sent a fragment shorter than this has the lines fetched for another of as many bytes, up to so
-/// many: each line that its receiver has read before has to be taken from it before it is written again
-/// (500 ns instead of 700 for 2 KiB, one way). Where there are more, the stores themselves do it as fast.
+/// After a fragment shorter than this, the sender prefetches the lines for another of the same length, up to
+/// `PREFETCHED_BYTES_MAX`: each line that the receiver has read must be taken from it before it is written again (500
+/// ns instead of 700 for 2 KiB, one way). For longer fragments the stores themselves are as fast.
 const PREFETCHING_BELOW: u32 = 4096;
 const PREFETCHED_BYTES_MAX: u32 = 2048;
 
-/// What an announcement did.
+/// The result of an announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announced {
-    /// The peer polls, or will find the bit.
+    /// The peer is awake, or woken already, and will find the bit.
     Bit,
-    /// It slept, and was woken.
+    /// The peer slept, and was woken.
     Woken,
 }
 
-/// What goes to one peer.
+/// The sending side of a pair.
 ///
-/// What every message needs comes first, and what an announcement needs after that: a peer that was silent
-/// for a while has to fetch each of these lines from afar.
+/// Fields that every message needs come first, then those that an announcement needs: after a silence each of these
+/// lines must be fetched from afar.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Outbox {
     slots: Slots,
-    /// The next slot to be written.
+    /// The position of the next slot to write.
     head: u64,
     /// Slots below it may be written. 0 while there is no ring.
     limit: u64,
-    /// The peer's word that says whether it polls this pair.
+    /// The peer's word that tells whether it polls this pair.
     state: Word32,
-    /// The word of the peer's activity page with this endpoint's bit.
+    /// The word of the peer's activity page that holds this endpoint's bit.
     word: Word64,
     /// The peer's row for this endpoint.
     row_there: u32,
-    /// The sleeping epoch that was last served.
+    /// The sleeping epoch in which the peer was last woken.
     served: u32,
     is_fenced: bool,
-    /// The state in which nothing needs to be announced: none, where a fence must come first.
+    /// The state in which nothing needs to be announced; matches no state if a fence must come first.
     quiet_state: u32,
-    /// Messages that have gone whole, and bytes.
+    /// Messages sent whole, and bytes.
     sent: Traffic,
     sleeping: Word32,
     activity: Activity,
@@ -63,18 +63,18 @@ pub struct Outbox {
     /// The cursor as last read.
     passed: u64,
     holding: Holding,
-    /// Own word: which ring carries messages to this peer.
+    /// This endpoint's word: which ring carries messages to this peer.
     ring_word: Word64,
     ring: Option<u64>,
-    /// How often a ring was assigned.
+    /// Number of ring assignments.
     assigned: u32,
-    /// Where the ring's last slot is, if it is being taken back.
+    /// The position of the ring's last slot, if the ring is being taken back.
     end: Option<u64>,
 }
 
 impl Outbox {
-    /// Of `own`, towards the endpoint of `peer`: `row_here` is the peer's row here, `row_there` this one's
-    /// row there.
+    /// For the endpoint of `own`, towards that of `peer`: `row_here` is the peer's row here, `row_there` this
+    /// endpoint's row there.
     pub(super) fn new(
         own: &EndpointMemory,
         row_here: u32,
@@ -84,7 +84,7 @@ impl Outbox {
         is_fenced: bool,
     ) -> Self {
         let ring_word = own.ring(row_here);
-        // Whoever had the row before has counted, too, and may be read by nobody.
+        // The row's previous peer has counted, too, and its assignments may still be unread.
         let assigned = (ring_word.load(Relaxed) >> 32) as u32;
         Self {
             slots: own.slots(0).expect("an endpoint has a ring"),
@@ -110,20 +110,20 @@ impl Outbox {
         }
     }
 
-    /// Stores what has gone in the row's counters.
+    /// Stores what was sent in the row's counters.
     pub(super) fn publish_traffic(&mut self, own: &EndpointMemory, row_here: u32) {
         let counters = [PeerCounter::SentMessages, PeerCounter::SentBytes];
         self.sent.publish(self.head, counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
-    /// Has it a ring that it may go on writing?
+    /// Has it a ring that it may still write?
     #[inline]
     #[must_use]
     pub fn has_ring(&self) -> bool {
         self.ring.is_some() && self.end.is_none()
     }
 
-    /// Loads what the next message will need.
+    /// Loads the lines that the next message will need.
     pub(super) fn keep_warm(&self) {
         let _ = self.state.load(Relaxed);
         let _ = self.word.load(Relaxed);
@@ -133,37 +133,37 @@ impl Outbox {
         }
     }
 
-    /// Are there so many slots?
+    /// Are there `count` free slots?
     pub(super) fn has_slots(&self, count: u64) -> bool {
         self.head + count <= self.limit
     }
 
-    /// May this peer have room in a cell for a message of `total` bytes, however long its fragment? What is left in
-    /// the one that it is filling was not enough for whoever asks.
+    /// May this peer have room in a cell for a fragment of any length, of a message of `total` bytes? The rest of the
+    /// cell that it is filling was too short for the caller.
     pub(super) fn may_have_cell(&mut self, total: u64, cells: &mut Cells) -> bool {
         self.holding.find(u64::MAX, total, cells).is_some()
     }
 
-    /// Is a ring of it being taken back?
+    /// Is its ring being taken back?
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Has the peer passed everything, as far as is known?
+    /// Has the peer read everything, as far as is known?
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.passed == self.head
     }
 
-    /// The position of the next slot to be written.
+    /// The position of the next slot to write.
     #[must_use]
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Enqueues a slot of `length` bytes, below 256, filled by `fill`, of the kind and flags whose
-    /// [bits](corewire_layout::pair::stamp_bits) are given. Does not announce it. False if there is no room.
+    /// Enqueues a slot of `length` bytes, below 256, filled by `fill`. `bits` gives its [kind and
+    /// flags](corewire_layout::pair::stamp_bits). Does not announce it. False if there is no room.
     #[inline(always)]
     pub fn enqueue(
         &mut self,
@@ -190,8 +190,7 @@ impl Outbox {
         slot.stamp().store(pair_stamp(position, bits), order!(P1: Release));
     }
 
-    /// Sends a message in slots, if there is room for it and it is that short. False if not; nothing is done
-    /// then.
+    /// Sends a message in slots. False if it is too long or there is no room; nothing is done then.
     #[inline(always)]
     pub(super) fn try_send_inline(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
         let length = message.len() as u64;
@@ -203,9 +202,9 @@ impl Outbox {
             return false;
         }
         let slot = self.slots.at(self.head);
-        // Not by `enqueue`: the code that it is given would not be inlined.
+        // Does not use `enqueue`: the closure would not be inlined.
         match envelope.immediate {
-            // SAFETY: the slot is below the limit: nobody reads it before its stamp.
+            // SAFETY: the slot is below the limit: the peer does not read it before its stamp.
             None => unsafe { slot.payload(message.len(), Access::Write).fill(message) },
             Some(immediate) => {
                 slot.immediate().store(immediate, Relaxed);
@@ -220,7 +219,7 @@ impl Outbox {
         true
     }
 
-    /// The rest of it, for a message that takes several slots. The first is published last.
+    /// Does the same for a message that takes several slots. The first slot is published last.
     fn send_in_slots(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
         let before = envelope.immediate_bytes();
         let (first, rest) = message.split_at(HEAD_BYTES - before);
@@ -231,7 +230,7 @@ impl Outbox {
         for part in rest.chunks(MORE_BYTES) {
             position += 1;
             let slot = self.slots.at(position);
-            // SAFETY: below the limit: nobody reads it before the first slot's stamp.
+            // SAFETY: below the limit: the peer does not read it before the first slot's stamp.
             unsafe { slot.more(part.len(), Access::Write).fill(part) };
             let more = stamp_bits(SlotKind::More, 0, 0);
             slot.stamp().store(pair_stamp(position, more), Relaxed);
@@ -253,8 +252,8 @@ impl Outbox {
         true
     }
 
-    /// Sends the next fragment, as long as can be had, of a message of which `sent` bytes have been sent.
-    /// Returns how many bytes it is: 0 if there is no room.
+    /// Sends the next fragment of a message, as long as there is room for; `sent` bytes precede it. Returns its
+    /// length in bytes: 0 if there is no room.
     pub(super) fn send_fragment(
         &mut self,
         envelope: &Envelope,
@@ -292,14 +291,14 @@ impl Outbox {
         room.bytes.into()
     }
 
-    /// Follows every stamp that its receiver must learn of: is [`Outbox::must_announce`] to be asked?
+    /// Must [`Outbox::must_announce`] be called? To be asked after every stamp of which the receiver must learn.
     #[inline(always)]
     pub fn is_announcement_due(&self) -> bool {
         light_fence();
         self.state.load(Relaxed) != self.quiet_state
     }
 
-    /// Is the receiver to be told of what was sent?
+    /// Must the receiver be told of the message?
     pub(super) fn must_announce(&self) -> bool {
         if self.is_fenced {
             // ORDER(P5): pairs with P6; the stamp is visible before the pair's state is read.
@@ -308,24 +307,24 @@ impl Outbox {
         self.state.load(Relaxed) != PairState::Hot as u32
     }
 
-    /// Sets this endpoint's bit with the peer, and wakes it if it sleeps. The slow half of every send.
+    /// Sets this endpoint's bit at the peer, and wakes the peer if it sleeps. The slow half of every send.
     #[cold]
     #[inline(never)]
     pub(super) fn announce<K: Kernel>(&mut self, row_here: u32, kernel: &K) -> Announced {
         let (index, bit) = (self.row_there / 64, 1 << (self.row_there % 64));
-        // ORDER(P7): pairs with P8; whoever clears the bit after this sees the stamp, and whoever cleared
-        // it before has cleared the summary, too, before it is read here.
+        // ORDER(P7): pairs with P8; a receiver that clears the bit after this sees the stamp. One that cleared it
+        // before had cleared the summary, too, before the summary is read here.
         self.word.fetch_or(bit, order!(P7: AcqRel));
         let summary = self.activity.summary();
         if summary.load(Relaxed) & 1 << index == 0 {
-            // ORDER(P7): pairs with P8; whoever clears the summary after this sees the word's bit.
+            // ORDER(P7): pairs with P8; a receiver that clears the summary after this sees the word's bit.
             summary.fetch_or(1 << index, order!(P7: AcqRel));
         }
-        // ORDER(P16): pairs with P6; the bit is visible before the epoch is read. A full fence, since this is
-        // the slow path, and so that a sleeper all of whose pairs are cold needs no barrier on other cores.
+        // ORDER(P16): pairs with P6; the bit is visible before the epoch is read. A full fence, since this is the
+        // slow path, and since a sleeper whose pairs are all cold then needs no barrier on other cores.
         fence_at!(P16: SeqCst);
-        // The mode may be an older one's only if this comes before the sleeper's barrier: then the bit does,
-        // too, and nobody sleeps.
+        // The mode can be an earlier one only if this comes before the sleeper's barrier: then the bit does, too, and
+        // the peer does not sleep.
         let epoch = self.sleeping.load(Relaxed);
         if epoch.is_multiple_of(2) || epoch == self.served {
             return Announced::Bit;
@@ -337,19 +336,19 @@ impl Outbox {
         Announced::Woken
     }
 
-    /// Wakes the peer, the way it waits.
+    /// Wakes the peer in the way in which it waits.
     pub(super) fn wake<K: Kernel>(&self, row_here: u32, mode: SleepMode, kernel: &K) {
         if mode == SleepMode::Descriptor {
             return kernel.wake_descriptor(row_here);
         }
         let doorbell = self.activity.doorbell();
-        // ORDER(P12): pairs with P13; what was stored before is seen by whom this keeps awake.
+        // ORDER(P12): pairs with P13; a thread that this keeps awake sees what was stored before.
         doorbell.fetch_add(1, order!(P12: Release));
         kernel.wake(doorbell, 1);
     }
 
-    /// Reads the peer's cursor, takes back the room of what it has read, and sets a new limit. The slow
-    /// half of every claim. If this ends the ring's time with this peer, returns the ring.
+    /// Reads the peer's cursor, takes back the room that it has freed, and sets a new limit. The slow half of every
+    /// claim. If the peer has read the ring's end, returns the ring.
     pub(super) fn refresh(&mut self, cells: &mut Cells) -> Result<Option<u64>, PairViolation> {
         let Some(ring) = self.ring else { return Ok(None) };
         // ORDER(P4): pairs with P3; the peer's reads are done before the slots and cells are written
@@ -373,7 +372,7 @@ impl Outbox {
         }
     }
 
-    /// Gives it ring `ring`, which nobody reads.
+    /// Assigns ring `ring`, which no peer reads.
     pub(super) fn assign(&mut self, ring: u64, slots: Slots) {
         for position in 0..slots.count() {
             slots.at(position).stamp().store(0, Relaxed);
@@ -383,11 +382,11 @@ impl Outbox {
         self.limit = self.passed + self.slots.count();
         self.assigned = self.assigned.wrapping_add(1);
         let word = u64::from(self.assigned) << 32 | (ring + 1);
-        // ORDER(P10): pairs with P11; whoever finds the ring finds no stamp of its last user.
+        // ORDER(P10): pairs with P11; a receiver that finds the ring finds no stamp of its previous use.
         self.ring_word.store(word, order!(P10: Release));
     }
 
-    /// Begins to take its ring back: says so in the ring itself. False if there is no slot for that.
+    /// Begins to take its ring back: writes an end into the ring. False if there is no slot for that.
     pub(super) fn end_ring(&mut self) -> bool {
         if self.head >= self.limit || !self.has_ring() {
             return false;
@@ -404,7 +403,7 @@ impl Outbox {
         true
     }
 
-    /// The peer is gone: gives back everything. Returns its ring.
+    /// The peer is gone: gives back its cells, and returns its ring.
     pub(super) fn close(&mut self, cells: &mut Cells) -> Option<u64> {
         self.holding.give_back_all(cells);
         let ring = self.ring;

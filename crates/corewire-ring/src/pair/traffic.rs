@@ -1,13 +1,13 @@
-//! Messages and bytes of one direction of a pair. The data path counts them privately; slow paths store
-//! them where observers read them.
+//! Messages and bytes of one direction of a pair. The data path counts them privately; slow paths store them where
+//! observers read them.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// What has been sent, or received. The number of messages is known from the ring's position, as long as those
-/// slots are counted that hold none, or no first part of one.
+/// Messages and bytes sent, or received. The number of messages follows from the ring's position and the number of
+/// slots that hold no message, or not the first part of one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Traffic {
-    /// Slots that are no messages, and the position at which the ring began.
+    /// Number of slots that are no messages, plus the position at which the ring began.
     others: u64,
     pub(super) bytes: u64,
     /// Messages and bytes, as last stored.
@@ -15,7 +15,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Of a ring whose first slot has this position.
+    /// For a ring whose first slot has this position.
     pub(super) fn new(position: u64) -> Self {
         Self { others: position, ..Self::default() }
     }
@@ -32,8 +32,8 @@ impl Traffic {
         self.others += slots;
     }
 
-    /// Stores both in counters that this thread alone writes, if they have changed. The next slot has this
-    /// position.
+    /// Stores both in counters that only this thread writes, if they have changed. `position` is that of the next
+    /// slot.
     pub(super) fn publish(&mut self, position: u64, counters: [&AtomicU64; 2]) {
         let now = [position - self.others, self.bytes];
         if now != self.published {

@@ -1,12 +1,12 @@
-//! Which pairs an endpoint looks at, and in what order. Private memory, but for the stamps that it loads.
+//! The pairs that an endpoint polls, and their order. Private memory, except for the stamps that it loads.
 //!
-//! A pair that has had a message is *watched*, as long as there is a place: where its next slot lies, and
-//! what the stamp there will be, is kept in a small record, its [`Head`]. The heads of hot pairs come first.
-//! All of them are looked at in every poll; of the others, whose messages are announced besides, all by who
-//! waits, and a few, in turn, by who looks only once. So a message from a pair that was silent for long is
-//! mostly found where it lies, one line transfer after it was sent, while its sender is still announcing it.
+//! A pair that has had a message is *watched* while there is a place. A small record, its [`Head`], holds the address
+//! of its next slot and the stamp expected there. The heads of hot pairs come first; every poll checks all of them.
+//! Messages of the other pairs are announced as well. An endpoint that waits checks all of these pairs; one that
+//! polls once checks a few, in turn. So a message from a pair that was silent for long is mostly found in its slot,
+//! one line transfer after it was sent, while its sender is still announcing it.
 //!
-//! Whoever has no place is looked at when a bit names it, as a guest.
+//! A pair without a place is checked, as a guest, when a bit names it.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,45 +19,45 @@ use super::{BURST_MAX, COLD_AFTER, HOT_KEPT, WATCHED_MAX};
 use crate::region::{Slot, Walk};
 use crate::sync::Ordering::Relaxed;
 
-/// Nobody's row.
+/// The row of an empty place.
 const NOBODY: u32 = u32::MAX;
-/// Where a guest is.
+/// The guest's place.
 pub(super) const GUEST: usize = WATCHED_MAX;
-/// The place of whoever has none.
+/// The place of a pair that has none.
 const NOWHERE: u8 = u8::MAX;
 
-/// So many heads are looked at in one go, with no question in between but whether one has something.
+/// Number of heads that are checked together, with no branch in between except on whether one is ready.
 const GROUP: usize = if WATCHED_MAX < 4 { WATCHED_MAX } else { 4 };
 
-/// By how much a stamp grows in the most slots that are taken in one turn.
+/// The amount by which a stamp grows over the maximum number of slots of one turn.
 const SHARE: u64 = pair_stamp_base(BURST_MAX) - pair_stamp_base(0);
 
 const _: () = assert!(WATCHED_MAX < NOWHERE as usize);
 const _: () = assert!(WATCHED_MAX.is_multiple_of(GROUP));
 
-/// The pairs that are looked at.
+/// The pairs that are polled.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Of hot pairs, of others, unused ones, the guest's.
+    /// In this order: hot pairs, other pairs, unused places, the guest.
     heads: Box<[Head; WATCHED_MAX + 1]>,
     nobody: Head,
     hot: usize,
     count: usize,
-    /// Whose messages are being taken, and what its stamp was when that began.
+    /// The place whose messages are being taken, and its expected stamp when its turn began.
     turn: usize,
     turn_began: u64,
-    /// Which group is looked at next, of those with somebody who is not hot.
+    /// The next group to check, among those with a pair that is not hot.
     next: usize,
-    /// Which of all is looked at next in this round.
+    /// The next place to check in this round.
     round_next: usize,
-    /// Somebody who is not hot had a message in this round.
+    /// A pair that is not hot had a message in this round.
     has_found: bool,
-    /// Where each row's head is.
+    /// The place of each row's head.
     places: Box<[u8]>,
 }
 
 impl Watch {
-    /// Of an endpoint of `memory`.
+    /// For the endpoint of `memory`.
     pub(super) fn new(memory: &EndpointMemory) -> Self {
         let rows = usize::try_from(memory.sizes().peers_max()).unwrap_or(usize::MAX);
         let nobody = Head::nobody(memory);
@@ -75,13 +75,13 @@ impl Watch {
         }
     }
 
-    /// Who has its turn, if it has something, and has not had its share; and what its stamp says of that. One
-    /// load.
+    /// The pair whose turn it is, if it has a message and has not used up its share, with the low part of its stamp.
+    /// One load.
     #[inline(always)]
     pub(super) fn current(&mut self, polls: u64) -> Option<(&mut Head, u64)> {
         let head = &mut self.heads[self.turn];
         let below = head.below();
-        // Somebody else may have come to this place: then this may be any number.
+        // Another pair may have moved to this place: then the difference may be any number.
         let has_share = head.expected.wrapping_sub(self.turn_began) < SHARE;
         if below <= STAMP_BELOW && has_share {
             head.tick = polls;
@@ -90,8 +90,8 @@ impl Watch {
         None
     }
 
-    /// Looks at all that are hot, the one after the current one first, and at as many as `groups` of the
-    /// others. True if it is somebody's turn now.
+    /// Checks all hot pairs, starting after the current one, and up to `groups` groups of the others. Returns true if
+    /// it is a pair's turn now.
     #[inline(always)]
     pub(super) fn turn_to_next(&mut self, groups: usize, polls: u64) -> bool {
         let Some(place) = self.next_ready(groups) else { return false };
@@ -122,7 +122,7 @@ impl Watch {
         None
     }
 
-    /// Looks at all that are left in this round, until it is somebody's turn. False if there is nobody left.
+    /// Checks the rest of this round until a pair is ready, whose turn it then is. False if no pair is left.
     pub(super) fn turn_in_round(&mut self, polls: u64) -> bool {
         while self.round_next < self.count {
             self.round_next += 1;
@@ -139,7 +139,7 @@ impl Watch {
         self.round_next = 0;
     }
 
-    /// It is the turn of who is at `place`.
+    /// Gives the turn to the pair at `place`.
     #[inline(always)]
     pub(super) fn turn_to(&mut self, place: usize, polls: u64) {
         let head = &mut self.heads[place];
@@ -150,31 +150,31 @@ impl Watch {
         self.turn = place;
     }
 
-    /// The head of whose turn it is.
+    /// The head of the pair whose turn it is.
     #[inline(always)]
     pub(super) fn current_head(&mut self) -> &mut Head {
         &mut self.heads[self.turn]
     }
 
-    /// The row of the pair that had something last.
+    /// The row of the pair that last had a message.
     pub(super) fn current_row(&self) -> u32 {
         self.heads[self.turn].row()
     }
 
-    /// Has anybody been found who is not hot?
+    /// Was a pair found that is not hot?
     #[inline(always)]
     pub(super) fn has_found(&self) -> bool {
         self.has_found
     }
 
-    /// Where `row` is watched.
+    /// The place of `row`, if it is watched.
     pub(super) fn place(&self, row: u32) -> Option<usize> {
         let place = *self.places.get(row as usize)?;
         (place != NOWHERE).then_some(place.into())
     }
 
-    /// Watches `row`, which is not watched yet and stands where `head` says: as a guest if there is no place
-    /// left. Returns where.
+    /// Watches `row`, which is not watched yet and whose position is that of `head`; as a guest if no place is left.
+    /// Returns its place.
     pub(super) fn seat(&mut self, row: u32, head: Head) -> usize {
         let place = if self.count < WATCHED_MAX { self.count } else { GUEST };
         if place == GUEST {
@@ -187,12 +187,12 @@ impl Watch {
         place
     }
 
-    /// Whoever is a guest has no place any more.
+    /// Removes the guest.
     pub(super) fn dismiss_guest(&mut self) {
         self.forget(GUEST);
     }
 
-    /// Has the head of `row`, if it is watched, be `head`.
+    /// Replaces the head of `row` with `head`, if `row` is watched.
     pub(super) fn renew(&mut self, row: u32, head: Head) {
         if let Some(place) = self.place(row) {
             let Head { tick, is_found, .. } = self.heads[place];
@@ -200,7 +200,7 @@ impl Watch {
         }
     }
 
-    /// Watches `row` no more.
+    /// Stops watching `row`.
     pub(super) fn remove(&mut self, row: u32) {
         let Some(place) = self.place(row) else { return };
         if place == GUEST {
@@ -212,24 +212,24 @@ impl Watch {
         self.forget(self.count);
     }
 
-    /// It is the turn of who is at `place`, for no reason.
+    /// Gives the turn to the pair at `place` without a reason.
     pub(super) fn visit(&mut self, place: usize) {
         self.turn_began = self.heads[place].expected;
         self.turn = place;
     }
 
-    /// A head that never has anything.
+    /// A head that is never ready.
     pub(super) fn nobody(&self) -> Head {
         self.nobody.clone()
     }
 
-    /// One of the hot, who is not hot any more.
+    /// Makes one hot pair not hot, and returns its row.
     pub(super) fn next_hot(&mut self) -> Option<u32> {
         let place = self.chill(self.hot.checked_sub(1)?);
         Some(self.heads[place].row)
     }
 
-    /// The next of those who have had a message and are not hot, who is hot from now on.
+    /// Makes the next pair hot that had a message and is not hot.
     pub(super) fn next_found(&mut self, polls: u64) -> Option<Found> {
         if !self.has_found {
             return None;
@@ -256,8 +256,7 @@ impl Watch {
         Some(Found { left: (left != NOBODY).then_some(left), ..self.heat(place) })
     }
 
-    /// One of the hot that has had nothing for long, and is not hot any more, if there are more of them than
-    /// are kept.
+    /// Makes one hot pair not hot that has had no message for long, if there are more hot pairs than are kept.
     pub(super) fn next_idle(&mut self, polls: u64) -> Option<u32> {
         if self.hot <= HOT_KEPT {
             return None;
@@ -271,7 +270,7 @@ impl Watch {
         polls >= self.heads[place].tick + COLD_AFTER
     }
 
-    /// Makes who is at `place` hot.
+    /// Makes the pair at `place` hot.
     fn heat(&mut self, place: usize) -> Found {
         self.heads[place].is_found = false;
         self.swap(place, self.hot);
@@ -279,7 +278,7 @@ impl Watch {
         Found { row: self.heads[self.hot - 1].row, left: None }
     }
 
-    /// Makes who is at `place` hot no more. Returns where it is then.
+    /// Makes the pair at `place` not hot. Returns its new place.
     fn chill(&mut self, place: usize) -> usize {
         if place >= self.hot {
             return place;
@@ -297,14 +296,14 @@ impl Watch {
         }
     }
 
-    /// Notes where the row is that is at `place`.
+    /// Records the place of the row at `place`.
     fn note(&mut self, place: usize) {
         if let Some(entry) = self.places.get_mut(self.heads[place].row as usize) {
             *entry = u8::try_from(place).unwrap_or(NOWHERE);
         }
     }
 
-    /// Has nobody be at `place`.
+    /// Empties `place`.
     fn forget(&mut self, place: usize) {
         let head = core::mem::replace(&mut self.heads[place], self.nobody.clone());
         if let Some(entry) = self.places.get_mut(head.row as usize) {
@@ -313,29 +312,29 @@ impl Watch {
     }
 }
 
-/// Who is hot from now on.
+/// A pair that has become hot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) row: u32,
-    /// Whose place it has taken.
+    /// The row that it has displaced.
     pub(super) left: Option<u32>,
 }
 
-/// Where the next slot of a pair lies, and what its stamp will say: all that a look needs. It is of no use
-/// longer than its peer: whoever removes that has it forgotten.
+/// The address of a pair's next slot and the stamp expected there: all that a check needs. It must not outlive its
+/// peer: the code that removes the peer removes the head.
 #[derive(Debug, Clone)]
 pub(super) struct Head {
     walk: Walk,
-    /// The stamp, but for what the slot holds.
+    /// The stamp, without the bits that describe the slot's content.
     expected: u64,
-    /// The poll at which it had something last.
+    /// The poll that last found a message.
     tick: u64,
     row: u32,
     is_found: bool,
 }
 
 impl Head {
-    /// One that never has anything.
+    /// A head that is never ready.
     fn nobody(memory: &EndpointMemory) -> Self {
         let slots = memory.slots(0).expect("an endpoint has a ring");
         // SAFETY: the endpoint's own memory, which it keeps.
@@ -344,7 +343,7 @@ impl Head {
         Self { walk, expected: !STAMP_BELOW, tick: 0, row: NOBODY, is_found: false }
     }
 
-    /// Where the pair stands. `None` if it has no ring, or is not to be looked at.
+    /// The current position of the pair. `None` if it has no ring, or is held.
     pub(super) fn of(inbox: &Inbox) -> Option<Self> {
         let position = inbox.next();
         // SAFETY: the inbox keeps its slots until its ring has ended or its peer is removed, and then its
@@ -355,37 +354,37 @@ impl Head {
         (!inbox.is_held).then_some(head)
     }
 
-    /// Whose it is.
+    /// Its row.
     #[inline(always)]
     pub(super) fn row(&self) -> u32 {
         self.row
     }
 
-    /// Where its next message lies.
+    /// The slot of its next message.
     #[inline(always)]
     pub(super) fn slot(&self) -> Slot<'_> {
         self.walk.slot()
     }
 
-    /// What the stamp says of what lies there; more than [`STAMP_BELOW`] if there is nothing. One load.
+    /// The low part of the stamp, which describes the content; more than [`STAMP_BELOW`] if there is none. One load.
     #[inline(always)]
     fn below(&self) -> u64 {
         self.walk.slot().stamp().load(Relaxed) ^ self.expected
     }
 
-    /// Is something there?
+    /// Is there a message?
     #[inline(always)]
     fn is_ready(&self) -> bool {
         self.below() <= STAMP_BELOW
     }
 
-    /// Does it stand at `position`?
+    /// Is `position` its position?
     #[inline(always)]
     pub(super) fn is_at(&self, position: u64) -> bool {
         self.expected == pair_stamp_base(position)
     }
 
-    /// Goes one slot further, to where its inbox stands now.
+    /// Moves one slot forward, to the inbox's current position.
     #[inline(always)]
     pub(super) fn step(&mut self, position: u64) {
         self.walk.go_to(position);
@@ -393,7 +392,7 @@ impl Head {
         debug_assert!(self.is_at(position), "one slot further");
     }
 
-    /// Goes to where its inbox stands now.
+    /// Moves to the inbox's current position.
     #[inline(always)]
     pub(super) fn go_to(&mut self, position: u64) {
         self.walk.go_to(position);

@@ -1,4 +1,4 @@
-//! The words of an endpoint's two memories, by name. `corewire_layout::endpoint` says who writes which.
+//! The words of an endpoint's two memories, by name. `corewire_layout::endpoint` lists their writers.
 
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::endpoint as at;
@@ -7,7 +7,7 @@ use corewire_layout::endpoint::EndpointSizes;
 use crate::region::{Region, Slots, Store, Word32, Word64};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// An endpoint's segment: one's own, or a peer's.
+/// An endpoint's segment: this endpoint's, or a peer's.
 #[derive(Debug, Clone)]
 pub struct EndpointMemory {
     segment: Region,
@@ -33,7 +33,7 @@ impl EndpointMemory {
         self.segment.keep32(at::ENDPOINT_SLEEPING)
     }
 
-    /// How it wants to be woken.
+    /// How to wake it.
     #[must_use]
     pub fn mode(&self) -> Word32 {
         self.segment.keep32(at::ENDPOINT_MODE)
@@ -45,7 +45,7 @@ impl EndpointMemory {
         self.segment.keep32(at::ENDPOINT_BLOCKED)
     }
 
-    /// Where it ran when it began to wait for room.
+    /// Its processor when it began to wait for room.
     #[must_use]
     pub fn cpu(&self) -> Word32 {
         self.segment.keep32(at::ENDPOINT_CPU)
@@ -63,7 +63,7 @@ impl EndpointMemory {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_RING)
     }
 
-    /// How many slots of the pair of `row` are done with.
+    /// Number of slots of the pair of `row` that its receiver has finished with.
     #[must_use]
     pub fn cursor(&self, row: u32) -> Word64 {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_CURSOR)
@@ -82,7 +82,7 @@ impl EndpointMemory {
         self.segment.word64(counters + 8 * counter as usize)
     }
 
-    /// Adds to a counter, which this thread alone writes.
+    /// Adds one to a counter that only this thread writes.
     pub(super) fn count(&self, counter: EndpointCounter) {
         let counter = self.counter(counter);
         counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
@@ -119,26 +119,26 @@ impl Activity {
         Self { page, summary, doorbell }
     }
 
-    /// A bit for each word that has a bit.
+    /// One bit for each word with a bit set.
     #[inline(always)]
     #[must_use]
     pub fn summary(&self) -> &Word64 {
         &self.summary
     }
 
-    /// A bit for each row that has something.
+    /// One bit for each row with activity.
     #[must_use]
     pub fn word(&self, index: u32) -> &AtomicU64 {
         self.page.word64(at::ACTIVE + 8 * index as usize)
     }
 
-    /// The same, to be kept.
+    /// The same, as a handle to keep.
     #[must_use]
     pub fn keep_word(&self, index: u32) -> Word64 {
         self.page.keep64(at::ACTIVE + 8 * index as usize)
     }
 
-    /// Changes when the owner, asleep, must look.
+    /// Changes when the owner, asleep, must check.
     #[must_use]
     pub fn doorbell(&self) -> &Word32 {
         &self.doorbell

@@ -1,4 +1,4 @@
-//! The handshake of two endpoints.
+//! The handshake between two endpoints.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
@@ -24,8 +24,8 @@ use crate::tell::tell;
 use crate::wait::Patience;
 
 impl EndpointControl {
-    /// Links this endpoint with that of `name`, which exists, and returns its row. If they are linked
-    /// already, nothing is asked.
+    /// Links this endpoint with the existing one of `name`, and returns its row. Sends nothing if they are linked
+    /// already.
     pub(crate) fn connect(&self, name: &ChannelName) -> Result<u32, ConnectError> {
         if self.is_forked() {
             return Err(ConnectError::Forked);
@@ -51,14 +51,14 @@ impl EndpointControl {
             .and_then(|socket| socket.ok_or_else(not_found))
             .and_then(|socket| self.ask_to_pair(name, row, record.incarnation, socket));
         match linked {
-            // Unless it has come by itself meanwhile.
+            // Unless the peer has linked itself meanwhile.
             Err(error) if self.give_up(row) => Err(error),
             _ => Ok(row),
         }
     }
 
-    /// The row of the peer of this incarnation, if it has one; else one that is kept for it. `None` if all
-    /// are taken.
+    /// The row of the peer of this incarnation, if it has one; otherwise a row that is reserved for it. `None` if no
+    /// row is free.
     fn reserve(&self, state: &mut State, incarnation: u128) -> Option<u32> {
         if let Some(&row) = state.rows.get(&incarnation) {
             return Some(row);
@@ -70,7 +70,7 @@ impl EndpointControl {
         Some(row)
     }
 
-    /// Keeps a row no longer, if nobody has come to have it. False if somebody has.
+    /// Releases a reserved row if no peer has taken it. False if a peer has.
     fn give_up(&self, row: u32) -> bool {
         let mut state = lock(&self.state);
         let is_asked = matches!(state.links.get(&row), Some(Link::Asked));
@@ -81,8 +81,8 @@ impl EndpointControl {
         is_asked
     }
 
-    /// Makes a row that is kept for the peer `before` one for the peer `after`. False if that peer has a
-    /// row already: it has just asked for one itself, and has been told of that.
+    /// Transfers a row reserved for the peer `before` to the peer `after`. False if that peer has a row already: it
+    /// has just asked for one itself, and has been told its row.
     fn rename(&self, row: u32, before: u128, after: u128) -> bool {
         let mut state = lock(&self.state);
         if state.rows.contains_key(&after) {
@@ -111,7 +111,7 @@ impl EndpointControl {
         let (row_there, found, descriptors) = match answer(&socket, name)? {
             (Frame::Paired { row, incarnation }, descriptors) => (row, incarnation, descriptors),
             (Frame::Refused(reason), _) => return Err(refusal(name, reason)),
-            // It was closed as soon as it had linked with this one.
+            // The peer was closed as soon as it had linked with this endpoint.
             (Frame::Leave, _) => return Err(ConnectError::NotFound(name.clone())),
             (other, _) => {
                 return Err(ConnectError::Protocol {
@@ -124,7 +124,7 @@ impl EndpointControl {
             Introduction::check(descriptors).map_err(|unfit| unfit.to_error(name))?;
         check_row(&introduction.header, row_there, found)
             .map_err(|found| ConnectError::Protocol { name: name.clone(), found })?;
-        // The endpoint that was looked up has ended, and this is the next one of the same name.
+        // The endpoint that was looked up has ended; this is the next one of the same name.
         if found != incarnation && !self.rename(row, incarnation, found) {
             return Err(ConnectError::NotFound(name.clone()));
         }
@@ -154,7 +154,7 @@ impl EndpointControl {
         };
         let resources = |error: &OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
         let answer = Frame::Paired { row, incarnation: self.header.incarnation };
-        // Linked before it is answered: once the other knows its row, it may send.
+        // Linked before the answer: once the peer knows its row, it may send.
         let linked = self.link(row, row_there, socket, introduction, trusted);
         linked.map_err(|error| {
             self.give_up(row);
@@ -167,7 +167,7 @@ impl EndpointControl {
         })
     }
 
-    /// Runs `job` with what a peer needs of this endpoint.
+    /// Runs `job` with the descriptors that a peer needs of this endpoint.
     fn with_own_descriptors<R>(
         &self,
         job: impl FnOnce(&[std::os::fd::BorrowedFd<'_>]) -> Result<R, OsError>,
@@ -176,7 +176,7 @@ impl EndpointControl {
         job(&[self.segment.as_fd(), self.activity.as_fd(), self.bell.as_fd(), own_life.as_fd()])
     }
 
-    /// A peer that was checked has `row` from now on; or is linked once more, because both have asked.
+    /// Links a checked peer to `row`, or once more if both have asked.
     fn link(
         &self,
         row: u32,
@@ -213,7 +213,7 @@ impl EndpointControl {
     }
 }
 
-/// Is what a peer says of itself what its memory says?
+/// Does what a peer says of itself agree with its memory?
 fn check_row(header: &EndpointHeader, row: u32, incarnation: u128) -> Result<(), String> {
     if header.incarnation != incarnation {
         return Err("with another endpoint's memory".into());
@@ -247,7 +247,7 @@ impl Unfit {
     }
 }
 
-/// Turns a refusal into the error that says most.
+/// Turns a refusal into the most informative error.
 fn refusal(name: &ChannelName, reason: Reason) -> ConnectError {
     let name = name.clone();
     match reason {

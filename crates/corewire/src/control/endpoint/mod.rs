@@ -1,11 +1,10 @@
-//! An endpoint's control half: its name and memory, and who its peers are.
+//! An endpoint's control half: its name, its memory and its peers.
 //!
-//! Two endpoints that talk are *linked*: each maps the other's segment and activity page, has a row for
-//! the other, and watches its process. One handshake does it for both directions ([`connect`]); if both
-//! begin at once, each finds the other's request under the same incarnation and gives it the row that it
-//! has kept for it.
+//! Two endpoints that communicate are *linked*: each maps the other's segment and activity page, has a row for the
+//! other, and watches its process. One handshake does this for both directions ([`connect`]). If both begin at once,
+//! each recognizes the other's request by its incarnation and assigns it the row that it has reserved for that peer.
 //!
-//! The data thread learns of what happens here through [`Change`]s, for which a notice sends it.
+//! A notice makes the data thread fetch what happens here, as [`Change`]s.
 
 mod connect;
 pub(crate) mod observer;
@@ -36,9 +35,9 @@ use crate::control::hub::{Failures, Handler, Token, lock};
 use crate::kernel::{Control, ControlledKernel};
 use crate::tell::tell;
 
-/// Bits of an endpoint's attention.
+/// Bits of an endpoint's notices.
 pub(crate) mod notice {
-    /// Somebody has come or gone.
+    /// A peer has come or gone.
     pub(crate) const PEERS: u32 = 1;
     /// This process was forked, and this is the child.
     pub(crate) const FORKED: u32 = 2;
@@ -46,21 +45,21 @@ pub(crate) mod notice {
     pub(crate) const INTERRUPTED: u32 = 4;
     /// Requests were dropped without a reply.
     pub(crate) const DROPPED: u32 = 16;
-    /// An observer looks: what is counted privately is to be stored where it sees it.
+    /// An observer was opened: private counts must be stored where it sees them.
     pub(crate) const OBSERVED: u32 = 8;
 }
 
-/// What the data thread is told.
+/// A change that the data thread must take in.
 pub(crate) enum Change {
     /// A peer has come.
     Came { row: u32, name: ChannelName, parts: PeerParts },
-    /// A peer has gone. Its row stays its own until [`EndpointControl::free_row`].
+    /// A peer has gone. Its row stays reserved until [`EndpointControl::free_row`].
     Gone { row: u32, how: Gone },
 }
 
 pub(crate) type EndpointKernel = ControlledKernel<Arc<EndpointControl>>;
 
-/// What stands behind an endpoint.
+/// The control half of an endpoint.
 pub(crate) struct EndpointControl {
     this: Weak<Self>,
     header: EndpointHeader,
@@ -68,38 +67,38 @@ pub(crate) struct EndpointControl {
     activity: Segment,
     memory: EndpointMemory,
     shared: Arc<EndpointShared>,
-    /// Rings when the data thread, which waits for it, should look.
+    /// Rings when a waiting data thread must check for work.
     bell: Arc<Bell>,
     linux: Linux,
     domain: Arc<DomainInner>,
     state: Mutex<State>,
 }
 
-/// So many rows of peers that have gone are not given to others, as long as there are more.
+/// Number of rows of departed peers that are not reused while there are other free rows.
 const LEFT_KEPT: usize = 8;
 
 #[derive(Default)]
 struct State {
     claim: Option<Claim>,
     links: BTreeMap<u32, Link>,
-    /// Rows that had a peer, and have none now, the one that has been so for the longest first.
+    /// Free rows that had a peer, the one free for the longest first.
     left: VecDeque<u32>,
     /// Rows by their peers' incarnations.
     rows: BTreeMap<u128, u32>,
     watched: BTreeMap<Token, u32>,
     changes: Vec<Change>,
-    /// Requests that were dropped, by whom they were sent and their numbers.
+    /// Requests that were dropped: their senders and numbers.
     dropped: Vec<(Peer, u64)>,
     is_closed: bool,
 }
 
-/// What a row is.
+/// The state of a row.
 enum Link {
-    /// Kept for a peer that is being asked.
+    /// Reserved for a peer that is being asked.
     Asked,
-    /// A peer's.
+    /// Has a linked peer.
     Linked(Linked),
-    /// A peer's that is gone, which the data thread has not seen to yet.
+    /// Its peer has gone, which the data thread has not handled yet.
     Gone,
 }
 
@@ -110,12 +109,12 @@ struct Linked {
     life_token: Token,
     unread: Failures,
     bell: Bell,
-    /// Who it is, for people to read.
+    /// Its name, for display.
     name: ChannelName,
     pid: u32,
 }
 
-/// What a peer has sent along, checked.
+/// What a peer has sent with its frame, checked.
 struct Introduction {
     header: EndpointHeader,
     memory: EndpointMemory,
@@ -124,7 +123,7 @@ struct Introduction {
     life: Option<Descriptor>,
 }
 
-/// Why a peer's descriptors are of no use.
+/// Why a peer's descriptors are refused.
 enum Unfit {
     Missing,
     Segment(SegmentError),
@@ -150,7 +149,7 @@ impl Introduction {
     }
 }
 
-/// What an endpoint's control half is made of.
+/// The parts of an endpoint's control half.
 pub(crate) struct EndpointControlParts {
     pub(crate) header: EndpointHeader,
     pub(crate) segment: Segment,
@@ -190,8 +189,8 @@ impl EndpointControl {
         &self.bell
     }
 
-    /// For observers: the peers that are linked now, one to a line: row, process and name. Makes the data
-    /// thread store what it counts privately, at its next call.
+    /// For observers: the peers that are linked now, one per line: row, process and name. Makes the data thread store
+    /// its private counts at its next call.
     pub(crate) fn list_peers(&self) -> String {
         self.shared.mark(notice::OBSERVED);
         let state = lock(&self.state);
@@ -207,18 +206,18 @@ impl EndpointControl {
         &self.segment
     }
 
-    /// Watches the runtime directory for names that come.
+    /// Watches the runtime directory for new names.
     pub(crate) fn watch_names(&self) -> Result<Watch, OsError> {
         self.domain.directory.watch()
     }
 
-    /// Waits until something has changed there. False if the deadline passed.
+    /// Waits until the directory has changed. False if the deadline passed.
     pub(crate) fn wait_for_names(
         &self,
         watch: &Watch,
         deadline: Option<Instant>,
     ) -> Result<bool, OsError> {
-        // Nothing else ends this wait, but who has come may ring.
+        // Nothing else ends this wait, but a peer that has come may ring.
         self.bell.silence();
         watch.wait(self.bell.as_fd(), deadline)
     }
@@ -227,7 +226,7 @@ impl EndpointControl {
         self.domain.is_forked()
     }
 
-    /// Keeps the claim on the endpoint's name, until it is closed.
+    /// Keeps the claim on the endpoint's name until the endpoint is closed.
     pub(crate) fn hold(&self, claim: Claim) {
         lock(&self.state).claim = Some(claim);
     }
@@ -241,13 +240,13 @@ impl EndpointControl {
         }
     }
 
-    /// What has happened since this was asked last.
+    /// Takes the changes since the last call.
     pub(crate) fn changes(&self) -> Vec<Change> {
         self.shared.clear(notice::PEERS);
         std::mem::take(&mut lock(&self.state).changes)
     }
 
-    /// Nobody will reply to a request of `peer` any more: the data thread tells it.
+    /// Records that a request of `peer` gets no reply: the data thread tells the peer.
     pub(crate) fn drop_request(&self, peer: Peer, number: u64) {
         // The lock may be held by a thread that a forked child does not have.
         if self.shared.attention() & notice::FORKED == 0 {
@@ -256,13 +255,13 @@ impl EndpointControl {
         }
     }
 
-    /// The requests that were dropped since this was asked last.
+    /// Takes the requests that were dropped since the last call.
     pub(crate) fn dropped(&self) -> Vec<(Peer, u64)> {
         self.shared.clear(notice::DROPPED);
         std::mem::take(&mut lock(&self.state).dropped)
     }
 
-    /// The data thread has seen to a peer that is gone: somebody else may have its row.
+    /// The data thread has handled a peer's departure: another peer may have its row.
     pub(crate) fn free_row(&self, row: u32) {
         let mut state = lock(&self.state);
         if matches!(state.links.get(&row), Some(Link::Gone)) {
@@ -271,7 +270,7 @@ impl EndpointControl {
         }
     }
 
-    /// Says good-bye to everybody, and lets go of the name.
+    /// Tells all peers that the endpoint leaves, and releases the name.
     pub(crate) fn close(&self) {
         self.domain.remove_endpoint(self.name());
         let mut state = lock(&self.state);
@@ -283,7 +282,7 @@ impl EndpointControl {
             if let Link::Linked(linked) = link {
                 self.unwatch(&mut state, &linked);
                 for (socket, _) in &linked.sockets {
-                    // If it does not get through, the hang-up says as much.
+                    // If the frame does not get through, the hang-up tells the peer.
                     let _ = socket.send(&Frame::Leave, &[]);
                 }
             }
@@ -299,8 +298,8 @@ impl EndpointControl {
         state.watched.remove(&linked.life_token);
     }
 
-    /// A row that nobody has; of those that somebody had not the last ones, if there are others: who asks for a
-    /// peer that has just gone is to hear that, not that there is no such peer.
+    /// A free row. Rows that had a peer until recently come last: a caller that asks for a peer that has just gone
+    /// must learn that, not that there is no such peer.
     fn free(&self, state: &mut State) -> Option<u32> {
         let max = u32::try_from(self.header.sizes.peers_max()).unwrap_or(u32::MAX);
         let is_unused = |row: &u32| !state.links.contains_key(row) && !state.left.contains(row);
@@ -309,7 +308,7 @@ impl EndpointControl {
         row.or_else(|| state.left.pop_front())
     }
 
-    /// A peer is gone, for whatever reason.
+    /// Removes the link to a peer that is gone.
     pub(crate) fn drop_link(&self, row: u32, how: Gone) {
         let mut state = lock(&self.state);
         let Some(link) = state.links.get_mut(&row) else { return };
@@ -343,7 +342,7 @@ impl EndpointControl {
         }
     }
 
-    /// Reads what a linked peer says. Says how it went, if it did.
+    /// Reads what a linked peer has sent. Returns how it has gone, if it has.
     fn look_at(&self, row: u32, token: Token) -> Option<Gone> {
         let state = lock(&self.state);
         let Some(Link::Linked(linked)) = state.links.get(&row) else { return None };
@@ -354,9 +353,9 @@ impl EndpointControl {
         match socket.receive() {
             Ok((Frame::Leave, _)) => Some(Gone::Left),
             Err(ReceiveError::Nothing) => None,
-            // A failed call is no word of the peer's: if there is one, it is still there.
+            // A failed call says nothing about the peer: a frame that it sent is still there.
             Err(ReceiveError::Os(_)) if !linked.unread.add() => None,
-            // A hang-up without a word: its process has died, or is just dying.
+            // A hang-up without a frame: its process has died, or is just dying.
             _ => Some(Gone::Died),
         }
     }

@@ -1,4 +1,4 @@
-//! Looking on at an endpoint.
+//! Observing an endpoint.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::JoinError;
 
-/// A look at an endpoint, from a read-only map of its memory. It shows the peers that were linked when it
+/// An observer of an endpoint, which uses a read-only map of its memory. It shows the peers that were linked when it
 /// was opened; open another one to see later peers.
 pub struct EndpointObserver {
     header: EndpointHeader,
@@ -21,8 +21,8 @@ pub struct EndpointObserver {
     peers: Vec<(u32, u32, String)>,
 }
 
-/// An endpoint, as seen at one moment. Messages and bytes are as of its last call that did not only take or
-/// leave a message, at the latest as of its first call after an observer was opened.
+/// An endpoint's state at one moment. Messages and bytes are as of its last call that did more than take or leave a
+/// message, at the latest as of its first call after an observer was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointView {
@@ -32,13 +32,13 @@ pub struct EndpointView {
     pub incarnation: u128,
     /// Its process.
     pub pid: u32,
-    /// The most peers that it may have at one time.
+    /// Maximum number of peers at one time.
     pub peers_max: u64,
     /// Bytes of its segment. Rings and cells take memory when they are first used.
     pub segment_bytes: u64,
-    /// Bytes of messages that it keeps at most before a receive asks for them, each counted with 128 more.
+    /// Maximum number of bytes of messages that it keeps before a receive asks for them, each counted with 128 more.
     pub budget_bytes: u64,
-    /// How much of that is taken, by its peers and by those that have gone.
+    /// How much of that is in use, by its peers and by those that have gone.
     pub kept_bytes: u64,
     /// True while it sleeps.
     pub is_asleep: bool,
@@ -48,7 +48,7 @@ pub struct EndpointView {
     pub peers: Vec<PeerView>,
 }
 
-/// A peer of an endpoint, as seen at one moment.
+/// The state of a peer of an endpoint at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerView {
@@ -66,9 +66,9 @@ pub struct PeerView {
     pub received_messages: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Messages of it that are kept, since no receive has asked for them.
+    /// Messages from it that are kept because no receive has asked for them.
     pub kept_messages: u64,
-    /// What they cost of the budget.
+    /// How much of the budget they use.
     pub kept_bytes: u64,
 }
 
@@ -104,7 +104,7 @@ impl EndpointObserver {
         Ok(Self { memory: EndpointMemory::new(memory, header.sizes), header, peers })
     }
 
-    /// The endpoint now.
+    /// The current state of the endpoint.
     #[must_use]
     pub fn look(&self) -> EndpointView {
         let Self { header, memory, peers } = self;

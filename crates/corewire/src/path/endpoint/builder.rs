@@ -1,4 +1,4 @@
-//! Making an endpoint.
+//! Creating an endpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::control::endpoint::{EndpointControl, EndpointControlParts, EndpointKe
 use crate::error::EndpointError;
 use crate::wait::{BARE_POLLS, Wait, adaptive_pauses, cap_ns};
 
-/// An endpoint to be made; begun by [`Domain::endpoint`].
+/// Builder of an endpoint, returned by [`Domain::endpoint`].
 ///
-/// Its memory: 256 bytes for each peer there may be; for each peer that it sends to, a ring (16 KiB if not
-/// said), of which there are no more than [`rings`](Self::rings) says, whatever the number of peers; and,
-/// once it sends a message of more than 160 bytes, the cells (1 MiB if not said).
+/// Its memory: 256 bytes for each possible peer; a ring (default: 16 KiB) for each peer that it sends to, at most
+/// [`rings`](Self::rings) whatever the number of peers; and, once it sends a message of more than 160 bytes, the
+/// cells (default: 1 MiB).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is made before `create`"]
 pub struct EndpointBuilder {
@@ -58,65 +58,64 @@ impl EndpointBuilder {
         }
     }
 
-    /// The most peers at one time, 1 to 1024: 256 if not said.
+    /// Maximum number of peers at one time, 1 to 1024. Default: 256.
     pub fn peers(mut self, count_max: usize) -> Self {
         self.peers = count_max as u64;
         self
     }
 
-    /// The most peers that have a ring at one time, 1 to 1024; as many as there may be peers if not said.
-    /// Who sends to more has rings go from one that is idle to the next.
+    /// Maximum number of peers that have a ring at one time, 1 to 1024. Default: the maximum number of peers. If the
+    /// endpoint sends to more peers, rings move from idle peers to others.
     pub fn rings(mut self, count_max: usize) -> Self {
         self.rings = Some(count_max as u64);
         self
     }
 
-    /// Slots of each ring, of 64 bytes, a power of two from 8 to 65536: 256 if not said. A sender that waits
-    /// for room is woken when three quarters are free, so fewer cost more wake-ups where there are more
-    /// senders than processors; more cost as much memory for every peer that is sent to.
+    /// Number of slots of 64 bytes in each ring, a power of two from 8 to 65536. Default: 256. A sender that waits
+    /// for room is woken when three quarters are free, so fewer slots cost more wake-ups if there are more senders
+    /// than processors; more slots cost memory for every peer that is sent to.
     pub fn ring_slots(mut self, slots: usize) -> Self {
         self.ring_slots = slots as u64;
         self
     }
 
-    /// How many cells there are, for messages of more than 160 bytes, and how long each is: a power of two
-    /// from 4 KiB to 256 KiB. Default: 64 of 16 KiB. A message that is longer than 256 KiB goes through so much of
-    /// them again and again, as through a pipe.
+    /// Number of cells, for messages of more than 160 bytes, and the length of each: a power of two from 4 KiB to 256
+    /// KiB. Default: 64 of 16 KiB. A message longer than 256 KiB goes repeatedly through 256 KiB of them, as through
+    /// a pipe.
     pub fn cells(mut self, count: usize, bytes: usize) -> Self {
         self.cells = count as u64;
         self.cell_bytes = bytes as u64;
         self
     }
 
-    /// Bytes of messages that are kept before a receive asks for them, each counted with 128 bytes more.
-    /// Default: 16 MiB. One peer has at most half of it, and a quarter is divided among all the
-    /// [`peers`](Self::peers) that there may be, so that no peer takes the share of another. What finds no
-    /// room stays with its sender, whose later messages wait behind it: receive it, or
-    /// [`discard`](Endpoint::discard) what nobody will ask for.
+    /// Maximum bytes of messages that are kept before a receive asks for them, each counted with 128 bytes more.
+    /// Default: 16 MiB. One peer has at most half of it, and a quarter is divided among all possible
+    /// [`peers`](Self::peers), so that no peer takes the share of another. A message beyond the budget stays with its
+    /// sender, whose later messages wait behind it: receive it, or [`discard`](Endpoint::discard) messages that no
+    /// receive will ask for.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes;
         self
     }
 
-    /// How its calls wait.
+    /// Sets how its calls wait.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self
     }
 
-    /// The longest that a call sleeps before it looks by itself: 100 ms if not said, no less than 1 ms. A
-    /// sleeper is woken by what it waits for; this is the net below, for a peer that is stopped between a
-    /// message and the wake-up.
+    /// Maximum time that a call sleeps before it checks by itself. Default: 100 ms; at least 1 ms. What a sleeper
+    /// waits for wakes it; the cap is the safety net for a peer that is stopped between a message and the wake-up.
     pub fn sleep_cap(mut self, cap: Duration) -> Self {
         self.sleep_cap = Some(cap);
         self
     }
 
-    /// Makes the endpoint. From now on others can reach it.
+    /// Creates the endpoint. From then on others can reach it.
     ///
     /// # Errors
-    /// [`EndpointError`]: a bad name or size, a name that somebody alive has, another user's domain, or a
-    /// failed call (no memory, no descriptors, a limit).
+    /// [`EndpointError`]: a bad name or size, a name in use by a live process, another user's domain, or a failed
+    /// call (no memory, no descriptors, a limit).
     pub fn create(self) -> Result<Endpoint, EndpointError> {
         let name = ChannelName::new(&self.name)?;
         if self.domain.is_forked() {
@@ -148,7 +147,7 @@ impl EndpointBuilder {
                 let written =
                     claim.write(NameRecord { kind: NameKind::Endpoint, socket, incarnation });
                 endpoint.control.hold(claim);
-                // Dropping it gives the name back.
+                // Dropping the endpoint releases the name.
                 written?;
                 Ok(endpoint)
             }
@@ -169,7 +168,7 @@ impl EndpointBuilder {
         let fence_mode = if has_barriers { FenceMode::Asymmetric } else { FenceMode::Fenced };
         let (pid, budget_bytes) = (process::pid(), self.budget_bytes as u64);
         let header = EndpointHeader { sizes, fence_mode, incarnation, pid, name, budget_bytes };
-        // Rings and cells are there when they are first needed.
+        // Rings and cells are allocated when first needed.
         let (segment, memory) =
             Segment::create_in_parts(sizes.segment_bytes(), sizes.ring_offset(0))?;
         memory.copy_in(0, header.to_raw().as_bytes());
@@ -190,7 +189,7 @@ impl EndpointBuilder {
         let mut pairs = pair::Endpoint::new(parts, EndpointKernel::new(Arc::clone(&control)));
         pairs.set_sleep_cap(cap_ns(self.sleep_cap));
         let pauses = adaptive_pauses();
-        // Peers know the incarnation, but not this.
+        // Peers know the incarnation, but must not know the seed.
         let seed = u64::try_from(random_u128()? >> 64).unwrap_or_default();
         let rings = PairRings::new(pairs, Arc::clone(&control));
         let budget = Budget::new(self.budget_bytes, self.peers);

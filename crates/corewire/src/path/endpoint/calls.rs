@@ -23,7 +23,7 @@ impl Endpoint {
     /// waits for its reply.
     ///
     /// # Errors
-    /// [`MessageError::RequestDropped`] if the peer drops the request without a reply; why the peer has
+    /// [`MessageError::RequestDropped`] if the peer drops the request without a reply; the reason why the peer has
     /// gone; `UnknownPeer`, `NoMemory`, `Interrupted`, `Forked`, `Transport`. A reply that comes after an error is
     /// dropped.
     pub fn call(&mut self, peer: Peer, request: &[u8]) -> Result<OwnedMessage, MessageError> {
@@ -32,8 +32,8 @@ impl Endpoint {
         self.receive(Calls::reply_selector(number, peer))
     }
 
-    /// As [`call`](Self::call), waiting for at most `timeout`; `None` if there was no reply by then. A reply
-    /// that comes later is dropped.
+    /// Like [`call`](Self::call), for at most `timeout`; `None` if there was no reply by then. A reply that
+    /// comes later is dropped.
     ///
     /// # Errors
     /// As for [`call`](Self::call).
@@ -50,7 +50,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`call`](Self::call); the reply goes to the beginning of `reply`.
+    /// Like [`call`](Self::call), but stores the reply at the beginning of `reply`.
     ///
     /// # Errors
     /// As for [`call`](Self::call); also [`MessageError::BufferTooSmall`], after which the reply is lost.
@@ -66,8 +66,8 @@ impl Endpoint {
         self.receive_into(Calls::reply_selector(number, peer), reply)
     }
 
-    /// As [`call_into`](Self::call_into), waiting for at most `timeout`; `None` if there was no reply by
-    /// then. A reply that comes later is dropped.
+    /// Like [`call_into`](Self::call_into), for at most `timeout`; `None` if there was no reply by then. A
+    /// reply that comes later is dropped.
     ///
     /// # Errors
     /// As for [`call_into`](Self::call_into).
@@ -85,12 +85,11 @@ impl Endpoint {
         }
     }
 
-    /// Begins to send `request`, and never waits. The operation ends with the reply, which is in its
-    /// memory, or with an error; [`cancel`](Self::cancel) ends it earlier, and a reply that comes later is
-    /// dropped.
+    /// Begins to send `request`, and never waits. The operation ends with the reply, in the operation's memory, or
+    /// with an error. [`cancel`](Self::cancel) ends it earlier; a reply that comes later is dropped.
     ///
     /// # Errors
-    /// As for [`send`](Self::send); what fails later is the operation's result.
+    /// As for [`send`](Self::send); a later failure is the operation's result.
     pub fn icall(
         &mut self,
         peer: Peer,
@@ -99,7 +98,7 @@ impl Endpoint {
         self.icall_with(peer, request, Options::default())
     }
 
-    /// As [`icall`](Self::icall), with a number of the caller's choice, and another way to report the end.
+    /// Like [`icall`](Self::icall), with a number of the caller's choice, and another way to report the end.
     ///
     /// # Errors
     /// As for [`icall`](Self::icall).
@@ -118,7 +117,7 @@ impl Endpoint {
         self.engine.new_call()
     }
 
-    /// Sends a request. Returns what its reply is received by; `None` if there was no room in time.
+    /// Sends a request. Returns the key with which to receive its reply; `None` if there was no room in time.
     fn begin_call(
         &mut self,
         peer: Peer,
@@ -135,7 +134,7 @@ impl Endpoint {
 
     // The server.
 
-    /// Receives a request of any peer, waiting for it if necessary.
+    /// Receives a request from any peer, waiting for it if necessary.
     ///
     /// # Errors
     /// [`MessageError::NoMemory`], `Interrupted`, `Forked`.
@@ -145,8 +144,7 @@ impl Endpoint {
         Ok(Request::new(self, message))
     }
 
-    /// As [`receive_request`](Self::receive_request), if a request is there now; `None` if not. Never
-    /// blocks.
+    /// Like [`receive_request`](Self::receive_request), but never blocks; `None` if no request is there now.
     ///
     /// # Errors
     /// As for [`receive_request`](Self::receive_request).
@@ -155,8 +153,7 @@ impl Endpoint {
         Ok(message.map(|message| Request::new(self, message)))
     }
 
-    /// As [`receive_request`](Self::receive_request), waiting for at most `timeout`; `None` if no request
-    /// came.
+    /// Like [`receive_request`](Self::receive_request), for at most `timeout`; `None` if no request came.
     ///
     /// # Errors
     /// As for [`receive_request`](Self::receive_request).
@@ -168,12 +165,12 @@ impl Endpoint {
         Ok(message.map(|message| Request::new(self, message)))
     }
 
-    /// Replies to a request that was [detached](Request::detach) before. Never waits: a reply that does not
-    /// fit is copied and sent when there is room.
+    /// Replies to a request that was [detached](Request::detach). Never waits: a reply that does not fit is copied
+    /// and sent when there is room.
     ///
     /// # Errors
-    /// Why nothing can be sent to whoever sent the request; `UnknownPeer` also if the request was another
-    /// endpoint's; `Forked`, `Transport`.
+    /// The reason why the requester cannot be reached; `UnknownPeer` also if another endpoint received the request;
+    /// `Forked`, `Transport`.
     pub fn reply(&mut self, owed: OwedReply, reply: &[u8]) -> Result<(), MessageError> {
         if !Arc::ptr_eq(&owed.control, &self.control) {
             return Err(MessageError::UnknownPeer);
@@ -182,7 +179,7 @@ impl Endpoint {
         self.answer_short(source, number, reply)
     }
 
-    /// Replies in one piece: most replies go the short way.
+    /// Replies with one buffer: most replies take the short path.
     #[inline(always)]
     fn answer_short(
         &mut self,
@@ -204,7 +201,7 @@ impl Endpoint {
         reply: &impl Source,
     ) -> Result<(), MessageError> {
         match self.handle_notices() {
-            // For the next call that waits: whoever waits for the reply is not to wait for ever.
+            // Left for the next call that waits: the requester must not wait for ever for the reply.
             Err(MessageError::Interrupted) => self.interrupter().interrupt(),
             other => other?,
         }
@@ -212,13 +209,13 @@ impl Endpoint {
     }
 }
 
-/// A request that was received. It derefs to its bytes. One that is dropped tells its caller, whose call
-/// then ends with [`MessageError::RequestDropped`].
+/// A received request, which derefs to its bytes. Dropping it notifies the requester, whose call then ends with
+/// [`MessageError::RequestDropped`].
 #[must_use = "a request that is dropped tells its caller"]
 pub struct Request<'a> {
     endpoint: &'a mut Endpoint,
     message: OwnedMessage,
-    /// It has been replied to, or will be.
+    /// A reply was sent, or will be.
     is_settled: bool,
 }
 
@@ -228,7 +225,7 @@ impl<'a> Request<'a> {
         Self { endpoint, message, is_settled: false }
     }
 
-    /// Who sent it.
+    /// The peer that sent it.
     #[must_use]
     pub fn source(&self) -> Peer {
         self.message.source()
@@ -237,14 +234,14 @@ impl<'a> Request<'a> {
     /// Replies. Never waits: a reply that does not fit is copied and sent when there is room.
     ///
     /// # Errors
-    /// Why nothing can be sent to whoever sent the request; `Forked`, `Transport`.
+    /// The reason why the requester cannot be reached; `Forked`, `Transport`.
     #[inline]
     pub fn reply(mut self, reply: &[u8]) -> Result<(), MessageError> {
         self.is_settled = true;
         self.endpoint.answer_short(self.message.source(), self.message.tag(), reply)
     }
 
-    /// As [`reply`](Self::reply), with the bytes of `parts`, one after the other.
+    /// Like [`reply`](Self::reply), with the bytes of `parts`, one after the other.
     ///
     /// # Errors
     /// As for [`reply`](Self::reply).
@@ -253,8 +250,8 @@ impl<'a> Request<'a> {
         self.endpoint.answer(self.message.source(), self.message.tag(), &parts)
     }
 
-    /// Separates the request from its endpoint, which may receive others meanwhile:
-    /// [`Endpoint::reply`] replies to it later. The two values may go to other threads.
+    /// Separates the request from its endpoint, which can receive others meanwhile. [`Endpoint::reply`] replies to it
+    /// later. The two values may go to other threads.
     pub fn detach(mut self) -> DetachedRequest {
         self.is_settled = true;
         let message = std::mem::take(&mut self.message);
@@ -286,7 +283,7 @@ impl Drop for Request<'_> {
     }
 }
 
-/// The reply that is owed to a request. If it is dropped, the request's caller is told.
+/// The reply owed to a request. Dropping it notifies the requester.
 #[must_use = "a reply that is owed and dropped tells the caller"]
 pub struct OwedReply {
     source: Peer,
@@ -296,7 +293,7 @@ pub struct OwedReply {
 }
 
 impl OwedReply {
-    /// Who sent the request.
+    /// The peer that sent the request.
     #[must_use]
     pub fn source(&self) -> Peer {
         self.source

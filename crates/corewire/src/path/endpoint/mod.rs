@@ -10,7 +10,7 @@
 //! | [`rings`] | the pair rings as the transport of the engine |
 //! | [`pipe`] | which memory long messages go through |
 //!
-//! What happens to a message is the work of the engine: see `corewire-endpoint`. Here its calls wait.
+//! The engine handles messages: see `corewire-endpoint`. This module makes its calls wait.
 
 mod builder;
 mod calls;
@@ -38,51 +38,50 @@ use crate::control::endpoint::{EndpointControl, notice};
 use crate::error::{ConnectError, CounterError};
 use crate::wait::{BARE_POLLS, Interrupter, Patience, Readiness, Wait};
 
-/// A process's address for messages of any other, made by [`Domain::endpoint`](crate::Domain::endpoint).
+/// A process's address for messages from any other process, made by [`Domain::endpoint`](crate::Domain::endpoint).
 ///
-/// A message has a *tag*, 64 bits of the sender's choice, and is received by whoever asks for it by tag
-/// and sender ([`Selector`]). Messages from one endpoint to another that a receive asks for are received
-/// in the order in which they were sent. What arrives before anybody asks for it is kept, within a budget
-/// ([`EndpointBuilder::budget`]); beyond that it stays with its sender, who then waits. Nothing is lost.
+/// A message has a *tag*, 64 bits of the sender's choice. A receive asks for messages by tag and sender
+/// ([`Selector`]). Messages from one endpoint to another that a receive asks for are received in the order in which
+/// they were sent. Those that arrive before a receive asks for them are kept, within a budget
+/// ([`EndpointBuilder::budget`]). Beyond it a message stays with its sender, which then waits. Nothing is lost.
 ///
 /// # How messages travel
 ///
-/// Up to 160 bytes in the ring itself; longer ones through cells of the sender's memory, as many fragments
-/// one after the other as it takes. A message of any length needs no more memory than that, and is copied
-/// twice. `send` returns when its bytes have been copied: the buffer may be used again, but nobody need
-/// have received them.
+/// Messages of up to 160 bytes travel in the ring itself; longer ones through cells of the sender's memory, in as
+/// many consecutive fragments as needed. A message of any length needs no more memory than that, and is copied twice.
+/// `send` returns when the bytes have been copied: the buffer may be reused, but the message may not have been
+/// received yet.
 ///
 /// # Progress
 ///
-/// An endpoint does its work inside its calls: what is being received, or sent later
-/// ([`isend`](Self::isend)), goes on while some call of it runs, or waits.
+/// An endpoint works only inside its calls: receives and sends that are under way ([`isend`](Self::isend)) continue
+/// while one of its calls runs or waits.
 ///
 /// # Threads
 ///
-/// Its calls need it alone, so several threads share one behind a mutex, and a thread that waits in it keeps
-/// the others out. A thread each with an endpoint of its own is faster: endpoints cost a name and
-/// [`EndpointBuilder`]'s memory. An [`Interrupter`] ends another thread's wait. In event loops and async
-/// code, ask for [`readiness`](Self::readiness).
+/// Its calls need exclusive access, so several threads share one behind a mutex, and a thread that waits in it blocks
+/// the others. One endpoint per thread is faster: each endpoint costs a name and [`EndpointBuilder`]'s memory. An
+/// [`Interrupter`] ends another thread's wait. In event loops and async code, use [`readiness`](Self::readiness).
 ///
 /// # Deaths
 ///
-/// What a peer had sent whole before it died is received; of what it had not, nothing is. After that,
-/// whatever waits for it alone ends with [`MessageError::PeerDied`]. Receives that ask for messages of
-/// anybody go on; [`receive_event`](Self::receive_event) reports peers that come and go.
+/// Messages that a peer sent completely before it died are received; incomplete ones are discarded. Then calls that
+/// wait for that peer alone end with [`MessageError::PeerDied`]. Receives from any peer continue;
+/// [`receive_event`](Self::receive_event) reports peers that come and go.
 ///
-/// Dropping an endpoint closes it, and drops what it has not sent; [`close`](Self::close) sends it first.
+/// Dropping an endpoint closes it, and discards what it has not sent; [`close`](Self::close) sends it first.
 pub struct Endpoint {
     engine: Engine<PairRings>,
     control: Arc<EndpointControl>,
     ring_slots: u64,
     wait: Wait,
     pauses: u32,
-    /// How often a receive polls for a short message before it goes the long way.
+    /// Number of polls for a short message before a receive takes the long path.
     short_polls: u32,
-    /// How often it does so before it asks whether the sender last ran on this processor: at once if the answer
-    /// was yes the last time.
+    /// Number of these polls before it checks whether the sender last ran on this processor: 0 if that was so the
+    /// last time.
     bare_polls: u32,
-    /// Sleeps for room since polls for it were worth while.
+    /// Number of sleeps for room since polls for it last succeeded.
     in_vain: u32,
 }
 
@@ -93,24 +92,24 @@ impl Endpoint {
         self.control.name().as_str()
     }
 
-    /// The endpoint of this name, which exists: asks its process to link with this one, unless they are
-    /// linked already. May be this endpoint itself. Waits for the answer, for at most 10 s.
+    /// The existing endpoint of this name, which may be this endpoint itself. Asks its process to link with this
+    /// endpoint, unless they are linked already. Waits for the answer, for at most 10 s.
     ///
     /// # Errors
-    /// [`ConnectError::NotFound`] if there is none; [`ConnectError`] for all else.
+    /// [`ConnectError::NotFound`] if there is none; otherwise another [`ConnectError`].
     pub fn peer(&mut self, name: &str) -> Result<Peer, ConnectError> {
         let name = ChannelName::new(name)?;
         let row = self.control.connect(&name)?;
         match self.engine.handle_notices() {
             Err(MessageError::Forked) => return Err(ConnectError::Forked),
-            // For the next call that waits.
+            // Left for the next call that waits.
             Err(MessageError::Interrupted) => self.interrupter().interrupt(),
             _ => {}
         }
         self.engine.peer_at(row).ok_or(ConnectError::NotFound(name))
     }
 
-    /// The endpoint of this name as soon as it exists; waits for it for at most `timeout`, or for ever.
+    /// The endpoint of this name as soon as it exists. Waits for at most `timeout`; `None` waits for ever.
     ///
     /// # Errors
     /// [`ConnectError::NotCreated`] if it did not appear; otherwise as for [`peer`](Self::peer).
@@ -134,13 +133,13 @@ impl Endpoint {
         }
     }
 
-    /// A peer's name; `None` if it is no peer of this endpoint, or its place has been taken by another.
+    /// A peer's name; `None` if it is not a peer of this endpoint, or another peer has taken its place.
     #[must_use]
     pub fn name_of(&self, peer: Peer) -> Option<&str> {
         self.engine.name_of(peer).map(ChannelName::as_str)
     }
 
-    /// The peers that are linked now, and have not gone.
+    /// The peers that are linked now and have not left or died.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`.
@@ -172,24 +171,23 @@ impl Endpoint {
         Ok(self.engine.transport().counter(counter))
     }
 
-    /// A handle by which another thread ends a call of this endpoint that waits.
+    /// A handle with which another thread ends a waiting call of this endpoint.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
         let control = Arc::clone(&self.control);
         Interrupter::new(move || control.notify(notice::INTERRUPTED))
     }
 
-    /// A descriptor that becomes readable when, after [`arm`](Self::arm), something has happened. It stays
-    /// the same for the endpoint's life.
+    /// A descriptor that becomes readable when something has happened after [`arm`](Self::arm). It stays the same for
+    /// the endpoint's life.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         Readiness(Arc::clone(self.control.bell()))
     }
 
-    /// Says that the caller is about to wait for the [`Readiness`] descriptor. Returns false if something
-    /// has happened already: then ask again first. The order is: ask
-    /// ([`try_receive_into`](Self::try_receive_into), [`test`](Self::test)) until there is nothing, `arm`,
-    /// wait until readable, and again.
+    /// Announces that the caller is about to wait for the [`Readiness`] descriptor. Returns false if something has
+    /// happened already: then check again first. The order is: check ([`try_receive_into`](Self::try_receive_into),
+    /// [`test`](Self::test)) until there is nothing, `arm`, wait until readable, and repeat.
     ///
     /// # Errors
     /// [`MessageError::Forked`].
@@ -202,7 +200,7 @@ impl Endpoint {
         Ok(self.engine.transport_mut().arm(&wanted))
     }
 
-    /// Handles what has arrived, and sends what there is room for. Never blocks. True if anything was done.
+    /// Handles arrivals, and sends what there is room for. Never blocks. True if anything was done.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`.
@@ -210,14 +208,14 @@ impl Endpoint {
         self.engine.progress(None)
     }
 
-    /// Handles what has arrived. Whether a message was kept or an operation has ended since this was asked
-    /// last.
+    /// Handles arrivals. Returns whether a message was kept or an operation has ended since the last call of this
+    /// method.
     pub(crate) fn look(&mut self) -> Result<bool, MessageError> {
         self.engine.progress(None)?;
         Ok(self.engine.take_news())
     }
 
-    /// Sends what has been begun, waiting for as long as it takes: operations, and replies.
+    /// Completes all sends that are under way, including replies. Waits for as long as that takes.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the rest is sent by later calls.
@@ -227,8 +225,8 @@ impl Endpoint {
         })
     }
 
-    /// Sends what has been begun, as [`flush`](Self::flush) does, and closes the endpoint. What is sent may be
-    /// received after that.
+    /// Completes all sends that are under way, as [`flush`](Self::flush) does, and closes the endpoint. Peers may
+    /// receive these messages after that.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the endpoint is closed all the same.
@@ -236,21 +234,21 @@ impl Endpoint {
         self.flush()
     }
 
-    /// The engine by itself, for tests of other transports beside the rings.
+    /// The engine alone, for tests that use other transports beside the rings.
     #[doc(hidden)]
     #[must_use]
     pub fn into_engine(self) -> Engine<PairRings> {
         self.engine
     }
 
-    /// Learns of peers that have come or gone, if there is a notice.
+    /// Takes in peers that have come or gone, if there is a notice.
     fn handle_notices(&mut self) -> Result<(), MessageError> {
         if self.engine.has_notice() { self.engine.handle_notices() } else { Ok(()) }
     }
 
-    /// The number of polls before a sleep. Polls are worth nothing while the peer that must act needs this very
-    /// processor, and polls for room little if the last ones were in vain: with more processes than
-    /// processors, others are ready to run. Now and then they are tried again.
+    /// Number of polls before a sleep. Polls are useless while the peer that must act needs this processor, and polls
+    /// for room are of little use if the last ones found none: with more processes than processors, others are ready
+    /// to run. They are tried again occasionally.
     fn rounds(&self, source: Option<Peer>, room: Option<Room>) -> u32 {
         match (self.wait, room) {
             (Wait::Spin, _) => BARE_POLLS + self.pauses,
@@ -264,15 +262,15 @@ impl Endpoint {
         }
     }
 
-    /// Did the peer that a message is expected from last run on this very processor? Of all peers, the one
-    /// that was heard last.
+    /// Did the peer from which a message is expected last run on this processor? If it may be any, checks the one
+    /// heard last.
     fn is_sender_here(&self, source: Option<Peer>) -> bool {
         let rings = self.engine.transport();
         rings.is_here(source.map_or_else(|| rings.last_found(), Peer::row))
     }
 
-    /// Goes on until `done` says what came of it: polls for a while, then sleeps. `room` is towards whom,
-    /// and of what kind, room is waited for beside what waits to be sent.
+    /// Polls for a while, then sleeps, and repeats until `done` returns a result. `room` is room to wait for, in
+    /// addition to that for pending sends.
     fn wait_for<T>(
         &mut self,
         patience: Patience,
@@ -296,8 +294,8 @@ impl Endpoint {
                     return Ok(end);
                 }
                 round += 1;
-                // Room comes for many messages at once, and is found later by no more than a pause; whoever makes it
-                // may be the other thread of this very core, which is to run meanwhile.
+                // Room is made for many messages at once, so a pause delays its discovery by little. The receiver
+                // that makes it may be the other thread of this core, which should run meanwhile.
                 if room.is_some() || round > BARE_POLLS {
                     pause();
                 }
@@ -323,7 +321,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// How long was waited, for an error.
+/// The duration of the wait, for an error.
 fn after(patience: Patience) -> Duration {
     match patience {
         Patience::Until(_, timeout) => timeout,

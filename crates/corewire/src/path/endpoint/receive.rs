@@ -1,4 +1,4 @@
-//! Receiving, and asking what is there.
+//! Receiving, and probing for messages.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::{Endpoint, PairRings, after};
 use crate::wait::{BARE_POLLS, Patience, Wait};
 
 impl Endpoint {
-    // Into memory of the message's own.
+    // Into memory that the message owns.
 
     /// Receives a message that `selector` asks for, of any length, waiting for it if necessary.
     ///
     /// # Errors
-    /// If a peer is selected that has gone and nothing of it is left, [`MessageError::PeerDied`],
-    /// `PeerLeft` or `PeerCutOff`; `UnknownPeer`, `NoMemory`, `Interrupted`, `Forked`.
+    /// If the selected peer has gone and none of its messages is left, [`MessageError::PeerDied`], `PeerLeft` or
+    /// `PeerCutOff`; `UnknownPeer`, `NoMemory`, `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self, selector: Selector) -> Result<OwnedMessage, MessageError> {
         match self.receive_polling(Owned(&selector)) {
@@ -28,7 +28,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`receive`](Self::receive), if a message is there now; `None` if not. Never blocks.
+    /// Like [`receive`](Self::receive), but never blocks; `None` if no message is there now.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -42,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`receive`](Self::receive), waiting for at most `timeout`; `None` if no message came.
+    /// Like [`receive`](Self::receive), for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -54,7 +54,7 @@ impl Endpoint {
         self.receive_patiently(selector, Patience::until(timeout))
     }
 
-    /// As [`receive`](Self::receive), for as long as `patience` says.
+    /// Like [`receive`](Self::receive), but waits for as long as `patience` says.
     pub(super) fn receive_patiently(
         &mut self,
         selector: Selector,
@@ -63,7 +63,7 @@ impl Endpoint {
         none_if_late(self.receive_owned(selector, patience))
     }
 
-    // Into memory of the caller's.
+    // Into the caller's memory.
 
     /// Receives a message that `selector` asks for into the beginning of `buffer`, waiting for it if
     /// necessary.
@@ -83,7 +83,7 @@ impl Endpoint {
         self.receive_slowly(selector, &mut &mut *buffer, Patience::Forever)
     }
 
-    /// As [`receive_into`](Self::receive_into), if a message is there now; `None` if not. Never blocks.
+    /// Like [`receive_into`](Self::receive_into), but never blocks; `None` if no message is there now.
     ///
     /// # Errors
     /// As for [`receive_into`](Self::receive_into).
@@ -99,7 +99,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`receive_into`](Self::receive_into), waiting for at most `timeout`; `None` if no message came.
+    /// Like [`receive_into`](Self::receive_into), for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
     /// As for [`receive_into`](Self::receive_into).
@@ -112,7 +112,7 @@ impl Endpoint {
         self.receive_into_patiently(selector, buffer, Patience::until(timeout))
     }
 
-    /// As [`receive_into`](Self::receive_into), for as long as `patience` says.
+    /// Like [`receive_into`](Self::receive_into), but waits for as long as `patience` says.
     pub(super) fn receive_into_patiently(
         &mut self,
         selector: Selector,
@@ -122,8 +122,7 @@ impl Endpoint {
         none_if_late(self.receive_slowly(selector, &mut &mut *buffer, patience))
     }
 
-    /// As [`receive_into`](Self::receive_into), but the message is spread over `parts`, one after the
-    /// other.
+    /// Like [`receive_into`](Self::receive_into), but spreads the message over `parts`, one after the other.
     ///
     /// # Errors
     /// As for [`receive_into`](Self::receive_into).
@@ -135,8 +134,7 @@ impl Endpoint {
         self.receive_slowly(selector, &mut &mut *parts, Patience::Forever)
     }
 
-    /// As [`receive_scatter`](Self::receive_scatter), if a message is there now; `None` if not. Never
-    /// blocks.
+    /// Like [`receive_scatter`](Self::receive_scatter), but never blocks; `None` if no message is there now.
     ///
     /// # Errors
     /// As for [`receive_into`](Self::receive_into).
@@ -148,8 +146,7 @@ impl Endpoint {
         none_if_late(self.receive_slowly(selector, &mut &mut *parts, Patience::None))
     }
 
-    /// As [`receive_scatter`](Self::receive_scatter), waiting for at most `timeout`; `None` if no message
-    /// came.
+    /// Like [`receive_scatter`](Self::receive_scatter), for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
     /// As for [`receive_into`](Self::receive_into).
@@ -163,13 +160,13 @@ impl Endpoint {
         none_if_late(self.receive_slowly(selector, &mut &mut *parts, patience))
     }
 
-    // Operations that go on by themselves.
+    // Operations that continue by themselves.
 
     /// Begins to receive a message that `selector` asks for into `memory`, and never waits. With
     /// [`Memory::pooled`] the message may have any length.
     ///
     /// # Errors
-    /// [`MessageError::Interrupted`] or `Forked`; what fails later is the operation's result.
+    /// [`MessageError::Interrupted`] or `Forked`; a later failure is the operation's result.
     pub fn ireceive(
         &mut self,
         selector: Selector,
@@ -178,8 +175,8 @@ impl Endpoint {
         self.ireceive_with(selector, memory, Options::default())
     }
 
-    /// As [`ireceive`](Self::ireceive), with a number of the caller's choice, another way to report the
-    /// end, and truncation.
+    /// Like [`ireceive`](Self::ireceive), with a number of the caller's choice, another way to report the end, and
+    /// truncation.
     ///
     /// # Errors
     /// As for [`ireceive`](Self::ireceive).
@@ -192,7 +189,7 @@ impl Endpoint {
         self.engine.start_receive(selector, memory.into(), options)
     }
 
-    /// How an operation has ended, if it has. Never blocks.
+    /// The result of an operation, if it has ended. Never blocks.
     ///
     /// # Errors
     /// [`MessageError::UnknownOperation`], `Interrupted`, `Forked`.
@@ -212,7 +209,7 @@ impl Endpoint {
         self.wait_any(&[handle]).map(|(_, completion)| completion)
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`; `None` if it had not ended by then.
+    /// Like [`wait`](Self::wait), but for at most `timeout`; `None` if the operation had not ended by then.
     ///
     /// # Errors
     /// As for [`test`](Self::test).
@@ -225,7 +222,7 @@ impl Endpoint {
             .map(|ended| ended.map(|(_, completion)| completion))
     }
 
-    /// Waits until one of several operations has ended. Returns which, by its index in `handles`.
+    /// Waits until one of several operations has ended. Returns its index in `handles` and its completion.
     ///
     /// # Errors
     /// As for [`test`](Self::test); also `UnknownOperation` if `handles` is empty.
@@ -257,9 +254,8 @@ impl Endpoint {
         }
     }
 
-    /// Asks that an operation end. One whose message has begun to arrive, or to be sent, ends as if nothing
-    /// had been asked; any other ends at once, with [`MessageError::Cancelled`]. Either way its end is
-    /// reported.
+    /// Asks an operation to end. If its message has begun to arrive or to be sent, the operation ends as if it had
+    /// not been asked; otherwise it ends at once, with [`MessageError::Cancelled`]. Its end is reported either way.
     ///
     /// # Errors
     /// [`MessageError::UnknownOperation`].
@@ -267,8 +263,8 @@ impl Endpoint {
         self.engine.cancel(handle)
     }
 
-    /// Moves up to `count_max` completions of operations that [report](crate::Report) to the completion
-    /// queue to the end of `completions`, oldest first. Returns how many. Never blocks.
+    /// Moves up to `count_max` completions, oldest first, of operations that [report](crate::Report) to the
+    /// completion queue to the end of `completions`. Returns their number. Never blocks.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; nothing is moved then.
@@ -281,7 +277,7 @@ impl Endpoint {
         Ok(self.drain(completions, count_max))
     }
 
-    /// As [`try_completions`](Self::try_completions), but waits until there is one.
+    /// Like [`try_completions`](Self::try_completions), but waits until there is a completion.
     ///
     /// # Errors
     /// As for [`try_completions`](Self::try_completions).
@@ -293,7 +289,7 @@ impl Endpoint {
         self.completions_patiently(completions, count_max, Patience::Forever)
     }
 
-    /// As [`completions`](Self::completions), waiting for at most `timeout`; 0 if there was none.
+    /// Like [`completions`](Self::completions), for at most `timeout`; 0 if there was none.
     ///
     /// # Errors
     /// As for [`try_completions`](Self::try_completions).
@@ -332,16 +328,16 @@ impl Endpoint {
         self.engine.add_counter()
     }
 
-    /// What a counter of completions has counted. `None` if it is another endpoint's. Does not block.
+    /// The value of a counter of completions. `None` if the counter is another endpoint's. Does not block.
     #[must_use]
     pub fn count(&self, id: CounterId) -> Option<Count> {
         self.engine.count(id)
     }
 
-    // What is there.
+    // Probes.
 
-    /// Waits for a message that `selector` asks for, and returns what is known of it. The message stays to
-    /// be received, by whoever asks first.
+    /// Waits for a message that `selector` asks for, and returns its status. The message remains for the first
+    /// receive that asks for it.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -349,7 +345,7 @@ impl Endpoint {
         self.find(Patience::Forever, |endpoint| endpoint.engine.peek(&selector))
     }
 
-    /// As [`probe`](Self::probe), if a message is there now; `None` if not. Never blocks.
+    /// Like [`probe`](Self::probe), but never blocks; `None` if no message is there now.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -357,7 +353,7 @@ impl Endpoint {
         none_if_late(self.find(Patience::None, |endpoint| endpoint.engine.peek(&selector)))
     }
 
-    /// As [`probe`](Self::probe), waiting for at most `timeout`; `None` if no message came.
+    /// Like [`probe`](Self::probe), for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -370,7 +366,7 @@ impl Endpoint {
         none_if_late(self.find(patience, |endpoint| endpoint.engine.peek(&selector)))
     }
 
-    /// Waits for a message that `selector` asks for, and takes it from all other receives: a matched probe.
+    /// Waits for a message that `selector` asks for, and claims it from all other receives: a matched probe.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -378,7 +374,7 @@ impl Endpoint {
         self.find(Patience::Forever, |endpoint| endpoint.engine.claim(&selector))
     }
 
-    /// As [`claim`](Self::claim), if a message is there now; `None` if not. Never blocks.
+    /// Like [`claim`](Self::claim), but never blocks; `None` if no message is there now.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -386,7 +382,7 @@ impl Endpoint {
         none_if_late(self.find(Patience::None, |endpoint| endpoint.engine.claim(&selector)))
     }
 
-    /// As [`claim`](Self::claim), waiting for at most `timeout`; `None` if no message came.
+    /// Like [`claim`](Self::claim), for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -399,21 +395,21 @@ impl Endpoint {
         none_if_late(self.find(patience, |endpoint| endpoint.engine.claim(&selector)))
     }
 
-    /// Receives a message that was claimed, waiting for the rest of it if necessary.
+    /// Receives a claimed message, waiting for the rest of it if necessary.
     ///
     /// # Errors
-    /// [`MessageError::NoMemory`], after which it is anybody's again; why its sender has gone, if that was
-    /// before it had sent all of it; `Interrupted`, `Forked`.
+    /// [`MessageError::NoMemory`], after which any receive may get it; the reason why its sender has gone, if that
+    /// was before it had sent the whole message; `Interrupted`, `Forked`.
     pub fn receive_claimed(&mut self, matched: Matched) -> Result<OwnedMessage, MessageError> {
         let mut target = self.engine.new_message();
         let status = self.receive_matched(matched, target.as_target())?;
         Ok(target.finish(status))
     }
 
-    /// As [`receive_claimed`](Self::receive_claimed), into the beginning of `buffer`.
+    /// Like [`receive_claimed`](Self::receive_claimed), into the beginning of `buffer`.
     ///
     /// # Errors
-    /// [`MessageError::BufferTooSmall`], after which it is anybody's again; otherwise as for
+    /// [`MessageError::BufferTooSmall`], after which any receive may get the message; otherwise as for
     /// [`receive_claimed`](Self::receive_claimed).
     pub fn receive_claimed_into(
         &mut self,
@@ -423,8 +419,8 @@ impl Endpoint {
         self.receive_matched(matched, &mut &mut *buffer)
     }
 
-    /// Begins to receive a message that was claimed into `memory`, and never waits. If the operation ends with
-    /// [`MessageError::BufferTooSmall`], the message is anybody's again.
+    /// Begins to receive a claimed message into `memory`, and never waits. If the operation ends with
+    /// [`MessageError::BufferTooSmall`], any receive may get the message.
     pub fn ireceive_claimed(
         &mut self,
         matched: Matched,
@@ -433,8 +429,8 @@ impl Endpoint {
         self.ireceive_claimed_with(matched, memory, Options::default())
     }
 
-    /// As [`ireceive_claimed`](Self::ireceive_claimed), with a number of the caller's choice, another way to report the
-    /// end, and truncation.
+    /// Like [`ireceive_claimed`](Self::ireceive_claimed), with a number of the caller's choice, another way to report
+    /// the end, and truncation.
     pub fn ireceive_claimed_with(
         &mut self,
         matched: Matched,
@@ -444,40 +440,41 @@ impl Endpoint {
         self.engine.start_receive_claimed(matched, memory.into(), options)
     }
 
-    /// Keeps a message that was claimed in the endpoint, under a number of the caller's choice: for programs that know
-    /// their claims by such a number, as those of libfabric do. Returns the message that was kept under it before.
+    /// Stores a claimed message in the endpoint, under a number of the caller's choice: for programs that identify
+    /// their claims by such a number, such as those of libfabric. Returns the message that was stored under it
+    /// before.
     pub fn store_claim(&mut self, context: u64, matched: Matched) -> Option<Matched> {
         self.engine.store_claim(context, matched)
     }
 
-    /// The message that is [kept](Self::store_claim) under this number, if there is one; it is kept no longer. To be
-    /// received, given back or discarded.
+    /// Removes and returns the message [stored](Self::store_claim) under this number, if there is one. The caller
+    /// must receive it, give it back or discard it.
     pub fn take_claim(&mut self, context: u64) -> Option<Matched> {
         self.engine.take_claim(context)
     }
 
-    /// Gives a message that was claimed back: any receive may get it again.
+    /// Gives a claimed message back: any receive may get it again.
     pub fn give_back(&mut self, matched: Matched) {
         self.engine.give_back(&matched);
     }
 
-    /// Drops a message that was claimed.
+    /// Discards a claimed message.
     pub fn discard_claimed(&mut self, matched: Matched) {
         self.engine.discard_claimed(&matched);
     }
 
-    /// Drops the messages that `selector` asks for, that have arrived and that no receive has asked for or
-    /// claimed, also those that stay with their senders because the budget is spent. Returns how many. For
-    /// replies that nobody will ask for any more: they would fill the
-    /// [budget](crate::EndpointBuilder::budget). Never blocks.
+    /// Discards the messages that `selector` asks for, that have arrived and that no receive has asked for or
+    /// claimed, including those that stay with their senders because the budget is spent. Returns their number. For
+    /// replies that no receive will ask for: they would fill the [budget](crate::EndpointBuilder::budget). Never
+    /// blocks.
     ///
     /// # Errors
-    /// [`MessageError::Interrupted`] or `Forked`; nothing is dropped then.
+    /// [`MessageError::Interrupted`] or `Forked`; nothing is discarded then.
     pub fn discard(&mut self, selector: Selector) -> Result<usize, MessageError> {
         self.engine.progress(None)?;
         let mut count = 0;
-        // Messages behind those that are dropped were there, too: a bounded number, since each pair has
-        // only as many slots.
+        // Messages behind the discarded ones had arrived, too: a bounded number, since each pair has only as many
+        // slots.
         for _ in 0..self.ring_slots {
             let dropped = self.engine.discard(&selector);
             if dropped == 0 {
@@ -486,7 +483,7 @@ impl Endpoint {
             count += dropped;
             match self.engine.progress(None) {
                 Ok(_) => {}
-                // For the next call that waits.
+                // Left for the next call that waits.
                 Err(MessageError::Interrupted) => {
                     self.interrupter().interrupt();
                     break;
@@ -499,8 +496,8 @@ impl Endpoint {
 
     // How a receive waits.
 
-    /// A message that goes the short way and arrives while polls are cheaper than a sleep, before anything else does. Most
-    /// messages are received this way.
+    /// Polls for a message that takes the short path, while polls are cheaper than a sleep, and does nothing else.
+    /// Most messages are received this way.
     #[inline(always)]
     pub(super) fn receive_polling<L: Look>(&mut self, mut way: L) -> Option<L::Message> {
         if !self.engine.is_at_rest() {
@@ -531,7 +528,7 @@ impl Endpoint {
         None
     }
 
-    /// One look for such a message. `None` if something else must be looked at.
+    /// Polls once for such a message. `None` if something else must be handled first.
     #[inline(always)]
     pub(super) fn look_once<L: Look>(&mut self, mut way: L) -> Option<Option<L::Message>> {
         if !self.engine.is_at_rest() {
@@ -608,7 +605,7 @@ impl Endpoint {
         ended?
     }
 
-    /// What `look` finds, of messages that were kept.
+    /// What `look` finds among kept messages.
     fn find<R>(
         &mut self,
         patience: Patience,
@@ -625,9 +622,9 @@ impl Endpoint {
     }
 }
 
-/// How a receive takes a message that goes the short way.
+/// How a receive takes a message that takes the short path.
 pub(super) trait Look {
-    /// What it gets.
+    /// The result.
     type Message;
 
     fn selector(&self) -> &Selector;
@@ -639,7 +636,7 @@ pub(super) trait Look {
     ) -> Looked<Self::Message>;
 }
 
-/// Into memory of the caller's.
+/// Into the caller's memory.
 struct IntoBuffer<'a> {
     selector: &'a Selector,
     buffer: &'a mut [u8],
@@ -663,7 +660,7 @@ impl Look for IntoBuffer<'_> {
     }
 }
 
-/// Into memory of the message's own.
+/// Into memory that the message owns.
 pub(super) struct Owned<'a>(pub(super) &'a Selector);
 
 impl Look for Owned<'_> {
@@ -684,7 +681,7 @@ impl Look for Owned<'_> {
     }
 }
 
-/// A wait that has run out is no error.
+/// A time-out is not an error.
 pub(super) fn none_if_late<T>(ended: Result<T, MessageError>) -> Result<Option<T>, MessageError> {
     match ended {
         Ok(end) => Ok(Some(end)),

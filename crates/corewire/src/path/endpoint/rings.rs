@@ -1,5 +1,5 @@
-//! The pair rings as an endpoint's transport: what they send, receive and wait for, the memory that they
-//! need, and the peers that the control thread links.
+//! The pair rings as an endpoint's transport: sending, receiving and waiting, the memory of the rings, and the peers
+//! that the control thread links.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::control::endpoint::{Change as Link, EndpointControl, EndpointKernel, 
 
 type Pairs = pair::Endpoint<EndpointKernel>;
 
-/// The rings of one endpoint, with all its peers on this machine.
+/// The rings between one endpoint and all its peers on this machine.
 pub struct PairRings {
     pairs: Pairs,
     control: Arc<EndpointControl>,
     pipe: Pipe,
-    /// Rings whose memory is there.
+    /// Number of rings whose memory is allocated.
     rings_there: u64,
     has_cells: bool,
 }
@@ -44,7 +44,7 @@ impl PairRings {
         self.has_cells && is_one && self.pairs.send_fragment(row, envelope, &message, 0) > 0
     }
 
-    /// Gives the pair towards the peer of `row` a ring. False if none is free yet.
+    /// Assigns a ring to the pair towards the peer of `row`. False if none is free yet.
     fn want_ring(&mut self, row: u32) -> Result<bool, SendError> {
         self.pairs.make_room(row)?;
         if self.pairs.next_ring().is_none() {
@@ -116,11 +116,11 @@ fn failed(error: &OsError) -> SendError {
     SendError::System(error.to_string())
 }
 
-/// Whether somebody who waits for it has room by now.
+/// Whether there is room now for a send that waits for it.
 fn has_room(pairs: &mut Pairs, room: Room) -> bool {
     let Room { row, envelope, bytes } = room;
     if pairs.has_ring(row) {
-        // Impossible values are found by the send.
+        // The send reports impossible values.
         return pairs.has_room(row, &envelope, bytes).unwrap_or(true);
     }
     pairs.make_room(row).is_err() || {
