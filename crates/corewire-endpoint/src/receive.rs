@@ -106,7 +106,8 @@ impl<T: Transport> Engine<T> {
             Short::Taken { source, tag, immediate, bytes } => {
                 Looked::Received(status_of(source, tag, immediate, bytes))
             }
-            Short::Other(row) => self.try_take_whole(row, selector, buffer),
+            // A copy, which only this way needs: the other one then has the selector in registers.
+            Short::Other(row) => self.try_take_whole(row, *selector, buffer),
         }
     }
 
@@ -114,7 +115,7 @@ impl<T: Transport> Engine<T> {
     fn try_take_whole(
         &mut self,
         row: u32,
-        selector: &Selector,
+        selector: Selector,
         buffer: &mut [u8],
     ) -> Looked<Status> {
         match self.transport.try_take_whole(row, selector.wanted(), |bytes| buffer.get_mut(..bytes))
@@ -140,12 +141,12 @@ impl<T: Transport> Engine<T> {
             Short::Taken { source, tag, immediate, bytes } => {
                 self.finish_spare(status_of(source, tag, immediate, bytes))
             }
-            Short::Other(row) => self.try_take_long(row, selector),
+            Short::Other(row) => self.try_take_long(row, *selector),
         }
     }
 
     #[inline(never)]
-    fn try_take_long(&mut self, row: u32, selector: &Selector) -> Looked<OwnedMessage> {
+    fn try_take_long(&mut self, row: u32, selector: Selector) -> Looked<OwnedMessage> {
         let (message, pool) = (self.spare.get_or_insert_default(), &self.pool);
         match self
             .transport

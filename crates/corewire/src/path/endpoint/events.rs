@@ -144,8 +144,8 @@ impl Endpoint {
             return Ok(event.into());
         }
         let short = match patience {
-            Patience::Forever => self.receive_polling(Owned(&selector)),
-            _ => self.look_once(Owned(&selector)).flatten(),
+            Patience::Forever => self.receive_polling(Owned(selector)),
+            _ => self.look_once(Owned(selector)).flatten(),
         };
         match short {
             Some(message) => Ok(Event::Received(message)),

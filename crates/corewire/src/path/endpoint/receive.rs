@@ -22,7 +22,7 @@ impl Endpoint {
     /// `PeerCutOff`; `UnknownPeer`, `NoMemory`, `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self, selector: Selector) -> Result<OwnedMessage, MessageError> {
-        match self.receive_polling(Owned(&selector)) {
+        match self.receive_polling(Owned(selector)) {
             Some(message) => Ok(message),
             None => self.receive_owned(selector, Patience::Forever),
         }
@@ -36,7 +36,7 @@ impl Endpoint {
         &mut self,
         selector: Selector,
     ) -> Result<Option<OwnedMessage>, MessageError> {
-        match self.look_once(Owned(&selector)) {
+        match self.look_once(Owned(selector)) {
             Some(found) => Ok(found),
             None => none_if_late(self.receive_owned(selector, Patience::None)),
         }
@@ -77,7 +77,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Status, MessageError> {
-        if let Some(status) = self.receive_polling(IntoBuffer { selector: &selector, buffer }) {
+        if let Some(status) = self.receive_polling(IntoBuffer { selector, buffer }) {
             return Ok(status);
         }
         self.receive_slowly(selector, &mut &mut *buffer, Patience::Forever)
@@ -93,7 +93,7 @@ impl Endpoint {
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Option<Status>, MessageError> {
-        match self.look_once(IntoBuffer { selector: &selector, buffer }) {
+        match self.look_once(IntoBuffer { selector, buffer }) {
             Some(found) => Ok(found),
             None => none_if_late(self.receive_slowly(selector, &mut &mut *buffer, Patience::None)),
         }
@@ -638,7 +638,7 @@ pub(super) trait Look {
 
 /// Into the caller's memory.
 struct IntoBuffer<'a> {
-    selector: &'a Selector,
+    selector: Selector,
     buffer: &'a mut [u8],
 }
 
@@ -647,7 +647,7 @@ impl Look for IntoBuffer<'_> {
 
     #[inline(always)]
     fn selector(&self) -> &Selector {
-        self.selector
+        &self.selector
     }
 
     #[inline(always)]
@@ -656,19 +656,19 @@ impl Look for IntoBuffer<'_> {
         engine: &mut Engine<PairRings>,
         haste: impl Fn() -> Haste,
     ) -> Looked<Status> {
-        engine.try_take_short(self.selector, self.buffer, haste)
+        engine.try_take_short(&self.selector, self.buffer, haste)
     }
 }
 
 /// Into memory that the message owns.
-pub(super) struct Owned<'a>(pub(super) &'a Selector);
+pub(super) struct Owned(pub(super) Selector);
 
-impl Look for Owned<'_> {
+impl Look for Owned {
     type Message = OwnedMessage;
 
     #[inline(always)]
     fn selector(&self) -> &Selector {
-        self.0
+        &self.0
     }
 
     #[inline(always)]
@@ -677,7 +677,7 @@ impl Look for Owned<'_> {
         engine: &mut Engine<PairRings>,
         haste: impl Fn() -> Haste,
     ) -> Looked<OwnedMessage> {
-        engine.try_take_owned(self.0, haste)
+        engine.try_take_owned(&self.0, haste)
     }
 }
 
