@@ -125,7 +125,7 @@ fn reply_to_all(endpoint: &mut Endpoint, outcomes: &Receiver<Outcome>) -> usize 
         count += 1;
         match reply {
             Ok(reply) => {
-                // With any other error, whoever called has gone.
+                // Any other error means that the caller has gone.
                 if let Err(MessageError::Transport(error)) = endpoint.reply(owed, &reply) {
                     output::note(format!("cannot reply: {error}"));
                 }

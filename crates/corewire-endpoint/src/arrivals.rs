@@ -21,7 +21,7 @@ pub(crate) enum Place {
     /// It is dropped.
     #[default]
     Nowhere,
-    /// It is a request and is dropped; its sender is told when all of it has arrived, since nobody waits for a reply before.
+    /// It is a request, and is dropped. Its sender is told when all of it has arrived: it waits for a reply only then.
     Refused,
     /// To a receive that goes on by itself.
     Operation(u32),
@@ -164,8 +164,8 @@ impl<T: Transport> Engine<T> {
     fn keep(&mut self, row: u32, arrival: &Arrival, is_exempt: bool) -> (Key, bool) {
         let (source, envelope, total) = (self.peer_of(row), arrival.envelope, arrival.total);
         // What is left of a peer that has gone is little, and its row is free only when all of it is kept.
-        let is_gone = self.rows[row as usize].gone.is_some();
-        let has_room = is_gone || is_exempt || self.matching.budget.has_room(row, total);
+        let is_departed = self.rows[row as usize].is_departed();
+        let has_room = is_departed || is_exempt || self.matching.budget.has_room(row, total);
         let memory = has_room.then(|| self.pool.take(total)).flatten();
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();
@@ -176,6 +176,9 @@ impl<T: Transport> Engine<T> {
         if is_held {
             self.transport.count(EndpointCounter::Stalls);
             self.transport.hold(row);
+            if is_departed {
+                self.fetch_held();
+            }
         } else {
             self.set_place(row, Place::Kept(key));
             self.show_kept(row);
@@ -495,15 +498,22 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Takes in messages that were left with their senders, as far as the budget allows by now.
+    /// Takes in messages that were left with their senders, as far as the budget allows by now, and all of peers that
+    /// have gone.
     pub(crate) fn fetch_held(&mut self) {
-        while let Some((key, source)) = {
-            let rows = &self.rows;
-            self.matching.next_to_fetch(|row| rows[row as usize].gone.is_some())
-        } {
+        loop {
+            let is_departed = |row: u32| self.rows[row as usize].is_departed();
+            let Some((key, source)) = self.matching.next_to_fetch(is_departed) else { return };
             let Some(message) = self.matching.get(key) else { return };
             let (envelope, total) = (message.envelope, message.total);
-            let Some(bytes) = self.pool.take(total) else { return };
+            let Some(bytes) = self.pool.take(total) else {
+                if !is_departed(source.row()) {
+                    return;
+                }
+                // It must not keep its sender's row, nor the messages of others.
+                self.drop_kept(key);
+                continue;
+            };
             self.matching.fetch(key);
             if let Some(message) = self.matching.get_mut(key) {
                 message.bytes = bytes;

@@ -76,19 +76,13 @@ impl<T: Transport> Engine<T> {
                 let pending = Pending { operation: None, envelope, memory: request, sent };
                 self.send_later(row, pending);
             }
-            Err(error) => self.end_call(number, Err(error)),
+            Err(error) => {
+                self.calls.waiting.remove(&number);
+                self.has_news = true;
+                self.operations.end(handle.index, Err(error), None);
+            }
         }
         Ok(handle)
-    }
-
-    /// A call ends without its reply.
-    fn end_call(&mut self, number: u64, result: Result<(), MessageError>) {
-        if let Some(operation) = self.calls.waiting.remove(&number)
-            && let Err(error) = result
-        {
-            self.has_news = true;
-            self.operations.end(operation, Err(error), None);
-        }
     }
 
     /// A call whose reply has not begun to arrive is over. Returns its operation. A request that has not
@@ -101,15 +95,15 @@ impl<T: Transport> Engine<T> {
 
     /// Ends the calls to a peer that has gone.
     pub(crate) fn end_calls_to(&mut self, peer: Peer, error: &MessageError) {
-        let is_to = |operations: &mut crate::operations::Operations, operation: u32| matches!(operations.by_index(operation), Operation::Call { to, .. } if *to == peer);
-        let waiting = std::mem::take(&mut self.calls.waiting);
-        for (number, operation) in waiting {
-            if is_to(&mut self.operations, operation) {
-                self.operations.end(operation, Err(error.clone()), None);
-            } else {
-                self.calls.waiting.insert(number, operation);
+        let Self { calls, operations, .. } = self;
+        calls.waiting.retain(|_, &mut operation| {
+            let call = operations.by_index(operation);
+            let is_to_it = matches!(call, Operation::Call { to, .. } if *to == peer);
+            if is_to_it {
+                operations.end(operation, Err(error.clone()), None);
             }
-        }
+            !is_to_it
+        });
     }
 
     /// Where the reply with this number goes: to the operation that waits for it, if it is one of this

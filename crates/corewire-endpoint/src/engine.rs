@@ -87,6 +87,13 @@ pub(crate) struct Row {
     pub(crate) is_muted: bool,
 }
 
+impl Row {
+    /// Whether its peer has gone and its messages are still received. Those of a peer that was cut off are not.
+    pub(crate) fn is_departed(&self) -> bool {
+        matches!(self.gone, Some(Gone::Died | Gone::Left))
+    }
+}
+
 /// A message that is sent when there is room.
 #[derive(Debug)]
 pub(crate) struct Pending {

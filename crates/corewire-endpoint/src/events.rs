@@ -37,8 +37,8 @@ impl PeerEvents {
 }
 
 impl<T: Transport> Engine<T> {
-    /// From now on keeps an event for each peer that comes or goes. Peers that are there now have come, also those that have
-    /// gone and of whom something is left to arrive.
+    /// From now on keeps an event for each peer that comes or goes. Reports the peers that are linked now first, including
+    /// peers that have gone but whose messages have not all arrived.
     pub fn watch_peers(&mut self) {
         if !self.peer_events.is_watching {
             self.peer_events.is_watching = true;

@@ -42,7 +42,7 @@ impl<'a> Caller<'a> {
         Self { selector, target, state: CallerState::Waiting, reports_peers: false }
     }
 
-    /// The same, that also reports peers that come and go: whoever calls it asks for
+    /// As [`new`](Self::new), for a receive that also reports peers that come and go. Its caller must call
     /// [`Engine::next_peer_event_for`] before and after each [`Engine::progress`].
     #[must_use]
     pub fn reporting_peers(self) -> Self {

@@ -429,6 +429,12 @@ fn a_peer_that_reads_no_replies_does_not_make_its_server_keep_more_than_the_budg
 
 #[test]
 fn a_peer_that_dies_beyond_its_budget_goes_all_the_same() {
+    for last_is_huge in [false, true] {
+        a_peer_dies_beyond_its_budget(last_is_huge);
+    }
+}
+
+fn a_peer_dies_beyond_its_budget(last_is_huge: bool) {
     let network = Network::new(0, 8, 64);
     let mut ends = ends(&network, 2, 64 << 10);
     ends[0].watch_peers();
@@ -440,6 +446,14 @@ fn a_peer_that_dies_beyond_its_budget_goes_all_the_same() {
         let send = ends[1].start_send(to, 1.into(), vec![0; 60].into(), Options::default());
         settle(&mut ends);
         later += u32::from(ends[1].take_completion(send.unwrap()).unwrap().is_none());
+    }
+    if last_is_huge {
+        // All others are received, so that only this one is with its sender.
+        while receive(&mut ends[0], Selector::tag(1)).is_some() {
+            settle(&mut ends);
+        }
+        assert!(!ends[1].send_step(to, 2.into(), &Huge, &mut 0).unwrap());
+        settle(&mut ends[..1]);
     }
     network.end(1, Gone::Died);
     settle(&mut ends[..1]);

@@ -213,50 +213,59 @@ impl Endpoint {
 /// [`MessageError::RequestDropped`].
 #[must_use = "a request that is dropped tells its caller"]
 pub struct Request<'a> {
-    endpoint: &'a mut Endpoint,
     message: OwnedMessage,
-    /// A reply was sent, or will be.
+    owed: Unsettled<'a>,
+}
+
+/// A request that has no reply yet. Dropping it notifies the requester.
+struct Unsettled<'a> {
+    endpoint: &'a mut Endpoint,
+    source: Peer,
+    number: u64,
     is_settled: bool,
 }
 
 impl<'a> Request<'a> {
     #[inline(always)]
     pub(super) fn new(endpoint: &'a mut Endpoint, message: OwnedMessage) -> Self {
-        Self { endpoint, message, is_settled: false }
+        let (source, number) = (message.source(), message.tag());
+        Self { message, owed: Unsettled { endpoint, source, number, is_settled: false } }
     }
 
-    /// The peer that sent it.
+    /// Who sent it.
     #[must_use]
     pub fn source(&self) -> Peer {
-        self.message.source()
+        self.owed.source
     }
 
     /// Replies. Never waits: a reply that does not fit is copied and sent when there is room.
     ///
     /// # Errors
-    /// The reason why the requester cannot be reached; `Forked`, `Transport`.
+    /// Why nothing can be sent to the peer that sent the request; `Forked`, `Transport`.
     #[inline]
-    pub fn reply(mut self, reply: &[u8]) -> Result<(), MessageError> {
-        self.is_settled = true;
-        self.endpoint.answer_short(self.message.source(), self.message.tag(), reply)
+    pub fn reply(self, reply: &[u8]) -> Result<(), MessageError> {
+        let mut owed = self.owed;
+        owed.is_settled = true;
+        owed.endpoint.answer_short(owed.source, owed.number, reply)
     }
 
-    /// Like [`reply`](Self::reply), with the bytes of `parts`, one after the other.
+    /// As [`reply`](Self::reply), with the bytes of `parts`, one after the other.
     ///
     /// # Errors
     /// As for [`reply`](Self::reply).
-    pub fn reply_gather(mut self, parts: &[&[u8]]) -> Result<(), MessageError> {
-        self.is_settled = true;
-        self.endpoint.answer(self.message.source(), self.message.tag(), &parts)
+    pub fn reply_gather(self, parts: &[&[u8]]) -> Result<(), MessageError> {
+        let mut owed = self.owed;
+        owed.is_settled = true;
+        owed.endpoint.answer(owed.source, owed.number, &parts)
     }
 
-    /// Separates the request from its endpoint, which can receive others meanwhile. [`Endpoint::reply`] replies to it
-    /// later. The two values may go to other threads.
-    pub fn detach(mut self) -> DetachedRequest {
-        self.is_settled = true;
-        let message = std::mem::take(&mut self.message);
-        let control = Arc::clone(&self.endpoint.control);
-        let (source, number) = (message.source(), message.tag());
+    /// Separates the request from its endpoint, which may receive others meanwhile:
+    /// [`Endpoint::reply`] replies to it later. The two values may go to other threads.
+    pub fn detach(self) -> DetachedRequest {
+        let Self { message, mut owed } = self;
+        owed.is_settled = true;
+        let control = Arc::clone(&owed.endpoint.control);
+        let (source, number) = (owed.source, owed.number);
         (OwedReply { source, number, control, is_settled: false }, message)
     }
 }
@@ -275,10 +284,10 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
-impl Drop for Request<'_> {
+impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
         if !self.is_settled && !self.endpoint.control.is_forked() {
-            self.endpoint.engine.drop_request(self.message.source(), self.message.tag());
+            self.endpoint.engine.drop_request(self.source, self.number);
         }
     }
 }
