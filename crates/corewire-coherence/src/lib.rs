@@ -1,7 +1,7 @@
 //! Counts what a ring costs in line transfers, on a model of coherent caches. It runs the rings' own
 //! source, with any number of roles, on a machine of any number of cores.
 //!
-//! The modules [`broadcast`], [`pair`], [`published`], [`region`], [`shared`] and [`sync`] are those of
+//! The modules [`broadcast`], [`doorbell`], [`pair`], [`published`], [`region`], [`shared`] and [`sync`] are those of
 //! `corewire-ring`, compiled a second time with the variant of `sync` that reports each access to
 //! [`caches`].
 //!
@@ -19,6 +19,10 @@ pub mod scheduler;
 
 #[path = "../ring/broadcast/mod.rs"]
 pub mod broadcast;
+#[path = "../ring/channel/mod.rs"]
+mod channel;
+#[path = "../ring/doorbell.rs"]
+pub mod doorbell;
 #[path = "../ring/host.rs"]
 mod host;
 #[path = "../ring/message.rs"]
@@ -31,9 +35,7 @@ pub mod published;
 pub mod region;
 #[path = "../ring/shared/mod.rs"]
 pub mod shared;
-#[path = "../ring/stall.rs"]
-mod stall;
 #[path = "../ring/sync.rs"]
 pub mod sync;
 
-pub use host::{Kernel, Lock, Trusted};
+pub use host::{Control, Host, Kernel, Lock, Trusted};

@@ -13,8 +13,9 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use corewire_ring::Kernel;
+use corewire_ring::doorbell::{Bell, Bells};
 use corewire_ring::sync::{AtomicU32, Ordering, fence, pause};
+use corewire_ring::{Host, Kernel};
 use rustix::io::Errno;
 use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::thread::{ClockId, MembarrierCommand, Timespec, membarrier};
@@ -92,16 +93,18 @@ impl Kernel for Linux {
         let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
     }
 
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
-        // A sender that waits for nobody in particular.
-        if std::ptr::eq(shared.0, own.0) {
-            return wait_on_one(own, futex::Flags::PRIVATE, cap_ns);
-        }
+    fn wait(&self, bells: Bells<'_>, cap_ns: u64) -> bool {
+        let (shared, own) = match (bells.shared, bells.own) {
+            (Some(shared), Some(own)) => (shared, own),
+            (Some(shared), None) => return wait_on_one(shared, futex::Flags::empty(), cap_ns),
+            (None, Some(own)) => return wait_on_one(own, futex::Flags::PRIVATE, cap_ns),
+            (None, None) => return false,
+        };
         if self.has_waitv() {
-            let word = |(word, expected): (&AtomicU32, u32), flags| {
+            let word = |bell: Bell<'_>, flags| {
                 let mut wait = futex::Wait::new();
-                wait.val = expected.into();
-                wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+                wait.val = bell.heard.into();
+                wait.uaddr = WaitPtr::new(bell.word.as_ptr().cast());
                 wait.flags = WaitFlags::SIZE_U32 | flags;
                 wait
             };
@@ -119,10 +122,6 @@ impl Kernel for Linux {
         wait_looking_up(shared, own, cap_ns)
     }
 
-    fn wait_on(&self, word: &AtomicU32, expected: u32, cap_ns: u64) -> bool {
-        wait_on_one((word, expected), futex::Flags::empty(), cap_ns)
-    }
-
     fn cpu(&self) -> u32 {
         u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
     }
@@ -135,6 +134,20 @@ impl Kernel for Linux {
         let now = clock_gettime(ClockId::Monotonic);
         let nanoseconds = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
         u64::try_from(nanoseconds).unwrap_or_default()
+    }
+}
+
+/// Without a control thread.
+impl Host for Linux {
+    type Kernel = Self;
+    type Control = ();
+
+    fn kernel(&self) -> &Self {
+        self
+    }
+
+    fn control(&self) -> &() {
+        &()
     }
 }
 
@@ -205,23 +218,22 @@ fn measure_wake_up_ns() -> Option<f64> {
 }
 
 /// Waits on one word. Returns true if the cap has passed.
-fn wait_on_one(word: (&AtomicU32, u32), flags: futex::Flags, cap_ns: u64) -> bool {
+fn wait_on_one(bell: Bell<'_>, flags: futex::Flags, cap_ns: u64) -> bool {
     let cap = Timespec::try_from(Duration::from_nanos(cap_ns)).ok();
-    match futex::wait(word.0, flags, word.1, cap.as_ref()) {
+    match futex::wait(bell.word, flags, bell.heard, cap.as_ref()) {
         Ok(()) | Err(Errno::AGAIN | Errno::INTR) => false,
         Err(Errno::TIMEDOUT) => true,
-        Err(_) => wait_looking_up(word, word, cap_ns),
+        Err(_) => wait_looking_up(bell, bell, cap_ns),
     }
 }
 
 /// Waits on the shared word alone and checks the other word at intervals. Where the kernel refuses this
 /// too, checks both words. Returns true if the cap has passed.
-fn wait_looking_up(shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool {
+fn wait_looking_up(shared: Bell<'_>, own: Bell<'_>, cap_ns: u64) -> bool {
     let now_ns = || clock_gettime(ClockId::Monotonic);
     let start = now_ns();
-    let changed = |(word, expected): (&AtomicU32, u32)| word.load(Ordering::Relaxed) != expected;
     loop {
-        if changed(own) || changed(shared) {
+        if own.has_rung() || shared.has_rung() {
             return false;
         }
         let passed = Duration::try_from(now_ns() - start).unwrap_or_default();
@@ -232,7 +244,7 @@ fn wait_looking_up(shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u6
         let moment = left.min(Duration::from_nanos(LOOK_UP_NS));
         let moment =
             Timespec::try_from(moment).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
-        match futex::wait(shared.0, futex::Flags::empty(), shared.1, Some(&moment)) {
+        match futex::wait(shared.word, futex::Flags::empty(), shared.heard, Some(&moment)) {
             Ok(()) | Err(Errno::AGAIN | Errno::INTR) => return false,
             Err(Errno::TIMEDOUT) => {}
             Err(_) => drop(rustix::thread::nanosleep(&moment)),

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use crate::shared;
+use crate::doorbell::Bells;
 use crate::sync::AtomicU32;
 
 /// What a ring requires of the operating system.
@@ -13,24 +13,18 @@ pub trait Kernel {
     /// caller then keeps its sleep short.
     fn barrier_everywhere(&self) -> bool;
 
-    /// Wakes up to `count_max` threads that wait on `word`.
-    fn wake(&self, word: &AtomicU32, count_max: u32);
+    /// Wakes up to `count_max` threads that wait on `bell`.
+    fn wake(&self, bell: &AtomicU32, count_max: u32);
 
-    /// Wakes the thread of this process that waits with `word` as its `own` word.
-    fn wake_own(&self, word: &AtomicU32) {
-        self.wake(word, 1);
+    /// Wakes the thread of this process that waits on `bell`, its own.
+    fn wake_own(&self, bell: &AtomicU32) {
+        self.wake(bell, 1);
     }
 
-    /// Sleeps while `shared` and `own` hold the values given beside them (`own` lies in private memory
-    /// and is changed by this process only), until the thread is woken
-    /// through one of them or `cap_ns` nanoseconds have passed. Returns true if that time ran out.
-    /// May return early without a reason.
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), cap_ns: u64) -> bool;
-
-    /// The same for one word of shared memory.
-    fn wait_on(&self, word: &AtomicU32, expected: u32, cap_ns: u64) -> bool {
-        self.wait((word, expected), (word, expected), cap_ns)
-    }
+    /// Sleeps while no bell has been rung, until the thread is woken through one of them or
+    /// `cap_ns` nanoseconds have passed. Returns true if that time ran out. May return early
+    /// without a reason.
+    fn wait(&self, bells: Bells<'_>, cap_ns: u64) -> bool;
 
     /// The processor that this thread runs on. A hint.
     fn cpu(&self) -> u32;
@@ -42,11 +36,15 @@ pub trait Kernel {
     fn now_ns(&self) -> u64 {
         0
     }
+}
 
+/// What a data thread requires of the control thread of its process, which knows for example which
+/// descriptor belongs to which row. By default nothing happens.
+pub trait Control {
     /// Makes the operating system report the death of this sender or receiver of a shared channel,
     /// whose process has `socket`, to the channel's roster. Reports it at once if that process does
     /// not exist.
-    fn watch(&self, party: shared::Party, who: shared::Entrance, socket: u128) {
+    fn watch(&self, party: Party, who: Entrance, socket: u128) {
         let _ = (party, who, socket);
     }
 
@@ -58,6 +56,55 @@ pub trait Kernel {
     /// Makes another thread wake all sleepers that still wait on the sender's bell, so that the
     /// data thread need not do it.
     fn wake_rest(&self) {}
+}
+
+/// No control thread.
+impl Control for () {}
+
+impl<C: Control> Control for Arc<C> {
+    fn watch(&self, party: Party, who: Entrance, socket: u128) {
+        C::watch(self, party, who, socket);
+    }
+
+    fn wake_descriptor(&self, row: u32) {
+        C::wake_descriptor(self, row);
+    }
+
+    fn wake_rest(&self) {
+        C::wake_rest(self);
+    }
+}
+
+/// Both, as one side of a ring has them.
+pub trait Host {
+    /// The operating system.
+    type Kernel: Kernel;
+    /// The control thread.
+    type Control: Control;
+
+    /// The operating system.
+    fn kernel(&self) -> &Self::Kernel;
+
+    /// The control thread.
+    fn control(&self) -> &Self::Control;
+}
+
+/// Whether a row is a sender's or a receiver's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// A sender's row.
+    Sender,
+    /// A receiver's row.
+    Receiver,
+}
+
+/// A row and its generation: the number of holders that it has had, including this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Entrance {
+    /// The row.
+    pub row: u32,
+    /// The number of its holder.
+    pub generation: u32,
 }
 
 /// A lock around `T`: a real mutex in a program, loom's mutex in a model.

@@ -1,11 +1,14 @@
 //! The algorithms that corewire runs on shared memory. They make no system calls: a ring gets what
-//! it needs from an operating system through [`Kernel`]. So loom and Miri run exactly the source
+//! it needs from an operating system through [`Kernel`], and from the
+//! control thread of its process through [`Control`]. So loom and Miri run exactly the source
 //! that real processes run.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`sync`] | the only place that names atomics: the variant for real machines, and those for tests |
 //! | [`region`] | the only place that turns an offset into a pointer |
+//! | [`doorbell`] | sleep and wake, the same for every ring |
+//! | `channel` | what channels of one sender and of several have in common |
 //! | [`broadcast`] | one sender, many receivers, every message in place |
 //! | [`shared`] | several senders, many receivers, one order |
 //! | [`message`] | the bytes of messages on the side of the program |
@@ -21,6 +24,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod broadcast;
+mod channel;
+pub mod doorbell;
 pub mod handoff;
 mod host;
 pub mod message;
@@ -29,8 +34,7 @@ pub mod published;
 #[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;
 pub mod shared;
-mod stall;
 pub mod sync;
 pub mod yardstick;
 
-pub use host::{Kernel, Lock, Trusted};
+pub use host::{Control, Host, Kernel, Lock, Trusted};

@@ -86,11 +86,11 @@ pub fn light_fence() {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The cheap half of an asymmetric fence; label B5.
+/// The cheap half of an asymmetric fence; label W5.
 #[cfg(loom)]
 pub fn light_fence() {
     if mutant::has_light_fences() {
-        crate::fence_at!(B5: SeqCst);
+        crate::fence_at!(W5: SeqCst);
     }
 }
 

@@ -12,11 +12,12 @@ use corewire_layout::frame::Welcome;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, Policy, RECEIVER_SEGMENT_BYTES};
 use corewire_ring::broadcast::{
-    End, Receiver, ReceiverParts, ReceiverShared, SLEEP_CAP_NS, SenderShared, Violation,
+    End, Receiver, ReceiverParts, ReceiverShared, SenderShared, Violation,
 };
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sender, SenderParts};
-use corewire_ring::{Kernel, Trusted};
+use corewire_ring::{Host, Trusted};
 use yielding::Yielding;
 
 /// A channel over private memory. Fenced, since a test's threads have no `membarrier` under Miri.
@@ -161,7 +162,7 @@ fn send(sender: &mut Sender<Yielding>, name: u64, count: u64) {
     sender.leave();
 }
 
-fn look<K: Kernel>(receiver: &mut Receiver<K>) -> Result<(), Over> {
+fn look<K: Host>(receiver: &mut Receiver<K>) -> Result<(), Over> {
     match receiver.end()? {
         Some(end) => Err(Over::Ended(end)),
         None => {

@@ -182,7 +182,7 @@
 
 mod control;
 mod error;
-mod kernel;
+mod host;
 mod path;
 mod tell;
 mod topology;

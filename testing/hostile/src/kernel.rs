@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use corewire_ring::broadcast::Members;
+use corewire_ring::doorbell::Bells;
 use corewire_ring::sync::{AtomicU32, Ordering, fence};
-use corewire_ring::{Kernel, Lock};
+use corewire_ring::{Control, Host, Kernel, Lock};
 
 /// Counts the calls. Cheap to clone; all clones share the counts.
 #[derive(Debug, Clone, Default)]
@@ -54,10 +55,10 @@ impl Kernel for Idle {
         self.count();
     }
 
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
+    fn wait(&self, bells: Bells<'_>, _cap_ns: u64) -> bool {
         self.count();
-        // Reads both words, as the kernel does.
-        let _ = (shared.0.load(Ordering::Relaxed), own.0.load(Ordering::Relaxed));
+        // Reads the words, as the kernel does.
+        let _ = bells.have_rung();
         let capped = self.0.capped.take();
         self.0.was_capped.set(self.0.was_capped.get() || capped);
         capped
@@ -68,13 +69,28 @@ impl Kernel for Idle {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
+}
 
+impl Control for Idle {
     fn wake_descriptor(&self, _row: u32) {
         self.count();
     }
 
     fn wake_rest(&self) {
         self.count();
+    }
+}
+
+impl Host for Idle {
+    type Kernel = Self;
+    type Control = Self;
+
+    fn kernel(&self) -> &Self {
+        self
+    }
+
+    fn control(&self) -> &Self {
+        self
     }
 }
 

@@ -14,9 +14,10 @@ use corewire_layout::slot::{
     HEADER, KIND_LARGE, KIND_WINDOW, LENGTH, POSITION, SLOT_BYTES, STAMP, sequence_of, stamp_of,
 };
 use corewire_ring::broadcast::{
-    Channel, End, InPlace, Members, Receiver, ReceiverParts, ReceiverShared, SLEEP_CAP_NS, Sender,
-    SenderParts, SenderShared, SenderWords, Violation, notice,
+    Channel, End, InPlace, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts,
+    SenderShared, SenderWords, Violation,
 };
+use corewire_ring::doorbell::{SLEEP_CAP_NS, notice};
 use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::{Lock, Trusted};
 

@@ -11,9 +11,10 @@ use corewire_layout::segment::{
     CURSOR, FenceMode, HINT, Policy, RECEIVER_CPU, SLEEP_MODE, SLEEPING, WAKE,
 };
 use corewire_ring::broadcast::{
-    Channel, End, Members, Receiver, ReceiverParts, ReceiverShared, SLEEP_CAP_NS, Sender,
-    SenderParts, SenderShared, SenderWords, Violation, head_of,
+    Channel, End, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts,
+    SenderShared, SenderWords, Violation, head_of,
 };
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::{Lock, Trusted};
 

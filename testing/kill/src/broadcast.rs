@@ -20,9 +20,10 @@ use corewire_layout::segment::{
 };
 use corewire_layout::slot::SLOT_BYTES;
 use corewire_ring::broadcast::{
-    Channel, Members, Receiver, ReceiverParts, ReceiverShared, ReceiverWords, SLEEP_CAP_NS, Sender,
-    SenderParts, SenderShared, SenderWords,
+    Channel, Members, Receiver, ReceiverParts, ReceiverShared, ReceiverWords, Sender, SenderParts,
+    SenderShared, SenderWords,
 };
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::kill::Stretch;

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use corewire_ring::Kernel;
+use corewire_ring::doorbell::Bells;
 use corewire_ring::sync::{AtomicU32, kill};
+use corewire_ring::{Control, Host, Kernel};
 
 /// The calls to the kernel.
 #[derive(Debug, Default)]
@@ -34,18 +35,33 @@ impl Kernel for TurnKernel {
         }
     }
 
-    fn wait(&self, _: (&AtomicU32, u32), _: (&AtomicU32, u32), _cap_ns: u64) -> bool {
+    fn wait(&self, _: Bells<'_>, _cap_ns: u64) -> bool {
         false
     }
 
     fn cpu(&self) -> u32 {
         self.cpu
     }
+}
 
+impl Control for TurnKernel {
     fn wake_descriptor(&self, row: u32) {
         if kill::effect() {
             self.log.borrow_mut().descriptors.push(row);
         }
+    }
+}
+
+impl Host for TurnKernel {
+    type Kernel = Self;
+    type Control = Self;
+
+    fn kernel(&self) -> &Self {
+        self
+    }
+
+    fn control(&self) -> &Self {
+        self
     }
 }
 

@@ -17,13 +17,14 @@ use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{DoorState, FenceMode, Policy, RECEIVER_SEGMENT_BYTES, tenure};
 use corewire_layout::slot::SLOT_BYTES;
 use corewire_ring::broadcast::{
-    Receiver, ReceiverParts, ReceiverShared, ReceiverWords, SLEEP_CAP_NS, SenderShared,
+    Receiver, ReceiverParts, ReceiverShared, ReceiverWords, SenderShared,
 };
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::region::{Region, Slots};
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sender, SenderParts};
 use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::kill::{self, Stretch};
-use corewire_ring::{Kernel as _, Trusted};
+use corewire_ring::{Control as _, Trusted};
 
 pub use history::History;
 use kernel::{Log, TurnKernel, Waited};
@@ -170,14 +171,14 @@ impl Shared {
         let Some(host) = self.host() else { return };
         for (who, _) in host.roster.held(party) {
             if !host.roster.is_dead(party, who) {
-                host.ring.kernel().watch(party, who, 0);
+                host.ring.host().watch(party, who, 0);
             }
         }
     }
 
     /// The host admits a sender and tells it so.
     pub fn let_in(&mut self, place: usize) {
-        let enter = |host: &Member| host.roster.enter_sender(1, 1, host.ring.kernel());
+        let enter = |host: &Member| host.roster.enter_sender(1, 1, host.ring.host());
         let Some(host) = self.host() else { return };
         let entrance = enter(host).or_else(|| {
             self.watch_all(Party::Sender);

@@ -27,12 +27,13 @@ use corewire_layout::segment::{FenceMode, Policy, ROWS_WATCHED_MAX};
 use corewire_layout::slot::INLINE_BYTES_MAX;
 use corewire_ring::broadcast::{
     Channel, End, InPlace, Joined, Members, Receiver, ReceiverParts, ReceiverShared, ReceiverWords,
-    SLEEP_CAP_NS, Sender, SenderParts, SenderShared, SenderWords, Violation, notice,
+    Sender, SenderParts, SenderShared, SenderWords, Violation,
 };
+use corewire_ring::doorbell::{Bells, SLEEP_CAP_NS, notice};
 use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::{AtomicU32, Ordering, fence, pause, set_light_fences, weaken};
-use corewire_ring::{Kernel, Lock, Trusted};
+use corewire_ring::{Control, Host, Kernel, Lock, Trusted};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes of the window in every model: room for four of the longest messages that go through it.
@@ -48,15 +49,15 @@ pub fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
     check_weakened("", preemptions_max, model);
 }
 
-/// Same as [`check`], without the light fence B5. On real hardware the light fence costs the
+/// Same as [`check`], without the light fence W5. On real hardware the light fence costs the
 /// processor nothing unless another core requests a barrier, but in a model it is a full fence and
-/// orders everything around it. So a model of something that does not rely on B5 must run without
+/// orders everything around it. So a model of something that does not rely on W5 must run without
 /// it.
 ///
 /// # Panics
 /// If one of them fails.
 pub fn check_bare(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
-    check_weakened("B5", preemptions_max, model);
+    check_weakened("W5", preemptions_max, model);
 }
 
 fn check_weakened(labels: &str, preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -104,7 +105,7 @@ struct Queue {
 
 struct Waiter {
     ticket: u32,
-    words: [usize; 2],
+    words: Vec<usize>,
     woken: Arc<Condvar>,
 }
 
@@ -169,16 +170,16 @@ impl Kernel for ModelKernel {
         }
     }
 
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
+    fn wait(&self, bells: Bells<'_>, _cap_ns: u64) -> bool {
         let mut queue = self.queue();
-        let unchanged = |(word, value): (&AtomicU32, u32)| word.load(Ordering::Relaxed) == value;
-        if !unchanged(shared) || !unchanged(own) {
+        if bells.have_rung() {
             return false;
         }
         let ticket = queue.tickets;
         queue.tickets += 1;
         let woken = Arc::new(Condvar::new());
-        let words = [address(shared.0), address(own.0)];
+        let words = [bells.shared, bells.own];
+        let words = words.into_iter().flatten().map(|bell| address(bell.word)).collect();
         queue.waiting.push_back(Waiter { ticket, words, woken: Arc::clone(&woken) });
         while queue.waiting.iter().any(|waiter| waiter.ticket == ticket) {
             queue = woken.wait(queue).expect("no model goes on after a panic");
@@ -191,7 +192,9 @@ impl Kernel for ModelKernel {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(u32::MAX)
     }
+}
 
+impl Control for ModelKernel {
     fn watch(&self, party: Party, who: Entrance, _socket: u128) {
         if let Some(on_watch) = &self.on_watch {
             on_watch(party, who);
@@ -204,6 +207,19 @@ impl Kernel for ModelKernel {
         if let Some(written) = queue.descriptor_written.take() {
             written.notify_one();
         }
+    }
+}
+
+impl Host for ModelKernel {
+    type Kernel = Self;
+    type Control = Self;
+
+    fn kernel(&self) -> &Self {
+        self
+    }
+
+    fn control(&self) -> &Self {
+        self
     }
 }
 

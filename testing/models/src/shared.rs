@@ -16,8 +16,9 @@ use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, Policy, RECEIVER_SEGMENT_BYTES};
 use corewire_ring::Trusted;
 use corewire_ring::broadcast::{
-    End, InPlace, Receiver, ReceiverParts, ReceiverShared, SLEEP_CAP_NS, SenderShared,
+    End, InPlace, Receiver, ReceiverParts, ReceiverShared, SenderShared,
 };
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sender, SenderParts};
 use corewire_ring::sync::{pause, set_light_fences};
@@ -436,7 +437,7 @@ impl SharedReceiver {
     #[must_use]
     pub fn obituary(&self) -> Obituary {
         let roster = self.0.many().expect("a shared channel").roster().clone();
-        Obituary { roster, shared: Arc::clone(self.0.shared()), kernel: self.0.kernel().clone() }
+        Obituary { roster, shared: Arc::clone(self.0.shared()), kernel: self.0.host().clone() }
     }
 }
 

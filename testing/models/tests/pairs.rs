@@ -305,7 +305,7 @@ fn quick_a_sleeping_endpoint_learns_of_a_notice() {
         warm_up(&mut from, &mut to, 0);
         let shared = Arc::clone(&b.shared);
         let control = thread::spawn(move || shared.notify(NOTICE, &kernel));
-        while b.shared.attention() == 0 {
+        while b.shared.notices() == 0 {
             to.sleep(u64::MAX, None);
         }
         control.join().unwrap();
@@ -323,7 +323,7 @@ fn quick_what_a_dead_peer_committed_is_there_when_its_death_is_told() {
             // Stands for the control thread, to which the kernel reports the death.
             shared.notify(NOTICE, &kernel);
         });
-        if b.shared.attention() & NOTICE != 0 {
+        if b.shared.notices() & NOTICE != 0 {
             assert!(to.has_arrival(0).unwrap(), "assertion: what it had sent is lost");
         }
         dying.join().unwrap();
@@ -363,7 +363,7 @@ fn whoever_waits_for_room_learns_that_its_peer_is_gone() {
 }
 
 fn shared_says_nothing(pairs: &Pairs) -> bool {
-    pairs.shared().attention() == 0
+    pairs.shared().notices() == 0
 }
 
 mutants! {
@@ -371,16 +371,16 @@ mutants! {
     mutant_p2: P2 => quick_a_paired_message_is_whole_when_its_stamp_is_seen;
     mutant_p3: P3 => quick_a_pairs_slot_is_written_again_only_when_it_has_been_read;
     mutant_p4: P4 => quick_a_pairs_slot_is_written_again_only_when_it_has_been_read;
-    mutant_p5: P5 => quick_a_sleeping_endpoint_is_woken_by_who_fences;
-    mutant_p6: P6 => quick_a_sleeping_endpoint_is_woken;
+    mutant_of_pairs_w5: W5 => quick_a_sleeping_endpoint_is_woken_by_who_fences;
+    mutant_of_pairs_w6: W6 => quick_a_sleeping_endpoint_is_woken;
     mutant_p7: P7 => quick_a_message_is_never_without_its_bit;
     mutant_p8: P8 => quick_a_message_is_never_without_its_bit;
-    mutant_p9: P9 => quick_an_endpoint_that_waits_for_room_is_woken;
+    mutant_of_room_of_pairs_w7: W7 => quick_an_endpoint_that_waits_for_room_is_woken;
     mutant_p10: P10 => quick_a_ring_that_changes_hands_shows_nothing_of_before;
     mutant_p11: P11 => quick_a_ring_that_changes_hands_shows_nothing_of_before;
-    mutant_p12: P12 => quick_a_sleeping_endpoint_learns_of_a_notice;
-    mutant_p13: P13 => quick_a_sleeping_endpoint_learns_of_a_notice;
-    mutant_p14: P14 => quick_what_a_dead_peer_committed_is_there_when_its_death_is_told;
-    mutant_p16: P16 => quick_a_sleeping_endpoint_that_polls_nobody_is_woken;
-    mutant_p15: P15 => quick_what_a_dead_peer_committed_is_there_when_its_death_is_told;
+    mutant_of_pairs_w1: W1 => quick_a_sleeping_endpoint_learns_of_a_notice;
+    mutant_of_pairs_w2: W2 => quick_a_sleeping_endpoint_learns_of_a_notice;
+    mutant_of_pairs_w3: W3 => quick_what_a_dead_peer_committed_is_there_when_its_death_is_told;
+    mutant_of_pairs_w7: W7 => quick_a_sleeping_endpoint_that_polls_nobody_is_woken;
+    mutant_of_pairs_w4: W4 => quick_what_a_dead_peer_committed_is_there_when_its_death_is_told;
 }

@@ -11,7 +11,8 @@ use corewire_layout::slot::SLOT_BYTES;
 use corewire_models::{
     ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare, mutants,
 };
-use corewire_ring::broadcast::{End, notice};
+use corewire_ring::broadcast::End;
+use corewire_ring::doorbell::notice;
 use corewire_ring::handoff::{Handoff, OF_NOBODY};
 use corewire_ring::region::Region;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
@@ -511,16 +512,16 @@ mutants! {
     mutant_b2: B2 => quick_an_inline_message_is_whole_when_its_stamp_is_seen;
     mutant_b3: B3 => quick_a_slot_is_written_again_only_when_it_has_been_read;
     mutant_b4: B4 => quick_a_slot_is_written_again_only_when_it_has_been_read;
-    mutant_b5: B5 => quick_a_sleeping_receiver_is_woken;
-    mutant_b6: B6 => quick_a_sleeping_receiver_is_woken;
-    mutant_b7: B7 => quick_a_receiver_whose_hint_was_cleared_is_woken;
+    mutant_w5: W5 => quick_a_sleeping_receiver_is_woken;
+    mutant_w6: W6 => quick_a_sleeping_receiver_is_woken;
+    mutant_w11: W11 => quick_a_receiver_whose_hint_was_cleared_is_woken;
     mutant_b8: B8 => a_closed_channel_ends_after_its_last_message;
     mutant_b9: B9 => a_closed_channel_ends_after_its_last_message;
-    mutant_b10: B10 => sender_and_receiver_sleep_in_turn;
-    mutant_b11: B11 => sender_and_receiver_sleep_in_turn;
-    mutant_b12: B12 => quick_a_receiver_whose_hint_was_cleared_is_woken;
-    mutant_b13: B13 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
-    mutant_b14: B14 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
+    mutant_w7: W7 => sender_and_receiver_sleep_in_turn;
+    mutant_of_a_sender_w6: W6 => sender_and_receiver_sleep_in_turn;
+    mutant_w10: W10 => quick_a_receiver_whose_hint_was_cleared_is_woken;
+    mutant_w8: W8 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
+    mutant_w9: W9 => quick_a_receiver_that_waits_for_its_descriptor_is_woken;
     mutant_y1: Y1 => quick_the_bare_ring_of_the_benchmarks_loses_nothing;
     mutant_y2: Y2 => quick_the_bare_ring_of_the_benchmarks_loses_nothing;
     mutant_f1: F1 => quick_a_lock_has_one_holder_at_a_time;

@@ -6,7 +6,8 @@
 use corewire_layout::segment::Policy;
 use corewire_models::shared::{Look, ModelShared, SharedSender, assert_order};
 use corewire_models::{WINDOW_MESSAGE_BYTES, Wait, check, check_bare, mutants};
-use corewire_ring::broadcast::{End, SLEEP_CAP_NS};
+use corewire_ring::broadcast::End;
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::Ordering::Relaxed;
 use loom::thread::{self, JoinHandle};

@@ -16,9 +16,10 @@ use crate::broadcast::{
     SenderParts, SenderShared, SenderWords, Violation,
 };
 use crate::caches::Part;
+use crate::doorbell::Bells;
 use crate::region::{Region, Rows, Slots};
 use crate::sync::AtomicU32;
-use crate::{Kernel, Lock, Trusted};
+use crate::{Control, Host, Kernel, Lock, Trusted};
 
 /// The smallest possible window. The messages of the model are short and do not use it.
 const WINDOW_BYTES: u64 = 256;
@@ -204,7 +205,7 @@ impl Kernel for NoKernel {
 
     fn wake(&self, _word: &AtomicU32, _count_max: u32) {}
 
-    fn wait(&self, _shared: (&AtomicU32, u32), _own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
+    fn wait(&self, _bells: Bells<'_>, _cap_ns: u64) -> bool {
         false
     }
 
@@ -214,6 +215,21 @@ impl Kernel for NoKernel {
         let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
         *next = next.wrapping_add(1);
         *next
+    }
+}
+
+impl Control for NoKernel {}
+
+impl Host for NoKernel {
+    type Kernel = Self;
+    type Control = Self;
+
+    fn kernel(&self) -> &Self {
+        self
+    }
+
+    fn control(&self) -> &Self {
+        self
     }
 }
 

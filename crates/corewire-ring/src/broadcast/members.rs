@@ -3,7 +3,7 @@
 //!
 //! A receiver joins while the sender runs, and no message pays for it: the control thread stores 0
 //! to the data thread's limit, makes every core pass a barrier (J1, the counterpart of the light
-//! fence B5 in `Sender`), and reads the head from the stamps. From then on the data thread can
+//! fence W5 in `doorbell`), and reads the head from the stamps. From then on the data thread can
 //! publish at most one message without its slow path: the one that it had already claimed. Its slow
 //! path finds the new member.
 
@@ -18,10 +18,9 @@ use corewire_layout::slot::{
     INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, publishes, sequence_of, stamp_of,
 };
 
-use super::sender::SenderShared;
 use super::words::{SenderWords, add};
+use crate::channel::{Purse, SenderShared, Slowest, Stall, lap};
 use crate::region::{Rows, Slots};
-use crate::stall::{Purse, Stall, lap};
 use crate::sync::Ordering::Relaxed;
 use crate::{Kernel, fence_at, order};
 
@@ -99,15 +98,6 @@ impl Joined {
     }
 }
 
-/// The member that the sender waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slowest {
-    /// Its row.
-    pub row: u32,
-    /// Its cursor.
-    pub cursor: u64,
-}
-
 impl Members {
     /// An empty set of members, for up to `receivers_max` receivers.
     #[must_use]
@@ -181,7 +171,7 @@ impl Members {
         assert!(!self.rows[row as usize].joined, "own row");
         shared.watched.fetch_max(row + 1, Relaxed);
         shared.limit.store(0, Relaxed);
-        // ORDER(J1): pairs with B5; after it, the data thread either sees the limit of 0, or has
+        // ORDER(J1): pairs with W5; after it, the data thread either sees the limit of 0, or has
         // published everything that it claimed before, except the one message in flight.
         barrier(kernel);
         let head = head_of(slots);

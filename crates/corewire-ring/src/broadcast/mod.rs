@@ -50,43 +50,17 @@
 //! [`Members`] under a lock, and notifies the data thread by storing 0 to the limit. Everything in
 //! [`SenderShared`] is private memory of the sender's process.
 
-mod area;
 mod members;
-mod pace;
 mod receiver;
 mod sender;
 mod words;
 
-pub use area::{Area, Room, Span};
-pub use members::{Channel, Joined, Members, Slowest, head_of, inline_bytes_of};
-pub(crate) use pace::Pace;
-pub use receiver::{
-    End, InPlace, Lost, Message, Receiver, ReceiverParts, ReceiverShared, Snapshot, Violation,
-};
-pub(crate) use sender::settles;
-pub use sender::{Loan, Sender, SenderParts, SenderShared};
+pub use members::{Channel, Joined, Members, head_of, inline_bytes_of};
+pub use receiver::{InPlace, Lost, Message, Receiver, ReceiverParts, Snapshot};
+pub use sender::{Loan, Sender, SenderParts};
 pub use words::{ReceiverWords, SenderWords};
 
-/// The default limit on one sleep, in ns: a sleeper checks its channel again after at most this
-/// time. A message that is found only for that reason is counted. It means that the wake-up was
-/// late: the sender was stopped between storing the stamp and sending the wake-up.
-pub const SLEEP_CAP_NS: u64 = 100_000_000;
-/// Limit on a sleep, in ns, when the sender may not see the sleeper: the barrier failed, or in a
-/// fenced channel messages without a fence may still be in flight.
-pub const UNSURE_SLEEP_CAP_NS: u64 = 1_000_000;
-/// A receiver that finds nothing after such a sleep sleeps twice as long the next time, up to this.
-const UNSURE_SLEEP_CAP_MAX_NS: u64 = 8_000_000;
+pub use crate::channel::{Area, End, ReceiverShared, Room, SenderShared, Slowest, Span, Violation};
+
 /// The data thread wakes up to this many sleepers itself and leaves the rest to the control thread.
 pub const WAKES_BY_SENDER_MAX: u32 = 4;
-/// All sleepers: the kernel takes the count as an `i32`.
-pub(crate) const WAKE_ALL: u32 = i32::MAX.unsigned_abs();
-
-/// Bits of a `notices` word: why a data thread should interrupt its wait.
-pub mod notice {
-    /// The peer's process has died, or has hung up without closing.
-    pub const PEER_GONE: u32 = 1;
-    /// This process was forked, and this is the child.
-    pub const FORKED: u32 = 2;
-    /// Another thread asked for the call to return.
-    pub const INTERRUPTED: u32 = 4;
-}

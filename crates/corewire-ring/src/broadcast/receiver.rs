@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::Deref;
 
 use corewire_layout::counters::ReceiverCounter;
@@ -14,87 +13,18 @@ use corewire_layout::slot::{
     INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, ahead_of, owner_of, publishes, stamp_of,
 };
 
-use super::notice;
-use super::pace::slots_ahead;
-use super::sender::settles;
 use super::words::{ReceiverWords, SenderWords, add};
-use super::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_MAX_NS, UNSURE_SLEEP_CAP_NS};
+use crate::channel::{End, ReceiverShared, Violation, slots_ahead};
+use crate::doorbell::{self, Bell, Bells, Sleeper, Slept, notice};
 use crate::region::{Access, Payload, Region, Slot, Slots, Store};
 use crate::shared::{Many, ManyParts};
-use crate::sync::{AtomicU32, Ordering::Relaxed};
-use crate::{Kernel, Trusted, fence_at, order};
+use crate::sync::Ordering::Relaxed;
+use crate::{Host, Kernel, Trusted, fence_at, order};
 
 /// After this many losses in a row, a receiving call calls its `wait`.
 const LOSSES_AT_A_TIME: u32 = 64;
 /// No sender gets this far: a higher floor is impossible.
 const FLOOR_MAX: u64 = u64::MAX / 2;
-
-/// What the receiver's thread shares with the control thread of its process. Private memory.
-#[derive(Default)]
-pub struct ReceiverShared {
-    /// The receiver's own word that a waiting receiver sleeps on, in addition to the sender's bell:
-    /// the sender cannot ring to say that it is dead.
-    own: AtomicU32,
-    notices: AtomicU32,
-}
-
-impl ReceiverShared {
-    /// Gives the receiver a notice (a bit of [`notice`]), and wakes it if it waits.
-    pub fn notify<K: Kernel>(&self, notice: u32, kernel: &K) {
-        // ORDER(W3): pairs with W4; what the dead sender published is visible with the notice.
-        self.notices.fetch_or(notice, order!(W3: Release));
-        // ORDER(W1): pairs with W2; the receiver that this wakes sees the notice.
-        self.own.fetch_add(1, order!(W1: Release));
-        kernel.wake_own(&self.own);
-    }
-
-    /// Marks this process as a forked child for the receiver. Only stores.
-    pub fn mark_forked(&self) {
-        self.notices.fetch_or(notice::FORKED, Relaxed);
-    }
-
-    /// The notices given so far.
-    #[must_use]
-    pub fn notices(&self) -> u32 {
-        // ORDER(W4): pairs with W3.
-        self.notices.load(order!(W4: Acquire))
-    }
-
-    /// Clears one notice.
-    pub fn clear(&self, notice: u32) {
-        self.notices.fetch_and(!notice, Relaxed);
-    }
-}
-
-impl fmt::Debug for ReceiverShared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReceiverShared").finish_non_exhaustive()
-    }
-}
-
-/// A word in the sender's memory holds an impossible value. This link is closed; nothing else is
-/// affected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the sender's memory holds {found:#x} as {word} of message {sequence}")]
-pub struct Violation {
-    /// Which word.
-    pub word: &'static str,
-    /// What it holds.
-    pub found: u64,
-    /// The message it belongs to.
-    pub sequence: u64,
-}
-
-/// Why no further message will come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The sender closed the channel, and everything it sent has been received.
-    Closed,
-    /// The sender died or vanished, and everything it committed has been received.
-    SenderGone,
-    /// This receiver held the sender back for too long and no longer counts.
-    Evicted,
-}
 
 /// Proof that a channel's messages may be read in place: the sender is trusted, and overwrites no
 /// message before every receiver has passed it.
@@ -126,7 +56,7 @@ pub struct ReceiverParts {
 
 /// A receiver.
 #[derive(Debug)]
-pub struct Receiver<K> {
+pub struct Receiver<H> {
     slots: Slots,
     /// The first message that this receiver was to get.
     first: u64,
@@ -141,9 +71,7 @@ pub struct Receiver<K> {
     /// How many slots ahead of the next message lines are fetched. 0 unless the sender is known to
     /// be well ahead: it must not lose the lines that it is about to write.
     fetch_ahead: u64,
-    sleep_cap_ns: u64,
-    /// The limit on the next sleep of which the sender may not learn.
-    unsure_cap_ns: u64,
+    sleeper: Sleeper,
     /// Payload bytes outside the slots that the published cursor still holds, for each area.
     window_held_bytes: u64,
     large_held_bytes: u64,
@@ -157,7 +85,6 @@ pub struct Receiver<K> {
     own: ReceiverWords,
     hint: Option<Region>,
     shared: Arc<ReceiverShared>,
-    epoch: u32,
     /// The sender's `blocked` epoch as last served.
     blocked_seen: u32,
     fence_mode: FenceMode,
@@ -174,13 +101,13 @@ pub struct Receiver<K> {
     abandoned: u64,
     /// This receiver has found that it was evicted.
     is_out: bool,
-    kernel: K,
+    host: H,
 }
 
-impl<K: Kernel> Receiver<K> {
+impl<H: Host> Receiver<H> {
     /// A receiver that begins at the message that the owner chose.
     #[must_use]
-    pub fn new(parts: ReceiverParts, kernel: K) -> Self {
+    pub fn new(parts: ReceiverParts, host: H) -> Self {
         let ReceiverParts { sender, geometry, own, hint, welcome, .. } = parts;
         let batch = geometry.cursor_batch();
         let senders = || 0..u32::try_from(geometry.senders_max()).unwrap_or(u32::MAX);
@@ -192,8 +119,7 @@ impl<K: Kernel> Receiver<K> {
             published: welcome.start,
             batch,
             fetch_ahead: 0,
-            sleep_cap_ns: SLEEP_CAP_NS,
-            unsure_cap_ns: UNSURE_SLEEP_CAP_NS,
+            sleeper: Sleeper::new(welcome.epoch),
             window_held_bytes: 0,
             large_held_bytes: 0,
             bytes: 0,
@@ -210,7 +136,6 @@ impl<K: Kernel> Receiver<K> {
             own: ReceiverWords::new(own),
             hint,
             shared: parts.shared,
-            epoch: welcome.epoch & !1,
             blocked_seen: 0,
             fence_mode: parts.fence_mode,
             settled: welcome.settled,
@@ -221,9 +146,9 @@ impl<K: Kernel> Receiver<K> {
             missed: 0,
             abandoned: 0,
             is_out: false,
-            kernel,
+            host,
         };
-        receiver.own.sleeping().store(receiver.epoch, Relaxed);
+        receiver.own.sleeping().store(receiver.sleeper.epoch(), Relaxed);
         // No processor until it has slept once.
         receiver.own.cpu().store(u32::MAX, Relaxed);
         // The counters there may still be those of the row's previous holder.
@@ -252,17 +177,22 @@ impl<K: Kernel> Receiver<K> {
         &self.shared
     }
 
-    /// The receiver's interface to the operating system.
+    /// The receiver's operating system and control thread.
     #[must_use]
-    pub fn kernel(&self) -> &K {
-        &self.kernel
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// The same, to be changed.
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.host
     }
 
     /// Did the sender last run on this very processor, or that of several that last woke receivers?
     /// A hint: then it cannot send while this thread runs.
     #[must_use]
     pub fn is_sender_here(&self) -> bool {
-        self.sender.cpu().load(Relaxed) == self.kernel.cpu()
+        self.sender.cpu().load(Relaxed) == self.host.kernel().cpu()
     }
 
     /// Is the next message there? One load.
@@ -317,7 +247,7 @@ impl<K: Kernel> Receiver<K> {
         &mut self,
         in_place: InPlace,
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
-    ) -> Result<Message<'_, K>, E> {
+    ) -> Result<Message<'_, H>, E> {
         loop {
             let stamp = self.slots.at(self.next).stamp().load(Relaxed);
             if self.is_next(stamp) {
@@ -338,7 +268,7 @@ impl<K: Kernel> Receiver<K> {
     pub fn snapshot_with<E: From<Violation>>(
         &mut self,
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
-    ) -> Result<Snapshot<'_, K>, E> {
+    ) -> Result<Snapshot<'_, H>, E> {
         // A sender that keeps overtaking, or that lies, must not keep this call from returning.
         let mut losses = if self.is_out { LOSSES_AT_A_TIME } else { 0 };
         loop {
@@ -595,11 +525,10 @@ impl<K: Kernel> Receiver<K> {
         // ORDER(B3): pairs with B4; this receiver's reads are done before the sender writes there
         // again.
         self.own.cursor().store(cursor, order!(B3: Release));
-        // ORDER(B10): pairs with B11; a waiting sender sees the cursor, or this receiver sees it
-        // waiting. A full fence, since it is paid once per batch and needs no registration.
-        fence_at!(B10: SeqCst);
+        // A waiting sender sees the cursor, or this receiver sees it waiting.
+        doorbell::fence_before_look();
         if let Some(many) = &mut self.many {
-            if many.make_room(&self.kernel) {
+            if many.make_room(&self.host) {
                 add(self.own.counter(ReceiverCounter::Wakes), 1);
             }
             self.publish_counters();
@@ -617,10 +546,7 @@ impl<K: Kernel> Receiver<K> {
 
     #[cold]
     fn wake_sender(&self) {
-        let wake = self.own.wake();
-        // ORDER(W1): as in `notify`; the sender that this wakes sees the cursor.
-        wake.store(wake.load(Relaxed).wrapping_add(1), order!(W1: Release));
-        self.kernel.wake(wake, 1);
+        doorbell::ring(self.own.wake(), 1, self.host.kernel());
         add(self.own.counter(ReceiverCounter::Wakes), 1);
     }
 
@@ -668,7 +594,7 @@ impl<K: Kernel> Receiver<K> {
         }
         let has_passed = self.pass_abandoned();
         if let Some(many) = &mut self.many {
-            many.watch_new_senders(&self.kernel);
+            many.watch_new_senders(&self.host);
         }
         if has_passed || self.is_ready() {
             return None;
@@ -679,7 +605,7 @@ impl<K: Kernel> Receiver<K> {
     /// Gives up the row if the channel is shared. In other channels the owner is told instead.
     pub fn leave(&self) {
         if let Some(many) = &self.many {
-            many.leave(&self.kernel);
+            many.leave(&self.host);
         }
     }
 
@@ -697,7 +623,7 @@ impl<K: Kernel> Receiver<K> {
 
     /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
-        self.sleep_cap_ns = cap_ns;
+        self.sleeper.set_cap(cap_ns);
     }
 
     /// Sleeps until the next message is there, the channel ends, a notice arrives, or `limit_ns` or
@@ -705,35 +631,28 @@ impl<K: Kernel> Receiver<K> {
     /// is counted.
     pub fn sleep(&mut self, limit_ns: u64) {
         self.publish_cursor();
-        // ORDER(W2): pairs with W1; both words are read before checking again, so that any change
-        // in between ends the sleep at once.
-        let own = self.shared.own.load(order!(W2: Acquire));
+        let own = doorbell::listen(self.shared.own());
         if let Some(many) = &mut self.many {
-            many.watch_senders(&self.kernel);
+            many.watch_senders(&self.host);
         }
-        let bell = self.sender.bell().load(Relaxed);
-        let sure = self.announce(SleepMode::Futex);
-        if !self.must_look() {
+        let bell = doorbell::listen(self.sender.bell());
+        let is_sure = self.announce(SleepMode::Futex);
+        if self.must_look() {
+            add(self.own.counter(ReceiverCounter::NearSleeps), 1);
+        } else {
             add(self.own.counter(ReceiverCounter::Sleeps), 1);
-            let is_capped = sure && self.sleep_cap_ns <= limit_ns;
-            let cap_ns = if sure { self.sleep_cap_ns } else { self.unsure_cap_ns }.min(limit_ns);
-            let word = self.sender.bell();
-            let capped = self.kernel.wait((word, bell), (&self.shared.own, own), cap_ns);
-            if !sure {
-                self.unsure_cap_ns = match capped && !self.is_ready() {
-                    true => (2 * self.unsure_cap_ns).min(UNSURE_SLEEP_CAP_MAX_NS),
-                    false => UNSURE_SLEEP_CAP_NS,
-                };
-            }
-            let rung = || self.sender.bell().load(Relaxed) != bell;
-            if capped && is_capped && self.is_ready() && !settles(rung) {
+            let bells = Bells {
+                shared: Some(Bell { word: self.sender.bell(), heard: bell }),
+                own: Some(Bell { word: self.shared.own(), heard: own }),
+            };
+            let slept = self.sleeper.sleep(bells, limit_ns, is_sure, self.host.kernel());
+            let is_found = slept != Slept::Woken && self.is_ready();
+            if self.sleeper.is_cap_find(slept, bells, is_found) {
                 add(self.own.counter(ReceiverCounter::CapFinds), 1);
             }
-        } else {
-            add(self.own.counter(ReceiverCounter::NearSleeps), 1);
         }
         self.retract();
-        self.own.cpu().store(self.kernel.cpu(), Relaxed);
+        self.own.cpu().store(self.host.kernel().cpu(), Relaxed);
     }
 
     /// Announces that this receiver is about to wait for its descriptor. If there is a reason not
@@ -741,7 +660,7 @@ impl<K: Kernel> Receiver<K> {
     pub fn arm(&mut self) -> bool {
         self.publish_cursor();
         if let Some(many) = &mut self.many {
-            many.watch_senders(&self.kernel);
+            many.watch_senders(&self.host);
         }
         // If the kernel gives no barrier, there is no cap to fall back on: a message in flight
         // during the join, or at this moment, is then noticed only together with the next one.
@@ -756,10 +675,7 @@ impl<K: Kernel> Receiver<K> {
 
     /// Takes the announcement of a sleep back.
     pub fn retract(&mut self) {
-        if self.epoch % 2 == 1 {
-            self.epoch = self.epoch.wrapping_add(1);
-            self.own.sleeping().store(self.epoch, Relaxed);
-        }
+        self.sleeper.retract(self.own.sleeping());
     }
 
     /// Makes the epoch odd, so that the sender of every later stamp sees it. Returns false if the
@@ -767,30 +683,17 @@ impl<K: Kernel> Receiver<K> {
     fn announce(&mut self, mode: SleepMode) -> bool {
         self.retract();
         self.own.sleep_mode().store(mode as u32, Relaxed);
-        self.epoch = self.epoch.wrapping_add(1);
-        // ORDER(B13): pairs with B14; a sender that sees the epoch sees its mode.
-        self.own.sleeping().store(self.epoch, order!(B13: Release));
+        self.sleeper.announce(self.own.sleeping());
         if let Some(many) = &self.many {
             many.announce();
         }
         if let Some(hint) = &self.hint {
-            // ORDER(B12): pairs with B7; a sender that clears the hint sees the epoch.
+            // ORDER(W10): pairs with W11; a sender that clears the hint sees the epoch.
             // Read-modify-write on both sides, since one swap clears the hints of many receivers.
-            hint.word32(HINT).fetch_or(1, order!(B12: Release));
+            hint.word32(HINT).fetch_or(1, order!(W10: Release));
         }
-        // ORDER(B6): pairs with B5; the check that follows sees every stamp stored before it, and
-        // the sender of a stamp stored after it sees the epoch.
-        #[cfg(loom)]
-        if crate::sync::is_weakened("B6") {
-            return true;
-        }
-        match self.fence_mode {
-            FenceMode::Asymmetric => self.kernel.barrier_everywhere(),
-            FenceMode::Fenced => {
-                fence_at!(B6: SeqCst);
-                self.next >= self.settled
-            }
-        }
+        let is_sure = doorbell::barrier(self.fence_mode, self.host.kernel());
+        is_sure && (self.fence_mode == FenceMode::Asymmetric || self.next >= self.settled)
     }
 
     /// Has the sender overtaken this receiver? Then there is something to receive, but not the next
@@ -837,13 +740,13 @@ impl<K: Kernel> Receiver<K> {
 
 /// A message, read where the sender wrote it. Dropping it finishes it.
 #[derive(Debug)]
-pub struct Message<'a, K: Kernel> {
-    receiver: &'a mut Receiver<K>,
+pub struct Message<'a, H: Host> {
+    receiver: &'a mut Receiver<H>,
     payload: Payload,
     in_place: InPlace,
 }
 
-impl<K: Kernel> Message<'_, K> {
+impl<H: Host> Message<'_, H> {
     /// Its number in the channel, from 0.
     #[inline]
     #[must_use]
@@ -852,7 +755,7 @@ impl<K: Kernel> Message<'_, K> {
     }
 }
 
-impl<K: Kernel> Deref for Message<'_, K> {
+impl<H: Host> Deref for Message<'_, H> {
     type Target = [u8];
 
     #[inline(always)]
@@ -863,7 +766,7 @@ impl<K: Kernel> Deref for Message<'_, K> {
     }
 }
 
-impl<K: Kernel> Drop for Message<'_, K> {
+impl<H: Host> Drop for Message<'_, H> {
     #[inline(always)]
     fn drop(&mut self) {
         self.payload.end_read();
@@ -875,8 +778,8 @@ impl<K: Kernel> Drop for Message<'_, K> {
 /// A message to be copied out. Each copy is checked to be one whole message. Dropping the snapshot
 /// finishes the message.
 #[derive(Debug)]
-pub struct Snapshot<'a, K: Kernel> {
-    receiver: &'a mut Receiver<K>,
+pub struct Snapshot<'a, H: Host> {
+    receiver: &'a mut Receiver<H>,
     payload: Payload,
     /// All fields are whole words: padding after a narrow field would be moved separately, and
     /// loaded before it has left the store buffer (15 ns per message).
@@ -887,7 +790,7 @@ pub struct Snapshot<'a, K: Kernel> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost;
 
-impl<K: Kernel> Snapshot<'_, K> {
+impl<H: Host> Snapshot<'_, H> {
     /// Its number in the channel, from 0.
     #[inline]
     #[must_use]
@@ -943,7 +846,7 @@ impl<K: Kernel> Snapshot<'_, K> {
     }
 }
 
-impl<K: Kernel> Drop for Snapshot<'_, K> {
+impl<H: Host> Drop for Snapshot<'_, H> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.is_next() {

@@ -1,136 +1,25 @@
 //! The data thread's half of a channel's sender.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::fmt;
 use core::mem::ManuallyDrop;
 
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::geometry::Geometry;
-use corewire_layout::segment::{HINT, Policy, ROWS_WATCHED_MAX, SleepMode};
+use corewire_layout::segment::{FenceMode, HINT, Policy, ROWS_WATCHED_MAX, SleepMode};
 use corewire_layout::slot::{INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, stamp_of};
 
-use super::area::{Area, Room, Span};
-use super::members::{Channel, Members, Slowest};
-use super::notice;
-use super::pace::{Pace, slots_ahead};
+use super::WAKES_BY_SENDER_MAX;
+use super::members::{Channel, Members};
 use super::words::{SenderWords, add};
-use super::{SLEEP_CAP_NS, WAKE_ALL, WAKES_BY_SENDER_MAX};
+use crate::channel::{Area, Pace, Room, SenderShared, Slowest, Span, slots_ahead};
+use crate::doorbell::{self, Bell, Bells, Sleeper, Slept, WAKE_ALL};
 use crate::region::{Access, Payload, Place, Region, Rows, Slot, Slots, Store};
-use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, light_fence, pause};
-use crate::{Kernel, Lock, fence_at, order};
+use crate::sync::Ordering::Relaxed;
+use crate::{Control, Host, Kernel, Lock, fence_at, order};
 
 /// The window is filled in spans of this fraction of it, or of one message if that is larger. Fewer
 /// spans cost less bookkeeping; with more spans room is freed sooner.
 const SPANS: u64 = 16;
-
-/// What the data thread and the control thread share. Private memory of the sender's process.
-#[repr(align(128))]
-pub struct SenderShared {
-    /// The data thread may publish messages below this number without any other check. A thread
-    /// that wants its attention stores 0.
-    pub(super) limit: AtomicU64,
-    /// Rows from this one on have no receiver.
-    pub(super) watched: AtomicU32,
-    /// Nonzero if every stamp must be followed by a fence.
-    fenced: AtomicU32,
-    /// Virtual end of what has been given out of the window, including the span that is being
-    /// filled.
-    pub(super) window_reserved: AtomicU64,
-    /// The last epoch served in each row: first the rows that are read after every message, then
-    /// all others. The data thread swaps it, and the control thread stores it when the row gets
-    /// another receiver.
-    acked_watched: [AtomicU32; ROWS_WATCHED_MAX as usize],
-    acked_rest: Vec<AtomicU32>,
-    /// The sender's own word that a waiting data thread sleeps on.
-    own: AtomicU32,
-    notices: AtomicU32,
-}
-
-impl SenderShared {
-    /// For a channel of up to `receivers_max` receivers; `fenced` if a fence must follow each
-    /// stamp.
-    #[must_use]
-    pub fn new(receivers_max: u32, fenced: bool) -> Self {
-        Self {
-            limit: AtomicU64::new(0),
-            watched: AtomicU32::new(0),
-            fenced: AtomicU32::new(fenced.into()),
-            window_reserved: AtomicU64::new(0),
-            acked_watched: core::array::from_fn(|_| AtomicU32::new(0)),
-            acked_rest: (0..receivers_max).map(|_| AtomicU32::new(0)).collect(),
-            own: AtomicU32::new(0),
-            notices: AtomicU32::new(0),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn acked(&self, row: u32) -> &AtomicU32 {
-        let row = row as usize;
-        self.acked_watched.get(row).unwrap_or_else(|| &self.acked_rest[row])
-    }
-
-    pub(crate) fn limit(&self) -> &AtomicU64 {
-        &self.limit
-    }
-
-    pub(crate) fn own(&self) -> &AtomicU32 {
-        &self.own
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_fenced(&self) -> bool {
-        self.fenced.load(Relaxed) != 0
-    }
-
-    /// Sends the data thread to its slow path at its next message.
-    pub fn revoke(&self) {
-        self.limit.store(0, Relaxed);
-    }
-
-    /// Makes the data thread fence after each stamp, from its next slow path on.
-    pub fn demand_fence(&self) {
-        self.fenced.store(1, Relaxed);
-        self.revoke();
-    }
-
-    /// Gives the data thread a notice (a bit of [`notice`]), and wakes it if it waits.
-    pub fn notify<K: Kernel>(&self, notice: u32, kernel: &K) {
-        self.notices.fetch_or(notice, Relaxed);
-        self.revoke();
-        self.nudge(kernel);
-    }
-
-    /// Makes a waiting data thread check again.
-    pub fn nudge<K: Kernel>(&self, kernel: &K) {
-        // ORDER(W1): pairs with W2; what was changed before the nudge is seen after it.
-        self.own.fetch_add(1, order!(W1: Release));
-        kernel.wake_own(&self.own);
-    }
-
-    /// Marks this process as a forked child for the data thread. Only stores.
-    pub fn mark_forked(&self) {
-        self.notices.fetch_or(notice::FORKED, Relaxed);
-        self.revoke();
-    }
-
-    /// The notices given so far.
-    #[must_use]
-    pub fn notices(&self) -> u32 {
-        self.notices.load(Relaxed)
-    }
-
-    /// Clears one notice.
-    pub fn clear(&self, notice: u32) {
-        self.notices.fetch_and(!notice, Relaxed);
-    }
-}
-
-impl fmt::Debug for SenderShared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SenderShared").finish_non_exhaustive()
-    }
-}
 
 /// The parts of a sender.
 #[derive(Debug)]
@@ -155,7 +44,7 @@ pub struct SenderParts {
 
 /// The data thread's half of a sender.
 #[derive(Debug)]
-pub struct Sender<K> {
+pub struct Sender<H> {
     slots: Slots,
     /// The next message's sequence number.
     head: u64,
@@ -169,13 +58,15 @@ pub struct Sender<K> {
     floor: u64,
     /// Messages that every receiver has finished with, as of the last refresh.
     read_by_all: u64,
+    /// The member that held the sender back most at the last refresh.
+    slowest: Option<Slowest>,
     pace: Pace,
     /// In a stream: how many slots ahead of the next message lines are fetched. Otherwise 0.
     fetch_ahead: u64,
     /// True if the sender lends in place and needs neither fences nor a hint. One check then
     /// replaces three: a load that a message does not need costs a hundredth of a stream's rate.
     is_plain: bool,
-    sleep_cap_ns: u64,
+    sleeper: Sleeper,
     /// Payload bytes sent outside the slots.
     bytes: u64,
     geometry: Geometry,
@@ -186,21 +77,21 @@ pub struct Sender<K> {
     large: Area,
     large_store: Store,
     words: SenderWords,
-    kernel: K,
+    host: H,
 }
 
-impl<K: Kernel> Sender<K> {
+impl<H: Host> Sender<H> {
     /// A sender that has sent nothing yet. Its limit is 0, so the first message takes the slow
     /// path.
     #[must_use]
-    pub fn new(parts: SenderParts, kernel: K) -> Self {
+    pub fn new(parts: SenderParts, host: H) -> Self {
         let SenderParts { segment, policy, staging, geometry, rows, hint, shared } = parts;
         let slots = geometry.slots();
         let staging = staging.map(|memory| Store::new(&memory, 0, memory.bytes() as u64));
         Self {
             slots: Slots::new(&segment, &geometry),
             head: 0,
-            fenced: shared.fenced.load(Relaxed) != 0,
+            fenced: shared.is_fenced(),
             shared,
             hint: hint.filter(|_| geometry.receivers_max() > u64::from(ROWS_WATCHED_MAX)),
             rows,
@@ -208,10 +99,11 @@ impl<K: Kernel> Sender<K> {
             staging,
             floor: 0,
             read_by_all: 0,
+            slowest: None,
             pace: Pace::default(),
             fetch_ahead: 0,
             is_plain: false,
-            sleep_cap_ns: SLEEP_CAP_NS,
+            sleeper: Sleeper::new(0),
             bytes: 0,
             geometry,
             window: Area::new(geometry.window_bytes(), slots, false),
@@ -220,7 +112,7 @@ impl<K: Kernel> Sender<K> {
             large: Area::new(geometry.large_bytes(), slots, true),
             large_store: Store::new(&segment, geometry.large_offset(0), geometry.large_bytes()),
             words: SenderWords::new(segment),
-            kernel,
+            host,
         }
     }
 
@@ -258,6 +150,12 @@ impl<K: Kernel> Sender<K> {
         self.policy
     }
 
+    /// The member that held the sender back most at the last refresh.
+    #[must_use]
+    pub fn slowest(&self) -> Option<Slowest> {
+        self.slowest
+    }
+
     /// The processor that the receiver of `row` last ran on. A hint.
     #[must_use]
     pub fn receiver_cpu(&self, row: u32) -> u32 {
@@ -270,10 +168,10 @@ impl<K: Kernel> Sender<K> {
         &self.shared
     }
 
-    /// The sender's interface to the operating system.
+    /// The sender's operating system and control thread.
     #[must_use]
-    pub fn kernel(&self) -> &K {
-        &self.kernel
+    pub fn host(&self) -> &H {
+        &self.host
     }
 
     /// Claims the next message, of `bytes` bytes, which must not exceed the channel's maximum.
@@ -282,7 +180,7 @@ impl<K: Kernel> Sender<K> {
     /// # Errors
     /// The error with which `wait` gives up.
     #[inline(always)]
-    pub fn loan_with<L, W, E>(&mut self, bytes: usize, lock: &L, wait: W) -> Result<Loan<'_, K>, E>
+    pub fn loan_with<L, W, E>(&mut self, bytes: usize, lock: &L, wait: W) -> Result<Loan<'_, H>, E>
     where
         L: Lock<Members>,
         W: FnMut(&mut Self) -> Result<(), E>,
@@ -373,7 +271,7 @@ impl<K: Kernel> Sender<K> {
 
     /// The slow path of [`Sender::loan_with`], for a payload that does not fit the window.
     #[inline(never)]
-    fn loan_large<L, W, E>(&mut self, bytes: usize, lock: &L, mut wait: W) -> Result<Loan<'_, K>, E>
+    fn loan_large<L, W, E>(&mut self, bytes: usize, lock: &L, mut wait: W) -> Result<Loan<'_, H>, E>
     where
         L: Lock<Members>,
         W: FnMut(&mut Self) -> Result<(), E>,
@@ -438,13 +336,7 @@ impl<K: Kernel> Sender<K> {
     /// The fence after every stamp.
     #[inline(always)]
     fn fence(&self) {
-        // ORDER(B5): pairs with B6 and J1; the stamp is visible before the epochs, and before the
-        // limit for the next message, are read.
-        if !self.is_plain && self.fenced {
-            fence_at!(B5: SeqCst);
-        } else {
-            light_fence();
-        }
+        doorbell::fence_after_store(!self.is_plain && self.fenced);
     }
 
     /// Records the message that the room last given out is for, and counts its length.
@@ -467,7 +359,7 @@ impl<K: Kernel> Sender<K> {
             Some(hint) => hint.word32(HINT).load(Relaxed) != 0,
             None => {
                 let watched = self.shared.watched.load(Relaxed);
-                let acked = self.shared.acked_watched.iter().take(watched as usize);
+                let acked = self.shared.acked_watched().iter().take(watched as usize);
                 (0u32..).zip(acked).any(|(row, acked)| {
                     self.rows.sleeping(row).load(Relaxed) != acked.load(Relaxed)
                 }) || (watched > ROWS_WATCHED_MAX && self.someone_else_sleeps(watched))
@@ -494,31 +386,29 @@ impl<K: Kernel> Sender<K> {
     pub fn ring_bell(&mut self) {
         self.publish_counters();
         if let Some(hint) = &self.hint {
-            // ORDER(B7): pairs with B12; the epochs of all receivers whose hints this clears are
+            // ORDER(W11): pairs with W10; the epochs of all receivers whose hints this clears are
             // seen below.
-            hint.word32(HINT).swap(0, order!(B7: Acquire));
+            hint.word32(HINT).swap(0, order!(W11: Acquire));
         }
         let mut sleepers = 0;
         let mut descriptors = 0;
         for row in 0..self.shared.watched.load(Relaxed) {
             let served = self.shared.acked(row);
             let before = served.load(Relaxed);
-            // ORDER(B14): pairs with B13; the mode read below belongs to this epoch or to a later
-            // one.
-            let epoch = self.rows.sleeping(row).load(order!(B14: Acquire));
+            let epoch = doorbell::epoch_of(self.rows.sleeping(row));
             // If the row changes hands here, this epoch may be that of its previous receiver, and
             // the next receiver may come to show the same value.
             if epoch == before || served.compare_exchange(before, epoch, Relaxed, Relaxed).is_err()
             {
                 continue;
             }
-            if epoch % 2 == 1 {
-                if self.rows.sleep_mode(row).load(Relaxed) == SleepMode::Descriptor as u32 {
-                    self.kernel.wake_descriptor(row);
+            match doorbell::mode_of(epoch, self.rows.sleep_mode(row)) {
+                None => {}
+                Some(SleepMode::Descriptor) => {
+                    self.host.control().wake_descriptor(row);
                     descriptors += 1;
-                } else {
-                    sleepers += 1;
                 }
+                Some(SleepMode::Futex) => sleepers += 1,
             }
         }
         if sleepers + descriptors == 0 {
@@ -532,16 +422,12 @@ impl<K: Kernel> Sender<K> {
     }
 
     fn ring(&self, sleepers: u32) {
-        let bell = self.words.bell();
-        // ORDER(W1): as in `nudge`; receivers woken by the bell see what was stored before.
-        bell.store(bell.load(Relaxed).wrapping_add(1), order!(W1: Release));
-        if sleepers > WAKES_BY_SENDER_MAX {
-            self.kernel.wake(bell, WAKES_BY_SENDER_MAX);
-            self.kernel.wake_rest();
-        } else {
-            // Not only as many as were counted: a receiver that fell asleep since may be queued
-            // first.
-            self.kernel.wake(bell, WAKE_ALL);
+        // Not only as many as were counted: a receiver that fell asleep since may be queued first.
+        let is_many = sleepers > WAKES_BY_SENDER_MAX;
+        let count_max = if is_many { WAKES_BY_SENDER_MAX } else { WAKE_ALL };
+        doorbell::ring(self.words.bell(), count_max, self.host.kernel());
+        if is_many {
+            self.host.control().wake_rest();
         }
     }
 
@@ -552,14 +438,14 @@ impl<K: Kernel> Sender<K> {
         self.publish_counters();
         let (head, slots) = (self.head, self.slots.count());
         let overwrites = self.policy == Policy::Overwrite;
-        self.pace.note(head, || self.kernel.now_ns());
+        self.pace.note(head, || self.host.kernel().now_ns());
         if overwrites {
             self.raise_floor((head + self.stretch()).saturating_sub(slots));
         }
         let Self { rows, window, large, shared, fenced, read_by_all, floor, .. } = self;
         let slowest = lock.with(|members| {
             // Under the lock, so that a demand for fences made before a join takes effect after it.
-            *fenced = shared.fenced.load(Relaxed) != 0;
+            *fenced = shared.is_fenced();
             if let Some(position) = members.window_held_from.take() {
                 window.hold_from(position);
             }
@@ -585,6 +471,7 @@ impl<K: Kernel> Sender<K> {
         });
         self.fetch_ahead = if self.pace.is_stream() { slots_ahead(slots) } else { 0 };
         self.is_plain = self.staging.is_none() && self.hint.is_none() && !self.fenced;
+        self.slowest = slowest;
         slowest
     }
 
@@ -654,7 +541,7 @@ impl<K: Kernel> Sender<K> {
     /// Under `Evict`: resets the stall times of slow receivers, since the sender has room.
     pub fn forget_stalls<L: Lock<Members>>(&self, lock: &L) {
         if matches!(self.policy, Policy::Evict { .. }) {
-            lock.with(|members| members.forget_stalls(|| self.kernel.now_ns()));
+            lock.with(|members| members.forget_stalls(|| self.host.kernel().now_ns()));
         }
     }
 
@@ -681,7 +568,7 @@ impl<K: Kernel> Sender<K> {
 
     /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
-        self.sleep_cap_ns = cap_ns;
+        self.sleeper.set_cap(cap_ns);
     }
 
     /// Sleeps until a receiver makes room, the membership changes, a notice arrives, or `limit_ns`
@@ -693,36 +580,35 @@ impl<K: Kernel> Sender<K> {
         limit_ns: u64,
         ready: impl Fn(&Self) -> bool,
     ) {
-        // ORDER(W2): pairs with W1; read before checking again, so that a nudge in between ends the
-        // sleep at once.
-        let own = self.shared.own.load(order!(W2: Acquire));
+        let own = doorbell::listen(self.shared.own());
         let slowest = self.refresh(lock);
         let rows = self.rows.clone();
         let word = slowest.map(|slowest| rows.wake(slowest.row));
-        // ORDER(W2): read before `blocked` is stored: otherwise a receiver's answer to `blocked`
-        // could be taken for the value to sleep on.
-        let seen = word.map_or(own, |word| word.load(order!(W2: Acquire)));
-        let blocked = self.words.blocked();
-        let epoch = blocked.load(Relaxed).wrapping_add(1) | 1;
-        blocked.store(epoch, Relaxed);
-        // ORDER(B11): pairs with B10; a receiver that stores a cursor from here on checks `blocked`
-        // afterwards, and the refresh sees a cursor stored before.
-        fence_at!(B11: SeqCst);
+        // Read before `blocked` is stored: otherwise a receiver's answer to `blocked` could be taken
+        // for the value to sleep on.
+        let heard = word.map(doorbell::listen);
+        self.sleeper.announce(self.words.blocked());
+        // A receiver that stores a cursor from here on checks `blocked` afterwards, and the refresh
+        // sees a cursor stored before.
+        let is_sure = doorbell::barrier(FenceMode::Fenced, self.host.kernel());
         let unchanged = self.refresh(lock) == slowest;
         if unchanged && !ready(self) && self.shared.notices() == 0 {
             add(self.words.counter(SenderCounter::Sleeps), 1);
-            let shared = word.map_or((&self.shared.own, own), |word| (word, seen));
-            let cap_ns = self.sleep_cap_ns.min(limit_ns);
-            let capped = self.kernel.wait(shared, (&self.shared.own, own), cap_ns);
-            if capped && self.sleep_cap_ns <= limit_ns {
+            let shared = Arc::clone(&self.shared);
+            let bells = Bells {
+                shared: word.zip(heard).map(|(word, heard)| Bell { word, heard }),
+                own: Some(Bell { word: shared.own(), heard: own }),
+            };
+            let slept = self.sleeper.sleep(bells, limit_ns, is_sure, self.host.kernel());
+            let is_found = slept == Slept::Capped && {
                 self.refresh(lock);
-                let rung = || word.is_some_and(|word| word.load(Relaxed) != seen);
-                if ready(self) && !settles(rung) {
-                    add(self.words.counter(SenderCounter::CapFinds), 1);
-                }
+                ready(self)
+            };
+            if self.sleeper.is_cap_find(slept, bells, is_found) {
+                add(self.words.counter(SenderCounter::CapFinds), 1);
             }
         }
-        self.words.blocked().store(epoch.wrapping_add(1), Relaxed);
+        self.sleeper.retract(self.words.blocked());
         self.refresh(lock);
     }
 
@@ -740,7 +626,7 @@ impl<K: Kernel> Sender<K> {
     pub fn publish_counters(&self) {
         self.words.counter(SenderCounter::Messages).store(self.head, Relaxed);
         self.words.counter(SenderCounter::Bytes).store(self.bytes, Relaxed);
-        self.words.cpu().store(self.kernel.cpu(), Relaxed);
+        self.words.cpu().store(self.host.kernel().cpu(), Relaxed);
     }
 
     /// Counts one wait for room.
@@ -755,18 +641,6 @@ impl<K: Kernel> Sender<K> {
     }
 }
 
-/// After the cap ended a sleep and yet the condition holds: does the wake-up still arrive? Then the
-/// two only crossed.
-pub(crate) fn settles(rung: impl Fn() -> bool) -> bool {
-    for _ in 0..10_000 {
-        if rung() {
-            return true;
-        }
-        pause();
-    }
-    false
-}
-
 /// Makes message `sequence`, whose payload is written, visible to receivers.
 #[inline(always)]
 fn publish(slot: Slot<'_>, sequence: u64, header: u64) {
@@ -777,8 +651,8 @@ fn publish(slot: Slot<'_>, sequence: u64, header: u64) {
 
 /// A claimed message that is being written in place. Dropping it takes the claim back.
 #[derive(Debug)]
-pub struct Loan<'a, K: Kernel> {
-    sender: &'a mut Sender<K>,
+pub struct Loan<'a, H: Host> {
+    sender: &'a mut Sender<H>,
     claim: Claim,
 }
 
@@ -809,7 +683,7 @@ impl Claim {
     }
 }
 
-impl<K: Kernel> Loan<'_, K> {
+impl<H: Host> Loan<'_, H> {
     /// The payload. Its content is meaningless until it is written.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
@@ -894,7 +768,7 @@ impl<K: Kernel> Loan<'_, K> {
     }
 }
 
-impl<K: Kernel> Drop for Loan<'_, K> {
+impl<H: Host> Drop for Loan<'_, H> {
     #[inline]
     fn drop(&mut self) {
         if let Some(room) = self.claim.room {

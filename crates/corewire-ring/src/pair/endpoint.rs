@@ -19,52 +19,48 @@ use super::{
     BITS_EVERY, BITS_OFTEN, GROUPS_ONCE, IDLE_POLLS, PairViolation, TURNS_MAX, VISIT_EVERY,
     WATCHED_MAX,
 };
-use crate::broadcast::{SLEEP_CAP_NS, UNSURE_SLEEP_CAP_NS, settles};
+use crate::doorbell::{self, Bell, Bells, Notices, Sleeper, Slept};
 use crate::message::{Arrival, Envelope, Sink, Source, Wanted};
 use crate::region::Word32;
-use crate::sync::{AtomicU32, Ordering::Relaxed};
-use crate::{Kernel, Trusted, fence_at, order};
+use crate::sync::Ordering::Relaxed;
+use crate::{Host, Kernel, Trusted, order};
 
 /// What an endpoint's data thread shares with the control thread of its process. The notices lie in private memory.
 /// They ring the same doorbell as peers do, so that a sleep waits on one word, which costs the kernel 0.7 of a wait
 /// on two. A hostile peer that resets the doorbell can delay a notice, like any message, until the sleep's cap.
 pub struct EndpointShared {
     doorbell: Word32,
-    attention: AtomicU32,
+    notices: Notices,
 }
 
 impl EndpointShared {
     /// Without notices, for the endpoint of this activity page.
     #[must_use]
     pub fn new(activity: &Activity) -> Self {
-        Self { doorbell: activity.doorbell().clone(), attention: AtomicU32::new(0) }
+        Self { doorbell: activity.doorbell().clone(), notices: Notices::default() }
     }
 
-    /// Gives the data thread a notice, a bit of the caller's choice. Wakes it if it waits.
-    pub fn notify<K: Kernel>(&self, notice: u32, kernel: &K) {
-        // ORDER(P14): pairs with P15; what a dead peer committed is visible with the notice.
-        self.attention.fetch_or(notice, order!(P14: Release));
-        // ORDER(P12): pairs with P13; a thread that this keeps awake sees the notice.
-        self.doorbell.fetch_add(1, order!(P12: Release));
-        kernel.wake(&self.doorbell, 1);
+    /// Gives the data thread notices, bits of the caller's choice. Wakes it if it waits.
+    pub fn notify<K: Kernel>(&self, notices: u32, kernel: &K) {
+        self.notices.set(notices);
+        doorbell::ring(&self.doorbell, 1, kernel);
     }
 
-    /// Tells the data thread, by `notice`, that this is a forked child. Makes only stores.
-    pub fn mark(&self, notice: u32) {
-        self.attention.fetch_or(notice, Relaxed);
+    /// Tells the data thread, by `notices`, that this is a forked child. Makes only stores.
+    pub fn mark(&self, notices: u32) {
+        self.notices.mark(notices);
     }
 
     /// The notices given so far.
     #[inline(always)]
     #[must_use]
-    pub fn attention(&self) -> u32 {
-        // ORDER(P15): pairs with P14.
-        self.attention.load(order!(P15: Acquire))
+    pub fn notices(&self) -> u32 {
+        self.notices.get()
     }
 
     /// Clears notices.
     pub fn clear(&self, notices: u32) {
-        self.attention.fetch_and(!notices, Relaxed);
+        self.notices.clear(notices);
     }
 }
 
@@ -110,7 +106,7 @@ struct Peer {
 
 /// An endpoint's data thread.
 #[derive(Debug)]
-pub struct Endpoint<K> {
+pub struct Endpoint<H> {
     peers: Vec<Option<Box<Peer>>>,
     /// The pairs that are polled.
     watch: Watch,
@@ -143,18 +139,17 @@ pub struct Endpoint<K> {
     free_rings: VecDeque<u64>,
     memory: EndpointMemory,
     fence_mode: FenceMode,
-    epoch: u32,
+    sleeper: Sleeper,
     /// How often it has waited for room, and whether it does now.
     blocked_times: u32,
     is_blocked: bool,
-    sleep_cap_ns: u64,
-    kernel: K,
+    host: H,
 }
 
-impl<K: Kernel> Endpoint<K> {
+impl<H: Host> Endpoint<H> {
     /// An endpoint without peers.
     #[must_use]
-    pub fn new(parts: EndpointParts, kernel: K) -> Self {
+    pub fn new(parts: EndpointParts, host: H) -> Self {
         let EndpointParts { memory, activity, fence_mode, shared } = parts;
         let sizes = *memory.sizes();
         let peers = usize::try_from(sizes.peers_max()).unwrap_or(usize::MAX);
@@ -181,11 +176,10 @@ impl<K: Kernel> Endpoint<K> {
             free_rings: (0..sizes.rings()).collect(),
             memory,
             fence_mode,
-            epoch: 0,
+            sleeper: Sleeper::new(0),
             blocked_times: 0,
             is_blocked: false,
-            sleep_cap_ns: SLEEP_CAP_NS,
-            kernel,
+            host,
         }
     }
 
@@ -205,18 +199,18 @@ impl<K: Kernel> Endpoint<K> {
     #[inline(always)]
     #[must_use]
     pub fn has_notice(&self) -> bool {
-        self.shared.attention() != 0
+        self.shared.notices() != 0
     }
 
-    /// Its interface to the operating system.
+    /// Its operating system and control thread.
     #[must_use]
-    pub fn kernel(&self) -> &K {
-        &self.kernel
+    pub fn host(&self) -> &H {
+        &self.host
     }
 
     /// Limits each sleep to `cap_ns`. Default: 100 ms.
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
-        self.sleep_cap_ns = cap_ns;
+        self.sleeper.set_cap(cap_ns);
     }
 
     /// One of its counters.
@@ -348,14 +342,14 @@ impl<K: Kernel> Endpoint<K> {
     #[cold]
     #[inline(never)]
     fn announce_to(&mut self, row: u32) {
-        let Self { peers, kernel, memory, announced, woken, .. } = self;
+        let Self { peers, host, memory, announced, woken, .. } = self;
         if let Some(Some(peer)) = peers.get_mut(row as usize)
             && peer.outbox.must_announce()
         {
             *announced += 1;
-            if peer.outbox.announce(row, kernel) == Announced::Woken {
+            if peer.outbox.announce(row, host) == Announced::Woken {
                 *woken += 1;
-                memory.cpu().store(kernel.cpu(), Relaxed);
+                memory.cpu().store(host.kernel().cpu(), Relaxed);
             }
             peer.outbox.publish_traffic(memory, row);
         }
@@ -450,7 +444,7 @@ impl<K: Kernel> Endpoint<K> {
     /// while this thread runs.
     #[must_use]
     pub fn is_here(&self, row: u32) -> bool {
-        self.peer(row).is_some_and(|peer| peer.inbox.sender_cpu() == self.kernel.cpu())
+        self.peer(row).is_some_and(|peer| peer.inbox.sender_cpu() == self.host.kernel().cpu())
     }
 
     /// Has the pair towards the peer of `row` a ring?
@@ -605,7 +599,7 @@ impl<K: Kernel> Endpoint<K> {
                 // Peers that need this processor must have their turn, too: otherwise the others fill their rings
                 // again and again meanwhile.
                 self.must_yield = false;
-                self.kernel.yield_now();
+                self.host.kernel().yield_now();
             }
         }
         Turn::Nobody
@@ -623,7 +617,7 @@ impl<K: Kernel> Endpoint<K> {
 
     /// Publishes cursors and counters, and checks pairs that cool and are not watched.
     fn tidy_up(&mut self) {
-        self.memory.cpu().store(self.kernel.cpu(), Relaxed);
+        self.memory.cpu().store(self.host.kernel().cpu(), Relaxed);
         self.publish_traffic();
         self.publish_cursors();
         self.publish_counters();
@@ -938,13 +932,13 @@ impl<K: Kernel> Endpoint<K> {
     /// Stores a pair's cursor. Wakes a sender that waits for it, if `looks` is set or much room was made.
     #[inline(never)]
     fn publish(&mut self, row: u32, looks: bool) {
-        let Self { peers, kernel, memory, .. } = self;
+        let Self { peers, host, memory, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return };
         peer.inbox.publish_traffic(memory, row);
         if let Some(mode) = peer.inbox.publish_cursor(looks) {
-            peer.outbox.wake(row, mode, kernel);
+            peer.outbox.wake(row, mode, host);
             memory.count(EndpointCounter::Wakes);
-            let cpu = kernel.cpu();
+            let cpu = host.kernel().cpu();
             memory.cpu().store(cpu, Relaxed);
             self.must_yield |= peer.inbox.sender_cpu() == cpu;
         }
@@ -973,9 +967,7 @@ impl<K: Kernel> Endpoint<K> {
         mut has_room: Option<&mut dyn FnMut(&mut Self) -> bool>,
     ) {
         self.publish_cursors();
-        // ORDER(P13): pairs with P12; the doorbell is read before the next check, so that a ring in between ends the
-        // sleep at once.
-        let bell = self.activity.doorbell().load(order!(P13: Acquire));
+        let heard = doorbell::listen(self.activity.doorbell());
         if has_room.is_some() {
             self.block(SleepMode::Futex);
         }
@@ -984,16 +976,12 @@ impl<K: Kernel> Endpoint<K> {
         if !must_look {
             self.publish_counters();
             self.count(EndpointCounter::Sleeps);
-            let is_capped = is_sure && self.sleep_cap_ns <= limit_ns;
-            let cap_ns =
-                if is_sure { self.sleep_cap_ns } else { UNSURE_SLEEP_CAP_NS }.min(limit_ns);
-            let doorbell = self.activity.doorbell();
-            let capped = self.kernel.wait_on(doorbell, bell, cap_ns);
-            if capped && is_capped && self.activity.summary().load(Relaxed) != 0 {
-                let doorbell = self.activity.doorbell();
-                if !settles(|| doorbell.load(Relaxed) != bell) {
-                    self.count(EndpointCounter::CapFinds);
-                }
+            let bell = Bell { word: self.activity.doorbell(), heard };
+            let bells = Bells { shared: Some(bell), own: None };
+            let slept = self.sleeper.sleep(bells, limit_ns, is_sure, self.host.kernel());
+            let is_found = slept != Slept::Woken && self.activity.summary().load(Relaxed) != 0;
+            if self.sleeper.is_cap_find(slept, bells, is_found) {
+                self.count(EndpointCounter::CapFinds);
             }
         }
         self.retract();
@@ -1019,10 +1007,7 @@ impl<K: Kernel> Endpoint<K> {
 
     /// Retracts an announcement.
     pub fn retract(&mut self) {
-        if self.epoch % 2 == 1 {
-            self.epoch = self.epoch.wrapping_add(1);
-            self.memory.sleeping().store(self.epoch, Relaxed);
-        }
+        self.sleeper.retract(&self.memory.sleeping());
         self.unblock();
     }
 
@@ -1038,7 +1023,7 @@ impl<K: Kernel> Endpoint<K> {
     fn block(&mut self, mode: SleepMode) {
         self.is_blocked = true;
         self.blocked_times = self.blocked_times.wrapping_add(1);
-        self.memory.cpu().store(self.kernel.cpu(), Relaxed);
+        self.memory.cpu().store(self.host.kernel().cpu(), Relaxed);
         self.memory.blocked().store(blocked(self.blocked_times, mode), Relaxed);
     }
 
@@ -1049,22 +1034,16 @@ impl<K: Kernel> Endpoint<K> {
             self.cool(row);
         }
         self.watch.dismiss_guest();
+        let sleeping = self.memory.sleeping();
+        self.sleeper.retract(&sleeping);
         self.memory.mode().store(mode as u32, Relaxed);
-        self.epoch = self.epoch.wrapping_add(1) | 1;
-        self.memory.sleeping().store(self.epoch, Relaxed);
-        // ORDER(P6): pairs with P5, P9 and P16; the check that follows sees a stamp, bit or cursor stored before. A
-        // peer that stores one later sees that the pair is cold, the epoch and its mode, and whether this endpoint
-        // waits for room.
-        #[cfg(loom)]
-        if crate::sync::is_weakened("P6") {
-            return true;
-        }
-        // A sender that already knows that it must announce its messages fences after each bit.
-        if self.fence_mode == FenceMode::Asymmetric && !self.cooling.is_empty() {
-            return self.kernel.barrier_everywhere();
-        }
-        fence_at!(P6: SeqCst);
-        true
+        self.sleeper.announce(&sleeping);
+        // A peer that stores a stamp, bit or cursor later sees that the pair is cold, the epoch and its mode, and
+        // whether this endpoint waits for room. A sender that already knows that it must announce its messages
+        // fences after each bit.
+        let is_fenced = self.cooling.is_empty();
+        let wakers = if is_fenced { FenceMode::Fenced } else { self.fence_mode };
+        doorbell::barrier(wakers, self.host.kernel())
     }
 
     /// Is there any reason not to sleep? After a barrier, pairs that cooled are cold.
@@ -1081,7 +1060,7 @@ impl<K: Kernel> Endpoint<K> {
         }
         !self.queue.is_empty()
             || self.activity.summary().load(Relaxed) != 0
-            || self.shared.attention() != 0
+            || self.shared.notices() != 0
     }
 }
 

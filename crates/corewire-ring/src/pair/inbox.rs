@@ -14,6 +14,7 @@ use corewire_layout::segment::SleepMode;
 use super::PairViolation;
 use super::traffic::Traffic;
 use super::words::EndpointMemory;
+use crate::doorbell;
 use crate::message::{Arrival, Envelope, Sink, Space, Wants};
 use crate::region::{Access, Payload, Slot, Slots, Store, Word32, Word64};
 use crate::sync::Ordering::Relaxed;
@@ -490,8 +491,8 @@ impl Inbox {
             return None;
         }
         self.looked = self.next;
-        // ORDER(P9): pairs with P6; a sender that waits sees the cursor, or we see it waiting.
-        fence_at!(P9: SeqCst);
+        // A sender that waits sees the cursor, or this endpoint sees it waiting.
+        doorbell::fence_before_look();
         let blocked = self.blocked.load(Relaxed);
         if blocked == self.blocked_seen {
             return None;

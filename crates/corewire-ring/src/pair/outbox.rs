@@ -11,10 +11,11 @@ use super::PairViolation;
 use super::cells::{Cells, Holding};
 use super::traffic::Traffic;
 use super::words::{Activity, EndpointMemory};
+use crate::doorbell;
 use crate::message::{Envelope, Fragment, Source, Space};
 use crate::region::{Access, Slot, Slots, Word32, Word64};
-use crate::sync::{Ordering::Relaxed, light_fence};
-use crate::{Kernel, fence_at, order};
+use crate::sync::Ordering::Relaxed;
+use crate::{Control, Host, order};
 
 /// After a fragment shorter than this, the sender prefetches the lines for another of the same length, up to
 /// `PREFETCHED_BYTES_MAX`: each line that the receiver has read must be taken from it before it is written again (500
@@ -294,15 +295,14 @@ impl Outbox {
     /// Must [`Outbox::must_announce`] be called? To be asked after every stamp of which the receiver must learn.
     #[inline(always)]
     pub fn is_announcement_due(&self) -> bool {
-        light_fence();
+        doorbell::fence_after_store(false);
         self.state.load(Relaxed) != self.quiet_state
     }
 
     /// Must the receiver be told of the message?
     pub(super) fn must_announce(&self) -> bool {
         if self.is_fenced {
-            // ORDER(P5): pairs with P6; the stamp is visible before the pair's state is read.
-            fence_at!(P5: SeqCst);
+            doorbell::fence_after_store(true);
         }
         self.state.load(Relaxed) != PairState::Hot as u32
     }
@@ -310,7 +310,7 @@ impl Outbox {
     /// Sets this endpoint's bit at the peer, and wakes the peer if it sleeps. The slow half of every send.
     #[cold]
     #[inline(never)]
-    pub(super) fn announce<K: Kernel>(&mut self, row_here: u32, kernel: &K) -> Announced {
+    pub(super) fn announce<H: Host>(&mut self, row_here: u32, host: &H) -> Announced {
         let (index, bit) = (self.row_there / 64, 1 << (self.row_there % 64));
         // ORDER(P7): pairs with P8; a receiver that clears the bit after this sees the stamp. One that cleared it
         // before had cleared the summary, too, before the summary is read here.
@@ -320,31 +320,25 @@ impl Outbox {
             // ORDER(P7): pairs with P8; a receiver that clears the summary after this sees the word's bit.
             summary.fetch_or(1 << index, order!(P7: AcqRel));
         }
-        // ORDER(P16): pairs with P6; the bit is visible before the epoch is read. A full fence, since this is the
-        // slow path, and since a sleeper whose pairs are all cold then needs no barrier on other cores.
-        fence_at!(P16: SeqCst);
-        // The mode can be an earlier one only if this comes before the sleeper's barrier: then the bit does, too, and
-        // the peer does not sleep.
-        let epoch = self.sleeping.load(Relaxed);
-        if epoch.is_multiple_of(2) || epoch == self.served {
-            return Announced::Bit;
+        // A full fence, also for a sleeper whose pairs are all cold and that needs no barrier on other cores.
+        doorbell::fence_before_look();
+        let epoch = doorbell::epoch_of(&self.sleeping);
+        match doorbell::mode_of(epoch, &self.mode) {
+            Some(mode) if epoch != self.served => {
+                self.served = epoch;
+                self.wake(row_here, mode, host);
+                Announced::Woken
+            }
+            _ => Announced::Bit,
         }
-        self.served = epoch;
-        let is_descriptor = self.mode.load(Relaxed) == SleepMode::Descriptor as u32;
-        let mode = if is_descriptor { SleepMode::Descriptor } else { SleepMode::Futex };
-        self.wake(row_here, mode, kernel);
-        Announced::Woken
     }
 
     /// Wakes the peer in the way in which it waits.
-    pub(super) fn wake<K: Kernel>(&self, row_here: u32, mode: SleepMode, kernel: &K) {
+    pub(super) fn wake<H: Host>(&self, row_here: u32, mode: SleepMode, host: &H) {
         if mode == SleepMode::Descriptor {
-            return kernel.wake_descriptor(row_here);
+            return host.control().wake_descriptor(row_here);
         }
-        let doorbell = self.activity.doorbell();
-        // ORDER(P12): pairs with P13; a thread that this keeps awake sees what was stored before.
-        doorbell.fetch_add(1, order!(P12: Release));
-        kernel.wake(doorbell, 1);
+        doorbell::ring(self.activity.doorbell(), 1, host.kernel());
     }
 
     /// Reads the peer's cursor, takes back the room that it has freed, and sets a new limit. The slow half of every

@@ -76,6 +76,8 @@ mod words;
 
 pub use deaths::Deaths;
 pub use receiver::{Many, ManyParts};
-pub use roster::{Entrance, Party, Roster, RosterParts};
+pub use roster::{Roster, RosterParts};
 pub use sender::{Loan, Sender, SenderParts};
 pub use words::{RingWords, TableWords};
+
+pub use crate::host::{Entrance, Party};

@@ -5,10 +5,11 @@
 use corewire_layout::segment::{DoorState, generation_of, tenure};
 use corewire_layout::slot::{ahead_of, is_claimed, owner_of, publishes, run_of};
 
-use super::roster::{Entrance, Party, Roster};
-use crate::broadcast::End;
+use super::roster::Roster;
+use crate::channel::End;
+use crate::host::{Entrance, Party};
 use crate::sync::Ordering::Relaxed;
-use crate::{Kernel, fence_at, order};
+use crate::{Control, Host, fence_at, order};
 
 /// The additional parts of a shared channel's receiver.
 #[derive(Debug)]
@@ -117,16 +118,16 @@ impl Many {
 
     /// Makes the kernel report the death of every existing sender, if any sender has joined since
     /// the last call.
-    pub(crate) fn watch_new_senders<K: Kernel>(&mut self, kernel: &K) {
+    pub(crate) fn watch_new_senders<H: Host>(&mut self, host: &H) {
         if self.has_new_senders() {
-            self.watch_senders(kernel);
+            self.watch_senders(host);
         }
     }
 
     /// Makes the kernel report the death of every existing sender. Must be called before each
     /// sleep, whatever the epoch says: a host may have died after storing a new sender's door and
     /// before changing the epoch, and the new sender may have died after that.
-    pub(crate) fn watch_senders<K: Kernel>(&mut self, kernel: &K) {
+    pub(crate) fn watch_senders<H: Host>(&mut self, host: &H) {
         // ORDER(T2): pairs with T1; the doors of the senders that joined with this epoch are
         // visible.
         let epoch = self.roster.ring.senders_epoch().load(order!(T2: Acquire));
@@ -134,7 +135,7 @@ impl Many {
         for (who, _) in self.roster.held(Party::Sender) {
             if !self.roster.is_dead(Party::Sender, who) {
                 let socket = self.roster.door(Party::Sender, who.row).socket();
-                kernel.watch(Party::Sender, who, socket);
+                host.control().watch(Party::Sender, who, socket);
             }
         }
     }
@@ -151,12 +152,12 @@ impl Many {
 
     /// Wakes senders that wait for room, if any began to wait since the last call. Must be called
     /// after a cursor was stored and a full fence. Returns true if senders were woken.
-    pub(crate) fn make_room<K: Kernel>(&mut self, kernel: &K) -> bool {
+    pub(crate) fn make_room<H: Host>(&mut self, host: &H) -> bool {
         let blocked = self.roster.ring.blocked().load(Relaxed);
         let is_new = blocked != self.blocked_seen;
         if is_new {
             self.blocked_seen = blocked;
-            self.roster.make_room(kernel);
+            self.roster.make_room(host);
         }
         is_new
     }
@@ -206,7 +207,7 @@ impl Many {
     }
 
     /// Gives up this receiver's row.
-    pub(crate) fn leave<K: Kernel>(&self, kernel: &K) {
-        self.roster.vacate(Party::Receiver, self.entrance, kernel);
+    pub(crate) fn leave<H: Host>(&self, host: &H) {
+        self.roster.vacate(Party::Receiver, self.entrance, host);
     }
 }

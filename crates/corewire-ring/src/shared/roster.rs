@@ -11,27 +11,11 @@ use corewire_layout::slot::{RUN_SLOTS_MAX, ahead_of, is_claimed, owner_of, run_o
 
 use super::deaths::Deaths;
 use super::words::{Door, RingWords, TableWords};
+use crate::doorbell::{self, WAKE_ALL};
+use crate::host::{Entrance, Party};
 use crate::region::{Region, Rows, Slots};
 use crate::sync::Ordering::Relaxed;
-use crate::{Kernel, fence_at, order};
-
-/// Whether a row is a sender's or a receiver's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Party {
-    /// A sender's row.
-    Sender,
-    /// A receiver's row.
-    Receiver,
-}
-
-/// A row and its generation: the number of holders that it has had, including this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Entrance {
-    /// The row.
-    pub row: u32,
-    /// The number of its holder.
-    pub generation: u32,
-}
+use crate::{Control, Host, fence_at, order};
 
 /// The parts of a roster.
 #[derive(Debug, Clone)]
@@ -183,9 +167,9 @@ impl Roster {
     /// Host only: adds a sender whose process has `socket`. `None` if every row is taken: by living
     /// senders, by dead senders whose claims are still in the ring, or by dead senders not known to
     /// be dead.
-    pub fn enter_sender<K: Kernel>(&self, socket: u128, pid: u32, kernel: &K) -> Option<Entrance> {
+    pub fn enter_sender<H: Host>(&self, socket: u128, pid: u32, host: &H) -> Option<Entrance> {
         let entrance = self.vacant_sender_row()?;
-        self.let_send(entrance, socket, pid, kernel);
+        self.let_send(entrance, socket, pid, host);
         Some(entrance)
     }
 
@@ -199,7 +183,7 @@ impl Roster {
     }
 
     /// Host only: adds the sender at the vacant row that was chosen for it.
-    pub fn let_send<K: Kernel>(&self, who: Entrance, socket: u128, pid: u32, kernel: &K) {
+    pub fn let_send<H: Host>(&self, who: Entrance, socket: u128, pid: u32, host: &H) {
         let row = who.row;
         // The word names a row without a generation: a creator that died or left while it held
         // senders back must not hold them back again through the next holder of its row.
@@ -207,7 +191,7 @@ impl Roster {
         self.take(Party::Sender, who, socket, pid);
         // ORDER(T1): as in `take`; a thread that sees the epoch sees the door.
         self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
-        self.ring_bell(kernel);
+        self.ring_bell(host);
     }
 
     /// Host only: keeps all senders from sending until `until_ns` (by [`Kernel::now_ns`]), or until
@@ -219,12 +203,12 @@ impl Roster {
     }
 
     /// Host only: lets all senders send again if the sender at `row` has held them. False if not.
-    pub fn let_go<K: Kernel>(&self, row: u32, kernel: &K) -> bool {
+    pub fn let_go<H: Host>(&self, row: u32, host: &H) -> bool {
         let is_held = self.ring.held().load(Relaxed) == row + 1;
         if is_held {
             // ORDER(T1): pairs with T2; the receivers that have joined are counted.
             self.ring.held().store(0, order!(T1: Release));
-            self.make_room(kernel);
+            self.make_room(host);
         }
         is_held
     }
@@ -304,7 +288,7 @@ impl Roster {
 
     /// Gives up a row: the caller's own when it leaves, or that of a holder known to be dead.
     /// Returns false if that holder no longer had the row.
-    pub fn vacate<K: Kernel>(&self, party: Party, who: Entrance, kernel: &K) -> bool {
+    pub fn vacate<H: Host>(&self, party: Party, who: Entrance, host: &H) -> bool {
         let door = self.door(party, who.row).tenure();
         let free = tenure(who.generation, DoorState::Free);
         let is_ours = [DoorState::Joined, DoorState::Evicted].into_iter().any(|state| {
@@ -318,11 +302,11 @@ impl Roster {
                 Party::Sender => {
                     // ORDER(T1): as in `take`.
                     self.ring.senders_epoch().fetch_add(1, order!(T1: Release));
-                    self.ring_bell(kernel);
+                    self.ring_bell(host);
                     // The sender that left may have held back all others.
-                    self.make_room(kernel);
+                    self.make_room(host);
                 }
-                Party::Receiver => self.make_room(kernel),
+                Party::Receiver => self.make_room(host),
             }
         }
         is_ours
@@ -330,32 +314,29 @@ impl Roster {
 
     /// Evicts a receiver that has held a sender back for too long: it no longer counts. The
     /// receiver learns this from its door, and gives up the row itself.
-    pub fn evict<K: Kernel>(&self, who: Entrance, kernel: &K) -> bool {
+    pub fn evict<H: Host>(&self, who: Entrance, host: &H) -> bool {
         let door = self.door(Party::Receiver, who.row).tenure();
         let held = tenure(who.generation, DoorState::Joined);
         let evicted = tenure(who.generation, DoorState::Evicted);
         let is_done = door.compare_exchange(held, evicted, Relaxed, Relaxed).is_ok();
         if is_done {
             self.table.count(ControlCounter::Evictions);
-            self.make_room(kernel);
+            self.make_room(host);
         }
         is_done
     }
 
     /// Wakes every sleeper that waits for messages or for another sender's claim.
-    pub fn ring_bell<K: Kernel>(&self, kernel: &K) {
-        let bell = self.ring.bell();
-        // ORDER(W1): pairs with W2; sleepers woken by the bell see what was changed before.
-        bell.fetch_add(1, order!(W1: Release));
-        kernel.wake(bell, super::super::broadcast::WAKE_ALL);
-        self.wake_descriptors(kernel);
+    pub fn ring_bell<H: Host>(&self, host: &H) {
+        doorbell::ring(self.ring.bell(), WAKE_ALL, host.kernel());
+        self.wake_descriptors(host);
     }
 
     /// Wakes the receivers that wait for their descriptors.
-    fn wake_descriptors<K: Kernel>(&self, kernel: &K) {
+    fn wake_descriptors<H: Host>(&self, host: &H) {
         for (who, _) in self.held(Party::Receiver) {
             if self.is_armed(who.row) {
-                kernel.wake_descriptor(who.row);
+                host.control().wake_descriptor(who.row);
             }
         }
     }
@@ -366,18 +347,13 @@ impl Roster {
         if state_of(self.tenure(Party::Receiver, row)) != Some(DoorState::Joined) {
             return false;
         }
-        // ORDER(B14): pairs with B13; the mode read below belongs to this epoch or to a later one.
-        let epoch = self.rows.sleeping(row).load(order!(B14: Acquire));
-        let mode = self.rows.sleep_mode(row).load(Relaxed);
-        epoch % 2 == 1 && mode == SleepMode::Descriptor as u32
+        let epoch = doorbell::epoch_of(self.rows.sleeping(row));
+        doorbell::mode_of(epoch, self.rows.sleep_mode(row)) == Some(SleepMode::Descriptor)
     }
 
     /// Wakes every sender that waits for room.
-    pub fn make_room<K: Kernel>(&self, kernel: &K) {
-        let room = self.table.room();
-        // ORDER(W1): as above.
-        room.fetch_add(1, order!(W1: Release));
-        kernel.wake(room, super::super::broadcast::WAKE_ALL);
+    pub fn make_room<H: Host>(&self, host: &H) {
+        doorbell::ring(self.table.room(), WAKE_ALL, host.kernel());
     }
 
     /// The first unclaimed sequence number, or one that was unclaimed a moment ago.

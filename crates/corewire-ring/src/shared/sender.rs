@@ -5,21 +5,19 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use corewire_layout::counters::SenderCounter;
-use corewire_layout::segment::{DoorState, Policy, generation_of};
+use corewire_layout::segment::{DoorState, FenceMode, Policy, generation_of};
 use corewire_layout::slot::{
     CLAIMED, INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, RUN_SLOTS_MAX, ahead_of, is_claimed,
     owner_of, publishes, run_of, sequence_of, shared_stamp,
 };
 
-use super::roster::{Entrance, Party, Roster, past_claim};
-use crate::broadcast::{
-    Area, Pace, Room, SLEEP_CAP_NS, SenderShared, Slowest, UNSURE_SLEEP_CAP_NS, settles,
-};
+use super::roster::{Roster, past_claim};
+use crate::channel::{Area, Pace, Room, SenderShared, Slowest, Stall, lap};
+use crate::doorbell::{self, Bell, Bells, Sleeper, Slept};
+use crate::host::{Entrance, Party};
 use crate::region::{Access, Payload, Region, Store, set_aside};
-use crate::stall::{Stall, lap};
 use crate::sync::Ordering::Relaxed;
-use crate::sync::light_fence;
-use crate::{Kernel, fence_at, order};
+use crate::{Control, Host, Kernel, fence_at, order};
 
 /// If the membership changes during this many attempts of a refresh, the limit stays where it is.
 const REFRESHES_MAX: u32 = 8;
@@ -44,7 +42,7 @@ pub struct SenderParts {
 }
 
 /// A sender of a shared channel: the data thread's half.
-pub struct Sender<K> {
+pub struct Sender<H> {
     roster: Roster,
     entrance: Entrance,
     policy: Policy,
@@ -56,7 +54,7 @@ pub struct Sender<K> {
     sent_end: u64,
     sent: u64,
     pace: Pace,
-    sleep_cap_ns: u64,
+    sleeper: Sleeper,
     bytes: u64,
     window: Area,
     window_store: Store,
@@ -78,7 +76,7 @@ pub struct Sender<K> {
     /// words than it was stored, and wait until it has left the store buffer.
     staged: Vec<Staged>,
     staged_count: usize,
-    kernel: K,
+    host: H,
 }
 
 /// What the waits for the receiver of a row cost this sender.
@@ -136,10 +134,10 @@ impl Drop for Taken<'_> {
     }
 }
 
-impl<K: Kernel> Sender<K> {
+impl<H: Host> Sender<H> {
     /// A sender that has sent nothing yet.
     #[must_use]
-    pub fn new(parts: SenderParts, kernel: K) -> Self {
+    pub fn new(parts: SenderParts, host: H) -> Self {
         let SenderParts { ring, roster, entrance, policy, staging, shared } = parts;
         let geometry = *roster.geometry();
         let (slots, row) = (geometry.slots(), entrance.row);
@@ -169,7 +167,7 @@ impl<K: Kernel> Sender<K> {
             sent_end: tail,
             sent: 0,
             pace: Pace::default(),
-            sleep_cap_ns: SLEEP_CAP_NS,
+            sleeper: Sleeper::new(0),
             bytes: 0,
             window: window_area,
             window_store: Store::new(&ring, geometry.window_offset(row), window),
@@ -185,7 +183,7 @@ impl<K: Kernel> Sender<K> {
             staged: (0..RUN_SLOTS_MAX).map(|_| Staged::NOTHING).collect(),
             staged_count: 0,
             roster,
-            kernel,
+            host,
         }
     }
 
@@ -207,10 +205,10 @@ impl<K: Kernel> Sender<K> {
         &self.shared
     }
 
-    /// The sender's interface to the operating system.
+    /// The sender's operating system and control thread.
     #[must_use]
-    pub fn kernel(&self) -> &K {
-        &self.kernel
+    pub fn host(&self) -> &H {
+        &self.host
     }
 
     /// What happens with slow receivers.
@@ -425,12 +423,7 @@ impl<K: Kernel> Sender<K> {
     #[inline(always)]
     #[must_use]
     pub fn someone_sleeps(&self) -> bool {
-        // ORDER(B5): pairs with B6; the stamp is visible before the sleepers are counted.
-        if self.shared.is_fenced() {
-            fence_at!(B5: SeqCst);
-        } else {
-            light_fence();
-        }
+        doorbell::fence_after_store(self.shared.is_fenced());
         self.roster.table.sleepers().load(Relaxed) != self.sleepers_seen
     }
 
@@ -440,16 +433,17 @@ impl<K: Kernel> Sender<K> {
     pub fn ring_bell(&mut self) {
         self.sleepers_seen = self.roster.table.sleepers().load(Relaxed);
         self.add(SenderCounter::Wakes, 1);
-        self.roster.ring.cpu().store(self.kernel.cpu(), Relaxed);
-        self.roster.ring_bell(&self.kernel);
+        self.roster.ring.cpu().store(self.host.kernel().cpu(), Relaxed);
+        self.roster.ring_bell(&self.host);
     }
 
     /// Did the receiver that holds this sender back last run on this very processor? Then it cannot
     /// read while this thread runs.
     #[must_use]
     pub fn is_slowest_here(&self) -> bool {
-        let here =
-            |slowest: Slowest| self.roster.rows.cpu(slowest.row).load(Relaxed) == self.kernel.cpu();
+        let here = |slowest: Slowest| {
+            self.roster.rows.cpu(slowest.row).load(Relaxed) == self.host.kernel().cpu()
+        };
         self.slowest.is_some_and(here)
     }
 
@@ -466,7 +460,7 @@ impl<K: Kernel> Sender<K> {
         &mut self,
         bytes: usize,
         mut wait: impl FnMut(&mut Self) -> Result<(), E>,
-    ) -> Result<Loan<'_, K>, E> {
+    ) -> Result<Loan<'_, H>, E> {
         if bytes <= INLINE_BYTES_MAX {
             return Ok(Loan { sender: self, place: Place::Slot(Inline::ZERO, bytes) });
         }
@@ -683,7 +677,7 @@ impl<K: Kernel> Sender<K> {
     #[inline(never)]
     pub fn refresh(&mut self) {
         self.publish_counters();
-        self.pace.note(self.sent, || self.kernel.now_ns());
+        self.pace.note(self.sent, || self.host.kernel().now_ns());
         let table = &self.roster.table;
         for _ in 0..REFRESHES_MAX {
             // ORDER(R1): pairs with T1; the rows that were counted before this epoch are visible.
@@ -750,7 +744,7 @@ impl<K: Kernel> Sender<K> {
     #[must_use]
     pub fn hold_left_ns(&self) -> u64 {
         let until_ns = self.roster.ring.held_until().load(Relaxed);
-        until_ns.saturating_sub(self.kernel.now_ns())
+        until_ns.saturating_sub(self.host.kernel().now_ns())
     }
 
     /// The row of the creator, while it waits for receivers that it invited.
@@ -798,7 +792,7 @@ impl<K: Kernel> Sender<K> {
             if tenure != corewire_layout::segment::tenure(who.generation, DoorState::Free)
                 && !self.roster.is_dead(party, who)
             {
-                self.kernel.watch(party, who, self.roster.door(party, row).socket());
+                self.host.control().watch(party, who, self.roster.door(party, row).socket());
             }
         };
         if let Some(slowest) = self.slowest {
@@ -822,7 +816,7 @@ impl<K: Kernel> Sender<K> {
         let generation = generation_of(self.roster.tenure(Party::Receiver, slowest.row));
         let who = Entrance { row: slowest.row, generation };
         let is_dead = self.roster.is_dead(Party::Receiver, who);
-        if is_dead && self.roster.vacate(Party::Receiver, who, &self.kernel) {
+        if is_dead && self.roster.vacate(Party::Receiver, who, &self.host) {
             self.roster.table.count(corewire_layout::counters::ControlCounter::Deaths);
         }
         is_dead
@@ -851,7 +845,7 @@ impl<K: Kernel> Sender<K> {
             row.stall.charge(now_ns, (cursor, self.tail), lap, is_holding);
             match row.stall.left_ns(after_ns) {
                 _ if !is_holding => {}
-                0 => has_evicted |= self.roster.evict(who, &self.kernel),
+                0 => has_evicted |= self.roster.evict(who, &self.host),
                 left_ns => self.patience_left_ns = self.patience_left_ns.min(left_ns),
             }
         }
@@ -862,7 +856,7 @@ impl<K: Kernel> Sender<K> {
     /// Resets the stall times of slow receivers: the sender has room again.
     pub fn forget_stalls(&mut self) {
         if core::mem::take(&mut self.has_stalls) {
-            let now_ns = self.kernel.now_ns();
+            let now_ns = self.host.kernel().now_ns();
             self.stalls.iter_mut().for_each(|row| row.stall.pause(now_ns));
         }
     }
@@ -876,7 +870,7 @@ impl<K: Kernel> Sender<K> {
 
     /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
-        self.sleep_cap_ns = cap_ns;
+        self.sleeper.set_cap(cap_ns);
     }
 
     /// Sleeps until there may be room, a notice arrives, or `limit_ns` or the cap has passed; then
@@ -904,41 +898,40 @@ impl<K: Kernel> Sender<K> {
         waits_for_stamp: impl Fn(&Self) -> bool,
         ready: impl Fn(&Self) -> bool,
     ) {
-        // ORDER(W2): pairs with W1; read before checking again, so that any change in between ends
-        // the sleep at once.
-        let own = self.shared.own().load(order!(W2: Acquire));
+        let own = doorbell::listen(self.shared.own());
         let roster = self.roster.clone();
         self.refresh();
         let for_stamp = waits_for_stamp(self);
         let word = if for_stamp { roster.ring.bell() } else { roster.table.room() };
-        // ORDER(W2): as above.
-        let seen = word.load(order!(W2: Acquire));
-        let mut cap_ns = self.sleep_cap_ns;
-        if for_stamp {
+        let heard = doorbell::listen(word);
+        let is_sure = if for_stamp {
             roster.table.sleepers().fetch_add(1, Relaxed);
             // A process without barriers of its own cannot tell the other senders to fence.
-            if !self.kernel.barrier_everywhere() || self.shared.is_fenced() {
-                cap_ns = UNSURE_SLEEP_CAP_NS;
-            }
+            let is_fenced = self.shared.is_fenced();
+            doorbell::barrier(FenceMode::Asymmetric, self.host.kernel()) && !is_fenced
         } else {
             roster.ring.blocked().fetch_add(1, Relaxed);
-            // ORDER(B11): pairs with B10; a receiver that stores a cursor from here on checks
-            // `blocked` afterwards, and the refresh sees a cursor stored before.
-            fence_at!(B11: SeqCst);
-        }
+            // A receiver that stores a cursor from here on checks `blocked` afterwards, and the
+            // refresh sees a cursor stored before.
+            doorbell::barrier(FenceMode::Fenced, self.host.kernel())
+        };
         self.watch_whom_we_wait_for();
         self.refresh();
         let is_same = waits_for_stamp(self) == for_stamp;
         if is_same && !ready(self) && self.shared.notices() == 0 && !self.remove_dead() {
             self.add(SenderCounter::Sleeps, 1);
-            let is_capped = cap_ns == self.sleep_cap_ns && cap_ns <= limit_ns;
-            let cap_ns = cap_ns.min(limit_ns);
-            let capped = self.kernel.wait((word, seen), (self.shared.own(), own), cap_ns);
-            if capped && is_capped {
+            let shared = Arc::clone(&self.shared);
+            let bells = Bells {
+                shared: Some(Bell { word, heard }),
+                own: Some(Bell { word: shared.own(), heard: own }),
+            };
+            let slept = self.sleeper.sleep(bells, limit_ns, is_sure, self.host.kernel());
+            let is_found = slept != Slept::Woken && {
                 self.refresh();
-                if ready(self) && !settles(|| word.load(Relaxed) != seen) {
-                    self.add(SenderCounter::CapFinds, 1);
-                }
+                ready(self)
+            };
+            if self.sleeper.is_cap_find(slept, bells, is_found) {
+                self.add(SenderCounter::CapFinds, 1);
             }
         }
         self.remove_dead();
@@ -948,7 +941,7 @@ impl<K: Kernel> Sender<K> {
     /// Leaves the channel. Messages already sent will be delivered.
     pub fn leave(&mut self) {
         self.publish_counters();
-        self.roster.vacate(Party::Sender, self.entrance, &self.kernel);
+        self.roster.vacate(Party::Sender, self.entrance, &self.host);
     }
 
     /// Writes the privately kept counters to the segment.
@@ -975,7 +968,7 @@ impl<K: Kernel> Sender<K> {
     }
 }
 
-impl<K> fmt::Debug for Sender<K> {
+impl<H> fmt::Debug for Sender<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender").field("entrance", &self.entrance).finish_non_exhaustive()
     }
@@ -983,8 +976,8 @@ impl<K> fmt::Debug for Sender<K> {
 
 /// A message that is being composed. Dropping it sends nothing.
 #[derive(Debug)]
-pub struct Loan<'a, K: Kernel> {
-    sender: &'a mut Sender<K>,
+pub struct Loan<'a, H: Host> {
+    sender: &'a mut Sender<H>,
     place: Place,
 }
 
@@ -995,7 +988,7 @@ enum Place {
     Gone,
 }
 
-impl<K: Kernel> Loan<'_, K> {
+impl<H: Host> Loan<'_, H> {
     /// The payload, as written so far.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -1034,7 +1027,7 @@ impl<K: Kernel> Loan<'_, K> {
     /// The error with which `wait` gives up; nothing was sent.
     pub fn send<E>(
         mut self,
-        mut wait: impl FnMut(&mut Sender<K>) -> Result<(), E>,
+        mut wait: impl FnMut(&mut Sender<H>) -> Result<(), E>,
     ) -> Result<(), E> {
         let sequence = match &self.place {
             Place::Slot(inline, bytes) => {
@@ -1064,7 +1057,7 @@ impl<K: Kernel> Loan<'_, K> {
     }
 }
 
-impl<K: Kernel> Drop for Loan<'_, K> {
+impl<H: Host> Drop for Loan<'_, H> {
     fn drop(&mut self) {
         if let Place::Room { room, .. } = &self.place {
             let in_window =

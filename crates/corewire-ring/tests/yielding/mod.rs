@@ -2,8 +2,9 @@
 
 use std::thread;
 
-use corewire_ring::Kernel;
+use corewire_ring::doorbell::Bells;
 use corewire_ring::sync::{AtomicU32, Ordering, fence};
+use corewire_ring::{Control, Host, Kernel};
 
 /// Sleeps by yielding. A lost wake-up shows as a test that does not end.
 #[derive(Debug, Clone, Copy)]
@@ -17,13 +18,11 @@ impl Kernel for Yielding {
 
     fn wake(&self, _word: &AtomicU32, _count_max: u32) {}
 
-    fn wait(&self, shared: (&AtomicU32, u32), own: (&AtomicU32, u32), _cap_ns: u64) -> bool {
-        let is_asleep = || {
-            shared.0.load(Ordering::Acquire) == shared.1 && own.0.load(Ordering::Acquire) == own.1
-        };
-        while is_asleep() {
+    fn wait(&self, bells: Bells<'_>, _cap_ns: u64) -> bool {
+        while !bells.have_rung() {
             thread::yield_now();
         }
+        fence(Ordering::Acquire);
         false
     }
 
@@ -31,5 +30,20 @@ impl Kernel for Yielding {
         // Another processor each time: nobody finds that a peer needs the one it runs on.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Control for Yielding {}
+
+impl Host for Yielding {
+    type Kernel = Self;
+    type Control = Self;
+
+    fn kernel(&self) -> &Self {
+        self
+    }
+
+    fn control(&self) -> &Self {
+        self
     }
 }

@@ -19,7 +19,8 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError as SocketError, Socket};
 use corewire_ring::Trusted;
-use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, head_of, notice};
+use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, head_of};
+use corewire_ring::doorbell::notice;
 use corewire_ring::region::{Region, Slots};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -29,7 +30,7 @@ use crate::control::hub::{Failures, Handler, Token, lock};
 use crate::control::levels;
 use crate::control::shared::attachment;
 use crate::error::{JoinError, ReceiveError};
-use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
+use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverHost, Ring};
 use crate::tell::{span, tell};
 use crate::wait::{Patience, Readiness, Wait, cap_ns};
 
@@ -235,7 +236,7 @@ pub(crate) fn attach<A: Reading>(
         shared,
         many: None,
     };
-    let mut ring = Ring::new(parts, ReceiverKernel::new(control));
+    let mut ring = Ring::new(parts, ReceiverHost::new(control));
     ring.set_sleep_cap(cap_ns(sleep_cap));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
         attachment.leave();

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 use crate::control::attach::{self, Wishes};
 use crate::control::domain::{Domain, DomainInner};
 use crate::control::levels::{self, Levels};
-use crate::control::owner::{Owner, OwnerParts, SenderControl, SenderKernel};
+use crate::control::owner::{Owner, OwnerParts, SenderControl, SenderHost};
 use crate::control::shared::member::{self, Plan};
 use crate::control::waiting;
 use crate::error::{CreateError, JoinError};
@@ -349,7 +349,7 @@ impl SenderBuilder {
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
         owner.hold(claim);
-        let mut ring = RingSender::new(parts, SenderKernel::new(SenderControl::new(owner)));
+        let mut ring = RingSender::new(parts, SenderHost::new(SenderControl::new(owner)));
         ring.begin_with(origin.first);
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
         domain.add_channel(owner);

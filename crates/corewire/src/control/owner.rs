@@ -21,12 +21,12 @@ use corewire_os::memory::{RowTable, Segment};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
 use corewire_ring::Lock;
-use corewire_ring::broadcast::notice::FORKED;
 use corewire_ring::broadcast::{Channel, Members, SenderShared, SenderWords};
+use corewire_ring::doorbell::notice::FORKED;
 use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
-pub(crate) use self::data_thread::{SenderControl, SenderKernel};
+pub(crate) use self::data_thread::{SenderControl, SenderHost};
 use self::groups::Groups;
 use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, invite, take};

@@ -1,4 +1,4 @@
-//! The data path, read top to bottom: [`send`], then [`receive`]; [`batch`] for many at once;
+//! The data path, read top to bottom: [`send`] and [`room`], then [`receive`]; [`batch`] for many at once;
 //! [`snapshot`] where messages may be written over while they are read; [`shared`] where several
 //! processes send.
 //!
@@ -8,6 +8,7 @@
 pub(crate) mod batch;
 pub(crate) mod endpoint;
 pub(crate) mod receive;
+mod room;
 pub(crate) mod send;
 pub(crate) mod shared;
 pub(crate) mod snapshot;

@@ -8,24 +8,23 @@ use std::time::{Duration, Instant};
 use corewire_layout::counters::ReceiverCounter;
 use corewire_layout::frame::Start;
 pub use corewire_ring::broadcast::InPlace;
-use corewire_ring::broadcast::{self as ring, End, notice};
+use corewire_ring::broadcast::{self as ring, End};
+use corewire_ring::doorbell::notice;
 use corewire_ring::shared::{Entrance, Party};
-use corewire_ring::sync::pause;
+use corewire_ring::{Control, Host};
 
 use crate::control::attach::{Attached, Joined, Wishes};
 use crate::control::levels::Follower;
 use crate::control::shared::SharedLink;
 use crate::control::waiting;
 use crate::error::{CounterError, JoinError, ReceiveError};
-use crate::kernel::{Control, ControlledKernel};
+use crate::host::Hosted;
 use crate::path::batch::Batch;
 use crate::typed::ChannelType;
-use crate::wait::{
-    BARE_POLLS, Interrupter, NO_LIMIT_NS, Patience, Readiness, Wait, adaptive_pauses,
-};
+use crate::wait::{Interrupter, NO_LIMIT_NS, Patience, Poller, Polls, Readiness, Wait};
 
-pub(crate) type ReceiverKernel = ControlledKernel<ReceiverControl>;
-pub(crate) type Ring = ring::Receiver<ReceiverKernel>;
+pub(crate) type ReceiverHost = Hosted<ReceiverControl>;
+pub(crate) type Ring = ring::Receiver<ReceiverHost>;
 
 /// One receiver of a channel. Made by [`Domain::receiver`](crate::Domain::receiver).
 ///
@@ -87,8 +86,7 @@ mod sealed {
 /// that the data path carries one pointer into its slow half.
 #[derive(Clone)]
 pub(crate) struct ReceiverControl {
-    wait: Wait,
-    pauses: u32,
+    poller: Poller,
     /// In a shared channel: how it learns of deaths.
     link: Option<Arc<SharedLink>>,
     /// In a group of a channel on two levels: who finds the next relay.
@@ -97,7 +95,7 @@ pub(crate) struct ReceiverControl {
 
 impl ReceiverControl {
     pub(crate) fn new(wait: Wait) -> Self {
-        Self { wait, pauses: adaptive_pauses(), link: None, follower: None }
+        Self { poller: Poller::for_messages(wait), link: None, follower: None }
     }
 
     /// For a receiver of a group.
@@ -359,7 +357,7 @@ impl<A> Receiver<A> {
 
     /// Has its relay gone, and there is no other yet?
     pub(crate) fn is_between(&self) -> bool {
-        let follower = self.ring.kernel().control.follower.as_ref();
+        let follower = self.ring.host().control().follower.as_ref();
         follower.is_some_and(|follower| follower.is_between(&self.ring))
     }
 }
@@ -489,7 +487,7 @@ impl<A> fmt::Debug for Receiver<A> {
 /// A message, read where the sender wrote it; derefs to its bytes. Dropping it gives the place
 /// back: hold it no longer than needed, for the sender may come to wait for it.
 pub struct Message<'a> {
-    ring: ring::Message<'a, ReceiverKernel>,
+    ring: ring::Message<'a, ReceiverHost>,
 }
 
 impl Message<'_> {
@@ -541,7 +539,7 @@ pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<bool, ReceiveError
     match ring.end()? {
         None => Ok(false),
         Some(End::Closed) => Err(ReceiveError::EndOfStream),
-        Some(End::SenderGone) => match ring.kernel().control.follower.clone() {
+        Some(End::SenderGone) => match ring.host().control().follower.clone() {
             Some(follower) => follower.change_over(ring, limit_ns),
             None => Err(ReceiveError::SenderDied),
         },
@@ -553,7 +551,7 @@ pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<bool, ReceiveError
 /// cap. Returns when there may be a message.
 #[inline(never)]
 pub(crate) fn wait_for_message(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
-    for _ in 0..BARE_POLLS {
+    for _ in 0..ring.host().control().poller.bare_polls() {
         if ring.is_ready() {
             return Ok(());
         }
@@ -563,20 +561,11 @@ pub(crate) fn wait_for_message(ring: &mut Ring, limit_ns: u64) -> Result<(), Rec
         return Ok(());
     }
     ring.count_wait();
-    let ReceiverControl { wait, pauses, .. } = ring.kernel().control;
-    let polls = match wait {
-        Wait::Spin => true,
-        // A sender that last ran on this very processor cannot send while this thread runs.
-        Wait::Adaptive => !ring.is_sender_here(),
-        Wait::Park => false,
-    };
-    for _ in 0..if polls { pauses } else { 0 } {
-        if ring.is_ready() {
-            return Ok(());
-        }
-        pause();
-    }
-    if wait != Wait::Spin {
+    let mut poller = ring.host().control().poller;
+    let mut polls = Polls::default();
+    while poller.goes_on(&mut polls, || ring.is_sender_here()) && !ring.is_ready() {}
+    ring.host_mut().control_mut().poller = poller;
+    if poller.wait() != Wait::Spin && !ring.is_ready() {
         ring.sleep(limit_ns);
     }
     Ok(())

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::Policy;
-use corewire_ring::broadcast::{self as ring, Slowest, notice};
-use corewire_ring::sync::pause;
-use corewire_ring::{Kernel, Lock};
+use corewire_ring::broadcast::{self as ring, SenderShared};
+use corewire_ring::doorbell::notice;
+use corewire_ring::{Host, Kernel, Lock};
 
-use crate::control::owner::{Owner, SenderKernel};
+use crate::control::owner::{Owner, SenderHost};
 use crate::error::{CounterError, SendError};
 use crate::path::batch::SendBatch;
-use crate::wait::{BARE_POLLS, Interrupter, Patience, Wait, adaptive_pauses};
+use crate::path::room::{Claimant, check_notices, wait_for_room};
+use crate::wait::{Interrupter, Patience, Poller, Wait};
 
-type Ring = ring::Sender<SenderKernel>;
+type Ring = ring::Sender<SenderHost>;
 
 /// The one sender of a channel. Made by [`Domain::sender`](crate::Domain::sender).
 ///
@@ -34,22 +35,14 @@ type Ring = ring::Sender<SenderKernel>;
 pub struct Sender {
     ring: Ring,
     owner: Arc<Owner>,
-    waiting: Waiting,
+    poller: Poller,
     /// It does not close the channel when it goes.
     hangs_up: bool,
 }
 
-/// How this sender waits.
-#[derive(Debug, Clone, Copy)]
-struct Waiting {
-    wait: Wait,
-    pauses: u32,
-}
-
 impl Sender {
     pub(crate) fn new(ring: Ring, owner: Arc<Owner>, wait: Wait, hangs_up: bool) -> Self {
-        let waiting = Waiting { wait, pauses: adaptive_pauses() };
-        Self { ring, owner, waiting, hangs_up }
+        Self { ring, owner, poller: Poller::for_room(wait), hangs_up }
     }
 
     /// Sends `message`, waiting for room if there is none. One copy, into the channel;
@@ -132,13 +125,14 @@ impl Sender {
 
     #[inline(always)]
     fn loan_until(&mut self, bytes: usize, patience: Patience) -> Result<Loan<'_>, SendError> {
-        let Self { ring, owner, waiting, .. } = self;
+        let Self { ring, owner, poller, .. } = self;
         if bytes as u64 > ring.geometry().message_bytes_max() {
             return Err(too_large(ring, bytes));
         }
         // The owner is not looked at before it is needed: that would be a load for each message.
-        let loan =
-            ring.loan_with(bytes, &*owner, |ring| waiting.for_room(ring, owner, bytes, patience))?;
+        let loan = ring.loan_with(bytes, &*owner, |ring| {
+            wait_for_room(&mut Claiming { ring, owner }, poller, bytes, patience)
+        })?;
         Ok(Loan { ring: loan })
     }
 
@@ -182,7 +176,7 @@ impl Sender {
     ) -> Result<usize, SendError> {
         let owner = Arc::clone(&self.owner);
         loop {
-            check_notices(&self.ring)?;
+            check_notices(self.ring.shared())?;
             let joined = owner.joined();
             let Some(limit_ns) = patience.limit_ns() else { return Ok(joined) };
             if joined >= count {
@@ -203,7 +197,7 @@ impl Sender {
         let owner = Arc::clone(&self.owner);
         let patience = Patience::until(timeout);
         loop {
-            check_notices(&self.ring)?;
+            check_notices(self.ring.shared())?;
             self.ring.refresh(&owner.members);
             let is_drained = self.ring.is_drained();
             let Some(limit_ns) = patience.limit_ns().filter(|_| !is_drained) else {
@@ -296,7 +290,7 @@ impl fmt::Debug for Sender {
 
 /// The place of a message, lent to be written. Dropping it sends nothing.
 pub struct Loan<'a> {
-    pub(crate) ring: ring::Loan<'a, SenderKernel>,
+    pub(crate) ring: ring::Loan<'a, SenderHost>,
 }
 
 impl Loan<'_> {
@@ -340,67 +334,75 @@ fn too_large(ring: &Ring, asked: usize) -> SendError {
     SendError::TooLarge { max, asked }
 }
 
-fn check_notices(ring: &Ring) -> Result<(), SendError> {
-    let notices = ring.shared().notices();
-    if notices & notice::FORKED != 0 {
-        return Err(SendError::Forked);
-    }
-    if notices & notice::INTERRUPTED != 0 {
-        ring.shared().clear(notice::INTERRUPTED);
-        return Err(SendError::Interrupted);
-    }
-    Ok(())
+/// The sender and its owner, while it waits for room.
+struct Claiming<'a> {
+    ring: &'a mut Ring,
+    owner: &'a Owner,
 }
 
-impl Waiting {
-    /// The slow half of every claim: look at the cursors; if there is still no room, poll for a
-    /// while, then sleep. Returns when there may be room.
-    #[cold]
-    #[inline(never)]
-    fn for_room(
-        &self,
-        ring: &mut Ring,
-        owner: &Owner,
-        bytes: usize,
-        patience: Patience,
-    ) -> Result<(), SendError> {
-        check_notices(ring)?;
-        let slowest = ring.refresh(&owner.members);
+impl Claimant for Claiming<'_> {
+    fn shared(&self) -> &SenderShared {
+        self.ring.shared()
+    }
+
+    fn refresh(&mut self) {
+        self.ring.refresh(&self.owner.members);
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.ring.has_room(bytes)
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        let Self { ring, owner } = self;
         ring.give_up_for(bytes);
-        if ring.has_room(bytes) {
-            owner.drop_outcasts();
-            ring.forget_stalls(&owner.members);
-            return Ok(());
-        }
-        if owner.invited() > 0 && owner.invitation_left_ns() == 0 {
+        if !ring.has_room(bytes) && owner.invited() > 0 && owner.invitation_left_ns() == 0 {
             owner.give_up_invitations();
             ring.refresh(&owner.members);
         }
-        self.evict(ring, owner, bytes);
+        let is_evicting = matches!(ring.policy(), Policy::Evict { .. }) && !ring.has_room(bytes);
+        let now_ns = || ring.host().kernel().now_ns();
+        if is_evicting && ring.evict_stalled(bytes, now_ns(), &owner.members) {
+            ring.refresh(&owner.members);
+        }
         owner.drop_outcasts();
-        if ring.has_room(bytes) {
-            ring.forget_stalls(&owner.members);
-            return Ok(());
+    }
+
+    fn forget_stalls(&mut self) {
+        self.owner.drop_outcasts();
+        self.ring.forget_stalls(&self.owner.members);
+    }
+
+    /// The last receiver that was invited may have joined since the cursors were read.
+    fn refusal(&mut self, bytes: usize) -> Option<SendError> {
+        match self.owner.invited() {
+            0 => self.refresh(),
+            count => return Some(SendError::Joining { count }),
         }
-        let lag = slowest.map_or(0, |slowest| ring.head() - slowest.cursor);
-        let limit_ns = match (patience.limit_ns(), patience) {
-            (Some(limit_ns), _) => limit_ns,
-            (None, Patience::Until(_, after)) => {
-                return Err(match owner.invited() {
-                    0 => SendError::Timeout { after, lag },
-                    count => SendError::Joining { count },
-                });
-            }
-            (None, _) => return self.try_once_more(ring, owner, bytes),
-        };
-        ring.count_wait();
-        // Whoever sleeps must know of what has been sent before we wait for it.
-        if ring.someone_sleeps() {
-            ring.ring_bell();
+        (!self.has_room(bytes)).then(|| SendError::Full { lag: self.lag() })
+    }
+
+    fn lateness(&self, after: Duration) -> SendError {
+        match self.owner.invited() {
+            0 => SendError::Timeout { after, lag: self.lag() },
+            count => SendError::Joining { count },
         }
-        if self.poll(ring, owner, bytes, slowest) || self.wait == Wait::Spin {
-            return Ok(());
+    }
+
+    fn begin_wait(&mut self) {
+        self.ring.count_wait();
+        if self.ring.someone_sleeps() {
+            self.ring.ring_bell();
         }
+    }
+
+    fn is_slowest_here(&self) -> bool {
+        let cpu = self.ring.host().kernel().cpu();
+        self.ring.slowest().is_some_and(|slowest| self.ring.receiver_cpu(slowest.row) == cpu)
+    }
+
+    fn sleep(&mut self, bytes: usize, limit_ns: u64) {
+        let Self { ring, owner } = self;
         let limit_ns = match ring.policy() {
             Policy::Evict { .. } => {
                 limit_ns.min(owner.members.with(|members| members.patience_left_ns()))
@@ -409,73 +411,12 @@ impl Waiting {
         };
         let limit_ns = limit_ns.min(owner.invitation_left_ns());
         ring.sleep_until(&owner.members, limit_ns, |ring| ring.has_room(bytes));
-        Ok(())
-    }
-
-    /// Under `Evict`: goes on without those that have held this sender back for too long.
-    fn evict(&self, ring: &mut Ring, owner: &Owner, bytes: usize) {
-        let is_evicting = matches!(ring.policy(), Policy::Evict { .. });
-        if is_evicting && ring.evict_stalled(bytes, ring.kernel().now_ns(), &owner.members) {
-            ring.refresh(&owner.members);
-        }
-    }
-
-    /// Says why there is no room for one who does not wait. The last who was invited may have joined
-    /// since the cursors were read.
-    fn try_once_more(&self, ring: &mut Ring, owner: &Owner, bytes: usize) -> Result<(), SendError> {
-        let count = owner.invited();
-        if count > 0 {
-            return Err(SendError::Joining { count });
-        }
-        let slowest = ring.refresh(&owner.members);
-        if ring.has_room(bytes) {
-            return Ok(());
-        }
-        let lag = slowest.map_or(0, |slowest| ring.head() - slowest.cursor);
-        Err(SendError::Full { lag })
-    }
-
-    /// Polls the cursors for a while; true if there is room.
-    fn poll(&self, ring: &mut Ring, owner: &Owner, bytes: usize, slowest: Option<Slowest>) -> bool {
-        if self.wait == Wait::Park {
-            return false;
-        }
-        // A poll reads a line that a receiver writes: pause between two, for its sake.
-        const PAUSES: u32 = 8;
-        // A receiver that last ran on this very processor cannot read while this thread runs.
-        let is_here = |row| ring.receiver_cpu(row) == ring.kernel().cpu();
-        if self.wait == Wait::Adaptive && slowest.is_some_and(|slowest| is_here(slowest.row)) {
-            return false;
-        }
-        for _ in 0..(BARE_POLLS + self.pauses) / PAUSES {
-            (0..PAUSES).for_each(|_| pause());
-            ring.refresh(&owner.members);
-            if ring.has_room(bytes) {
-                return true;
-            }
-        }
-        false
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::{Domain, JoinError, ReceiveError};
-
-    /// A sender closes the channel first and gives up its name a moment later.
-    #[test]
-    fn a_channel_that_has_ended_is_not_joined_again() {
-        let path = std::env::temp_dir().join(format!("corewire-ended-{}", std::process::id()));
-        let domain = Domain::open_at(&path).unwrap();
-        let mut sender = domain.sender("c").create().unwrap();
-        sender.send(b"once").unwrap();
-        let mut receiver = domain.receiver("c").from_oldest().join().unwrap();
-        sender.ring.close();
-        assert_eq!(receiver.receive().unwrap()[..], *b"once");
-        assert_eq!(receiver.receive().unwrap_err(), ReceiveError::EndOfStream);
-        let error = receiver.rejoin_now().unwrap_err();
-        assert!(matches!(error, JoinError::NotFound(_)), "{error}");
-        drop((sender, receiver, domain));
-        std::fs::remove_dir_all(&path).unwrap();
+impl Claiming<'_> {
+    /// How many messages the slowest receiver is behind.
+    fn lag(&self) -> u64 {
+        self.ring.slowest().map_or(0, |slowest| self.ring.head() - slowest.cursor)
     }
 }

@@ -8,16 +8,17 @@ use std::time::Duration;
 use corewire_layout::counters::SenderCounter;
 use corewire_layout::segment::Policy;
 use corewire_layout::slot::INLINE_BYTES_MAX;
-use corewire_ring::Kernel;
-use corewire_ring::broadcast::notice;
+use corewire_ring::broadcast::SenderShared;
+use corewire_ring::doorbell::notice;
 use corewire_ring::shared as ring;
-use corewire_ring::sync::pause;
+use corewire_ring::{Host, Kernel};
 
-use crate::control::shared::member::{Member, MemberKernel};
+use crate::control::shared::member::{Member, MemberHost};
 use crate::error::{CounterError, SendError};
-use crate::wait::{BARE_POLLS, Interrupter, Patience, Wait, adaptive_pauses};
+use crate::path::room::{Claimant, check_notices, wait_for_room};
+use crate::wait::{Interrupter, Patience, Poller, Wait};
 
-type Ring = ring::Sender<MemberKernel>;
+type Ring = ring::Sender<MemberHost>;
 
 /// One of the senders of a shared channel. Made by
 /// [`SenderBuilder::open_shared`](crate::SenderBuilder::open_shared).
@@ -55,18 +56,12 @@ type Ring = ring::Sender<MemberKernel>;
 pub struct SharedSender {
     ring: Ring,
     member: Arc<Member>,
-    waiting: Waiting,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Waiting {
-    wait: Wait,
-    pauses: u32,
+    poller: Poller,
 }
 
 impl SharedSender {
     pub(crate) fn new(ring: Ring, member: Arc<Member>, wait: Wait) -> Self {
-        Self { ring, member, waiting: Waiting { wait, pauses: adaptive_pauses() } }
+        Self { ring, member, poller: Poller::for_room(wait) }
     }
 
     /// Sends `message`, waiting for room if there is none.
@@ -97,14 +92,14 @@ impl SharedSender {
 
     #[inline(always)]
     fn send_within(&mut self, message: &[u8], patience: Patience) -> Result<(), SendError> {
-        let waiting = self.waiting;
         if message.len() > INLINE_BYTES_MAX {
             let mut loan = self.loan_within(message.len(), patience)?;
             loan.copy_from_slice(message);
             return loan.send_within(patience);
         }
         self.fits(message.len())?;
-        self.ring.send_inline(message, |ring| waiting.for_room(ring, message.len(), patience))
+        let Self { ring, poller, .. } = self;
+        ring.send_inline(message, |ring| wait_for_room(ring, poller, message.len(), patience))
     }
 
     fn fits(&self, asked: usize) -> Result<(), SendError> {
@@ -147,9 +142,9 @@ impl SharedSender {
         patience: Patience,
     ) -> Result<SharedLoan<'_>, SendError> {
         self.fits(bytes)?;
-        let waiting = self.waiting;
-        let ring = self.ring.loan_with(bytes, |ring| waiting.for_room(ring, bytes, patience))?;
-        Ok(SharedLoan { ring, waiting })
+        let Self { ring, poller, .. } = self;
+        let ring = ring.loan_with(bytes, |ring| wait_for_room(ring, poller, bytes, patience))?;
+        Ok(SharedLoan { ring, poller })
     }
 
     /// Begins a batch: its messages are sent together, up to 16 at a time, with one locked instruction
@@ -166,11 +161,11 @@ impl SharedSender {
     /// As for [`send`](Self::send), where runs of 16 before it were sent; how many messages that are,
     /// [`sent`](Self::sent) tells.
     pub fn send_all(&mut self, messages: &[&[u8]]) -> Result<(), SendError> {
-        let waiting = self.waiting;
         for run in messages.chunks(RUN_MESSAGES) {
             if run.iter().all(|message| message.len() <= INLINE_BYTES_MAX) {
                 run.iter().try_for_each(|message| self.fits(message.len()))?;
-                self.ring.send_run(run, |ring| waiting.for_room(ring, 0, Patience::Forever))?;
+                let Self { ring, poller, .. } = self;
+                ring.send_run(run, |ring| wait_for_room(ring, poller, 0, Patience::Forever))?;
             } else {
                 let mut batch = self.batch();
                 run.iter().try_for_each(|message| batch.send(message))?;
@@ -209,7 +204,7 @@ impl SharedSender {
     ) -> Result<usize, SendError> {
         let member = Arc::clone(&self.member);
         loop {
-            check_notices(&self.ring)?;
+            check_notices(self.ring.shared())?;
             let is_over = |ring: &Ring| member.joined() >= count && !ring.is_held();
             let (is_over_now, joined) = (is_over(&self.ring), member.joined());
             let Some(limit_ns) = patience.limit_ns().filter(|_| !is_over_now) else {
@@ -228,7 +223,7 @@ impl SharedSender {
     pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
         let patience = Patience::until(timeout);
         loop {
-            check_notices(&self.ring)?;
+            check_notices(self.ring.shared())?;
             self.ring.refresh();
             let is_drained = self.ring.is_drained();
             let Some(limit_ns) = patience.limit_ns().filter(|_| !is_drained) else {
@@ -329,8 +324,8 @@ impl fmt::Debug for SharedSender {
 
 /// Memory for a message, lent to be written. Dropping it sends nothing.
 pub struct SharedLoan<'a> {
-    ring: ring::Loan<'a, MemberKernel>,
-    waiting: Waiting,
+    ring: ring::Loan<'a, MemberHost>,
+    poller: &'a mut Poller,
 }
 
 impl SharedLoan<'_> {
@@ -351,8 +346,8 @@ impl SharedLoan<'_> {
     }
 
     fn send_within(self, patience: Patience) -> Result<(), SendError> {
-        let Self { ring, waiting } = self;
-        ring.send(|ring| waiting.for_room(ring, 0, patience))
+        let Self { ring, poller } = self;
+        ring.send(|ring| wait_for_room(ring, poller, 0, patience))
     }
 
     /// Shortens the message to its first `bytes` bytes, if it is longer.
@@ -398,9 +393,8 @@ impl SharedBatch<'_> {
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.sender.fits(message.len())?;
-        let waiting = self.sender.waiting;
-        let wait = |ring: &mut Ring| waiting.for_room(ring, message.len(), Patience::Forever);
-        self.sender.ring.stage(message, wait)
+        let SharedSender { ring, poller, .. } = &mut *self.sender;
+        ring.stage(message, |ring| wait_for_room(ring, poller, message.len(), Patience::Forever))
     }
 
     /// Lends memory for one message of `bytes` bytes, has `write` fill it, and adds it to the batch. What
@@ -415,9 +409,9 @@ impl SharedBatch<'_> {
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         self.sender.fits(bytes)?;
-        let waiting = self.sender.waiting;
-        let wait = |ring: &mut Ring| waiting.for_room(ring, bytes, Patience::Forever);
-        self.sender.ring.stage_with(bytes, write, wait)
+        let SharedSender { ring, poller, .. } = &mut *self.sender;
+        let wait = |ring: &mut Ring| wait_for_room(ring, poller, bytes, Patience::Forever);
+        ring.stage_with(bytes, write, wait)
     }
 
     /// Sends what the batch holds, waiting for slots if there are none.
@@ -429,9 +423,8 @@ impl SharedBatch<'_> {
     }
 
     fn flush(&mut self) -> Result<(), SendError> {
-        let SharedSender { ring, waiting, .. } = &mut *self.sender;
-        let waiting = *waiting;
-        let flushed = ring.flush(&mut |ring| waiting.for_room(ring, 0, Patience::Forever));
+        let SharedSender { ring, poller, .. } = &mut *self.sender;
+        let flushed = ring.flush(&mut |ring| wait_for_room(ring, poller, 0, Patience::Forever));
         if flushed.is_err() {
             ring.abandon();
         }
@@ -446,84 +439,63 @@ impl Drop for SharedBatch<'_> {
             let _ = self.flush();
             return;
         }
-        let SharedSender { ring, waiting, .. } = &mut *self.sender;
-        let waiting = *waiting;
-        if ring.flush(&mut |ring| waiting.for_room(ring, 0, Patience::None)).is_err() {
+        let SharedSender { ring, poller, .. } = &mut *self.sender;
+        if ring.flush(&mut |ring| wait_for_room(ring, poller, 0, Patience::None)).is_err() {
             ring.abandon();
         }
     }
 }
 
-fn check_notices(ring: &Ring) -> Result<(), SendError> {
-    let notices = ring.shared().notices();
-    if notices & notice::FORKED != 0 {
-        return Err(SendError::Forked);
+impl Claimant for Ring {
+    fn shared(&self) -> &SenderShared {
+        Self::shared(self)
     }
-    if notices & notice::INTERRUPTED != 0 {
-        ring.shared().clear(notice::INTERRUPTED);
-        return Err(SendError::Interrupted);
-    }
-    Ok(())
-}
 
-impl Waiting {
-    /// The slow half of every claim: look at the cursors; if there is still no room, poll for a while,
-    /// then sleep. Returns when there may be room.
-    #[cold]
-    #[inline(never)]
-    fn for_room(&self, ring: &mut Ring, bytes: usize, patience: Patience) -> Result<(), SendError> {
-        check_notices(ring)?;
-        ring.refresh();
-        if !ring.has_room(bytes) {
-            ring.watch_whom_we_wait_for();
-            if ring.remove_dead() || ring.evict_stalled(bytes, ring.kernel().now_ns()) {
-                ring.refresh();
-            }
+    fn refresh(&mut self) {
+        Self::refresh(self);
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        Self::has_room(self, bytes)
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        self.watch_whom_we_wait_for();
+        if self.remove_dead() || self.evict_stalled(bytes, self.host().kernel().now_ns()) {
+            Self::refresh(self);
         }
-        if ring.has_room(bytes) {
-            ring.forget_stalls();
-            return Ok(());
+    }
+
+    fn forget_stalls(&mut self) {
+        Self::forget_stalls(self);
+    }
+
+    fn refusal(&mut self, _bytes: usize) -> Option<SendError> {
+        Some(SendError::Full { lag: self.lag() })
+    }
+
+    fn lateness(&self, after: Duration) -> SendError {
+        SendError::Timeout { after, lag: self.lag() }
+    }
+
+    fn begin_wait(&mut self) {
+        self.count_wait();
+        if self.someone_sleeps() {
+            self.ring_bell();
         }
-        let lag = ring.lag();
-        let limit_ns = match (patience.limit_ns(), patience) {
-            (Some(limit_ns), _) => limit_ns,
-            (None, Patience::Until(_, after)) => return Err(SendError::Timeout { after, lag }),
-            (None, _) => return Err(SendError::Full { lag }),
-        };
-        ring.count_wait();
-        // Whoever sleeps must know of what has been sent before we wait for it.
-        if ring.someone_sleeps() {
-            ring.ring_bell();
-        }
-        if self.poll(ring, bytes) || self.wait == Wait::Spin {
-            return Ok(());
-        }
-        let limit_ns = match ring.policy() {
-            Policy::Evict { .. } => limit_ns.min(ring.patience_left_ns()),
+    }
+
+    fn is_slowest_here(&self) -> bool {
+        Self::is_slowest_here(self)
+    }
+
+    fn sleep(&mut self, bytes: usize, limit_ns: u64) {
+        let limit_ns = match self.policy() {
+            Policy::Evict { .. } => limit_ns.min(self.patience_left_ns()),
             _ => limit_ns,
         };
-        let limit_ns = if ring.is_held() { limit_ns.min(ring.hold_left_ns()) } else { limit_ns };
-        ring.sleep_until(limit_ns, |ring| ring.has_room(bytes));
-        Ok(())
-    }
-
-    /// Polls the cursors for a while; true if there is room.
-    fn poll(&self, ring: &mut Ring, bytes: usize) -> bool {
-        if self.wait == Wait::Park {
-            return false;
-        }
-        // A poll reads lines that receivers write: pause between two, for their sake.
-        const PAUSES: u32 = 8;
-        if self.wait == Wait::Adaptive && ring.is_slowest_here() {
-            return false;
-        }
-        for _ in 0..(BARE_POLLS + self.pauses) / PAUSES {
-            (0..PAUSES).for_each(|_| pause());
-            ring.refresh();
-            if ring.has_room(bytes) {
-                return true;
-            }
-        }
-        false
+        let is_held = self.is_held();
+        let limit_ns = if is_held { limit_ns.min(self.hold_left_ns()) } else { limit_ns };
+        self.sleep_until(limit_ns, |ring| ring.has_room(bytes));
     }
 }

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Overwritten, ReceiveError, ValueError};
 use crate::path::receive::{
-    Copying, Receiver, ReceiverKernel, Ring, Unready, check, look, until_end, wait_for_message,
+    Copying, Receiver, ReceiverHost, Ring, Unready, check, look, until_end, wait_for_message,
 };
 use crate::typed::MessageType;
 use crate::wait::NO_LIMIT_NS;
@@ -161,7 +161,7 @@ fn wait_until(ring: &mut Ring, deadline: Option<Instant>) -> Result<(), Unready>
 /// A message to be copied out. Nothing of it is shown but through copies that were checked; a copy
 /// that fails leaves the message counted as missed.
 pub struct Snapshot<'a> {
-    ring: ring::Snapshot<'a, ReceiverKernel>,
+    ring: ring::Snapshot<'a, ReceiverHost>,
 }
 
 impl Snapshot<'_> {

@@ -4,14 +4,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use corewire_os::event::wait_readable;
-use corewire_ring::broadcast::SLEEP_CAP_NS;
-use corewire_ring::sync::pause;
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 
 use super::endpoint::Endpoint;
 use super::receive::Receiver;
 use crate::error::WaitError;
 use crate::typed::TypedReceiver;
-use crate::wait::{BARE_POLLS, Readiness, Wait, adaptive_pauses};
+use crate::wait::{Poller, Polls, Readiness, Wait};
 
 mod sealed {
     use super::{Readiness, WaitError};
@@ -101,8 +100,7 @@ impl<T, A> sealed::Source for TypedReceiver<T, A> {
 /// somebody has interrupted the call, too, is something to be asked for.
 #[derive(Debug)]
 pub struct WaitSet {
-    wait: Wait,
-    pauses: u32,
+    poller: Poller,
     /// Whom to look at first: not always the same.
     first: usize,
 }
@@ -118,8 +116,7 @@ impl WaitSet {
     /// nothing.
     #[must_use]
     pub fn new(wait: Wait) -> Self {
-        let pauses = if wait == Wait::Adaptive { adaptive_pauses() } else { 0 };
-        Self { wait, pauses, first: 0 }
+        Self { poller: Poller::for_messages(wait), first: 0 }
     }
 
     /// Waits until one of `sources` has something, for at most `timeout`, or for ever. Returns which, as
@@ -141,7 +138,7 @@ impl WaitSet {
             if !has_time {
                 return Ok(None);
             }
-            if self.wait != Wait::Spin
+            if self.poller.wait() != Wait::Spin
                 && let Some(found) = self.sleep(sources, deadline)?
             {
                 return Ok(Some(found));
@@ -151,18 +148,19 @@ impl WaitSet {
 
     /// Looks at all of them for as long as a wake-up would take.
     fn poll(&mut self, sources: &mut [&mut dyn Source]) -> Result<Option<usize>, WaitError> {
-        let rounds = if self.wait == Wait::Park { 1 } else { BARE_POLLS + self.pauses };
-        for round in 0..rounds {
+        let (mut bare, mut polls) = (self.poller.bare_polls(), Polls::default());
+        loop {
             for index in self.turn(sources.len()) {
                 if sources[index].look()? {
                     return Ok(Some(self.found(index)));
                 }
             }
-            if round >= BARE_POLLS {
-                pause();
+            if bare > 1 {
+                bare -= 1;
+            } else if !self.poller.goes_on(&mut polls, || false) {
+                return Ok(None);
             }
         }
-        Ok(None)
     }
 
     /// Waits for their descriptors, and not longer than any sleep lasts.

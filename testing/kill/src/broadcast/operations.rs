@@ -5,7 +5,8 @@ use corewire_layout::counters::ControlCounter;
 use corewire_layout::frame::Start as From;
 use corewire_layout::segment::Policy;
 use corewire_ring::Lock;
-use corewire_ring::broadcast::{Loan, Members, SLEEP_CAP_NS, notice};
+use corewire_ring::broadcast::{Loan, Members};
+use corewire_ring::doorbell::{SLEEP_CAP_NS, notice};
 use corewire_ring::sync::kill;
 
 use super::{

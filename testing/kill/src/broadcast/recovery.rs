@@ -7,7 +7,8 @@ use corewire_layout::frame::Start as From;
 use corewire_layout::segment::{Policy, SleepMode};
 use corewire_layout::slot::{sequence_of, stamp_of};
 use corewire_ring::Lock;
-use corewire_ring::broadcast::{End, Members, notice};
+use corewire_ring::broadcast::{End, Members};
+use corewire_ring::doorbell::notice;
 use corewire_ring::sync::Ordering::Relaxed;
 
 use super::operations::Way;

@@ -4,10 +4,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use corewire_ring::Kernel;
+use corewire_ring::doorbell::Bells;
 use corewire_ring::shared::{Entrance, Party, Roster};
 use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::{AtomicU32, kill};
+use corewire_ring::{Control, Host, Kernel};
 
 use super::Role;
 
@@ -64,17 +65,20 @@ impl Kernel for TurnKernel {
         }
     }
 
-    fn wait(&self, shared: (&AtomicU32, u32), _: (&AtomicU32, u32), _cap_ns: u64) -> bool {
+    fn wait(&self, bells: Bells<'_>, _cap_ns: u64) -> bool {
         let mut log = self.log.borrow_mut();
         let wakes = log.wakes.len();
-        log.waited = Some(Waited { word: address(shared.0), seen: shared.1, wakes });
+        let bell = bells.shared.expect("sleepers of shared channels wait on a shared bell");
+        log.waited = Some(Waited { word: address(bell.word), seen: bell.heard, wakes });
         false
     }
 
     fn cpu(&self) -> u32 {
         7
     }
+}
 
+impl Control for TurnKernel {
     fn watch(&self, party: Party, who: Entrance, _socket: u128) {
         let mut log = self.log.borrow_mut();
         if log.dead.contains(&(party, who)) {
@@ -88,6 +92,19 @@ impl Kernel for TurnKernel {
         if kill::effect() {
             self.log.borrow_mut().descriptors.push(row);
         }
+    }
+}
+
+impl Host for TurnKernel {
+    type Kernel = Self;
+    type Control = Self;
+
+    fn kernel(&self) -> &Self {
+        self
+    }
+
+    fn control(&self) -> &Self {
+        self
     }
 }
 

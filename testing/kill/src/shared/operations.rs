@@ -2,7 +2,7 @@
 //! `make kill` to renew its table in `points/`.
 
 use corewire_layout::segment::Policy;
-use corewire_ring::broadcast::SLEEP_CAP_NS;
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::sync::kill;
 
 use super::{
@@ -223,7 +223,7 @@ fn of_host() -> impl Iterator<Item = Operation<Shared>> {
             // As the founder does while receivers that it invited have not joined.
             let Some(host) = w.host() else { return };
             host.roster.hold(0, 0);
-            host.roster.let_go(0, host.ring.kernel());
+            host.roster.let_go(0, host.ring.host());
         }),
     ];
     HOST.iter().map(|&(name, run)| Operation {

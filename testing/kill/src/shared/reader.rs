@@ -1,7 +1,8 @@
 //! A receiver that checks the messages that it receives.
 
 use corewire_layout::segment::{DoorState, tenure};
-use corewire_ring::broadcast::{End, InPlace, Receiver, SLEEP_CAP_NS};
+use corewire_ring::broadcast::{End, InPlace, Receiver};
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::shared::{Entrance, Party, Roster};
 use corewire_ring::sync::Ordering::Relaxed;
 
@@ -158,9 +159,9 @@ impl Reader {
             self.asleep = self.ring.arm().then_some(Asleep::Descriptor);
             return self.asleep.is_some();
         }
-        self.ring.kernel().log.borrow_mut().waited = None;
+        self.ring.host().log.borrow_mut().waited = None;
         self.ring.sleep(SLEEP_CAP_NS);
-        self.asleep = self.ring.kernel().log.borrow().waited.map(Asleep::Futex);
+        self.asleep = self.ring.host().log.borrow().waited.map(Asleep::Futex);
         self.asleep.is_some()
     }
 

@@ -15,7 +15,7 @@ use corewire_ring::Trusted;
 use corewire_ring::pair::{Endpoint as Pairs, PeerParts};
 
 use super::{
-    Change, EndpointControl, EndpointKernel, Introduction, Link, Linked, State, Unfit, notice,
+    Change, EndpointControl, EndpointHost, Introduction, Link, Linked, State, Unfit, notice,
 };
 use crate::control::attach::{answer, ask, connect_to};
 use crate::control::hub::{Failures, Handler, lock};
@@ -64,7 +64,7 @@ impl EndpointControl {
             return Some(row);
         }
         let row = self.free(state)?;
-        Pairs::<EndpointKernel>::reset_row(&self.memory, row);
+        Pairs::<EndpointHost>::reset_row(&self.memory, row);
         state.links.insert(row, Link::Asked);
         state.rows.insert(incarnation, row);
         Some(row)

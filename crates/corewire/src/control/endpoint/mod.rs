@@ -27,12 +27,13 @@ use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::memory::{Segment, SegmentError};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
+use corewire_ring::Control;
 use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, PeerParts};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Failures, Handler, Token, lock};
-use crate::kernel::{Control, ControlledKernel};
+use crate::host::Hosted;
 use crate::tell::tell;
 
 /// Bits of an endpoint's notices.
@@ -57,7 +58,7 @@ pub(crate) enum Change {
     Gone { row: u32, how: Gone },
 }
 
-pub(crate) type EndpointKernel = ControlledKernel<Arc<EndpointControl>>;
+pub(crate) type EndpointHost = Hosted<Arc<EndpointControl>>;
 
 /// The control half of an endpoint.
 pub(crate) struct EndpointControl {
@@ -234,7 +235,7 @@ impl EndpointControl {
     /// Gives the data thread a notice, and wakes it, however it waits.
     pub(crate) fn notify(&self, notice: u32) {
         // The lock may be held by a thread that a forked child does not have.
-        if self.shared.attention() & notice::FORKED == 0 {
+        if self.shared.notices() & notice::FORKED == 0 {
             self.shared.notify(notice, &self.linux);
             self.bell.ring();
         }
@@ -249,7 +250,7 @@ impl EndpointControl {
     /// Records that a request of `peer` gets no reply: the data thread tells the peer.
     pub(crate) fn drop_request(&self, peer: Peer, number: u64) {
         // The lock may be held by a thread that a forked child does not have.
-        if self.shared.attention() & notice::FORKED == 0 {
+        if self.shared.notices() & notice::FORKED == 0 {
             lock(&self.state).dropped.push((peer, number));
             self.notify(notice::DROPPED);
         }
@@ -378,7 +379,7 @@ impl InChild for EndpointControl {
     }
 }
 
-impl Control for Arc<EndpointControl> {
+impl Control for EndpointControl {
     fn wake_descriptor(&self, row: u32) {
         if let Some(Link::Linked(linked)) = lock(&self.state).links.get(&row) {
             linked.bell.ring();

@@ -15,7 +15,8 @@ use corewire_os::event::{Bell, wait_readable};
 use corewire_os::memory::SegmentError;
 use corewire_os::process;
 use corewire_os::sleep::Linux;
-use corewire_ring::broadcast::{ReceiverShared, Violation, notice};
+use corewire_ring::broadcast::{ReceiverShared, Violation};
+use corewire_ring::doorbell::notice;
 
 use super::is_relay_of;
 use super::relay::Relay;

@@ -12,7 +12,8 @@ use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::Socket;
 use corewire_os::{OsError, process};
-use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, SenderWords, notice};
+use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, SenderWords};
+use corewire_ring::doorbell::notice;
 use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
@@ -20,7 +21,7 @@ use crate::control::attach::{self, Wishes, open_sender};
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
-use crate::path::receive::{ReceiverControl, ReceiverKernel, Ring};
+use crate::path::receive::{ReceiverControl, ReceiverHost, Ring};
 use crate::wait::cap_ns;
 
 /// The link.
@@ -144,7 +145,7 @@ impl SenderLink {
             shared: Arc::clone(&self.shared),
             many: None,
         };
-        let mut ring = Ring::new(parts, ReceiverKernel::new(ReceiverControl::new(wishes.wait)));
+        let mut ring = Ring::new(parts, ReceiverHost::new(ReceiverControl::new(wishes.wait)));
         ring.set_sleep_cap(cap_ns(wishes.sleep_cap));
         ring.look_on();
         ring

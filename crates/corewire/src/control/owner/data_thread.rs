@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use corewire_layout::frame::Frame;
-use corewire_ring::Kernel;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use corewire_ring::{Control, Kernel};
 
 use super::{Owner, Readiness};
 use crate::control::hub::lock;
-use crate::kernel::{Control, ControlledKernel};
+use crate::host::Hosted;
 
-pub(crate) type SenderKernel = ControlledKernel<SenderControl>;
+pub(crate) type SenderHost = Hosted<SenderControl>;
 
 /// What the data thread of a channel's sender asks of its control half.
 pub(crate) struct SenderControl {

@@ -10,14 +10,15 @@ use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::Socket;
 use corewire_ring::Trusted;
-use corewire_ring::broadcast::{ReceiverParts, ReceiverShared, notice};
+use corewire_ring::broadcast::{ReceiverParts, ReceiverShared};
+use corewire_ring::doorbell::notice;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
 
 use super::{SharedLink, SharedMemory};
 use crate::control::attach::{Attached, Joined, Wishes, answer_within, confirm, protocol, refusal};
 use crate::control::domain::{DomainInner, take};
 use crate::error::JoinError;
-use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverKernel, Ring};
+use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverHost, Ring};
 use crate::wait::{Readiness, cap_ns};
 
 /// What a receiver of a shared channel shares with the control thread.
@@ -116,7 +117,7 @@ pub(crate) fn join<A: Reading>(
         shared,
         many: Some(ManyParts { roster: link.roster.clone(), entrance }),
     };
-    let kernel = ReceiverKernel::new(ReceiverControl::of_many(wishes.wait, link));
+    let kernel = ReceiverHost::new(ReceiverControl::of_many(wishes.wait, link));
     let mut ring = Ring::new(parts, kernel);
     ring.set_sleep_cap(cap_ns(wishes.sleep_cap));
     let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {

@@ -19,9 +19,9 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{Peer, Socket};
 use corewire_os::{OsError, random_u128};
-use corewire_ring::Kernel;
 use corewire_ring::broadcast::SenderShared;
 use corewire_ring::shared::{Entrance, Party, Roster, Sender as RingSender, SenderParts};
+use corewire_ring::{Control, Kernel};
 use zerocopy::IntoBytes;
 
 use super::{SharedLink, SharedMemory};
@@ -30,7 +30,7 @@ use crate::control::builder::staging;
 use crate::control::domain::{DomainInner, EAGAIN, invite, take};
 use crate::control::hub::{Handler, Hub, Token, lock};
 use crate::error::{CreateError, JoinError};
-use crate::kernel::{Control, ControlledKernel};
+use crate::host::Hosted;
 use crate::wait::Patience;
 
 /// How long senders that are alive may leave a newcomer without a host.
@@ -43,7 +43,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 /// row is given up for it: it neither sends nor receives before it is answered.
 pub(crate) struct Arrival {
     roster: Roster,
-    kernel: MemberKernel,
+    kernel: MemberHost,
     party: Party,
     who: Entrance,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Member {
     pub(crate) link: Arc<SharedLink>,
     domain: Arc<DomainInner>,
     linux: Linux,
-    kernel: MemberKernel,
+    kernel: MemberHost,
     state: Mutex<State>,
     membership: Option<Membership>,
 }
@@ -106,7 +106,7 @@ impl State {
 pub(crate) fn open(
     domain: &Arc<DomainInner>,
     plan: &Plan,
-) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
     if domain.is_forked() {
         return Err(CreateError::Forked);
     }
@@ -147,7 +147,7 @@ fn found(
     claim: Claim,
     membership: Membership,
     socket: u128,
-) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
     let (mut ring, member) = match make(domain, plan, membership, socket) {
         Ok(made) => made,
         Err(error) => {
@@ -177,7 +177,7 @@ fn make(
     plan: &Plan,
     membership: Membership,
     socket: u128,
-) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
     let memory = make_memory(plan, random_u128()?)?;
     let entrance = memory.roster().enter_sender(socket, process::pid(), &Linux::get());
     let what = "enter a new channel".into();
@@ -218,7 +218,7 @@ fn enter(
     domain: &Arc<DomainInner>,
     plan: &Plan,
     socket: u128,
-) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
     let name = &plan.name;
     let no_host = || CreateError::NoHost { name: name.clone(), after: Duration::ZERO };
     let gone = |error: JoinError| match error {
@@ -298,7 +298,7 @@ fn start(
     memory: SharedMemory,
     entrance: Entrance,
     membership: Membership,
-) -> Result<(RingSender<MemberKernel>, Arc<Member>), CreateError> {
+) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
     let linux = Linux::get();
     let policy = memory.header.policy;
     let staging =
@@ -308,7 +308,7 @@ fn start(
     let incarnation = memory.header.incarnation;
     let nudge = move || nudged.nudge(&linux);
     let link = SharedLink::new(domain, memory.roster(), incarnation, nudge);
-    let kernel = MemberKernel::new(MemberControl { link: Arc::clone(&link) });
+    let kernel = MemberHost::new(MemberControl { link: Arc::clone(&link) });
     let member = Arc::new_cyclic(|this| Member {
         this: Weak::clone(this),
         name: plan.name.clone(),
@@ -654,7 +654,7 @@ impl InChild for Member {
     }
 }
 
-pub(crate) type MemberKernel = ControlledKernel<MemberControl>;
+pub(crate) type MemberHost = Hosted<MemberControl>;
 
 /// What the data thread of a shared channel's sender asks of its control half.
 #[derive(Clone)]

@@ -18,9 +18,9 @@ use zerocopy::IntoBytes;
 use super::Endpoint;
 use super::rings::PairRings;
 use crate::control::domain::{Domain, DomainInner};
-use crate::control::endpoint::{EndpointControl, EndpointControlParts, EndpointKernel};
+use crate::control::endpoint::{EndpointControl, EndpointControlParts, EndpointHost};
 use crate::error::EndpointError;
-use crate::wait::{BARE_POLLS, Wait, adaptive_pauses, cap_ns};
+use crate::wait::{Poller, Wait, cap_ns};
 
 /// Builder of an endpoint, returned by [`Domain::endpoint`].
 ///
@@ -186,9 +186,8 @@ impl EndpointBuilder {
             domain: Arc::clone(&self.domain),
         });
         let parts = EndpointParts { memory, activity, fence_mode, shared };
-        let mut pairs = pair::Endpoint::new(parts, EndpointKernel::new(Arc::clone(&control)));
+        let mut pairs = pair::Endpoint::new(parts, EndpointHost::new(Arc::clone(&control)));
         pairs.set_sleep_cap(cap_ns(self.sleep_cap));
-        let pauses = adaptive_pauses();
         // Peers know the incarnation, but must not know the seed.
         let seed = u64::try_from(random_u128()? >> 64).unwrap_or_default();
         let rings = PairRings::new(pairs, Arc::clone(&control));
@@ -197,15 +196,8 @@ impl EndpointBuilder {
             engine: Engine::new(rings, budget, Seed(seed)),
             control,
             ring_slots: self.ring_slots,
-            wait: self.wait,
-            pauses,
-            bare_polls: BARE_POLLS,
-            short_polls: match self.wait {
-                Wait::Park => 1,
-                Wait::Adaptive => BARE_POLLS + pauses,
-                Wait::Spin => u32::MAX,
-            },
-            in_vain: 0,
+            poller: Poller::for_messages(self.wait),
+            room_poller: Poller::for_room(self.wait),
         })
     }
 }

@@ -28,7 +28,6 @@ use corewire_endpoint::transport::{Room, Transport};
 use corewire_endpoint::{Caller, Engine, MessageError, Peer};
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
-use corewire_ring::sync::pause;
 
 pub use self::builder::EndpointBuilder;
 pub use self::calls::{OwedReply, Request};
@@ -36,7 +35,7 @@ pub use self::events::{DetachedRequest, Event};
 pub use self::rings::PairRings;
 use crate::control::endpoint::{EndpointControl, notice};
 use crate::error::{ConnectError, CounterError};
-use crate::wait::{BARE_POLLS, Interrupter, Patience, Readiness, Wait};
+use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 
 /// A process's address for messages from any other process, made by [`Domain::endpoint`](crate::Domain::endpoint).
 ///
@@ -74,15 +73,9 @@ pub struct Endpoint {
     engine: Engine<PairRings>,
     control: Arc<EndpointControl>,
     ring_slots: u64,
-    wait: Wait,
-    pauses: u32,
-    /// Number of polls for a short message before a receive takes the long path.
-    short_polls: u32,
-    /// Number of these polls before it checks whether the sender last ran on this processor: 0 if that was so the
-    /// last time.
-    bare_polls: u32,
-    /// Number of sleeps for room since polls for it last succeeded.
-    in_vain: u32,
+    /// How it polls for messages, and for room.
+    poller: Poller,
+    room_poller: Poller,
 }
 
 impl Endpoint {
@@ -246,29 +239,6 @@ impl Endpoint {
         if self.engine.has_notice() { self.engine.handle_notices() } else { Ok(()) }
     }
 
-    /// Number of polls before a sleep. Polls are useless while the peer that must act needs this processor, and polls
-    /// for room are of little use if the last ones found none: with more processes than processors, others are ready
-    /// to run. They are tried again occasionally.
-    fn rounds(&self, source: Option<Peer>, room: Option<Room>) -> u32 {
-        match (self.wait, room) {
-            (Wait::Spin, _) => BARE_POLLS + self.pauses,
-            (Wait::Park, _) => 1,
-            (Wait::Adaptive, Some(room)) if self.engine.transport().is_here(room.row) => 1,
-            (Wait::Adaptive, Some(_)) => {
-                ((BARE_POLLS + self.pauses) >> (self.in_vain % 64).min(31)).max(1)
-            }
-            (Wait::Adaptive, None) if self.is_sender_here(source) => 1,
-            (Wait::Adaptive, None) => BARE_POLLS + self.pauses,
-        }
-    }
-
-    /// Did the peer from which a message is expected last run on this processor? If it may be any, checks the one
-    /// heard last.
-    fn is_sender_here(&self, source: Option<Peer>) -> bool {
-        let rings = self.engine.transport();
-        rings.is_here(source.map_or_else(|| rings.last_found(), Peer::row))
-    }
-
     /// Polls for a while, then sleeps, and repeats until `done` returns a result. `room` is room to wait for, in
     /// addition to that for pending sends.
     fn wait_for<T>(
@@ -280,37 +250,54 @@ impl Endpoint {
     ) -> Result<T, MessageError> {
         let mut has_slept = false;
         let source = caller.as_ref().and_then(|caller| caller.source());
+        let is_for_room = room.is_some();
         loop {
-            let rounds = self.rounds(source, room);
-            let mut round = 0;
-            while round < rounds {
+            let (mut bare, mut polls) = (self.poller(is_for_room).bare_polls(), Polls::default());
+            loop {
                 if self.engine.progress(caller.as_deref_mut())? {
-                    round = 0;
+                    (bare, polls) = (self.poller(is_for_room).bare_polls(), Polls::default());
                 }
                 if let Some(end) = done(self, caller.as_deref_mut()) {
                     if !has_slept {
-                        self.in_vain = 0;
+                        self.poller(is_for_room).found();
                     }
                     return Ok(end);
                 }
-                round += 1;
-                // Room is made for many messages at once, so a pause delays its discovery by little. The receiver
-                // that makes it may be the other thread of this core, which should run meanwhile.
-                if room.is_some() || round > BARE_POLLS {
-                    pause();
+                if bare > 1 {
+                    bare -= 1;
+                } else if !self.goes_on(&mut polls, source, room) {
+                    break;
                 }
             }
             let Some(limit_ns) = patience.limit_ns() else {
                 return Err(MessageError::Timeout { after: Duration::ZERO });
             };
             self.engine.transport().count(EndpointCounter::Waits);
-            self.in_vain += u32::from(room.is_some());
-            if self.wait != Wait::Spin {
+            let poller = self.poller(is_for_room);
+            if poller.wait() != Wait::Spin {
+                poller.sleeps();
                 let mut wanted = self.engine.wanted_room();
                 wanted.extend(room);
                 self.engine.transport_mut().sleep(limit_ns, &wanted);
                 has_slept = true;
             }
+        }
+    }
+
+    fn poller(&mut self, is_for_room: bool) -> &mut Poller {
+        if is_for_room { &mut self.room_poller } else { &mut self.poller }
+    }
+
+    /// Pauses or yields before the next poll, for a message from `source` or for `room`. False if it is time to sleep.
+    fn goes_on(&mut self, polls: &mut Polls, source: Option<Peer>, room: Option<Room>) -> bool {
+        let Self { engine, poller, room_poller, .. } = self;
+        let rings = engine.transport();
+        match room {
+            Some(room) => room_poller.goes_on(polls, || rings.is_here(room.row)),
+            // If it may come from any peer, asks about the one that was heard last.
+            None => poller.goes_on(polls, || {
+                rings.is_here(source.map_or_else(|| rings.last_found(), Peer::row))
+            }),
         }
     }
 }

@@ -7,10 +7,9 @@ use corewire_endpoint::{
     Caller, Completion, Count, CounterId, Engine, Looked, Matched, Memory, MessageError,
     OperationHandle, Options, OwnedMessage, Selector, Status, Target,
 };
-use corewire_ring::sync::pause;
 
 use super::{Endpoint, PairRings, after};
-use crate::wait::{BARE_POLLS, Patience, Wait};
+use crate::wait::{Patience, Polls, Wait};
 
 impl Endpoint {
     // Into memory that the message owns.
@@ -503,29 +502,29 @@ impl Endpoint {
         if !self.engine.is_at_rest() {
             return None;
         }
-        let bare_polls = self.bare_polls;
-        for round in 0..self.short_polls {
+        let bare_polls = self.poller.bare_polls();
+        let (mut round, mut polls) = (0, Polls::default());
+        loop {
             let haste = || if round < bare_polls { Haste::Fast } else { Haste::Slow };
             match way.look(&mut self.engine, haste) {
                 Looked::Nothing => {}
                 Looked::Received(message) => return Some(message),
                 Looked::Other => return None,
             }
+            round += 1;
             if round >= bare_polls {
-                if round == bare_polls && self.wait == Wait::Adaptive {
-                    let is_here = self.is_sender_here(way.selector().source());
-                    self.bare_polls = if is_here { 0 } else { BARE_POLLS };
-                    if is_here {
-                        return None;
-                    }
-                }
-                pause();
+                let goes_on = self.goes_on(&mut polls, way.selector().source(), None);
                 if self.engine.has_notice() {
                     return None;
                 }
+                if !goes_on {
+                    if self.poller.wait() != Wait::Spin {
+                        return None;
+                    }
+                    polls = Polls::default();
+                }
             }
         }
-        None
     }
 
     /// Polls once for such a message. `None` if something else must be handled first.

@@ -14,9 +14,9 @@ use corewire_os::OsError;
 use corewire_ring::pair::{self, PairViolation};
 
 use super::pipe::Pipe;
-use crate::control::endpoint::{Change as Link, EndpointControl, EndpointKernel, notice};
+use crate::control::endpoint::{Change as Link, EndpointControl, EndpointHost, notice};
 
-type Pairs = pair::Endpoint<EndpointKernel>;
+type Pairs = pair::Endpoint<EndpointHost>;
 
 /// The rings between one endpoint and all its peers on this machine.
 pub struct PairRings {
@@ -137,7 +137,7 @@ impl Transport for PairRings {
 
     fn take_notices(&mut self, changes: &mut Vec<Change>) -> Attention {
         let shared = Arc::clone(self.pairs.shared());
-        let attention = shared.attention();
+        let attention = shared.notices();
         if attention & notice::FORKED != 0 {
             return Attention::Forked;
         }

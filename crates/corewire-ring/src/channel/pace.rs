@@ -10,7 +10,7 @@
 /// slots: one page of slots, or fewer in a small ring, so that neither side takes lines that the
 /// other is about to use. (In a ring of 16384 slots, fetching only 16 or 32 ahead costs a receiver
 /// a fifth; in a ring of 256 or 512, fetching a sixteenth of the ring ahead gains a fifth.)
-pub(super) fn slots_ahead(slots: u64) -> u64 {
+pub(crate) fn slots_ahead(slots: u64) -> u64 {
     (slots / 16).min(64)
 }
 

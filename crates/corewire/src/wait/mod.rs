@@ -1,14 +1,16 @@
 //! How a call waits, and how another thread ends the wait.
 
+use corewire_ring::doorbell::SLEEP_CAP_NS;
+mod poller;
+
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_os::event::Bell;
-use corewire_os::processor::pause_ns;
-use corewire_os::sleep::wake_up_ns;
-use corewire_ring::broadcast::SLEEP_CAP_NS;
+
+pub(crate) use self::poller::{Poller, Polls};
 
 /// How a call waits for a message, or for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,8 +18,8 @@ use corewire_ring::broadcast::SLEEP_CAP_NS;
 pub enum Wait {
     /// Poll without end. This gives the lowest latency, on a core that has nothing else to do.
     Spin,
-    /// Poll for about as long as a wake-up costs, then sleep. The call does not poll if the other
-    /// side last ran on this core.
+    /// Poll for about as long as a wake-up costs, then sleep. The call yields the processor instead
+    /// while other threads that are ready to run need it.
     #[default]
     Adaptive,
     /// Sleep at once.
@@ -61,20 +63,8 @@ pub(crate) fn cap_ns(said: Option<Duration>) -> u64 {
 
 /// Minimum cap. With a shorter one, a sleep would be a poll.
 const SLEEP_CAP_MIN_NS: u64 = 1_000_000;
-/// Number of polls without a pause at the start of a wait. They find a message that is being sent. (A wait for room
-/// pauses from the first poll on.)
-pub(crate) const BARE_POLLS: u32 = 64;
 /// No limit on a sleep, except its cap.
 pub(crate) const NO_LIMIT_NS: u64 = u64::MAX;
-
-/// Number of pauses that an adaptive wait makes before it sleeps. Together they take as long as a wake-up costs on
-/// this machine.
-pub(crate) fn adaptive_pauses() -> u32 {
-    let pauses = (wake_up_ns() / pause_ns()).clamp(16.0, 16_384.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-    let pauses = pauses as u32;
-    pauses
-}
 
 /// Ends a call of another thread that waits: the call returns `Interrupted`. If no call is waiting,
 /// the next one that waits returns it.

@@ -1,0 +1,88 @@
+//! Waiting for room: the slow half of every send, of channels of one sender and of several.
+
+use std::time::Duration;
+
+use corewire_ring::broadcast::SenderShared;
+use corewire_ring::doorbell::notice;
+
+use crate::error::SendError;
+use crate::wait::{Patience, Poller, Polls, Wait};
+
+/// A sender that has found no room.
+pub(super) trait Claimant {
+    /// What it shares with its control thread.
+    fn shared(&self) -> &SenderShared;
+    /// Reads the cursors.
+    fn refresh(&mut self);
+    /// Is there room for a message of `bytes` bytes, as of the last refresh?
+    fn has_room(&self, bytes: usize) -> bool;
+    /// Makes room without waiting, as the policy allows: evicts, removes the dead.
+    fn make_room(&mut self, bytes: usize);
+    /// There is room, so nobody is charged for a wait any more.
+    fn forget_stalls(&mut self);
+    /// Why a call that does not wait cannot send; `None` if it can after all.
+    fn refusal(&mut self, bytes: usize) -> Option<SendError>;
+    /// Why a call that waited for as long as `after` has not sent.
+    fn lateness(&self, after: Duration) -> SendError;
+    /// Counts a wait, and wakes receivers that sleep: they must know of what has been sent.
+    fn begin_wait(&mut self);
+    /// Did the slowest receiver last run on this processor?
+    fn is_slowest_here(&self) -> bool;
+    /// Sleeps until there may be room, the next receiver is to be evicted, the time for receivers that were invited is
+    /// over, or `limit_ns` has passed.
+    fn sleep(&mut self, bytes: usize, limit_ns: u64);
+}
+
+/// Whether another thread, or a fork, ends the wait.
+pub(super) fn check_notices(shared: &SenderShared) -> Result<(), SendError> {
+    let notices = shared.notices();
+    if notices & notice::FORKED != 0 {
+        return Err(SendError::Forked);
+    }
+    if notices & notice::INTERRUPTED != 0 {
+        shared.clear(notice::INTERRUPTED);
+        return Err(SendError::Interrupted);
+    }
+    Ok(())
+}
+
+/// Reads the cursors; if there is still no room, polls for a while, then sleeps. Returns when there may be room.
+#[cold]
+#[inline(never)]
+pub(super) fn wait_for_room(
+    claimant: &mut impl Claimant,
+    poller: &mut Poller,
+    bytes: usize,
+    patience: Patience,
+) -> Result<(), SendError> {
+    check_notices(claimant.shared())?;
+    claimant.refresh();
+    if !claimant.has_room(bytes) {
+        claimant.make_room(bytes);
+    }
+    if claimant.has_room(bytes) {
+        claimant.forget_stalls();
+        return Ok(());
+    }
+    let Some(limit_ns) = patience.limit_ns() else {
+        return match patience {
+            Patience::Until(_, after) => Err(claimant.lateness(after)),
+            _ => claimant.refusal(bytes).map_or(Ok(()), Err),
+        };
+    };
+    claimant.begin_wait();
+    let mut polls = Polls::default();
+    while poller.goes_on(&mut polls, || claimant.is_slowest_here()) {
+        claimant.refresh();
+        if claimant.has_room(bytes) {
+            poller.found();
+            return Ok(());
+        }
+    }
+    if poller.wait() == Wait::Spin {
+        return Ok(());
+    }
+    poller.sleeps();
+    claimant.sleep(bytes, limit_ns);
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! How a call polls before it sleeps. All calls that wait use this, and a provider for MPI will, too.
+//!
+//! A wait goes through these stages, and ends in the first one in which it finds something:
+//!
+//! | stage | what the thread does between two polls | how long |
+//! |---|---|---|
+//! | bare | nothing: the message is probably being sent | [`BARE_POLLS`] polls; [`CROWDED_POLLS`] in a crowd |
+//! | paused | a pause, which leaves the core to its other hyperthread | about as long as a wake-up costs |
+//! | yielding | yields the processor | in a crowd, up to [`YIELDS_NS`]; otherwise one yield |
+//! | asleep | sleeps in the kernel | until it is woken |
+//!
+//! A *crowd* is more threads that poll than processors. There a poll only delays the peer that must act, and a sleep
+//! costs two system calls and a switch; a yield costs the switch alone. The kernel does not tell whether there is a
+//! crowd, but a yield does: it returns at once if no other thread is ready to run on this processor. So each wait
+//! that finds nothing while it polls yields once before it sleeps. If others ran meanwhile, the waits that follow
+//! yield early, until yields return at once again.
+//!
+//! If others ran for long ([`HOG_NS`]), they compute and do not poll: a thread that yields to them waits for its turn
+//! longer than one that is woken, so the wait sleeps.
+
+use corewire_os::processor::pause_ns;
+use corewire_os::sleep::{Linux, wake_up_ns};
+use corewire_ring::Kernel;
+use corewire_ring::sync::pause;
+
+use super::Wait;
+
+/// Number of polls without a pause at the start of a wait. They find a message that is being sent.
+const BARE_POLLS: u32 = 64;
+/// Number of polls before the first yield in a crowd.
+const CROWDED_POLLS: u32 = 10;
+/// A yield that takes longer has let another thread run. A switch there and back takes more than a microsecond.
+const SWITCH_NS: u64 = 700;
+/// A yield that takes longer has let a thread run that computes.
+const HOG_NS: u64 = 200_000;
+/// Limit on the time that a wait spends yielding, in ns.
+const YIELDS_NS: u64 = 1_000_000;
+/// After this many yields in a row that returned at once, there is no crowd any more.
+const ALONE_YIELDS: u32 = 8;
+/// Number of pauses between two polls for room. A poll for room takes a line that a receiver writes, and room is made
+/// for many messages at once, so that a pause delays its discovery by little.
+const PAUSES_FOR_ROOM: u32 = 8;
+
+/// How the calls of one handle poll, and what their last waits found out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Poller {
+    linux: Linux,
+    wait: Wait,
+    is_for_room: bool,
+    /// Number of bare polls.
+    bare_polls: u32,
+    /// Number of pauses in a wait. Together they take as long as a wake-up costs on this machine.
+    pauses: u32,
+    is_crowded: bool,
+    /// Number of yields in a row that returned at once.
+    alone: u32,
+    /// Number of waits in a row that slept.
+    in_vain: u32,
+}
+
+/// How far a wait has come, after its bare polls.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Polls {
+    paused: u32,
+    /// When it yielded for the first time; 0 before.
+    yielding_since_ns: u64,
+    /// After this poll it sleeps.
+    is_last: bool,
+}
+
+impl Poller {
+    /// For waits for a message.
+    pub(crate) fn for_messages(wait: Wait) -> Self {
+        Self::new(wait, false)
+    }
+
+    /// For waits for room. They pause or yield from the first poll on.
+    pub(crate) fn for_room(wait: Wait) -> Self {
+        Self::new(wait, true)
+    }
+
+    fn new(wait: Wait, is_for_room: bool) -> Self {
+        let pauses = if wait == Wait::Park { 0 } else { adaptive_pauses() };
+        let linux = Linux::get();
+        let mut poller = Self {
+            linux,
+            wait,
+            is_for_room,
+            bare_polls: 0,
+            pauses,
+            is_crowded: false,
+            alone: 0,
+            in_vain: 0,
+        };
+        poller.choose_bare_polls();
+        poller
+    }
+
+    fn choose_bare_polls(&mut self) {
+        self.bare_polls = match (self.wait, self.is_for_room, self.is_crowded) {
+            (Wait::Park, ..) => 1,
+            (_, true, _) => 0,
+            (_, _, true) => CROWDED_POLLS,
+            (_, _, false) => BARE_POLLS,
+        };
+    }
+
+    /// How its calls wait.
+    #[inline(always)]
+    pub(crate) fn wait(&self) -> Wait {
+        self.wait
+    }
+
+    /// Number of bare polls at the beginning of a wait.
+    #[inline(always)]
+    pub(crate) fn bare_polls(&self) -> u32 {
+        self.bare_polls
+    }
+
+    /// To be called before each poll that follows the bare ones: pauses, or yields. False if it is time to sleep
+    /// instead, or for a [`Wait::Spin`] to check everything else. `is_peer_here` says whether the peer that must act
+    /// last ran on this processor: then it cannot act while this thread polls.
+    #[inline(never)]
+    pub(crate) fn goes_on(
+        &mut self,
+        polls: &mut Polls,
+        is_peer_here: impl FnOnce() -> bool,
+    ) -> bool {
+        let is_paused = polls.paused < self.pauses_left();
+        match self.wait {
+            Wait::Park => return false,
+            Wait::Spin if !is_paused => return false,
+            Wait::Adaptive if polls.is_last => return false,
+            Wait::Adaptive if !is_paused || self.is_crowded || polls.yielding_since_ns != 0 => {}
+            Wait::Adaptive if polls.paused == 0 && is_peer_here() => {}
+            Wait::Adaptive | Wait::Spin => {
+                let pauses = if self.is_for_room { PAUSES_FOR_ROOM } else { 1 };
+                (0..pauses).for_each(|_| pause());
+                polls.paused += pauses;
+                return true;
+            }
+        }
+        polls.is_last = !self.yields(polls);
+        true
+    }
+
+    /// Number of pauses in a wait. If the last waits for room slept, the next ones poll less.
+    fn pauses_left(&self) -> u32 {
+        let shift = if self.is_for_room { (self.in_vain % 64).min(31) } else { 0 };
+        self.pauses >> shift
+    }
+
+    /// Yields once, and finds out whether there is a crowd. False if the next poll is the last one.
+    fn yields(&mut self, polls: &mut Polls) -> bool {
+        let before_ns = self.linux.now_ns();
+        if polls.yielding_since_ns == 0 {
+            polls.yielding_since_ns = before_ns.max(1);
+        }
+        self.linux.yield_now();
+        let took_ns = self.linux.now_ns() - before_ns;
+        if took_ns > HOG_NS {
+            self.is_crowded = false;
+        } else if took_ns > SWITCH_NS {
+            (self.is_crowded, self.alone) = (true, 0);
+        } else {
+            self.alone += 1;
+            self.is_crowded &= self.alone < ALONE_YIELDS;
+        }
+        self.choose_bare_polls();
+        self.is_crowded && before_ns - polls.yielding_since_ns < YIELDS_NS
+    }
+
+    /// To be called when a wait has ended without a sleep.
+    pub(crate) fn found(&mut self) {
+        self.in_vain = 0;
+    }
+
+    /// To be called before a sleep.
+    pub(crate) fn sleeps(&mut self) {
+        self.in_vain = self.in_vain.wrapping_add(1);
+    }
+}
+
+/// Number of pauses that an adaptive wait makes before it sleeps. Together they take as long as a wake-up costs on
+/// this machine.
+fn adaptive_pauses() -> u32 {
+    let pauses = (wake_up_ns() / pause_ns()).clamp(16.0, 16_384.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let pauses = pauses as u32;
+    pauses
+}
