@@ -63,7 +63,7 @@ explore: setup ## every state of small worlds of several senders, a death at eve
 kill: setup ## a role killed after each of its stores, alone and in pairs, in every state of a channel
 	scripts/kill
 
-miri: setup ## layout and rings under Miri (needs a nightly toolchain)
+miri: setup ## layout, rings and published rings under Miri (needs a nightly toolchain)
 	scripts/miri
 
 torture: setup ## real processes killed at random (KILLS=5000) and stopped for 10 and 60 s, and forced sleeps

@@ -61,9 +61,12 @@ fn check_references(document: &str) -> usize {
         if !file.contains('/') {
             continue;
         }
-        // The other sites in that table have paths relative to the source of the ring.
-        let ring = format!("crates/corewire-ring/src/{file}");
-        let file = if document == "docs/ordering.md" { ring.as_str() } else { file };
+        // The other sites in that table have paths relative to the source of one of these crates.
+        let crates = ["corewire-ring", "corewire-published"];
+        let mut sites = crates.map(|name| format!("crates/{name}/src/{file}")).into_iter();
+        let site = sites.find(|site| root().join(site).exists());
+        let site = site.filter(|_| document == "docs/ordering.md");
+        let file = site.as_deref().unwrap_or(file);
         let text = read(file);
         assert!(has_function(&text, function), "{document}: no `fn {function}` in {file}");
         if let Some(of) = of {

@@ -1,9 +1,9 @@
 //! Counts what a ring costs in line transfers, on a model of coherent caches. It runs the rings' own
 //! source, with any number of roles, on a machine of any number of cores.
 //!
-//! The modules [`broadcast`], [`doorbell`], [`pair`], [`published`], [`region`], [`shared`] and [`sync`] are those of
-//! `corewire-ring`, compiled a second time with the variant of `sync` that reports each access to
-//! [`caches`].
+//! The modules [`broadcast`], [`doorbell`], [`pair`], [`region`], [`shared`] and [`sync`] are those of
+//! `corewire-ring`, and [`published`] is the module `rings` of `corewire-published`. They are compiled
+//! a second time, with the variant of `sync` that reports each access to [`caches`].
 //!
 //! | module | holds |
 //! |---|---|
@@ -29,7 +29,7 @@ mod host;
 pub mod message;
 #[path = "../ring/pair/mod.rs"]
 pub mod pair;
-#[path = "../ring/published/mod.rs"]
+#[path = "../published/rings/mod.rs"]
 pub mod published;
 #[path = "../ring/region.rs"]
 pub mod region;

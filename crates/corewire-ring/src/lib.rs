@@ -14,8 +14,6 @@
 //! | [`message`] | the bytes of messages on the side of the program |
 //! | [`pair`] | any endpoint to any endpoint: a ring for each pair that talks |
 //! | [`handoff`] | the lock that fork handlers take |
-//! | [`published`] | the papers' own rings, to compare with |
-//! | [`yardstick`] | what the hardware allows: bare loops that the ring is measured against |
 
 #![no_std]
 
@@ -30,11 +28,9 @@ pub mod handoff;
 mod host;
 pub mod message;
 pub mod pair;
-pub mod published;
 #[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;
 pub mod shared;
 pub mod sync;
-pub mod yardstick;
 
 pub use host::{Control, Host, Kernel, Lock, Trusted};

@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use corewire_os::memory::Segment;
+use corewire_published::yardstick::RawLines;
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::{Acquire, Release};
-use corewire_ring::yardstick::RawLines;
 
 use crate::failure::{Doing, Failure};
 

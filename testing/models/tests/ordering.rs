@@ -1,4 +1,4 @@
-//! The labels of orderings are the same in the ring's source, in `docs/ordering.md` and among the
+//! The labels of orderings are the same in the rings' source, in `docs/ordering.md` and among the
 //! mutants. Only `sync.rs` and its variants for tests name atomics.
 
 #![cfg(not(loom))]
@@ -33,10 +33,15 @@ fn label(text: &str, end: &str) -> Option<String> {
     (is_label && text[label.len()..].starts_with(end)).then_some(label)
 }
 
+/// Every file that may contain a label.
+fn sources_of_the_rings() -> Vec<PathBuf> {
+    let folders = ["crates/corewire-ring/src", "crates/corewire-published/src"];
+    folders.iter().flat_map(|folder| sources(&root().join(folder))).collect()
+}
+
 fn labels_of_the_source() -> BTreeSet<String> {
-    let folder = root().join("crates/corewire-ring/src");
     let mut labels = BTreeSet::new();
-    for path in sources(&folder) {
+    for path in sources_of_the_rings() {
         let text = fs::read_to_string(path).unwrap();
         // Examples in documentation are not sites.
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -78,9 +83,8 @@ fn every_label_has_one_row_and_its_mutant() {
 
 #[test]
 fn every_label_is_explained_at_a_site() {
-    let folder = root().join("crates/corewire-ring/src");
     let text: String =
-        sources(&folder).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        sources_of_the_rings().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     for label in labels_of_the_source() {
         assert!(text.contains(&format!("ORDER({label})")), "no comment `ORDER({label})`");
     }

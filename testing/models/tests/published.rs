@@ -5,11 +5,11 @@
 
 use corewire_layout::LINE_BYTES;
 use corewire_models::{check, check_bare, mutants};
-use corewire_ring::Trusted;
-use corewire_ring::published::{
+use corewire_published::rings::{
     BarrelfishMp, Flow, FreeQueue, Nemesis, NemesisOptions, NemesisQueue, UMP_BYTES, Ump, Zimp,
     ZimpReceiver, ZimpSender,
 };
+use corewire_ring::Trusted;
 use corewire_ring::region::Region;
 use loom::sync::Arc;
 use loom::thread;

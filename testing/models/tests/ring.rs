@@ -11,12 +11,12 @@ use corewire_layout::slot::SLOT_BYTES;
 use corewire_models::{
     ModelChannel, ModelKernel, Stop, WINDOW_MESSAGE_BYTES, Wait, check, check_bare, mutants,
 };
+use corewire_published::yardstick::BareRing;
 use corewire_ring::broadcast::End;
 use corewire_ring::doorbell::notice;
 use corewire_ring::handoff::{Handoff, OF_NOBODY};
 use corewire_ring::region::Region;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
-use corewire_ring::yardstick::BareRing;
 use loom::cell::UnsafeCell;
 use loom::thread;
 

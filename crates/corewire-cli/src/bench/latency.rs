@@ -3,7 +3,7 @@
 
 use corewire::{Receiver, Sender};
 use corewire_os::processor::{tick_ns, ticks};
-use corewire_ring::yardstick::RawLines;
+use corewire_published::yardstick::RawLines;
 
 use super::peer::Peer;
 use super::rig::{Kind, Plan, Rig};

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use corewire::{Receiver, Sender, SharedSender};
-use corewire_ring::yardstick::{BARE_BYTES, BareRing, payload};
+use corewire_published::yardstick::{BARE_BYTES, BareRing, payload};
 use zerocopy::IntoBytes;
 
 use super::peer::Peer;

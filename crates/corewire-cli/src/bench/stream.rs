@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use corewire::{Receiver, Sender};
+use corewire_published::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRing, payload};
 use corewire_ring::sync::pause;
-use corewire_ring::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRing, payload};
 use zerocopy::IntoBytes;
 
 use super::peer::Peer;

@@ -1,7 +1,7 @@
 //! Round trips through ZIMP as published, compared with round trips through channels: between the same
 //! two processes, on the same cores, in alternating blocks.
 
-use corewire_ring::published::{Zimp, ZimpReceiver, ZimpSender};
+use corewire_published::rings::{Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::region::Region;
 use corewire_ring::sync::pause;
 

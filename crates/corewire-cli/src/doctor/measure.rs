@@ -4,9 +4,9 @@ use std::thread;
 
 use corewire::Topology;
 use corewire_os::processor::{self, pin_to, tick_ns, ticks};
+use corewire_published::yardstick::LineWalk;
 use corewire_ring::region::Region;
 use corewire_ring::sync::{AtomicU64, Ordering, pause};
-use corewire_ring::yardstick::LineWalk;
 
 use crate::failure::Failure;
 use crate::{table, units};

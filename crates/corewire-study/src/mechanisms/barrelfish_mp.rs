@@ -1,7 +1,7 @@
 //! Barrelfish message passing as the authors of ZIMP ran it (papers/000, II-A5): one channel to each
 //! receiver, whose slots hold whole messages.
 
-use corewire_ring::published::{BarrelfishMp, BarrelfishMpReceiver, BarrelfishMpSender};
+use corewire_published::rings::{BarrelfishMp, BarrelfishMpReceiver, BarrelfishMpSender};
 use corewire_ring::region::Region;
 
 use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};

@@ -1,7 +1,7 @@
 //! Barrelfish message passing as Barrelfish itself had it (research of 2009 to 2016): to each receiver
 //! one channel of cache lines, with acknowledgements. A longer message takes as many lines as it needs.
 
-use corewire_ring::published::{Flow, UMP_BYTES, Ump, UmpReceiver, UmpSender};
+use corewire_published::rings::{Flow, UMP_BYTES, Ump, UmpReceiver, UmpSender};
 use corewire_ring::region::Region;
 
 use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Site, shared_memory};

@@ -1,7 +1,7 @@
 //! ZIMP exactly as published (papers/000, section III): messages are written in the channel, and
 //! receivers copy them out.
 
-use corewire_ring::published::{Zimp, ZimpReceiver, ZimpSender};
+use corewire_published::rings::{Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::sync::pause;
 
 use super::{Kept, Mechanism, Patience, Receives, Seat, Sends, Shape, Site, shared_memory};

@@ -18,12 +18,12 @@ use corewire_layout::pair::{SlotKind, stamp_bits};
 use corewire_layout::segment::FenceMode;
 use corewire_os::processor;
 use corewire_os::sleep::Linux;
+use corewire_published::rings::NemesisQueue;
 use corewire_ring::Trusted;
 use corewire_ring::message::Envelope;
 use corewire_ring::pair::{
     self, Activity, EndpointMemory, EndpointParts, EndpointShared, PeerParts,
 };
-use corewire_ring::published::NemesisQueue;
 use corewire_ring::region::Region;
 use corewire_ring::sync::{AtomicU64, Ordering::Relaxed};
 use nix::errno::Errno;

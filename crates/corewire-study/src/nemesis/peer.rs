@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use corewire_os::processor::{tick_ns, ticks};
 use corewire_os::{process, processor};
-use corewire_ring::yardstick::RawLines;
+use corewire_published::yardstick::RawLines;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use corewire_os::processor::{tick_ns, ticks};
-use corewire_ring::yardstick::payload;
+use corewire_published::yardstick::payload;
 use hdrhistogram::Histogram;
 
 use super::Report;

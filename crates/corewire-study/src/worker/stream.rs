@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use corewire_ring::yardstick::payload;
+use corewire_published::yardstick::payload;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::Counters;

@@ -1,7 +1,7 @@
 //! Eight bytes one way, through a receive that matches tag and sender, compared with a bare cache line.
 
 use corewire::Selector;
-use corewire_ring::yardstick::RawLines;
+use corewire_published::yardstick::RawLines;
 
 use super::super::latency::{RAW_LINES, ROUND_TRIPS, one_way_times, time_raw};
 use super::super::peer::Peer;

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use corewire_published::yardstick::BareRing;
 use corewire_ring::sync::pause;
-use corewire_ring::yardstick::BareRing;
 
 use super::super::peer::Peer;
 use super::super::rig::{Kind, Plan, Rig};

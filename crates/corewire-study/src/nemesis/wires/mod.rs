@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::ValueEnum;
-use corewire_ring::published::FreeQueue;
+use corewire_published::rings::FreeQueue;
 use serde::{Deserialize, Serialize};
 
 use crate::board::Board;

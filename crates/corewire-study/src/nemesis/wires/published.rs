@@ -1,7 +1,7 @@
 //! Nemesis as published, in all its forms.
 
 use corewire_os::memory::Segment;
-use corewire_ring::published::{FreeQueue, Nemesis, NemesisOptions};
+use corewire_published::rings::{FreeQueue, Nemesis, NemesisOptions};
 
 use super::{Id, Seat, TAG, Wire};
 use crate::board::{Board, path_of};

@@ -5,7 +5,7 @@
 
 use std::thread;
 
-use corewire_ring::published::{FreeQueue, Nemesis, NemesisOptions};
+use corewire_published::rings::{FreeQueue, Nemesis, NemesisOptions};
 use corewire_ring::region::Region;
 
 const CELL_BYTES: usize = 96;
