@@ -156,7 +156,9 @@ impl<T: Transport> Engine<T> {
         &mut self.transport
     }
 
-    /// The same engine over what `change` makes of its transport, in which every row keeps its number.
+    /// The same engine over what `change` makes of its transport, in which every row keeps its number. For
+    /// tests of transports.
+    #[cfg(feature = "test-hooks")]
     pub fn map_transport<U: Transport>(self, change: impl FnOnce(T) -> U) -> Engine<U> {
         let Self { transport, rows, leaving, senders, matching, .. } = self;
         let Self {

@@ -232,9 +232,8 @@ pub use typed::{
 pub use wait::{Interrupter, Readiness, Wait};
 pub use zerocopy;
 
-/// Items that the macros of `corewire-derive` and the tests need. Other code must not use them.
+/// Items that the macros of `corewire-derive` need. Other code must not use them.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::path::endpoint::PairRings;
     pub use crate::typed::schema::{Probe, Schema, Undeclared};
 }

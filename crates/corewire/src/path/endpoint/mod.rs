@@ -32,7 +32,7 @@ use corewire_layout::name::ChannelName;
 pub use self::builder::EndpointBuilder;
 pub use self::calls::{OwedReply, Request};
 pub use self::events::{DetachedRequest, Event};
-pub use self::rings::PairRings;
+use self::rings::PairRings;
 use crate::control::endpoint::{EndpointControl, notice};
 use crate::error::{ConnectError, CounterError};
 use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
@@ -228,9 +228,9 @@ impl Endpoint {
     }
 
     /// The engine alone, for tests that use other transports beside the rings.
-    #[doc(hidden)]
+    #[cfg(feature = "test-hooks")]
     #[must_use]
-    pub fn into_engine(self) -> Engine<PairRings> {
+    pub fn into_engine(self) -> Engine<impl Transport> {
         self.engine
     }
 

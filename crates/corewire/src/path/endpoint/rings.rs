@@ -19,7 +19,7 @@ use crate::control::endpoint::{Change as Link, EndpointControl, EndpointHost, no
 type Pairs = pair::Endpoint<EndpointHost>;
 
 /// The rings between one endpoint and all its peers on this machine.
-pub struct PairRings {
+pub(crate) struct PairRings {
     pairs: Pairs,
     control: Arc<EndpointControl>,
     pipe: Pipe,
