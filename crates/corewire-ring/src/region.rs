@@ -944,12 +944,6 @@ impl Rows {
         Self { base: part.base, count, _region: part }
     }
 
-    /// Number of rows.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
     #[inline(always)]
     fn page(&self, row: u32) -> NonNull<u8> {
         assert!(row < self.count, "own row");

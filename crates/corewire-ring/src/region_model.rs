@@ -864,12 +864,6 @@ impl Rows {
         Self { region, count }
     }
 
-    /// Number of rows.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
     fn page(&self, row: u32) -> usize {
         assert!(row < self.count, "own row");
         row as usize * PAGE_BYTES

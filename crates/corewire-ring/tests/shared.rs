@@ -60,7 +60,10 @@ impl Channel {
     }
 
     fn receiver(&self) -> Receiver<Yielding> {
-        let roster = self.roster();
+        self.receiver_with(self.roster())
+    }
+
+    fn receiver_with(&self, roster: Roster) -> Receiver<Yielding> {
         let entrance = roster.vacant_row().unwrap();
         let start = roster.admit(entrance, 1, 1);
         let Entrance { row, generation } = entrance;
@@ -248,8 +251,8 @@ fn several_senders_of_a_channel_that_evicts_are_received_in_one_order() {
 fn a_dead_senders_messages_are_received_and_its_row_is_taken_again() {
     let channel = Channel::new(Policy::Block);
     let host = channel.roster();
-    let mut receiver = channel.receiver();
-    let roster = receiver.many().unwrap().roster().clone();
+    let roster = channel.roster();
+    let mut receiver = channel.receiver_with(roster.clone());
     // SAFETY: all senders are those of this test, which keep to the protocol.
     let in_place = receiver.in_place(unsafe { Trusted::assume() }).unwrap();
     for name in 0..9 {

@@ -99,9 +99,10 @@ impl ModelShared {
     #[must_use]
     pub fn sender_by(&self, host: &Roster, name: u8) -> SharedSender {
         let entrance = host.enter_sender(1, 1, &self.kernel).expect("a free row");
+        let roster = self.roster();
         let parts = SenderParts {
             ring: self.ring.clone(),
-            roster: self.roster(),
+            roster: roster.clone(),
             entrance,
             policy: self.policy,
             staging: (!self.policy.keeps_messages())
@@ -110,6 +111,8 @@ impl ModelShared {
         };
         SharedSender {
             sender: Sender::new(parts, self.kernel.clone()),
+            roster,
+            entrance,
             name,
             number: 0,
             evicts: true,
@@ -164,7 +167,7 @@ impl ModelShared {
             shared: Arc::clone(&shared),
             many: Some(ManyParts { roster: roster.clone(), entrance }),
         };
-        let obituary = Obituary { roster, shared, kernel: self.kernel.clone() };
+        let obituary = Obituary { roster: roster.clone(), shared, kernel: self.kernel.clone() };
         let kernel = self.kernel.watching(move |party, who| {
             if party == Party::Sender && dead == Some(who) {
                 obituary.tell(who);
@@ -174,7 +177,7 @@ impl ModelShared {
         // SAFETY: senders and receivers are threads of one model and follow the protocol.
         let trusted = unsafe { Trusted::assume() };
         let in_place = receiver.in_place(trusted);
-        SharedReceiver(receiver, in_place)
+        SharedReceiver(receiver, in_place, roster)
     }
 }
 
@@ -196,6 +199,10 @@ fn read_mark(bytes: &[u8]) -> Option<Mark> {
 pub struct SharedSender {
     /// The sender of the ring itself.
     pub sender: Sender<ModelKernel>,
+    /// What its process knows of the channel's senders and receivers.
+    pub roster: Roster,
+    /// Its row.
+    pub entrance: Entrance,
     name: u8,
     number: u8,
     /// Whether it evicts receivers that it is allowed to evict.
@@ -331,7 +338,7 @@ impl SharedSender {
     /// Dies without leaving.
     #[must_use]
     pub fn die(self) -> Entrance {
-        self.sender.entrance()
+        self.entrance
     }
 
     /// Leaves.
@@ -353,7 +360,7 @@ pub enum Look {
 
 /// A receiver with the library's wait loop.
 #[derive(Debug)]
-pub struct SharedReceiver(pub Receiver<ModelKernel>, Option<InPlace>);
+pub struct SharedReceiver(pub Receiver<ModelKernel>, Option<InPlace>, Roster);
 
 impl SharedReceiver {
     fn look(receiver: &mut Receiver<ModelKernel>, look: Look) -> Result<(), Stop> {
@@ -429,14 +436,17 @@ impl SharedReceiver {
         }
     }
 
+    /// Whether its process has learned that the sender `who` is dead.
+    #[must_use]
+    pub fn knows_dead(&self, who: Entrance) -> bool {
+        self.2.is_dead(Party::Sender, who)
+    }
+
     /// What the kernel uses to tell this receiver's process that a sender is dead. Call it before
     /// the receiver moves to its thread.
-    ///
-    /// # Panics
-    /// Never: the channel is shared.
     #[must_use]
     pub fn obituary(&self) -> Obituary {
-        let roster = self.0.many().expect("a shared channel").roster().clone();
+        let roster = self.2.clone();
         Obituary { roster, shared: Arc::clone(self.0.shared()), kernel: self.0.host().clone() }
     }
 }

@@ -234,8 +234,8 @@ fn quick_a_sender_that_is_held_sees_until_when() {
         let channel = ModelShared::new(1);
         let host = channel.roster();
         let (first, second) = (channel.sender_by(&host, 0), channel.sender_by(&host, 1));
-        let holding = thread::spawn(move || host.hold(first.sender.entrance().row, u64::MAX));
-        let is_held = second.sender.roster().ring_words().held().load(Relaxed) != 0;
+        let holding = thread::spawn(move || host.hold(first.entrance.row, u64::MAX));
+        let is_held = second.roster.ring_words().held().load(Relaxed) != 0;
         assert!(!is_held || second.sender.is_held());
         holding.join().unwrap();
     });
@@ -252,7 +252,7 @@ fn quick_a_sleeping_receiver_is_woken_by_a_sender_that_comes() {
         let _idle = channel.sender(0);
         let host = channel.clone();
         let coming = thread::spawn(move || host.sender(1).die());
-        while !receiver.0.many().unwrap().roster().is_dead(Party::Sender, who) {
+        while !receiver.knows_dead(who) {
             receiver.0.sleep(SLEEP_CAP_NS);
         }
         assert_eq!(coming.join().unwrap(), who);
@@ -460,7 +460,7 @@ fn quick_what_a_dead_sender_claimed_is_written_again_after_its_death() {
     check_bare(2, || {
         let channel = ModelShared::new(1);
         let [mut dying, mut other] = [0, 1].map(|name| channel.sender(name));
-        let roster = other.sender.roster().clone();
+        let roster = other.roster.clone();
         dying.sender.refresh();
         let dying = thread::spawn(move || {
             roster.learn(Party::Sender, dying.die_in_run(1, 0, BYTES));
@@ -485,7 +485,7 @@ fn quick_the_claim_of_a_row_that_was_taken_again_is_not_its_last_holders() {
         let owner = channel.clone();
         let changing = thread::spawn(move || {
             let mut next = owner.sender_by(&host, 0);
-            assert_eq!(next.sender.entrance().row, 0);
+            assert_eq!(next.entrance.row, 0);
             next.send(1, BYTES, Wait::Spin);
             next.leave();
             last.leave();

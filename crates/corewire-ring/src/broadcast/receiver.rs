@@ -609,12 +609,6 @@ impl<H: Host> Receiver<H> {
         }
     }
 
-    /// The senders, if the channel is shared.
-    #[must_use]
-    pub fn many(&self) -> Option<&Many> {
-        self.many.as_deref()
-    }
-
     /// Continues to read without a row, in the ring of a sender that is gone: this receiver no
     /// longer counts as evicted.
     pub fn look_on(&mut self) {

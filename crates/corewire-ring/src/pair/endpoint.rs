@@ -202,12 +202,6 @@ impl<H: Host> Endpoint<H> {
         self.shared.notices() != 0
     }
 
-    /// Its operating system and control thread.
-    #[must_use]
-    pub fn host(&self) -> &H {
-        &self.host
-    }
-
     /// Limits each sleep to `cap_ns`. Default: 100 ms.
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleeper.set_cap(cap_ns);

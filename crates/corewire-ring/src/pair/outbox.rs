@@ -157,12 +157,6 @@ impl Outbox {
         self.passed == self.head
     }
 
-    /// The position of the next slot to write.
-    #[must_use]
-    pub fn head(&self) -> u64 {
-        self.head
-    }
-
     /// Enqueues a slot of `length` bytes, below 256, filled by `fill`. `bits` gives its [kind and
     /// flags](corewire_layout::pair::stamp_bits). Does not announce it. False if there is no room.
     #[inline(always)]

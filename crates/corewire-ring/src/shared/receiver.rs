@@ -54,12 +54,6 @@ impl Many {
         }
     }
 
-    /// The channel's senders and receivers.
-    #[must_use]
-    pub fn roster(&self) -> &Roster {
-        &self.roster
-    }
-
     /// Records the run that message `sequence`, with this stamp, begins, if it begins one.
     #[inline]
     pub(crate) fn note(&mut self, sequence: u64, stamp: u64) {

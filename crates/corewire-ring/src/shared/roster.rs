@@ -87,12 +87,6 @@ impl Roster {
         &self.table
     }
 
-    /// The receivers' pages.
-    #[must_use]
-    pub fn pages(&self) -> &Rows {
-        &self.rows
-    }
-
     fn deaths(&self, party: Party) -> &Deaths {
         match party {
             Party::Sender => &self.senders,

@@ -187,18 +187,6 @@ impl<H: Host> Sender<H> {
         }
     }
 
-    /// The channel's senders and receivers.
-    #[must_use]
-    pub fn roster(&self) -> &Roster {
-        &self.roster
-    }
-
-    /// This sender's row.
-    #[must_use]
-    pub fn entrance(&self) -> Entrance {
-        self.entrance
-    }
-
     /// What the sender shares with the control thread.
     #[must_use]
     pub fn shared(&self) -> &Arc<SenderShared> {
@@ -227,12 +215,6 @@ impl<H: Host> Sender<H> {
     #[must_use]
     pub fn lag(&self) -> u64 {
         self.slowest.map_or(0, |slowest| self.tail.saturating_sub(slowest.cursor))
-    }
-
-    /// The slowest receiver, as of the last refresh.
-    #[must_use]
-    pub fn slowest(&self) -> Option<Slowest> {
-        self.slowest
     }
 
     fn limit(&self) -> u64 {

@@ -31,6 +31,8 @@ pub struct Party {
     pub role: Role,
     /// Its data thread.
     pub pairs: Endpoint<TurnKernel>,
+    /// Its process's interface to the operating system.
+    pub(super) kernel: TurnKernel,
     /// Its segment, which no other endpoint writes.
     pub segment: Region,
     /// Its activity page, which all its peers write.
@@ -95,8 +97,8 @@ impl Party {
         };
         let kernel = TurnKernel { cpu: role.0, log: Rc::clone(log) };
         let with = vec![Talk::default(); 3];
-        let pairs = Endpoint::new(parts, kernel);
-        Self { role, pairs, segment, page, memory, activity, shared, asleep: None, with }
+        let pairs = Endpoint::new(parts, kernel.clone());
+        Self { role, pairs, kernel, segment, page, memory, activity, shared, asleep: None, with }
     }
 
     /// What its peers know of it.

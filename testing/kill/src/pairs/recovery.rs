@@ -55,7 +55,7 @@ impl Pairs {
     /// A control thread gives its data thread a notice, which must wake it.
     fn tell(&mut self, role: Role) {
         let wakes = self.log.borrow().wakes.len();
-        let kernel = self.party(role).pairs.host().clone();
+        let kernel = self.party(role).kernel.clone();
         let party = self.party(role);
         party.shared.notify(1, &kernel);
         ensure!(party.pairs.has_notice(), "row {} is not told", role.0);
