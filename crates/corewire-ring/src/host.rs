@@ -61,26 +61,12 @@ pub trait Control {
 /// No control thread.
 impl Control for () {}
 
-impl<C: Control> Control for Arc<C> {
-    fn watch(&self, party: Party, who: Entrance, socket: u128) {
-        C::watch(self, party, who, socket);
-    }
-
-    fn wake_descriptor(&self, row: u32) {
-        C::wake_descriptor(self, row);
-    }
-
-    fn wake_rest(&self) {
-        C::wake_rest(self);
-    }
-}
-
 /// Both, as one side of a ring has them.
 pub trait Host {
     /// The operating system.
     type Kernel: Kernel;
     /// The control thread.
-    type Control: Control;
+    type Control: Control + ?Sized;
 
     /// The operating system.
     fn kernel(&self) -> &Self::Kernel;
@@ -113,7 +99,7 @@ pub trait Lock<T> {
     fn with<R>(&self, job: impl FnOnce(&mut T) -> R) -> R;
 }
 
-impl<T, L: Lock<T>> Lock<T> for Arc<L> {
+impl<T, L: Lock<T> + ?Sized> Lock<T> for Arc<L> {
     fn with<R>(&self, job: impl FnOnce(&mut T) -> R) -> R {
         L::with(self, job)
     }

@@ -182,17 +182,17 @@
 
 mod control;
 mod error;
+mod guard;
+mod halves;
 mod host;
+mod open;
 mod path;
 mod tell;
 mod topology;
 mod typed;
 mod wait;
 
-pub use control::builder::{ReceiverBuilder, SenderBuilder};
-pub use control::domain::{Domain, DomainBuilder};
 pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
-pub use control::levels::Levels;
 pub use control::look::{Observed, Sighting};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use control::sample::MessageSample;
@@ -217,16 +217,21 @@ pub use error::{
     ConnectError, CounterError, CreateError, EndpointError, JoinError, NameInUse, NameUse,
     OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
+pub use open::channel::{ReceiverBuilder, SenderBuilder};
+pub use open::domain::{Domain, DomainBuilder};
+pub use open::endpoint::EndpointBuilder;
+pub use open::levels::Levels;
 pub use path::batch::{Batch, SendBatch};
-pub use path::endpoint::{DetachedRequest, Endpoint, EndpointBuilder, Event, OwedReply, Request};
+pub use path::endpoint::{DetachedRequest, Endpoint, Event, OwedReply, Request};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
 pub use path::snapshot::{Snapshot, SnapshotReceiver};
 pub use path::wait_set::{Source, WaitSet};
 pub use topology::{Topology, TopologyError};
+pub use typed::schema::ChannelType;
 pub use typed::{
-    ChannelType, MessageType, TypedBatch, TypedLoan, TypedReceiver, TypedSendBatch, TypedSender,
+    MessageType, TypedBatch, TypedLoan, TypedReceiver, TypedSendBatch, TypedSender,
     TypedSharedBatch, TypedSharedLoan, TypedSnapshotReceiver, Value,
 };
 pub use wait::{Interrupter, Readiness, Wait};

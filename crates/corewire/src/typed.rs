@@ -200,16 +200,6 @@ impl<T, S: fmt::Debug> fmt::Debug for TypedSender<T, S> {
     }
 }
 
-/// The declared type of a channel's messages, as the channel states it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct ChannelType {
-    /// Its name: printable ASCII characters.
-    pub name: String,
-    /// Size of one value in bytes.
-    pub bytes: u64,
-}
-
 /// A receiver of values of one type. Made by
 /// [`ReceiverBuilder::join_typed`](crate::ReceiverBuilder::join_typed) and its siblings.
 ///
@@ -369,7 +359,8 @@ impl<T: MessageType> TypedReceiver<T, Copying> {
     /// interruption or an eviction.
     #[cold]
     fn check(&mut self) -> Result<(), ReceiveError> {
-        check(&mut self.receiver.ring, 0).map_err(|error| self.receiver.failed(error))?;
+        check(&mut self.receiver.ring, &self.receiver.attachment, 0)
+            .map_err(|error| self.receiver.failed(error))?;
         Ok(())
     }
 }

@@ -183,11 +183,6 @@ impl<H: Host> Receiver<H> {
         &self.host
     }
 
-    /// The same, to be changed.
-    pub fn host_mut(&mut self) -> &mut H {
-        &mut self.host
-    }
-
     /// Did the sender last run on this very processor, or that of several that last woke receivers?
     /// A hint: then it cannot send while this thread runs.
     #[must_use]

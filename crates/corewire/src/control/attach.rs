@@ -26,12 +26,13 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, EAGAIN, take};
-use crate::control::hub::{Failures, Handler, Token, lock};
-use crate::control::levels;
-use crate::control::shared::attachment;
-use crate::error::{JoinError, ReceiveError};
-use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverHost, Ring};
-use crate::tell::{span, tell};
+use crate::control::hub::{Failures, Handler, Token};
+use crate::control::shared::attachment::{self, Asked, SharedAttachment};
+use crate::error::JoinError;
+use crate::guard::lock;
+use crate::halves::ReceiverHalf;
+use crate::host::{Hosted, ReceiverRing};
+use crate::tell::tell;
 use crate::wait::{Patience, Readiness, Wait, cap_ns};
 
 /// How long an owner may take to answer.
@@ -41,38 +42,6 @@ const ANSWER_TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// An owner that has not answered a receiver for so long, or twice as long after that, and so on,
 /// is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-
-/// What a receiver has joined, and how, so that it can join again.
-pub(crate) struct Joined<'a> {
-    pub(crate) domain: &'a Arc<DomainInner>,
-    pub(crate) wishes: Wishes,
-    pub(crate) incarnation: u128,
-    pub(crate) type_tag: TypeTag,
-}
-
-/// What stands behind a receiver, whichever kind of channel it reads.
-pub(crate) trait Attached: Send + Sync {
-    /// The channel.
-    fn name(&self) -> &ChannelName;
-    /// Which channel of that name it is, and how it was joined.
-    fn joined(&self) -> Joined<'_>;
-    /// Gives the receiver a notice, and wakes it.
-    fn notify(&self, notice: u32);
-    /// Says good-bye.
-    fn leave(&self);
-    /// The descriptor by which it is woken.
-    fn readiness(&self) -> Result<Readiness, JoinError>;
-
-    /// A sender whose memory holds impossible values is of no use: closes the link to it.
-    #[cold]
-    #[inline(never)]
-    fn failed(&self, error: ReceiveError) -> ReceiveError {
-        if matches!(error, ReceiveError::Violation(_)) {
-            self.leave();
-        }
-        error
-    }
-}
 
 /// A receiver's link to its sender.
 pub(crate) struct Attachment {
@@ -95,7 +64,6 @@ pub(crate) struct Attachment {
     /// Calls that took nothing from the socket.
     unread: Failures,
     domain: Arc<DomainInner>,
-    wishes: Wishes,
     incarnation: u128,
     type_tag: TypeTag,
 }
@@ -121,57 +89,35 @@ pub(crate) struct Wishes {
     pub(crate) patience: Patience,
 }
 
-/// An owner's answer to one who wants to join.
-pub(crate) enum Answer<A> {
+/// An owner's answer to a process that asks for a place.
+pub(crate) enum Answer {
     /// A row in the sender's ring.
-    Linked(Linked<A>),
+    Linked(Row<Attachment>),
     /// A row in the ring of a shared channel.
-    Shared(Receiver<A>),
+    Shared(Row<SharedAttachment>),
     /// A relay is to be read, of the channel of this incarnation.
     Relayed(u128),
 }
 
-/// A row in a sender's ring.
-pub(crate) struct Linked<A> {
-    pub(crate) ring: Ring,
-    pub(crate) attachment: Arc<Attachment>,
-    pub(crate) access: A,
+/// A row in a ring.
+pub(crate) struct Row<T> {
+    pub(crate) ring: ReceiverRing,
+    pub(crate) attachment: Arc<T>,
+    /// Whether the ring's senders may be trusted.
+    pub(crate) trusted: Option<Trusted>,
     pub(crate) header: SenderHeader,
 }
 
-/// Joins channel `name` now.
-pub(crate) fn join<A: Reading>(
-    domain: &Arc<DomainInner>,
-    name: &ChannelName,
-    wishes: Wishes,
-) -> Result<Receiver<A>, JoinError> {
-    span!("join", channel = name);
-    // A guest is no relay's follower, nor can it be one.
-    let group = domain.socket_name().map(|_| wishes.cache_domain.unwrap_or_else(levels::own_group));
-    let place = group.map_or(Place::Ring, Place::Group);
-    match attach(domain, name, place, wishes, ReceiverControl::new(wishes.wait))? {
-        Answer::Linked(Linked { ring, attachment, access, .. }) => {
-            Ok(Receiver::new(ring, attachment, access))
-        }
-        Answer::Shared(receiver) => Ok(receiver),
-        Answer::Relayed(channel) => {
-            let group =
-                group.ok_or_else(|| protocol(name, "as if this were one of a group".into()))?;
-            levels::join(domain, name, group, channel, wishes)
-        }
-    }
-}
-
-/// Asks the owner of channel `name` for a place.
-pub(crate) fn attach<A: Reading>(
+/// Asks the owner of channel `name` for a place. `is_in_place`: for a receiver that reads in place.
+pub(crate) fn attach(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
     place: Place,
     wishes: Wishes,
-    control: ReceiverControl,
-) -> Result<Answer<A>, JoinError> {
+    is_in_place: bool,
+) -> Result<Answer, JoinError> {
     let (socket, trusted) = connect(domain, name, wishes.patience)?;
-    if trusted.is_none() && A::IS_IN_PLACE {
+    if trusted.is_none() && is_in_place {
         return Err(needs_snapshots(&socket, domain, name));
     }
     let linux = Linux::get();
@@ -195,9 +141,8 @@ pub(crate) fn attach<A: Reading>(
         other => return Err(protocol(name, format!("{other:?}"))),
     };
     if welcome.table {
-        let receiver =
-            attachment::join(domain, name, &socket, trusted, welcome, descriptors, wishes)?;
-        return Ok(Answer::Shared(receiver));
+        let asked = Asked { domain, name, socket: &socket, trusted, wishes, is_in_place };
+        return attachment::join(&asked, welcome, descriptors).map(Answer::Shared);
     }
     let link = Link::check(name, welcome, descriptors)?;
     let shared = Arc::new(ReceiverShared::default());
@@ -217,32 +162,26 @@ pub(crate) fn attach<A: Reading>(
         answered: Condvar::new(),
         unread: Failures::default(),
         domain: Arc::clone(domain),
-        wishes,
         incarnation: link.header.incarnation,
         type_tag: link.header.type_tag,
     });
     attachment.watch()?;
     let header = link.header;
     let fence_mode = if needs_fence { FenceMode::Fenced } else { header.fence_mode };
-    let policy = header.policy;
     let parts = ReceiverParts {
         sender: link.memory,
         geometry: header.geometry,
         fence_mode,
-        policy,
+        policy: header.policy,
         own,
         hint: link.hint,
         welcome,
         shared,
         many: None,
     };
-    let mut ring = Ring::new(parts, ReceiverHost::new(control));
+    let mut ring = ReceiverRing::new(parts, Hosted::alone());
     ring.set_sleep_cap(cap_ns(sleep_cap));
-    let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
-        attachment.leave();
-        return Err(JoinError::NotInPlace { name: name.clone(), policy });
-    };
-    Ok(Answer::Linked(Linked { ring, attachment, access, header }))
+    Ok(Answer::Linked(Row { ring, attachment, trusted, header }))
 }
 
 /// Why a channel of another user is not joined: the owner's reason if it has one, else our own.
@@ -579,14 +518,17 @@ impl Attachment {
     }
 }
 
-impl Attached for Attachment {
+impl ReceiverHalf for Attachment {
     fn name(&self) -> &ChannelName {
         &self.name
     }
 
-    fn joined(&self) -> Joined<'_> {
-        let Self { domain, wishes, incarnation, type_tag, .. } = self;
-        Joined { domain, wishes: *wishes, incarnation: *incarnation, type_tag: *type_tag }
+    fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
+    fn type_tag(&self) -> TypeTag {
+        self.type_tag
     }
 
     fn notify(&self, notice: u32) {

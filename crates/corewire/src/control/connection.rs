@@ -14,9 +14,10 @@ use corewire_os::socket::{Peer, ReceiveError, Socket};
 
 use crate::control::domain::DomainInner;
 use crate::control::endpoint::EndpointControl;
-use crate::control::hub::{Handler, Token, lock};
+use crate::control::hub::{Handler, Token};
 use crate::control::owner::EMFILE;
 use crate::control::shared::member::{Arrival, Member};
+use crate::guard::lock;
 use crate::tell::tell;
 
 /// Requests of one connection that are served in one go: the control thread has others to see to.

@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use corewire_os::event::{Bell, EventSet, wait_readable};
 use corewire_os::fork::{self, PerProcess};
 use corewire_os::{OsError, process};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+
+use crate::guard::lock;
 
 /// Whoever watches a descriptor. Called on the control thread, and must not block.
 pub(crate) trait Handler: Send + Sync {
@@ -209,21 +211,5 @@ impl Failures {
     /// A call went well.
     pub(crate) fn end(&self) {
         self.0.store(0, Relaxed);
-    }
-}
-
-/// Locks; what a panicking thread left behind is still consistent, since every change of these
-/// tables is one call.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A mutex as rings lock it.
-#[derive(Debug)]
-pub(crate) struct Guarded<T>(pub(crate) Mutex<T>);
-
-impl<T> corewire_ring::Lock<T> for Guarded<T> {
-    fn with<R>(&self, job: impl FnOnce(&mut T) -> R) -> R {
-        job(&mut lock(&self.0))
     }
 }

@@ -26,11 +26,13 @@ use corewire_ring::doorbell::notice::FORKED;
 use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
-pub(crate) use self::data_thread::{SenderControl, SenderHost};
+pub(crate) use self::data_thread::SenderControl;
 use self::groups::Groups;
 use crate::control::connection::REQUESTS_PER_TURN;
 use crate::control::domain::{DomainInner, invite, take};
-use crate::control::hub::{Failures, Guarded, Handler, Hub, Token, lock};
+use crate::control::hub::{Failures, Handler, Hub, Token};
+use crate::guard::{Guarded, lock};
+use crate::halves::SenderHalf;
 use crate::tell::tell;
 use crate::wait::NO_LIMIT_NS;
 
@@ -46,8 +48,8 @@ pub(crate) struct Owner {
     hint: Option<Segment>,
     words: SenderWords,
     slots: Slots,
-    pub(crate) shared: Arc<SenderShared>,
-    pub(crate) members: Guarded<Members>,
+    shared: Arc<SenderShared>,
+    members: Guarded<Members>,
     rows: RowTable,
     linux: Linux,
     domain: Arc<DomainInner>,
@@ -137,12 +139,6 @@ pub(crate) struct OwnerParts {
     pub(crate) domain: Arc<DomainInner>,
 }
 
-impl Lock<Members> for Owner {
-    fn with<R>(&self, job: impl FnOnce(&mut Members) -> R) -> R {
-        self.members.with(job)
-    }
-}
-
 impl Owner {
     pub(crate) fn new(parts: OwnerParts) -> Arc<Self> {
         let OwnerParts { name, header, segment, memory, hint, rows, shared, domain, .. } = parts;
@@ -177,31 +173,10 @@ impl Owner {
         lock(&self.state).claim = Some(claim);
     }
 
-    pub(crate) fn name(&self) -> &ChannelName {
-        &self.name
-    }
-
-    pub(crate) fn invited(&self) -> usize {
-        self.members.with(|members| members.invited()) as usize
-    }
-
-    pub(crate) fn joined(&self) -> usize {
-        self.joined_with(&lock(&self.state))
-    }
-
     fn joined_with(&self, state: &State) -> usize {
         let rows = self.members.with(|members| members.joined()) as usize;
         let more = state.groups.as_ref().map_or(0, Groups::more_than_rows);
         rows.saturating_add_signed(more)
-    }
-
-    pub(crate) fn notify(&self, notice: u32) {
-        // The lock may be held by a thread that a forked child does not have.
-        if self.shared.notices() & FORKED != 0 {
-            return;
-        }
-        // Under the lock, as every change of the limit: a refresh sees the notice, or is undone.
-        self.members.with(|_| self.shared.notify(notice, &self.linux));
     }
 
     pub(crate) fn count(&self, counter: ControlCounter) {
@@ -263,25 +238,6 @@ impl Owner {
         self.members.with(Members::invite);
         self.shared.revoke();
         Ok(())
-    }
-
-    /// How long the sender may still wait for receivers that are invited.
-    pub(crate) fn invitation_left_ns(&self) -> u64 {
-        if self.invited() == 0 {
-            return NO_LIMIT_NS;
-        }
-        let left = |until: &Instant| until.saturating_duration_since(Instant::now()).as_nanos();
-        let left_ns = self.invited_until.get().map(left);
-        left_ns.map_or(NO_LIMIT_NS, |left_ns| u64::try_from(left_ns).unwrap_or(NO_LIMIT_NS))
-    }
-
-    /// Goes on without the receivers that are invited: whoever comes from here on joins like any other.
-    pub(crate) fn give_up_invitations(&self) {
-        let mut state = lock(&self.state);
-        let waiters: Vec<_> = state.invitations.keys().copied().collect();
-        for waiter in waiters {
-            self.answered(&mut state, waiter);
-        }
     }
 
     /// The processes of receivers that are invited and have not joined.
@@ -383,26 +339,6 @@ impl Owner {
         let _ = self.rows.clear(row);
     }
 
-    /// Has the control thread drop the receivers whose memory holds impossible values, and those that
-    /// were evicted.
-    pub(crate) fn drop_outcasts(&self) {
-        if self.members.with(|members| members.has_violators() || members.has_evicted())
-            && self.is_dropping.fetch_or(1, Relaxed) == 0
-        {
-            let this = self.this.clone();
-            self.hub().run_soon(move || {
-                let Some(owner) = this.upgrade() else { return };
-                owner.is_dropping.store(0, Relaxed);
-                for row in owner.members.with(|members| members.take_evicted()) {
-                    owner.drop_link(row, ControlCounter::Evictions);
-                }
-                for row in owner.members.with(|members| members.take_violators()) {
-                    owner.drop_link(row, ControlCounter::Violations);
-                }
-            });
-        }
-    }
-
     /// Runs `job` with the sender's segment and the rows and segments of its receivers.
     pub(crate) fn with_rows<R>(&self, job: impl FnOnce(&Segment, &[(u16, &Segment)]) -> R) -> R {
         let state = lock(&self.state);
@@ -413,23 +349,6 @@ impl Owner {
             .collect();
         rows.sort_by_key(|&(row, _)| row);
         job(&self.segment, &rows)
-    }
-
-    /// Lets go of the name and of everybody who has joined. The channel is closed already.
-    pub(crate) fn close(&self) {
-        self.domain.remove_channel(&self.name);
-        let mut state = lock(&self.state);
-        state.is_closed = true;
-        if let Some(claim) = state.claim.take() {
-            claim.release(&self.domain.directory);
-        }
-        for (_, link) in std::mem::take(&mut state.links) {
-            self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
-        }
-        for (_, invitation) in std::mem::take(&mut state.invitations) {
-            self.hub().forget(&invitation.socket, invitation.token);
-        }
-        self.drop_followers(&mut state);
     }
 
     fn on_link(&self, row: u32) {
@@ -496,6 +415,84 @@ impl Owner {
             Err(_) if unanswered.add() => self.drop_link(row, ControlCounter::Deaths),
             Err(_) => {}
         }
+    }
+}
+
+impl SenderHalf for Owner {
+    fn members(&self) -> &Guarded<Members> {
+        &self.members
+    }
+
+    fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    fn joined(&self) -> usize {
+        self.joined_with(&lock(&self.state))
+    }
+
+    fn invited(&self) -> usize {
+        self.members.with(|members| members.invited()) as usize
+    }
+
+    fn invitation_left_ns(&self) -> u64 {
+        if self.invited() == 0 {
+            return NO_LIMIT_NS;
+        }
+        let left = |until: &Instant| until.saturating_duration_since(Instant::now()).as_nanos();
+        let left_ns = self.invited_until.get().map(left);
+        left_ns.map_or(NO_LIMIT_NS, |left_ns| u64::try_from(left_ns).unwrap_or(NO_LIMIT_NS))
+    }
+
+    fn give_up_invitations(&self) {
+        let mut state = lock(&self.state);
+        let waiters: Vec<_> = state.invitations.keys().copied().collect();
+        for waiter in waiters {
+            self.answered(&mut state, waiter);
+        }
+    }
+
+    fn drop_outcasts(&self) {
+        if self.members.with(|members| members.has_violators() || members.has_evicted())
+            && self.is_dropping.fetch_or(1, Relaxed) == 0
+        {
+            let this = self.this.clone();
+            self.hub().run_soon(move || {
+                let Some(owner) = this.upgrade() else { return };
+                owner.is_dropping.store(0, Relaxed);
+                for row in owner.members.with(|members| members.take_evicted()) {
+                    owner.drop_link(row, ControlCounter::Evictions);
+                }
+                for row in owner.members.with(|members| members.take_violators()) {
+                    owner.drop_link(row, ControlCounter::Violations);
+                }
+            });
+        }
+    }
+
+    fn notify(&self, notice: u32) {
+        // The lock may be held by a thread that a forked child does not have.
+        if self.shared.notices() & FORKED != 0 {
+            return;
+        }
+        // Under the lock, as every change of the limit: a refresh sees the notice, or is undone.
+        self.members.with(|_| self.shared.notify(notice, &self.linux));
+    }
+
+    fn close(&self) {
+        self.domain.remove_channel(&self.name);
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        if let Some(claim) = state.claim.take() {
+            claim.release(&self.domain.directory);
+        }
+        for (_, link) in std::mem::take(&mut state.links) {
+            self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
+        }
+        for (_, invitation) in std::mem::take(&mut state.invitations) {
+            self.hub().forget(&invitation.socket, invitation.token);
+        }
+        self.drop_followers(&mut state);
     }
 }
 

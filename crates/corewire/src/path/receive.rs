@@ -6,25 +6,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_layout::counters::ReceiverCounter;
-use corewire_layout::frame::Start;
 pub use corewire_ring::broadcast::InPlace;
 use corewire_ring::broadcast::{self as ring, End};
 use corewire_ring::doorbell::notice;
-use corewire_ring::shared::{Entrance, Party};
-use corewire_ring::{Control, Host};
 
-use crate::control::attach::{Attached, Joined, Wishes};
-use crate::control::levels::Follower;
-use crate::control::shared::SharedLink;
-use crate::control::waiting;
 use crate::error::{CounterError, JoinError, ReceiveError};
-use crate::host::Hosted;
+use crate::halves::ReceiverHalf;
+use crate::host::{Hosted, ReceiverRing as Ring};
 use crate::path::batch::Batch;
-use crate::typed::ChannelType;
-use crate::wait::{Interrupter, NO_LIMIT_NS, Patience, Poller, Polls, Readiness, Wait};
-
-pub(crate) type ReceiverHost = Hosted<ReceiverControl>;
-pub(crate) type Ring = ring::Receiver<ReceiverHost>;
+use crate::typed::schema::ChannelType;
+use crate::wait::{Interrupter, NO_LIMIT_NS, Poller, Polls, Readiness, Wait};
 
 /// One receiver of a channel. Made by [`Domain::receiver`](crate::Domain::receiver).
 ///
@@ -37,10 +28,30 @@ pub(crate) type Ring = ring::Receiver<ReceiverHost>;
 /// Dropping the receiver leaves the channel.
 pub struct Receiver<A = InPlace> {
     pub(crate) ring: Ring,
-    pub(crate) attachment: Arc<dyn Attached>,
+    pub(crate) attachment: Arc<dyn ReceiverHalf>,
     pub(crate) access: A,
+    pub(crate) poller: Poller,
+    /// How it joins again.
+    joiner: Arc<dyn Join<A>>,
     /// The number of its first message.
     first: u64,
+}
+
+/// Joins a channel of the same name again, for a receiver: see [`Receiver::rejoin`].
+pub(crate) trait Join<A>: Send + Sync {
+    /// Joins.
+    fn join(&self, again: Again) -> Result<Receiver<A>, JoinError>;
+}
+
+/// How to join again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Again {
+    /// The incarnation of the former channel, which does not count, if it has been closed.
+    pub(crate) former: Option<u128>,
+    /// The former channel has ended: old messages of another are new to the receiver.
+    pub(crate) has_ended: bool,
+    /// Waits for a channel, for at most this time if it is given.
+    pub(crate) wait: Option<Option<Duration>>,
 }
 
 /// Messages are copied out, word by word, and each copy is checked to be whole. For every policy, and
@@ -82,41 +93,6 @@ mod sealed {
     impl Sealed for super::Copying {}
 }
 
-/// What a receiver's data thread asks of its control half, and how it waits. The two are together so
-/// that the data path carries one pointer into its slow half.
-#[derive(Clone)]
-pub(crate) struct ReceiverControl {
-    poller: Poller,
-    /// In a shared channel: how it learns of deaths.
-    link: Option<Arc<SharedLink>>,
-    /// In a group of a channel on two levels: who finds the next relay.
-    follower: Option<Arc<Follower>>,
-}
-
-impl ReceiverControl {
-    pub(crate) fn new(wait: Wait) -> Self {
-        Self { poller: Poller::for_messages(wait), link: None, follower: None }
-    }
-
-    /// For a receiver of a group.
-    pub(crate) fn of_group(wait: Wait, follower: Arc<Follower>) -> Self {
-        Self { follower: Some(follower), ..Self::new(wait) }
-    }
-
-    /// For a receiver of a shared channel.
-    pub(crate) fn of_many(wait: Wait, link: Arc<SharedLink>) -> Self {
-        Self { link: Some(link), ..Self::new(wait) }
-    }
-}
-
-impl Control for ReceiverControl {
-    fn watch(&self, party: Party, who: Entrance, socket: u128) {
-        if let Some(link) = &self.link {
-            link.watch(party, who, socket);
-        }
-    }
-}
-
 /// Why a wait ended without a message: an error, or no time left.
 pub(crate) enum Unready {
     NotYet,
@@ -138,9 +114,11 @@ impl Receiver {
     /// `Violation`, `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
-        match self.ring.receive_with(self.access, |ring| wait_for_message(ring, NO_LIMIT_NS)) {
+        let Self { ring, access, poller, attachment, .. } = self;
+        let wait = |ring: &mut Ring| wait_for_message(ring, poller, attachment, NO_LIMIT_NS);
+        match ring.receive_with(*access, wait) {
             Ok(ring) => Ok(Message { ring }),
-            Err(error) => Err(self.attachment.failed(error)),
+            Err(error) => Err(attachment.failed(error)),
         }
     }
 
@@ -150,10 +128,11 @@ impl Receiver {
     /// As for [`receive`](Self::receive).
     #[inline(always)]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        match self.ring.receive_with(self.access, look) {
+        let Self { ring, access, attachment, .. } = self;
+        match ring.receive_with(*access, |ring| look(ring, attachment)) {
             Ok(ring) => Ok(Some(Message { ring })),
             Err(Unready::NotYet) => Ok(None),
-            Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
+            Err(Unready::Failed(error)) => Err(attachment.failed(error)),
         }
     }
 
@@ -166,19 +145,20 @@ impl Receiver {
         timeout: Duration,
     ) -> Result<Option<Message<'_>>, ReceiveError> {
         let deadline = Instant::now().checked_add(timeout);
-        let message = self.ring.receive_with(self.access, |ring| {
+        let Self { ring, access, poller, attachment, .. } = self;
+        let message = ring.receive_with(*access, |ring| {
             let left =
                 deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
             if left_ns == 0 {
-                return look(ring);
+                return look(ring, attachment);
             }
-            wait_for_message(ring, left_ns).map_err(Unready::Failed)
+            wait_for_message(ring, poller, attachment, left_ns).map_err(Unready::Failed)
         });
         match message {
             Ok(ring) => Ok(Some(Message { ring })),
             Err(Unready::NotYet) => Ok(None),
-            Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
+            Err(Unready::Failed(error)) => Err(attachment.failed(error)),
         }
     }
 
@@ -192,7 +172,7 @@ impl Receiver {
     }
 
     fn copy_next(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        let Self { ring, access, .. } = self;
+        let Self { ring, access, poller, attachment, .. } = self;
         loop {
             if let Some(message) = ring.peek(*access, 0)? {
                 let needed = message.len();
@@ -204,7 +184,7 @@ impl Receiver {
                 ring.done(1)?;
                 return Ok(needed);
             }
-            wait_for_message(ring, NO_LIMIT_NS)?;
+            wait_for_message(ring, poller, attachment, NO_LIMIT_NS)?;
         }
     }
 
@@ -254,9 +234,15 @@ impl Receiver {
 }
 
 impl<A> Receiver<A> {
-    pub(crate) fn new(ring: Ring, attachment: Arc<dyn Attached>, access: A) -> Self {
+    pub(crate) fn new(
+        ring: Ring,
+        attachment: Arc<dyn ReceiverHalf>,
+        access: A,
+        wait: Wait,
+        joiner: Arc<dyn Join<A>>,
+    ) -> Self {
         let first = ring.next();
-        Self { ring, attachment, access, first }
+        Self { ring, attachment, access, poller: Poller::for_messages(wait), joiner, first }
     }
 
     /// Tells the sender at once that everything received so far is done with. Not needed for the
@@ -273,7 +259,8 @@ impl<A> Receiver<A> {
     }
 
     pub(crate) fn wait_more(&mut self) -> Result<(), ReceiveError> {
-        wait_for_message(&mut self.ring, NO_LIMIT_NS)
+        let Self { ring, poller, attachment, .. } = self;
+        wait_for_message(ring, poller, attachment, NO_LIMIT_NS)
     }
 
     /// How many messages the channel had carried before this receiver's first one: 0 if it gets all of
@@ -295,7 +282,7 @@ impl<A> Receiver<A> {
     /// than expected only after [`any_type`](crate::ReceiverBuilder::any_type).
     #[must_use]
     pub fn channel_type(&self) -> Option<ChannelType> {
-        let tag = self.attachment.joined().type_tag;
+        let tag = self.attachment.type_tag();
         let name = || tag.name.as_str().to_owned();
         (!tag.is_plain()).then(|| ChannelType { name: name(), bytes: tag.key.bytes })
     }
@@ -323,7 +310,7 @@ impl<A> Receiver<A> {
     /// A handle by which another thread ends a call of this receiver that waits.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
-        let attachment: Arc<dyn Attached> = Arc::clone(&self.attachment);
+        let attachment = Arc::clone(&self.attachment);
         Interrupter::new(move || attachment.notify(notice::INTERRUPTED))
     }
 
@@ -357,8 +344,7 @@ impl<A> Receiver<A> {
 
     /// Has its relay gone, and there is no other yet?
     pub(crate) fn is_between(&self) -> bool {
-        let follower = self.ring.host().control().follower.as_ref();
-        follower.is_some_and(|follower| follower.is_between(&self.ring))
+        self.attachment.is_between(&self.ring)
     }
 }
 
@@ -424,30 +410,21 @@ impl<A: Reading> Receiver<A> {
     /// # Errors
     /// [`JoinError::NotFound`] if there is no next channel now; else as for [`rejoin`](Self::rejoin).
     pub fn rejoin_now(&mut self) -> Result<(), JoinError> {
-        let (former, wishes) = self.anew();
-        let Joined { domain, .. } = self.attachment.joined();
-        *self = waiting::join_other(domain, self.attachment.name(), wishes, former)?;
-        Ok(())
+        self.join_again(None)
     }
 
     fn rejoin_within(&mut self, timeout: Option<Duration>) -> Result<(), JoinError> {
-        let (former, wishes) = self.anew();
-        let Joined { domain, .. } = self.attachment.joined();
-        let name = self.attachment.name();
-        *self = waiting::join_when_created(domain, name, wishes, timeout, former)?;
-        Ok(())
+        self.join_again(Some(timeout))
     }
 
-    /// The incarnation of the channel, if its sender has closed it and everything was received; and what
-    /// the next channel is asked for.
-    fn anew(&mut self) -> (Option<u128>, Wishes) {
+    fn join_again(&mut self, wait: Option<Option<Duration>>) -> Result<(), JoinError> {
         let end = self.ring.end();
-        let Joined { wishes, incarnation, .. } = self.attachment.joined();
-        // Of a channel that goes on, this receiver has had what is old.
-        let has_ended = matches!(end, Ok(Some(End::Closed | End::SenderGone)));
-        let start = if has_ended { wishes.start } else { Start::Now };
-        let wishes = Wishes { start, waiter: 0, patience: Patience::default(), ..wishes };
-        (matches!(end, Ok(Some(End::Closed))).then_some(incarnation), wishes)
+        let is_closed = matches!(end, Ok(Some(End::Closed)));
+        // If the channel continues, its old messages are not new to this receiver.
+        let has_ended = is_closed || matches!(end, Ok(Some(End::SenderGone)));
+        let former = is_closed.then(|| self.attachment.incarnation());
+        *self = self.joiner.join(Again { former, has_ended, wait })?;
+        Ok(())
     }
 }
 
@@ -487,7 +464,7 @@ impl<A> fmt::Debug for Receiver<A> {
 /// A message, read where the sender wrote it; derefs to its bytes. Dropping it gives the place
 /// back: hold it no longer than needed, for the sender may come to wait for it.
 pub struct Message<'a> {
-    ring: ring::Message<'a, ReceiverHost>,
+    ring: ring::Message<'a, Hosted>,
 }
 
 impl Message<'_> {
@@ -516,9 +493,9 @@ impl fmt::Debug for Message<'_> {
 
 /// One look, without waiting: why there is no message, unless there may be one in another ring now.
 #[cold]
-pub(crate) fn look(ring: &mut Ring) -> Result<(), Unready> {
+pub(crate) fn look(ring: &mut Ring, half: &Arc<dyn ReceiverHalf>) -> Result<(), Unready> {
     ring.publish_cursor();
-    match check(ring, 0) {
+    match check(ring, half, 0) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Unready::NotYet),
         Err(error) => Err(Unready::Failed(error)),
@@ -527,7 +504,11 @@ pub(crate) fn look(ring: &mut Ring) -> Result<(), Unready> {
 
 /// Is there a reason why no message will come? If a relay has gone, changes the ring for the next one's,
 /// and then says true; waits for it for up to `limit_ns`, but not long.
-pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<bool, ReceiveError> {
+pub(crate) fn check(
+    ring: &mut Ring,
+    half: &Arc<dyn ReceiverHalf>,
+    limit_ns: u64,
+) -> Result<bool, ReceiveError> {
     let notices = ring.shared().notices();
     if notices & notice::FORKED != 0 {
         return Err(ReceiveError::Forked);
@@ -539,10 +520,7 @@ pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<bool, ReceiveError
     match ring.end()? {
         None => Ok(false),
         Some(End::Closed) => Err(ReceiveError::EndOfStream),
-        Some(End::SenderGone) => match ring.host().control().follower.clone() {
-            Some(follower) => follower.change_over(ring, limit_ns),
-            None => Err(ReceiveError::SenderDied),
-        },
+        Some(End::SenderGone) => half.change_over(ring, limit_ns),
         Some(End::Evicted) => Err(ReceiveError::Evicted),
     }
 }
@@ -550,21 +528,24 @@ pub(crate) fn check(ring: &mut Ring, limit_ns: u64) -> Result<bool, ReceiveError
 /// The slow half of every receive: poll for a while, then sleep for at most `limit_ns`, or until the
 /// cap. Returns when there may be a message.
 #[inline(never)]
-pub(crate) fn wait_for_message(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
-    for _ in 0..ring.host().control().poller.bare_polls() {
+pub(crate) fn wait_for_message(
+    ring: &mut Ring,
+    poller: &mut Poller,
+    half: &Arc<dyn ReceiverHalf>,
+    limit_ns: u64,
+) -> Result<(), ReceiveError> {
+    for _ in 0..poller.bare_polls() {
         if ring.is_ready() {
             return Ok(());
         }
     }
     ring.publish_cursor();
-    if check(ring, limit_ns)? {
+    if check(ring, half, limit_ns)? {
         return Ok(());
     }
     ring.count_wait();
-    let mut poller = ring.host().control().poller;
     let mut polls = Polls::default();
     while poller.goes_on(&mut polls, || ring.is_sender_here()) && !ring.is_ready() {}
-    ring.host_mut().control_mut().poller = poller;
     if poller.wait() != Wait::Spin && !ring.is_ready() {
         ring.sleep(limit_ns);
     }

@@ -11,13 +11,12 @@ use corewire_ring::broadcast::{self as ring, SenderShared};
 use corewire_ring::doorbell::notice;
 use corewire_ring::{Host, Kernel, Lock};
 
-use crate::control::owner::{Owner, SenderHost};
 use crate::error::{CounterError, SendError};
+use crate::halves::SenderHalf;
+use crate::host::{Hosted, SenderRing as Ring};
 use crate::path::batch::SendBatch;
 use crate::path::room::{Claimant, check_notices, wait_for_room};
 use crate::wait::{Interrupter, Patience, Poller, Wait};
-
-type Ring = ring::Sender<SenderHost>;
 
 /// The one sender of a channel. Made by [`Domain::sender`](crate::Domain::sender).
 ///
@@ -34,14 +33,14 @@ type Ring = ring::Sender<SenderHost>;
 /// After ZIMP (section III-A): a message is allocated in the channel and sent once for all.
 pub struct Sender {
     ring: Ring,
-    owner: Arc<Owner>,
+    owner: Arc<dyn SenderHalf>,
     poller: Poller,
     /// It does not close the channel when it goes.
     hangs_up: bool,
 }
 
 impl Sender {
-    pub(crate) fn new(ring: Ring, owner: Arc<Owner>, wait: Wait, hangs_up: bool) -> Self {
+    pub(crate) fn new(ring: Ring, owner: Arc<dyn SenderHalf>, wait: Wait, hangs_up: bool) -> Self {
         Self { ring, owner, poller: Poller::for_room(wait), hangs_up }
     }
 
@@ -182,7 +181,7 @@ impl Sender {
             if joined >= count {
                 return Ok(joined);
             }
-            self.ring.sleep_until(&owner.members, limit_ns, |_| owner.joined() >= count);
+            self.ring.sleep_until(&owner, limit_ns, |_| owner.joined() >= count);
         }
     }
 
@@ -198,12 +197,12 @@ impl Sender {
         let patience = Patience::until(timeout);
         loop {
             check_notices(self.ring.shared())?;
-            self.ring.refresh(&owner.members);
+            self.ring.refresh(&owner);
             let is_drained = self.ring.is_drained();
             let Some(limit_ns) = patience.limit_ns().filter(|_| !is_drained) else {
                 return Ok(is_drained);
             };
-            self.ring.sleep_until(&owner.members, limit_ns, Ring::is_drained);
+            self.ring.sleep_until(&owner, limit_ns, Ring::is_drained);
         }
     }
 
@@ -290,7 +289,7 @@ impl fmt::Debug for Sender {
 
 /// The place of a message, lent to be written. Dropping it sends nothing.
 pub struct Loan<'a> {
-    pub(crate) ring: ring::Loan<'a, SenderHost>,
+    pub(crate) ring: ring::Loan<'a, Hosted>,
 }
 
 impl Loan<'_> {
@@ -337,7 +336,7 @@ fn too_large(ring: &Ring, asked: usize) -> SendError {
 /// The sender and its owner, while it waits for room.
 struct Claiming<'a> {
     ring: &'a mut Ring,
-    owner: &'a Owner,
+    owner: &'a Arc<dyn SenderHalf>,
 }
 
 impl Claimant for Claiming<'_> {
@@ -346,7 +345,7 @@ impl Claimant for Claiming<'_> {
     }
 
     fn refresh(&mut self) {
-        self.ring.refresh(&self.owner.members);
+        self.ring.refresh(self.owner);
     }
 
     fn has_room(&self, bytes: usize) -> bool {
@@ -354,23 +353,23 @@ impl Claimant for Claiming<'_> {
     }
 
     fn make_room(&mut self, bytes: usize) {
-        let Self { ring, owner } = self;
+        let (ring, owner) = (&mut *self.ring, self.owner);
         ring.give_up_for(bytes);
         if !ring.has_room(bytes) && owner.invited() > 0 && owner.invitation_left_ns() == 0 {
             owner.give_up_invitations();
-            ring.refresh(&owner.members);
+            ring.refresh(owner);
         }
         let is_evicting = matches!(ring.policy(), Policy::Evict { .. }) && !ring.has_room(bytes);
         let now_ns = || ring.host().kernel().now_ns();
-        if is_evicting && ring.evict_stalled(bytes, now_ns(), &owner.members) {
-            ring.refresh(&owner.members);
+        if is_evicting && ring.evict_stalled(bytes, now_ns(), owner) {
+            ring.refresh(owner);
         }
         owner.drop_outcasts();
     }
 
     fn forget_stalls(&mut self) {
         self.owner.drop_outcasts();
-        self.ring.forget_stalls(&self.owner.members);
+        self.ring.forget_stalls(self.owner);
     }
 
     /// The last receiver that was invited may have joined since the cursors were read.
@@ -402,15 +401,13 @@ impl Claimant for Claiming<'_> {
     }
 
     fn sleep(&mut self, bytes: usize, limit_ns: u64) {
-        let Self { ring, owner } = self;
+        let (ring, owner) = (&mut *self.ring, self.owner);
         let limit_ns = match ring.policy() {
-            Policy::Evict { .. } => {
-                limit_ns.min(owner.members.with(|members| members.patience_left_ns()))
-            }
+            Policy::Evict { .. } => limit_ns.min(owner.with(|members| members.patience_left_ns())),
             _ => limit_ns,
         };
         let limit_ns = limit_ns.min(owner.invitation_left_ns());
-        ring.sleep_until(&owner.members, limit_ns, |ring| ring.has_room(bytes));
+        ring.sleep_until(owner, limit_ns, |ring| ring.has_room(bytes));
     }
 }
 

@@ -13,12 +13,11 @@ use corewire_ring::doorbell::notice;
 use corewire_ring::shared as ring;
 use corewire_ring::{Host, Kernel};
 
-use crate::control::shared::member::{Member, MemberHost};
 use crate::error::{CounterError, SendError};
+use crate::halves::MemberHalf;
+use crate::host::{Hosted, SharedRing as Ring};
 use crate::path::room::{Claimant, check_notices, wait_for_room};
 use crate::wait::{Interrupter, Patience, Poller, Wait};
-
-type Ring = ring::Sender<MemberHost>;
 
 /// One of the senders of a shared channel. Made by
 /// [`SenderBuilder::open_shared`](crate::SenderBuilder::open_shared).
@@ -55,12 +54,12 @@ type Ring = ring::Sender<MemberHost>;
 /// ```
 pub struct SharedSender {
     ring: Ring,
-    member: Arc<Member>,
+    member: Arc<dyn MemberHalf>,
     poller: Poller,
 }
 
 impl SharedSender {
-    pub(crate) fn new(ring: Ring, member: Arc<Member>, wait: Wait) -> Self {
+    pub(crate) fn new(ring: Ring, member: Arc<dyn MemberHalf>, wait: Wait) -> Self {
         Self { ring, member, poller: Poller::for_room(wait) }
     }
 
@@ -324,7 +323,7 @@ impl fmt::Debug for SharedSender {
 
 /// Memory for a message, lent to be written. Dropping it sends nothing.
 pub struct SharedLoan<'a> {
-    ring: ring::Loan<'a, MemberHost>,
+    ring: ring::Loan<'a, Hosted>,
     poller: &'a mut Poller,
 }
 

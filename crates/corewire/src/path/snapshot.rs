@@ -2,17 +2,18 @@
 //! not to be trusted. Every copy is checked to be one message's, whole.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_ring::broadcast::{self as ring};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Overwritten, ReceiveError, ValueError};
-use crate::path::receive::{
-    Copying, Receiver, ReceiverHost, Ring, Unready, check, look, until_end, wait_for_message,
-};
-use crate::typed::MessageType;
-use crate::wait::NO_LIMIT_NS;
+use crate::halves::ReceiverHalf;
+use crate::host::{Hosted, ReceiverRing as Ring};
+use crate::path::receive::{Copying, Receiver, Unready, check, look, until_end, wait_for_message};
+use crate::typed::schema::MessageType;
+use crate::wait::{NO_LIMIT_NS, Poller};
 
 /// A receiver that copies messages out: of any channel, whatever its policy and whoever its sender.
 /// Made by [`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots).
@@ -56,9 +57,10 @@ impl Receiver<Copying> {
     /// `Violation`, `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Snapshot<'_>, ReceiveError> {
-        match self.ring.snapshot_with(|ring| wait_on(ring, NO_LIMIT_NS)) {
+        let Self { ring, poller, attachment, .. } = self;
+        match ring.snapshot_with(|ring| wait_on(ring, poller, attachment, NO_LIMIT_NS)) {
             Ok(ring) => Ok(Snapshot { ring }),
-            Err(error) => Err(self.attachment.failed(error)),
+            Err(error) => Err(attachment.failed(error)),
         }
     }
 
@@ -68,10 +70,11 @@ impl Receiver<Copying> {
     /// As for [`receive`](Self::receive).
     #[inline(always)]
     pub fn try_receive(&mut self) -> Result<Option<Snapshot<'_>>, ReceiveError> {
-        match self.ring.snapshot_with(look) {
+        let Self { ring, attachment, .. } = self;
+        match ring.snapshot_with(|ring| look(ring, attachment)) {
             Ok(ring) => Ok(Some(Snapshot { ring })),
             Err(Unready::NotYet) => Ok(None),
-            Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
+            Err(Unready::Failed(error)) => Err(attachment.failed(error)),
         }
     }
 
@@ -84,11 +87,19 @@ impl Receiver<Copying> {
         timeout: Duration,
     ) -> Result<Option<Snapshot<'_>>, ReceiveError> {
         let deadline = Instant::now().checked_add(timeout);
-        let snapshot = self.ring.snapshot_with(|ring| wait_until(ring, deadline));
+        let Self { ring, poller, attachment, .. } = self;
+        let snapshot = ring.snapshot_with(|ring| {
+            let left =
+                deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            match u64::try_from(left.as_nanos()).unwrap_or(u64::MAX) {
+                0 => look(ring, attachment),
+                left_ns => wait_on(ring, poller, attachment, left_ns).map_err(Unready::Failed),
+            }
+        });
         match snapshot {
             Ok(ring) => Ok(Some(Snapshot { ring })),
             Err(Unready::NotYet) => Ok(None),
-            Err(Unready::Failed(error)) => Err(self.attachment.failed(error)),
+            Err(Unready::Failed(error)) => Err(attachment.failed(error)),
         }
     }
 
@@ -142,26 +153,22 @@ impl Receiver<Copying> {
 /// As for one that reads in place; but it is to notice an interruption, and its eviction, also while
 /// stamps are there whose messages are gone before it has them.
 #[cold]
-fn wait_on(ring: &mut Ring, limit_ns: u64) -> Result<(), ReceiveError> {
-    if check(ring, 0)? {
+fn wait_on(
+    ring: &mut Ring,
+    poller: &mut Poller,
+    half: &Arc<dyn ReceiverHalf>,
+    limit_ns: u64,
+) -> Result<(), ReceiveError> {
+    if check(ring, half, 0)? {
         return Ok(());
     }
-    wait_for_message(ring, limit_ns)
-}
-
-#[cold]
-fn wait_until(ring: &mut Ring, deadline: Option<Instant>) -> Result<(), Unready> {
-    let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-    match u64::try_from(left.as_nanos()).unwrap_or(u64::MAX) {
-        0 => look(ring),
-        left_ns => wait_on(ring, left_ns).map_err(Unready::Failed),
-    }
+    wait_for_message(ring, poller, half, limit_ns)
 }
 
 /// A message to be copied out. Nothing of it is shown but through copies that were checked; a copy
 /// that fails leaves the message counted as missed.
 pub struct Snapshot<'a> {
-    ring: ring::Snapshot<'a, ReceiverHost>,
+    ring: ring::Snapshot<'a, Hosted>,
 }
 
 impl Snapshot<'_> {

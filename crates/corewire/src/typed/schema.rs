@@ -6,6 +6,16 @@ use corewire_layout::message_type::{TYPE_NAME_BYTES_MAX, TypeKey, TypeName, Type
 use corewire_layout::slot::INLINE_BYTES_MAX;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// The declared type of a channel's messages, as the channel states it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ChannelType {
+    /// Its name: printable ASCII characters.
+    pub name: String,
+    /// Size of one value in bytes.
+    pub bytes: u64,
+}
+
 /// A type that messages can have: plain data of a fixed layout. Numbers and arrays are; a struct is
 /// declared by [`#[corewire::message]`](macro@crate::message), which is the only way to implement
 /// this trait. A receiver of another type, or of another version of it, is refused when it joins.

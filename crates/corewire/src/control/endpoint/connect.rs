@@ -12,21 +12,22 @@ use corewire_os::memory::SegmentError;
 use corewire_os::process::{self, effective_uid};
 use corewire_os::socket::{Peer as Who, Socket};
 use corewire_ring::Trusted;
-use corewire_ring::pair::{Endpoint as Pairs, PeerParts};
+use corewire_ring::pair::PeerParts;
 
-use super::{
-    Change, EndpointControl, EndpointHost, Introduction, Link, Linked, State, Unfit, notice,
-};
+use super::{EndpointControl, Introduction, Link, Linked, State, Unfit};
 use crate::control::attach::{answer, ask, connect_to};
-use crate::control::hub::{Failures, Handler, lock};
+use crate::control::hub::{Failures, Handler};
 use crate::error::{ConnectError, JoinError};
+use crate::guard::lock;
+use crate::halves::{EndpointHalf, Link as PeerLink, notice};
+use crate::host::PairRing;
 use crate::tell::tell;
 use crate::wait::Patience;
 
 impl EndpointControl {
     /// Links this endpoint with the existing one of `name`, and returns its row. Sends nothing if they are linked
     /// already.
-    pub(crate) fn connect(&self, name: &ChannelName) -> Result<u32, ConnectError> {
+    pub(super) fn link_with(&self, name: &ChannelName) -> Result<u32, ConnectError> {
         if self.is_forked() {
             return Err(ConnectError::Forked);
         }
@@ -64,7 +65,7 @@ impl EndpointControl {
             return Some(row);
         }
         let row = self.free(state)?;
-        Pairs::<EndpointHost>::reset_row(&self.memory, row);
+        PairRing::reset_row(&self.memory, row);
         state.links.insert(row, Link::Asked);
         state.rows.insert(incarnation, row);
         Some(row)
@@ -206,7 +207,7 @@ impl EndpointControl {
         let fence_mode = header.fence_mode;
         let parts = PeerParts { memory, activity, row_there, fence_mode, trusted };
         tell!(info, "a peer came", endpoint = self.name(), row = row, peer = header.name);
-        state.changes.push(Change::Came { row, name: header.name, parts });
+        state.changes.push(PeerLink::Came { row, name: header.name, parts });
         drop(state);
         self.notify(notice::PEERS);
         Ok(())

@@ -4,7 +4,7 @@
 //! other, and watches its process. One handshake does this for both directions ([`connect`]). If both begin at once,
 //! each recognizes the other's request by its incarnation and assigns it the row that it has reserved for that peer.
 //!
-//! A notice makes the data thread fetch what happens here, as [`Change`]s.
+//! A notice makes the data thread fetch what happens here.
 
 mod connect;
 pub(crate) mod observer;
@@ -28,37 +28,15 @@ use corewire_os::memory::{Segment, SegmentError};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{ReceiveError, Socket};
 use corewire_ring::Control;
-use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared, PeerParts};
+use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::{DomainInner, take};
-use crate::control::hub::{Failures, Handler, Token, lock};
-use crate::host::Hosted;
+use crate::control::hub::{Failures, Handler, Token};
+use crate::error::ConnectError;
+use crate::guard::lock;
+use crate::halves::{EndpointHalf, Link as PeerLink, notice};
 use crate::tell::tell;
-
-/// Bits of an endpoint's notices.
-pub(crate) mod notice {
-    /// A peer has come or gone.
-    pub(crate) const PEERS: u32 = 1;
-    /// This process was forked, and this is the child.
-    pub(crate) const FORKED: u32 = 2;
-    /// Another thread asked for the call to return.
-    pub(crate) const INTERRUPTED: u32 = 4;
-    /// Requests were dropped without a reply.
-    pub(crate) const DROPPED: u32 = 16;
-    /// An observer was opened: private counts must be stored where it sees them.
-    pub(crate) const OBSERVED: u32 = 8;
-}
-
-/// A change that the data thread must take in.
-pub(crate) enum Change {
-    /// A peer has come.
-    Came { row: u32, name: ChannelName, parts: PeerParts },
-    /// A peer has gone. Its row stays reserved until [`EndpointControl::free_row`].
-    Gone { row: u32, how: Gone },
-}
-
-pub(crate) type EndpointHost = Hosted<Arc<EndpointControl>>;
 
 /// The control half of an endpoint.
 pub(crate) struct EndpointControl {
@@ -87,7 +65,7 @@ struct State {
     /// Rows by their peers' incarnations.
     rows: BTreeMap<u128, u32>,
     watched: BTreeMap<Token, u32>,
-    changes: Vec<Change>,
+    changes: Vec<PeerLink>,
     /// Requests that were dropped: their senders and numbers.
     dropped: Vec<(Peer, u64)>,
     is_closed: bool,
@@ -182,14 +160,6 @@ impl EndpointControl {
         control
     }
 
-    pub(crate) fn name(&self) -> &ChannelName {
-        &self.header.name
-    }
-
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
-    }
-
     /// For observers: the peers that are linked now, one per line: row, process and name. Makes the data thread store
     /// its private counts at its next call.
     pub(crate) fn list_peers(&self) -> String {
@@ -207,87 +177,9 @@ impl EndpointControl {
         &self.segment
     }
 
-    /// Watches the runtime directory for new names.
-    pub(crate) fn watch_names(&self) -> Result<Watch, OsError> {
-        self.domain.directory.watch()
-    }
-
-    /// Waits until the directory has changed. False if the deadline passed.
-    pub(crate) fn wait_for_names(
-        &self,
-        watch: &Watch,
-        deadline: Option<Instant>,
-    ) -> Result<bool, OsError> {
-        // Nothing else ends this wait, but a peer that has come may ring.
-        self.bell.silence();
-        watch.wait(self.bell.as_fd(), deadline)
-    }
-
-    pub(crate) fn is_forked(&self) -> bool {
-        self.domain.is_forked()
-    }
-
     /// Keeps the claim on the endpoint's name until the endpoint is closed.
     pub(crate) fn hold(&self, claim: Claim) {
         lock(&self.state).claim = Some(claim);
-    }
-
-    /// Gives the data thread a notice, and wakes it, however it waits.
-    pub(crate) fn notify(&self, notice: u32) {
-        // The lock may be held by a thread that a forked child does not have.
-        if self.shared.notices() & notice::FORKED == 0 {
-            self.shared.notify(notice, &self.linux);
-            self.bell.ring();
-        }
-    }
-
-    /// Takes the changes since the last call.
-    pub(crate) fn changes(&self) -> Vec<Change> {
-        self.shared.clear(notice::PEERS);
-        std::mem::take(&mut lock(&self.state).changes)
-    }
-
-    /// Records that a request of `peer` gets no reply: the data thread tells the peer.
-    pub(crate) fn drop_request(&self, peer: Peer, number: u64) {
-        // The lock may be held by a thread that a forked child does not have.
-        if self.shared.notices() & notice::FORKED == 0 {
-            lock(&self.state).dropped.push((peer, number));
-            self.notify(notice::DROPPED);
-        }
-    }
-
-    /// Takes the requests that were dropped since the last call.
-    pub(crate) fn dropped(&self) -> Vec<(Peer, u64)> {
-        self.shared.clear(notice::DROPPED);
-        std::mem::take(&mut lock(&self.state).dropped)
-    }
-
-    /// The data thread has handled a peer's departure: another peer may have its row.
-    pub(crate) fn free_row(&self, row: u32) {
-        let mut state = lock(&self.state);
-        if matches!(state.links.get(&row), Some(Link::Gone)) {
-            state.links.remove(&row);
-            state.left.push_back(row);
-        }
-    }
-
-    /// Tells all peers that the endpoint leaves, and releases the name.
-    pub(crate) fn close(&self) {
-        self.domain.remove_endpoint(self.name());
-        let mut state = lock(&self.state);
-        state.is_closed = true;
-        if let Some(claim) = state.claim.take() {
-            claim.release(&self.domain.directory);
-        }
-        for (_, link) in std::mem::take(&mut state.links) {
-            if let Link::Linked(linked) = link {
-                self.unwatch(&mut state, &linked);
-                for (socket, _) in &linked.sockets {
-                    // If the frame does not get through, the hang-up tells the peer.
-                    let _ = socket.send(&Frame::Leave, &[]);
-                }
-            }
-        }
     }
 
     fn unwatch(&self, state: &mut State, linked: &Linked) {
@@ -309,8 +201,83 @@ impl EndpointControl {
         row.or_else(|| state.left.pop_front())
     }
 
-    /// Removes the link to a peer that is gone.
-    pub(crate) fn drop_link(&self, row: u32, how: Gone) {
+    /// Reads what a linked peer has sent. Returns how it has gone, if it has.
+    fn look_at(&self, row: u32, token: Token) -> Option<Gone> {
+        let state = lock(&self.state);
+        let Some(Link::Linked(linked)) = state.links.get(&row) else { return None };
+        if token == linked.life_token {
+            return Some(Gone::Died);
+        }
+        let (socket, _) = linked.sockets.iter().find(|(_, other)| *other == token)?;
+        match socket.receive() {
+            Ok((Frame::Leave, _)) => Some(Gone::Left),
+            Err(ReceiveError::Nothing) => None,
+            // A failed call says nothing about the peer: a frame that it sent is still there.
+            Err(ReceiveError::Os(_)) if !linked.unread.add() => None,
+            // A hang-up without a frame: its process has died, or is just dying.
+            _ => Some(Gone::Died),
+        }
+    }
+}
+
+impl EndpointHalf for EndpointControl {
+    fn name(&self) -> &ChannelName {
+        &self.header.name
+    }
+
+    fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    fn is_forked(&self) -> bool {
+        self.domain.is_forked()
+    }
+
+    fn watch_names(&self) -> Result<Watch, OsError> {
+        self.domain.directory.watch()
+    }
+
+    fn wait_for_names(&self, watch: &Watch, deadline: Option<Instant>) -> Result<bool, OsError> {
+        // Nothing else ends this wait, but a peer that has come may ring.
+        self.bell.silence();
+        watch.wait(self.bell.as_fd(), deadline)
+    }
+
+    fn connect(&self, name: &ChannelName) -> Result<u32, ConnectError> {
+        self.link_with(name)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<(), OsError> {
+        self.segment.allocate(offset, bytes)
+    }
+
+    fn notify(&self, notice: u32) {
+        // The lock may be held by a thread that a forked child does not have.
+        if self.shared.notices() & notice::FORKED == 0 {
+            self.shared.notify(notice, &self.linux);
+            self.bell.ring();
+        }
+    }
+
+    fn changes(&self) -> Vec<PeerLink> {
+        self.shared.clear(notice::PEERS);
+        std::mem::take(&mut lock(&self.state).changes)
+    }
+
+    fn drop_request(&self, peer: Peer, number: u64) {
+        // The lock may be held by a thread that a forked child does not have.
+        if self.shared.notices() & notice::FORKED == 0 {
+            lock(&self.state).dropped.push((peer, number));
+            self.notify(notice::DROPPED);
+        }
+    }
+
+    fn dropped(&self) -> Vec<(Peer, u64)> {
+        self.shared.clear(notice::DROPPED);
+        std::mem::take(&mut lock(&self.state).dropped)
+    }
+
+    fn drop_link(&self, row: u32, how: Gone) {
         let mut state = lock(&self.state);
         let Some(link) = state.links.get_mut(&row) else { return };
         if !matches!(link, Link::Linked(_)) {
@@ -319,7 +286,7 @@ impl EndpointControl {
         let Link::Linked(linked) = std::mem::replace(link, Link::Gone) else { return };
         self.unwatch(&mut state, &linked);
         state.rows.retain(|_, other| *other != row);
-        state.changes.push(Change::Gone { row, how });
+        state.changes.push(PeerLink::Gone { row, how });
         drop(state);
         if let Gone::CutOff(_) = how {
             linked.sockets.iter().for_each(|(socket, _)| socket.hang_up());
@@ -343,21 +310,29 @@ impl EndpointControl {
         }
     }
 
-    /// Reads what a linked peer has sent. Returns how it has gone, if it has.
-    fn look_at(&self, row: u32, token: Token) -> Option<Gone> {
-        let state = lock(&self.state);
-        let Some(Link::Linked(linked)) = state.links.get(&row) else { return None };
-        if token == linked.life_token {
-            return Some(Gone::Died);
+    fn free_row(&self, row: u32) {
+        let mut state = lock(&self.state);
+        if matches!(state.links.get(&row), Some(Link::Gone)) {
+            state.links.remove(&row);
+            state.left.push_back(row);
         }
-        let (socket, _) = linked.sockets.iter().find(|(_, other)| *other == token)?;
-        match socket.receive() {
-            Ok((Frame::Leave, _)) => Some(Gone::Left),
-            Err(ReceiveError::Nothing) => None,
-            // A failed call says nothing about the peer: a frame that it sent is still there.
-            Err(ReceiveError::Os(_)) if !linked.unread.add() => None,
-            // A hang-up without a frame: its process has died, or is just dying.
-            _ => Some(Gone::Died),
+    }
+
+    fn close(&self) {
+        self.domain.remove_endpoint(self.name());
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        if let Some(claim) = state.claim.take() {
+            claim.release(&self.domain.directory);
+        }
+        for (_, link) in std::mem::take(&mut state.links) {
+            if let Link::Linked(linked) = link {
+                self.unwatch(&mut state, &linked);
+                for (socket, _) in &linked.sockets {
+                    // If the frame does not get through, the hang-up tells the peer.
+                    let _ = socket.send(&Frame::Leave, &[]);
+                }
+            }
         }
     }
 }

@@ -17,7 +17,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::{Link, Owner, Readiness, State, resources};
 use crate::control::domain::take;
-use crate::control::hub::{Token, lock};
+use crate::control::hub::Token;
+use crate::guard::lock;
 use crate::tell::tell;
 
 /// One who is being taken in.

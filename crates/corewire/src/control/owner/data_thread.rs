@@ -7,10 +7,7 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_ring::{Control, Kernel};
 
 use super::{Owner, Readiness};
-use crate::control::hub::lock;
-use crate::host::Hosted;
-
-pub(crate) type SenderHost = Hosted<SenderControl>;
+use crate::guard::lock;
 
 /// What the data thread of a channel's sender asks of its control half.
 pub(crate) struct SenderControl {

@@ -19,7 +19,8 @@ use corewire_os::socket::{Peer, Socket};
 use super::admission::Joining;
 use super::{Owner, State, Watched, resources};
 use crate::control::domain::take;
-use crate::control::hub::{Handler, Token, lock};
+use crate::control::hub::{Handler, Token};
+use crate::guard::lock;
 use crate::tell::tell;
 
 /// The groups of one channel.

@@ -15,10 +15,11 @@ use corewire_ring::doorbell::notice;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
 
 use super::{SharedLink, SharedMemory};
-use crate::control::attach::{Attached, Joined, Wishes, answer_within, confirm, protocol, refusal};
+use crate::control::attach::{Row, Wishes, answer_within, confirm, protocol, refusal};
 use crate::control::domain::{DomainInner, take};
 use crate::error::JoinError;
-use crate::path::receive::{Reading, Receiver, ReceiverControl, ReceiverHost, Ring};
+use crate::halves::ReceiverHalf;
+use crate::host::{Hosted, ReceiverRing};
 use crate::wait::{Readiness, cap_ns};
 
 /// What a receiver of a shared channel shares with the control thread.
@@ -30,20 +31,27 @@ pub(crate) struct SharedAttachment {
     roster: Roster,
     entrance: Entrance,
     readiness: OnceLock<Arc<Bell>>,
-    wishes: Wishes,
     type_tag: TypeTag,
 }
 
+/// What a process asked the host of a shared channel, and whom it asked.
+pub(crate) struct Asked<'a> {
+    pub(crate) domain: &'a Arc<DomainInner>,
+    pub(crate) name: &'a ChannelName,
+    pub(crate) socket: &'a Socket,
+    pub(crate) trusted: Option<Trusted>,
+    pub(crate) wishes: Wishes,
+    /// It will read in place.
+    pub(crate) is_in_place: bool,
+}
+
 /// Goes on where a welcome to a shared channel has come.
-pub(crate) fn join<A: Reading>(
-    domain: &Arc<DomainInner>,
-    name: &ChannelName,
-    socket: &Socket,
-    trusted: Option<Trusted>,
+pub(crate) fn join(
+    asked: &Asked<'_>,
     welcome: Welcome,
     mut descriptors: Vec<Descriptor>,
-    wishes: Wishes,
-) -> Result<Receiver<A>, JoinError> {
+) -> Result<Row<SharedAttachment>, JoinError> {
+    let &Asked { domain, name, socket, trusted, wishes, is_in_place } = asked;
     let missing = || protocol(name, "too few descriptors".into());
     let ring = take(&mut descriptors).ok_or_else(missing)?;
     let _life = take(&mut descriptors).ok_or_else(missing)?;
@@ -67,7 +75,6 @@ pub(crate) fn join<A: Reading>(
         roster: memory.roster(),
         entrance,
         readiness: OnceLock::new(),
-        wishes,
         type_tag: memory.header.type_tag,
     });
     let in_child: Weak<dyn InChild> = Arc::downgrade(&attachment) as Weak<dyn InChild>;
@@ -90,7 +97,7 @@ pub(crate) fn join<A: Reading>(
         link.roster.vacate(Party::Receiver, entrance, &Linux::get());
     })?;
     let policy = memory.header.policy;
-    if A::IS_IN_PLACE && !policy.keeps_messages() {
+    if is_in_place && !policy.keeps_messages() {
         attachment.leave();
         return Err(JoinError::NotInPlace { name: name.clone(), policy });
     }
@@ -117,14 +124,9 @@ pub(crate) fn join<A: Reading>(
         shared,
         many: Some(ManyParts { roster: link.roster.clone(), entrance }),
     };
-    let kernel = ReceiverHost::new(ReceiverControl::of_many(wishes.wait, link));
-    let mut ring = Ring::new(parts, kernel);
+    let mut ring = ReceiverRing::new(parts, Hosted::new(link));
     ring.set_sleep_cap(cap_ns(wishes.sleep_cap));
-    let Some(access) = A::grant(trusted.and_then(|trusted| ring.in_place(trusted))) else {
-        attachment.leave();
-        return Err(JoinError::NotInPlace { name: name.clone(), policy });
-    };
-    Ok(Receiver::new(ring, attachment, access))
+    Ok(Row { ring, attachment, trusted, header: memory.header })
 }
 
 impl SharedAttachment {
@@ -136,14 +138,17 @@ impl SharedAttachment {
     }
 }
 
-impl Attached for SharedAttachment {
+impl ReceiverHalf for SharedAttachment {
     fn name(&self) -> &ChannelName {
         &self.name
     }
 
-    fn joined(&self) -> Joined<'_> {
-        let Self { domain, wishes, incarnation, type_tag, .. } = self;
-        Joined { domain, wishes: *wishes, incarnation: *incarnation, type_tag: *type_tag }
+    fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
+    fn type_tag(&self) -> TypeTag {
+        self.type_tag
     }
 
     fn notify(&self, notice: u32) {

@@ -19,18 +19,20 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::{Peer, Socket};
 use corewire_os::{OsError, random_u128};
+use corewire_ring::Kernel;
 use corewire_ring::broadcast::SenderShared;
-use corewire_ring::shared::{Entrance, Party, Roster, Sender as RingSender, SenderParts};
-use corewire_ring::{Control, Kernel};
+use corewire_ring::shared::{Entrance, Party, Roster, SenderParts};
 use zerocopy::IntoBytes;
 
 use super::{SharedLink, SharedMemory};
 use crate::control::attach::{answer, ask, confirm, protocol, refusal};
-use crate::control::builder::staging;
 use crate::control::domain::{DomainInner, EAGAIN, invite, take};
-use crate::control::hub::{Handler, Hub, Token, lock};
+use crate::control::hub::{Handler, Hub, Token};
+use crate::control::memory::staging;
 use crate::error::{CreateError, JoinError};
-use crate::host::Hosted;
+use crate::guard::lock;
+use crate::halves::MemberHalf;
+use crate::host::{Hosted, SharedRing};
 use crate::wait::Patience;
 
 /// How long senders that are alive may leave a newcomer without a host.
@@ -43,7 +45,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 /// row is given up for it: it neither sends nor receives before it is answered.
 pub(crate) struct Arrival {
     roster: Roster,
-    kernel: MemberHost,
+    kernel: Hosted,
     party: Party,
     who: Entrance,
 }
@@ -75,7 +77,7 @@ pub(crate) struct Member {
     pub(crate) link: Arc<SharedLink>,
     domain: Arc<DomainInner>,
     linux: Linux,
-    kernel: MemberHost,
+    kernel: Hosted,
     state: Mutex<State>,
     membership: Option<Membership>,
 }
@@ -106,7 +108,7 @@ impl State {
 pub(crate) fn open(
     domain: &Arc<DomainInner>,
     plan: &Plan,
-) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
+) -> Result<(SharedRing, Arc<Member>), CreateError> {
     if domain.is_forked() {
         return Err(CreateError::Forked);
     }
@@ -147,7 +149,7 @@ fn found(
     claim: Claim,
     membership: Membership,
     socket: u128,
-) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
+) -> Result<(SharedRing, Arc<Member>), CreateError> {
     let (mut ring, member) = match make(domain, plan, membership, socket) {
         Ok(made) => made,
         Err(error) => {
@@ -177,7 +179,7 @@ fn make(
     plan: &Plan,
     membership: Membership,
     socket: u128,
-) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
+) -> Result<(SharedRing, Arc<Member>), CreateError> {
     let memory = make_memory(plan, random_u128()?)?;
     let entrance = memory.roster().enter_sender(socket, process::pid(), &Linux::get());
     let what = "enter a new channel".into();
@@ -218,7 +220,7 @@ fn enter(
     domain: &Arc<DomainInner>,
     plan: &Plan,
     socket: u128,
-) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
+) -> Result<(SharedRing, Arc<Member>), CreateError> {
     let name = &plan.name;
     let no_host = || CreateError::NoHost { name: name.clone(), after: Duration::ZERO };
     let gone = |error: JoinError| match error {
@@ -298,7 +300,7 @@ fn start(
     memory: SharedMemory,
     entrance: Entrance,
     membership: Membership,
-) -> Result<(RingSender<MemberHost>, Arc<Member>), CreateError> {
+) -> Result<(SharedRing, Arc<Member>), CreateError> {
     let linux = Linux::get();
     let policy = memory.header.policy;
     let staging =
@@ -308,7 +310,7 @@ fn start(
     let incarnation = memory.header.incarnation;
     let nudge = move || nudged.nudge(&linux);
     let link = SharedLink::new(domain, memory.roster(), incarnation, nudge);
-    let kernel = MemberHost::new(MemberControl { link: Arc::clone(&link) });
+    let kernel = Hosted::new(link.clone());
     let member = Arc::new_cyclic(|this| Member {
         this: Weak::clone(this),
         name: plan.name.clone(),
@@ -332,30 +334,12 @@ fn start(
         staging,
         shared,
     };
-    Ok((RingSender::new(parts, kernel), member))
+    Ok((SharedRing::new(parts, kernel), member))
 }
 
 impl Member {
-    pub(crate) fn name(&self) -> &ChannelName {
-        &self.name
-    }
-
-    pub(crate) fn geometry(&self) -> &Geometry {
-        &self.memory.header.geometry
-    }
-
     fn hub(&self) -> &Arc<Hub> {
         self.domain.hub()
-    }
-
-    pub(crate) fn joined(&self) -> usize {
-        self.link.roster.held(Party::Receiver).count()
-    }
-
-    /// What gives the data thread a notice, for as long as anybody likes: it keeps no membership.
-    pub(crate) fn notifier(&self) -> impl Fn(u32) + Send + Sync + 'static {
-        let (shared, linux) = (Arc::clone(&self.shared), self.linux);
-        move |notice| shared.notify(notice, &linux)
     }
 
     fn record(&self) -> Option<NameRecord> {
@@ -579,8 +563,38 @@ impl Member {
         }
     }
 
-    /// Lets go of the name and of those who follow. The sender leaves next.
-    pub(crate) fn close(&self) {
+    /// The processes of receivers that are invited and have not joined.
+    pub(crate) fn joining(&self) -> Vec<u32> {
+        let state = lock(&self.state);
+        let peers = state.invitations.values().filter_map(|(socket, _)| socket.peer().ok());
+        peers.map(|peer| peer.pid).collect()
+    }
+
+    /// The ring, for one who looks on.
+    pub(crate) fn segments(&self) -> Result<(Descriptor, &Segment), OsError> {
+        Ok((self.memory.ring_segment.reopen_read_only()?, &self.memory.table_segment))
+    }
+}
+
+impl MemberHalf for Member {
+    fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.memory.header.geometry
+    }
+
+    fn joined(&self) -> usize {
+        self.link.roster.held(Party::Receiver).count()
+    }
+
+    fn notifier(&self) -> Box<dyn Fn(u32) + Send + Sync> {
+        let (shared, linux) = (Arc::clone(&self.shared), self.linux);
+        Box::new(move |notices| shared.notify(notices, &linux))
+    }
+
+    fn close(&self) {
         let mut state = lock(&self.state);
         state.is_closed = true;
         self.domain.remove_member(&self.name, &self.this);
@@ -598,18 +612,6 @@ impl Member {
         for (_, (socket, token)) in std::mem::take(&mut state.invitations) {
             self.hub().forget(&socket, token);
         }
-    }
-
-    /// The processes of receivers that are invited and have not joined.
-    pub(crate) fn joining(&self) -> Vec<u32> {
-        let state = lock(&self.state);
-        let peers = state.invitations.values().filter_map(|(socket, _)| socket.peer().ok());
-        peers.map(|peer| peer.pid).collect()
-    }
-
-    /// The ring, for one who looks on.
-    pub(crate) fn segments(&self) -> Result<(Descriptor, &Segment), OsError> {
-        Ok((self.memory.ring_segment.reopen_read_only()?, &self.memory.table_segment))
     }
 }
 
@@ -651,23 +653,5 @@ impl Drop for Member {
 impl InChild for Member {
     fn forked(&self) {
         self.shared.mark_forked();
-    }
-}
-
-pub(crate) type MemberHost = Hosted<MemberControl>;
-
-/// What the data thread of a shared channel's sender asks of its control half.
-#[derive(Clone)]
-pub(crate) struct MemberControl {
-    link: Arc<SharedLink>,
-}
-
-impl Control for MemberControl {
-    fn wake_descriptor(&self, row: u32) {
-        self.link.wake(row);
-    }
-
-    fn watch(&self, party: Party, who: Entrance, socket: u128) {
-        self.link.watch(party, who, socket);
     }
 }

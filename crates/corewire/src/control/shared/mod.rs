@@ -19,14 +19,16 @@ use corewire_os::fork::Descriptor;
 use corewire_os::memory::{Segment, SegmentError};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::Socket;
+use corewire_ring::Control;
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, Party, Roster, RosterParts};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::domain::DomainInner;
-use crate::control::hub::{Handler, Token, lock};
+use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
+use crate::guard::lock;
 
 /// The process that listened at a socket is gone, though a child of it may hold the socket.
 const ESRCH: i32 = 3;
@@ -93,7 +95,7 @@ impl SharedLink {
     }
 
     /// Has the kernel report the death of `who`, or finds that it is dead already.
-    pub(crate) fn watch(&self, party: Party, who: Entrance, socket: u128) {
+    fn watch_party(&self, party: Party, who: Entrance, socket: u128) {
         if self.domain.is_forked() {
             return;
         }
@@ -147,7 +149,7 @@ impl SharedLink {
     }
 
     /// Has the receiver of `row` ring its descriptor. A data thread asks, which does not wait.
-    pub(crate) fn wake(&self, row: u32) {
+    fn wake(&self, row: u32) {
         if !self.try_wake(row) {
             lock(&self.retries).wakes.insert(row);
             self.retry_soon();
@@ -189,7 +191,7 @@ impl SharedLink {
         }
         for ((party, _), (who, socket)) in watches {
             if self.roster.holds(party, who) {
-                self.watch(party, who, socket);
+                self.watch_party(party, who, socket);
                 if self.roster.is_dead(party, who) {
                     (self.nudge)();
                 }
@@ -201,9 +203,19 @@ impl SharedLink {
     pub(crate) fn watch_all(&self, party: Party) {
         for (who, _) in self.roster.held(party) {
             if !self.roster.is_dead(party, who) {
-                self.watch(party, who, self.roster.door(party, who.row).socket());
+                self.watch_party(party, who, self.roster.door(party, who.row).socket());
             }
         }
+    }
+}
+
+impl Control for SharedLink {
+    fn wake_descriptor(&self, row: u32) {
+        self.wake(row);
+    }
+
+    fn watch(&self, party: Party, who: Entrance, socket: u128) {
+        self.watch_party(party, who, socket);
     }
 }
 
@@ -270,7 +282,7 @@ impl Handler for Watch {
             link.learn(self.party, self.who);
         } else {
             // A connection may end otherwise. Whoever is alive can be connected to.
-            link.watch(self.party, self.who, self.name);
+            link.watch_party(self.party, self.who, self.name);
         }
         (link.nudge)();
     }

@@ -11,7 +11,7 @@ use corewire_endpoint::{
 };
 
 use super::{DetachedRequest, Endpoint, PairRings};
-use crate::control::endpoint::EndpointControl;
+use crate::halves::EndpointHalf;
 use crate::wait::Patience;
 
 type Calls = Engine<PairRings>;
@@ -297,7 +297,7 @@ impl Drop for Unsettled<'_> {
 pub struct OwedReply {
     source: Peer,
     number: u64,
-    control: Arc<EndpointControl>,
+    control: Arc<dyn EndpointHalf>,
     is_settled: bool,
 }
 

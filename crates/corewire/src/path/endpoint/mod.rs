@@ -12,7 +12,6 @@
 //!
 //! The engine handles messages: see `corewire-endpoint`. This module makes its calls wait.
 
-mod builder;
 mod calls;
 mod events;
 mod pipe;
@@ -25,16 +24,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_endpoint::transport::{Room, Transport};
-use corewire_endpoint::{Caller, Engine, MessageError, Peer};
+use corewire_endpoint::{Budget, Caller, Engine, MessageError, Peer, Seed};
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 
-pub use self::builder::EndpointBuilder;
 pub use self::calls::{OwedReply, Request};
 pub use self::events::{DetachedRequest, Event};
 use self::rings::PairRings;
-use crate::control::endpoint::{EndpointControl, notice};
 use crate::error::{ConnectError, CounterError};
+use crate::halves::{EndpointHalf, notice};
+use crate::host::PairRing;
 use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 
 /// A process's address for messages from any other process, made by [`Domain::endpoint`](crate::Domain::endpoint).
@@ -71,7 +70,7 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 /// Dropping an endpoint closes it, and discards what it has not sent; [`close`](Self::close) sends it first.
 pub struct Endpoint {
     engine: Engine<PairRings>,
-    control: Arc<EndpointControl>,
+    control: Arc<dyn EndpointHalf>,
     ring_slots: u64,
     /// How it polls for messages, and for room.
     poller: Poller,
@@ -79,6 +78,25 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Puts the halves together.
+    pub(crate) fn new(
+        pairs: PairRing,
+        control: Arc<dyn EndpointHalf>,
+        budget: Budget,
+        seed: Seed,
+        wait: Wait,
+    ) -> Self {
+        let ring_slots = pairs.sizes().ring_slots();
+        let rings = PairRings::new(pairs, Arc::clone(&control));
+        Self {
+            engine: Engine::new(rings, budget, seed),
+            control,
+            ring_slots,
+            poller: Poller::for_messages(wait),
+            room_poller: Poller::for_room(wait),
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

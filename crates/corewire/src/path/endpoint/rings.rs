@@ -11,17 +11,16 @@ use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Peer, Sink, Source, W
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_os::OsError;
-use corewire_ring::pair::{self, PairViolation};
+use corewire_ring::pair::PairViolation;
 
 use super::pipe::Pipe;
-use crate::control::endpoint::{Change as Link, EndpointControl, EndpointHost, notice};
-
-type Pairs = pair::Endpoint<EndpointHost>;
+use crate::halves::{EndpointHalf, Link, notice};
+use crate::host::PairRing as Pairs;
 
 /// The rings between one endpoint and all its peers on this machine.
 pub(crate) struct PairRings {
     pairs: Pairs,
-    control: Arc<EndpointControl>,
+    control: Arc<dyn EndpointHalf>,
     pipe: Pipe,
     /// Number of rings whose memory is allocated.
     rings_there: u64,
@@ -29,7 +28,7 @@ pub(crate) struct PairRings {
 }
 
 impl PairRings {
-    pub(super) fn new(pairs: Pairs, control: Arc<EndpointControl>) -> Self {
+    pub(super) fn new(pairs: Pairs, control: Arc<dyn EndpointHalf>) -> Self {
         Self { pairs, control, pipe: Pipe::new(), rings_there: 0, has_cells: false }
     }
 
@@ -54,7 +53,7 @@ impl PairRings {
         if ring >= self.rings_there {
             let sizes = self.pairs.sizes();
             let (offset, bytes) = (sizes.ring_offset(ring), sizes.ring_bytes());
-            self.control.segment().allocate(offset, bytes).map_err(|error| failed(&error))?;
+            self.control.allocate(offset, bytes).map_err(|error| failed(&error))?;
             self.rings_there = ring + 1;
         }
         Ok(self.pairs.assign_ring(row))
@@ -64,7 +63,7 @@ impl PairRings {
         if !self.has_cells {
             let sizes = self.pairs.sizes();
             let (offset, bytes) = (sizes.cells_offset(), sizes.cells_bytes());
-            self.control.segment().allocate(offset, bytes).map_err(|error| failed(&error))?;
+            self.control.allocate(offset, bytes).map_err(|error| failed(&error))?;
             self.has_cells = true;
         }
         Ok(())

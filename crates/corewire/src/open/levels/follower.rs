@@ -21,14 +21,15 @@ use corewire_ring::doorbell::notice;
 use super::is_relay_of;
 use super::relay::Relay;
 use super::sender_link::SenderLink;
-use crate::control::attach::{
-    self, ANSWER_TIMEOUT, Answer, Attached, Attachment, Joined, Linked, Wishes,
-};
+use crate::control::attach::{self, ANSWER_TIMEOUT, Answer, Attachment, Row, Wishes};
 use crate::control::domain::DomainInner;
-use crate::control::hub::lock;
-use crate::control::waiting::Note;
 use crate::error::{JoinError, ReceiveError};
-use crate::path::receive::{Copying, Reading, Receiver, ReceiverControl, Ring};
+use crate::guard::lock;
+use crate::halves::ReceiverHalf;
+use crate::host::ReceiverRing;
+use crate::open::join::{Joiner, grant};
+use crate::open::waiting::Note;
+use crate::path::receive::{Reading, Receiver};
 use crate::tell::tell;
 use crate::wait::{Patience, Readiness};
 
@@ -78,23 +79,22 @@ struct State {
 }
 
 struct Next {
-    ring: Ring,
+    ring: ReceiverRing,
     attachment: Option<Arc<Attachment>>,
 }
 
 /// Joins the channel of that incarnation as one of `group`.
 pub(crate) fn join<A: Reading>(
-    domain: &Arc<DomainInner>,
-    name: &ChannelName,
+    joiner: Joiner,
     group: u32,
     channel: u128,
-    wishes: Wishes,
 ) -> Result<Receiver<A>, JoinError> {
+    let Joiner { domain, name, wishes } = joiner;
     let local = name.relayed(group);
-    let note = Note::leave(domain, &local)?;
+    let note = Note::leave(&domain, &local)?;
     let follower = Arc::new(Follower {
-        domain: Arc::clone(domain),
-        name: name.clone(),
+        domain,
+        name,
         local,
         group,
         channel,
@@ -117,8 +117,9 @@ impl Follower {
             _ => (longest, ANSWER_TIMEOUT),
         };
         loop {
-            if let Some(linked) = self.find(self.wishes)? {
-                let Linked { ring, attachment, access, header } = linked;
+            if let Some(linked) = self.find(self.wishes, A::IS_IN_PLACE)? {
+                let Row { ring, attachment, trusted, header } = linked;
+                let access = grant(&ring, trusted, &*attachment, header.policy)?;
                 let Self { domain, name, group, wishes, .. } = &**self;
                 let taken = SenderLink::take(domain, name, *group, header.incarnation, *wishes);
                 let (sender, kept) = taken.inspect_err(|_| attachment.leave())?;
@@ -132,8 +133,8 @@ impl Follower {
                     drop(state);
                     let _ = self.type_tag.set(header.type_tag);
                     self.watch(&attachment);
-                    let behind: Arc<dyn Attached> = Arc::clone(self) as Arc<dyn Attached>;
-                    return Ok(Receiver::new(ring, behind, access));
+                    let joiner = Arc::new(Joiner::new(domain, name, *wishes));
+                    return Ok(Receiver::new(ring, self.clone(), access, wishes.wait, joiner));
                 }
                 attachment.leave();
                 sender.leave();
@@ -159,7 +160,11 @@ impl Follower {
 
     /// The relay's channel, joined; made before if nobody has. None while somebody makes it, or while
     /// the last one is just going.
-    fn find<A: Reading>(self: &Arc<Self>, wishes: Wishes) -> Result<Option<Linked<A>>, JoinError> {
+    fn find(
+        self: &Arc<Self>,
+        wishes: Wishes,
+        is_in_place: bool,
+    ) -> Result<Option<Row<Attachment>>, JoinError> {
         let Some(waiter) = lock(&self.note).as_ref().map(Note::id) else {
             return Err(JoinError::NotFound(self.name.clone()));
         };
@@ -167,8 +172,7 @@ impl Follower {
         let invited = self.domain.invitations(waiter);
         self.lead(wishes)?;
         let wishes = Wishes { waiter, ..wishes };
-        let control = ReceiverControl::of_group(wishes.wait, Arc::clone(self));
-        match attach::attach(&self.domain, &self.local, Place::Ring, wishes, control) {
+        match attach::attach(&self.domain, &self.local, Place::Ring, wishes, is_in_place) {
             Ok(Answer::Linked(linked)) if is_relay_of(linked.header.incarnation, self.channel) => {
                 self.domain.forget_invitations(waiter, invited);
                 Ok(Some(linked))
@@ -261,11 +265,11 @@ impl Follower {
             if let Some(violation) = violation {
                 return Err(violation.into());
             }
-            match self.find::<Copying>(wishes) {
-                Ok(Some(Linked { ring, attachment, .. })) if ring.next() == from => {
+            match self.find(wishes, false) {
+                Ok(Some(Row { ring, attachment, .. })) if ring.next() == from => {
                     return Ok(Next { ring, attachment: Some(attachment) });
                 }
-                Ok(Some(Linked { ring, attachment, .. })) => {
+                Ok(Some(Row { ring, attachment, .. })) => {
                     attachment.leave();
                     let found = format!("from message {} instead of {from}", ring.next());
                     return Err(failed(attach::protocol(&self.local, found)));
@@ -329,47 +333,6 @@ impl Follower {
             bell.ring();
         }
     }
-
-    /// Goes on in the next ring, when `ring` has been read to its end. Waits for it, but not long. False
-    /// if there is none yet.
-    pub(crate) fn change_over(&self, ring: &mut Ring, limit_ns: u64) -> Result<bool, ReceiveError> {
-        let limit = Duration::from_nanos(limit_ns).min(WAIT_AT_A_TIME);
-        let waits = |state: &mut State| {
-            let is_interrupted = ring.shared().notices() & notice::INTERRUPTED != 0;
-            let is_over = state.is_over || state.failure.is_some();
-            state.nexts.is_empty() && !is_over && !is_interrupted
-        };
-        let (mut state, _) = self
-            .changed
-            .wait_timeout_while(lock(&self.state), limit, waits)
-            .unwrap_or_else(PoisonError::into_inner);
-        let Some(Next { ring: next, attachment }) = state.nexts.pop_front() else {
-            return state.failure.clone().map_or(Ok(false), Err);
-        };
-        let former = std::mem::replace(ring, next);
-        // An interrupt is given to the one or the other, under the lock.
-        let pending = former.shared().notices() & notice::INTERRUPTED;
-        if pending != 0 {
-            ring.shared().notify(pending, &Linux::get());
-        }
-        state.shared = Some(Arc::clone(ring.shared()));
-        let gone = std::mem::replace(&mut state.current, attachment);
-        drop(state);
-        if let Some(gone) = gone {
-            gone.leave();
-        }
-        Ok(true)
-    }
-
-    /// Is there nothing to be received before the next relay is found?
-    pub(crate) fn is_between(&self, ring: &Ring) -> bool {
-        let state = lock(&self.state);
-        ring.shared().notices() == notice::PEER_GONE
-            && !ring.is_ready()
-            && state.current.is_some()
-            && state.nexts.is_empty()
-            && state.failure.is_none()
-    }
 }
 
 /// Whether there may be another outcome in a moment: somebody has run out of something, or the rows
@@ -385,15 +348,17 @@ fn may_pass(error: &JoinError) -> bool {
     }
 }
 
-impl Attached for Follower {
+impl ReceiverHalf for Follower {
     fn name(&self) -> &ChannelName {
         &self.name
     }
 
-    fn joined(&self) -> Joined<'_> {
-        let Self { domain, wishes, channel, type_tag, .. } = self;
-        let type_tag = type_tag.get().copied().unwrap_or_default();
-        Joined { domain, wishes: *wishes, incarnation: *channel, type_tag }
+    fn incarnation(&self) -> u128 {
+        self.channel
+    }
+
+    fn type_tag(&self) -> TypeTag {
+        self.type_tag.get().copied().unwrap_or_default()
     }
 
     fn notify(&self, notice: u32) {
@@ -435,6 +400,44 @@ impl Attached for Follower {
         if let Some(sender) = sender {
             sender.leave();
         }
+    }
+
+    fn change_over(&self, ring: &mut ReceiverRing, limit_ns: u64) -> Result<bool, ReceiveError> {
+        let limit = Duration::from_nanos(limit_ns).min(WAIT_AT_A_TIME);
+        let waits = |state: &mut State| {
+            let is_interrupted = ring.shared().notices() & notice::INTERRUPTED != 0;
+            let is_over = state.is_over || state.failure.is_some();
+            state.nexts.is_empty() && !is_over && !is_interrupted
+        };
+        let (mut state, _) = self
+            .changed
+            .wait_timeout_while(lock(&self.state), limit, waits)
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(Next { ring: next, attachment }) = state.nexts.pop_front() else {
+            return state.failure.clone().map_or(Ok(false), Err);
+        };
+        let former = std::mem::replace(ring, next);
+        // An interrupt is given to the one or the other, under the lock.
+        let pending = former.shared().notices() & notice::INTERRUPTED;
+        if pending != 0 {
+            ring.shared().notify(pending, &Linux::get());
+        }
+        state.shared = Some(Arc::clone(ring.shared()));
+        let gone = std::mem::replace(&mut state.current, attachment);
+        drop(state);
+        if let Some(gone) = gone {
+            gone.leave();
+        }
+        Ok(true)
+    }
+
+    fn is_between(&self, ring: &ReceiverRing) -> bool {
+        let state = lock(&self.state);
+        ring.shared().notices() == notice::PEER_GONE
+            && !ring.is_ready()
+            && state.current.is_some()
+            && state.nexts.is_empty()
+            && state.failure.is_none()
     }
 
     fn readiness(&self) -> Result<Readiness, JoinError> {

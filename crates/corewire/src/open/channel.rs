@@ -10,23 +10,26 @@ use corewire_layout::name::{ChannelName, NameKind, NameRecord, SocketName};
 use corewire_layout::segment::{
     FenceMode, HINT_SEGMENT_BYTES, Policy, ROWS_WATCHED_MAX, SenderHeader, TypeTag,
 };
-use corewire_layout::slot::{INLINE_BYTES_MAX, SLOT_BYTES};
-use corewire_os::OsError;
+use corewire_layout::slot::SLOT_BYTES;
 use corewire_os::directory::{Claim, ClaimError};
 use corewire_os::memory::{MemoryOptions, RowTable, Segment};
 use corewire_os::sleep::Linux;
 use corewire_os::{process, processor, random_u128};
-use corewire_ring::broadcast::{Sender as RingSender, SenderParts, SenderShared};
-use corewire_ring::region::{Region, Rows};
+use corewire_ring::broadcast::{SenderParts, SenderShared};
+use corewire_ring::region::Rows;
 use zerocopy::IntoBytes;
 
-use crate::control::attach::{self, Wishes};
-use crate::control::domain::{Domain, DomainInner};
-use crate::control::levels::{self, Levels};
-use crate::control::owner::{Owner, OwnerParts, SenderControl, SenderHost};
+use crate::control::attach::Wishes;
+use crate::control::domain::DomainInner;
+use crate::control::memory::staging;
+use crate::control::owner::{Owner, OwnerParts, SenderControl};
 use crate::control::shared::member::{self, Plan};
-use crate::control::waiting;
 use crate::error::{CreateError, JoinError};
+use crate::host::{Hosted, SenderRing};
+use crate::open::domain::Domain;
+use crate::open::join::join;
+use crate::open::levels::{self, Levels};
+use crate::open::waiting;
 use crate::path::receive::{Copying, InPlace, Reading, Receiver};
 use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
@@ -349,12 +352,12 @@ impl SenderBuilder {
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
         owner.hold(claim);
-        let mut ring = RingSender::new(parts, SenderHost::new(SenderControl::new(owner)));
+        let mut ring = SenderRing::new(parts, Hosted::new(Arc::new(SenderControl::new(owner))));
         ring.begin_with(origin.first);
         ring.set_sleep_cap(cap_ns(self.sleep_cap));
         domain.add_channel(owner);
         // From here on, dropping the sender lets go of everything.
-        let sender = Sender::new(ring, Arc::clone(owner), self.wait, origin.hangs_up);
+        let sender = Sender::new(ring, owner.clone(), self.wait, origin.hangs_up);
         owner.publish(record)?;
         Ok(sender)
     }
@@ -434,14 +437,6 @@ impl SenderBuilder {
         let slots = self.slots.unwrap_or_else(default_slots);
         Ok(Geometry::new(slots, window, largest, self.receivers)?)
     }
-}
-
-/// Memory where a message of a channel that may write over is put together.
-pub(crate) fn staging(geometry: &Geometry) -> Result<Region, OsError> {
-    let bytes = geometry.message_bytes_max().max(INLINE_BYTES_MAX as u64);
-    let region = usize::try_from(bytes).ok().and_then(Region::private);
-    // ENOMEM.
-    region.ok_or_else(|| OsError { what: format!("have {bytes} bytes").into(), errno: 12 })
 }
 
 /// Half of the second-level cache, rounded down to a power of two.
@@ -554,7 +549,7 @@ impl<A: Reading> ReceiverBuilder<A> {
     /// [`JoinError::NotFound`] if there is none; [`JoinError::NotInPlace`] if its messages can only
     /// be copied out; [`JoinError`] for all else.
     pub fn join(self) -> Result<Receiver<A>, JoinError> {
-        attach::join(&self.domain, &ChannelName::new(&self.name)?, self.wishes)
+        join(&self.domain, &ChannelName::new(&self.name)?, self.wishes)
     }
 
     /// Joins the channel as soon as it exists. If it does not yet, its first message is the first

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corewire_endpoint::{Budget, Engine, Seed};
+use corewire_endpoint::{Budget, Seed};
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointHeader, EndpointSizes};
 use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::FenceMode;
@@ -12,15 +12,16 @@ use corewire_os::event::Bell;
 use corewire_os::memory::Segment;
 use corewire_os::sleep::Linux;
 use corewire_os::{process, random_u128};
-use corewire_ring::pair::{self, Activity, EndpointMemory, EndpointParts, EndpointShared};
+use corewire_ring::pair::{Activity, EndpointMemory, EndpointParts, EndpointShared};
 use zerocopy::IntoBytes;
 
-use super::Endpoint;
-use super::rings::PairRings;
-use crate::control::domain::{Domain, DomainInner};
-use crate::control::endpoint::{EndpointControl, EndpointControlParts, EndpointHost};
+use crate::control::domain::DomainInner;
+use crate::control::endpoint::{EndpointControl, EndpointControlParts};
 use crate::error::EndpointError;
-use crate::wait::{Poller, Wait, cap_ns};
+use crate::host::{Hosted, PairRing};
+use crate::open::domain::Domain;
+use crate::path::endpoint::Endpoint;
+use crate::wait::{Wait, cap_ns};
 
 /// Builder of an endpoint, returned by [`Domain::endpoint`].
 ///
@@ -142,11 +143,11 @@ impl EndpointBuilder {
         }
         let incarnation = random_u128()?;
         match self.build(name, sizes, incarnation) {
-            Ok(endpoint) => {
-                self.domain.add_endpoint(&endpoint.control);
+            Ok((endpoint, control)) => {
+                self.domain.add_endpoint(&control);
                 let written =
                     claim.write(NameRecord { kind: NameKind::Endpoint, socket, incarnation });
-                endpoint.control.hold(claim);
+                control.hold(claim);
                 // Dropping the endpoint releases the name.
                 written?;
                 Ok(endpoint)
@@ -163,7 +164,7 @@ impl EndpointBuilder {
         name: ChannelName,
         sizes: EndpointSizes,
         incarnation: u128,
-    ) -> Result<Endpoint, EndpointError> {
+    ) -> Result<(Endpoint, Arc<EndpointControl>), EndpointError> {
         let has_barriers = Linux::get().has_membarrier();
         let fence_mode = if has_barriers { FenceMode::Asymmetric } else { FenceMode::Fenced };
         let (pid, budget_bytes) = (process::pid(), self.budget_bytes as u64);
@@ -186,18 +187,11 @@ impl EndpointBuilder {
             domain: Arc::clone(&self.domain),
         });
         let parts = EndpointParts { memory, activity, fence_mode, shared };
-        let mut pairs = pair::Endpoint::new(parts, EndpointHost::new(Arc::clone(&control)));
+        let mut pairs = PairRing::new(parts, Hosted::new(control.clone()));
         pairs.set_sleep_cap(cap_ns(self.sleep_cap));
-        // Peers know the incarnation, but must not know the seed.
-        let seed = u64::try_from(random_u128()? >> 64).unwrap_or_default();
-        let rings = PairRings::new(pairs, Arc::clone(&control));
         let budget = Budget::new(self.budget_bytes, self.peers);
-        Ok(Endpoint {
-            engine: Engine::new(rings, budget, Seed(seed)),
-            control,
-            ring_slots: self.ring_slots,
-            poller: Poller::for_messages(self.wait),
-            room_poller: Poller::for_room(self.wait),
-        })
+        // Peers know the incarnation, but must not know the seed.
+        let seed = Seed(u64::try_from(random_u128()? >> 64).unwrap_or_default());
+        Ok((Endpoint::new(pairs, control.clone(), budget, seed, self.wait), control))
     }
 }

@@ -10,9 +10,10 @@ use corewire_os::directory::Claim;
 use corewire_os::event::Bell;
 use corewire_os::random_u128;
 
-use crate::control::attach::{Wishes, join, protocol};
+use crate::control::attach::{Wishes, protocol};
 use crate::control::domain::DomainInner;
 use crate::error::JoinError;
+use crate::open::join::join_other;
 use crate::path::receive::{Reading, Receiver};
 use crate::wait::Patience;
 
@@ -74,20 +75,6 @@ pub(crate) fn join_when_created<A: Reading>(
         }
         note.bell.silence();
     }
-}
-
-/// Joins channel `name` now, unless it is the incarnation `former`.
-pub(crate) fn join_other<A: Reading>(
-    domain: &Arc<DomainInner>,
-    name: &ChannelName,
-    wishes: Wishes,
-    former: Option<u128>,
-) -> Result<Receiver<A>, JoinError> {
-    let receiver = join::<A>(domain, name, wishes)?;
-    if former == Some(receiver.attachment.joined().incarnation) {
-        return Err(JoinError::NotFound(name.clone()));
-    }
-    Ok(receiver)
 }
 
 /// Does the process that has `name` now take connections? One that has it for the channel `former` does

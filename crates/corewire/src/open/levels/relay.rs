@@ -11,12 +11,14 @@ use corewire_ring::broadcast::Violation;
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 use super::incarnation_of_relay;
-use crate::control::attach::{self, Answer, Attached, Linked, Wishes};
-use crate::control::builder::{Origin, SenderBuilder};
+use crate::control::attach::{self, Answer, Attachment, Row, Wishes};
 use crate::control::domain::DomainInner;
-use crate::control::hub::lock;
 use crate::error::{CreateError, JoinError, ReceiveError, SendError};
-use crate::path::receive::{InPlace, Receiver, ReceiverControl};
+use crate::guard::lock;
+use crate::halves::ReceiverHalf;
+use crate::open::channel::{Origin, SenderBuilder};
+use crate::open::join::{Joiner, grant};
+use crate::path::receive::{InPlace, Receiver};
 use crate::path::send::Sender;
 use crate::tell::tell;
 use crate::wait::Interrupter;
@@ -59,9 +61,11 @@ impl Relay {
                 return Err(error);
             }
         };
-        let Linked { ring, attachment, access, header } = linked;
+        let (row, access) = linked;
+        let Row { ring, attachment, header, .. } = row;
         let gone = Arc::clone(&attachment);
-        let from = Receiver::new(ring, attachment, access);
+        let joiner = Arc::new(Joiner::new(domain, name, wishes));
+        let from = Receiver::new(ring, attachment, access, wishes.wait, joiner);
         let local = name.relayed(group);
         let failed =
             |error: CreateError| JoinError::Relay { name: local.clone(), error: Box::new(error) };
@@ -125,17 +129,19 @@ fn enter(
     incarnation: u128,
     channel: u128,
     wishes: Wishes,
-) -> Result<Linked<InPlace>, JoinError> {
+) -> Result<(Row<Attachment>, InPlace), JoinError> {
     let start = match wishes.start {
         Start::At(_) => Start::Now,
         start => start,
     };
     let wishes = Wishes { start, waiter: incarnation, ..wishes };
-    let control = ReceiverControl::new(wishes.wait);
-    match attach::attach(domain, name, Place::Relay(group), wishes, control)? {
-        Answer::Linked(linked) if linked.header.incarnation == channel => Ok(linked),
+    match attach::attach(domain, name, Place::Relay(group), wishes, true)? {
+        Answer::Linked(row) if row.header.incarnation == channel => {
+            let access = grant(&row.ring, row.trusted, &*row.attachment, row.header.policy)?;
+            Ok((row, access))
+        }
         // Another channel has the name by now.
-        Answer::Linked(Linked { attachment, .. }) => {
+        Answer::Linked(Row { attachment, .. }) => {
             attachment.leave();
             Err(JoinError::NotFound(name.clone()))
         }

@@ -26,7 +26,7 @@ mod follower;
 mod relay;
 mod sender_link;
 
-pub(crate) use follower::{Follower, join};
+pub(crate) use follower::join;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -37,8 +37,8 @@ use corewire_os::sleep::Linux;
 use corewire_os::{OsError, processor, random_u128};
 use corewire_ring::Kernel;
 
-use crate::control::hub::lock;
 use crate::error::CreateError;
+use crate::guard::lock;
 use crate::topology::Topology;
 
 /// Whether receivers at other last-level caches than the sender's get its messages from a relay there

@@ -21,7 +21,7 @@ use crate::control::attach::{self, Wishes, open_sender};
 use crate::control::domain::{DomainInner, take};
 use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
-use crate::path::receive::{ReceiverControl, ReceiverHost, Ring};
+use crate::host::{Hosted, ReceiverRing};
 use crate::wait::cap_ns;
 
 /// The link.
@@ -123,7 +123,7 @@ impl SenderLink {
     }
 
     /// The sender's own ring from message `from` on, when nobody sends there any more.
-    pub(super) fn rest(&self, from: u64, wishes: Wishes) -> Ring {
+    pub(super) fn rest(&self, from: u64, wishes: Wishes) -> ReceiverRing {
         self.shared.notify(notice::PEER_GONE, &Linux::get());
         let parts = ReceiverParts {
             sender: self.memory.clone(),
@@ -145,7 +145,7 @@ impl SenderLink {
             shared: Arc::clone(&self.shared),
             many: None,
         };
-        let mut ring = Ring::new(parts, ReceiverHost::new(ReceiverControl::new(wishes.wait)));
+        let mut ring = ReceiverRing::new(parts, Hosted::alone());
         ring.set_sleep_cap(cap_ns(wishes.sleep_cap));
         ring.look_on();
         ring

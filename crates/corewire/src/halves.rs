@@ -1,0 +1,157 @@
+//! What the data half of a handle asks of its control half. `path/` and `control/` do not know each other, only these
+//! traits: `control/` implements them, `open/` puts the halves together.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use corewire_endpoint::Peer;
+use corewire_endpoint::transport::Gone;
+use corewire_layout::geometry::Geometry;
+use corewire_layout::name::ChannelName;
+use corewire_layout::segment::TypeTag;
+use corewire_os::OsError;
+use corewire_os::directory::Watch;
+use corewire_os::event::Bell;
+use corewire_ring::Lock;
+use corewire_ring::broadcast::Members;
+use corewire_ring::pair::PeerParts;
+
+use crate::error::{ConnectError, JoinError, ReceiveError};
+use crate::guard::Guarded;
+use crate::host::ReceiverRing;
+use crate::wait::Readiness;
+
+/// The control half of a channel's sender.
+pub(crate) trait SenderHalf: Send + Sync {
+    /// The channel.
+    fn name(&self) -> &ChannelName;
+    /// The receivers. The data thread locks them on its slow path.
+    fn members(&self) -> &Guarded<Members>;
+    /// Number of joined receivers.
+    fn joined(&self) -> usize;
+    /// Number of invited receivers that have not joined yet.
+    fn invited(&self) -> usize;
+    /// How long the sender may still wait for them, in nanoseconds.
+    fn invitation_left_ns(&self) -> u64;
+    /// Continues without them.
+    fn give_up_invitations(&self);
+    /// Removes receivers that were evicted, or whose memory held an impossible value.
+    fn drop_outcasts(&self);
+    /// Gives the data thread notices, and wakes it.
+    fn notify(&self, notices: u32);
+    /// Closes the channel's name and all links.
+    fn close(&self);
+}
+
+impl Lock<Members> for dyn SenderHalf {
+    fn with<R>(&self, job: impl FnOnce(&mut Members) -> R) -> R {
+        self.members().with(job)
+    }
+}
+
+/// The control half of a sender of a shared channel.
+pub(crate) trait MemberHalf: Send + Sync {
+    /// The channel.
+    fn name(&self) -> &ChannelName;
+    /// Its sizes.
+    fn geometry(&self) -> &Geometry;
+    /// Number of joined receivers.
+    fn joined(&self) -> usize;
+    /// A function that gives the data thread notices, and wakes it.
+    fn notifier(&self) -> Box<dyn Fn(u32) + Send + Sync>;
+    /// Leaves the channel: another sender becomes its host.
+    fn close(&self);
+}
+
+/// The control half of a receiver, whichever kind of channel it reads.
+pub(crate) trait ReceiverHalf: Send + Sync {
+    /// The channel.
+    fn name(&self) -> &ChannelName;
+    /// Which channel of that name it is.
+    fn incarnation(&self) -> u128;
+    /// The declared type of its messages.
+    fn type_tag(&self) -> TypeTag;
+    /// Gives the receiver notices, and wakes it.
+    fn notify(&self, notices: u32);
+    /// Leaves the channel.
+    fn leave(&self);
+    /// The descriptor by which the receiver is woken.
+    fn readiness(&self) -> Result<Readiness, JoinError>;
+
+    /// The sender of `ring` is gone, and the ring read to its end. If the channel continues in another ring, replaces
+    /// `ring` and returns true; waits for that for up to `limit_ns`, but not long. False if there is none yet.
+    fn change_over(&self, ring: &mut ReceiverRing, limit_ns: u64) -> Result<bool, ReceiveError> {
+        let _ = (ring, limit_ns);
+        Err(ReceiveError::SenderDied)
+    }
+
+    /// Has `ring` ended, and the next ring is not there yet?
+    fn is_between(&self, ring: &ReceiverRing) -> bool {
+        let _ = ring;
+        false
+    }
+
+    /// Returns `error`. Leaves the channel if the sender's memory held an impossible value.
+    #[cold]
+    #[inline(never)]
+    fn failed(&self, error: ReceiveError) -> ReceiveError {
+        if matches!(error, ReceiveError::Violation(_)) {
+            self.leave();
+        }
+        error
+    }
+}
+
+/// A peer of an endpoint that came or went, which the data thread must take in.
+pub(crate) enum Link {
+    /// A peer has come.
+    Came { row: u32, name: ChannelName, parts: PeerParts },
+    /// A peer has gone. Its row stays reserved until [`EndpointHalf::free_row`].
+    Gone { row: u32, how: Gone },
+}
+
+/// Bits of an endpoint's notices.
+pub(crate) mod notice {
+    /// A peer has come or gone.
+    pub(crate) const PEERS: u32 = 1;
+    /// This process was forked, and this is the child.
+    pub(crate) const FORKED: u32 = 2;
+    /// Another thread asked for the call to return.
+    pub(crate) const INTERRUPTED: u32 = 4;
+    /// An observer was opened: private counts must be stored where it sees them.
+    pub(crate) const OBSERVED: u32 = 8;
+    /// Requests were dropped without a reply.
+    pub(crate) const DROPPED: u32 = 16;
+}
+
+/// The control half of an endpoint.
+pub(crate) trait EndpointHalf: Send + Sync {
+    /// The endpoint.
+    fn name(&self) -> &ChannelName;
+    /// Rings when a waiting data thread must check for work.
+    fn bell(&self) -> &Arc<Bell>;
+    /// True in a forked child.
+    fn is_forked(&self) -> bool;
+    /// Links this endpoint with the existing one of `name`, and returns its row.
+    fn connect(&self, name: &ChannelName) -> Result<u32, ConnectError>;
+    /// Watches the runtime directory for new names.
+    fn watch_names(&self) -> Result<Watch, OsError>;
+    /// Waits until the directory has changed. False if the deadline passed.
+    fn wait_for_names(&self, watch: &Watch, deadline: Option<Instant>) -> Result<bool, OsError>;
+    /// Allocates a part of the endpoint's segment.
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<(), OsError>;
+    /// Gives the data thread a notice, and wakes it, however it waits.
+    fn notify(&self, notice: u32);
+    /// Takes the peers that came or went since the last call.
+    fn changes(&self) -> Vec<Link>;
+    /// Records that a request of `peer` gets no reply: the data thread tells the peer.
+    fn drop_request(&self, peer: Peer, number: u64);
+    /// Takes the requests that were dropped since the last call: their senders and numbers.
+    fn dropped(&self) -> Vec<(Peer, u64)>;
+    /// Removes the link to a peer.
+    fn drop_link(&self, row: u32, how: Gone);
+    /// The data thread has handled a peer's departure: another peer may have its row.
+    fn free_row(&self, row: u32);
+    /// Tells all peers that the endpoint leaves, and releases the name.
+    fn close(&self);
+}

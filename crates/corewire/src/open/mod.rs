@@ -1,0 +1,18 @@
+//! Opening: domains, builders, joining, names. It puts the halves of a handle together, the data half from `path/` and
+//! the control half from `control/`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`domain`] | opening a runtime directory |
+//! | [`channel`] | creating a channel, joining one |
+//! | [`endpoint`] | creating an endpoint |
+//! | [`join`] | joining a channel that exists |
+//! | [`waiting`] | joining a channel that does not exist yet |
+//! | [`levels`] | channels on two levels: relays and their followers |
+
+pub(crate) mod channel;
+pub(crate) mod domain;
+pub(crate) mod endpoint;
+pub(crate) mod join;
+pub(crate) mod levels;
+pub(crate) mod waiting;
