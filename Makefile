@@ -47,7 +47,7 @@ bench: setup ## latency, streaming, wake-up, idling, deaths, fan-out, policies, 
 	$(COREWIRE) bench shared
 
 study: setup ## ZIMP's micro-benchmark and Nemesis' experiments, the rivals too (STUDY="--quick")
-	cargo build --release --locked -p corewire-cli -p corewire-study
+	cargo build --release --locked -p corewire-cli -p corewire-study --features corewire-study/rivals
 	$(COREWIRE) study zimp $(STUDY)
 	$(COREWIRE) study nemesis $(STUDY)
 
@@ -84,4 +84,4 @@ doc: setup ## the API documentation, without a warning
 lint: ## formatting and lints
 	@scripts/setup lint
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --features corewire-study/rivals --locked -- -D warnings

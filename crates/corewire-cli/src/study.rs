@@ -19,7 +19,8 @@ Examples:
   corewire study help\n\
 \n\
 Starts the program corewire-study, beside this program or in PATH, with the same \
-arguments. It is built separately: cargo build --release -p corewire-study";
+arguments. It is built separately: cargo build --release -p corewire-study \
+--features rivals";
 
 /// Repeat the papers' experiments on this machine, with other systems for comparison
 #[derive(Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if error.kind() == ErrorKind::NotFound {
         return Err(Failure::usage(format!(
             "{PROGRAM} is neither beside this program nor in PATH; build it with: cargo build \
-             --release -p {PROGRAM}"
+             --release -p {PROGRAM} --features rivals"
         )));
     }
     Err(Failure::other(format!("cannot start {PROGRAM}: {error}")))

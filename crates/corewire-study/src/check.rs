@@ -2,8 +2,8 @@
 
 use corewire_os::random_u128;
 
-use crate::crew::{Crew, Job};
 use crate::failure::{Doing, Failure};
+use crate::job::Job;
 use crate::mechanisms::{Id, Shape, raise_queue_limits};
 use crate::worker::Task;
 use crate::{interrupt, zimp};
@@ -55,9 +55,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             return Err(Failure::usage(format!("{}, {bytes} bytes: {reason}", about.name)));
         }
         let job = Job { mechanism, shape, task: Task::Count { messages, is_late } };
-        let crew = Crew::start(job, &scratch.0)?;
+        let crew = job.start(&scratch.0)?;
         crew.go();
-        let run = zimp::summary(&crew.finish()?, job);
+        let run = zimp::summary(&crew.reports()?, job);
         let due = run.sent * u64::from(receivers);
         println!(
             "{}, {bytes} bytes: received {} of {due}, lost {}",

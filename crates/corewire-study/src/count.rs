@@ -11,9 +11,11 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::crew::{Crew, Job};
+use corewire_study::harness::crew::Crew;
+
 use crate::failure::{Doing, Failure};
 use crate::interrupt;
+use crate::job::Job;
 use crate::results::Count;
 use crate::worker::Report;
 
@@ -40,7 +42,7 @@ struct Thread {
 
 /// Runs `job` and counts its system calls.
 pub(crate) fn count(job: Job, scratch: &Path) -> Result<Count, Failure> {
-    let crew = Crew::start(job, scratch)?;
+    let crew = job.start(scratch)?;
     let processes = crew.pids().count();
     let mut tracer = Tracer {
         threads: Vec::new(),
@@ -52,7 +54,7 @@ pub(crate) fn count(job: Job, scratch: &Path) -> Result<Count, Failure> {
     tracer.follow()?;
     let calls = std::mem::take(&mut tracer.calls);
     drop(tracer);
-    let reports: Vec<Report> = crew.finish()?;
+    let reports: Vec<Report> = crew.reports()?;
     let senders = job.shape.senders as usize;
     let bytes = job.shape.bytes;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]

@@ -1,31 +1,49 @@
-//! Why the study cannot do something: a sentence for the user, an exit code for scripts.
+//! Why a measurement is not possible: a sentence for the user, an exit code for scripts.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 /// A failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// One line.
-    pub(crate) message: String,
-    /// The exit code.
-    pub(crate) code: u8,
+    pub message: String,
+    /// The exit code of a program that ends because of it.
+    pub code: u8,
 }
 
 impl Failure {
-    /// The caller asked for something impossible.
-    pub(crate) fn usage(message: impl Display) -> Self {
+    /// The caller asked for something impossible: exit code 2.
+    pub fn usage(message: impl Display) -> Self {
         Self { message: message.to_string(), code: 2 }
     }
 
-    /// Any other failure.
-    pub(crate) fn other(message: impl Display) -> Self {
+    /// Any other failure: exit code 1.
+    pub fn other(message: impl Display) -> Self {
         Self { message: message.to_string(), code: 1 }
     }
 }
 
+impl Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
 /// Adds to an error what the failed step was for.
-pub(crate) trait Doing<T> {
-    /// Names the step; `what` completes the sentence "cannot {what}: ...".
+pub trait Doing<T> {
+    /// Names the step.
+    ///
+    /// ```
+    /// use corewire_study::failure::Doing;
+    ///
+    /// let failure = "x".parse::<u8>().doing("read a number").unwrap_err();
+    /// assert_eq!(failure.message, "cannot read a number: invalid digit found in string");
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `self`, where `what` completes the sentence "cannot {what}: ...".
     fn doing(self, what: impl Display) -> Result<T, Failure>;
 }
 

@@ -17,6 +17,11 @@ pub(crate) fn is_wanted() -> bool {
     IS_WANTED.get().is_some()
 }
 
+/// Fails if an end was requested.
+pub(crate) fn check() -> Result<(), Failure> {
+    if is_wanted() { Err(failure()) } else { Ok(()) }
+}
+
 /// The failure for a study that saves nothing before its end.
 pub(crate) fn loss() -> Failure {
     Failure { message: "interrupted; nothing was written".to_owned(), code: 130 }

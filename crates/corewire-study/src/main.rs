@@ -1,14 +1,12 @@
 //! `corewire-study`: repeats the papers' experiments on the reader's own machine, with corewire's
 //! rivals. `corewire study` starts it.
 
-mod board;
 mod check;
 mod collect;
 mod compare;
 mod count;
-mod crew;
-mod failure;
 mod interrupt;
+mod job;
 mod journal;
 mod machine;
 mod mechanisms;
@@ -25,6 +23,15 @@ mod zimp;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use corewire_study::failure::{self, Failure};
+use corewire_study::harness::crew::Program;
+use corewire_study::harness::role::{Work, serve};
+
+/// How this program starts its processes.
+const PROGRAM: Program = Program { arguments: &["worker"], check: interrupt::check };
+
+/// What these processes do.
+const ROLES: &[&dyn Work<Failure>] = &[&worker::ROLE, &nemesis::ROLE];
 
 /// Repeat the papers' experiments on this machine, and compare the results with their claims.
 #[derive(Debug, Parser)]
@@ -44,12 +51,7 @@ enum Command {
     /// One process of a run.
     #[command(hide = true)]
     Worker {
-        order: String,
-    },
-    /// One of the two processes of a run.
-    #[command(hide = true)]
-    Peer {
-        order: String,
+        letter: String,
     },
     /// The program that runs while instructions are counted.
     #[command(hide = true)]
@@ -62,19 +64,14 @@ enum Command {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     // A process of a run reports its reason to the process that started it, which adds the name.
-    let name = if matches!(command, Command::Worker { .. } | Command::Peer { .. }) {
-        ""
-    } else {
-        "corewire study: "
-    };
+    let name = if matches!(command, Command::Worker { .. }) { "" } else { "corewire study: " };
     let result = match command {
         Command::Zimp(args) => zimp::run(args),
         Command::Nemesis(args) => nemesis::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
         Command::Check(args) => check::run(&args),
-        Command::Worker { order } => worker::run(&order),
-        Command::Peer { order } => nemesis::follow(&order),
+        Command::Worker { letter } => serve(&letter, ROLES),
         Command::Count { operation, directory } => nemesis::count(operation, &directory),
     };
     match result {

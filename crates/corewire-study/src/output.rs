@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use corewire_study::harness::statistics::Spread;
+
 use crate::failure::{Doing, Failure};
 use crate::report;
-use crate::results::{Results, Spread};
+use crate::results::Results;
 
 /// Writes page, results and tables to `directory`.
 pub(crate) fn write(directory: &Path, results: &Results) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::crew::Job;
+use crate::job::Job;
 use crate::mechanisms::{Id, Shape};
 use crate::results::Kind;
 use crate::worker::Task;

@@ -1,6 +1,7 @@
 //! `results.json`: all results of a study. docs/study.md describes its keys, which are an interface:
 //! keys keep their meaning, and new keys may be added.
 
+use corewire_study::harness::statistics::Spread;
 use serde::{Deserialize, Serialize};
 
 /// Version of the format of the file.
@@ -193,30 +194,6 @@ pub(crate) struct Model {
     pub(crate) read_modify_writes: f64,
     /// Time from one send to the next in a stream, on the model's clocks.
     pub(crate) stream_ns: f64,
-}
-
-/// The median, the minimum and the maximum of some figures.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    /// `None` if there are no figures.
-    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = figures.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        };
-        Some(Self { median, min, max })
-    }
 }
 
 impl Point {

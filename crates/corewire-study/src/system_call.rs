@@ -3,24 +3,26 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::results::{Spread, SystemCall};
+use corewire_study::harness::rounds::alternate;
+
+use crate::failure::Failure;
+use crate::results::SystemCall;
 
 const CALLS: u32 = 1_000_000;
-const ROUNDS: usize = 7;
+const ROUNDS: u64 = 7;
 
 /// Measures both, in alternating rounds.
-pub(crate) fn measure() -> SystemCall {
-    let (mut functions, mut system_calls) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        functions.push(time(|| {
+pub(crate) fn measure() -> Result<SystemCall, Failure> {
+    let blocks = alternate(ROUNDS, |_| {
+        let function_ns = time(|| {
             black_box(nothing(black_box(1)));
-        }));
-        system_calls.push(time(|| {
+        });
+        let system_call_ns = time(|| {
             black_box(rustix::process::getppid());
-        }));
-    }
-    let median = |times: Vec<f64>| Spread::of(times).map_or(0.0, |times| times.median);
-    SystemCall { function_ns: median(functions), system_call_ns: median(system_calls) }
+        });
+        Ok::<_, Failure>([function_ns, system_call_ns])
+    })?;
+    Ok(SystemCall { function_ns: blocks.median(0), system_call_ns: blocks.median(1) })
 }
 
 #[inline(never)]

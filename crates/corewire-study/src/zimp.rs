@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use corewire_os::{processor, random_u128};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::crew::{Crew, Job};
 use crate::failure::{Doing, Failure};
+use crate::job::Job;
 use crate::journal::{Entry, Header, Journal};
 use crate::mechanisms::{Id, raise_queue_limits};
 use crate::plan::{Effort, Plan, Wishes};
@@ -168,7 +168,7 @@ impl Study {
             })?;
         }
         if !self.journal.entries.iter().any(|entry| matches!(entry, Entry::SystemCall(_))) {
-            self.journal.add(Entry::SystemCall(system_call::measure()))?;
+            self.journal.add(Entry::SystemCall(system_call::measure()?))?;
         }
         self.bar.finish_and_clear();
         Ok(self.journal)
@@ -201,9 +201,9 @@ impl Study {
     /// Runs a job's processes.
     fn crew(&self, job: Job) -> Result<Vec<Report>, String> {
         let run = || {
-            let crew = Crew::start(job, &self.scratch.0)?;
+            let crew = job.start(&self.scratch.0)?;
             crew.go();
-            crew.finish()
+            crew.reports()
         };
         run().map_err(|failure| failure.message)
     }

@@ -118,7 +118,7 @@ fn the_study_is_a_program_beside_this_one_that_gets_the_same_arguments() {
     let missing = run(&["study", "zimp", "--quick"]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert_eq!(missing.status.code(), Some(2), "{said}");
-    assert!(said.contains("cargo build --release -p corewire-study"), "{said}");
+    assert!(said.contains("cargo build --release -p corewire-study --features rivals"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     let study = scratch.temporary().join("corewire-study");
     shell("printf '#!/bin/sh\\necho \"$@\"\\nexit 5\\n' > \"$0\" && chmod 755 \"$0\"", &study);

@@ -21,10 +21,11 @@ use std::any::Any;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use corewire_ring::sync::pause;
+use corewire_ring::sync::Ordering::{Acquire, Release};
+use corewire_study::harness::board::Board;
+use corewire_study::harness::places::relax;
 use serde::{Deserialize, Serialize};
 
-use crate::board::Board;
 use crate::failure::Failure;
 use crate::results::Kind;
 
@@ -108,6 +109,26 @@ pub(crate) struct Seat<'a> {
     pub(crate) patience: Patience,
 }
 
+impl Seat<'_> {
+    /// Publishes the port at which this receiver of `site` can be reached.
+    fn tell_port(&self, site: &Site, receiver: u32, port: u16) {
+        let worker = (site.first_receiver + receiver) as usize;
+        self.board.word(worker, site.number).store(u64::from(port), Release);
+    }
+
+    /// Waits until that receiver has published its port.
+    fn await_port(&self, site: &Site, receiver: u32) -> u16 {
+        let worker = (site.first_receiver + receiver) as usize;
+        loop {
+            let port = self.board.word(worker, site.number).load(Acquire);
+            if let Ok(port @ 1..) = u16::try_from(port) {
+                return port;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// How polling code waits: the same for all mechanisms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
@@ -127,7 +148,7 @@ impl Patience {
                     return found;
                 }
             }
-            if self.must_yield { std::thread::yield_now() } else { pause() }
+            relax(self.must_yield);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use corewire_os::memory::Segment;
 use corewire_ring::region::Region;
+use corewire_study::harness::board::path_of;
 
 use super::{Kept, Site};
-use crate::board::path_of;
 use crate::failure::{Doing, Failure};
 
 /// Allocates `bytes` bytes of shared memory, all zeroes.

@@ -34,7 +34,7 @@ impl Mechanism for Tcp {
 
     fn sender(site: &Site, _: u32, seat: Seat<'_>) -> Result<Sender, Failure> {
         let connect = |receiver| {
-            let port = seat.board.await_port(site.first_receiver + receiver, site.number);
+            let port = seat.await_port(site, receiver);
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
             stream.set_nodelay(true)?;
             Ok(stream)
@@ -46,7 +46,7 @@ impl Mechanism for Tcp {
     fn receiver(site: &Site, index: u32, seat: Seat<'_>) -> Result<Receiver, Failure> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("listen for TCP")?;
         let port = listener.local_addr().doing("ask for a port")?.port();
-        seat.board.tell_port(site.first_receiver + index, site.number, port);
+        seat.tell_port(site, index, port);
         let (stream, _) = listener.accept().doing("accept by TCP")?;
         Ok(Receiver { stream, message: vec![0; site.shape.bytes] })
     }

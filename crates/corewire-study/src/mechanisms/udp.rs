@@ -61,7 +61,7 @@ impl Mechanism for Udp {
 
     fn sender(site: &Site, _: u32, seat: Seat<'_>) -> Result<Sender, Failure> {
         let connect = |receiver| {
-            let port = seat.board.await_port(site.first_receiver + receiver, site.number);
+            let port = seat.await_port(site, receiver);
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
             socket.connect((Ipv4Addr::LOCALHOST, port))?;
             Ok(socket)
@@ -81,7 +81,7 @@ impl Mechanism for Udp {
             let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
         }
         let port = socket.local_addr().doing("ask for a port")?.port();
-        seat.board.tell_port(site.first_receiver + index, site.number, port);
+        seat.tell_port(site, index, port);
         let message = vec![0; site.shape.bytes];
         Ok(Receiver { socket, message, datagram: vec![0; DATAGRAM_BYTES_MAX] })
     }

@@ -47,7 +47,7 @@ impl Mechanism for UnixDatagrams {
     fn sender(site: &Site, _: u32, seat: Seat<'_>) -> Result<Sender, Failure> {
         let connect = |receiver| {
             // The port only says that the receiver's socket exists.
-            seat.board.await_port(site.first_receiver + receiver, site.number);
+            seat.await_port(site, receiver);
             let socket = UnixDatagram::unbound()?;
             widen(&socket, site.shape.bytes);
             socket.connect(path(site, receiver))?;
@@ -62,7 +62,7 @@ impl Mechanism for UnixDatagrams {
 
     fn receiver(site: &Site, index: u32, seat: Seat<'_>) -> Result<Receiver, Failure> {
         let socket = UnixDatagram::bind(path(site, index)).doing("bind a Unix socket")?;
-        seat.board.tell_port(site.first_receiver + index, site.number, 1);
+        seat.tell_port(site, index, 1);
         Ok(Receiver { socket, message: vec![0; site.shape.bytes] })
     }
 }

@@ -3,8 +3,7 @@
 //! distances cannot be compared. So a bare line is timed before and after each size, and only runs with
 //! similar line times are compared.
 
-use super::peer::Found;
-use super::results::Results;
+use super::results::{Found, Results};
 
 /// Line times that differ by at most this factor count as the same distance.
 const ALIKE: f64 = 1.5;

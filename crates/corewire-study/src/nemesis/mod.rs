@@ -10,20 +10,22 @@ mod wires;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use corewire_os::{processor, random_u128};
+use corewire_study::harness::crew::Setup;
+use corewire_study::harness::places::Places;
+use corewire_study::harness::statistics::Spread;
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub(crate) use instructions::{Operation, run as count};
-pub(crate) use peer::run as follow;
-use peer::{COLD_BYTES, Found, Order, Report, Shape};
-use results::{FORMAT, Point, Results, STUDY, Wire};
-use wires::{Id, Seat};
+pub(crate) use peer::ROLE;
+use peer::{COLD_BYTES, Order, Report, Shape};
+use results::{FORMAT, Found, Point, Results, STUDY, Wire};
+use wires::Id;
 
-use crate::crew::Crew;
+use crate::PROGRAM;
 use crate::failure::{Doing, Failure};
 use crate::report::nemesis as page;
 use crate::zimp::Scratch;
@@ -135,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
     let scratch = Scratch(std::env::temp_dir().join(scratch));
-    measure(&plan, &cpus, &scratch.0, &mut results)?;
+    measure(&plan, &scratch.0, &mut results)?;
     match instructions::count(&scratch.0) {
         Ok(counts) => results.instructions = counts,
         Err(why) => results.instructions_absent = Some(why.message),
@@ -173,12 +175,7 @@ fn points(plan: &Plan) -> Vec<Point> {
 
 /// Runs every wire in turn, every other time in the opposite order. Then repeats, up to as many times
 /// again, the wires that lack runs at the most frequent distance of the cores.
-fn measure(
-    plan: &Plan,
-    cpus: &[usize],
-    scratch: &Path,
-    results: &mut Results,
-) -> Result<(), Failure> {
+fn measure(plan: &Plan, scratch: &Path, results: &mut Results) -> Result<(), Failure> {
     let possible = |&index: &usize| results.wires[index].impossible.is_none();
     let possible: Vec<usize> = (0..plan.wires.len()).filter(possible).collect();
     let runs = possible.len() * plan.runs as usize;
@@ -199,7 +196,7 @@ fn measure(
         for index in turn {
             let id = plan.wires[index];
             bar.set_message(id.name());
-            let found = run_once(plan, id, cpus, scratch);
+            let found = run_once(plan, id, scratch);
             if interrupt::is_wanted() {
                 bar.abandon();
                 return Err(interrupt::loss());
@@ -231,41 +228,22 @@ fn lacks(plan: &Plan, results: &Results, index: usize) -> bool {
 }
 
 /// Runs a wire once: all shapes, between two processes.
-fn run_once(plan: &Plan, id: Id, cpus: &[usize], scratch: &Path) -> Result<Vec<Found>, Failure> {
-    let mut crew = Crew::new(scratch, plan.time_of_run() * 4)?;
+fn run_once(plan: &Plan, id: Id, scratch: &Path) -> Result<Vec<Found>, Failure> {
+    let setup = Setup::new(PROGRAM, 2).places(Places::Apart);
+    let mut crew = setup.time(plan.time_of_run() * 4).scratch(scratch).crew()?;
     let (kept, ticket) = id.set_up()?;
     crew.keep(kept);
-    let program = std::env::current_exe().doing("find this program")?;
-    let program = program.to_string_lossy().into_owned();
-    let must_yield = cpus.len() < 2;
-    let arguments = |index: u32| {
-        let order = Order {
-            wire: id,
-            seat: Seat {
-                index,
-                directory: crew.directory().to_owned(),
-                ticket: ticket.clone(),
-                must_yield,
-            },
-            board: crew.board(),
-            cpu: (!must_yield).then(|| cpus[index as usize]),
-            shapes: plan.shapes.clone(),
-            measured: plan.measured,
-        };
-        let order = serde_json::to_string(&order).doing("write an order")?;
-        Ok::<_, Failure>(vec![program.clone(), "peer".to_owned(), order])
-    };
-    let processes = [arguments(0)?, arguments(1)?];
+    let order = Order { wire: id, ticket, shapes: plan.shapes.clone(), measured: plan.measured };
+    let processes = [crew.command_of(0, &ROLE, &order)?, crew.command_of(1, &ROLE, &order)?];
     if let Some(mut launcher) = id.launcher(&processes) {
         crew.add(&mut launcher)?;
     } else {
-        for process in &processes {
-            crew.add(Command::new(&process[0]).args(&process[1..]))?;
-        }
+        crew.add_worker(&ROLE, &order)?;
+        crew.add_worker(&ROLE, &order)?;
     }
-    crew.await_ready(2)?;
+    crew.await_ready()?;
     crew.go();
-    let reports: Vec<Report> = crew.finish()?;
+    let reports: Vec<Report> = crew.reports()?;
     let report = reports.into_iter().next();
     let found = report.ok_or_else(|| Failure::other("nobody reported"))?.found;
     if found.len() == plan.shapes.len() {
@@ -329,7 +307,7 @@ fn table(results: &Results) -> Result<String, Failure> {
             .map_or(String::new(), |(least, most)| number(f64::midpoint(least, most)));
         for point in &results.at(&distance).points {
             let Some(middle) = point.p50_ns() else { continue };
-            let high = crate::results::Spread::of(point.runs.iter().map(|run| run.p99_ns));
+            let high = Spread::of(point.runs.iter().map(|run| run.p99_ns));
             let row = [
                 line.clone(),
                 point.wire.clone(),

@@ -4,13 +4,14 @@
 use std::time::{Duration, Instant};
 
 use corewire_os::processor::{tick_ns, ticks};
-use corewire_os::{process, processor};
-use corewire_published::yardstick::RawLines;
+use corewire_study::harness::board::READY;
+use corewire_study::harness::line::LINES;
+use corewire_study::harness::role::{Role, Worker};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::results::Found;
 use super::wires::{Id, Seat, Visit, Wire};
-use crate::board::{Board, Step};
 use crate::failure::{Doing, Failure};
 
 /// Size of the memory for cold buffers: more than the private caches of any processor.
@@ -24,7 +25,7 @@ const ROUNDS_MIN: u64 = 8;
 const ROUNDS_MAX: u64 = 100_000;
 const TICKS_MAX: u64 = 1 << 40;
 /// Round trips of a bare line between two sizes.
-const LINE_ROUNDS: u64 = 400;
+const LINE_ROUNDS: u64 = 2 * LINES as u64;
 
 /// A size, and the kind of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -39,24 +40,11 @@ pub(crate) struct Shape {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) wire: Id,
-    pub(crate) seat: Seat,
-    pub(crate) board: String,
-    pub(crate) cpu: Option<usize>,
+    /// What the set-up of the wire returned.
+    pub(crate) ticket: String,
     pub(crate) shapes: Vec<Shape>,
     /// Measuring time for each shape.
     pub(crate) measured: Duration,
-}
-
-/// What the asking process measured for a shape: half of the round-trip time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Found {
-    pub(crate) rounds: u64,
-    pub(crate) p50_ns: f64,
-    pub(crate) p99_ns: f64,
-    pub(crate) mean_ns: f64,
-    /// Time of a bare line one way, before and after the shape; `None` if both processes share a core.
-    #[serde(default)]
-    pub(crate) line_ns: Option<[f64; 2]>,
 }
 
 /// The results of all shapes, in their order.
@@ -65,40 +53,45 @@ pub(crate) struct Report {
     pub(crate) found: Vec<Found>,
 }
 
-/// Follows an order, given as JSON. The first of the two processes prints a report.
-pub(crate) fn run(text: &str) -> Result<(), Failure> {
-    let order: Order = serde_json::from_str(text).doing("read an order")?;
-    process::end_with_parent().doing("end with the controller")?;
-    if let Some(cpu) = order.cpu {
-        processor::pin_to(cpu).doing(format_args!("keep to processor {cpu}"))?;
-    }
-    let board = Board::open(&order.board)?;
-    order.wire.with(Follow { order: &order, board: &board })
+/// The two processes of a run.
+pub(crate) const ROLE: Role<Order, Failure> = Role { name: "wire", work: follow };
+
+/// Follows an order. The first of the two processes sends a report.
+fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
+    order.wire.with(Follow { order: &order, worker })
 }
 
 struct Follow<'a> {
     order: &'a Order,
-    board: &'a Board,
+    worker: &'a Worker,
 }
 
 impl Visit for Follow<'_> {
     type Out = Result<(), Failure>;
 
     fn visit<W: Wire>(self) -> Result<(), Failure> {
-        let Self { order, board } = self;
+        let Self { order, worker } = self;
         let longest = order.shapes.iter().map(|shape| shape.bytes).max().unwrap_or_default();
         let has_cold = order.shapes.iter().any(|shape| shape.is_cold);
         let (mut from, mut to) = (Buffers::new(longest, has_cold), Buffers::new(longest, has_cold));
-        let mut wire = W::open(&order.seat, board)?;
-        board.reach(order.seat.index, Step::Ready);
-        board.await_go();
+        let mut wire = W::open(&Seat::of(worker, &order.ticket))?;
+        worker.reach(READY);
+        worker.board().await_go();
+        let asks = worker.index() == 0;
         let mut found = Vec::new();
-        let mut lines = Lines { lines: board.lines()?, gone: 0 };
-        let mut line = || order.cpu.map(|_| lines.go(order.seat.index == 0));
+        let mut lines = worker.board().raw_line()?;
+        let mut line = || match worker.cpu() {
+            Some(_) if asks => Some(lines.ask(LINE_ROUNDS)),
+            Some(_) => {
+                lines.answer(LINE_ROUNDS);
+                None
+            }
+            None => None,
+        };
         let mut before = line();
         for &shape in &order.shapes {
             let mut end = End { wire: &mut wire, from: &mut from, to: &mut to, shape };
-            let asked = if order.seat.index == 0 {
+            let asked = if asks {
                 Some(end.ask(order.measured)?)
             } else {
                 end.answer()?;
@@ -110,40 +103,7 @@ impl Visit for Follow<'_> {
             before = after;
         }
         drop(wire);
-        if order.seat.index == 0 {
-            let report = serde_json::to_string(&Report { found }).doing("write a report")?;
-            println!("{report}");
-        }
-        Ok(())
-    }
-}
-
-/// Bare lines between the two processes.
-struct Lines {
-    lines: RawLines,
-    /// Round trips so far.
-    gone: u64,
-}
-
-impl Lines {
-    /// Half of a round trip, the median of many. The time of the asking process is the one to use.
-    fn go(&mut self, asks: bool) -> f64 {
-        let first = self.gone;
-        self.gone += LINE_ROUNDS;
-        let trip = |number: u64| {
-            let start = ticks();
-            if asks {
-                self.lines.ping(number)
-            } else {
-                self.lines.pong(number)
-            }
-            ticks() - start
-        };
-        let mut times: Vec<u64> = (first..self.gone).map(trip).collect();
-        times.sort_unstable();
-        #[expect(clippy::cast_precision_loss, reason = "a time")]
-        let median = times[times.len() / 2] as f64;
-        median * tick_ns() / 2.0
+        if asks { worker.report(&Report { found }) } else { Ok(()) }
     }
 }
 

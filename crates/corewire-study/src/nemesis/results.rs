@@ -1,10 +1,10 @@
 //! `results.json` of this study. docs/study.md describes its keys, which are an interface: keys keep
 //! their meaning, and new keys may be added.
 
+use corewire_study::harness::statistics::Spread;
 use serde::{Deserialize, Serialize};
 
-use super::peer::Found;
-use crate::results::{Machine, Spread};
+use crate::results::Machine;
 
 /// Version of the format of the file.
 pub(crate) const FORMAT: u32 = 1;
@@ -68,6 +68,18 @@ pub(crate) struct Point {
     /// Whether the buffers were cold.
     pub(crate) cold: bool,
     pub(crate) runs: Vec<Found>,
+}
+
+/// What the asking process measured for a shape: half of the round-trip time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    pub(crate) rounds: u64,
+    pub(crate) p50_ns: f64,
+    pub(crate) p99_ns: f64,
+    pub(crate) mean_ns: f64,
+    /// Time of a bare line one way, before and after the shape; `None` if both processes share a core.
+    #[serde(default)]
+    pub(crate) line_ns: Option<[f64; 2]>,
 }
 
 /// The cost of an operation on one side.

@@ -1,5 +1,7 @@
 //! Conclusions in plain words. They are computed, and can be unfavourable to corewire.
 
+use corewire_study::harness::statistics::Spread;
+
 use crate::results::{Kind, Mechanism, Results};
 
 use super::facts::{self, Standing, fastest};
@@ -247,7 +249,7 @@ fn latency(results: &Results) -> Option<String> {
         let own = results.latencies.iter();
         let mut own =
             own.filter(|latency| (latency.mechanism.as_str(), latency.bytes) == (mechanism, 64));
-        crate::results::Spread::of(own.next()?.p50_ns.iter().copied())
+        Spread::of(own.next()?.p50_ns.iter().copied())
             .map(|spread| spread.median)
             .filter(|median| median.is_finite())
     };

@@ -1,6 +1,8 @@
 //! The cost of a message: latency, processor time on both sides, instructions, losses.
 
-use crate::results::{Latency, Mechanism, Results, Run, Spread};
+use corewire_study::harness::statistics::Spread;
+
+use crate::results::{Latency, Mechanism, Results, Run};
 
 use super::chart::{Axis, Chart, Dots, Figure, Mark, Picture, Row};
 use super::improvement::stem_of;

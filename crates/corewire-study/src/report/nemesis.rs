@@ -1,9 +1,10 @@
 //! The page of `study nemesis`: the results of a study beside the claims of the paper. As on the other
 //! page, every sentence with a figure is computed.
 
+use corewire_study::harness::statistics::Spread;
+
 use crate::nemesis::distances::Distance;
 use crate::nemesis::results::{Instructions, Point, Polling, Results, Wire};
-use crate::results::Spread;
 
 use super::chart::{Axis, Chart, Figure, Mark, Picture, Series};
 use super::page::{self, Section, Table, list, paragraph};

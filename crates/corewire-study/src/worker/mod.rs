@@ -7,11 +7,11 @@ mod stream;
 
 use std::time::Duration;
 
-use corewire_os::{process, processor};
+use corewire_study::harness::board::READY;
+use corewire_study::harness::role::{Role, Worker};
 use serde::{Deserialize, Serialize};
 
-use crate::board::{Board, Step};
-use crate::failure::{Doing, Failure};
+use crate::failure::Failure;
 use crate::mechanisms::{Id, Mechanism, Patience, Seat, Site, Visit, with};
 
 pub(crate) use counters::why_absent as why_counters_are_absent;
@@ -36,11 +36,6 @@ pub(crate) struct Order {
     pub(crate) task: Task,
     /// One site; two for round trips: there and back.
     pub(crate) sites: Vec<Site>,
-    /// The index of this worker. Senders come first, then receivers.
-    pub(crate) worker: u32,
-    pub(crate) board: String,
-    pub(crate) cpu: Option<usize>,
-    pub(crate) must_yield: bool,
 }
 
 /// The results of a process.
@@ -60,35 +55,36 @@ pub(crate) struct Report {
     pub(crate) p99_ns: f64,
 }
 
-/// Follows an order, given as JSON, and prints a report.
-pub(crate) fn run(text: &str) -> Result<(), Failure> {
-    let order: Order = serde_json::from_str(text).doing("read an order")?;
-    process::end_with_parent().doing("end with the controller")?;
-    if let Some(cpu) = order.cpu {
-        processor::pin_to(cpu).doing(format_args!("keep to processor {cpu}"))?;
-    }
-    let board = Board::open(&order.board)?;
-    let report = with(order.mechanism, Follow { order: &order, board: &board })?;
-    println!("{}", serde_json::to_string(&report).doing("write a report")?);
-    Ok(())
+/// The processes of a run. Senders come first, then receivers.
+pub(crate) const ROLE: Role<Order, Failure> = Role { name: "mechanism", work: follow };
+
+/// The step of a worker that has received the mark that starts the measurement.
+const STARTED: u64 = READY + 1;
+/// The step of a worker that has received the mark that ends the measurement.
+const ENDED: u64 = STARTED + 1;
+
+/// Follows an order, and sends a report.
+fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
+    worker.report(&with(order.mechanism, Follow { order: &order, worker })?)
 }
 
 struct Follow<'a> {
     order: &'a Order,
-    board: &'a Board,
+    worker: &'a Worker,
 }
 
 impl Visit for Follow<'_> {
     type Out = Result<Report, Failure>;
 
     fn visit<M: Mechanism>(self) -> Result<Report, Failure> {
-        let Self { order, board } = self;
-        let place = Place { order, board, is_lossy: M::IS_LOSSY };
-        let seat = Seat { board, patience: Patience { must_yield: order.must_yield } };
+        let Self { order, worker } = self;
+        let place = Place { order, worker, is_lossy: M::IS_LOSSY };
+        let patience = Patience { must_yield: worker.must_yield() };
+        let seat = Seat { board: worker.board(), patience };
         let site = |index: usize| {
             order.sites.get(index).ok_or_else(|| Failure::other("an order without a site"))
         };
-        let (there, index) = (site(0)?, order.worker);
+        let (there, index) = (site(0)?, place.index());
         if let Task::PingPong { warm_up, measured } = order.task {
             let back = site(1)?;
             if index == 0 {
@@ -122,14 +118,19 @@ impl Visit for Follow<'_> {
 /// The place of a worker in a run.
 struct Place<'a> {
     order: &'a Order,
-    board: &'a Board,
+    worker: &'a Worker,
     is_lossy: bool,
 }
 
 impl Place<'_> {
+    /// The index of this worker.
+    fn index(&self) -> u32 {
+        u32::try_from(self.worker.index()).unwrap_or(u32::MAX)
+    }
+
     /// Announces that the ends of this process are open, and waits until all others are.
     fn ready(&self) {
-        self.board.reach(self.order.worker, Step::Ready);
-        self.board.await_go();
+        self.worker.reach(READY);
+        self.worker.board().await_go();
     }
 }

@@ -12,8 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::Counters;
 use super::mark::{Code, Said, Word};
-use super::{Place, Report, Task};
-use crate::board::Step;
+use super::{ENDED, Place, Report, STARTED, Task};
 use crate::failure::Failure;
 use crate::mechanisms::{Receives, Sends, Site};
 
@@ -79,7 +78,7 @@ pub(super) fn send(
     place: &Place<'_>,
     site: &Site,
 ) -> Result<Report, Failure> {
-    let code = Code::new(site.shape.bytes, place.order.worker);
+    let code = Code::new(site.shape.bytes, place.index());
     let (warm_up, bound) = match place.order.task {
         Task::Stream { warm_up, measured } => (Bound::Time(warm_up), Bound::Time(measured)),
         Task::Count { messages, .. } => (Bound::Messages(messages / 10), Bound::Messages(messages)),
@@ -87,12 +86,12 @@ pub(super) fn send(
     };
     let first = code.first();
     let (_, next) = burst(end, code, first, warm_up)?;
-    mark_all(end, place, site, code.start(), Step::Started)?;
+    mark_all(end, place, site, code.start(), STARTED)?;
     let meter = Meter::start(end.copied_bytes(), place);
     let (messages, _) = burst(end, code, next, bound)?;
     let report = meter.stop(messages, end.copied_bytes());
-    place.board.reach(place.order.worker, Step::Ended);
-    mark_all(end, place, site, code.end(), Step::Ended)?;
+    place.worker.reach(ENDED);
+    mark_all(end, place, site, code.end(), ENDED)?;
     Ok(report)
 }
 
@@ -156,9 +155,9 @@ fn mark_all(
     place: &Place<'_>,
     site: &Site,
     mark: Word,
-    step: Step,
+    step: u64,
 ) -> Result<(), Failure> {
-    let receivers = || site.receivers().map(|receiver| site.first_receiver + receiver);
+    let receivers = || site.receivers().map(|receiver| (site.first_receiver + receiver) as usize);
     let patience = match place.order.task {
         _ if !place.is_lossy => Duration::MAX,
         // A process that is stopped at every call is slow, and a second mark would be counted.
@@ -167,7 +166,7 @@ fn mark_all(
     };
     loop {
         end.send(|message| payload::fill(message, mark))?;
-        if place.board.await_all(receivers(), step, patience) {
+        if place.worker.board().await_all(receivers(), step, patience) {
             return Ok(());
         }
     }
@@ -186,13 +185,14 @@ pub(super) fn receive(
     // Waits for the marks of all senders, which start independently.
     pass_marks(end, &mut order, |said| matches!(said, Said::Start { .. }))?;
     let meter = Meter::start(end.copied_bytes(), place);
-    place.board.reach(place.order.worker, Step::Started);
+    place.worker.reach(STARTED);
     if place.is_lossy && matches!(place.order.task, Task::Count { is_late: true, .. }) {
-        place.board.await_all(0..site.shape.senders, Step::Ended, Duration::MAX);
+        let senders = 0..site.shape.senders as usize;
+        place.worker.board().await_all(senders, ENDED, Duration::MAX);
     }
     let messages = pass_marks(end, &mut order, |said| matches!(said, Said::End { .. }))?;
     let report = meter.stop(messages, end.copied_bytes());
-    place.board.reach(place.order.worker, Step::Ended);
+    place.worker.reach(ENDED);
     Ok(report)
 }
 

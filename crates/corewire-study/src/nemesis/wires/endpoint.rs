@@ -5,7 +5,6 @@ use std::time::Duration;
 use corewire::{Domain, Endpoint, Peer, Selector};
 
 use super::{Seat, TAG, Wire};
-use crate::board::Board;
 use crate::failure::{Doing, Failure};
 
 /// Time for the other process to join.
@@ -22,7 +21,7 @@ pub(super) fn settings() -> String {
 }
 
 impl Wire for Wired {
-    fn open(seat: &Seat, _: &Board) -> Result<Self, Failure> {
+    fn open(seat: &Seat) -> Result<Self, Failure> {
         let domain = Domain::open_at(&seat.directory.join("domain")).doing("open a domain")?;
         let name = |index: u32| format!("peer-{index}");
         let endpoint = domain.endpoint(&name(seat.index)).create();

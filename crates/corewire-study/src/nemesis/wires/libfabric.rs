@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::{Seat, TAG, Wire};
-use crate::board::Board;
 use crate::failure::{Doing, Failure};
 
 const LIBRARY: &str = "libfabric.so.1";
@@ -305,7 +304,7 @@ fn info(library: &Library) -> Result<*mut Info, Failure> {
 }
 
 impl Wire for Shm {
-    fn open(seat: &Seat, _: &Board) -> Result<Self, Failure> {
+    fn open(seat: &Seat) -> Result<Self, Failure> {
         let library = library().doing("load libfabric")?;
         let info = info(&library)?;
         // SAFETY: rdma/fabric.h declares the function with this type.

@@ -11,9 +11,9 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use corewire_published::rings::FreeQueue;
+use corewire_study::harness::role::Worker;
 use serde::{Deserialize, Serialize};
 
-use crate::board::Board;
 use crate::failure::Failure;
 use crate::mechanisms::{Kept, Patience};
 
@@ -41,7 +41,7 @@ pub(crate) enum Id {
 }
 
 /// What a process needs to open its end of a wire.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Seat {
     /// Index of the process, 0 or 1.
     pub(crate) index: u32,
@@ -54,6 +54,16 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
+    /// The seat of one of the two workers.
+    pub(crate) fn of(worker: &Worker, ticket: &str) -> Self {
+        Self {
+            index: u32::try_from(worker.index()).unwrap_or(u32::MAX),
+            directory: worker.directory().to_owned(),
+            ticket: ticket.to_owned(),
+            must_yield: worker.must_yield(),
+        }
+    }
+
     const fn other(&self) -> u32 {
         1 - self.index
     }
@@ -66,7 +76,7 @@ impl Seat {
 /// One end of a wire.
 pub(crate) trait Wire: Sized {
     /// Opens the end, and waits for the other end.
-    fn open(seat: &Seat, board: &Board) -> Result<Self, Failure>;
+    fn open(seat: &Seat) -> Result<Self, Failure>;
 
     /// Sends a message. When this returns, `message` may be overwritten.
     fn send(&mut self, message: &[u8]) -> Result<(), Failure>;

@@ -13,7 +13,6 @@ use std::ptr;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 
 use super::{Seat, TAG, Wire};
-use crate::board::Board;
 use crate::failure::{Doing, Failure};
 
 /// Name of the library in Open MPI 4.0 to 5.0.
@@ -83,7 +82,7 @@ fn library() -> Result<Library, libloading::Error> {
 }
 
 impl Wire for Mpi {
-    fn open(seat: &Seat, _: &Board) -> Result<Self, Failure> {
+    fn open(seat: &Seat) -> Result<Self, Failure> {
         let what = "load Open MPI";
         let library = library().doing(what)?;
         // SAFETY: the MPI standard's C binding declares the functions with these types.

@@ -2,9 +2,9 @@
 
 use corewire_os::memory::Segment;
 use corewire_published::rings::{FreeQueue, Nemesis, NemesisOptions};
+use corewire_study::harness::board::path_of;
 
 use super::{Id, Seat, TAG, Wire};
-use crate::board::{Board, path_of};
 use crate::failure::{Doing, Failure};
 use crate::mechanisms::{Kept, Patience};
 
@@ -56,7 +56,7 @@ pub(crate) type AtReceiver = Published<3>;
 pub(crate) type Global = Published<4>;
 
 impl<const ID: usize> Wire for Published<ID> {
-    fn open(seat: &Seat, _: &Board) -> Result<Self, Failure> {
+    fn open(seat: &Seat) -> Result<Self, Failure> {
         let missing = || Failure::other("no form of Nemesis");
         let options = IDS[ID].published().ok_or_else(missing)?;
         let segment = Segment::open_writable(&seat.ticket).doing("open shared memory")?;
