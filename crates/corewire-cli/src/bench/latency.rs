@@ -2,76 +2,72 @@
 //! baseline is a bare cache line in each direction.
 
 use corewire::{Receiver, Sender};
-use corewire_os::processor::{tick_ns, ticks};
-use corewire_published::yardstick::RawLines;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{WARM_UP, all, alternate, numbers, one_way_times};
+use corewire_study::harness::statistics::percentile;
 
-use super::peer::Peer;
-use super::rig::{Kind, Plan, Rig};
-use super::statistics::{Spread, percentile};
-use super::{Options, Report, WaitName};
+use super::options::{Options, setup};
 use crate::failure::Failure;
 
-/// Lines that the baseline walks over, in each direction.
-pub(super) const RAW_LINES: usize = 1024;
+pub(super) const ROLE: Role<Options, Failure> = Role { name: "latency", work: peer };
+
 /// Number of round trips in a block of about 10 ms.
 pub(super) const ROUND_TRIPS: u64 = 30_000;
+/// The same for messages that take long.
+const LONG_ROUND_TRIPS: u64 = 200;
+const LONG_BYTES_MIN: usize = 65_537;
+
+fn round_trips(options: &Options) -> u64 {
+    if options.bytes() >= LONG_BYTES_MIN { LONG_ROUND_TRIPS } else { ROUND_TRIPS }
+}
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    let mut plan = Plan::new(Kind::Latency, options)?;
-    plan.receivers = 1;
-    plan.count = if plan.bytes > 65_536 { 200 } else { ROUND_TRIPS };
-    plan.baseline_count = ROUND_TRIPS;
-    let mut rig = Rig::start(plan, RawLines::bytes(RAW_LINES), 1)?;
-    let plan = rig.plan.clone();
-    let raw = RawLines::new(&rig.work_memory()?, RAW_LINES);
-    let (mut sender, mut receiver) = ends(rig.domain()?, &plan, "there", "back")?;
-    let (mut raw_ns, mut p50_ns, mut ratios, mut all) = (vec![], vec![], vec![], vec![]);
-    let mut message = vec![0u8; plan.bytes];
-    for round in 0..=plan.rounds {
-        let baseline = time_raw(&raw, round, plan.baseline_count)?;
-        let times = one_way_times(round, plan.count, |number| {
+    let mut crew = setup(1).start(&ROLE, |_| options.clone())?;
+    let mut raw = crew.board().raw_line()?;
+    let (mut sender, mut receiver) = ends(crew.domain()?, options, "there", "back")?;
+    let mut times_of_all = vec![];
+    let mut message = vec![0u8; options.bytes()];
+    let blocks = alternate(options.rounds, |round| {
+        let baseline = raw.ask(ROUND_TRIPS);
+        let times = one_way_times(numbers(round, round_trips(options)), |number| {
             put_number(&mut message, number);
             sender.send(&message)?;
             check_number(&receiver.receive()?, number)
         })?;
-        // The first round is only warm-up.
-        if round > 0 {
-            let p50 = percentile(&times, 0.5);
-            raw_ns.push(baseline);
-            p50_ns.push(p50);
-            ratios.push(p50 / baseline);
-            all.extend(times);
+        let p50 = percentile(&times, 0.5);
+        if round > WARM_UP {
+            times_of_all.extend(times);
         }
-    }
-    rig.await_peer(0, 1)?;
-    let mut report = Report::new();
-    let baseline = Spread::of(&raw_ns);
-    report.value("bytes", plan.bytes);
-    report.value("rounds", plan.rounds);
-    report.figure("raw_line_one_way_ns", "a bare cache line, one way", baseline.median, "ns");
-    let p50 = percentile(&all, 0.5);
+        Ok::<_, Failure>([baseline, p50])
+    })?;
+    crew.await_step(0, 1)?;
+    let mut report = Report::default();
+    report.value("bytes", options.bytes());
+    report.value("rounds", options.rounds);
+    let baseline = blocks.median(0);
+    report.figure("raw_line_one_way_ns", "a bare cache line, one way", baseline, "ns");
+    let [p50, p99] = [0.5, 0.99].map(|part| percentile(&times_of_all, part));
     report.figure("one_way_ns_p50", "a message, one way, p50", p50, "ns");
-    report.figure("one_way_ns_p99", "a message, one way, p99", percentile(&all, 0.99), "ns");
-    report.ratio("p50 to the bare line of the same round", &ratios);
-    rig.describe(&mut report);
+    report.figure("one_way_ns_p99", "a message, one way, p99", p99, "ns");
+    report.ratio("p50 to the bare line of the same round", &blocks.ratios(1, 0));
+    crew.describe(&mut report);
     drop((sender, receiver));
-    rig.finish()?;
+    crew.finish()?;
     Ok(report)
 }
 
 /// The peer, which answers.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let plan = &peer.plan;
-    let raw = RawLines::new(&peer.work, RAW_LINES);
-    let (mut sender, mut receiver) = ends(&peer.domain, plan, "back", "there")?;
-    let mut message = vec![0u8; plan.bytes];
-    for round in 0..=plan.rounds {
-        for number in 0..plan.baseline_count {
-            raw.pong(round * plan.baseline_count + number);
-        }
-        answer(&mut sender, &mut receiver, &mut message, plan.count)?;
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let mut raw = worker.board().raw_line()?;
+    let (mut sender, mut receiver) = ends(&domain, &options, "back", "there")?;
+    let mut message = vec![0u8; options.bytes()];
+    for _ in all(options.rounds) {
+        raw.answer(ROUND_TRIPS);
+        answer(&mut sender, &mut receiver, &mut message, round_trips(&options))?;
     }
-    peer.done(1);
+    worker.reach(1);
     await_hang_up(receiver);
     Ok(())
 }
@@ -95,81 +91,21 @@ pub(super) fn await_hang_up(mut receiver: Receiver) {
     let _ = receiver.receive();
 }
 
-/// The one-way time of a bare cache line on this machine, in nanoseconds.
-pub(crate) fn raw_line_one_way_ns() -> Result<f64, Failure> {
-    let options = Options {
-        bytes: 8,
-        receivers: 1,
-        rounds: 11,
-        slots: 2,
-        copy: false,
-        wait: WaitName::Spin,
-        json: false,
-    };
-    let mut plan = Plan::new(Kind::RawLine, &options)?;
-    plan.baseline_count = ROUND_TRIPS;
-    let rig = Rig::start(plan, RawLines::bytes(RAW_LINES), 1)?;
-    let raw = RawLines::new(&rig.work_memory()?, RAW_LINES);
-    let times = (0..=rig.plan.rounds).map(|round| time_raw(&raw, round, ROUND_TRIPS));
-    let times = times.collect::<Result<Vec<f64>, _>>()?;
-    rig.finish()?;
-    Ok(percentile(&times[1..], 0.5))
-}
-
-/// The peer of [`raw_line_one_way_ns`].
-pub(super) fn raw_line_peer(peer: &Peer) -> Result<(), Failure> {
-    let raw = RawLines::new(&peer.work, RAW_LINES);
-    (0..(peer.plan.rounds + 1) * peer.plan.baseline_count).for_each(|number| raw.pong(number));
-    Ok(())
-}
-
-/// The median one-way time of a block of round trips over bare lines.
-pub(super) fn time_raw(raw: &RawLines, round: u64, count: u64) -> Result<f64, Failure> {
-    let times = one_way_times(round, count, |number| {
-        raw.ping(number);
-        Ok(())
-    })?;
-    Ok(percentile(&times, 0.5))
-}
-
-/// Half of the time of each round trip of block `round`, which has `count` round trips.
-#[inline(always)]
-pub(super) fn one_way_times(
-    round: u64,
-    count: u64,
-    mut round_trip: impl FnMut(u64) -> Result<(), Failure>,
-) -> Result<Vec<f64>, Failure> {
-    let mut times = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
-    let mut last = ticks();
-    for number in round * count..(round + 1) * count {
-        round_trip(number)?;
-        let now = ticks();
-        times.push(one_way_ns(now - last));
-        last = now;
-    }
-    Ok(times)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52 ticks")]
-fn one_way_ns(ticks: u64) -> f64 {
-    ticks as f64 * tick_ns() / 2.0
-}
-
 pub(super) fn ends(
     domain: &corewire::Domain,
-    plan: &Plan,
+    options: &Options,
     sends: &str,
     receives: &str,
 ) -> Result<(Sender, Receiver), Failure> {
     let mut sender = domain
         .sender(sends)
-        .slots(plan.slots)
+        .slots(options.slots())
         .receivers(1)
-        .wait(plan.wait.into())
-        .largest_message(plan.bytes.max(4096))
+        .wait(options.wait())
+        .largest_message(options.bytes().max(4096))
         .prefault(true)
         .create()?;
-    let receiver = domain.receiver(receives).wait(plan.wait.into()).join_when_created()?;
+    let receiver = domain.receiver(receives).wait(options.wait()).join_when_created()?;
     sender.wait_for_receivers(1)?;
     Ok((sender, receiver))
 }

@@ -1,27 +1,28 @@
 //! `corewire bench`: the speed of this machine's channels, compared with what the machine allows.
 //!
 //! Every figure is compared with a bare loop over the same memory, measured in the same run in
-//! alternating blocks. The report gives the median of the ratios, with the minimum and the maximum.
+//! alternating blocks. The report gives the median of the ratios, with the minimum and the maximum, and
+//! the distance of the cores.
 
 mod death;
 mod endpoint;
 mod latency;
-mod peer;
+mod options;
 mod policy;
-mod rig;
 mod shared;
-mod statistics;
 mod stream;
 mod top;
 mod wake;
 mod zimp;
 
-use clap::{Subcommand, ValueEnum};
-use serde_json::{Map, Value};
+use clap::Subcommand;
+use corewire_os::processor;
+use corewire_study::harness::distance::Watch;
+use corewire_study::harness::places::Places;
+use corewire_study::harness::role::{Work, serve};
 
 use crate::failure::Failure;
-
-pub(crate) use latency::raw_line_one_way_ns;
+use options::Options;
 
 /// Measure channels on this machine, each figure together with a bare loop of the same run.
 #[derive(Debug, clap::Args)]
@@ -75,77 +76,54 @@ enum What {
     /// turn.
     #[command(after_help = "Example:\n  corewire bench top --rounds 100 --json")]
     Top(Options),
-    /// A process that never sleeps.
+    /// A worker of a benchmark.
     #[command(hide = true)]
-    Spin,
-    /// The other side of a benchmark.
-    #[command(hide = true)]
-    Peer { plan: String },
+    Peer { letter: String },
 }
 
-/// Options of all benchmarks.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Options {
-    /// Payload of each message, in bytes.
-    #[arg(long, default_value_t = 48, value_name = "BYTES",
-          value_parser = clap::value_parser!(u64).range(8..=1 << 28))]
-    bytes: u64,
-    /// Receiving processes (fan-out; the others have one).
-    #[arg(long, default_value_t = 3, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..=255))]
-    receivers: u64,
-    /// Alternating blocks of baseline and measurement.
-    #[arg(long, default_value_t = 21, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(3..=1001))]
-    rounds: u64,
-    /// Slots of the ring, a power of two.
-    #[arg(long, default_value_t = 16384, value_name = "COUNT")]
-    slots: u64,
-    /// Send with `send(&[u8])`, which copies, instead of writing in place.
-    #[arg(long)]
-    copy: bool,
-    /// How both sides wait.
-    #[arg(long, value_enum, default_value_t = WaitName::Adaptive)]
-    wait: WaitName,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
-}
-
-/// [`corewire::Wait`] on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-pub(crate) enum WaitName {
-    /// Poll without sleeping.
-    Spin,
-    /// Poll for as long as a wake-up costs, then sleep.
-    Adaptive,
-    /// Sleep at once, without polling.
-    Park,
-}
-
-impl From<WaitName> for corewire::Wait {
-    fn from(name: WaitName) -> Self {
-        match name {
-            WaitName::Spin => Self::Spin,
-            WaitName::Adaptive => Self::Adaptive,
-            WaitName::Park => Self::Park,
+impl What {
+    /// Which cores the processes of the benchmark run on, and how many workers it has.
+    fn places(&self) -> (Places, usize) {
+        match self {
+            Self::FanOut(options) => (Places::Beside, options.receivers()),
+            Self::Death(_) | Self::Idle(_) | Self::Top(_) => (Places::Anywhere, 1),
+            _ => (Places::Beside, 1),
         }
     }
 }
 
-/// The results of a benchmark: keys for programs, and lines for readers.
-struct Report {
-    values: Map<String, Value>,
-    lines: Vec<String>,
-}
+/// What the workers of all benchmarks do.
+const ROLES: &[&dyn Work<Failure>] = &[
+    &latency::ROLE,
+    &zimp::ROLE,
+    &stream::SLOTS_ROLE,
+    &stream::BUFFERS_ROLE,
+    &endpoint::one_way::ROLE,
+    &endpoint::same_core::ROLE,
+    &endpoint::silent::ROLE,
+    &endpoint::stream::ROLE,
+    &endpoint::many::ROLE,
+    &policy::ROLE,
+    &shared::ROLE,
+    &wake::ROLE,
+    &death::MORTAL_ROLE,
+    &death::IDLE_ROLE,
+    &death::SPIN_ROLE,
+    &top::ROLE,
+];
 
 /// Runs one benchmark and prints its results.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let (options, report) = match args.what {
+    if let What::Peer { letter } = &args.what {
+        return work(letter);
+    }
+    let (places, workers) = args.what.places();
+    let watch = Watch::start(places.cores(&processor::allowed()?, workers))?;
+    let (options, mut report) = match args.what {
         What::Latency(options) => (options.clone(), latency::run(&options)?),
         What::Zimp(options) => (options.clone(), zimp::run(&options)?),
         What::Stream(options) => {
-            let options = Options { receivers: 1, ..options };
+            let options = options.with_one_receiver();
             (options.clone(), stream::run(&options)?)
         }
         What::FanOut(options) => (options.clone(), stream::run(&options)?),
@@ -156,53 +134,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Policy(options) => (options.clone(), policy::run(&options)?),
         What::Shared(options) => (options.clone(), shared::run(&options)?),
         What::Wake(options) => (options.clone(), wake::run(&options)?),
-        What::Death(options) => (options.clone(), death::run(&options)?),
-        What::Idle(options) => (options.clone(), death::idle(&options)?),
+        What::Death(options) => (options.clone(), death::run()?),
+        What::Idle(options) => (options.clone(), death::idle()?),
         What::Top(options) => (options.clone(), top::run(&options)?),
-        What::Spin => loop {
-            corewire_ring::sync::pause();
-        },
-        What::Peer { plan } => return peer::run(&plan),
+        What::Peer { .. } => return Ok(()),
     };
+    watch.stop()?.describe(&mut report);
     if options.json {
-        println!("{}", Value::Object(report.values));
+        println!("{}", report.to_json());
     } else {
-        report.lines.iter().for_each(|line| println!("{line}"));
+        print!("{}", report.to_text());
     }
     Ok(())
 }
 
-impl Report {
-    fn new() -> Self {
-        Self { values: Map::new(), lines: Vec::new() }
-    }
-
-    fn value(&mut self, key: &str, value: impl Into<Value>) {
-        self.values.insert(key.to_owned(), value.into());
-    }
-
-    /// A figure with one decimal, as a key and as a line.
-    fn figure(&mut self, key: &str, words: &str, value: f64, unit: &str) {
-        self.value(key, (value * 10.0).round() / 10.0);
-        self.lines.push(format!("{words:<44} {value:>10.1} {unit}"));
-    }
-
-    /// A ratio with its spread.
-    fn ratio(&mut self, words: &str, ratios: &[f64]) {
-        let spread = statistics::Spread::of(ratios);
-        for (key, value) in
-            [("ratio", spread.median), ("ratio_min", spread.min), ("ratio_max", spread.max)]
-        {
-            self.value(key, (value * 1000.0).round() / 1000.0);
-        }
-        let rounds = ratios.len();
-        self.lines.push(format!(
-            "{words:<44} {:>10.3} (median of {rounds}; {:.3} to {:.3})",
-            spread.median, spread.min, spread.max
-        ));
-    }
-
-    fn note(&mut self, line: String) {
-        self.lines.push(line);
-    }
+/// The whole life of a worker. It tells the controller why it fails, and the controller tells the user.
+fn work(letter: &str) -> Result<(), Failure> {
+    serve(letter, ROLES).map_err(|failure: Failure| {
+        eprintln!("{}", failure.message);
+        Failure::quiet(failure.code)
+    })
 }

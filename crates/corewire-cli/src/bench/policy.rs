@@ -3,17 +3,22 @@
 //! alternating blocks. Every message is received as it was sent, or counted as missed.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use corewire::{Sender, SnapshotReceiver};
 use corewire_ring::sync::Ordering;
+use corewire_study::harness::crew::Crew;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{WARM_UP, all, alternate, numbers};
+use corewire_study::harness::statistics::thousandths;
 use zerocopy::IntoBytes;
 
-use super::peer::Peer;
-use super::rig::{Kind, Plan, Rig, done_word};
-use super::statistics::Spread;
-use super::{Options, Report};
+use super::options::{Options, setup};
 use crate::failure::Failure;
+
+pub(super) const ROLE: Role<Options, Failure> = Role { name: "policy", work: peer };
 
 /// Length of a message.
 const BYTES: usize = 48;
@@ -22,82 +27,83 @@ const MESSAGES: u64 = 2_500_000;
 /// How long a receiver may delay the sender of the channel that evicts: longer than any block.
 const EVICT_AFTER: Duration = Duration::from_secs(10);
 
+/// The receiver's word with the number of messages that it received in a block.
+const DELIVERED: usize = 0;
+
 /// The channels that are measured, which are also the names of their figures.
 const CHANNELS: [&str; 3] = ["block", "overwrite", "evict"];
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    let mut plan = Plan::new(Kind::Policy, options)?;
-    plan.count = MESSAGES;
-    plan.receivers = 1;
-    let mut rig = Rig::start(plan, 4096, 1)?;
-    let plan = rig.plan.clone();
-    let mut senders = [sender(&rig, 0)?, sender(&rig, 1)?, sender(&rig, 2)?];
+    let mut crew = setup(1).start(&ROLE, |_| options.clone())?;
+    let mut senders =
+        [sender(&crew, options, 0)?, sender(&crew, options, 1)?, sender(&crew, options, 2)?];
     for sender in &mut senders {
         sender.wait_for_receivers(1)?;
     }
-    let mut rates = [vec![], vec![], vec![]];
-    let mut sent_rates = [vec![], vec![], vec![]];
     let mut missed = 0;
-    for round in 0..=plan.rounds {
-        let (first, end) = (round * plan.count, (round + 1) * plan.count);
+    // The first three figures are the rates of delivery, the others those of sending.
+    let blocks = alternate(options.rounds, |round| {
+        let Range { start: first, end } = numbers(round, MESSAGES);
+        let mut rates = [0.0; 2 * CHANNELS.len()];
         for (index, sender) in senders.iter_mut().enumerate() {
             let start = Instant::now();
             send(sender, first, end)?;
-            rig.await_peer(0, round * 3 + index as u64 + 1)?;
+            crew.await_step(0, round * 3 + index as u64 + 1)?;
             let seconds = start.elapsed().as_secs_f64();
-            let delivered = rig.memory.word64(delivered_word()).load(Ordering::Relaxed);
-            if round > 0 {
-                #[expect(clippy::cast_precision_loss, reason = "a few million")]
-                rates[index].push(delivered as f64 / seconds);
-                #[expect(clippy::cast_precision_loss, reason = "a few million")]
-                sent_rates[index].push(plan.count as f64 / seconds);
-                missed += plan.count - delivered;
+            let delivered = crew.board().word(0, DELIVERED).load(Ordering::Relaxed);
+            #[expect(clippy::cast_precision_loss, reason = "a few million")]
+            let per_second = |messages: u64| messages as f64 / seconds;
+            rates[index] = per_second(delivered);
+            rates[CHANNELS.len() + index] = per_second(MESSAGES);
+            if round > WARM_UP {
+                missed += MESSAGES - delivered;
             }
         }
-    }
-    let mut report = Report::new();
+        Ok::<_, Failure>(rates)
+    })?;
+    let mut report = Report::default();
     report.value("bytes", BYTES);
-    report.value("slots", plan.slots);
-    report.value("rounds", plan.rounds);
-    for (name, rates) in CHANNELS.iter().zip(&rates) {
-        let rate = Spread::of(rates).median;
+    report.value("slots", options.slots());
+    report.value("rounds", options.rounds);
+    for (index, name) in CHANNELS.iter().enumerate() {
+        let rate = blocks.median(index);
         report.value(&format!("{name}_messages_per_s"), rate.round());
         report.note(format!("{:<44} {:>10.1} M messages/s delivered", name, rate / 1e6));
     }
     report.value("overwrite_missed", missed);
     #[expect(clippy::cast_precision_loss, reason = "a share")]
-    let share = missed as f64 / (plan.rounds * plan.count) as f64;
+    let share = missed as f64 / (options.rounds * MESSAGES) as f64;
     report.note(format!(
         "{:<44} {:>10.3} % of what was sent",
         "missed under overwrite",
         share * 100.0
     ));
-    let ratios = |of: &[f64]| -> Vec<f64> {
-        of.iter().zip(&rates[0]).map(|(rate, block)| rate / block).collect()
-    };
-    let delivered = Spread::of(&ratios(&rates[1]));
-    report.value("overwrite_delivered_ratio", (delivered.median * 1000.0).round() / 1000.0);
+    let delivered = blocks.ratio(1, 0);
+    report.value("overwrite_delivered_ratio", thousandths(delivered.median));
     report.note(format!(
         "{:<44} {:>10.3} ({:.3} to {:.3})",
         "overwrite, delivered, ratio to block", delivered.median, delivered.min, delivered.max
     ));
-    let evict = Spread::of(&ratios(&rates[2]));
-    report.value("evict_ratio", (evict.median * 1000.0).round() / 1000.0);
+    let evict = blocks.ratio(2, 0);
+    report.value("evict_ratio", thousandths(evict.median));
     report.note(format!("{:<44} {:>10.3}", "evict, ratio to block", evict.median));
-    report.ratio("overwrite, sent and accounted for, to block", &ratios(&sent_rates[1]));
-    rig.describe(&mut report);
+    report.ratio(
+        "overwrite, sent and accounted for, to block",
+        &blocks.ratios(CHANNELS.len() + 1, 0),
+    );
+    crew.describe(&mut report);
     drop(senders);
-    rig.finish()?;
+    crew.finish()?;
     Ok(report)
 }
 
-fn sender(rig: &Rig, which: usize) -> Result<Sender, Failure> {
-    let builder = rig
+fn sender(crew: &Crew, options: &Options, which: usize) -> Result<Sender, Failure> {
+    let builder = crew
         .domain()?
         .sender(CHANNELS[which])
-        .slots(rig.plan.slots)
+        .slots(options.slots())
         .receivers(1)
-        .wait(rig.plan.wait.into())
+        .wait(options.wait())
         .prefault(true);
     Ok(match which {
         0 => builder.create()?,
@@ -117,41 +123,37 @@ fn send(sender: &mut Sender, first: u64, end: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Offset of the word with the number of messages that the receiver received in a block.
-fn delivered_word() -> usize {
-    done_word(0) + 8
-}
-
 /// The receiver of all three channels.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let plan = &peer.plan;
-    let builder = |name: &str| peer.domain.receiver(name).wait(plan.wait.into());
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let builder = |name: &str| domain.receiver(name).wait(options.wait());
     let mut block = builder(CHANNELS[0]).join_when_created()?;
     let mut others = [
         builder(CHANNELS[1]).snapshots().join_when_created()?,
         builder(CHANNELS[2]).snapshots().join_when_created()?,
     ];
     let mut sum = 0u64;
-    for round in 0..=plan.rounds {
-        let end = (round + 1) * plan.count;
-        for number in round * plan.count..end {
+    for round in all(options.rounds) {
+        let numbers = numbers(round, MESSAGES);
+        let end = numbers.end;
+        for number in numbers {
             let message = block.receive()?;
             sum = sum.wrapping_add(check(&message, number)?);
         }
-        done(peer, round * 3 + 1, plan.count);
+        done(worker, round * 3 + 1, MESSAGES);
         for (index, receiver) in (2..).zip(&mut others) {
             let (delivered, part) = copy_until(receiver, end)?;
             sum = sum.wrapping_add(part);
-            done(peer, round * 3 + index, delivered);
+            done(worker, round * 3 + index, delivered);
         }
     }
     black_box(sum);
     Ok(())
 }
 
-fn done(peer: &Peer, step: u64, delivered: u64) {
-    peer.memory.word64(delivered_word()).store(delivered, Ordering::Relaxed);
-    peer.done(step);
+fn done(worker: &Worker, step: u64, delivered: u64) {
+    worker.board().word(worker.index(), DELIVERED).store(delivered, Ordering::Relaxed);
+    worker.reach(step);
 }
 
 #[inline(never)]

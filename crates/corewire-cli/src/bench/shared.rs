@@ -3,17 +3,20 @@
 //! channel of one sender. All in the same run, in alternating blocks.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::Instant;
 
 use corewire::{Receiver, Sender, SharedSender};
 use corewire_published::yardstick::{BARE_BYTES, BareRing, payload};
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{all, alternate, numbers, per_second};
 use zerocopy::IntoBytes;
 
-use super::peer::Peer;
-use super::rig::{Kind, Plan, Rig};
-use super::statistics::Spread;
-use super::{Options, Report};
+use super::options::{Options, setup};
 use crate::failure::Failure;
+
+pub(super) const ROLE: Role<Options, Failure> = Role { name: "shared", work: peer };
 
 /// Number of messages in a block of about 10 ms, with a claim for each message, and with batches.
 const CLAIMED_MESSAGES: u64 = 250_000;
@@ -21,94 +24,70 @@ const BATCHED_MESSAGES: u64 = 2_000_000;
 const BATCH: usize = 16;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    let mut plan = Plan::new(Kind::Shared, options)?;
-    if !plan.slots.is_power_of_two() {
-        return Err(Failure::usage(format!("--slots: a power of two, not {}", plan.slots)));
+    let slots = options.slots();
+    if !slots.is_power_of_two() {
+        return Err(Failure::usage(format!("--slots: a power of two, not {slots}")));
     }
-    plan.receivers = 1;
-    plan.count = CLAIMED_MESSAGES;
-    plan.baseline_count = BATCHED_MESSAGES;
-    let mut rig = Rig::start(plan, BareRing::bytes(options_slots(options), 1), 1)?;
-    let plan = rig.plan.clone();
-    let bare = BareRing::new(&rig.work_memory()?, plan.slots, 1);
-    let domain = rig.domain()?;
-    let builder = domain.sender("shared").slots(plan.slots).receivers(1).wait(plan.wait.into());
-    let mut shared = builder.open_shared(2)?;
-    let builder = domain.sender("one").slots(plan.slots).receivers(1).wait(plan.wait.into());
-    let mut one = builder.prefault(true).create()?;
+    let setup = setup(1).memory_bytes(BareRing::bytes(slots, 1));
+    let mut crew = setup.start(&ROLE, |_| options.clone())?;
+    let bare = BareRing::new(&crew.board().work()?, slots, 1);
+    let domain = crew.domain()?;
+    let builder = |name: &str| domain.sender(name).slots(slots).receivers(1).wait(options.wait());
+    let mut shared = builder("shared").open_shared(2)?;
+    let mut one = builder("one").prefault(true).create()?;
     shared.wait_for_receivers(1)?;
     one.wait_for_receivers(1)?;
-    let mut rates = [vec![], vec![], vec![], vec![]];
-    for round in 0..=plan.rounds {
-        let (first, end) = (round * plan.count, (round + 1) * plan.count);
-        let many = round * plan.baseline_count..(round + 1) * plan.baseline_count;
+    let blocks = alternate(options.rounds, |round| {
+        let claimed = numbers(round, CLAIMED_MESSAGES);
+        let many = numbers(round, BATCHED_MESSAGES);
         let step = |which: u64| round * 4 + which;
-        let mut block = [0.0; 4];
         let start = Instant::now();
-        bare.send_by_claims(first, end, corewire_ring::sync::pause);
-        rig.await_peer(0, step(1))?;
-        block[0] = rate(plan.count, start);
+        bare.send_by_claims(claimed.start, claimed.end, corewire_ring::sync::pause);
+        crew.await_step(0, step(1))?;
+        let bare = per_second(CLAIMED_MESSAGES, start);
         let start = Instant::now();
-        send_each(&mut shared, first, end)?;
-        rig.await_peer(0, step(2))?;
-        block[1] = rate(plan.count, start);
+        send_each(&mut shared, claimed)?;
+        crew.await_step(0, step(2))?;
+        let each = per_second(CLAIMED_MESSAGES, start);
         let start = Instant::now();
-        send_in_place(&mut one, many.start, many.end)?;
-        rig.await_peer(0, step(3))?;
-        block[2] = rate(plan.baseline_count, start);
+        send_in_place(&mut one, many.clone())?;
+        crew.await_step(0, step(3))?;
+        let in_place = per_second(BATCHED_MESSAGES, start);
         let start = Instant::now();
-        send_batches(&mut shared, many.start, many.end)?;
-        rig.await_peer(0, step(4))?;
-        block[3] = rate(plan.baseline_count, start);
-        if round > 0 {
-            rates.iter_mut().zip(block).for_each(|(rates, rate)| rates.push(rate));
-        }
-    }
-    let mut report = Report::new();
+        send_batches(&mut shared, many)?;
+        crew.await_step(0, step(4))?;
+        let batches = per_second(BATCHED_MESSAGES, start);
+        Ok::<_, Failure>([bare, each, in_place, batches])
+    })?;
+    let mut report = Report::default();
     report.value("bytes", BARE_BYTES);
-    report.value("slots", plan.slots);
-    report.value("rounds", plan.rounds);
+    report.value("slots", slots);
+    report.value("rounds", options.rounds);
     let names = [
         ("bare_claims", "bare loop, a compare-and-swap each"),
         ("shared", "shared channel, one active sender"),
         ("one_sender", "channel of one sender"),
         ("shared_batches", "shared channel, batches of 16"),
     ];
-    for ((key, words), rates) in names.into_iter().zip(&rates) {
-        let rate = Spread::of(rates).median;
-        report.value(&format!("{key}_messages_per_s"), rate.round());
-        report.note(format!("{words:<44} {:>10.1} M messages/s", rate / 1e6));
+    for (index, (key, words)) in names.into_iter().enumerate() {
+        report.rate(&format!("{key}_messages_per_s"), words, blocks.median(index));
     }
-    let ratios = |over: usize, under: usize| -> Vec<f64> {
-        rates[over].iter().zip(&rates[under]).map(|(a, b)| a / b).collect()
-    };
-    let batches = Spread::of(&ratios(3, 2));
-    report.value("batch_ratio", (batches.median * 1000.0).round() / 1000.0);
-    report.value("batch_ratio_min", (batches.min * 1000.0).round() / 1000.0);
-    report.value("batch_ratio_max", (batches.max * 1000.0).round() / 1000.0);
+    let batches = blocks.ratio(3, 2);
+    report.spread("batch_ratio", batches);
     report.note(format!(
         "{:<44} {:>10.3} ({:.3} to {:.3})",
         "batches, ratio to one sender", batches.median, batches.min, batches.max
     ));
-    report.ratio("each by itself, ratio to bare claims", &ratios(1, 0));
-    rig.describe(&mut report);
+    report.ratio("each by itself, ratio to bare claims", &blocks.ratios(1, 0));
+    crew.describe(&mut report);
     drop((shared, one));
-    rig.finish()?;
+    crew.finish()?;
     Ok(report)
 }
 
-fn options_slots(options: &Options) -> usize {
-    usize::try_from(options.slots).unwrap_or(usize::MAX)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
-fn rate(count: u64, start: Instant) -> f64 {
-    count as f64 / start.elapsed().as_secs_f64().max(1e-9)
-}
-
 #[inline(never)]
-fn send_each(sender: &mut SharedSender, first: u64, end: u64) -> Result<(), Failure> {
-    for number in first..end {
+fn send_each(sender: &mut SharedSender, numbers: Range<u64>) -> Result<(), Failure> {
+    for number in numbers {
         let words = black_box([number; BARE_BYTES / 8]);
         sender.send(words.as_bytes())?;
     }
@@ -116,8 +95,8 @@ fn send_each(sender: &mut SharedSender, first: u64, end: u64) -> Result<(), Fail
 }
 
 #[inline(never)]
-fn send_batches(sender: &mut SharedSender, first: u64, end: u64) -> Result<(), Failure> {
-    for start in (first..end).step_by(BATCH) {
+fn send_batches(sender: &mut SharedSender, numbers: Range<u64>) -> Result<(), Failure> {
+    for start in numbers.step_by(BATCH) {
         let messages: [_; BATCH] =
             std::array::from_fn(|index| [start + index as u64; BARE_BYTES / 8]);
         let messages = black_box(&messages);
@@ -127,8 +106,8 @@ fn send_batches(sender: &mut SharedSender, first: u64, end: u64) -> Result<(), F
 }
 
 #[inline(never)]
-fn send_in_place(sender: &mut Sender, first: u64, end: u64) -> Result<(), Failure> {
-    for number in first..end {
+fn send_in_place(sender: &mut Sender, numbers: Range<u64>) -> Result<(), Failure> {
+    for number in numbers {
         let mut loan = sender.loan(BARE_BYTES)?;
         loan.copy_from_slice([number.to_le_bytes(); BARE_BYTES / 8].as_flattened());
         loan.send();
@@ -137,33 +116,34 @@ fn send_in_place(sender: &mut Sender, first: u64, end: u64) -> Result<(), Failur
 }
 
 /// The receiver of all four kinds of blocks.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let plan = &peer.plan;
-    let bare = BareRing::new(&peer.work, plan.slots, 1);
-    let builder = |name: &str| peer.domain.receiver(name).wait(plan.wait.into());
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let bare = BareRing::new(&worker.board().work()?, options.slots(), 1);
+    let builder = |name: &str| domain.receiver(name).wait(options.wait());
     let mut shared = builder("shared").join_when_created()?;
     let mut one = builder("one").join_when_created()?;
     let mut sum = 0u64;
-    for round in 0..=plan.rounds {
-        let (first, end) = (round * plan.count, (round + 1) * plan.count);
-        let many = round * plan.baseline_count..(round + 1) * plan.baseline_count;
-        sum = sum.wrapping_add(bare.receive(0, first, end, corewire_ring::sync::pause));
-        peer.done(round * 4 + 1);
-        sum = sum.wrapping_add(receive(&mut shared, first, end)?);
-        peer.done(round * 4 + 2);
-        sum = sum.wrapping_add(receive(&mut one, many.start, many.end)?);
-        peer.done(round * 4 + 3);
-        sum = sum.wrapping_add(receive(&mut shared, many.start, many.end)?);
-        peer.done(round * 4 + 4);
+    for round in all(options.rounds) {
+        let claimed = numbers(round, CLAIMED_MESSAGES);
+        let many = numbers(round, BATCHED_MESSAGES);
+        let pause = corewire_ring::sync::pause;
+        sum = sum.wrapping_add(bare.receive(0, claimed.start, claimed.end, pause));
+        worker.reach(round * 4 + 1);
+        sum = sum.wrapping_add(receive(&mut shared, claimed)?);
+        worker.reach(round * 4 + 2);
+        sum = sum.wrapping_add(receive(&mut one, many.clone())?);
+        worker.reach(round * 4 + 3);
+        sum = sum.wrapping_add(receive(&mut shared, many)?);
+        worker.reach(round * 4 + 4);
     }
     black_box(sum);
     Ok(())
 }
 
 #[inline(never)]
-fn receive(receiver: &mut Receiver, first: u64, end: u64) -> Result<u64, Failure> {
+fn receive(receiver: &mut Receiver, numbers: Range<u64>) -> Result<u64, Failure> {
     let mut sum = 0u64;
-    for number in first..end {
+    for number in numbers {
         let message = receiver.receive()?;
         let (head, last) = payload::ends(&message);
         if head != number {

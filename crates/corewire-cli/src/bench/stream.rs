@@ -3,18 +3,26 @@
 //! 256 buffers that are handed over in turn.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::Instant;
 
 use corewire::{Receiver, Sender};
+use corewire_ring::region::Region;
 use corewire_published::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRing, payload};
-use corewire_ring::sync::pause;
+use corewire_study::harness::board::part;
+use corewire_study::harness::crew::Crew;
+use corewire_study::harness::places::relax;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{Blocks, all, alternate, numbers, per_second};
+use corewire_study::harness::statistics::thousandths;
 use zerocopy::IntoBytes;
 
-use super::peer::Peer;
-use super::rig::{Kind, Plan, Rig};
-use super::statistics::{Spread, percentile};
-use super::{Options, Report};
+use super::options::{Options, setup};
 use crate::failure::Failure;
+
+pub(super) const SLOTS_ROLE: Role<Options, Failure> = Role { name: "slots", work: small_peer };
+pub(super) const BUFFERS_ROLE: Role<Options, Failure> = Role { name: "buffers", work: large_peer };
 
 /// Number of messages that fit into a slot, in a block of about 10 ms.
 const SMALL_MESSAGES: u64 = 2_500_000;
@@ -24,61 +32,63 @@ const LARGE_BYTES: u64 = 128 << 20;
 const BUFFERS_BYTES_MAX: usize = 256 << 20;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    if options.bytes <= BARE_BYTES as u64 { small(options) } else { large(options) }
+    if options.bytes() <= BARE_BYTES { small(options) } else { large(options) }
+}
+
+/// Number of messages that fit into a slot, in a block.
+fn small_messages(options: &Options) -> u64 {
+    SMALL_MESSAGES / options.receivers() as u64
 }
 
 fn small(options: &Options) -> Result<Report, Failure> {
-    let mut plan = Plan::new(Kind::Stream, options)?;
-    if !plan.slots.is_power_of_two() {
-        return Err(Failure::usage(format!("--slots: a power of two, not {}", plan.slots)));
+    let (slots, receivers, bytes) = (options.slots(), options.receivers(), options.bytes());
+    if !slots.is_power_of_two() {
+        return Err(Failure::usage(format!("--slots: a power of two, not {slots}")));
     }
-    plan.count = SMALL_MESSAGES / plan.receivers as u64;
-    let memory = BareRing::bytes(plan.slots, plan.receivers);
-    let mut rig = Rig::start(plan, memory, options_receivers(options))?;
-    let plan = rig.plan.clone();
-    let bare = BareRing::new(&rig.work_memory()?, plan.slots, plan.receivers);
-    let mut sender = sender(&rig, &plan)?;
-    sender.wait_for_receivers(plan.receivers)?;
-    let (mut bare_rates, mut rates) = (vec![], vec![]);
-    for round in 0..=plan.rounds {
-        let (first, end) = (round * plan.count, (round + 1) * plan.count);
+    let count = small_messages(options);
+    let setup = setup(receivers).memory_bytes(BareRing::bytes(slots, receivers));
+    let mut crew = setup.start(&SLOTS_ROLE, |_| options.clone())?;
+    let bare = BareRing::new(&crew.board().work()?, slots, receivers);
+    let mut sender = sender(&crew, options)?;
+    sender.wait_for_receivers(receivers)?;
+    let must_yield = crew.is_oversubscribed();
+    let blocks = alternate(options.rounds, |round| {
+        let Range { start: first, end } = numbers(round, count);
         let start = Instant::now();
-        bare.send(first, end, || yield_if(plan.oversubscribed));
-        let bare_rate = rate(plan.count, start);
+        bare.send(first, end, || relax(must_yield));
+        let bare_rate = per_second(count, start);
         let start = Instant::now();
         if options.copy {
-            send_copies(&mut sender, plan.bytes, first, end)?;
-        } else if plan.bytes == BARE_BYTES {
+            send_copies(&mut sender, bytes, first, end)?;
+        } else if bytes == BARE_BYTES {
             send_in_place::<BARE_BYTES>(&mut sender, first, end)?;
         } else {
-            send_in_place_of(&mut sender, plan.bytes, first, end)?;
+            send_in_place_of(&mut sender, bytes, first, end)?;
         }
-        for index in 0..plan.receivers {
-            rig.await_peer(index, round + 1)?;
+        for index in 0..receivers {
+            crew.await_step(index, round + 1)?;
         }
-        if round > 0 {
-            bare_rates.push(bare_rate);
-            rates.push(rate(plan.count, start));
-        }
-    }
-    let report = summary(&rig, &plan, options, &bare_rates, &rates, None);
+        Ok::<_, Failure>([bare_rate, per_second(count, start)])
+    })?;
+    let mut report = summary(options, &blocks, 0, 1, None);
+    crew.describe(&mut report);
     drop(sender);
-    rig.finish()?;
+    crew.finish()?;
     Ok(report)
 }
 
 /// A receiver of messages that fit into a slot.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let plan = &peer.plan;
-    let bare = BareRing::new(&peer.work, plan.slots, plan.receivers);
-    let mut receiver = peer.domain.receiver("stream").wait(plan.wait.into()).join_when_created()?;
+fn small_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let bare = BareRing::new(&worker.board().work()?, options.slots(), options.receivers());
+    let mut receiver = domain.receiver("stream").wait(options.wait()).join_when_created()?;
     let mut sums = 0u64;
-    for round in 0..=plan.rounds {
-        let (first, end) = (round * plan.count, (round + 1) * plan.count);
-        let yields = || yield_if(plan.oversubscribed);
-        sums = sums.wrapping_add(bare.receive(plan.index as u64, first, end, yields));
+    for round in all(options.rounds) {
+        let Range { start: first, end } = numbers(round, small_messages(&options));
+        let own = worker.index() as u64;
+        sums = sums.wrapping_add(bare.receive(own, first, end, || worker.relax()));
         sums = sums.wrapping_add(receive_small(&mut receiver, first, end)?);
-        peer.done(round + 1);
+        worker.reach(round + 1);
     }
     black_box(sums);
     Ok(())
@@ -137,86 +147,93 @@ fn send_copies(sender: &mut Sender, bytes: usize, first: u64, end: u64) -> Resul
     Ok(())
 }
 
+/// Number of larger messages in a block.
+fn large_messages(options: &Options) -> u64 {
+    (LARGE_BYTES / options.bytes() as u64).max(4)
+}
+
+/// Numbers of buffers that the baseline tries.
+fn buffers(options: &Options) -> Vec<usize> {
+    let fits = |&buffers: &usize| buffers == 2 || buffers * options.bytes() <= BUFFERS_BYTES_MAX;
+    [2, 4, 8, 16, 32, 64, 128, 256].into_iter().filter(fits).collect()
+}
+
+/// Bytes of memory for each of these. Each number of buffers has its own part of the memory, because
+/// each baseline counts from its own start.
+fn buffers_bytes(options: &Options) -> usize {
+    let most = buffers(options).into_iter().max().unwrap_or(2).min(BUFFERS_MAX);
+    BareBuffers::bytes(options.bytes(), most).next_multiple_of(4096)
+}
+
 fn large(options: &Options) -> Result<Report, Failure> {
-    let mut plan = Plan::new(Kind::Buffers, options)?;
-    if plan.receivers != 1 {
+    let bytes = options.bytes();
+    if options.receivers() != 1 {
         return Err(Failure::usage(format!(
-            "bench fan-out --bytes {}: the baseline for more than {BARE_BYTES} bytes has one \
-             receiver; use bench stream",
-            plan.bytes
+            "bench fan-out --bytes {bytes}: the baseline for more than {BARE_BYTES} bytes has one \
+             receiver; use bench stream"
         )));
     }
-    plan.count = (LARGE_BYTES / options.bytes).max(4);
-    plan.baseline_count = plan.count;
-    plan.buffers = [2, 4, 8, 16, 32, 64, 128, 256]
-        .into_iter()
-        .filter(|&buffers| buffers == 2 || buffers * plan.bytes <= BUFFERS_BYTES_MAX)
-        .collect();
-    let most = plan.buffers.iter().copied().max().unwrap_or(2).min(BUFFERS_MAX);
-    // Each number of buffers has its own part of the memory, because each baseline counts from its own
-    // start.
-    let each = BareBuffers::bytes(plan.bytes, most).next_multiple_of(4096);
-    let memory = each * plan.buffers.len();
-    let mut rig = Rig::start(plan, memory, 1)?;
-    let plan = rig.plan.clone();
-    let baselines = baselines(&rig.work_memory()?, &plan)?;
-    let mut sender = sender(&rig, &plan)?;
+    let (count, buffers) = (large_messages(options), buffers(options));
+    let setup = setup(1).memory_bytes(buffers_bytes(options) * buffers.len());
+    let mut crew = setup.start(&BUFFERS_ROLE, |_| options.clone())?;
+    let baselines = baselines(&crew.board().work()?, options)?;
+    let mut sender = sender(&crew, options)?;
     sender.wait_for_receivers(1)?;
-    let mut bare_rates = vec![vec![]; baselines.len()];
-    let mut rates = vec![];
-    for round in 0..=plan.rounds {
-        let (first, end) = (round * plan.count, (round + 1) * plan.count);
-        for (baseline, rates) in baselines.iter().zip(&mut bare_rates) {
+    // One block for each number of buffers, and the last one for the channel.
+    let blocks = alternate(options.rounds, |round| {
+        let numbers = numbers(round, count);
+        let mut rates = vec![];
+        for baseline in &baselines {
             let start = Instant::now();
-            baseline.send(first, end, |number, buffer| payload::fill(buffer, number));
-            if round > 0 {
-                rates.push(rate(plan.count, start));
-            }
+            baseline.send(numbers.start, numbers.end, |number, buffer| {
+                payload::fill(buffer, number);
+            });
+            rates.push(per_second(count, start));
         }
         let start = Instant::now();
-        for number in first..end {
+        for number in numbers {
             if options.copy {
-                let mut message = vec![0; plan.bytes];
+                let mut message = vec![0; bytes];
                 payload::fill(&mut message, number);
                 sender.send(&message)?;
             } else {
-                let mut loan = sender.loan(plan.bytes)?;
+                let mut loan = sender.loan(bytes)?;
                 payload::fill(&mut loan, number);
                 loan.send();
             }
         }
-        rig.await_peer(0, round + 1)?;
-        if round > 0 {
-            rates.push(rate(plan.count, start));
-        }
-    }
-    let medians: Vec<f64> = bare_rates.iter().map(|rates| percentile(rates, 0.5)).collect();
+        crew.await_step(0, round + 1)?;
+        rates.push(per_second(count, start));
+        Ok::<_, Failure>(rates)
+    })?;
+    let medians: Vec<f64> = (0..buffers.len()).map(|index| blocks.median(index)).collect();
     let best = (0..medians.len()).max_by(|&a, &b| medians[a].total_cmp(&medians[b])).unwrap_or(0);
-    let buffers = plan.buffers[best];
-    let mut report = summary(&rig, &plan, options, &bare_rates[best], &rates, Some(buffers));
-    let by_buffers = plan.buffers.iter().zip(&medians).map(|(buffers, rate)| {
+    let mut report = summary(options, &blocks, best, buffers.len(), Some(buffers[best]));
+    let by_buffers = buffers.iter().zip(&medians).map(|(buffers, rate)| {
         #[expect(clippy::cast_precision_loss, reason = "a message's length")]
-        let gb_per_s = rate * plan.bytes as f64 / 1e9;
-        (buffers.to_string(), ((gb_per_s * 1000.0).round() / 1000.0).into())
+        let gb_per_s = rate * bytes as f64 / 1e9;
+        (buffers.to_string(), thousandths(gb_per_s).into())
     });
     let by_buffers: serde_json::Map<_, _> = by_buffers.collect();
     report.value("baseline_gb_per_s_by_buffers", by_buffers);
+    crew.describe(&mut report);
     drop(sender);
-    rig.finish()?;
+    crew.finish()?;
     Ok(report)
 }
 
 /// The receiver of larger messages.
-pub(super) fn buffers_peer(peer: &Peer) -> Result<(), Failure> {
-    let plan = &peer.plan;
-    let baselines = baselines(&peer.work, plan)?;
-    let mut receiver = peer.domain.receiver("stream").wait(plan.wait.into()).join_when_created()?;
-    for round in 0..=plan.rounds {
-        let (first, end) = (round * plan.count, (round + 1) * plan.count);
+fn large_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let bytes = options.bytes();
+    let baselines = baselines(&worker.board().work()?, &options)?;
+    let mut receiver = domain.receiver("stream").wait(options.wait()).join_when_created()?;
+    for round in all(options.rounds) {
+        let numbers = numbers(round, large_messages(&options));
         for baseline in &baselines {
             let mut wrong = None;
-            baseline.receive(first, end, |number, buffer| {
-                if payload::sum(buffer) != payload::expected_sum(plan.bytes, number) {
+            baseline.receive(numbers.start, numbers.end, |number, buffer| {
+                if payload::sum(buffer) != payload::expected_sum(bytes, number) {
                     wrong = Some(number);
                 }
             });
@@ -224,65 +241,63 @@ pub(super) fn buffers_peer(peer: &Peer) -> Result<(), Failure> {
                 return Err(Failure::other(format!("buffer {number} arrived damaged")));
             }
         }
-        for number in first..end {
+        for number in numbers {
             let message = receiver.receive()?;
-            if payload::sum(&message) != payload::expected_sum(plan.bytes, number) {
+            if payload::sum(&message) != payload::expected_sum(bytes, number) {
                 return Err(out_of_order(payload::ends(&message).0, number));
             }
         }
-        peer.done(round + 1);
+        worker.reach(round + 1);
     }
     Ok(())
 }
 
-fn baselines(
-    memory: &corewire_ring::region::Region,
-    plan: &Plan,
-) -> Result<Vec<BareBuffers>, Failure> {
-    let each = memory.bytes() / plan.buffers.len() / 4096 * 4096;
-    let parts = plan.buffers.iter().enumerate().map(|(index, &buffers)| {
-        let part = super::rig::part(memory, index * each, each)?;
-        Ok(BareBuffers::new(&part, plan.bytes, buffers))
+fn baselines(memory: &Region, options: &Options) -> Result<Vec<BareBuffers>, Failure> {
+    let each = buffers_bytes(options);
+    let parts = buffers(options).into_iter().enumerate().map(|(index, buffers)| {
+        let part = part(memory, index * each, each)?;
+        Ok(BareBuffers::new(&part, options.bytes(), buffers))
     });
     parts.collect()
 }
 
-fn sender(rig: &Rig, plan: &Plan) -> Result<Sender, Failure> {
-    let builder = rig
+fn sender(crew: &Crew, options: &Options) -> Result<Sender, Failure> {
+    let builder = crew
         .domain()?
         .sender("stream")
-        .slots(plan.slots)
-        .receivers(plan.receivers)
-        .wait(plan.wait.into())
-        .largest_message(plan.bytes.max(4096))
+        .slots(options.slots())
+        .receivers(options.receivers())
+        .wait(options.wait())
+        .largest_message(options.bytes().max(4096))
         .prefault(true);
     Ok(builder.create()?)
 }
 
+/// The report on block `ours`, whose baseline is block `bare`, of so many buffers or of slots.
 fn summary(
-    rig: &Rig,
-    plan: &Plan,
     options: &Options,
-    bare_rates: &[f64],
-    rates: &[f64],
+    blocks: &Blocks,
+    bare: usize,
+    ours: usize,
     buffers: Option<usize>,
 ) -> Report {
-    let mut report = Report::new();
-    let receivers = plan.receivers;
-    let (bare, ours) = (Spread::of(bare_rates).median, Spread::of(rates).median);
-    report.value("bytes", plan.bytes);
+    let mut report = Report::default();
+    let (receivers, slots, bytes) = (options.receivers(), options.slots(), options.bytes());
+    let ratios = blocks.ratios(ours, bare);
+    let [bare, ours] = [bare, ours].map(|block| blocks.median(block));
+    report.value("bytes", bytes);
     report.value("receivers", receivers);
-    report.value("slots", plan.slots);
+    report.value("slots", slots);
     report.value("copy", options.copy);
-    report.value("rounds", plan.rounds);
+    report.value("rounds", options.rounds);
     report.value("messages_per_s", ours.round());
     report.value("baseline_messages_per_s", bare.round());
     #[expect(clippy::cast_precision_loss, reason = "a message's length")]
-    let to_gb = |rate: f64| rate * plan.bytes as f64 / 1e9;
-    report.value("gb_per_s", (to_gb(ours) * 1000.0).round() / 1000.0);
-    report.value("baseline_gb_per_s", (to_gb(bare) * 1000.0).round() / 1000.0);
+    let to_gb = |rate: f64| rate * bytes as f64 / 1e9;
+    report.value("gb_per_s", thousandths(to_gb(ours)));
+    report.value("baseline_gb_per_s", thousandths(to_gb(bare)));
     let name = match buffers {
-        None => format!("bare loop, {} slots, {receivers} receivers", plan.slots),
+        None => format!("bare loop, {slots} slots, {receivers} receivers"),
         Some(buffers) => format!("bare loop, the best of 2 to 256: {buffers} buffers"),
     };
     if let Some(buffers) = buffers {
@@ -294,27 +309,8 @@ fn summary(
             format!("{name:<44} {:>10.3} M messages/s {:>8.2} GB/s", rate / 1e6, to_gb(rate));
         report.note(line);
     }
-    let ratios: Vec<f64> = rates.iter().zip(bare_rates).map(|(ours, bare)| ours / bare).collect();
     report.ratio("ratio to the bare loop of the same round", &ratios);
-    rig.describe(&mut report);
     report
-}
-
-fn options_receivers(options: &Options) -> usize {
-    usize::try_from(options.receivers).unwrap_or(1)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
-fn rate(count: u64, start: Instant) -> f64 {
-    count as f64 / start.elapsed().as_secs_f64().max(1e-9)
-}
-
-pub(super) fn yield_if(oversubscribed: bool) {
-    if oversubscribed {
-        std::thread::yield_now();
-    } else {
-        pause();
-    }
 }
 
 fn out_of_order(found: u64, due: u64) -> Failure {

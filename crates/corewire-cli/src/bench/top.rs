@@ -10,15 +10,19 @@ use std::time::{Duration, Instant};
 use corewire::Observer;
 use corewire_os::event::wait_readable;
 use corewire_os::process::processor_seconds;
+use corewire_study::harness::places::Places;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{WARM_UP, alternate};
+use corewire_study::harness::statistics::thousandths;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::peer::Peer;
-use super::rig::{Kind, Plan, Rig};
-use super::statistics::Spread;
-use super::{Options, Report};
+use super::options::{Options, setup};
 use crate::failure::Failure;
+
+pub(super) const ROLE: Role<(), Failure> = Role { name: "top", work: peer };
 
 /// Number of channels, each with a sender and a receiver.
 const CHANNELS: usize = 3;
@@ -26,17 +30,18 @@ const CHANNELS: usize = 3;
 const BLOCK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    let plan = Plan { receivers: 2 * CHANNELS - 1, ..Plan::new(Kind::Top, options)? };
-    let mut rig = Rig::start_unpinned(plan, 4096, 2 * CHANNELS)?;
+    let setup = setup(2 * CHANNELS).places(Places::Anywhere);
+    let mut crew = setup.start(&ROLE, |_| ())?;
     for index in 0..2 * CHANNELS {
-        rig.await_peer(index, 1)?;
+        crew.await_step(index, 1)?;
     }
-    let domain = rig.domain()?;
+    let domain = crew.domain()?;
     let observers = (0..CHANNELS).map(|index| domain.observe(&name(index)));
     let observers = observers.collect::<Result<Vec<_>, _>>()?;
     let top = Terminal::start(domain.runtime_directory())?;
-    let (mut ratios, mut rates, mut used_s, mut shown_s) = (vec![], vec![], 0.0, 0.0);
-    for round in 0..=rig.plan.rounds {
+    let (mut used_s, mut shown_s) = (0.0, 0.0);
+    // Messages per second without top, and with it.
+    let blocks = alternate(options.rounds, |round| {
         let mut per_s = [0.0; 2];
         // The order of the two blocks alternates.
         for block in [round % 2, (round + 1) % 2] {
@@ -50,27 +55,23 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
             #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
             let rate = moved as f64 / passed_s;
             per_s[usize::from(is_shown)] = rate;
-            if is_shown && round > 0 {
+            if is_shown && round > WARM_UP {
                 used_s += processor_seconds(top.child.id())? - before_s;
                 shown_s += passed_s;
             }
         }
-        // The first round is only warm-up.
-        if round > 0 {
-            ratios.push(per_s[1] / per_s[0]);
-            rates.push(per_s[0] / 1e6);
-        }
-    }
+        Ok::<_, Failure>(per_s)
+    })?;
     let share = used_s / shown_s * 100.0;
-    let mut report = Report::new();
+    let mut report = Report::default();
     report.value("channels", CHANNELS);
-    report.value("rounds", rig.plan.rounds);
-    let rate = Spread::of(&rates).median;
+    report.value("rounds", options.rounds);
+    let rate = blocks.median(0) / 1e6;
     report.figure("m_per_s", "messages on all channels, without top", rate, "M/s");
-    report.ratio("with top to without", &ratios);
-    report.value("cpu_percent", (share * 1000.0).round() / 1000.0);
+    report.ratio("with top to without", &blocks.ratios(1, 0));
+    report.value("cpu_percent", thousandths(share));
     report.note(format!("{:<44} {share:>10.3} % of a core", "top, every second"));
-    rig.describe(&mut report);
+    crew.describe(&mut report);
     Ok(report)
 }
 
@@ -84,18 +85,19 @@ fn name(index: usize) -> String {
 }
 
 /// A peer: the sender or the receiver of a channel, until it is killed.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let name = name(peer.plan.index / 2);
-    if peer.plan.index.is_multiple_of(2) {
-        let mut sender = peer.domain.sender(&name).create()?;
+fn peer(worker: &Worker, (): ()) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let name = name(worker.index() / 2);
+    if worker.index().is_multiple_of(2) {
+        let mut sender = domain.sender(&name).create()?;
         sender.wait_for_receivers(1)?;
-        peer.done(1);
+        worker.reach(1);
         loop {
             sender.loan(48)?.send();
         }
     }
-    let mut receiver = peer.domain.receiver(&name).join_when_created()?;
-    peer.done(1);
+    let mut receiver = domain.receiver(&name).join_when_created()?;
+    worker.reach(1);
     // The senders are killed first, which ends the loop.
     while receiver.receive().is_ok() {}
     Ok(())

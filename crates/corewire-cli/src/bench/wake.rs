@@ -2,17 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use corewire_os::processor::{tick_ns, ticks};
+use corewire_os::processor::ticks;
 use corewire_os::sleep::Linux;
 use corewire_ring::Kernel;
 use corewire_ring::doorbell::{Bell, Bells};
 use corewire_ring::sync::{Ordering, pause};
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::nanoseconds;
+use corewire_study::harness::statistics::{percentile, thousandths};
 
-use super::peer::Peer;
-use super::rig::{Kind, Plan, Rig};
-use super::statistics::percentile;
-use super::{Options, Report};
+use super::options::{Options, setup};
 use crate::failure::Failure;
+
+pub(super) const ROLE: Role<Options, Failure> = Role { name: "wake", work: peer };
+
+/// Idle times before a wake-up.
+const IDLE_US: [u64; 2] = [60, 1000];
 
 /// Number of wake-ups of each kind after each idle time.
 const WAKES: usize = 1000;
@@ -25,18 +31,14 @@ const SENT_AT: usize = 128;
 const TOOK: usize = 256;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    let mut plan = Plan::new(Kind::Wake, options)?;
-    plan.receivers = 1;
-    plan.idle_us = vec![60, 1000];
-    let mut rig = Rig::start(plan, 4096, 1)?;
-    let plan = rig.plan.clone();
-    let mut sender = rig.domain()?.sender("wake").receivers(1).create()?;
+    let mut crew = setup(1).memory_bytes(4096).start(&ROLE, |_| options.clone())?;
+    let mut sender = crew.domain()?.sender("wake").receivers(1).create()?;
     sender.wait_for_receivers(1)?;
-    let work = rig.work_memory()?;
+    let work = crew.board().work()?;
     let linux = Linux::get();
-    let mut report = Report::new();
+    let mut report = Report::default();
     let mut step = 0;
-    for &idle_us in &plan.idle_us {
+    for idle_us in IDLE_US {
         let (mut bare, mut ours) = (vec![], vec![]);
         for _ in 0..WAKES / BLOCK {
             for is_bare in [true, false] {
@@ -54,19 +56,18 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
                         sender.send(&sent_at.to_le_bytes())?;
                     }
                     step += 1;
-                    rig.await_peer(0, step)?;
+                    crew.await_step(0, step)?;
                     let took = work.word64(TOOK).load(Ordering::Relaxed);
-                    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 ticks")]
-                    let took_ns = took as f64 * tick_ns();
+                    let took_ns = nanoseconds(took);
                     if is_bare { bare.push(took_ns) } else { ours.push(took_ns) }
                 }
             }
         }
         tell(&mut report, idle_us, &bare, &ours);
     }
-    rig.describe(&mut report);
+    crew.describe(&mut report);
     drop(sender);
-    rig.finish()?;
+    crew.finish()?;
     Ok(report)
 }
 
@@ -79,18 +80,19 @@ fn tell(report: &mut Report, idle_us: u64, bare: &[f64], ours: &[f64]) {
     report.figure(&keys[1], &format!("a message, {after}, p50"), ours_p50, "ns");
     report.figure(&keys[2], &format!("a message, {after}, p99"), percentile(ours, 0.99), "ns");
     let ratio = ours_p50 / bare_p50;
-    report.value(&keys[3], (ratio * 1000.0).round() / 1000.0);
+    report.value(&keys[3], thousandths(ratio));
     report.note(format!("{:<44} {ratio:>10.3}", format!("ratio {after}")));
 }
 
 /// The peer: sleeps, and reports how long each wake-up took.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let mut receiver =
-        peer.domain.receiver("wake").wait(peer.plan.wait.into()).join_when_created()?;
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let mut receiver = domain.receiver("wake").wait(options.wait()).join_when_created()?;
     let linux = Linux::get();
-    let futex = peer.work.word32(FUTEX);
+    let work = worker.board().work()?;
+    let futex = work.word32(FUTEX);
     let (mut step, mut bare_wakes) = (0, 0u32);
-    for _ in &peer.plan.idle_us {
+    for _ in IDLE_US {
         for _ in 0..WAKES / BLOCK {
             for is_bare in [true, false] {
                 for _ in 0..BLOCK {
@@ -104,11 +106,11 @@ pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
                     } else {
                         drop(receiver.receive()?);
                     }
-                    let sent_at = peer.work.word64(SENT_AT).load(Ordering::Relaxed);
+                    let sent_at = work.word64(SENT_AT).load(Ordering::Relaxed);
                     let took = ticks().saturating_sub(sent_at);
-                    peer.work.word64(TOOK).store(took, Ordering::Relaxed);
+                    work.word64(TOOK).store(took, Ordering::Relaxed);
                     step += 1;
-                    peer.done(step);
+                    worker.reach(step);
                 }
             }
         }

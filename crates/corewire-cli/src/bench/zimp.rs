@@ -5,16 +5,18 @@ use corewire_published::rings::{Zimp, ZimpReceiver, ZimpSender};
 use corewire_ring::region::Region;
 use corewire_ring::sync::pause;
 
-use super::latency::{
-    ROUND_TRIPS, answer, await_hang_up, check_number, ends, one_way_times, put_number,
-};
-use super::peer::Peer;
-use super::rig::{Kind, Plan, Rig};
-use super::statistics::{Spread, percentile};
-use super::stream::yield_if;
-use super::{Options, Report};
+use corewire_study::harness::board::part;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{all, alternate, numbers, one_way_times};
+use corewire_study::harness::statistics::{percentile, thousandths};
+
+use super::latency::{ROUND_TRIPS, answer, await_hang_up, check_number, ends, put_number};
+use super::options::{Options, setup};
 use crate::failure::Failure;
 use crate::model;
+
+pub(super) const ROLE: Role<Options, Failure> = Role { name: "zimp", work: peer };
 
 /// Number of entries of a ring, as in the paper's own code.
 const ENTRIES: u32 = 50;
@@ -22,80 +24,70 @@ const ENTRIES: u32 = 50;
 const BYTES_MAX: usize = 4096;
 
 pub(super) fn run(options: &Options) -> Result<Report, Failure> {
-    let mut plan = Plan::new(Kind::Zimp, options)?;
-    if plan.bytes > BYTES_MAX {
-        let limit = format!("8 to {BYTES_MAX} here, not {}", plan.bytes);
+    let bytes = options.bytes();
+    if bytes > BYTES_MAX {
+        let limit = format!("8 to {BYTES_MAX} here, not {bytes}");
         return Err(Failure::usage(format!("bench zimp --bytes: {limit}")));
     }
-    plan.receivers = 1;
-    plan.count = ROUND_TRIPS;
-    let bytes = plan.bytes;
-    let mut rig = Rig::start(plan, 2 * ring_bytes(bytes), 1)?;
-    let plan = rig.plan.clone();
-    let [there, back] = rings(&rig.work_memory()?, bytes)?;
+    let setup = setup(1).memory_bytes(2 * ring_bytes(bytes));
+    let mut crew = setup.start(&ROLE, |_| options.clone())?;
+    let [there, back] = rings(&crew.board().work()?, bytes)?;
     let (mut zimp_sender, mut zimp_receiver) = (there.sender(), back.receiver(0));
-    let (mut sender, mut receiver) = ends(rig.domain()?, &plan, "there", "back")?;
-    let (mut zimp_ns, mut ours_ns, mut ratios) = (vec![], vec![], vec![]);
+    let (mut sender, mut receiver) = ends(crew.domain()?, options, "there", "back")?;
     let mut message = vec![0u8; bytes];
     let mut reply = vec![0u8; bytes];
-    for round in 0..=plan.rounds {
-        let zimp = one_way_times(round, plan.count, |number| {
+    let blocks = alternate(options.rounds, |round| {
+        let zimp = one_way_times(numbers(round, ROUND_TRIPS), |number| {
             put_number(&mut message, number);
-            send(&mut zimp_sender, &message, || rig.look())?;
-            receive(&mut zimp_receiver, &mut reply, || rig.look())?;
+            send(&mut zimp_sender, &message, || Ok(crew.look()?))?;
+            receive(&mut zimp_receiver, &mut reply, || Ok(crew.look()?))?;
             check_number(&reply, number)
         })?;
-        let ours = one_way_times(round, plan.count, |number| {
+        let ours = one_way_times(numbers(round, ROUND_TRIPS), |number| {
             put_number(&mut message, number);
             sender.send(&message)?;
             check_number(&receiver.receive()?, number)
         })?;
-        // The first round is only warm-up.
-        if round > 0 {
-            let [zimp, ours] = [zimp, ours].map(|times| percentile(&times, 0.5));
-            zimp_ns.push(zimp);
-            ours_ns.push(ours);
-            ratios.push(zimp / ours);
-        }
-    }
-    rig.await_peer(0, 1)?;
-    let mut report = Report::new();
+        Ok::<_, Failure>([zimp, ours].map(|times| percentile(&times, 0.5)))
+    })?;
+    crew.await_step(0, 1)?;
+    let mut report = Report::default();
     report.value("bytes", bytes);
-    report.value("rounds", plan.rounds);
-    report.figure("zimp_one_way_ns_p50", "ZIMP, one way, p50", Spread::of(&zimp_ns).median, "ns");
-    report.figure("one_way_ns_p50", "a channel, one way, p50", Spread::of(&ours_ns).median, "ns");
-    report.ratio("ZIMP to the channel of the same round", &ratios);
+    report.value("rounds", options.rounds);
+    report.figure("zimp_one_way_ns_p50", "ZIMP, one way, p50", blocks.median(0), "ns");
+    report.figure("one_way_ns_p50", "a channel, one way, p50", blocks.median(1), "ns");
+    report.ratio("ZIMP to the channel of the same round", &blocks.ratios(0, 1));
     if bytes <= 48 {
-        let predicted = (model::zimp_to_broadcast()? * 1000.0).round() / 1000.0;
+        let predicted = thousandths(model::zimp_to_broadcast()?);
         report.value("model_ratio", predicted);
         report.note(format!("{:<44} {predicted:>10.3}", "the same on the model"));
     }
-    rig.describe(&mut report);
+    crew.describe(&mut report);
     drop((sender, receiver));
-    rig.finish()?;
+    crew.finish()?;
     Ok(report)
 }
 
 /// The peer, which answers.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let plan = &peer.plan;
-    let [there, back] = rings(&peer.work, plan.bytes)?;
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let [there, back] = rings(&worker.board().work()?, options.bytes())?;
     let (mut zimp_sender, mut zimp_receiver) = (back.sender(), there.receiver(0));
-    let (mut sender, mut receiver) = ends(&peer.domain, plan, "back", "there")?;
-    let mut message = vec![0u8; plan.bytes];
+    let (mut sender, mut receiver) = ends(&domain, &options, "back", "there")?;
+    let mut message = vec![0u8; options.bytes()];
     // The kernel ends this process with its parent, so there is nothing to check.
     let look = || {
-        yield_if(plan.oversubscribed);
+        worker.relax();
         Ok(())
     };
-    for _ in 0..=plan.rounds {
-        for _ in 0..plan.count {
+    for _ in all(options.rounds) {
+        for _ in 0..ROUND_TRIPS {
             receive(&mut zimp_receiver, &mut message, look)?;
             send(&mut zimp_sender, &message, look)?;
         }
-        answer(&mut sender, &mut receiver, &mut message, plan.count)?;
+        answer(&mut sender, &mut receiver, &mut message, ROUND_TRIPS)?;
     }
-    peer.done(1);
+    worker.reach(1);
     await_hang_up(receiver);
     Ok(())
 }
@@ -107,7 +99,7 @@ const fn ring_bytes(bytes: usize) -> usize {
 /// One ring in each direction.
 fn rings(memory: &Region, bytes: usize) -> Result<[Zimp; 2], Failure> {
     let ring = |index: usize| -> Result<Zimp, Failure> {
-        let part = super::rig::part(memory, index * ring_bytes(bytes), ring_bytes(bytes))?;
+        let part = part(memory, index * ring_bytes(bytes), ring_bytes(bytes))?;
         Ok(Zimp::new(&part, ENTRIES, 1, bytes))
     };
     Ok([ring(0)?, ring(1)?])

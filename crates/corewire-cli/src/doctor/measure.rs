@@ -1,22 +1,13 @@
 //! `corewire doctor --measure`: the cost of a cache line from each processor to each other one.
 
-use std::thread;
-
 use corewire::Topology;
-use corewire_os::processor::{self, pin_to, tick_ns, ticks};
-use corewire_published::yardstick::LineWalk;
-use corewire_ring::region::Region;
-use corewire_ring::sync::{AtomicU64, Ordering, pause};
+use corewire_os::processor;
+use corewire_study::harness::statistics::Spread;
+use corewire_study::harness::walk::{ReadCost, locked_ns};
 
 use crate::failure::Failure;
 use crate::{table, units};
 
-/// Lines of a walk. They fit the second-level caches of both processors.
-const LINES: usize = 512;
-/// Walks of each kind between two processors; the result is their median.
-const WALKS: usize = 15;
-/// Number of read-modify-writes of a line that the processor owns.
-const MODIFIES: usize = 10_000;
 /// Maximum number of columns of the table: more do not fit a terminal.
 const COLUMNS_MAX: usize = 16;
 
@@ -38,7 +29,7 @@ pub(super) fn measure() -> Result<Topology, Failure> {
                 row.push(0.0);
                 continue;
             }
-            let pair = Pair::measure(reader, writer)?;
+            let pair = ReadCost::measure(reader, writer)?;
             let is_near = domains[index] == domains[other];
             if is_near { &mut near } else { &mut far }.push(pair.line_ns);
             next.push(pair.next_ns);
@@ -51,10 +42,10 @@ pub(super) fn measure() -> Result<Topology, Failure> {
         let first = domains.iter().filter(|domain| **domain == domains[0]);
         topology.domain_cores = first.count();
     }
-    topology.near_ns = whole(median(&mut near), topology.near_ns);
+    topology.near_ns = whole(median(near), topology.near_ns);
     // In a machine with one domain only memory is far away, which is not measured.
-    topology.far_ns = whole(median(&mut far), topology.far_ns.max(topology.near_ns));
-    topology.next_ns = whole(median(&mut next), topology.next_ns);
+    topology.far_ns = whole(median(far), topology.far_ns.max(topology.near_ns));
+    topology.next_ns = whole(median(next), topology.next_ns);
     topology.locked_ns = whole(Some(locked_ns()?), topology.locked_ns);
     Ok(topology)
 }
@@ -85,86 +76,8 @@ pub(super) fn render(topology: &Topology) -> String {
     )
 }
 
-/// The cost of lines that another processor has written.
-struct Pair {
-    /// A line, if the reader waits for it.
-    line_ns: f64,
-    /// One more line, if many are requested at once.
-    next_ns: f64,
-}
-
-impl Pair {
-    fn measure(reader: usize, writer: usize) -> Result<Self, Failure> {
-        let memory = memory()?;
-        let walk = LineWalk::new(&memory, LINES);
-        walk.lay();
-        let order = walk.order();
-        let (asked, laid) = (AtomicU64::new(0), AtomicU64::new(0));
-        thread::scope(|scope| {
-            let writing = scope.spawn(|| -> Result<(), Failure> {
-                let pinned = pin_to(writer);
-                for round in 1..=2 * WALKS as u64 {
-                    await_number(&asked, round);
-                    walk.lay();
-                    laid.store(round, Ordering::Release);
-                }
-                Ok(pinned?)
-            });
-            let reading = scope.spawn(|| -> Result<Self, Failure> {
-                let pinned = pin_to(reader);
-                let mut round = 0;
-                let mut time = |walk_once: &dyn Fn() -> u64| {
-                    round += 1;
-                    asked.store(round, Ordering::Release);
-                    await_number(&laid, round);
-                    a_line_ns(walk_once, LINES)
-                };
-                let mut line: Vec<_> = (0..WALKS).map(|_| time(&|| walk.one_by_one())).collect();
-                let mut next: Vec<_> =
-                    (0..WALKS).map(|_| time(&|| walk.side_by_side(&order))).collect();
-                pinned?;
-                let [line_ns, next_ns] =
-                    [&mut line, &mut next].map(|times| median(times).unwrap_or(0.0));
-                Ok(Self { line_ns, next_ns })
-            });
-            let panicked = |_| Failure::other("a measuring thread panicked");
-            writing.join().map_err(panicked)??;
-            reading.join().map_err(panicked)?
-        })
-    }
-}
-
-/// The time of a read-modify-write of a line that the processor owns.
-fn locked_ns() -> Result<f64, Failure> {
-    let memory = memory()?;
-    let walk = LineWalk::new(&memory, LINES);
-    let mut times: Vec<_> =
-        (0..WALKS).map(|_| a_line_ns(&|| walk.modify(MODIFIES), MODIFIES)).collect();
-    Ok(median(&mut times).unwrap_or(0.0))
-}
-
-fn memory() -> Result<Region, Failure> {
-    Region::private(LineWalk::bytes(LINES))
-        .ok_or_else(|| Failure::other("there is no memory for the measurement"))
-}
-
-fn await_number(word: &AtomicU64, number: u64) {
-    while word.load(Ordering::Acquire) != number {
-        pause();
-    }
-}
-
-/// The time of a job, for each of `count` lines.
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn a_line_ns(job: &dyn Fn() -> u64, count: usize) -> f64 {
-    let start = ticks();
-    std::hint::black_box(job());
-    (ticks() - start) as f64 * tick_ns() / count as f64
-}
-
-fn median(times: &mut [f64]) -> Option<f64> {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied()
+fn median(times: Vec<f64>) -> Option<f64> {
+    Spread::of(times).map(|times| times.median)
 }
 
 /// Whole nanoseconds, at least one.

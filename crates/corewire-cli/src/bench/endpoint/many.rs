@@ -5,13 +5,19 @@ use std::time::Instant;
 
 use corewire::{Memory, Selector};
 use corewire_os::process::processor_seconds;
-use corewire_os::processor::{allowed, keep_to, pin_to};
+use corewire_os::processor::allowed;
+use corewire_study::harness::crew::Crew;
+use corewire_study::harness::places::Places;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::statistics::thousandths;
 
-use super::super::peer::Peer;
-use super::super::rig::{Kind, Plan, Rig};
-use super::super::{Options, Report};
-use super::{BYTES, Effort, check};
+use super::super::options::{Options, setup};
+use super::common::{BYTES, Effort, check};
 use crate::failure::Failure;
+
+pub(in super::super) const ROLE: Role<Options, Failure> =
+    Role { name: "many endpoints", work: peer };
 
 const SENDERS: usize = 64;
 /// The tag of the message that ends the measurement.
@@ -34,7 +40,7 @@ pub(super) fn run(options: &Options, effort: Effort, report: &mut Report) -> Res
     let ratio = many.processor_ns / one.processor_ns;
     report.value("many_senders", SENDERS);
     report.value("many_messages_per_s", many.messages_per_s.round());
-    report.value("many_slowest_to_mean", (fairness * 1000.0).round() / 1000.0);
+    report.value("many_slowest_to_mean", thousandths(fairness));
     report.figure(
         "many_processor_ns_per_message",
         "64 senders, processor time of a message",
@@ -47,7 +53,7 @@ pub(super) fn run(options: &Options, effort: Effort, report: &mut Report) -> Res
         one.processor_ns,
         "ns",
     );
-    report.value("many_processor_ratio", (ratio * 1000.0).round() / 1000.0);
+    report.value("many_processor_ratio", thousandths(ratio));
     report.note(format!(
         "{:<44} {:>10.1} M messages/s",
         "64 senders (oversubscribed)",
@@ -60,16 +66,13 @@ pub(super) fn run(options: &Options, effort: Effort, report: &mut Report) -> Res
 
 /// Counts the messages that `senders` processes send in a while. No message may be lost.
 fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, Failure> {
-    let mut plan = Plan::new(Kind::EndpointMany, options)?;
-    plan.receivers = senders;
-    let cpus = allowed()?;
-    let first = cpus.first().copied().unwrap_or(0);
-    let rig = Rig::start_with(plan, 4096, senders, (senders == 1).then_some(first))?;
-    if senders == 1 {
-        pin_to(first)?;
-    }
-    let domain = rig.domain()?;
-    let mut endpoint = domain.endpoint("sink").wait(rig.plan.wait.into()).create()?;
+    let places = match allowed()?.first() {
+        Some(&first) if senders == 1 => Places::On(first),
+        _ => Places::Anywhere,
+    };
+    let crew = setup(senders).places(places).start(&ROLE, |_| options.clone())?;
+    let domain = crew.domain()?;
+    let mut endpoint = domain.endpoint("sink").wait(options.wait()).create()?;
     // Every sender announces itself: the tag is its index.
     let mut peers = vec![None; senders];
     for _ in 0..senders {
@@ -83,11 +86,11 @@ fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, F
     for &peer in &peers {
         endpoint.send(peer, 0, b"")?;
     }
-    let used = |rig: &Rig| -> Result<f64, Failure> {
-        Ok(rig.processor_seconds()? + processor_seconds(std::process::id())?)
+    let used = |crew: &Crew| -> Result<f64, Failure> {
+        Ok(crew.processor_seconds()? + processor_seconds(std::process::id())?)
     };
     let mut counts = vec![0u64; senders];
-    let (start, before) = (Instant::now(), used(&rig)?);
+    let (start, before) = (Instant::now(), used(&crew)?);
     let mut word = [0; BYTES];
     let mut total = 0u64;
     while !total.is_multiple_of(4096) || start.elapsed().as_secs_f64() < effort.many_seconds {
@@ -98,7 +101,7 @@ fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, F
         *count += 1;
         total += 1;
     }
-    let (seconds, processor) = (start.elapsed().as_secs_f64(), used(&rig)? - before);
+    let (seconds, processor) = (start.elapsed().as_secs_f64(), used(&crew)? - before);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 messages")]
     let (messages_per_s, processor_ns) =
         (total as f64 / seconds, processor * 1e9 / total.max(1) as f64);
@@ -123,16 +126,16 @@ fn measure(options: &Options, effort: Effort, senders: usize) -> Result<Found, F
         }
     }
     endpoint.close()?;
-    keep_to(&cpus)?;
-    rig.finish()?;
+    crew.finish()?;
     Ok(found)
 }
 
 /// A sender: its messages are numbered, and their tag is its index.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let tag = peer.plan.index as u64;
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let tag = worker.index() as u64;
     let name = format!("source-{tag}");
-    let mut endpoint = peer.domain.endpoint(&name).wait(peer.plan.wait.into()).create()?;
+    let mut endpoint = domain.endpoint(&name).wait(options.wait()).create()?;
     let sink = endpoint.peer_when_created("sink", None)?;
     endpoint.send(sink, tag, b"")?;
     endpoint.receive_into(Selector::any(), &mut [])?;

@@ -1,67 +1,61 @@
 //! Eight bytes one way, through a receive that matches tag and sender, compared with a bare cache line.
 
 use corewire::Selector;
-use corewire_published::yardstick::RawLines;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{WARM_UP, all, alternate, numbers, one_way_times};
+use corewire_study::harness::statistics::percentile;
 
-use super::super::latency::{RAW_LINES, ROUND_TRIPS, one_way_times, time_raw};
-use super::super::peer::Peer;
-use super::super::rig::{Kind, Plan, Rig};
-use super::super::statistics::{Spread, percentile};
-use super::super::{Options, Report};
-use super::{BYTES, check, ends};
+use super::super::latency::ROUND_TRIPS;
+use super::super::options::{Options, setup};
+use super::common::{BYTES, check, ends};
 use crate::failure::Failure;
+
+pub(in super::super) const ROLE: Role<Options, Failure> = Role { name: "endpoint", work: peer };
 
 const TAG: u64 = 7;
 
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let mut plan = Plan::new(Kind::Endpoint, options)?;
-    plan.receivers = 1;
-    plan.count = ROUND_TRIPS;
-    plan.baseline_count = ROUND_TRIPS;
-    let rig = Rig::start(plan, RawLines::bytes(RAW_LINES), 1)?;
-    let plan = rig.plan.clone();
-    let raw = RawLines::new(&rig.work_memory()?, RAW_LINES);
-    let (mut endpoint, other) = ends(rig.domain()?, &plan, "parent", "peer")?;
+    let crew = setup(1).start(&ROLE, |_| options.clone())?;
+    let mut raw = crew.board().raw_line()?;
+    let (mut endpoint, other) = ends(crew.domain()?, options, "parent", "peer")?;
     let selector = Selector::tag(TAG).from(other);
-    let (mut raw_ns, mut ratios, mut all) = (vec![], vec![], vec![]);
-    for round in 0..=plan.rounds {
-        let baseline = time_raw(&raw, round, plan.baseline_count)?;
-        let times = one_way_times(round, plan.count, |number| {
+    let mut times_of_all = vec![];
+    let blocks = alternate(options.rounds, |round| {
+        let baseline = raw.ask(ROUND_TRIPS);
+        let times = one_way_times(numbers(round, ROUND_TRIPS), |number| {
             endpoint.send(other, TAG, &number.to_le_bytes())?;
             let mut word = [0; BYTES];
             endpoint.receive_into(selector, &mut word)?;
             check(u64::from_le_bytes(word), number)
         })?;
-        // The first round is only warm-up.
-        if round > 0 {
-            raw_ns.push(baseline);
-            ratios.push(percentile(&times, 0.5) / baseline);
-            all.extend(times);
+        let p50 = percentile(&times, 0.5);
+        if round > WARM_UP {
+            times_of_all.extend(times);
         }
-    }
+        Ok::<_, Failure>([baseline, p50])
+    })?;
     report.value("bytes", BYTES);
-    report.value("rounds", plan.rounds);
-    let baseline = Spread::of(&raw_ns).median;
+    report.value("rounds", options.rounds);
+    let baseline = blocks.median(0);
     report.figure("raw_line_one_way_ns", "a bare cache line, one way", baseline, "ns");
-    let [p50, p99] = [0.5, 0.99].map(|part| percentile(&all, part));
+    let [p50, p99] = [0.5, 0.99].map(|part| percentile(&times_of_all, part));
     report.figure("one_way_ns_p50", "8 bytes, one way, p50", p50, "ns");
     report.figure("one_way_ns_p99", "8 bytes, one way, p99", p99, "ns");
-    report.ratio("p50 to the bare line of the same round", &ratios);
-    rig.describe(report);
+    report.ratio("p50 to the bare line of the same round", &blocks.ratios(1, 0));
+    crew.describe(report);
     endpoint.close()?;
-    rig.finish()
+    Ok(crew.finish()?)
 }
 
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let plan = &peer.plan;
-    let raw = RawLines::new(&peer.work, RAW_LINES);
-    let (mut endpoint, other) = ends(&peer.domain, plan, "peer", "parent")?;
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let mut raw = worker.board().raw_line()?;
+    let (mut endpoint, other) = ends(&domain, &options, "peer", "parent")?;
     let selector = Selector::tag(TAG).from(other);
-    for round in 0..=plan.rounds {
-        for number in 0..plan.baseline_count {
-            raw.pong(round * plan.baseline_count + number);
-        }
-        for _ in 0..plan.count {
+    for _ in all(options.rounds) {
+        raw.answer(ROUND_TRIPS);
+        for _ in 0..ROUND_TRIPS {
             let mut word = [0; BYTES];
             endpoint.receive_into(selector, &mut word)?;
             endpoint.send(other, TAG, &word)?;

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use corewire::{Domain, Endpoint, Selector};
 use corewire_os::random_u128;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::rounds::{Blocks, alternate};
+use corewire_study::harness::statistics::{Spread, thousandths};
 
-use super::super::Report;
-use super::super::statistics::Spread;
-use super::Effort;
+use super::common::Effort;
 use crate::failure::Failure;
 
 const IDLE_PEERS: usize = 64;
@@ -19,30 +20,25 @@ pub(super) fn run(effort: Effort, report: &mut Report) -> Result<(), Failure> {
     let measured = measure(&domain, effort);
     drop(domain);
     let _ = std::fs::remove_dir_all(&directory);
-    let [one, many, ratios] = measured?;
-    let (one, many) = (Spread::of(&one).median, Spread::of(&many).median);
-    report.figure("empty_poll_ns_1_peer", "an empty poll, 1 peer", one, "ns");
-    report.figure("empty_poll_ns_64_peers", "the same, 64 idle peers", many, "ns");
-    let spread = Spread::of(&ratios);
-    report.value("empty_poll_ratio", (spread.median * 1000.0).round() / 1000.0);
+    let blocks = measured?;
+    report.figure("empty_poll_ns_1_peer", "an empty poll, 1 peer", blocks.median(0), "ns");
+    report.figure("empty_poll_ns_64_peers", "the same, 64 idle peers", blocks.median(1), "ns");
+    let Spread { median, min, max } = blocks.ratio(1, 0);
+    report.value("empty_poll_ratio", thousandths(median));
+    let rounds = effort.poll_rounds;
     report.note(format!(
-        "{:<44} {:>10.3} (median of {}; {:.3} to {:.3})",
-        "64 peers to 1", spread.median, effort.poll_rounds, spread.min, spread.max
+        "{:<44} {median:>10.3} (median of {rounds}; {min:.3} to {max:.3})",
+        "64 peers to 1"
     ));
     Ok(())
 }
 
-fn measure(domain: &Domain, effort: Effort) -> Result<[Vec<f64>; 3], Failure> {
+fn measure(domain: &Domain, effort: Effort) -> Result<Blocks, Failure> {
     let (mut one, _peers) = with_peers(domain, "one", 1)?;
     let (mut many, _others) = with_peers(domain, "many", IDLE_PEERS)?;
-    let mut times = [vec![], vec![], vec![]];
-    for _ in 0..effort.poll_rounds {
-        let [a, b] = [time(&mut one, effort.polls)?, time(&mut many, effort.polls)?];
-        times[0].push(a);
-        times[1].push(b);
-        times[2].push(b / a);
-    }
-    Ok(times)
+    alternate(effort.poll_rounds, |_| {
+        Ok([time(&mut one, effort.polls)?, time(&mut many, effort.polls)?])
+    })
 }
 
 /// An endpoint that has received a message from each of `count` peers.

@@ -7,17 +7,21 @@ use std::time::Instant;
 
 use corewire::{Endpoint, Peer as Other, Selector};
 use corewire_os::processor;
+use corewire_study::harness::places::Places;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{all, alternate};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind,
     connect, listen, recv, send, socket_with,
 };
 
-use super::super::peer::Peer;
-use super::super::rig::{Kind, Plan, Rig};
-use super::super::statistics::Spread;
-use super::super::{Options, Report};
-use super::{BYTES, ends};
+use super::super::options::{Options, setup};
+use super::common::{BYTES, ends};
 use crate::failure::Failure;
+
+pub(in super::super) const ROLE: Role<Options, Failure> =
+    Role { name: "endpoint on one core", work: peer };
 
 /// Round trips of a block: about 10 ms.
 const ROUND_TRIPS: u64 = 2000;
@@ -26,44 +30,34 @@ const FILE: &str = "seqpacket";
 
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let cpu = *processor::allowed()?.first().ok_or_else(|| Failure::other("no processor"))?;
-    let mut plan = Plan::new(Kind::EndpointSameCore, options)?;
-    plan.receivers = 1;
-    plan.count = ROUND_TRIPS;
-    let rig = Rig::start_with(plan, 4096, 1, Some(cpu))?;
-    processor::pin_to(cpu)?;
-    let plan = rig.plan.clone();
+    let crew = setup(1).places(Places::On(cpu)).start(&ROLE, |_| options.clone())?;
     let listener = new_socket()?;
-    bind(&listener, &address(&plan.directory)?).map_err(failed)?;
+    // The peer connects once it has this process's endpoint.
+    bind(&listener, &address(crew.directory())?).map_err(failed)?;
     listen(&listener, 1).map_err(failed)?;
-    let (mut endpoint, other) = ends(rig.domain()?, &plan, "parent", "peer")?;
+    let (mut endpoint, other) = ends(crew.domain()?, options, "parent", "peer")?;
     let socket = accept(&listener).map_err(failed)?;
-    let (mut baselines, mut own, mut ratios) = (vec![], vec![], vec![]);
-    for round in 0..=plan.rounds {
-        let baseline = round_trip_ns(plan.count, || exchange_by_socket(&socket, true))?;
-        let found = round_trip_ns(plan.count, || exchange(&mut endpoint, other, true))?;
-        // The first round is only warm-up.
-        if round > 0 {
-            baselines.push(baseline);
-            own.push(found);
-            ratios.push(found / baseline);
-        }
-    }
-    let [baseline, found] = [&baselines, &own].map(|all| Spread::of(all).median);
+    let blocks = alternate(options.rounds, |_| {
+        let baseline = round_trip_ns(ROUND_TRIPS, || exchange_by_socket(&socket, true))?;
+        let found = round_trip_ns(ROUND_TRIPS, || exchange(&mut endpoint, other, true))?;
+        Ok::<_, Failure>([baseline, found])
+    })?;
+    let [baseline, found] = [0, 1].map(|block| blocks.median(block));
     report.figure("same_core_seqpacket_ns", "one core, SEQPACKET, round trip", baseline, "ns");
     report.figure("same_core_ns", "one core, round trip", found, "ns");
-    report.ratio("one core to the socket of the same round", &ratios);
+    report.ratio("one core to the socket of the same round", &blocks.ratios(1, 0));
     endpoint.close()?;
-    rig.finish()
+    Ok(crew.finish()?)
 }
 
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let plan = &peer.plan;
-    let (mut endpoint, other) = ends(&peer.domain, plan, "peer", "parent")?;
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let domain = worker.domain()?;
+    let (mut endpoint, other) = ends(&domain, &options, "peer", "parent")?;
     let socket = new_socket()?;
-    connect(&socket, &address(&plan.directory)?).map_err(failed)?;
-    for _ in 0..=plan.rounds {
-        (0..plan.count).try_for_each(|_| exchange_by_socket(&socket, false))?;
-        (0..plan.count).try_for_each(|_| exchange(&mut endpoint, other, false))?;
+    connect(&socket, &address(worker.directory())?).map_err(failed)?;
+    for _ in all(options.rounds) {
+        (0..ROUND_TRIPS).try_for_each(|_| exchange_by_socket(&socket, false))?;
+        (0..ROUND_TRIPS).try_for_each(|_| exchange(&mut endpoint, other, false))?;
     }
     Ok(endpoint.close()?)
 }

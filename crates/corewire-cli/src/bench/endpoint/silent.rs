@@ -5,14 +5,18 @@
 use std::time::{Duration, Instant};
 
 use corewire::{Endpoint, Peer as Other, Selector, Wait};
-use corewire_os::processor::{self, tick_ns, ticks};
+use corewire_os::processor::ticks;
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::nanoseconds;
+use corewire_study::harness::statistics::{percentile, thousandths};
 
-use super::super::peer::Peer;
-use super::super::rig::{Kind, Plan, Rig};
-use super::super::statistics::percentile;
-use super::super::{Options, Report};
-use super::BYTES;
+use super::super::options::setup;
+use super::common::BYTES;
 use crate::failure::Failure;
+
+/// The order is the number of silent peers.
+pub(in super::super) const ROLE: Role<u32, Failure> = Role { name: "silent endpoints", work: peer };
 
 /// Number of silent peers, which are asked one after the other, and how often each is asked. In the
 /// first case all peers, including the active one, are as many as an endpoint polls.
@@ -32,8 +36,8 @@ struct Found {
     silent: Vec<f64>,
 }
 
-pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let found = measure(options, POLLED)?;
+pub(super) fn run(report: &mut Report) -> Result<(), Failure> {
+    let found = measure(POLLED)?;
     let [hot_p50, hot_p99] = [0.5, 0.99].map(|part| percentile(&found.hot, part));
     let [p50, p99] = [0.5, 0.99].map(|part| percentile(&found.silent, part));
     report.figure("hot_ns_p50", "from one who talks, p50", hot_p50, "ns");
@@ -41,22 +45,18 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     report.figure("silent_ns_p50", "from one of 63 silent for a second, p50", p50, "ns");
     report.figure("silent_ns_p99", "from one of 63 silent for a second, p99", p99, "ns");
     report.value("silent_messages", found.silent.len());
-    report.value("silent_ratio_p99", (p99 / hot_p99 * 1000.0).round() / 1000.0);
+    report.value("silent_ratio_p99", thousandths(p99 / hot_p99));
     report.note(format!("{:<44} {:>10.3}", "ratio of the p99s", p99 / hot_p99));
-    let found = measure(options, ANNOUNCED)?;
+    let found = measure(ANNOUNCED)?;
     let [p50, p99] = [0.5, 0.99].map(|part| percentile(&found.silent, part));
     report.figure("announced_ns_p50", "from one of 96, which announces it, p50", p50, "ns");
     report.figure("announced_ns_p99", "from one of 96, which announces it, p99", p99, "ns");
     Ok(())
 }
 
-fn measure(options: &Options, (peers, turns): (u32, usize)) -> Result<Found, Failure> {
-    let cpus = processor::allowed()?;
-    let mut plan = Plan::new(Kind::EndpointSilent, options)?;
-    plan.receivers = 1;
-    plan.count = peers.into();
-    let rig = Rig::start(plan, 4096, 1)?;
-    let mut endpoint = rig.domain()?.endpoint("parent").wait(Wait::Spin).create()?;
+fn measure((peers, turns): (u32, usize)) -> Result<Found, Failure> {
+    let crew = setup(1).start(&ROLE, |_| peers)?;
+    let mut endpoint = crew.domain()?.endpoint("parent").wait(Wait::Spin).create()?;
     let talker = endpoint.peer_when_created("talker", None)?;
     // Every silent peer announces itself.
     let mut silent = Vec::new();
@@ -89,8 +89,7 @@ fn measure(options: &Options, (peers, turns): (u32, usize)) -> Result<Found, Fai
     }
     endpoint.send(talker, OVER, b"")?;
     endpoint.close()?;
-    processor::keep_to(&cpus)?;
-    rig.finish()?;
+    crew.finish()?;
     Ok(found)
 }
 
@@ -102,18 +101,16 @@ fn ask(endpoint: &mut Endpoint, peer: Other) -> Result<f64, Failure> {
     endpoint.receive_into(Selector::any(), &mut word)?;
     let now = ticks();
     let sent = u64::from_le_bytes(word);
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 ticks")]
-    let ns = now.saturating_sub(sent) as f64 * tick_ns();
-    Ok(ns)
+    Ok(nanoseconds(now.saturating_sub(sent)))
 }
 
 /// All peers, in one process that polls them in turn.
-pub(super) fn peer(peer: &Peer) -> Result<(), Failure> {
-    let domain = &peer.domain;
+fn peer(worker: &Worker, silent: u32) -> Result<(), Failure> {
+    let domain = worker.domain()?;
     let mut talker = domain.endpoint("talker").wait(Wait::Spin).create()?;
     let to_parent = talker.peer_when_created("parent", None)?;
     let mut ends = vec![(talker, to_parent)];
-    for index in 0..peer.plan.count {
+    for index in 0..silent {
         let mut endpoint = domain.endpoint(&format!("silent-{index}")).create()?;
         let to = endpoint.peer("parent")?;
         endpoint.send(to, 0, b"here")?;
