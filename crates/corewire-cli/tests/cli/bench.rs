@@ -1,4 +1,5 @@
-//! Benchmarks that do not come to their end. (What they measure is not for tests to say.)
+//! Benchmarks that do not come to their end, and what all of them report. (What they measure is not for
+//! tests to say.)
 
 use std::fs::read_to_string;
 
@@ -28,4 +29,26 @@ fn a_benchmark_that_is_killed_leaves_no_process() {
         assert_eq!(ended, 1, "a peer still runs");
     }
     bench.finish();
+}
+
+#[test]
+fn a_benchmark_says_at_which_distance_it_ran() {
+    let scratch = Scratch::new("bench-distance");
+    for (bench, keys) in [
+        ("zimp --rounds 3", &["zimp_one_way_ns_p50", "one_way_ns_p50", "ratio_min"][..]),
+        ("wake", &["after_60_us_bare_futex_ns_p50", "after_1000_us_ratio"]),
+    ] {
+        let found = scratch.run(&format!("bench {bench} --json")).json();
+        for key in keys {
+            assert!(found[key].as_f64().is_some_and(|figure| figure > 0.0), "{key}: {found}");
+        }
+        let distance = found["distance"].as_str().expect("a distance");
+        assert!(["one core", "two cores", "changed"].contains(&distance), "{found}");
+        // A single core has no line to another one.
+        let is_single = found["cores"] == 1;
+        assert_eq!(found["line_ns"].as_f64().is_some_and(|ns| ns > 0.0), !is_single, "{found}");
+    }
+    let text = scratch.run("bench zimp --rounds 3");
+    let last = text.text().lines().last().expect("lines").to_owned();
+    assert!(last.starts_with("core"), "{last}");
 }
