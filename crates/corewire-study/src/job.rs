@@ -6,9 +6,9 @@ use std::time::Duration;
 use corewire_study::harness::crew::{Crew, Setup};
 use corewire_study::harness::places::Places;
 
-use crate::PROGRAM;
 use crate::failure::Failure;
 use crate::mechanisms::{Id, Kept, Mechanism, Shape, Site, Visit, with};
+use crate::program::PROGRAM;
 use crate::worker::{Order, ROLE, Task};
 
 /// A run takes longer when every system call is counted.

@@ -14,6 +14,7 @@ mod model;
 mod nemesis;
 mod output;
 mod plan;
+mod program;
 mod report;
 mod results;
 mod system_call;
@@ -24,11 +25,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use corewire_study::failure::{self, Failure};
-use corewire_study::harness::crew::Program;
 use corewire_study::harness::role::{Work, serve};
-
-/// How this program starts its processes.
-const PROGRAM: Program = Program { arguments: &["worker"], check: interrupt::check };
 
 /// What these processes do.
 const ROLES: &[&dyn Work<Failure>] = &[&worker::ROLE, &nemesis::ROLE];

@@ -142,6 +142,7 @@ fn await_others(are_there: impl Fn() -> bool) {
 }
 
 impl Sends for Sender {
+    #[expect(clippy::incompatible_msrv, reason = "iceoryx2 itself needs Rust 1.93")]
     #[inline(always)]
     fn send(&mut self, write: impl FnOnce(&mut [u8])) -> Result<(), Failure> {
         let mut sample = self.publisher.loan_slice_uninit(self.bytes).doing("loan a sample")?;

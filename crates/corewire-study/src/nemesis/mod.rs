@@ -25,8 +25,8 @@ use peer::{COLD_BYTES, Order, Report, Shape};
 use results::{FORMAT, Found, Point, Results, STUDY, Wire};
 use wires::Id;
 
-use crate::PROGRAM;
 use crate::failure::{Doing, Failure};
+use crate::program::PROGRAM;
 use crate::report::nemesis as page;
 use crate::zimp::Scratch;
 use crate::{interrupt, machine, output};

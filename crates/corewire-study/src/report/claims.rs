@@ -2,8 +2,8 @@
 
 use crate::results::Results;
 
+use super::escape::escape;
 use super::facts::{self, extremes, mean, ratio, ratios};
-use super::page::escape;
 use super::units::{and, bytes, gain, plural};
 
 /// The kernel mechanisms that the paper measured.

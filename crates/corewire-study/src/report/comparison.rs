@@ -3,10 +3,12 @@
 use crate::results::{Mechanism, Results};
 
 use super::chart::{Figure, Picture, Series};
+use super::error::Error;
+use super::escape::escape;
 use super::page::{self, Section, Table, paragraph};
 use super::throughput::oversubscribed_note;
 use super::units::{and, bytes, gain, plural, rate};
-use super::{Error, facts, improvement, look, machine};
+use super::{facts, improvement, look, machine};
 
 /// The name and the results of one machine.
 type Named = (String, Results);
@@ -46,7 +48,7 @@ pub(crate) fn render(all: &[Named]) -> Result<String, Error> {
         plural(all.len(), "machine"),
         and(&labels)
     );
-    let lead = format!("<p class=\"lead\">{}</p>\n", page::escape(&lead));
+    let lead = format!("<p class=\"lead\">{}</p>\n", escape(&lead));
     let claim = "The paper: above 1 receiver, the three machines' curves lie close together (standard \
                  deviation below 9 % on average, 128 B messages); with 1 receiver ZIMP's improvement is \
                  \u{2212}7.7 % on one machine and above +4.9 % on the others.";

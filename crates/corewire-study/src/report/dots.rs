@@ -2,8 +2,8 @@
 
 use plotters::prelude::*;
 
-use super::Error;
 use super::chart::{Dots, Row, is_positive};
+use super::error::Error;
 use super::labels;
 use super::look::{Look, Marker, clip};
 use super::plot::{Margins, Rows, builder};

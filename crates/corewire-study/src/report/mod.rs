@@ -10,6 +10,8 @@ mod comparison;
 mod conclude;
 mod costs;
 mod dots;
+mod error;
+mod escape;
 mod facts;
 mod improvement;
 mod labels;
@@ -31,28 +33,13 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
-use plotters::drawing::DrawingAreaErrorKind;
-
 use crate::results::Results;
 
 use chart::Figure;
 use claims::Claim;
+use error::Error;
 use page::{Section, paragraph};
 use svg::{Format, Place};
-
-/// Why a report cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// plotters could not write a picture.
-    #[error("a plot could not be drawn: {0}")]
-    Plot(String),
-}
-
-impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Error {
-    fn from(error: DrawingAreaErrorKind<E>) -> Self {
-        Self::Plot(error.to_string())
-    }
-}
 
 /// The page for one machine.
 pub(crate) fn render(results: &Results) -> Result<String, Error> {
@@ -63,7 +50,7 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
     } else {
         format!("<div class=\"short\">\n<h2>In short</h2>\n{}</div>\n", page::list(&short))
     };
-    let summary = page::escape(&conclude::summary(results));
+    let summary = escape::escape(&conclude::summary(results));
     let lead = format!("<p class=\"lead\">{summary}</p>\n{short}");
     let mut sections = vec![
         Section::new("machine", "The machine", machine::html(results)),

@@ -2,8 +2,8 @@
 
 use crate::results::{Model, Results};
 
-use super::Error;
 use super::chart::{Axis, Chart, Figure, Mark, Picture, Series};
+use super::error::Error;
 use super::page::{self, Table, paragraph};
 use super::units::{Quantity, nanoseconds, round};
 use super::{facts, look};

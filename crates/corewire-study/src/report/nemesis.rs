@@ -7,10 +7,12 @@ use crate::nemesis::distances::Distance;
 use crate::nemesis::results::{Instructions, Point, Polling, Results, Wire};
 
 use super::chart::{Axis, Chart, Figure, Mark, Picture, Series};
+use super::error::Error;
+use super::escape::escape;
 use super::page::{self, Section, Table, list, paragraph};
 use super::svg::{Format, Place};
 use super::units::{Quantity, and, bytes, nanoseconds, plural, round};
-use super::{Error, look, machine};
+use super::{look, machine};
 
 const OWN: &str = "corewire";
 /// The forms of Nemesis: all optimisations, without fastboxes, and without the shadow head, too.
@@ -33,7 +35,7 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
     let everywhere = results;
     let results = &results.at_most_frequent();
     let title = "Message passing between two cores: Nemesis\u{2019} experiments on this machine";
-    let lead = format!("<p class=\"lead\">{}</p>\n", page::escape(&summary(results)));
+    let lead = format!("<p class=\"lead\">{}</p>\n", escape(&summary(results)));
     let mut short = ahead(results);
     for distance in distances.iter().skip(1) {
         let Some((least, most)) = distance.line_ns else { continue };

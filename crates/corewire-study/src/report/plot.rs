@@ -5,8 +5,8 @@
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::Error;
 use super::chart::{Chart, Mark, Series};
+use super::error::Error;
 use super::labels;
 use super::look::clip;
 use super::scale::{Scale, y_ticks};

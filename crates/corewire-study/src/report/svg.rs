@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::escape::escape;
 use super::look::{Look, Marker};
-use super::page::escape;
 
 /// The colour of axes and their text.
 pub(crate) const INK: &str = "#333";

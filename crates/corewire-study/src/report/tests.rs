@@ -33,7 +33,7 @@ fn assert_sound(page: &str) {
 fn the_page_has_every_figure_and_needs_nothing_else() {
     let page = render(&fixture::results()).unwrap();
     for heading in HEADINGS {
-        assert!(page.contains(&page::escape(heading)), "no {heading}");
+        assert!(page.contains(&escape::escape(heading)), "no {heading}");
     }
     assert_sound(&page);
     assert!(page.contains("&lt;test&gt;") && !page.contains("<test>"));

@@ -1,0 +1,8 @@
+//! How this program starts its processes.
+
+use corewire_study::harness::crew::Program;
+
+use crate::interrupt;
+
+/// `corewire-study worker`, until the user wants an end.
+pub(crate) const PROGRAM: Program = Program { arguments: &["worker"], check: interrupt::check };
