@@ -7,7 +7,7 @@
 //! ([`statistics`]). A report has keys for programs and lines for people ([`report`]).
 //!
 //! Two measurements concern the machine itself: how long a line takes from core to core and back
-//! ([`line`], [`distance`]), and what it costs to read a line that another core has written ([`walk`]).
+//! ([`mod@line`], [`distance`]), and what it costs to read a line that another core has written ([`walk`]).
 
 pub mod board;
 pub mod crew;
