@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use corewire_study::harness::crew::{Crew, Setup};
+use corewire_study::harness::crew::Crew;
 use corewire_study::harness::places::Places;
+use corewire_study::harness::setup::Setup;
 
 use crate::failure::Failure;
 use crate::mechanisms::{Id, Kept, Mechanism, Shape, Site, Visit, with};

@@ -1,6 +1,6 @@
 //! How this program starts its processes.
 
-use corewire_study::harness::crew::Program;
+use corewire_study::harness::program::Program;
 
 use crate::interrupt;
 

@@ -1,7 +1,8 @@
 //! Options of all benchmarks, and how their processes are started.
 
 use clap::ValueEnum;
-use corewire_study::harness::crew::{Program, Setup};
+use corewire_study::harness::program::Program;
+use corewire_study::harness::setup::Setup;
 use serde::{Deserialize, Serialize};
 
 /// `corewire bench peer` is what the workers of a benchmark run.

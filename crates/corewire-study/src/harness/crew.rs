@@ -3,9 +3,7 @@
 
 use std::any::Any;
 use std::cell::OnceCell;
-use std::fmt::Write as _;
 use std::fs::DirBuilder;
-use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,153 +11,83 @@ use std::time::{Duration, Instant};
 
 use corewire::Domain;
 use corewire_os::fork::Descriptor;
-use corewire_os::{process, processor, random_u128};
+use corewire_os::{process, processor};
 use corewire_ring::sync::pause;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::board::{Board, READY, WORKERS_MAX};
-use super::places::{Assignment, Places, relax};
+use super::board::{Board, READY};
+use super::output::{complaint, reports_of};
+use super::places::{Assignment, relax};
+use super::program::Program;
 use super::report::Report;
 use super::role::{Letter, Role, Seat};
 use crate::failure::{Doing, Failure};
-
-/// Time allowed in addition to the planned time of a run.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// How the processes of a program are started.
-#[derive(Debug, Clone, Copy)]
-pub struct Program {
-    /// The arguments before the one that is for [`serve`](super::role::serve).
-    pub arguments: &'static [&'static str],
-    /// Fails if the user wants an end.
-    pub check: fn() -> Result<(), Failure>,
-}
-
-/// A crew to be started.
-#[derive(Debug, Clone)]
-#[must_use = "nothing is started before `start`"]
-pub struct Setup {
-    program: Program,
-    workers: usize,
-    places: Places,
-    memory_bytes: usize,
-    time: Option<Duration>,
-    scratch: PathBuf,
-}
-
-impl Setup {
-    /// A crew of `workers` workers, each with a processor of its own as well as the controller, if there
-    /// are enough.
-    pub fn new(program: Program, workers: usize) -> Self {
-        let (places, scratch) = (Places::Beside, std::env::temp_dir());
-        Self { program, workers, places, memory_bytes: 0, time: None, scratch }
-    }
-
-    /// Which processor each process runs on. Default: [`Places::Beside`].
-    pub fn places(self, places: Places) -> Self {
-        Self { places, ..self }
-    }
-
-    /// Bytes of shared memory for the program ([`Board::work`]). Default: none.
-    pub fn memory_bytes(self, memory_bytes: usize) -> Self {
-        Self { memory_bytes, ..self }
-    }
-
-    /// The approximate time of the run. If it takes much longer, it fails. Default: no limit.
-    pub fn time(self, time: Duration) -> Self {
-        Self { time: Some(time), ..self }
-    }
-
-    /// Where the crew's directory is created. Default: the system's temporary directory.
-    pub fn scratch(self, scratch: &Path) -> Self {
-        Self { scratch: scratch.to_owned(), ..self }
-    }
-
-    /// Starts all workers in one role. `order` returns the order of each.
-    ///
-    /// # Errors
-    /// If a process cannot be started or pinned.
-    pub fn start<O: Serialize, F>(
-        self,
-        role: &Role<O, F>,
-        mut order: impl FnMut(usize) -> O,
-    ) -> Result<Crew, Failure> {
-        let workers = self.workers;
-        let mut crew = self.crew()?;
-        for worker in 0..workers {
-            crew.add_worker(role, &order(worker))?;
-        }
-        Ok(crew)
-    }
-
-    /// A crew whose workers have not been started yet.
-    ///
-    /// # Errors
-    /// If there is no memory, or no place for the crew's directory.
-    pub fn crew(self) -> Result<Crew, Failure> {
-        if self.workers > WORKERS_MAX {
-            let limit = format!("{} processes; at most {WORKERS_MAX}", self.workers);
-            return Err(Failure::usage(limit));
-        }
-        let cpus = processor::allowed().doing("ask for processors")?;
-        let assignment = self.places.assign(&cpus, self.workers);
-        let name = format!("corewire-run-{:016x}", random_u128().doing("name a run")? >> 64);
-        let directory = self.scratch.join(name);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&directory)
-            .doing(format_args!("make {}", directory.display()))?;
-        Ok(Crew {
-            program: self.program,
-            workers: Vec::new(),
-            lives: Vec::new(),
-            domain: OnceCell::new(),
-            deadline: self.time.map(|time| Instant::now() + time + PATIENCE),
-            board: Board::create(self.memory_bytes)?,
-            processes: self.workers + usize::from(self.places == Places::Beside),
-            directory,
-            cpus,
-            assignment,
-            kept: Vec::new(),
-        })
-    }
-}
 
 /// The controller's side of a crew. When it is dropped, its processes are killed and its directory is
 /// removed.
 #[derive(Debug)]
 pub struct Crew {
-    program: Program,
+    parts: Parts,
     /// The processes that were started here. They may have started others.
     workers: Vec<Child>,
     /// Their process descriptors.
     lives: Vec<Descriptor>,
-    board: Board,
     domain: OnceCell<Domain>,
-    deadline: Option<Instant>,
-    directory: PathBuf,
-    cpus: Vec<usize>,
-    assignment: Assignment,
-    /// Number of processes that take part in the measurement.
-    processes: usize,
     kept: Vec<Box<dyn Any>>,
 }
 
+/// What a crew has before its workers are started.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) program: Program,
+    pub(super) board: Board,
+    pub(super) directory: Directory,
+    /// When the run fails because it takes too long.
+    pub(super) deadline: Option<Instant>,
+    /// The processors that this process may use.
+    pub(super) cpus: Vec<usize>,
+    pub(super) assignment: Assignment,
+    /// Number of processes that take part in the measurement.
+    pub(super) processes: usize,
+}
+
+/// The directory of a crew, which only this user can enter. It is removed at the end.
+#[derive(Debug)]
+pub(super) struct Directory(PathBuf);
+
+impl Directory {
+    pub(super) fn create(path: PathBuf) -> Result<Self, Failure> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.doing(format_args!("make {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 impl Crew {
+    pub(super) fn new(parts: Parts) -> Self {
+        let (workers, lives, kept) = (Vec::new(), Vec::new(), Vec::new());
+        Self { parts, workers, lives, domain: OnceCell::new(), kept }
+    }
+
     /// The directory of the crew, which is removed at the end.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        &self.directory
+        &self.parts.directory.0
     }
 
     /// What all processes of the crew share.
     #[must_use]
     pub fn board(&self) -> &Board {
-        &self.board
+        &self.parts.board
     }
 
     /// The domain of the crew, in its directory.
@@ -170,7 +98,7 @@ impl Crew {
         if let Some(domain) = self.domain.get() {
             return Ok(domain);
         }
-        let domain = Domain::open_at(&self.directory).doing("open a domain")?;
+        let domain = Domain::open_at(self.directory()).doing("open a domain")?;
         Ok(self.domain.get_or_init(|| domain))
     }
 
@@ -182,7 +110,7 @@ impl Crew {
     /// Whether loops that poll must yield, because not every process has a processor of its own.
     #[must_use]
     pub fn is_oversubscribed(&self) -> bool {
-        self.assignment.is_oversubscribed
+        self.parts.assignment.is_oversubscribed
     }
 
     /// The command line of worker `index`, program first, for a launcher.
@@ -197,17 +125,17 @@ impl Crew {
     ) -> Result<Vec<String>, Failure> {
         let seat = Seat {
             index,
-            board: self.board.path(),
-            directory: self.directory.clone(),
-            cpu: self.assignment.workers.get(index).copied().flatten(),
-            must_yield: self.assignment.is_oversubscribed,
+            board: self.parts.board.path(),
+            directory: self.directory().to_owned(),
+            cpu: self.parts.assignment.workers.get(index).copied().flatten(),
+            must_yield: self.parts.assignment.is_oversubscribed,
         };
         let order = serde_json::to_value(order).doing("write an order")?;
         let letter = Letter { role: role.name.to_owned(), seat, order };
         let letter = serde_json::to_string(&letter).doing("write an order")?;
         let program = std::env::current_exe().doing("find this program")?;
         let program = program.to_string_lossy().into_owned();
-        let arguments = self.program.arguments.iter().map(|&word| word.to_owned());
+        let arguments = self.parts.program.arguments.iter().map(|&word| word.to_owned());
         Ok([program].into_iter().chain(arguments).chain([letter]).collect())
     }
 
@@ -222,8 +150,8 @@ impl Crew {
     ) -> Result<(), Failure> {
         let words = self.command_of(self.workers.len(), role, order)?;
         self.add(Command::new(&words[0]).args(&words[1..]))?;
-        match self.assignment.controller {
-            Some(cpu) if self.workers.len() == self.assignment.workers.len() => {
+        match self.parts.assignment.controller {
+            Some(cpu) if self.workers.len() == self.parts.assignment.workers.len() => {
                 processor::pin_to(cpu).doing(format_args!("keep to processor {cpu}"))
             }
             _ => Ok(()),
@@ -270,8 +198,8 @@ impl Crew {
     /// # Errors
     /// If a worker fails, the user wants an end, or the time is up.
     pub fn await_ready(&mut self) -> Result<(), Failure> {
-        let workers = self.assignment.workers.len();
-        while !(0..workers).all(|worker| self.board.has_reached(worker, READY)) {
+        let workers = self.parts.assignment.workers.len();
+        while !(0..workers).all(|worker| self.parts.board.has_reached(worker, READY)) {
             self.check()?;
             self.await_an_end(Duration::from_micros(200))?;
         }
@@ -284,7 +212,7 @@ impl Crew {
     /// As [`Self::await_ready`], and if this worker ends before the step.
     pub fn await_step(&mut self, index: usize, step: u64) -> Result<(), Failure> {
         let mut polls = 0u64;
-        while !self.board.has_reached(index, step) {
+        while !self.parts.board.has_reached(index, step) {
             pause();
             polls += 1;
             if self.is_oversubscribed() && polls.is_multiple_of(64) {
@@ -293,7 +221,7 @@ impl Crew {
             if polls.is_multiple_of(1 << 20) {
                 self.check()?;
                 let has_ended = has_ended(&mut self.workers[index])?;
-                if has_ended && !self.board.has_reached(index, step) {
+                if has_ended && !self.parts.board.has_reached(index, step) {
                     return Err(Failure::other("a worker ended early"));
                 }
             }
@@ -319,8 +247,8 @@ impl Crew {
     /// Fails if a process has failed, the user wants an end, or the time is up.
     fn check(&mut self) -> Result<(), Failure> {
         self.check_statuses()?;
-        (self.program.check)()?;
-        if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+        (self.parts.program.check)()?;
+        if self.parts.deadline.is_some_and(|deadline| Instant::now() > deadline) {
             return Err(Failure::other("it did not end in time: a message or a mark got stuck"));
         }
         Ok(())
@@ -339,7 +267,7 @@ impl Crew {
 
     /// Lets workers that wait for it begin.
     pub fn go(&self) {
-        self.board.go();
+        self.parts.board.go();
     }
 
     /// Waits until all workers have ended.
@@ -394,7 +322,7 @@ impl Crew {
 
     /// Adds the number of cores and of processes to a report.
     pub fn describe(&self, report: &mut Report) {
-        let (cores, processes) = (self.cpus.len(), self.processes);
+        let (cores, processes) = (self.parts.cpus.len(), self.parts.processes);
         report.value("cores", cores);
         report.value("processes", processes);
         report.value("oversubscribed", self.is_oversubscribed());
@@ -408,39 +336,6 @@ fn has_ended(worker: &mut Child) -> Result<bool, Failure> {
     Ok(worker.try_wait().doing("look after a process")?.is_some())
 }
 
-/// The reports of a process that has ended and of the processes that it started, one line each.
-fn reports_of<R: DeserializeOwned>(worker: &mut Child) -> Result<Vec<R>, Failure> {
-    let mut text = String::new();
-    if let Some(output) = &mut worker.stdout {
-        output.read_to_string(&mut text).doing("read a report")?;
-    }
-    let lines = text.lines().filter(|line| line.starts_with('{'));
-    lines.map(|line| serde_json::from_str(line).doing("read a report")).collect()
-}
-
-/// The reason that a failed process gave.
-fn complaint(worker: &mut Child, status: &str) -> Failure {
-    let mut text = String::new();
-    if let Some(errors) = &mut worker.stderr {
-        // If this fails, the exit status is still known.
-        let _ = errors.read_to_string(&mut text);
-    }
-    let mut line = reason(&text).to_owned();
-    if line.is_empty() {
-        let _ = write!(line, "a process ended: {status}");
-    }
-    Failure::other(line)
-}
-
-/// The line that says why a process failed. Launchers print more than the processes that they start,
-/// and draw frames around it.
-fn reason(text: &str) -> &str {
-    let ours = text.lines().find(|line| line.starts_with("cannot "));
-    let says = |line: &&str| line.contains(char::is_alphanumeric);
-    let last = || text.lines().map(str::trim).rfind(says);
-    ours.or_else(last).unwrap_or_default()
-}
-
 impl Drop for Crew {
     fn drop(&mut self) {
         for worker in &mut self.workers {
@@ -448,10 +343,10 @@ impl Drop for Crew {
             let _ = worker.kill();
             let _ = worker.wait();
         }
+        // Before its directory.
         self.domain.take();
-        let _ = std::fs::remove_dir_all(&self.directory);
-        if self.assignment.controller.is_some() {
-            let _ = processor::keep_to(&self.cpus);
+        if self.parts.assignment.controller.is_some() {
+            let _ = processor::keep_to(&self.parts.cpus);
         }
     }
 }
@@ -459,6 +354,8 @@ impl Drop for Crew {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::places::Places;
+    use crate::harness::setup::Setup;
 
     fn setup() -> Setup {
         let program = Program { arguments: &["work"], check: || Ok(()) };
@@ -500,12 +397,5 @@ mod tests {
         let mut crew = setup().crew().unwrap();
         crew.add(&mut shell("exit 0")).unwrap();
         assert_eq!(crew.await_step(0, 1).unwrap_err().message, "a worker ended early");
-    }
-
-    #[test]
-    fn the_reason_is_the_line_of_ours_or_the_last_one() {
-        assert_eq!(reason("frame\ncannot open it: no\n-----\nmore"), "cannot open it: no");
-        assert_eq!(reason("first\n  last word\n----\n"), "last word");
-        assert_eq!(reason(""), "");
     }
 }

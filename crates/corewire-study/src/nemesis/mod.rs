@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use corewire_os::{processor, random_u128};
-use corewire_study::harness::crew::Setup;
 use corewire_study::harness::places::Places;
+use corewire_study::harness::setup::Setup;
 use corewire_study::harness::statistics::Spread;
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -1,0 +1,12 @@
+//! What a program tells the harness about itself.
+
+use crate::failure::Failure;
+
+/// How the processes of a program are started.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// The arguments before the one that is for [`serve`](super::role::serve).
+    pub arguments: &'static [&'static str],
+    /// Fails if the user wants an end.
+    pub check: fn() -> Result<(), Failure>,
+}
