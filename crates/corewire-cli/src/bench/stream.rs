@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 use corewire::{Receiver, Sender};
-use corewire_ring::region::Region;
 use corewire_published::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRing, payload};
+use corewire_ring::region::Region;
 use corewire_study::harness::board::part;
 use corewire_study::harness::crew::Crew;
 use corewire_study::harness::places::relax;

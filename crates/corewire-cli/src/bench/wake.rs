@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use corewire_os::processor::ticks;
 use corewire_os::sleep::Linux;
 use corewire_ring::Kernel;
+use corewire_ring::doorbell::{Bell, Bells};
 use corewire_ring::sync::{Ordering, pause};
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::{Role, Worker};
@@ -97,7 +98,9 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
                 for _ in 0..BLOCK {
                     if is_bare {
                         while futex.load(Ordering::Acquire) == bare_wakes {
-                            linux.wait_on(futex, bare_wakes, 1_000_000_000);
+                            let bell = Bell { word: futex, heard: bare_wakes };
+                            let bells = Bells { shared: Some(bell), own: None };
+                            linux.wait(bells, 1_000_000_000);
                         }
                         bare_wakes = bare_wakes.wrapping_add(1);
                     } else {

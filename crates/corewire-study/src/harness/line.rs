@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 
-use corewire_ring::region::Region;
 use corewire_published::yardstick::RawLines;
+use corewire_ring::region::Region;
 
 use super::rounds::one_way_times;
 use super::statistics::percentile;

@@ -1,9 +1,9 @@
 //! The cost of reading lines that another processor has written, as a walk over many of them.
 
 use corewire_os::processor::ticks;
+use corewire_published::yardstick::LineWalk;
 use corewire_ring::region::Region;
 use corewire_ring::sync::{AtomicU64, Ordering, pause};
-use corewire_published::yardstick::LineWalk;
 
 use super::places::on_two;
 use super::rounds::nanoseconds;

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use corewire_ring::sync::pause;
 use corewire_published::yardstick::BareRing;
+use corewire_ring::sync::pause;
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::{Role, Worker};
 use corewire_study::harness::rounds::{all, alternate, numbers, per_second};
