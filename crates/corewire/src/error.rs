@@ -673,8 +673,7 @@ mod tests {
                 assert!(source.contains(&format!("/// | `{name}` | ")), "{name} is not listed");
             }
         }
-        check(include_str!("path/send.rs"), &SenderCounter::ALL);
-        check(include_str!("path/shared.rs"), &SenderCounter::ALL);
+        check(include_str!("path/common.rs"), &SenderCounter::ALL);
         check(include_str!("path/receive.rs"), &ReceiverCounter::ALL);
         check(include_str!("path/endpoint/mod.rs"), &EndpointCounter::ALL);
     }

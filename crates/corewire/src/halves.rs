@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use corewire_endpoint::Peer;
 use corewire_endpoint::transport::Gone;
-use corewire_layout::geometry::Geometry;
 use corewire_layout::name::ChannelName;
 use corewire_layout::segment::TypeTag;
 use corewire_os::OsError;
@@ -37,8 +36,8 @@ pub(crate) trait SenderHalf: Send + Sync {
     fn give_up_invitations(&self);
     /// Removes receivers that were evicted, or whose memory held an impossible value.
     fn drop_outcasts(&self);
-    /// Gives the data thread notices, and wakes it.
-    fn notify(&self, notices: u32);
+    /// A function that gives the data thread notices, and wakes it.
+    fn notifier(&self) -> Box<dyn Fn(u32) + Send + Sync>;
     /// Closes the channel's name and all links.
     fn close(&self);
 }
@@ -53,8 +52,6 @@ impl Lock<Members> for dyn SenderHalf {
 pub(crate) trait MemberHalf: Send + Sync {
     /// The channel.
     fn name(&self) -> &ChannelName;
-    /// Its sizes.
-    fn geometry(&self) -> &Geometry;
     /// Number of joined receivers.
     fn joined(&self) -> usize;
     /// A function that gives the data thread notices, and wakes it.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use corewire_layout::counters::SenderCounter;
+use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{DoorState, FenceMode, Policy, generation_of};
 use corewire_layout::slot::{
     CLAIMED, INLINE_BYTES_MAX, KIND_LARGE, KIND_WINDOW, RUN_SLOTS_MAX, ahead_of, is_claimed,
@@ -197,6 +198,12 @@ impl<H: Host> Sender<H> {
     #[must_use]
     pub fn host(&self) -> &H {
         &self.host
+    }
+
+    /// The channel's sizes.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.roster.geometry
     }
 
     /// What happens with slow receivers.

@@ -179,6 +179,15 @@ impl Owner {
         rows.saturating_add_signed(more)
     }
 
+    fn notify(&self, notice: u32) {
+        // The lock may be held by a thread that a forked child does not have.
+        if self.shared.notices() & FORKED != 0 {
+            return;
+        }
+        // Under the lock, as every change of the limit: a refresh sees the notice, or is undone.
+        self.members.with(|_| self.shared.notify(notice, &self.linux));
+    }
+
     pub(crate) fn count(&self, counter: ControlCounter) {
         let counter = self.words.control_counter(counter);
         counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
@@ -470,13 +479,13 @@ impl SenderHalf for Owner {
         }
     }
 
-    fn notify(&self, notice: u32) {
-        // The lock may be held by a thread that a forked child does not have.
-        if self.shared.notices() & FORKED != 0 {
-            return;
-        }
-        // Under the lock, as every change of the limit: a refresh sees the notice, or is undone.
-        self.members.with(|_| self.shared.notify(notice, &self.linux));
+    fn notifier(&self) -> Box<dyn Fn(u32) + Send + Sync> {
+        let this = Weak::clone(&self.this);
+        Box::new(move |notices| {
+            if let Some(owner) = this.upgrade() {
+                owner.notify(notices);
+            }
+        })
     }
 
     fn close(&self) {

@@ -6,6 +6,7 @@
 //! `corewire_ring::broadcast`.
 
 pub(crate) mod batch;
+mod common;
 pub(crate) mod endpoint;
 pub(crate) mod receive;
 mod room;

@@ -15,6 +15,7 @@ use crate::error::{CounterError, SendError};
 use crate::halves::SenderHalf;
 use crate::host::{Hosted, SenderRing as Ring};
 use crate::path::batch::SendBatch;
+use crate::path::common::common_methods;
 use crate::path::room::{Claimant, check_notices, wait_for_room};
 use crate::wait::{Interrupter, Patience, Poller, Wait};
 
@@ -33,15 +34,15 @@ use crate::wait::{Interrupter, Patience, Poller, Wait};
 /// After ZIMP (section III-A): a message is allocated in the channel and sent once for all.
 pub struct Sender {
     ring: Ring,
-    owner: Arc<dyn SenderHalf>,
+    half: Arc<dyn SenderHalf>,
     poller: Poller,
     /// It does not close the channel when it goes.
     hangs_up: bool,
 }
 
 impl Sender {
-    pub(crate) fn new(ring: Ring, owner: Arc<dyn SenderHalf>, wait: Wait, hangs_up: bool) -> Self {
-        Self { ring, owner, poller: Poller::for_room(wait), hangs_up }
+    pub(crate) fn new(ring: Ring, half: Arc<dyn SenderHalf>, wait: Wait, hangs_up: bool) -> Self {
+        Self { ring, half, poller: Poller::for_room(wait), hangs_up }
     }
 
     /// Sends `message`, waiting for room if there is none. One copy, into the channel;
@@ -51,83 +52,26 @@ impl Sender {
     /// [`SendError::TooLarge`], `Interrupted` or `Forked`; nothing was sent.
     #[inline(always)]
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        if self.fits(message.len()) && self.ring.try_send_inline(message) {
+        let fits = message.len() as u64 <= self.ring.geometry().message_bytes_max();
+        if fits && self.ring.try_send_inline(message) {
             return Ok(());
         }
-        self.send_slowly(message)
+        self.send_within(message, Patience::Forever)
     }
 
     /// The rest of [`send`](Self::send): a message that does not fit a slot, or no slot.
     #[inline(never)]
-    fn send_slowly(&mut self, message: &[u8]) -> Result<(), SendError> {
-        let mut loan = self.loan(message.len())?;
+    fn send_within(&mut self, message: &[u8], patience: Patience) -> Result<(), SendError> {
+        let mut loan = self.loan_within(message.len(), patience)?;
         loan.ring.fill(message);
         loan.send();
         Ok(())
     }
 
     #[inline(always)]
-    fn fits(&self, bytes: usize) -> bool {
-        bytes as u64 <= self.ring.geometry().message_bytes_max()
-    }
-
-    /// Sends `message` if there is room now. Never blocks.
-    ///
-    /// # Errors
-    /// [`SendError::Full`], or as for [`send`](Self::send); nothing was sent.
-    #[inline]
-    pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        let mut loan = self.try_loan(message.len())?;
-        loan.ring.fill(message);
-        loan.send();
-        Ok(())
-    }
-
-    /// Sends `message`, waiting for room for at most `timeout`.
-    ///
-    /// # Errors
-    /// [`SendError::Timeout`], or as for [`send`](Self::send); nothing was sent.
-    pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<(), SendError> {
-        let mut loan = self.loan_timeout(message.len(), timeout)?;
-        loan.ring.fill(message);
-        loan.send();
-        Ok(())
-    }
-
-    /// Lends the place of a message of `bytes` bytes, waiting for room if there is none. What it
-    /// holds at first is of no meaning. Up to 48 bytes are 16-byte aligned, more are 64-byte
-    /// aligned.
-    ///
-    /// # Errors
-    /// As for [`send`](Self::send).
-    #[inline(always)]
-    pub fn loan(&mut self, bytes: usize) -> Result<Loan<'_>, SendError> {
-        self.loan_until(bytes, Patience::Forever)
-    }
-
-    /// Lends the place of a message if there is room now. Never blocks.
-    ///
-    /// # Errors
-    /// As for [`try_send`](Self::try_send).
-    #[inline]
-    pub fn try_loan(&mut self, bytes: usize) -> Result<Loan<'_>, SendError> {
-        self.loan_until(bytes, Patience::None)
-    }
-
-    /// Lends the place of a message, waiting for room for at most `timeout`.
-    ///
-    /// # Errors
-    /// As for [`send_timeout`](Self::send_timeout).
-    pub fn loan_timeout(&mut self, bytes: usize, timeout: Duration) -> Result<Loan<'_>, SendError> {
-        self.loan_until(bytes, Patience::until(timeout))
-    }
-
-    #[inline(always)]
-    fn loan_until(&mut self, bytes: usize, patience: Patience) -> Result<Loan<'_>, SendError> {
-        let Self { ring, owner, poller, .. } = self;
-        if bytes as u64 > ring.geometry().message_bytes_max() {
-            return Err(too_large(ring, bytes));
-        }
+    fn loan_within(&mut self, bytes: usize, patience: Patience) -> Result<Loan<'_>, SendError> {
+        self.check_fits(bytes)?;
+        let Self { ring, half: owner, poller, .. } = self;
         // The owner is not looked at before it is needed: that would be a load for each message.
         let loan = ring.loan_with(bytes, &*owner, |ring| {
             wait_for_room(&mut Claiming { ring, owner }, poller, bytes, patience)
@@ -147,33 +91,12 @@ impl Sender {
         }
     }
 
-    /// Waits until at least `count` receivers are joined, and returns how many are.
-    ///
-    /// # Errors
-    /// [`SendError::Interrupted`] or `Forked`.
-    pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
-        self.wait_for_receivers_until(count, Patience::Forever)
-    }
-
-    /// Waits until at least `count` receivers are joined, for at most `timeout`, and returns how
-    /// many are, which may be fewer.
-    ///
-    /// # Errors
-    /// [`SendError::Interrupted`] or `Forked`.
-    pub fn wait_for_receivers_timeout(
-        &mut self,
-        count: usize,
-        timeout: Duration,
-    ) -> Result<usize, SendError> {
-        self.wait_for_receivers_until(count, Patience::until(timeout))
-    }
-
-    fn wait_for_receivers_until(
+    fn wait_for_receivers_within(
         &mut self,
         count: usize,
         patience: Patience,
     ) -> Result<usize, SendError> {
-        let owner = Arc::clone(&self.owner);
+        let owner = Arc::clone(&self.half);
         loop {
             check_notices(self.ring.shared())?;
             let joined = owner.joined();
@@ -193,7 +116,7 @@ impl Sender {
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`.
     pub fn drain(&mut self, timeout: Duration) -> Result<bool, SendError> {
-        let owner = Arc::clone(&self.owner);
+        let owner = Arc::clone(&self.half);
         let patience = Patience::until(timeout);
         loop {
             check_notices(self.ring.shared())?;
@@ -206,69 +129,18 @@ impl Sender {
         }
     }
 
-    /// How many receivers are joined now. Another thread may change that at any time.
-    #[must_use]
-    pub fn receivers(&self) -> usize {
-        // A thread that is not there in a forked child may have held the members' lock.
-        if self.is_forked() { 0 } else { self.owner.joined() }
-    }
-
     /// Messages sent so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.ring.head()
     }
 
-    /// The longest message of this channel, in bytes.
-    #[must_use]
-    pub fn largest_message(&self) -> usize {
-        usize::try_from(self.ring.geometry().message_bytes_max()).unwrap_or(usize::MAX)
-    }
-
-    /// The channel's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.owner.name().as_str()
-    }
-
-    /// One of the sender's counters, by name. Does not block. The values are exact after a wait, and
-    /// otherwise as of the last slow path.
-    ///
-    /// | name | what it counts |
-    /// |---|---|
-    /// | `messages` | messages sent |
-    /// | `bytes` | payload bytes of messages of more than 48 bytes |
-    /// | `waits` | times that the sender had to wait for room |
-    /// | `sleeps` | times that it slept while it waited |
-    /// | `cap_finds` | times that it found room only because the cap ended a sleep |
-    /// | `wakes` | times that it woke sleeping receivers |
-    /// | `empty_scans` | scans for sleeping receivers that found none |
-    ///
-    /// # Errors
-    /// [`CounterError`] if there is no counter of that name; it lists the names.
-    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
-        let counter = CounterError::find(name, "a sender", &SenderCounter::ALL)?;
-        if !self.is_forked() {
-            self.ring.publish_counters();
-        }
-        Ok(self.ring.counter(counter))
-    }
-
-    /// A handle by which another thread ends a call of this sender that waits.
-    #[must_use]
-    pub fn interrupter(&self) -> Interrupter {
-        let owner = Arc::clone(&self.owner);
-        Interrupter::new(move || owner.notify(notice::INTERRUPTED))
-    }
-
     /// Closes the channel: receivers get what was sent, then the end of stream. The same as dropping
     /// the sender; does not wait for them (see [`drain`](Self::drain)).
     pub fn close(self) {}
-
-    fn is_forked(&self) -> bool {
-        self.ring.shared().notices() & notice::FORKED != 0
-    }
 }
+
+common_methods!(Sender, Loan);
 
 impl Drop for Sender {
     fn drop(&mut self) {
@@ -276,14 +148,8 @@ impl Drop for Sender {
             if !self.hangs_up {
                 self.ring.close();
             }
-            self.owner.close();
+            self.half.close();
         }
-    }
-}
-
-impl fmt::Debug for Sender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").field("name", &self.name()).field("sent", &self.sent()).finish()
     }
 }
 
@@ -298,39 +164,6 @@ impl Loan<'_> {
     pub fn send(self) {
         self.ring.send();
     }
-
-    /// Shortens the message to its first `bytes` bytes, if it is longer.
-    pub fn truncate(&mut self, bytes: usize) {
-        self.ring.truncate(bytes);
-    }
-}
-
-impl Deref for Loan<'_> {
-    type Target = [u8];
-
-    #[inline(always)]
-    fn deref(&self) -> &[u8] {
-        self.ring.bytes()
-    }
-}
-
-impl DerefMut for Loan<'_> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.ring.bytes_mut()
-    }
-}
-
-impl fmt::Debug for Loan<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loan").field("bytes", &self.len()).finish()
-    }
-}
-
-#[cold]
-fn too_large(ring: &Ring, asked: usize) -> SendError {
-    let max = usize::try_from(ring.geometry().message_bytes_max()).unwrap_or(usize::MAX);
-    SendError::TooLarge { max, asked }
 }
 
 /// The sender and its owner, while it waits for room.

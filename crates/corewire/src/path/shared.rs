@@ -16,6 +16,7 @@ use corewire_ring::{Host, Kernel};
 use crate::error::{CounterError, SendError};
 use crate::halves::MemberHalf;
 use crate::host::{Hosted, SharedRing as Ring};
+use crate::path::common::common_methods;
 use crate::path::room::{Claimant, check_notices, wait_for_room};
 use crate::wait::{Interrupter, Patience, Poller, Wait};
 
@@ -54,13 +55,13 @@ use crate::wait::{Interrupter, Patience, Poller, Wait};
 /// ```
 pub struct SharedSender {
     ring: Ring,
-    member: Arc<dyn MemberHalf>,
+    half: Arc<dyn MemberHalf>,
     poller: Poller,
 }
 
 impl SharedSender {
-    pub(crate) fn new(ring: Ring, member: Arc<dyn MemberHalf>, wait: Wait) -> Self {
-        Self { ring, member, poller: Poller::for_room(wait) }
+    pub(crate) fn new(ring: Ring, half: Arc<dyn MemberHalf>, wait: Wait) -> Self {
+        Self { ring, half, poller: Poller::for_room(wait) }
     }
 
     /// Sends `message`, waiting for room if there is none.
@@ -72,23 +73,6 @@ impl SharedSender {
         self.send_within(message, Patience::Forever)
     }
 
-    /// Sends `message` if there is room now. Never blocks.
-    ///
-    /// # Errors
-    /// [`SendError::Full`], or as for [`send`](Self::send); nothing was sent.
-    #[inline]
-    pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        self.send_within(message, Patience::None)
-    }
-
-    /// Sends `message`, waiting for room for at most `timeout`.
-    ///
-    /// # Errors
-    /// [`SendError::Timeout`], or as for [`send`](Self::send); nothing was sent.
-    pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<(), SendError> {
-        self.send_within(message, Patience::until(timeout))
-    }
-
     #[inline(always)]
     fn send_within(&mut self, message: &[u8], patience: Patience) -> Result<(), SendError> {
         if message.len() > INLINE_BYTES_MAX {
@@ -96,43 +80,9 @@ impl SharedSender {
             loan.copy_from_slice(message);
             return loan.send_within(patience);
         }
-        self.fits(message.len())?;
+        self.check_fits(message.len())?;
         let Self { ring, poller, .. } = self;
         ring.send_inline(message, |ring| wait_for_room(ring, poller, message.len(), patience))
-    }
-
-    fn fits(&self, asked: usize) -> Result<(), SendError> {
-        let max = self.largest_message();
-        if asked <= max { Ok(()) } else { Err(SendError::TooLarge { max, asked }) }
-    }
-
-    /// Lends memory for a message of `bytes` bytes, waiting for room if there is none. What it holds
-    /// at first is of no meaning. Up to 48 bytes are 16-byte aligned, more are 64-byte aligned.
-    ///
-    /// # Errors
-    /// As for [`send`](Self::send).
-    pub fn loan(&mut self, bytes: usize) -> Result<SharedLoan<'_>, SendError> {
-        self.loan_within(bytes, Patience::Forever)
-    }
-
-    /// Lends memory for a message if there is room now. Never blocks.
-    ///
-    /// # Errors
-    /// As for [`try_send`](Self::try_send).
-    pub fn try_loan(&mut self, bytes: usize) -> Result<SharedLoan<'_>, SendError> {
-        self.loan_within(bytes, Patience::None)
-    }
-
-    /// Lends memory for a message, waiting for room for at most `timeout`.
-    ///
-    /// # Errors
-    /// As for [`send_timeout`](Self::send_timeout).
-    pub fn loan_timeout(
-        &mut self,
-        bytes: usize,
-        timeout: Duration,
-    ) -> Result<SharedLoan<'_>, SendError> {
-        self.loan_within(bytes, Patience::until(timeout))
     }
 
     fn loan_within(
@@ -140,7 +90,7 @@ impl SharedSender {
         bytes: usize,
         patience: Patience,
     ) -> Result<SharedLoan<'_>, SendError> {
-        self.fits(bytes)?;
+        self.check_fits(bytes)?;
         let Self { ring, poller, .. } = self;
         let ring = ring.loan_with(bytes, |ring| wait_for_room(ring, poller, bytes, patience))?;
         Ok(SharedLoan { ring, poller })
@@ -162,7 +112,7 @@ impl SharedSender {
     pub fn send_all(&mut self, messages: &[&[u8]]) -> Result<(), SendError> {
         for run in messages.chunks(RUN_MESSAGES) {
             if run.iter().all(|message| message.len() <= INLINE_BYTES_MAX) {
-                run.iter().try_for_each(|message| self.fits(message.len()))?;
+                run.iter().try_for_each(|message| self.check_fits(message.len()))?;
                 let Self { ring, poller, .. } = self;
                 ring.send_run(run, |ring| wait_for_room(ring, poller, 0, Patience::Forever))?;
             } else {
@@ -174,34 +124,12 @@ impl SharedSender {
         Ok(())
     }
 
-    /// Waits until at least `count` receivers are joined, among them all who waited for the channel when
-    /// it was made, and returns how many are.
-    ///
-    /// # Errors
-    /// [`SendError::Interrupted`] or `Forked`.
-    pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
-        self.wait_for_receivers_within(count, Patience::Forever)
-    }
-
-    /// The same, for at most `timeout`; returns how many are joined then. They may be fewer, or others than
-    /// those who waited.
-    ///
-    /// # Errors
-    /// [`SendError::Interrupted`] or `Forked`.
-    pub fn wait_for_receivers_timeout(
-        &mut self,
-        count: usize,
-        timeout: Duration,
-    ) -> Result<usize, SendError> {
-        self.wait_for_receivers_within(count, Patience::until(timeout))
-    }
-
     fn wait_for_receivers_within(
         &mut self,
         count: usize,
         patience: Patience,
     ) -> Result<usize, SendError> {
-        let member = Arc::clone(&self.member);
+        let member = Arc::clone(&self.half);
         loop {
             check_notices(self.ring.shared())?;
             let is_over = |ring: &Ring| member.joined() >= count && !ring.is_held();
@@ -232,68 +160,15 @@ impl SharedSender {
         }
     }
 
-    /// How many receivers are joined now.
-    #[must_use]
-    pub fn receivers(&self) -> usize {
-        if self.is_forked() { 0 } else { self.member.joined() }
-    }
-
     /// Messages that this sender has sent so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.ring.sent()
     }
 
-    /// The longest message of this channel, in bytes.
-    #[must_use]
-    pub fn largest_message(&self) -> usize {
-        let bytes = self.member.geometry().message_bytes_max();
-        usize::try_from(bytes).unwrap_or(usize::MAX)
-    }
-
-    /// The channel's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.member.name().as_str()
-    }
-
-    /// One of the sender's counters, by name. Does not block. The values are exact after a wait, and
-    /// otherwise as of the last slow path.
-    ///
-    /// | name | what it counts |
-    /// |---|---|
-    /// | `messages` | messages sent |
-    /// | `bytes` | payload bytes of messages of more than 48 bytes |
-    /// | `waits` | times that the sender had to wait for room |
-    /// | `sleeps` | times that it slept while it waited |
-    /// | `cap_finds` | times that it found room only because the cap ended a sleep |
-    /// | `wakes` | times that it woke sleeping receivers |
-    /// | `empty_scans` | scans for sleeping receivers that found none |
-    ///
-    /// # Errors
-    /// [`CounterError`] if there is no counter of that name; it lists the names.
-    pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
-        let counter = CounterError::find(name, "a sender", &SenderCounter::ALL)?;
-        if !self.is_forked() {
-            self.ring.publish_counters();
-        }
-        Ok(self.ring.counter(counter))
-    }
-
-    /// A handle by which another thread ends a call of this sender that waits.
-    #[must_use]
-    pub fn interrupter(&self) -> Interrupter {
-        let notify = self.member.notifier();
-        Interrupter::new(move || notify(notice::INTERRUPTED))
-    }
-
     /// Leaves the channel, as dropping the sender does: the last one to leave closes it. What was
     /// sent is delivered; does not wait for that (see [`drain`](Self::drain)).
     pub fn close(self) {}
-
-    fn is_forked(&self) -> bool {
-        self.ring.shared().notices() & notice::FORKED != 0
-    }
 }
 
 /// Messages that are claimed together.
@@ -302,22 +177,15 @@ const RUN_MESSAGES: usize = 16;
 /// How often one who waits for receivers looks whether some have come.
 const JOIN_LOOK_NS: u64 = 1_000_000;
 
+common_methods!(SharedSender, SharedLoan);
+
 impl Drop for SharedSender {
     fn drop(&mut self) {
         if !self.is_forked() {
             // In this order: whoever is let in by this host finds a sender in the channel.
-            self.member.close();
+            self.half.close();
             self.ring.leave();
         }
-    }
-}
-
-impl fmt::Debug for SharedSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedSender")
-            .field("name", &self.name())
-            .field("sent", &self.sent())
-            .finish()
     }
 }
 
@@ -348,31 +216,6 @@ impl SharedLoan<'_> {
         let Self { ring, poller } = self;
         ring.send(|ring| wait_for_room(ring, poller, 0, patience))
     }
-
-    /// Shortens the message to its first `bytes` bytes, if it is longer.
-    pub fn truncate(&mut self, bytes: usize) {
-        self.ring.truncate(bytes);
-    }
-}
-
-impl Deref for SharedLoan<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.ring.bytes()
-    }
-}
-
-impl DerefMut for SharedLoan<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.ring.bytes_mut()
-    }
-}
-
-impl fmt::Debug for SharedLoan<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedLoan").field("bytes", &self.len()).finish()
-    }
 }
 
 /// Messages being sent together. They are held back until 16 have come together, or until
@@ -391,7 +234,7 @@ impl SharedBatch<'_> {
     /// batch.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        self.sender.fits(message.len())?;
+        self.sender.check_fits(message.len())?;
         let SharedSender { ring, poller, .. } = &mut *self.sender;
         ring.stage(message, |ring| wait_for_room(ring, poller, message.len(), Patience::Forever))
     }
@@ -407,7 +250,7 @@ impl SharedBatch<'_> {
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        self.sender.fits(bytes)?;
+        self.sender.check_fits(bytes)?;
         let SharedSender { ring, poller, .. } = &mut *self.sender;
         let wait = |ring: &mut Ring| wait_for_room(ring, poller, bytes, Patience::Forever);
         ring.stage_with(bytes, write, wait)

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | bare | nothing: the message is probably being sent | [`BARE_POLLS`] polls; [`CROWDED_POLLS`] in a crowd |
 //! | paused | a pause, which leaves the core to its other hyperthread | about as long as a wake-up costs |
-//! | yielding | yields the processor | in a crowd, up to [`YIELDS_NS`]; otherwise one yield |
+//! | yielding | yields the processor (not in a wait for room) | in a crowd, up to [`YIELDS_NS`]; otherwise one yield |
 //! | asleep | sleeps in the kernel | until it is woken |
 //!
 //! A *crowd* is more threads that poll than processors. There a poll only delays the peer that must act, and a sleep
@@ -74,7 +74,7 @@ impl Poller {
         Self::new(wait, false)
     }
 
-    /// For waits for room. They pause or yield from the first poll on.
+    /// For waits for room. They pause from the first poll on, and never yield.
     pub(crate) fn for_room(wait: Wait) -> Self {
         Self::new(wait, true)
     }
@@ -126,22 +126,32 @@ impl Poller {
         polls: &mut Polls,
         is_peer_here: impl FnOnce() -> bool,
     ) -> bool {
-        let is_paused = polls.paused < self.pauses_left();
-        match self.wait {
-            Wait::Park => return false,
-            Wait::Spin if !is_paused => return false,
-            Wait::Adaptive if polls.is_last => return false,
-            Wait::Adaptive if !is_paused || self.is_crowded || polls.yielding_since_ns != 0 => {}
-            Wait::Adaptive if polls.paused == 0 && is_peer_here() => {}
-            Wait::Adaptive | Wait::Spin => {
-                let pauses = if self.is_for_room { PAUSES_FOR_ROOM } else { 1 };
-                (0..pauses).for_each(|_| pause());
-                polls.paused += pauses;
-                return true;
-            }
+        if self.wait == Wait::Park || polls.is_last {
+            return false;
         }
-        polls.is_last = !self.yields(polls);
-        true
+        let has_pauses = polls.paused < self.pauses_left();
+        let is_adaptive = self.wait == Wait::Adaptive;
+        let is_useless = is_adaptive
+            && (self.is_crowded
+                || polls.yielding_since_ns != 0
+                || polls.paused == 0 && is_peer_here());
+        if has_pauses && !is_useless {
+            self.pause(polls);
+            return true;
+        }
+        // Many senders that yield to each other would not share a receiver fairly: each would send for as long as its
+        // time slice lasts.
+        if is_adaptive && !self.is_for_room {
+            polls.is_last = !self.yields(polls);
+            return true;
+        }
+        false
+    }
+
+    fn pause(&self, polls: &mut Polls) {
+        let pauses = if self.is_for_room { PAUSES_FOR_ROOM } else { 1 };
+        (0..pauses).for_each(|_| pause());
+        polls.paused += pauses;
     }
 
     /// Number of pauses in a wait. If the last waits for room slept, the next ones poll less.

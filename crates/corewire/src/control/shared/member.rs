@@ -581,10 +581,6 @@ impl MemberHalf for Member {
         &self.name
     }
 
-    fn geometry(&self) -> &Geometry {
-        &self.memory.header.geometry
-    }
-
     fn joined(&self) -> usize {
         self.link.roster.held(Party::Receiver).count()
     }

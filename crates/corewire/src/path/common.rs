@@ -1,0 +1,183 @@
+//! The methods that senders of channels of both kinds have in common. Each kind adds `send`, which is its own fast
+//! path, `send_within`, `loan_within` and `wait_for_receivers_within`.
+
+/// Defines them for `$sender`, whose loans are `$loan`.
+macro_rules! common_methods {
+    ($sender:ident, $loan:ident) => {
+        impl $sender {
+            /// Sends `message` if there is room now. Never blocks.
+            ///
+            /// # Errors
+            /// [`SendError::Full`], or as for [`send`](Self::send); nothing was sent.
+            #[inline]
+            pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+                self.send_within(message, Patience::None)
+            }
+
+            /// Sends `message`, waiting for room for at most `timeout`.
+            ///
+            /// # Errors
+            /// [`SendError::Timeout`], or as for [`send`](Self::send); nothing was sent.
+            pub fn send_timeout(
+                &mut self,
+                message: &[u8],
+                timeout: Duration,
+            ) -> Result<(), SendError> {
+                self.send_within(message, Patience::until(timeout))
+            }
+
+            /// Lends memory for a message of `bytes` bytes, waiting for room if there is none. Its content is
+            /// meaningless until it is written. Up to 48 bytes are 16-byte aligned, more are 64-byte aligned.
+            ///
+            /// # Errors
+            /// As for [`send`](Self::send).
+            #[inline(always)]
+            pub fn loan(&mut self, bytes: usize) -> Result<$loan<'_>, SendError> {
+                self.loan_within(bytes, Patience::Forever)
+            }
+
+            /// Lends memory for a message if there is room now. Never blocks.
+            ///
+            /// # Errors
+            /// As for [`try_send`](Self::try_send).
+            #[inline]
+            pub fn try_loan(&mut self, bytes: usize) -> Result<$loan<'_>, SendError> {
+                self.loan_within(bytes, Patience::None)
+            }
+
+            /// Lends memory for a message, waiting for room for at most `timeout`.
+            ///
+            /// # Errors
+            /// As for [`send_timeout`](Self::send_timeout).
+            pub fn loan_timeout(
+                &mut self,
+                bytes: usize,
+                timeout: Duration,
+            ) -> Result<$loan<'_>, SendError> {
+                self.loan_within(bytes, Patience::until(timeout))
+            }
+
+            /// Waits until at least `count` receivers are joined, among them all that were waiting for the channel
+            /// when it was created, and returns how many are.
+            ///
+            /// # Errors
+            /// [`SendError::Interrupted`] or `Forked`.
+            pub fn wait_for_receivers(&mut self, count: usize) -> Result<usize, SendError> {
+                self.wait_for_receivers_within(count, Patience::Forever)
+            }
+
+            /// The same, for at most `timeout`; returns how many are joined then, which may be fewer.
+            ///
+            /// # Errors
+            /// [`SendError::Interrupted`] or `Forked`.
+            pub fn wait_for_receivers_timeout(
+                &mut self,
+                count: usize,
+                timeout: Duration,
+            ) -> Result<usize, SendError> {
+                self.wait_for_receivers_within(count, Patience::until(timeout))
+            }
+
+            /// Number of receivers that are joined now. Another thread may change that at any time.
+            #[must_use]
+            pub fn receivers(&self) -> usize {
+                // A thread that is not there in a forked child may have held a lock.
+                if self.is_forked() { 0 } else { self.half.joined() }
+            }
+
+            /// The longest message of this channel, in bytes.
+            #[must_use]
+            pub fn largest_message(&self) -> usize {
+                usize::try_from(self.ring.geometry().message_bytes_max()).unwrap_or(usize::MAX)
+            }
+
+            /// The channel's name.
+            #[must_use]
+            pub fn name(&self) -> &str {
+                self.half.name().as_str()
+            }
+
+            /// One of the sender's counters, by name. Does not block. The values are exact after a wait, and
+            /// otherwise as of the last slow path.
+            ///
+            /// | name | what it counts |
+            /// |---|---|
+            /// | `messages` | messages sent |
+            /// | `bytes` | payload bytes of messages of more than 48 bytes |
+            /// | `waits` | times that the sender had to wait for room |
+            /// | `sleeps` | times that it slept while it waited |
+            /// | `cap_finds` | times that it found room only because the cap ended a sleep |
+            /// | `wakes` | times that it woke sleeping receivers |
+            /// | `empty_scans` | scans for sleeping receivers that found none |
+            ///
+            /// # Errors
+            /// [`CounterError`] if there is no counter of that name; it lists the names.
+            pub fn counter(&self, name: &str) -> Result<u64, CounterError> {
+                let counter = CounterError::find(name, "a sender", &SenderCounter::ALL)?;
+                if !self.is_forked() {
+                    self.ring.publish_counters();
+                }
+                Ok(self.ring.counter(counter))
+            }
+
+            /// A handle by which another thread ends a waiting call of this sender.
+            #[must_use]
+            pub fn interrupter(&self) -> Interrupter {
+                let notify = self.half.notifier();
+                Interrupter::new(move || notify(notice::INTERRUPTED))
+            }
+
+            fn is_forked(&self) -> bool {
+                self.ring.shared().notices() & notice::FORKED != 0
+            }
+
+            #[inline(always)]
+            fn check_fits(&self, asked: usize) -> Result<(), SendError> {
+                if asked as u64 <= self.ring.geometry().message_bytes_max() {
+                    return Ok(());
+                }
+                Err(SendError::TooLarge { max: self.largest_message(), asked })
+            }
+        }
+
+        impl fmt::Debug for $sender {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($sender))
+                    .field("name", &self.name())
+                    .field("sent", &self.sent())
+                    .finish()
+            }
+        }
+
+        impl Deref for $loan<'_> {
+            type Target = [u8];
+
+            #[inline(always)]
+            fn deref(&self) -> &[u8] {
+                self.ring.bytes()
+            }
+        }
+
+        impl DerefMut for $loan<'_> {
+            #[inline(always)]
+            fn deref_mut(&mut self) -> &mut [u8] {
+                self.ring.bytes_mut()
+            }
+        }
+
+        impl $loan<'_> {
+            /// Shortens the message to its first `bytes` bytes, if it is longer.
+            pub fn truncate(&mut self, bytes: usize) {
+                self.ring.truncate(bytes);
+            }
+        }
+
+        impl fmt::Debug for $loan<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($loan)).field("bytes", &self.len()).finish()
+            }
+        }
+    };
+}
+
+pub(super) use common_methods;
