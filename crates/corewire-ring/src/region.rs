@@ -706,7 +706,7 @@ impl Payload {
 }
 
 /// Copies a message that fits in a slot to `target`, and loads it word by word: it may just have
-/// been composed from words (see [`copy_words`]).
+/// been composed from words (see `copy_words`).
 ///
 /// # Panics
 /// If it does not fit.

@@ -28,7 +28,7 @@
 //! It becomes cold when it has been silent for a while and there are other hot pairs.
 //!
 //! A message of a pair that cools may have no bit: its sender may have read the old word just before. So the receiver
-//! still checks the pair, in turn if it is watched and every [`IDLE_POLLS`] empty polls if not, until it next sleeps,
+//! still checks the pair, in turn if it is watched and every `IDLE_POLLS` empty polls if not, until it next sleeps,
 //! and before that sleep, after a barrier on every core (W6): from then on the sender has read the new word, or its
 //! message has been seen. Otherwise, too, bits are hints: a peer may die between a stamp and its bit, so its pair is
 //! checked when its death is reported.

@@ -286,7 +286,7 @@ impl Outbox {
         room.bytes.into()
     }
 
-    /// Must [`Outbox::must_announce`] be called? To be asked after every stamp of which the receiver must learn.
+    /// Must `must_announce` be called? To be asked after every stamp of which the receiver must learn.
     #[inline(always)]
     pub fn is_announcement_due(&self) -> bool {
         doorbell::fence_after_store(false);

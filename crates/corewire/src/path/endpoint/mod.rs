@@ -39,8 +39,8 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 /// A process's address for messages from any other process, made by [`Domain::endpoint`](crate::Domain::endpoint).
 ///
 /// A message has a *tag*, 64 bits of the sender's choice. A receive asks for messages by tag and sender
-/// ([`Selector`]). Messages from one endpoint to another that a receive asks for are received in the order in which
-/// they were sent. Those that arrive before a receive asks for them are kept, within a budget
+/// ([`Selector`](crate::Selector)). Messages from one endpoint to another that a receive asks for are received in the
+/// order in which they were sent. Those that arrive before a receive asks for them are kept, within a budget
 /// ([`EndpointBuilder::budget`]). Beyond it a message stays with its sender, which then waits. Nothing is lost.
 ///
 /// # How messages travel
