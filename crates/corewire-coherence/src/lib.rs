@@ -31,7 +31,7 @@ pub mod message;
 pub mod pair;
 #[path = "../published/rings/mod.rs"]
 pub mod published;
-#[path = "../ring/region.rs"]
+#[path = "../ring/region/mod.rs"]
 pub mod region;
 #[path = "../ring/shared/mod.rs"]
 pub mod shared;

@@ -28,7 +28,6 @@ pub mod handoff;
 mod host;
 pub mod message;
 pub mod pair;
-#[cfg_attr(loom, path = "region_model.rs")]
 pub mod region;
 pub mod shared;
 pub mod sync;
