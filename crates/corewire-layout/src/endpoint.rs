@@ -38,7 +38,7 @@ pub const ENDPOINT_MAGIC: u64 = u64::from_le_bytes(*b"cwire-ep");
 
 /// Endpoint: u32 epoch, odd while the owner sleeps or is about to.
 pub const ENDPOINT_SLEEPING: usize = 256;
-/// Endpoint: u32, how it wants to be woken: one of [`SleepMode`](crate::segment::SleepMode).
+/// Endpoint: u32, how it wants to be woken: one of [`SleepMode`].
 pub const ENDPOINT_MODE: usize = 260;
 /// Endpoint: u32, a value made by [`blocked`], which is odd while the owner waits for room.
 pub const ENDPOINT_BLOCKED: usize = 384;
@@ -58,7 +58,7 @@ pub const ROW_STATE: usize = 0;
 pub const ROW_RING: usize = 8;
 /// Row: u64, number of slots of the pair that the owner has finished with.
 pub const ROW_CURSOR: usize = ROLE_BYTES;
-/// Row: the counters of [`PeerCounter`], on a line of their own.
+/// Row: the counters of [`PeerCounter`](crate::counters::PeerCounter), on a line of their own.
 pub const ROW_COUNTERS: usize = ROLE_BYTES + LINE_BYTES;
 
 /// Activity: u64, one bit for each word that is not 0.

@@ -11,14 +11,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`engine`] | for every operation in every start: counts its effects and kills at each, alone and after the death of another role; independent of any ring |
-//! | [`start`] | policies and states |
-//! | [`broadcast`] | the channel of one sender: its starts, the table of its operations, the recovery of its survivors, and the oracle |
-//! | [`shared`] | the same for the channel of several senders |
-//! | [`pairs`] | the same for endpoints |
-//! | [`report`] | the results, and the tables that are checked in |
+//! | `engine` | for every operation in every start: counts its effects and kills at each, alone and after the death of another role; independent of any ring |
+//! | `start` | policies and states |
+//! | `broadcast` | the channel of one sender: its starts, the table of its operations, the recovery of its survivors, and the oracle |
+//! | `shared` | the same for the channel of several senders |
+//! | `pairs` | the same for endpoints |
+//! | `report` | the results, and the tables that are checked in |
 //!
-//! To add another ring, add another [`engine::World`] with a table of its own. `make kill` runs
+//! To add another ring, add another `engine::World` with a table of its own. `make kill` runs
 //! everything and compares the effects of each operation with the tables in `points/`.
 
 #![cfg(corewire_kill)]

@@ -187,6 +187,7 @@ impl Payload {
     pub unsafe fn copy_out(&self, offset: usize, target: &mut [u8]) {
         let end = offset.checked_add(target.len());
         assert!(end.is_some_and(|end| end <= self.bytes), "own length");
+        // Where a model lacks a word, the one before it stands for it.
         let mut last = 0;
         let mut load = |at: usize| {
             // SAFETY: guaranteed by the caller; within the payload's words.

@@ -200,15 +200,9 @@ impl<'a> Slot<'a> {
     #[inline(always)]
     #[must_use]
     pub fn behind_immediate(self, bytes: usize, access: Access) -> Payload {
+        let bytes = bytes.min(HEAD_BYTES - IMMEDIATE_BYTES);
         // SAFETY: within this slot.
-        unsafe {
-            Payload::new(
-                self.base,
-                INLINE + IMMEDIATE_BYTES,
-                bytes.min(HEAD_BYTES - IMMEDIATE_BYTES),
-                access,
-            )
-        }
+        unsafe { Payload::new(self.base, INLINE + IMMEDIATE_BYTES, bytes, access) }
     }
 
     /// The first `bytes` bytes (at most 56) of the payload in a slot that continues the message of

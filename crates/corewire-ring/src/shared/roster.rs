@@ -188,8 +188,9 @@ impl Roster {
         self.ring_bell(host);
     }
 
-    /// Host only: keeps all senders from sending until `until_ns` (by [`Kernel::now_ns`]), or until
-    /// [`Roster::let_go`], while receivers that the sender at `row` invited have not joined.
+    /// Host only: keeps all senders from sending until `until_ns` (by
+    /// [`Kernel::now_ns`](crate::Kernel::now_ns)), or until [`Roster::let_go`], while receivers that
+    /// the sender at `row` invited have not joined.
     pub fn hold(&self, row: u32, until_ns: u64) {
         self.ring.held_until().store(until_ns, Relaxed);
         // ORDER(T1): pairs with T2; a sender that is held sees until when.
