@@ -28,7 +28,7 @@ use corewire_study::failure::{self, Failure};
 use corewire_study::harness::role::{Work, serve};
 
 /// What these processes do.
-const ROLES: &[&dyn Work<Failure>] = &[&worker::ROLE, &nemesis::ROLE];
+const ROLES: &[&dyn Work<Failure>] = &[&worker::ROLE, &nemesis::ROLE, &nemesis::RING_ROLE];
 
 /// Repeat the papers' experiments on this machine, and compare the results with their claims.
 #[derive(Debug, Parser)]

@@ -6,6 +6,7 @@ mod instructions;
 mod peer;
 mod polling;
 pub(crate) mod results;
+mod ring;
 mod wires;
 
 use std::fs;
@@ -23,6 +24,7 @@ pub(crate) use instructions::{Operation, run as count};
 pub(crate) use peer::ROLE;
 use peer::{COLD_BYTES, Order, Report, Shape};
 use results::{FORMAT, Found, Point, Results, STUDY, Wire};
+pub(crate) use ring::ROLE as RING_ROLE;
 use wires::Id;
 
 use crate::failure::{Doing, Failure};
@@ -131,6 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         cold_bytes: COLD_BYTES as u64,
         wires: plan.wires.iter().map(|&id| about(id)).collect(),
         points: points(&plan),
+        rings: Vec::new(),
         instructions: Vec::new(),
         instructions_absent: None,
         polling: polling::count()?,
@@ -138,6 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let scratch = format!("corewire-study-{:016x}", random_u128().doing("name a run")? >> 64);
     let scratch = Scratch(std::env::temp_dir().join(scratch));
     measure(&plan, &scratch.0, &mut results)?;
+    results.rings = ring::run(&plan.wires, &scratch.0)?;
     match instructions::count(&scratch.0) {
         Ok(counts) => results.instructions = counts,
         Err(why) => results.instructions_absent = Some(why.message),
@@ -344,5 +348,30 @@ fn print(directory: &Path, results: &Results) {
             println!("  {why}");
         }
     }
+    print_rings(results);
     println!("\n{}", directory.join("report.html").display());
+}
+
+/// Prints the rings of processes.
+fn print_rings(results: &Results) {
+    println!("\na message of 8 bytes around a ring of processes, us:");
+    for ring in &results.rings {
+        let Some(round) = Spread::of(ring.round_ns.iter().copied()) else {
+            println!(
+                "{:<26}{:>3} processes {:>10}",
+                results.name_of(&ring.wire),
+                ring.processes,
+                "-"
+            );
+            continue;
+        };
+        println!(
+            "{:<26}{:>3} processes {:>10.2} ({:.2} to {:.2})",
+            results.name_of(&ring.wire),
+            ring.processes,
+            round.median / 1e3,
+            round.min / 1e3,
+            round.max / 1e3
+        );
+    }
 }

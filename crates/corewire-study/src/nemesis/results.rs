@@ -36,6 +36,9 @@ pub(crate) struct Results {
     /// In display order.
     pub(crate) wires: Vec<Wire>,
     pub(crate) points: Vec<Point>,
+    /// With as many processes as two cores hold, and more.
+    #[serde(default)]
+    pub(crate) rings: Vec<Ring>,
     /// The counts of section 4.1.2.
     pub(crate) instructions: Vec<Instructions>,
     /// Why there are no counts; `None` if there are some.
@@ -80,6 +83,18 @@ pub(crate) struct Found {
     /// Time of a bare line one way, before and after the shape; `None` if both processes share a core.
     #[serde(default)]
     pub(crate) line_ns: Option<[f64; 2]>,
+}
+
+/// Rounds of a message through a ring of processes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ring {
+    /// A [`Wire::id`].
+    pub(crate) wire: String,
+    pub(crate) processes: usize,
+    /// Time of a round in each run, in nanoseconds.
+    pub(crate) round_ns: Vec<f64>,
+    /// Why runs are missing.
+    pub(crate) failure: Option<String>,
 }
 
 /// The cost of an operation on one side.
@@ -127,6 +142,11 @@ impl Results {
     /// The median of a wire's half round trips, in nanoseconds.
     pub(crate) fn one_way_ns(&self, wire: &str, bytes: u64, cold: bool) -> Option<f64> {
         Some(self.point(wire, bytes, cold)?.p50_ns()?.median)
+    }
+
+    /// The name of a wire to display.
+    pub(crate) fn name_of<'a>(&'a self, wire: &'a str) -> &'a str {
+        self.wires.iter().find(|it| it.id == wire).map_or(wire, |it| &it.name)
     }
 
     /// All sizes, in ascending order.

@@ -4,7 +4,7 @@
 use corewire_study::harness::statistics::Spread;
 
 use crate::nemesis::distances::Distance;
-use crate::nemesis::results::{Instructions, Point, Polling, Results, Wire};
+use crate::nemesis::results::{Instructions, Point, Polling, Results, Ring, Wire};
 
 use super::chart::{Axis, Chart, Figure, Mark, Picture, Series};
 use super::error::Error;
@@ -60,6 +60,7 @@ pub(crate) fn render(results: &Results) -> Result<String, Error> {
         Section::new("latency", "Latency (Figure 4)", latency + &numbers(results)),
         Section::new("bandwidth", "Bandwidth (Figure 5)", bandwidth),
         Section::new("optimisations", "Each optimisation", optimisations(results)),
+        Section::new("rings", "Rings of processes", rings(results)),
         Section::new("instructions", "Instructions (section 4.1.2)", instructions(results)),
         Section::new(
             "polling",
@@ -345,6 +346,34 @@ fn optimisations(results: &Results) -> String {
         "The time of a message with an optimisation minus the time without it, one way with warm buffers. \
          Negative values are gains.",
     ) + &table.html("")
+}
+
+/// Rings of as many processes as there are cores for, and of more.
+fn rings(results: &Results) -> String {
+    let intro = paragraph(
+        "Each process passes a message of 8 bytes on to the next one. The processes are not bound to processors. With \
+         more processes than processors, the time of a round shows how a mechanism waits: a process that polls keeps \
+         the process that must act from running.",
+    );
+    let row = |ring: &Ring| {
+        let time = match (Spread::of(ring.round_ns.iter().copied()), &ring.failure) {
+            (Some(round), _) => format!(
+                "{} ({} to {})",
+                nanoseconds(round.median),
+                nanoseconds(round.min),
+                nanoseconds(round.max)
+            ),
+            (None, Some(why)) => why.clone(),
+            (None, None) => "not measured".to_owned(),
+        };
+        vec![results.name_of(&ring.wire).to_owned(), ring.processes.to_string(), time]
+    };
+    let rows: Vec<_> = results.rings.iter().map(row).collect();
+    if rows.is_empty() {
+        return paragraph("This run has no rings.");
+    }
+    let head = ["Wire", "Processes", "A round"].map(str::to_owned).into();
+    intro + &Table { head, rows, is_prose: false }.html("")
 }
 
 fn instructions(results: &Results) -> String {

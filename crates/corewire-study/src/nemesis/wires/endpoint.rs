@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Wired {
     endpoint: Endpoint,
-    peer: Peer,
+    next: Peer,
     selector: Selector,
 }
 
@@ -26,14 +26,17 @@ impl Wire for Wired {
         let name = |index: u32| format!("peer-{index}");
         let endpoint = domain.endpoint(&name(seat.index)).create();
         let mut endpoint = endpoint.doing("make an endpoint")?;
-        let peer = endpoint.peer_when_created(&name(seat.other()), Some(PATIENCE));
-        let peer = peer.doing("find the other endpoint")?;
-        Ok(Self { endpoint, peer, selector: Selector::tag(TAG).from(peer) })
+        let mut peer = |index| {
+            let peer = endpoint.peer_when_created(&name(index), Some(PATIENCE));
+            peer.doing("find another endpoint")
+        };
+        let (next, previous) = (peer(seat.next())?, peer(seat.previous())?);
+        Ok(Self { endpoint, next, selector: Selector::tag(TAG).from(previous) })
     }
 
     #[inline(always)]
     fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
-        self.endpoint.send(self.peer, TAG, message).doing("send")
+        self.endpoint.send(self.next, TAG, message).doing("send")
     }
 
     #[inline(always)]

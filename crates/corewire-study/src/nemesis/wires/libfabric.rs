@@ -401,7 +401,7 @@ impl Shm {
         let written = seat.directory.join(format!("address-{}.new", seat.index));
         std::fs::write(&written, &address[..bytes.min(ADDRESS_BYTES)]).doing("tell an address")?;
         std::fs::rename(&written, file(seat.index)).doing("tell an address")?;
-        let other = await_file(&file(seat.other()))?;
+        let other = await_file(&file(seat.next()))?;
         // SAFETY: the same provider wrote this address.
         let count = unsafe {
             let insert = (*(*self.av).ops).insert;

@@ -1,5 +1,5 @@
-//! The wires: what carries messages between two processes, in both directions, from the sender's buffer
-//! to the receiver's. One file each, behind one trait.
+//! The wires: what carries messages from each process to the next one, with two processes in both directions, from the
+//! sender's buffer to the receiver's. One file each, behind one trait.
 
 mod endpoint;
 mod libfabric;
@@ -43,8 +43,10 @@ pub(crate) enum Id {
 /// What a process needs to open its end of a wire.
 #[derive(Debug, Clone)]
 pub(crate) struct Seat {
-    /// Index of the process, 0 or 1.
+    /// Index of the process.
     pub(crate) index: u32,
+    /// Number of processes, each of which sends to the next one.
+    pub(crate) processes: u32,
     /// Directory of the run.
     pub(crate) directory: PathBuf,
     /// What the set-up returned.
@@ -56,16 +58,29 @@ pub(crate) struct Seat {
 impl Seat {
     /// The seat of one of the two workers.
     pub(crate) fn of(worker: &Worker, ticket: &str) -> Self {
+        Self { ticket: ticket.to_owned(), ..Self::in_ring(worker, 2) }
+    }
+
+    /// The seat of a worker in a ring of so many.
+    pub(crate) fn in_ring(worker: &Worker, processes: usize) -> Self {
+        let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
-            index: u32::try_from(worker.index()).unwrap_or(u32::MAX),
+            index: number(worker.index()),
+            processes: number(processes),
             directory: worker.directory().to_owned(),
-            ticket: ticket.to_owned(),
+            ticket: String::new(),
             must_yield: worker.must_yield(),
         }
     }
 
-    const fn other(&self) -> u32 {
-        1 - self.index
+    /// The process that this one sends to.
+    const fn next(&self) -> u32 {
+        (self.index + 1) % self.processes
+    }
+
+    /// The process that this one receives from.
+    const fn previous(&self) -> u32 {
+        (self.index + self.processes - 1) % self.processes
     }
 
     const fn patience(&self) -> Patience {
@@ -151,9 +166,14 @@ impl Id {
         }
     }
 
-    /// The command that starts both processes with these arguments, for a wire whose processes cannot
+    /// Whether more than two processes can form a ring.
+    pub(crate) const fn forms_rings(self) -> bool {
+        matches!(self, Self::Corewire | Self::OpenMpi)
+    }
+
+    /// The command that starts all processes with these arguments, for a wire whose processes cannot
     /// be started directly.
-    pub(crate) fn launcher(self, processes: &[Vec<String>; 2]) -> Option<Command> {
+    pub(crate) fn launcher(self, processes: &[Vec<String>]) -> Option<Command> {
         (self == Self::OpenMpi).then(|| open_mpi::launcher(processes))
     }
 

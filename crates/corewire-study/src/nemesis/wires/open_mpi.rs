@@ -39,7 +39,8 @@ pub(crate) struct Mpi {
     finalize: Symbol<Finalize>,
     world: *mut c_void,
     byte: *mut c_void,
-    other: c_int,
+    next: c_int,
+    previous: c_int,
     _library: Library,
 }
 
@@ -58,8 +59,8 @@ pub(super) fn absence() -> Option<String> {
     (!is_there).then(|| format!("no {LAUNCHER} (Debian: openmpi-bin)"))
 }
 
-/// The `mpirun` command that starts both processes and connects them.
-pub(super) fn launcher(processes: &[Vec<String>; 2]) -> Command {
+/// The `mpirun` command that starts the processes and connects them.
+pub(super) fn launcher(processes: &[Vec<String>]) -> Command {
     let mut command = Command::new(LAUNCHER);
     // It refuses to run as root without both variables.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -103,8 +104,9 @@ impl Wire for Mpi {
         };
         // SAFETY: MPI allows null for both arguments.
         check(unsafe { init(ptr::null_mut(), ptr::null_mut()) }, "start MPI")?;
-        let other = c_int::try_from(seat.other()).doing(what)?;
-        Ok(Self { send, receive, finalize, world, byte, other, _library: library })
+        let next = c_int::try_from(seat.next()).doing(what)?;
+        let previous = c_int::try_from(seat.previous()).doing(what)?;
+        Ok(Self { send, receive, finalize, world, byte, next, previous, _library: library })
     }
 
     #[inline(always)]
@@ -112,7 +114,7 @@ impl Wire for Mpi {
         let (count, tag) = (count(message.len())?, c_int::try_from(TAG).unwrap_or_default());
         // SAFETY: the buffer has the length that is passed, and MPI does not use it after the return.
         let result = unsafe {
-            (self.send)(message.as_ptr().cast(), count, self.byte, self.other, tag, self.world)
+            (self.send)(message.as_ptr().cast(), count, self.byte, self.next, tag, self.world)
         };
         check(result, "send")
     }
@@ -123,7 +125,7 @@ impl Wire for Mpi {
         let (buffer, no_status) = (target.as_mut_ptr().cast(), ptr::null_mut());
         // SAFETY: as above; MPI ignores a null status.
         let result = unsafe {
-            (self.receive)(buffer, count, self.byte, self.other, tag, self.world, no_status)
+            (self.receive)(buffer, count, self.byte, self.previous, tag, self.world, no_status)
         };
         check(result, "receive")
     }

@@ -62,7 +62,7 @@ impl<const ID: usize> Wire for Published<ID> {
         let segment = Segment::open_writable(&seat.ticket).doing("open shared memory")?;
         let memory = segment.map_writable(segment_bytes(options)).doing("map shared memory")?;
         let process = Nemesis::new(&memory, options, seat.index);
-        Ok(Self { process, other: seat.other(), patience: seat.patience() })
+        Ok(Self { process, other: seat.next(), patience: seat.patience() })
     }
 
     #[inline(always)]
