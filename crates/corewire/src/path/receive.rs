@@ -546,7 +546,7 @@ pub(crate) fn wait_for_message(
     ring.count_wait();
     let mut polls = Polls::default();
     while poller.goes_on(&mut polls, || ring.is_sender_here()) && !ring.is_ready() {}
-    if poller.wait() != Wait::Spin && !ring.is_ready() {
+    if poller.may_sleep() && !ring.is_ready() {
         ring.sleep(limit_ns);
     }
     Ok(())

@@ -6,7 +6,7 @@ use corewire_ring::broadcast::SenderShared;
 use corewire_ring::doorbell::notice;
 
 use crate::error::SendError;
-use crate::wait::{Patience, Poller, Polls, Wait};
+use crate::wait::{Patience, Poller, Polls};
 
 /// A sender that has found no room.
 pub(super) trait Claimant {
@@ -79,7 +79,7 @@ pub(super) fn wait_for_room(
             return Ok(());
         }
     }
-    if poller.wait() == Wait::Spin {
+    if !poller.may_sleep() {
         return Ok(());
     }
     poller.sleeps();

@@ -138,7 +138,7 @@ impl WaitSet {
             if !has_time {
                 return Ok(None);
             }
-            if self.poller.wait() != Wait::Spin
+            if self.poller.may_sleep()
                 && let Some(found) = self.sleep(sources, deadline)?
             {
                 return Ok(Some(found));

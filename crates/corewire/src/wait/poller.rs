@@ -105,10 +105,10 @@ impl Poller {
         };
     }
 
-    /// How its calls wait.
+    /// Whether its calls sleep when [`goes_on`](Self::goes_on) returns false. Otherwise they poll again.
     #[inline(always)]
-    pub(crate) fn wait(&self) -> Wait {
-        self.wait
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.wait != Wait::Spin
     }
 
     /// Number of bare polls at the beginning of a wait.
@@ -117,8 +117,8 @@ impl Poller {
         self.bare_polls
     }
 
-    /// To be called before each poll that follows the bare ones: pauses, or yields. False if it is time to sleep
-    /// instead, or for a [`Wait::Spin`] to check everything else. `is_peer_here` says whether the peer that must act
+    /// To be called before each poll that follows the bare ones: pauses, or yields. False if it is time to
+    /// check everything else, and then to sleep if it [may](Self::may_sleep). `is_peer_here` says whether the peer that must act
     /// last ran on this processor: then it cannot act while this thread polls.
     #[inline(never)]
     pub(crate) fn goes_on(

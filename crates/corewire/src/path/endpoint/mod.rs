@@ -292,7 +292,7 @@ impl Endpoint {
             };
             self.engine.transport().count(EndpointCounter::Waits);
             let poller = self.poller(is_for_room);
-            if poller.wait() != Wait::Spin {
+            if poller.may_sleep() {
                 poller.sleeps();
                 let mut wanted = self.engine.wanted_room();
                 wanted.extend(room);

@@ -9,7 +9,7 @@ use corewire_endpoint::{
 };
 
 use super::{Endpoint, PairRings, after};
-use crate::wait::{Patience, Polls, Wait};
+use crate::wait::{Patience, Polls};
 
 impl Endpoint {
     // Into memory that the message owns.
@@ -518,7 +518,7 @@ impl Endpoint {
                     return None;
                 }
                 if !goes_on {
-                    if self.poller.wait() != Wait::Spin {
+                    if self.poller.may_sleep() {
                         return None;
                     }
                     polls = Polls::default();
