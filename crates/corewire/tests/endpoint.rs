@@ -2,6 +2,8 @@
 
 mod scratch;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -603,8 +605,8 @@ fn a_receive_that_runs_out_of_time_loses_nothing() {
 fn a_name_that_is_made_anew_meanwhile_is_the_next_endpoint_or_none() {
     let scratch = Scratch::new("endpoint-anew");
     let domain = scratch.domain().clone();
-    let is_over = std::sync::atomic::AtomicBool::new(false);
-    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let is_over = AtomicBool::new(false);
+    let relaxed = Ordering::Relaxed;
     let mut linked = 0;
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -842,4 +844,31 @@ fn an_acknowledgement_does_not_go_to_a_peer_that_has_the_place_by_now() {
     assert!(second.test(send).unwrap().is_none(), "the second message is not matched yet");
     sink.receive(Selector::tag(2)).unwrap();
     second.wait(send).unwrap().result.unwrap();
+}
+
+/// Messages that it does not ask for do not extend a call's time.
+#[test]
+fn a_wait_ends_in_time_while_other_messages_arrive() {
+    let scratch = Scratch::new("busy-wait");
+    let domain = scratch.domain();
+    let (mut a, to_b, mut b, _) = two(&domain);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_over);
+    let talker = thread::spawn(move || {
+        while !seen.load(Ordering::Relaxed) {
+            match a.try_send(to_b, 1, b"not asked for") {
+                Ok(()) | Err(MessageError::Full { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    let mut buffer = [0; 16];
+    for millis in [0, 1, 50] {
+        let timeout = Duration::from_millis(millis);
+        let found = b.receive_into_timeout(Selector::tag(2), &mut buffer, timeout).unwrap();
+        assert!(found.is_none());
+        b.discard(Selector::tag(1)).unwrap();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    talker.join().unwrap();
 }

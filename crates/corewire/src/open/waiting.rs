@@ -35,10 +35,7 @@ pub(crate) fn join_when_created<A: Reading>(
         return Err(JoinError::Forked);
     }
     let patience = timeout.map_or(Patience::Forever, Patience::until);
-    let deadline = match patience {
-        Patience::Until(at, _) => Some(at),
-        _ => None,
-    };
+    let deadline = patience.deadline();
     let wishes = Wishes { patience, ..wishes };
     // In this order: once the note is there, whoever creates the channel invites us; whoever
     // created it before is found below, or changes a file after the watch began.

@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use super::receive::Receiver;
 use crate::error::WaitError;
 use crate::typed::TypedReceiver;
-use crate::wait::{Poller, Polls, Readiness, Wait};
+use crate::wait::{Patience, Poller, Polls, Readiness, Wait};
 
 mod sealed {
     use super::{Readiness, WaitError};
@@ -129,13 +129,14 @@ impl WaitSet {
         sources: &mut [&mut dyn Source],
         timeout: Option<Duration>,
     ) -> Result<Option<usize>, WaitError> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let patience = timeout.map_or(Patience::Forever, Patience::until);
+        let deadline = patience.deadline();
         loop {
-            if let Some(found) = self.poll(sources)? {
+            let limit_ns = patience.limit_ns().unwrap_or(0);
+            if let Some(found) = self.poll(sources, limit_ns)? {
                 return Ok(Some(found));
             }
-            let has_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
-            if !has_time {
+            if patience.limit_ns().is_none() {
                 return Ok(None);
             }
             if self.poller.may_sleep()
@@ -147,8 +148,12 @@ impl WaitSet {
     }
 
     /// Looks at all of them for as long as a wake-up would take.
-    fn poll(&mut self, sources: &mut [&mut dyn Source]) -> Result<Option<usize>, WaitError> {
-        let (mut bare, mut polls) = (self.poller.bare_polls(), Polls::default());
+    fn poll(
+        &mut self,
+        sources: &mut [&mut dyn Source],
+        limit_ns: u64,
+    ) -> Result<Option<usize>, WaitError> {
+        let (mut bare, mut polls) = (self.poller.bare_polls(), Polls::within(limit_ns));
         loop {
             for index in self.turn(sources.len()) {
                 if sources[index].look()? {

@@ -41,6 +41,14 @@ impl Patience {
         Instant::now().checked_add(timeout).map_or(Self::Forever, |at| Self::Until(at, timeout))
     }
 
+    /// The time at which the call ends, if there is one.
+    pub(crate) fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Until(deadline, _) => Some(deadline),
+            Self::None | Self::Forever => None,
+        }
+    }
+
     /// Maximum time to sleep, in nanoseconds; `None` if no time is left.
     pub(crate) fn limit_ns(self) -> Option<u64> {
         match self {

@@ -59,13 +59,22 @@ pub(crate) struct Poller {
 }
 
 /// How far a wait has come, after its bare polls.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Polls {
+    /// Limit on the time that it spends yielding, in nanoseconds.
+    limit_ns: u64,
     paused: u32,
     /// When it yielded for the first time; 0 before.
     yielding_since_ns: u64,
     /// After this poll it sleeps.
     is_last: bool,
+}
+
+impl Polls {
+    /// The polls of a wait that lasts at most `limit_ns` nanoseconds.
+    pub(crate) fn within(limit_ns: u64) -> Self {
+        Self { limit_ns: limit_ns.min(YIELDS_NS), paused: 0, yielding_since_ns: 0, is_last: false }
+    }
 }
 
 impl Poller {
@@ -177,7 +186,7 @@ impl Poller {
             self.is_crowded &= self.alone < ALONE_YIELDS;
         }
         self.choose_bare_polls();
-        self.is_crowded && before_ns - polls.yielding_since_ns < YIELDS_NS
+        self.is_crowded && before_ns + took_ns - polls.yielding_since_ns < polls.limit_ns
     }
 
     /// To be called when a wait has ended without a sleep.

@@ -269,27 +269,31 @@ impl Endpoint {
         let mut has_slept = false;
         let source = caller.as_ref().and_then(|caller| caller.source());
         let is_for_room = room.is_some();
+        let late = || MessageError::Timeout { after: Duration::ZERO };
         loop {
-            let (mut bare, mut polls) = (self.poller(is_for_room).bare_polls(), Polls::default());
+            // Checks at least once, even if there is no time.
+            let limit_ns = patience.limit_ns().unwrap_or(0);
+            let (mut bare, mut polls) =
+                (self.poller(is_for_room).bare_polls(), Polls::within(limit_ns));
             loop {
-                if self.engine.progress(caller.as_deref_mut())? {
-                    (bare, polls) = (self.poller(is_for_room).bare_polls(), Polls::default());
-                }
+                let is_busy = self.engine.progress(caller.as_deref_mut())?;
                 if let Some(end) = done(self, caller.as_deref_mut()) {
                     if !has_slept {
                         self.poller(is_for_room).found();
                     }
                     return Ok(end);
                 }
-                if bare > 1 {
+                if is_busy {
+                    let limit_ns = patience.limit_ns().ok_or_else(late)?;
+                    bare = self.poller(is_for_room).bare_polls();
+                    polls = Polls::within(limit_ns);
+                } else if bare > 1 {
                     bare -= 1;
                 } else if !self.goes_on(&mut polls, source, room) {
                     break;
                 }
             }
-            let Some(limit_ns) = patience.limit_ns() else {
-                return Err(MessageError::Timeout { after: Duration::ZERO });
-            };
+            let limit_ns = patience.limit_ns().ok_or_else(late)?;
             self.engine.transport().count(EndpointCounter::Waits);
             let poller = self.poller(is_for_room);
             if poller.may_sleep() {

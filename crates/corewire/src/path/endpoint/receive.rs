@@ -9,7 +9,7 @@ use corewire_endpoint::{
 };
 
 use super::{Endpoint, PairRings, after};
-use crate::wait::{Patience, Polls};
+use crate::wait::{NO_LIMIT_NS, Patience, Polls};
 
 impl Endpoint {
     // Into memory that the message owns.
@@ -503,7 +503,7 @@ impl Endpoint {
             return None;
         }
         let bare_polls = self.poller.bare_polls();
-        let (mut round, mut polls) = (0, Polls::default());
+        let (mut round, mut polls) = (0, Polls::within(NO_LIMIT_NS));
         loop {
             let haste = || if round < bare_polls { Haste::Fast } else { Haste::Slow };
             match way.look(&mut self.engine, haste) {
@@ -521,7 +521,7 @@ impl Endpoint {
                     if self.poller.may_sleep() {
                         return None;
                     }
-                    polls = Polls::default();
+                    polls = Polls::within(NO_LIMIT_NS);
                 }
             }
         }
