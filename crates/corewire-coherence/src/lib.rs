@@ -25,7 +25,7 @@ mod channel;
 pub mod doorbell;
 #[path = "../ring/host.rs"]
 mod host;
-#[path = "../ring/message.rs"]
+#[path = "../ring/message/mod.rs"]
 pub mod message;
 #[path = "../ring/pair/mod.rs"]
 pub mod pair;
