@@ -8,7 +8,7 @@
 //! | 1 | reads the *bells* that will end its sleep (W2) | stores what the sleeper waits for |
 //! | 2 | announces its sleep, for example by an odd *epoch* (W8) | fences (W5, or W7 on a slow path) |
 //! | 3 | passes a barrier (W6) | reads the announcement (W9) |
-//! | 4 | checks once more | changes the bell (W1) and wakes those who wait on it |
+//! | 4 | checks once more | changes the bell (W1) and wakes the threads that wait on it |
 //! | 5 | waits while the bells hold what was read in step 1 | |
 //! | 6 | retracts the announcement | |
 //!
@@ -21,7 +21,7 @@
 //!
 //! # Words
 //!
-//! | word | who writes it |
+//! | word | written by |
 //! |---|---|
 //! | bell | wakers; of a data thread's own bell, other threads of its process |
 //! | epoch: odd while the owner sleeps; mode: how to wake it | the sleeper |
@@ -29,7 +29,7 @@
 //!
 //! # Cost
 //!
-//! Nothing while the sleeper is awake, besides the load. A sleep: one barrier, one wait, the bell's line and the
+//! While the sleeper is awake: nothing besides the load. A sleep: one barrier, one wait, the bell's line and the
 //! epoch's line, one wake-up call.
 
 use corewire_layout::segment::{FenceMode, SleepMode};
@@ -38,7 +38,7 @@ use crate::sync::{AtomicU32, Ordering::Relaxed, light_fence, pause};
 use crate::{Kernel, fence_at, order};
 
 /// The default limit on one sleep, in ns: a sleeper checks again after at most this time. What is found only for that
-/// reason is counted. It means that the wake-up was late: the waker was stopped between its store and the wake-up.
+/// reason is counted: its wake-up was late, because the waker was stopped between its store and the wake-up.
 pub const SLEEP_CAP_NS: u64 = 100_000_000;
 /// Limit on a sleep, in ns, when the waker may not see the sleeper: the barrier failed, or stores without a fence may
 /// still be in flight.
@@ -90,7 +90,7 @@ impl Notices {
 /// A bell, and the value that its sleeper read before it checked for the last time.
 #[derive(Debug, Clone, Copy)]
 pub struct Bell<'a> {
-    /// The word. It changes whenever those who sleep on it must check again.
+    /// The word. It changes whenever the threads that sleep on it must check again.
     pub word: &'a AtomicU32,
     /// Its value in step 1.
     pub heard: u32,
@@ -179,7 +179,7 @@ pub(crate) fn mode_of(epoch: u32, mode: &AtomicU32) -> Option<SleepMode> {
     Some(if is_descriptor { SleepMode::Descriptor } else { SleepMode::Futex })
 }
 
-/// Step 4 of a waker: rings a bell, and wakes up to `count_max` of those who wait on it.
+/// Step 4 of a waker: rings a bell, and wakes up to `count_max` of the threads that wait on it.
 pub(crate) fn ring<K: Kernel>(bell: &AtomicU32, count_max: u32, kernel: &K) {
     change(bell);
     kernel.wake(bell, count_max);
@@ -196,17 +196,17 @@ fn change(bell: &AtomicU32) {
     bell.fetch_add(1, order!(W1: Release));
 }
 
-/// A data thread that sleeps now and then: its epoch, and how long it sleeps.
+/// The sleeps of a data thread: its epoch, and the limits on each sleep.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     epoch: u32,
     cap_ns: u64,
-    /// The limit on the next sleep of which wakers may not learn.
+    /// The limit on the next sleep that wakers may not see.
     unsure_cap_ns: u64,
 }
 
 impl Sleeper {
-    /// Awake, with this epoch (rounded down to an even one).
+    /// A sleeper that is awake, with this epoch (rounded down to an even one).
     pub(crate) fn new(epoch: u32) -> Self {
         Self { epoch: epoch & !1, cap_ns: SLEEP_CAP_NS, unsure_cap_ns: UNSURE_SLEEP_CAP_NS }
     }
@@ -221,8 +221,7 @@ impl Sleeper {
         self.cap_ns = cap_ns;
     }
 
-    /// Step 2: makes the epoch odd, which lies in `word`. An earlier announcement must have been retracted, and the
-    /// mode stored.
+    /// Step 2: makes the epoch in `word` odd. An earlier announcement must have been retracted, and the mode stored.
     pub(crate) fn announce(&mut self, word: &AtomicU32) {
         debug_assert!(self.epoch.is_multiple_of(2), "no earlier announcement");
         self.epoch = self.epoch.wrapping_add(1);
@@ -257,8 +256,8 @@ impl Sleeper {
         }
     }
 
-    /// After a sleep: did only the cap's end show that what was awaited is there? `is_found` says whether it is. If
-    /// a bell still rings, the two only crossed.
+    /// After a sleep: was what the sleeper waits for found only because the cap had passed? `is_found` says whether it
+    /// is there. If a bell has rung as well, the cap and the bell only crossed.
     pub(crate) fn is_cap_find(&mut self, slept: Slept, bells: Bells<'_>, is_found: bool) -> bool {
         self.unsure_cap_ns = match slept {
             Slept::Unsure if !is_found => (2 * self.unsure_cap_ns).min(UNSURE_SLEEP_CAP_MAX_NS),
@@ -271,13 +270,13 @@ impl Sleeper {
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slept {
-    /// A bell rang, or for no reason.
+    /// A bell rang, or the wait ended without a reason.
     Woken,
     /// The sleeper's cap has passed.
     Capped,
     /// The caller's limit has passed.
     TimedOut,
-    /// The short cap of a sleep of which wakers may not learn has passed, or the caller's limit.
+    /// The short cap of a sleep that wakers may not see has passed, or the caller's limit.
     Unsure,
 }
 

@@ -15,8 +15,9 @@ const HOLDER: u32 = 0x3fff_ffff;
 /// kernel for it.
 pub const OF_NOBODY: u32 = HOLDER;
 
-/// A lock around nothing: what it guards lies beside it. The word is 0 while nobody holds the lock;
-/// else it holds the number of the thread that does, and the kernel's flags.
+/// A lock without contents: what it guards lies beside it. The word is 0 while no thread holds the
+/// lock. Otherwise it contains the number of the thread that holds the lock, and the kernel's
+/// flags.
 pub struct Handoff(AtomicU32);
 
 impl Handoff {
@@ -36,10 +37,9 @@ impl Handoff {
         Self(AtomicU32::new(0))
     }
 
-    /// Takes the lock for the thread with number `own`: the kernel's number of this thread, if the kernel
-    /// will let this thread hand the lock over, else [`OF_NOBODY`]. If another thread holds the lock, calls
-    /// `wait` with the word: true says that the kernel has handed the lock to this thread, false to try
-    /// again.
+    /// Takes the lock for the thread with number `own`: the kernel's number of this thread, if the kernel will let this
+    /// thread hand the lock over, otherwise [`OF_NOBODY`]. If another thread holds the lock, calls `wait` with the
+    /// word: true says that the kernel has handed the lock to this thread, false to try again.
     pub fn lock(&self, own: u32, wait: impl Fn(&AtomicU32) -> bool) {
         // ORDER(F1): pairs with F2; makes what the last holder wrote visible. A lock that the kernel
         // hands over needs no ordering: the system calls of both threads order their accesses.

@@ -54,14 +54,14 @@ pub trait Control {
     }
 
     /// Makes another thread wake all sleepers that still wait on the sender's bell, so that the
-    /// data thread need not do it.
+    /// data thread does not have to.
     fn wake_rest(&self) {}
 }
 
 /// No control thread.
 impl Control for () {}
 
-/// Both, as one side of a ring has them.
+/// The operating system and the control thread of one side of a ring.
 pub trait Host {
     /// The operating system.
     type Kernel: Kernel;

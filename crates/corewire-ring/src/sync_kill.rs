@@ -82,7 +82,7 @@ struct State {
     running: Option<Running>,
     mistake: Option<Mistake>,
     held: Vec<Held>,
-    /// A store that was not held back has been made since.
+    /// A store that is not held back has been made since.
     is_held_due: bool,
 }
 

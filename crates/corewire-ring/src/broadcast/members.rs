@@ -66,19 +66,19 @@ struct Row {
     evicted: bool,
     /// The cursor as last read. It never moves backwards.
     cached: u64,
-    /// What its waits for it cost the sender.
+    /// What the sender's waits for this receiver have cost.
     stall: Stall,
     /// The purse of a guest, by index.
     purse: Option<usize>,
 }
 
-/// What a new receiver is told.
+/// What a new receiver learns when it joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Joined {
     /// The sequence number of its first message.
     pub start: u64,
-    /// The epoch at which its sleeping word begins. It differs from those of all earlier receivers
-    /// of this row.
+    /// The epoch at which its sleeping word begins. It differs from the epochs of all earlier
+    /// receivers of this row.
     pub epoch: u32,
     /// Messages from this one on are claimed after the data thread has seen the change. The message
     /// before it may be in flight.
@@ -202,8 +202,8 @@ impl Members {
         Joined { start: first, epoch, settled: head + IN_FLIGHT_MAX, generation }
     }
 
-    /// Takes over what an earlier receiver of process `pid` was charged: the one that was charged most.
-    /// All processes of other containers have the number 0, so they take over nothing.
+    /// Takes over the charges of an earlier receiver of process `pid`: the largest, if there were several. All
+    /// processes of other containers have the number 0, so they take over nothing.
     fn take_stall(&mut self, pid: u32, words: &SenderWords) -> Option<Stall> {
         let free = (0u32..).zip(&mut self.rows).filter(|(_, row)| !row.joined);
         let charged = free.filter(|(_, row)| row.stall.spent_ns() > 0);
@@ -267,8 +267,8 @@ impl Members {
         Ok(Joined { start, ..joined })
     }
 
-    /// Removes a receiver. Control thread only. The caller then wakes a waiting data thread, and
-    /// may replace the row's page.
+    /// Removes a receiver. Control thread only. Afterwards the caller wakes a waiting data thread,
+    /// and may replace the row's page.
     pub fn leave(&mut self, row: u32, channel: &Channel<'_>, why: ControlCounter) {
         let state = &mut self.rows[row as usize];
         self.evicted.retain(|&other| other != row);
@@ -293,11 +293,10 @@ impl Members {
         channel.shared.limit.store(0, Relaxed);
     }
 
-    /// Charges the receivers whose cursor is below `wanted` for the time that the sender waits for
-    /// them, as of `now_ns`, and evicts those that have spent `after_ns` (see [`stall`](crate::stall)).
-    /// Evicted receivers no longer count. Charges go on until [`Members::forget_stalls`]. Returns
-    /// whether any receiver was evicted; the control thread then releases the rows. Data thread, slow
-    /// path.
+    /// Charges the receivers whose cursor is below `wanted` for the time that the sender waits for them, as of
+    /// `now_ns`, and evicts those that have spent `after_ns` (see [`stall`](crate::channel::stall)). Evicted receivers
+    /// no longer count. Charges go on until [`Members::forget_stalls`]. Returns whether any receiver was evicted; the
+    /// control thread then releases the rows. Data thread, slow path.
     pub(super) fn evict_stalled(
         &mut self,
         now_ns: u64,
@@ -366,7 +365,8 @@ impl Members {
     }
 
     /// The oldest message from which on every payload up to `head` is whole, and stays whole
-    /// whatever the data thread has in flight. Also makes the areas hold these payloads.
+    /// independently of what the data thread has in flight. Also makes the areas hold these
+    /// payloads.
     fn oldest_whole(&mut self, head: u64, channel: &Channel<'_>) -> u64 {
         let Channel { shared, slots, geometry, .. } = channel;
         let window_bytes = geometry.window_bytes();

@@ -21,7 +21,7 @@ pub struct Area {
     in_use: VecDeque<InUse>,
     /// The last message whose payload was freed.
     last_freed_sequence: u64,
-    /// Start again at the beginning whenever the area is empty, to touch as little memory as
+    /// Starts again at the beginning whenever the area is empty, to touch as little memory as
     /// possible.
     rewinds: bool,
 }
@@ -194,7 +194,7 @@ impl Span {
             .then(|| Room { position: self.next, end: self.next + lines_bytes })
     }
 
-    /// Where the room found in this span lies in its area.
+    /// The place in its area of the room found in this span.
     #[inline(always)]
     #[must_use]
     pub fn place(&self, room: Room) -> u64 {

@@ -13,7 +13,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 #[repr(align(128))]
 pub struct SenderShared {
     /// The data thread may publish messages below this number without any other check. A thread
-    /// that wants its attention stores 0.
+    /// that needs the data thread's attention stores 0.
     pub(crate) limit: AtomicU64,
     /// Rows from this one on have no receiver.
     pub(crate) watched: AtomicU32,
@@ -127,7 +127,7 @@ impl fmt::Debug for SenderShared {
 #[derive(Default)]
 pub struct ReceiverShared {
     /// The receiver's own word that a waiting receiver sleeps on, in addition to the sender's bell:
-    /// the sender cannot ring to say that it is dead.
+    /// a dead sender cannot ring.
     own: AtomicU32,
     notices: Notices,
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | how a channel ends, what is wrong with it, who is slowest |
+//! | `mod.rs` | how a channel ends, impossible values, the slowest receiver |
 //! | [`data_thread`] | what a data thread shares with the control thread of its process |
 //! | [`area`] | room for payload outside the slots |
 //! | [`pace`] | does the sender stream? |

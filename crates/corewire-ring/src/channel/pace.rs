@@ -6,10 +6,11 @@
 //! one that it is about to write: the other lines stay in the caches of the receivers that poll
 //! them. A receiver likewise prefetches lines that it knows to be written.
 
-/// How many slots ahead of the slot that is written or read lines are fetched, in a ring of `slots`
-/// slots: one page of slots, or fewer in a small ring, so that neither side takes lines that the
-/// other is about to use. (In a ring of 16384 slots, fetching only 16 or 32 ahead costs a receiver
-/// a fifth; in a ring of 256 or 512, fetching a sixteenth of the ring ahead gains a fifth.)
+/// Distance in slots from the slot that is written or read to the line that is prefetched, in a
+/// ring of `slots` slots: one page of slots, or fewer in a small ring, so that neither side takes
+/// lines that the other is about to use. (In a ring of 16384 slots, fetching only 16 or 32 ahead
+/// costs a receiver a fifth; in a ring of 256 or 512, fetching a sixteenth of the ring ahead gains
+/// a fifth.)
 pub(crate) fn slots_ahead(slots: u64) -> u64 {
     (slots / 16).min(64)
 }

@@ -1,14 +1,13 @@
 //! What a slow receiver may cost a sender that evicts. Nothing here touches shared memory.
 //!
-//! A receiver that holds the sender up is charged the time that the sender waits for it. It pays by
-//! reading: once it has passed a *lap*, which is an eighth of the ring or all that lay there when the
-//! lap began if that is less, what it was charged is forgotten. A receiver that is charged more than
-//! `after_ns` in one lap is evicted. So one that moves a little at a time cannot hold the sender up
-//! for longer than one that does not move at all. A process that joins again continues with what it was
-//! charged, less a sixteenth of the time that has passed since.
+//! A receiver that holds the sender up is charged the time that the sender waits for it. It pays by reading: when it
+//! has passed a *lap*, its charges are cleared. A lap is an eighth of the ring, or all messages that were there when
+//! the lap began if they are fewer. A receiver that is charged more than `after_ns` in one lap is evicted. So a
+//! receiver that moves a little at a time cannot hold the sender up for longer than a receiver that does not move at
+//! all. A process that joins again continues with its charges, less a sixteenth of the time that has passed since.
 //!
-//! Receivers of another user ("guests") also share a *purse*, whatever they read and however often they join
-//! again: it holds `after_ns`, is charged the time that the sender waits for any of them, and gets back a
+//! Receivers of another user ("guests") also share a *purse*, which does not depend on what they read or how often they
+//! join again. It holds `after_ns`, is charged the time that the sender waits for any of them, and gets back a
 //! sixteenth of the time that passes.
 
 use corewire_layout::geometry::Geometry;
@@ -16,7 +15,7 @@ use corewire_layout::geometry::Geometry;
 /// One part in this many of the time that passes is given back.
 const REFUND_SHARE: u64 = 16;
 
-/// Messages of a lap: an eighth of the ring.
+/// Number of messages in a lap: an eighth of the ring.
 pub(crate) fn lap(geometry: &Geometry) -> u64 {
     (geometry.slots() / 8).max(1)
 }
@@ -30,7 +29,8 @@ pub(crate) struct Stall {
 }
 
 impl Stall {
-    /// A receiver that begins at message `first`, in the process of an earlier one that had this stall.
+    /// The stall of a receiver that begins at message `first`, in the process of an earlier receiver that had this
+    /// stall.
     pub(crate) fn inherited(&self, first: u64, lap: u64, now_ns: u64) -> Self {
         let mut clock = Charge { since_ns: 0, ..self.clock };
         clock.refund(now_ns);
@@ -42,8 +42,8 @@ impl Stall {
         self.clock.spent_ns
     }
 
-    /// Charges what has passed until `now_ns`, while the sender waits. The receiver is at `cursor`, of
-    /// `head` messages; it `holds` the sender up from here on, or not.
+    /// Charges the time that has passed until `now_ns`, while the sender waits. The receiver is at `cursor`, of `head`
+    /// messages; `holds` says whether it holds the sender up from here on.
     pub(crate) fn charge(
         &mut self,
         now_ns: u64,
@@ -78,8 +78,8 @@ pub(crate) struct Purse {
 }
 
 impl Purse {
-    /// Charges what has passed until `now_ns`. Some guest of this user `holds` the sender up from here
-    /// on, or none.
+    /// Charges the time that has passed until `now_ns`. `holds` says whether a guest of this user holds the sender up
+    /// from here on.
     pub(crate) fn charge(&mut self, now_ns: u64, holds: bool) {
         self.clock.charge(now_ns, holds);
         self.clock.refund(now_ns);
@@ -91,13 +91,13 @@ impl Purse {
     }
 }
 
-/// Time that is charged while somebody holds the sender up.
+/// Time that is charged while a receiver holds the sender up.
 #[derive(Debug, Clone, Copy, Default)]
 struct Charge {
     spent_ns: u64,
-    /// Charged up to here; 0 while nobody holds the sender up.
+    /// Charged up to here; 0 while no receiver holds the sender up.
     since_ns: u64,
-    /// Time before this gives nothing back any more.
+    /// Time before this gives no further refund.
     refunded_at_ns: u64,
 }
 
@@ -146,7 +146,7 @@ mod tests {
             assert!(stall.left_ns(AFTER) > 0, "round {round}");
             stall.pause(now_ns + 90 * MS);
         }
-        // All that was there counts as well as an eighth of the ring.
+        // A lap is over when all messages that were there have been read, even if they are fewer.
         let mut stall = Stall::default();
         stall.charge(MS, (10, 14), 512, true);
         stall.charge(80 * MS, (14, 18), 512, true);
@@ -172,7 +172,7 @@ mod tests {
     fn guests_of_one_user_get_a_sixteenth_of_the_time() {
         let mut purse = Purse::default();
         let (mut now_ns, mut held_ns) = (MS, 0);
-        // They hold the sender up whenever they may, whatever they read.
+        // The guests hold the sender up whenever they are allowed to. What they read does not matter.
         while now_ns < 30_000 * MS {
             purse.charge(now_ns, true);
             let left_ns = purse.left_ns(AFTER);

@@ -12,15 +12,15 @@ use corewire_layout::pair::{
 pub enum Space {
     /// A message with a tag.
     Tagged = stamp_bits(SlotKind::Inline, 0, 0),
-    /// A message without.
+    /// A message without a tag.
     Untagged = stamp_bits(SlotKind::Inline, UNTAGGED, 0),
-    /// A request; it has the number of its call instead of a tag.
+    /// A request. It has the number of its call instead of a tag.
     Request = stamp_bits(SlotKind::Request, 0, 0),
     /// The reply to a request, with the same number.
     Reply = stamp_bits(SlotKind::Reply, 0, 0),
     /// Says that a request was dropped without a reply. Has no bytes.
     Dropped = stamp_bits(SlotKind::Reply, DROPPED, 0),
-    /// Acknowledges the n-th message for which its sender wants that: n is the number. Has no bytes.
+    /// Acknowledges the n-th message whose sender requested it; n is the number. Has no bytes.
     Acknowledgement = stamp_bits(SlotKind::Reply, ACKNOWLEDGES, 0),
 }
 
@@ -79,28 +79,28 @@ impl From<u64> for Envelope {
 }
 
 impl Envelope {
-    /// Of a message with a tag.
+    /// The envelope of a message with a tag.
     #[inline(always)]
     #[must_use]
     pub const fn tagged(tag: u64) -> Self {
         Self::numbered(Space::Tagged, tag)
     }
 
-    /// Of a message without a tag: it is matched with receives that ask for messages without tag.
+    /// The envelope of a message without a tag. It matches receives that ask for messages without a tag.
     #[inline(always)]
     #[must_use]
     pub const fn untagged() -> Self {
         Self::numbered(Space::Untagged, 0)
     }
 
-    /// The same, with an immediate: 64 bits that travel beside the message.
+    /// This envelope with an immediate: 64 bits that travel beside the message.
     #[inline(always)]
     #[must_use]
     pub const fn with_immediate(self, immediate: u64) -> Self {
         Self { immediate: Some(immediate), ..self }
     }
 
-    /// Of a message of this space, with this tag or number. For engines.
+    /// The envelope of a message of this space with this tag or number. For engines.
     #[doc(hidden)]
     #[inline(always)]
     #[must_use]
@@ -125,7 +125,7 @@ impl Envelope {
         self.space.inline_bits() | self.flags()
     }
 
-    /// The same, if it lies in cells.
+    /// Kind and flags of its first slot, if its payload lies in cells.
     pub(crate) const fn cell_bits(&self) -> u64 {
         self.space.cell_bits() | self.flags()
     }
@@ -151,10 +151,10 @@ impl Envelope {
     }
 }
 
-/// Which messages a receive asks for: those of `space` whose tag and whose source have the bits that are given,
-/// where the masks have a 1. A source is a row (lower half) and a generation. Passed by value: a
-/// processor that loads a copy's words wider than they were stored waits until they are in the cache, for as
-/// long as all the rest of a short receive takes.
+/// Which messages a receive asks for: messages of `space` whose tag and source have the given bits where the masks have
+/// a 1. A source is a row (lower half) and a generation. Passed by value: a processor that loads the words of a copy in
+/// wider pieces than they were stored waits until they are in the cache. That takes as long as the rest of a short
+/// receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// What the messages are matched by.
@@ -203,7 +203,7 @@ impl Wanted {
 /// A message that has arrived, or a fragment of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// What travels with the message; for all fragments that of the first.
+    /// What travels with the message; the same for all its fragments.
     pub envelope: Envelope,
     /// Bytes of the whole message.
     pub total: u64,
@@ -211,7 +211,7 @@ pub struct Arrival {
     pub bytes: usize,
     /// Whether it is the first fragment of its message.
     pub is_first: bool,
-    /// Where it lies, for the transport that has it.
+    /// Where it lies, as its transport records it.
     pub place: Option<u64>,
 }
 

@@ -6,12 +6,12 @@ use core::ptr::NonNull;
 
 use super::{Fragment, Room, Sink, Source, gather, put, scatter};
 
-/// The memory of an operation that goes on while its caller does something else. It is lent to the
-/// endpoint and comes back when the operation has ended.
+/// The memory of an operation that continues while its caller does something else. The caller lends
+/// it to the endpoint, which returns it when the operation has ended.
 ///
-/// It is *owned* (one vector), in *parts* that are sent or filled one after the other, *pooled* (a
-/// receive gets as much memory as its message needs, which is not zeroed first), or *pinned*: memory
-/// of the caller's that is only read and written through pointers.
+/// It is *owned* (one vector), in *parts* that are sent or filled one after the other, *pooled* (a receive gets as much
+/// memory as its message needs, which is not zeroed first), or *pinned*: memory that the caller keeps, and that is only
+/// accessed through pointers.
 #[derive(Debug)]
 pub struct Memory(Kind);
 
@@ -25,20 +25,20 @@ enum Kind {
     PinnedParts(Box<[Pin]>),
 }
 
-/// Memory that somebody else keeps.
+/// Memory that the caller of [`Memory::pinned`] keeps.
 #[derive(Debug, Clone, Copy)]
 struct Pin {
     at: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: whoever makes a pin guarantees that any thread may access it.
+// SAFETY: the caller of `Memory::pinned` guarantees that any thread may access it.
 unsafe impl Send for Pin {}
 // SAFETY: as for Send. Through a shared reference it is only read.
 unsafe impl Sync for Pin {}
 
 impl Pin {
-    /// What lies from `skip` on.
+    /// The memory from `skip` on.
     fn from(self, skip: usize) -> Self {
         let skip = skip.min(self.bytes);
         // SAFETY: within the pinned memory.
@@ -48,7 +48,7 @@ impl Pin {
     fn put(self, at: usize, source: &[u8]) -> usize {
         let room = self.from(at);
         let count = room.bytes.min(source.len());
-        // SAFETY: whoever made the pin guarantees that it is writable; `count` bytes of both.
+        // SAFETY: the caller of `Memory::pinned` guarantees that it is writable; both have `count` bytes.
         unsafe { source.as_ptr().copy_to(room.at.as_ptr(), count) };
         count
     }
@@ -61,7 +61,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// For a receive: as much memory as its message needs, from the endpoint's pool.
+    /// Memory for a receive: as much as its message needs, from the endpoint's pool.
     #[must_use]
     pub const fn pooled() -> Self {
         Self(Kind::Pooled(Vec::new()))
@@ -89,7 +89,7 @@ impl Memory {
         Self(Kind::PinnedParts(pins.collect()))
     }
 
-    /// Its length in bytes; of pooled memory, the length of the message that is in it.
+    /// Its length in bytes. For pooled memory: the length of the message in it.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -112,19 +112,19 @@ impl Memory {
         matches!(self.0, Kind::Pooled(_))
     }
 
-    /// Whether it stays with its owner, and is only lent.
+    /// Whether the caller keeps it, and only lends it.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         matches!(self.0, Kind::Pinned(_) | Kind::PinnedParts(_))
     }
 
-    /// Makes `bytes`, which is empty, the memory that is filled up to its capacity. For engines.
+    /// Memory that is filled up to the capacity of `bytes`, which is empty. For engines.
     #[must_use]
     pub fn filling(bytes: Vec<u8>) -> Self {
         Self(Kind::Pooled(bytes))
     }
 
-    /// Its parts. None for pinned memory: its owner has it.
+    /// Its parts. None for pinned memory, which the caller has.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let parts = match &self.0 {
             Kind::Owned(bytes) | Kind::Pooled(bytes) => core::slice::from_ref(bytes),
@@ -229,8 +229,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Appends as much of `source` as fits at `at`, without growing. What was written beyond `at` before is
-/// replaced.
+/// Appends as much of `source` as fits at `at`, without growing. Replaces what was written beyond `at` before.
 fn append(bytes: &mut Vec<u8>, at: usize, source: &[u8]) -> usize {
     bytes.truncate(at);
     let count = source.len().min(bytes.capacity() - bytes.len());
@@ -249,17 +248,18 @@ fn fill_pinned(pins: &[Pin], offset: u64, target: &mut Fragment<'_>) {
 }
 
 impl Fragment<'_> {
-    /// The same for memory of which there is no slice.
+    /// As [`Fragment::put`], for memory that cannot be a slice.
     fn put_pinned(&mut self, at: usize, pin: Pin) -> usize {
         match &mut self.0 {
-            // SAFETY: as above; whoever made the pin guarantees that it is readable.
+            // SAFETY: it was claimed, and is not published yet; the caller of `Memory::pinned` guarantees that the
+            // source is readable.
             Room::Shared(payload) => unsafe { payload.put_raw(at, pin.at, pin.bytes) },
             Room::Private(bytes) => {
                 let at = at.min(bytes.len());
                 let count = pin.bytes.min(bytes.len() - at);
                 let target = bytes[at..].as_mut_ptr();
-                // SAFETY: both are `count` bytes long, the source as whoever made the pin guarantees;
-                // `bytes` is borrowed alone.
+                // SAFETY: both have `count` bytes, as the caller of `Memory::pinned` guarantees for the source; `bytes`
+                // is a unique reference.
                 unsafe { pin.at.as_ptr().cast_const().copy_to(target, count) };
                 count
             }

@@ -1,8 +1,8 @@
 //! The bytes of messages on the side of the program: where they come from, and where they go.
 //!
-//! A transport copies a message in pieces, at most once in each direction. [`Source`] and [`Sink`]
-//! name the two ends of such a copy without a slice of the whole: a message may lie in several parts,
-//! or in memory that other threads write meanwhile, of which Rust allows no slice.
+//! A transport copies a message in pieces, at most once in each direction. [`Source`] and [`Sink`] name the two ends of
+//! such a copy without a slice of the whole: a message may lie in several parts, or in memory that other threads write
+//! meanwhile, which Rust does not allow as a slice.
 //!
 //! | file | contents |
 //! |---|---|
@@ -51,13 +51,13 @@ impl<'a> Fragment<'a> {
         Self(Room::Shared(payload))
     }
 
-    /// Room in memory of this process.
+    /// Room in private memory.
     #[must_use]
     pub fn private(bytes: &'a mut [u8]) -> Self {
         Self(Room::Private(bytes))
     }
 
-    /// How many bytes it takes.
+    /// Number of bytes that fit.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.0 {
@@ -78,11 +78,11 @@ impl<'a> Fragment<'a> {
 
 /// Where the bytes of a message go.
 pub trait Sink {
-    /// How many bytes fit, from the beginning on.
+    /// Number of bytes that fit, from the beginning on.
     fn room(&self) -> usize;
 
-    /// Writes as much of `source` as fits at `at`, where the previous call has ended, or at the
-    /// beginning. Returns the number of bytes written.
+    /// Writes as much of `source` as fits at `at`, which is 0 or where the previous call ended.
+    /// Returns the number of bytes written.
     fn put(&mut self, at: usize, source: &[u8]) -> usize;
 }
 

@@ -1,15 +1,15 @@
 //! Memory for payloads that are too long for slots.
 //!
 //! The cells are one pool for all peers of an endpoint. A cell belongs to one peer at a time and holds one long
-//! fragment, or several short ones one after the other; it becomes free when that peer has finished with the last of
-//! them. Only the sender knows which peer has which cell, so a death leaves nothing to repair.
+//! fragment, or several short ones one after the other; it becomes free when that peer has finished with the last
+//! fragment. Only the sender knows which peer has which cell, so a death leaves nothing to repair.
 //!
-//! A peer gets a cell only while it has fewer cells than are free. So one peer that does not read keeps at most half
-//! of them, two keep a third each, and other peers always get one.
+//! A peer gets a cell only while it has fewer cells than are free. So a single peer that does not read keeps at most
+//! half of the cells, two such peers keep a third each, and other peers always get a cell.
 //!
-//! A message of many cells has few of them at a time: a pipe. It takes either the cell that was used last, so that
-//! the whole message goes through memory that is in the caches of both sides, or the one that was unused the longest.
-//! Which is faster depends on the processor: [`Cells::take_recent`].
+//! A message that needs many cells has few of them at a time: a *pipe*. It takes either the cell that was used last, so
+//! that the whole message goes through memory that is in the caches of both sides, or the cell that was unused the
+//! longest. Which is faster depends on the processor: [`Cells::take_recent`].
 
 use alloc::collections::VecDeque;
 
@@ -72,7 +72,7 @@ impl Cells {
         total > PIPE_BYTES && total > self.pipe_cells * self.cell_bytes
     }
 
-    /// Selects the cells for such messages from now on: those that were used last, or all in turn.
+    /// Selects the cells for long messages from now on: the cells that were used last, or all in turn.
     pub(super) fn take_recent(&mut self, takes_recent: bool) {
         self.takes_recent = takes_recent;
     }
@@ -84,8 +84,8 @@ impl Cells {
 }
 
 impl Holding {
-    /// Room for the next `bytes` bytes of a message of `total` bytes, but at most one cell. `None` while this peer
-    /// can have no room.
+    /// Room for the next `bytes` bytes of a message of `total` bytes, but at most one cell. `None` while there is no
+    /// room for this peer.
     #[inline]
     pub(super) fn find(&mut self, bytes: u64, total: u64, cells: &mut Cells) -> Option<Room> {
         let bytes = bytes.min(cells.cell_bytes);

@@ -48,7 +48,7 @@ pub struct Inbox {
     pub(super) heat: Heat,
     /// It is queued to be checked.
     pub(super) is_queued: bool,
-    /// It is not checked until it is released: there is no place yet for its first message.
+    /// It is not checked until it is released: its first message has no place yet.
     pub(super) is_held: bool,
     trusted: Trusted,
     /// Messages received whole, and bytes.
@@ -185,7 +185,7 @@ impl Inbox {
         Some(Inline { tag: slot.header().load(Relaxed), immediate, bytes })
     }
 
-    /// Takes such a message. True if the cursor should be published at once.
+    /// Takes a message that [`Inbox::short_arrival`] has found. True if the cursor should be published at once.
     #[inline(always)]
     pub(super) fn copy_short_out(
         &mut self,
@@ -195,8 +195,8 @@ impl Inbox {
     ) -> bool {
         if message.immediate.is_none() {
             let payload = slot.payload(message.bytes, Access::Read);
-            // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted to leave
-            // it alone until then. The inbox's slots keep the mapping as long as a head points to them.
+            // SAFETY: published, and the cursor does not pass it before it is copied; the sender is trusted not to
+            // write it until then. The inbox's slots keep the mapping as long as a head points to them.
             copy_short(unsafe { payload.as_slice(self.trusted) }, target);
             payload.end_read();
         } else {
@@ -217,7 +217,7 @@ impl Inbox {
         payload.end_read();
     }
 
-    /// Has nothing been received since the cursor was last published?
+    /// Is the published cursor up to date?
     #[inline(always)]
     pub(super) fn is_published(&self) -> bool {
         self.next == self.published
@@ -275,7 +275,7 @@ impl Inbox {
         if self.slots.is_some() {
             return Ok(true);
         }
-        // ORDER(P11): pairs with P10; the stamps are those of this pair.
+        // ORDER(P11): pairs with P10; the stamps belong to this pair.
         let word = self.ring_word.load(order!(P11: Acquire));
         let (assigned, ring) = ((word >> 32) as u32, word & 0xffff_ffff);
         if ring == 0 || assigned == self.assigned {
@@ -428,8 +428,8 @@ impl Inbox {
 
     #[inline(always)]
     fn copy_piece(&self, payload: &Payload, at: usize, sink: &mut (impl Sink + ?Sized)) -> usize {
-        // SAFETY: published, and the cursor does not pass it before `pass`; the sender is trusted to
-        // leave it alone until then. The slots and cells keep the mapping.
+        // SAFETY: published, and the cursor does not pass it before `pass`; the sender is trusted not to write it until
+        // then. The slots and cells keep the mapping.
         let done = sink.put(at, unsafe { payload.as_slice(self.trusted) });
         payload.end_read();
         done
@@ -484,7 +484,7 @@ impl Inbox {
         self.held_bytes = 0;
         if self.published != self.next {
             self.published = self.next;
-            // ORDER(P3): pairs with P4; our reads are done before the sender writes there again.
+            // ORDER(P3): pairs with P4; this endpoint's reads are done before the sender writes there again.
             self.cursor.store(self.next, order!(P3: Release));
         }
         if self.looked == self.next || !(looks || is_much) {
@@ -516,8 +516,8 @@ pub(super) struct Inline {
 /// The bits of a stamp that hold the length.
 const LENGTH_BITS: u64 = 0xff;
 
-/// The meaning of a first slot of this kind with these flags, and whether its payload lies in a cell. `None` if it
-/// has none.
+/// The meaning of a first slot of this kind with these flags, and whether its payload lies in a cell. `None` if there
+/// is no such slot.
 fn meaning_of(kind: Option<SlotKind>, flags: u64, is_cell: bool) -> Option<(Space, Wants, bool)> {
     match (kind?, flags) {
         (SlotKind::Inline | SlotKind::Cell, _) => {

@@ -1,9 +1,9 @@
 //! Any endpoint to any endpoint: one ring for each ordered pair that communicates.
 //!
-//! Based on Nemesis (Buntinas and others, sections 2.1 and 3.2). Its fastbox, a place in shared memory that one
-//! process writes for one other, is the whole path here. Its receive queue, into which all senders link cells, is not
-//! used: a sender that dies between its two stores breaks that chain, one that is stopped there stalls all others,
-//! and an uncontended message through it takes twice as long.
+//! Based on Nemesis (Buntinas and others, sections 2.1 and 3.2). Its fastbox, a place in shared memory that one process
+//! writes for one other, is the whole path here. Its receive queue, into which all senders link cells, is not used: a
+//! sender that dies between its two stores breaks that chain, a sender that is stopped there stalls all others, and an
+//! uncontended message through it takes twice as long.
 //!
 //! # Path of a message
 //!
@@ -28,9 +28,9 @@
 //! It becomes cold when it has been silent for a while and there are other hot pairs.
 //!
 //! A message of a pair that cools may have no bit: its sender may have read the old word just before. So the receiver
-//! still checks the pair, in turn if it is watched and every `IDLE_POLLS` empty polls if not, until it next sleeps,
-//! and before that sleep, after a barrier on every core (W6): from then on the sender has read the new word, or its
-//! message has been seen. Otherwise, too, bits are hints: a peer may die between a stamp and its bit, so its pair is
+//! still checks the pair, in turn if it is watched and every `IDLE_POLLS` empty polls if not, until it next sleeps, and
+//! before that sleep, after a barrier on every core (W6): from then on the sender has read the new word, or its message
+//! has been seen. In other cases, too, bits are only hints: a peer may die between a stamp and its bit, so its pair is
 //! checked when its death is reported.
 //!
 //! On a busy machine, memory that no core has touched for a second is in no cache, and fetching one line of it takes
@@ -44,7 +44,7 @@
 //! | sender, hot | 1, to own the slot again; 4/S for the cursor | 0 | 0 |
 //! | sender, cold | and 1 for the activity page | 1 or 2 | 0 |
 //! | receiver, hot, or watched | 1 | 2/S | 0 |
-//! | receiver, told by a bit | and 1 | 2 | 0 |
+//! | receiver, found by a bit | and 1 | 2 | 0 |
 //! | payload of up to 104 bytes | 1 more | | |
 //! | payload of up to 160 bytes | 2 more | | |
 //! | of n bytes in cells | n/64 more, each way | | |
@@ -93,7 +93,7 @@ const _: () = assert!(IDLE_POLLS.is_multiple_of(VISIT_EVERY));
 /// A hot pair without a message for this many empty polls gives its place to another.
 const COLD_AFTER: u64 = if cfg!(loom) { 1 } else { 1024 };
 
-/// A word of a peer's memory holds an impossible value: the peer is disconnected, and nothing else of it used.
+/// A word of a peer's memory holds an impossible value: the peer is disconnected, and its memory is not used any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the peer's memory holds {found:#x} as {word} of slot {position}")]
 pub struct PairViolation {

@@ -34,8 +34,8 @@ pub(super) enum Announced {
 
 /// The sending side of a pair.
 ///
-/// Fields that every message needs come first, then those that an announcement needs: after a silence each of these
-/// lines must be fetched from afar.
+/// Fields that every message needs come first, then those that an announcement needs: after a silence, none of these
+/// lines is in this core's cache.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Outbox {
@@ -85,7 +85,7 @@ impl Outbox {
         is_fenced: bool,
     ) -> Self {
         let ring_word = own.ring(row_here);
-        // The row's previous peer has counted, too, and its assignments may still be unread.
+        // Continues the count of the row's previous peer, whose assignments may still be unread.
         let assigned = (ring_word.load(Relaxed) >> 32) as u32;
         Self {
             slots: own.slots(0).expect("an endpoint has a ring"),
@@ -117,7 +117,7 @@ impl Outbox {
         self.sent.publish(self.head, counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
-    /// Has it a ring that it may still write?
+    /// Does it have a ring that it may still write?
     #[inline]
     #[must_use]
     pub fn has_ring(&self) -> bool {
@@ -214,7 +214,7 @@ impl Outbox {
         true
     }
 
-    /// Does the same for a message that takes several slots. The first slot is published last.
+    /// As [`Outbox::try_send_inline`], for a message that takes several slots. The first slot is published last.
     fn send_in_slots(&mut self, envelope: &Envelope, message: &[u8]) -> bool {
         let before = envelope.immediate_bytes();
         let (first, rest) = message.split_at(HEAD_BYTES - before);
@@ -247,8 +247,8 @@ impl Outbox {
         true
     }
 
-    /// Sends the next fragment of a message, as long as there is room for; `sent` bytes precede it. Returns its
-    /// length in bytes: 0 if there is no room.
+    /// Sends the next fragment of a message, as long as the room allows; `sent` bytes precede it. Returns its length in
+    /// bytes: 0 if there is no room.
     pub(super) fn send_fragment(
         &mut self,
         envelope: &Envelope,
@@ -286,14 +286,14 @@ impl Outbox {
         room.bytes.into()
     }
 
-    /// Must `must_announce` be called? To be asked after every stamp of which the receiver must learn.
+    /// Must `must_announce` be called? Must be checked after every stamp that the receiver must notice.
     #[inline(always)]
     pub fn is_announcement_due(&self) -> bool {
         doorbell::fence_after_store(false);
         self.state.load(Relaxed) != self.quiet_state
     }
 
-    /// Must the receiver be told of the message?
+    /// Must the message be announced to the receiver?
     pub(super) fn must_announce(&self) -> bool {
         if self.is_fenced {
             doorbell::fence_after_store(true);
@@ -306,8 +306,8 @@ impl Outbox {
     #[inline(never)]
     pub(super) fn announce<H: Host>(&mut self, row_here: u32, host: &H) -> Announced {
         let (index, bit) = (self.row_there / 64, 1 << (self.row_there % 64));
-        // ORDER(P7): pairs with P8; a receiver that clears the bit after this sees the stamp. One that cleared it
-        // before had cleared the summary, too, before the summary is read here.
+        // ORDER(P7): pairs with P8; a receiver that clears the bit after this sees the stamp. A receiver that cleared
+        // it before had also cleared the summary, before the summary is read here.
         self.word.fetch_or(bit, order!(P7: AcqRel));
         let summary = self.activity.summary();
         if summary.load(Relaxed) & 1 << index == 0 {
@@ -327,7 +327,7 @@ impl Outbox {
         }
     }
 
-    /// Wakes the peer in the way in which it waits.
+    /// Wakes the peer, by its bell or its descriptor.
     pub(super) fn wake<H: Host>(&self, row_here: u32, mode: SleepMode, host: &H) {
         if mode == SleepMode::Descriptor {
             return host.control().wake_descriptor(row_here);

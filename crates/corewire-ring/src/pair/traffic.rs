@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 /// slots that hold no message, or not the first part of one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Traffic {
-    /// Number of slots that are no messages, plus the position at which the ring began.
+    /// Number of slots that are not messages, plus the position at which the ring began.
     others: u64,
     pub(super) bytes: u64,
     /// Messages and bytes, as last stored.
@@ -15,18 +15,18 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// For a ring whose first slot has this position.
+    /// Counts from the first slot of a ring, at this position.
     pub(super) fn new(position: u64) -> Self {
         Self { others: position, ..Self::default() }
     }
 
-    /// One whole message of `bytes` bytes, in one slot.
+    /// Counts one whole message of `bytes` bytes, in one slot.
     #[inline(always)]
     pub(super) fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// `slots` slots that are no messages.
+    /// Counts `slots` slots that are not messages.
     #[inline(always)]
     pub(super) fn skip(&mut self, slots: u64) {
         self.others += slots;

@@ -2,9 +2,9 @@
 //!
 //! A pair that has had a message is *watched* while there is a place. A small record, its [`Head`], holds the address
 //! of its next slot and the stamp expected there. The heads of hot pairs come first; every poll checks all of them.
-//! Messages of the other pairs are announced as well. An endpoint that waits checks all of these pairs; one that
-//! polls once checks a few, in turn. So a message from a pair that was silent for long is mostly found in its slot,
-//! one line transfer after it was sent, while its sender is still announcing it.
+//! Messages of the other pairs are announced as well. An endpoint that waits checks all of these pairs; an endpoint
+//! that polls once checks a few, in turn. So a message from a pair that was silent for long is mostly found in its
+//! slot, one line transfer after it was sent, while its sender is still announcing it.
 //!
 //! A pair without a place is checked, as a guest, when a bit names it.
 
@@ -23,7 +23,7 @@ use crate::sync::Ordering::Relaxed;
 const NOBODY: u32 = u32::MAX;
 /// The guest's place.
 pub(super) const GUEST: usize = WATCHED_MAX;
-/// The place of a pair that has none.
+/// The place of a pair that is not watched.
 const NOWHERE: u8 = u8::MAX;
 
 /// Number of heads that are checked together, with no branch in between except on whether one is ready.
@@ -212,7 +212,7 @@ impl Watch {
         self.forget(self.count);
     }
 
-    /// Gives the turn to the pair at `place` without a reason.
+    /// Gives the turn to the pair at `place`, which need not have a message.
     pub(super) fn visit(&mut self, place: usize) {
         self.turn_began = self.heads[place].expected;
         self.turn = place;
@@ -339,7 +339,7 @@ impl Head {
         let slots = memory.slots(0).expect("an endpoint has a ring");
         // SAFETY: the endpoint's own memory, which it keeps.
         let walk = unsafe { Walk::new(&slots, 0) };
-        // No slot has such a stamp: it would be the last of its ring's life.
+        // No slot has such a stamp: a ring never gets to that position.
         Self { walk, expected: !STAMP_BELOW, tick: 0, row: NOBODY, is_found: false }
     }
 

@@ -45,7 +45,7 @@ pub use self::payload::{Access, Payload, Store};
 pub use self::rows::Rows;
 pub use self::slots::{Place, Slot, Slots, Walk};
 
-/// What keeps the memory of a region.
+/// Keeps the memory of a region mapped.
 type Keep = Arc<dyn Any + Send + Sync>;
 
 // SAFETY: an address. All accesses through it are atomic, or raw copies that the protocols order:

@@ -70,8 +70,8 @@ impl Many {
         if next < self.run_end { self.run_first } else { next }
     }
 
-    /// Will message `next` never come, because its claimer is dead? Must be called while its stamp
-    /// is not there.
+    /// Is message `next` abandoned: will it never be published, because its claimer is dead? Must
+    /// be called while its stamp is not there.
     pub(crate) fn is_abandoned(&mut self, next: u64) -> bool {
         let slot = self.roster.slots.at(next);
         // ORDER(C4): pairs with R3; the door loaded next is the claimer's, not that of an earlier

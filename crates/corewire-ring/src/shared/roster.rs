@@ -1,6 +1,6 @@
 //! The senders and receivers of a shared channel, and the head of its ring. One *host*, the process
 //! that holds the channel's name, adds other processes. Each process removes itself when it leaves;
-//! a dead one is removed by a process that it holds up.
+//! a dead process is removed by a process that it holds up.
 
 use alloc::sync::Arc;
 
@@ -125,7 +125,8 @@ impl Roster {
         })
     }
 
-    /// Who holds the row, and in which state. Later loads return nothing older than this.
+    /// Which generation holds the row, and in which state. Later loads return nothing older than
+    /// this.
     #[inline]
     pub(super) fn tenure(&self, party: Party, row: u32) -> u64 {
         // ORDER(T2): pairs with T1; with a row's tenure its fields, its cursor, and the last stamps
@@ -150,7 +151,7 @@ impl Roster {
         self.deaths(party).knows(who.row, who.generation)
     }
 
-    /// Is the current holder of the sender's row `row` known to be dead? Must be called after the
+    /// Is the present holder of the sender row `row` known to be dead? Must be called after the
     /// load of the stamp that names the row: while that stamp is there, the row cannot change
     /// hands.
     pub(super) fn is_owner_dead(&self, row: u32) -> bool {
@@ -159,8 +160,8 @@ impl Roster {
     }
 
     /// Host only: adds a sender whose process has `socket`. `None` if every row is taken: by living
-    /// senders, by dead senders whose claims are still in the ring, or by dead senders not known to
-    /// be dead.
+    /// senders, by dead senders whose claims are still in the ring, or by dead senders whose death
+    /// is not known yet.
     pub fn enter_sender<H: Host>(&self, socket: u128, pid: u32, host: &H) -> Option<Entrance> {
         let entrance = self.vacant_sender_row()?;
         self.let_send(entrance, socket, pid, host);
@@ -169,7 +170,7 @@ impl Roster {
 
     /// Host only: chooses a row for a sender. The row is not taken before [`Roster::let_send`], but
     /// no other sender will ever be given this generation: so a sender that gives up its row
-    /// because this host died cannot give up the row of another.
+    /// because this host died cannot give up another sender's row.
     #[must_use]
     pub fn vacant_sender_row(&self) -> Option<Entrance> {
         let row = (0..self.rows_max(Party::Sender)).find(|&row| self.is_vacant_sender(row))?;
@@ -188,12 +189,11 @@ impl Roster {
         self.ring_bell(host);
     }
 
-    /// Host only: keeps all senders from sending until `until_ns` (by
-    /// [`Kernel::now_ns`](crate::Kernel::now_ns)), or until [`Roster::let_go`], while receivers that
-    /// the sender at `row` invited have not joined.
+    /// Host only: keeps all senders from sending until `until_ns` (by [`Kernel::now_ns`](crate::Kernel::now_ns)), or
+    /// until [`Roster::let_go`], while receivers that the sender at `row` invited have not joined.
     pub fn hold(&self, row: u32, until_ns: u64) {
         self.ring.held_until().store(until_ns, Relaxed);
-        // ORDER(T1): pairs with T2; a sender that is held sees until when.
+        // ORDER(T1): pairs with T2; a sender that is held sees the time until which it is held.
         self.ring.held().store(row + 1, order!(T1: Release));
     }
 
@@ -244,7 +244,7 @@ impl Roster {
         Some(self.announce(Party::Receiver, row))
     }
 
-    /// Gives a vacant row its next generation, before any process is told of it.
+    /// Gives a vacant row its next generation, before any process learns of it.
     fn announce(&self, party: Party, row: u32) -> Entrance {
         let generation = generation_of(self.tenure(party, row)).wrapping_add(1);
         let free = tenure(generation, DoorState::Free);

@@ -1,5 +1,5 @@
-//! Named access to the words of a shared channel's two segments. `corewire_layout::segment` says
-//! who writes each word.
+//! Named access to the words of a shared channel's two segments. `corewire_layout::segment` names
+//! the writer of each word.
 
 use corewire_layout::counters::{ControlCounter, SenderCounter};
 use corewire_layout::segment as at;
@@ -48,7 +48,8 @@ impl RingWords {
     pub fn held(&self) -> &AtomicU32 {
         self.0.word32(at::HELD)
     }
-    /// The time, by the kernel's monotonic clock in ns, until which senders wait for them.
+    /// The time, by the kernel's monotonic clock in ns, until which senders wait for these
+    /// receivers.
     #[must_use]
     pub fn held_until(&self) -> &AtomicU64 {
         self.0.word64(at::HELD_UNTIL)

@@ -190,8 +190,8 @@ impl<H: Host> Receiver<H> {
         &self.host
     }
 
-    /// Did the sender last run on this very processor, or that of several that last woke receivers?
-    /// A hint: then it cannot send while this thread runs.
+    /// Did the sender last run on this processor? Of several senders: the sender that last woke
+    /// receivers. A hint: such a sender cannot send while this thread runs.
     #[must_use]
     pub fn is_sender_here(&self) -> bool {
         self.sender.cpu().load(Relaxed) == self.host.kernel().cpu()

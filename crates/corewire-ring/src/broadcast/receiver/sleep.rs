@@ -12,7 +12,8 @@ use crate::sync::Ordering::Relaxed;
 use crate::{Host, Kernel, fence_at, order};
 
 impl<H: Host> Receiver<H> {
-    /// Will no further message come? Must be called when [`Receiver::is_ready`] says no.
+    /// Has the channel ended for this receiver? Must be called when [`Receiver::is_ready`] returns
+    /// false.
     ///
     /// # Errors
     /// A [`Violation`] if the sender closed the channel after messages that are not there.
@@ -78,7 +79,8 @@ impl<H: Host> Receiver<H> {
         has_passed
     }
 
-    /// Gives up the row if the channel is shared. In other channels the owner is told instead.
+    /// Gives up the row if the channel is shared. In other channels, a `Leave` frame tells the
+    /// owner instead.
     pub fn leave(&self) {
         if let Some(many) = &self.many {
             many.leave(&self.host);
@@ -91,7 +93,7 @@ impl<H: Host> Receiver<H> {
         self.tenure = self.sender.door_tenure(self.row).load(Relaxed);
     }
 
-    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
+    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`](doorbell::SLEEP_CAP_NS).
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleeper.set_cap(cap_ns);
     }

@@ -117,9 +117,9 @@ impl<H: Host> Sender<H> {
         Ok(Loan { sender: self, claim })
     }
 
-    /// Is the next message still ours to claim? A reservation in the large area may have any size,
-    /// so a joiner must know of it before choosing its first message, or revoke the limit first.
-    /// For the window the joiner leaves room instead.
+    /// May this sender still claim the next message? A reservation in the large area may have any
+    /// size, so the control thread must know of it before it chooses the first message of a joining
+    /// receiver, or revoke the limit first. For the window it leaves room instead.
     fn claims_large<L: Lock<Members>>(&self, room: Room, lock: &L) -> bool {
         lock.with(|members| {
             let is_open = self.head < self.shared.limit.load(Relaxed);
@@ -245,7 +245,7 @@ impl<H: Host> Loan<'_, H> {
     pub fn send_quietly(self) {
         let mut this = ManuallyDrop::new(self);
         this.publish();
-        // A joiner relies on at most one message without a fence.
+        // A joining receiver relies on at most one message without a fence.
         this.sender.fence();
     }
 

@@ -122,10 +122,9 @@ impl<H: Host> Sender<H> {
         }
     }
 
-    /// Makes `first` the number of the first message, as if this sender had sent all messages
-    /// before it: for the sender of a relay, which continues the numbers of another ring. Must be
-    /// called before any other thread sees the ring, whose [`Members`](super::Members) must begin with the same
-    /// number.
+    /// Makes `first` the number of the first message, as if this sender had sent all messages before it: for the sender
+    /// of a relay, which continues the numbers of another ring. Must be called before any other thread sees the ring,
+    /// whose [`Members`](super::Members) must begin with the same number.
     pub fn begin_with(&mut self, first: u64) {
         for before in first.saturating_sub(self.slots.count())..first {
             self.slots.at(before).stamp().store(stamp_of(before), Relaxed);

@@ -150,7 +150,7 @@ impl<H: Host> Sender<H> {
         fits && self.head < self.shared.limit.load(Relaxed)
     }
 
-    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
+    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`](doorbell::SLEEP_CAP_NS).
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleeper.set_cap(cap_ns);
     }

@@ -80,7 +80,7 @@ pub struct Endpoint<H> {
     memory: EndpointMemory,
     fence_mode: FenceMode,
     sleeper: Sleeper,
-    /// How often it has waited for room, and whether it does now.
+    /// Number of waits for room, and whether it waits now.
     blocked_times: u32,
     is_blocked: bool,
     host: H,
@@ -93,7 +93,7 @@ impl<H: Host> Endpoint<H> {
         let EndpointParts { memory, activity, fence_mode, shared } = parts;
         let sizes = *memory.sizes();
         let peers = usize::try_from(sizes.peers_max()).unwrap_or(usize::MAX);
-        // Not on any processor yet.
+        // It has not run on any processor yet.
         memory.cpu().store(u32::MAX, Relaxed);
         Self {
             peers: (0..peers).map(|_| None).collect(),
@@ -214,7 +214,7 @@ impl<H: Host> Endpoint<H> {
         Inbox::reset(memory, row);
     }
 
-    /// Removes the peer of `row`, all of whose messages have been taken or are not wanted.
+    /// Removes the peer of `row`. Its messages have all been taken, or are not wanted.
     pub fn remove_peer(&mut self, row: u32) {
         let Some(peer) = self.peers.get_mut(row as usize).and_then(Option::take) else { return };
         let mut peer = peer;

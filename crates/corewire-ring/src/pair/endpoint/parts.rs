@@ -25,7 +25,7 @@ impl EndpointShared {
         Self { doorbell: activity.doorbell().clone(), notices: Notices::default() }
     }
 
-    /// Gives the data thread notices, bits of the caller's choice. Wakes it if it waits.
+    /// Gives the data thread notices, whose bits the caller chooses. Wakes the data thread if it waits.
     pub fn notify<K: Kernel>(&self, notices: u32, kernel: &K) {
         self.notices.set(notices);
         doorbell::ring(&self.doorbell, 1, kernel);

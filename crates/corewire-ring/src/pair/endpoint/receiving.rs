@@ -31,7 +31,7 @@ pub enum Short {
 }
 
 impl<H: Host> Endpoint<H> {
-    /// Takes the next message if it fits a slot and `target`, its pair is open, and `wanted` takes it. Checks nothing
+    /// Takes the next message if it fits a slot and `target`, its pair is open, and `wanted` matches it. Checks nothing
     /// else: this is the path of most messages.
     #[inline(always)]
     pub fn take_inline(
@@ -40,8 +40,8 @@ impl<H: Host> Endpoint<H> {
         wanted: &Wanted,
         target: &mut [u8],
     ) -> Short {
-        // A found pair goes through the loop again, not to a copy of the code below: that code would not have run for
-        // as long as the pair was silent.
+        // A found pair goes through the loop again, not to a copy of the code below: such a copy would be in no cache,
+        // because it would not have run while the pair was silent.
         loop {
             if let Some((head, below)) = self.watch.current(self.polls) {
                 let row = head.row();
@@ -88,7 +88,7 @@ impl<H: Host> Endpoint<H> {
         let Some(peer) = self.peer(row) else { return Short::Other(row) };
         let source = peer.inbox.source();
         // The call that asks for the arrival reports a violation. The arrival is read in place: a copy would have to
-        // wait for what was just written.
+        // wait for the stores just before.
         let found = peer.inbox.arrival();
         let Ok(Some(arrival)) = &found else { return Short::Other(row) };
         let Envelope { tag, immediate, .. } = arrival.envelope;
@@ -139,7 +139,7 @@ impl<H: Host> Endpoint<H> {
         self.peer(row).is_some_and(|peer| peer.inbox.is_within())
     }
 
-    /// Has the pair of `row` something at its head, held or not?
+    /// Is anything at the head of the pair of `row`, held or not?
     ///
     /// # Errors
     /// A [`PairViolation`]: the caller must remove the peer.

@@ -28,13 +28,13 @@ impl<H: Host> Endpoint<H> {
         self.cells.is_long(total)
     }
 
-    /// Selects the cells for such messages from now on: those that were used last, or all in turn.
+    /// Selects the cells for long messages from now on: the cells that were used last, or all in turn.
     pub fn take_recent_cells(&mut self, takes_recent: bool) {
         self.cells.take_recent(takes_recent);
     }
 
-    /// Sends the next fragment of a message, as long as there is room for; `sent` bytes precede it. Returns its
-    /// length in bytes: 0 if there is no room.
+    /// Sends the next fragment of a message, as long as the room allows; `sent` bytes precede it. Returns its length in
+    /// bytes: 0 if there is no room.
     pub fn send_fragment(
         &mut self,
         row: u32,
@@ -98,7 +98,7 @@ impl<H: Host> Endpoint<H> {
         if !has_slots || has_cell {
             return Ok(has_slots);
         }
-        // All peers share the cells: others may have freed theirs since their cursors were last read.
+        // All peers share the cells: other peers may have freed some since their cursors were last read.
         for index in 0..self.present.len() {
             // A violation by another peer is found when that pair is next used.
             let _ = self.make_room(self.present[index]);
@@ -116,7 +116,7 @@ impl<H: Host> Endpoint<H> {
         (outbox.has_slots(slots.unwrap_or(1)), has_cell)
     }
 
-    /// Has the pair towards the peer of `row` a ring?
+    /// Does the pair towards the peer of `row` have a ring?
     #[must_use]
     pub fn has_ring(&self, row: u32) -> bool {
         self.peer(row).is_some_and(|peer| peer.outbox.has_ring())

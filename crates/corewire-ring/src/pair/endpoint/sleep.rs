@@ -11,9 +11,9 @@ use crate::sync::Ordering::Relaxed;
 use crate::{Host, Kernel};
 
 impl<H: Host> Endpoint<H> {
-    /// Sleeps until a message or room comes, a notice is given, or `limit_ns` or the cap has passed; may return
-    /// early. `has_room` makes room and says whether what the caller has to send fits now; `None` if it has nothing
-    /// to send. Counts what only the cap found.
+    /// Sleeps until a message or room comes, a notice is given, or `limit_ns` or the cap has passed; may return early.
+    /// `has_room` makes room, and says whether there is room now for what the caller has to send; `None` if it has
+    /// nothing to send. A message that only the cap's end found is counted.
     pub fn sleep(
         &mut self,
         limit_ns: u64,
@@ -80,8 +80,8 @@ impl<H: Host> Endpoint<H> {
         self.memory.blocked().store(blocked(self.blocked_times, mode), Relaxed);
     }
 
-    /// Makes senders announce every later message, and makes the epoch odd, which they see then. False if the kernel
-    /// could not guarantee that.
+    /// Makes senders announce every later message, and makes the epoch odd, which these senders see. False if the
+    /// kernel could not guarantee that.
     fn announce(&mut self, mode: SleepMode) -> bool {
         while let Some(row) = self.watch.next_hot() {
             self.cool(row);

@@ -142,8 +142,8 @@ impl<H: Host> Endpoint<H> {
             self.is_busy = false;
             self.keep_found();
             if self.must_yield {
-                // Peers that need this processor must have their turn, too: otherwise the others fill their rings
-                // again and again meanwhile.
+                // Peers that need this processor must run, too. Otherwise the other peers fill their rings again and
+                // again meanwhile.
                 self.must_yield = false;
                 self.host.kernel().yield_now();
             }
@@ -198,7 +198,7 @@ impl<H: Host> Endpoint<H> {
         self.is_busy |= !self.can_watch_all();
     }
 
-    /// Makes the pairs hot that had a message and were not hot.
+    /// Makes every pair hot that had a message and was not hot.
     fn keep_found(&mut self) {
         while let Some(found) = self.watch.next_found(self.polls) {
             if let Some(left) = found.left {
@@ -206,7 +206,7 @@ impl<H: Host> Endpoint<H> {
                 // It is no longer polled, and its last message may have no bit.
                 self.enqueue(left);
             }
-            // Polls find nothing of a peer that needs this processor. Its pair stays cold: the peer announces its
+            // Polls find no messages of a peer that needs this processor. Its pair stays cold: the peer announces its
             // messages, and a sleep needs no barrier for them.
             if self.is_here(found.row) {
                 self.enqueue(found.row);

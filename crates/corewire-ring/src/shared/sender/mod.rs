@@ -222,8 +222,8 @@ impl<H: Host> Sender<H> {
         self.roster.ring_bell(&self.host);
     }
 
-    /// Did the receiver that holds this sender back last run on this very processor? Then it cannot
-    /// read while this thread runs.
+    /// Did the receiver that holds this sender back last run on this processor? Then it cannot read
+    /// while this thread runs.
     #[must_use]
     pub fn is_slowest_here(&self) -> bool {
         let here = |slowest: Slowest| {

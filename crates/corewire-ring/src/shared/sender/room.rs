@@ -80,7 +80,7 @@ impl<H: Host> Sender<H> {
     pub fn is_held(&self) -> bool {
         match self.holder() {
             None => false,
-            // The receivers that have not come by now join like any other.
+            // Receivers that have not joined by now join like any other receiver.
             Some(_) if self.hold_left_ns() == 0 => false,
             Some(row) => {
                 let tenure = self.roster.tenure(Party::Sender, row);
@@ -207,7 +207,7 @@ impl<H: Host> Sender<H> {
         self.patience_left_ns
     }
 
-    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`].
+    /// Sets the limit on each sleep, in ns. Default: [`SLEEP_CAP_NS`](doorbell::SLEEP_CAP_NS).
     pub fn set_sleep_cap(&mut self, cap_ns: u64) {
         self.sleeper.set_cap(cap_ns);
     }
@@ -219,8 +219,8 @@ impl<H: Host> Sender<H> {
         self.sleep(limit_ns, Self::waits_for_stamp, ready);
     }
 
-    /// As [`Sender::sleep_until`], for a caller that waits until receivers have read, whatever
-    /// other senders do.
+    /// As [`Sender::sleep_until`], for a caller that waits until receivers have read, independently
+    /// of other senders.
     pub fn sleep_until_read(&mut self, limit_ns: u64, ready: impl Fn(&Self) -> bool) {
         self.sleep(limit_ns, |_| false, ready);
     }
