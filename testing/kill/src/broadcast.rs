@@ -206,7 +206,7 @@ impl Broadcast {
         self.shared.nudge(&kernel);
     }
 
-    /// The new receiver starts with the welcome that it was given.
+    /// The new receiver starts with the welcome that it has received.
     pub fn begin(&mut self) {
         let Some(welcome) = self.welcome else { return };
         let row = welcome.row;
@@ -370,7 +370,7 @@ impl World for Broadcast {
     }
 
     fn has_order(one: Role, other: Role) -> bool {
-        // Only the sender's process is told of a receiver's death.
+        // Only the sender's process gets the report of a receiver's death.
         matches!((one, other), (Role::Receiver(_), Role::Receiver(_)))
     }
 

@@ -1,4 +1,4 @@
-//! Enumerates deaths. A [`World`] says what dies and what must come of it.
+//! Enumerates deaths. A [`World`] defines the roles that die and what must then hold.
 
 use std::any::Any;
 use std::fmt::Write as _;
@@ -138,7 +138,7 @@ impl<W: World> std::fmt::Debug for Engine<W> {
 type Step<'a, W> = (&'a Operation<W>, Option<u64>);
 
 impl<W: World> Engine<W> {
-    /// Creates an engine. With a mistake, it kills in worlds that are wrong, to show that the
+    /// Creates an engine. With a mistake, it kills in worlds with that mistake, to show that the
     /// mistake is found.
     #[must_use]
     pub const fn new(mistake: Option<Mistake<W>>) -> Self {

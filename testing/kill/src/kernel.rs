@@ -19,7 +19,7 @@ pub(crate) struct Log {
 /// The kernel as one role calls it.
 #[derive(Debug, Clone)]
 pub struct TurnKernel {
-    /// The CPU on which it says the role runs.
+    /// The CPU that it reports for the role.
     pub(crate) cpu: u32,
     pub(crate) log: Rc<RefCell<Log>>,
 }

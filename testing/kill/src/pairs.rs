@@ -65,7 +65,7 @@ pub struct Pairs {
     /// The role that has removed a live peer, and that peer.
     parted: Option<(Role, Role)>,
     log: Rc<RefCell<Log>>,
-    /// A mistake: what the dead have left is not read.
+    /// A mistake: what dead endpoints have sent is not read.
     pub forgets_the_dead: bool,
 }
 

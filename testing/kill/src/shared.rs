@@ -101,7 +101,7 @@ pub struct Shared {
     history: History,
     blocked: Option<Blocked>,
     now_ns: u64,
-    /// A mistake: no role is told of a death.
+    /// A mistake: no death is reported to any role.
     pub hides_deaths: bool,
 }
 

@@ -87,7 +87,7 @@ fn check_weakened(labels: &str, preemptions_max: usize, model: impl Fn() + Sync 
 pub struct ModelKernel {
     queue: Arc<Mutex<Queue>>,
     gives_barriers: bool,
-    /// Called for every party whose death this process asks to be told of.
+    /// Called for every party whose death this process asks the kernel to report.
     on_watch: Option<OnWatch>,
 }
 
@@ -121,7 +121,7 @@ impl ModelKernel {
         Self { queue, gives_barriers, on_watch: None }
     }
 
-    /// The same kernel for a process that asks to be told of deaths.
+    /// The same kernel for a process that asks for reports of deaths.
     #[must_use]
     pub fn watching(&self, on_watch: impl Fn(Party, Entrance) + Send + Sync + 'static) -> Self {
         Self { on_watch: Some(Arc::new(on_watch)), ..self.clone() }
@@ -188,7 +188,7 @@ impl Kernel for ModelKernel {
     }
 
     fn cpu(&self) -> u32 {
-        // Another processor each time: nobody finds that a peer needs the one it runs on.
+        // Another processor each time: no party finds that a peer needs this processor.
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(u32::MAX)
     }
@@ -233,7 +233,7 @@ impl<T> Lock<T> for ModelLock<T> {
     }
 }
 
-/// A channel as the owner's process holds it; also used as the owner's control thread.
+/// A channel in the owner's process; also the owner's control thread.
 #[derive(Debug, Clone)]
 pub struct ModelChannel {
     geometry: Geometry,

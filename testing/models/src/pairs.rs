@@ -17,7 +17,7 @@ use crate::ModelKernel;
 /// The data thread of an endpoint, without the library around it.
 pub type Pairs = Endpoint<ModelKernel>;
 
-/// An endpoint as other parties see it.
+/// An endpoint from the point of view of other parties.
 #[derive(Debug, Clone)]
 pub struct ModelEndpoint {
     memory: EndpointMemory,
@@ -149,7 +149,7 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
             pairs.next_ring().is_some() && pairs.assign_ring(row)
         };
         if !is_room(pairs) {
-            // Nobody sends to the sender.
+            // No endpoint sends to the sender.
             assert_eq!(pairs.poll(), None);
             match wait {
                 Wait::Spin => pause(),

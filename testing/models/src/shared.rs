@@ -1,9 +1,9 @@
 //! A channel that several senders share, in the memory of a model, with the wait loops of the
 //! library.
 //!
-//! Each party has its own view of the participants, as each process has, and learns of deaths by
-//! itself. Loom explores only one order for everything that a model's first thread does before it
-//! starts other threads, so each model starts its threads just before the interesting part.
+//! Each party has its own view of the participants, as each process has, and gets its own reports
+//! of deaths. Loom explores only one order for everything that a model's first thread does before
+//! it starts other threads, so each model starts its threads just before the interesting part.
 //!
 //! At most one thread of a model may spin at a time. If two threads spin and wait for a third, loom
 //! runs the two in turn forever and counts that as no preemption. So the other threads try once and
@@ -134,7 +134,7 @@ impl ModelShared {
         self.receiver_that_finds_dead(None)
     }
 
-    /// A receiver that is told of the death of `dead` as soon as it asks to be.
+    /// A receiver that gets the report of the death of `dead` as soon as it asks for it.
     ///
     /// # Panics
     /// If every row is taken.
@@ -442,8 +442,8 @@ impl SharedReceiver {
         self.2.is_dead(Party::Sender, who)
     }
 
-    /// What the kernel uses to tell this receiver's process that a sender is dead. Call it before
-    /// the receiver moves to its thread.
+    /// The part of the kernel that tells this receiver's process that a sender is dead. Call it
+    /// before the receiver moves to its thread.
     #[must_use]
     pub fn obituary(&self) -> Obituary {
         let roster = self.2.clone();

@@ -277,7 +277,8 @@ impl Broadcast {
                 self.let_go(row, ControlCounter::Deaths);
             }
         }
-        // A process that was invited has died too; one that interrupted a call has its answer.
+        // A process that was invited has died, too; a process that interrupted a call has its
+        // answer.
         while self.members.with(|members| members.invited()) > 0 {
             self.members.with(Members::answered);
         }

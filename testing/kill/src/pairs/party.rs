@@ -155,7 +155,7 @@ impl Party {
         self.with.iter().any(|talk| talk.under_way > 0)
     }
 
-    /// Begins a message and sends as much of it as there is room for. Returns false if nothing was
+    /// Begins a message and sends as much of it as the room allows. Returns false if nothing was
     /// sent.
     pub(super) fn send(&mut self, to: Role, bytes: usize) -> bool {
         let talk = &mut self.with[to.0 as usize];

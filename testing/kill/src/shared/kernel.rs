@@ -19,7 +19,7 @@ pub(super) struct Log {
     pub(super) wakes: Vec<usize>,
     /// The rows whose descriptors were written.
     pub(super) descriptors: Vec<u32>,
-    /// Each role that asked for a death, and the party whose death it asked for.
+    /// Each role that asked for the report of a death, and the party whose death it is.
     pub(super) watched: Vec<(Role, Party, Entrance)>,
     /// The parties that are dead.
     pub(super) dead: Vec<(Party, Entrance)>,

@@ -68,7 +68,8 @@ impl Shared {
         ensure!(self.batch(place, lengths), "no room for a run of sender {place}");
     }
 
-    /// Tells each role that asked for this death, one after the other. Each continues at once.
+    /// Reports this death to each role that asked for it, one after the other. Each continues at
+    /// once.
     fn tell(&mut self, party: Party, who: Entrance) {
         if self.hides_deaths {
             return;
@@ -142,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// Completes or undoes the join of parties that were told only half of it.
+    /// Completes or undoes the join of parties that know only half of it.
     fn settle_newcomers(&mut self) {
         let receiver = Role::Receiver(NEWCOMER);
         if self.readers[NEWCOMER].is_none()
@@ -164,8 +165,8 @@ impl Shared {
                 self.begin_sending(NEWCOMER);
             }
         }
-        // A sender that was admitted but never told would count as long as its process lives. Here
-        // the process gives up and counts as dead.
+        // A sender that was admitted but never learns of it would count as long as its process
+        // lives. Here the process gives up and counts as dead.
         let is_known = |who| {
             let mut told = self.entrances.iter();
             told.any(|&(role, entrance)| matches!(role, Role::Sender(_)) && entrance == who)

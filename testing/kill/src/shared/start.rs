@@ -25,14 +25,14 @@ crate::states! {
     RunPending = "run_pending";
     /// The same, and the ring is full.
     RunPendingFull = "run_pending_full";
-    /// It died, and had published everything that it claimed.
+    /// It died after it had published everything that it claimed.
     Gone = "gone";
     /// All messages are read, and both receivers sleep: one on the bell, one on its descriptor.
     Asleep = "asleep";
     /// No slot is free, because the second receiver has read nothing; the second sender sleeps.
     Blocked = "blocked";
     /// The second sender sleeps because of a claimed slot that a live sender would still publish.
-    /// The third sender claimed it and is dead, and no party has been told.
+    /// The third sender claimed it and is dead, and its death has not been reported.
     BlockedByDead = "blocked_by_dead";
     /// Under `Evict`: the second receiver has been stalled for longer than the limit.
     Stalled = "stalled" if is_evicting;
@@ -114,7 +114,7 @@ impl Shared {
             State::Stalled => {
                 self.send_many(SLOTS);
                 self.receive(0, SLOTS);
-                // Both want room from here on: what a receiver costs them is counted while they wait.
+                // Both wait for room from here on: a receiver is charged only while they wait.
                 for place in 0..self.senders.len() {
                     let is_sent = self.senders[place].is_some() && self.send(place, INLINE_BYTES);
                     ensure!(!is_sent, "there is room in a full ring");
@@ -179,7 +179,7 @@ impl Shared {
         readers.for_each(|reader| reader.roster.learn(Party::Sender, who));
     }
 
-    /// The kernel closes what the role's process had open. No party is told yet.
+    /// The kernel closes what the role's process had open. No death is reported yet.
     pub(super) fn die(&mut self, role: Role) {
         let party = match role {
             Role::Sender(place) => {
