@@ -44,7 +44,7 @@
 //! | sender, hot | 1, to own the slot again; 4/S for the cursor | 0 | 0 |
 //! | sender, cold | and 1 for the activity page | 1 or 2 | 0 |
 //! | receiver, hot, or watched | 1 | 2/S | 0 |
-//! | receiver, found by a bit | and 1 | 2 | 0 |
+//! | receiver, informed by a bit | and 1 | 2 | 0 |
 //! | payload of up to 104 bytes | 1 more | | |
 //! | payload of up to 160 bytes | 2 more | | |
 //! | of n bytes in cells | n/64 more, each way | | |

@@ -48,7 +48,7 @@ impl RingWords {
     pub fn held(&self) -> &AtomicU32 {
         self.0.word32(at::HELD)
     }
-    /// The time, by the kernel's monotonic clock in ns, until which senders wait for these
+    /// The time, by the kernel's monotonic clock in ns, until which senders wait for the invited
     /// receivers.
     #[must_use]
     pub fn held_until(&self) -> &AtomicU64 {

@@ -93,7 +93,7 @@ impl<H: Host> Endpoint<H> {
         let EndpointParts { memory, activity, fence_mode, shared } = parts;
         let sizes = *memory.sizes();
         let peers = usize::try_from(sizes.peers_max()).unwrap_or(usize::MAX);
-        // It has not run on any processor yet.
+        // The endpoint has not run on any processor yet.
         memory.cpu().store(u32::MAX, Relaxed);
         Self {
             peers: (0..peers).map(|_| None).collect(),
