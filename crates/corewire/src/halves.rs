@@ -33,9 +33,9 @@ pub(crate) trait SenderHalf: Send + Sync {
     /// How long the sender may still wait for them, in nanoseconds.
     fn invitation_left_ns(&self) -> u64;
     /// Continues without them.
-    fn give_up_invitations(&self);
+    fn cancel_invitations(&self);
     /// Removes receivers that were evicted, or whose memory held an impossible value.
-    fn drop_outcasts(&self);
+    fn drop_rejected(&self);
     /// A function that gives the data thread notices, and wakes it.
     fn notifier(&self) -> Box<dyn Fn(u32) + Send + Sync>;
     /// Closes the channel's name and all links.

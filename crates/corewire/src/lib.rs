@@ -217,10 +217,11 @@ pub use error::{
     ConnectError, CounterError, CreateError, EndpointError, JoinError, NameInUse, NameUse,
     OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
 };
-pub use open::channel::{ReceiverBuilder, SenderBuilder};
+pub use open::channel::SenderBuilder;
 pub use open::domain::{Domain, DomainBuilder};
 pub use open::endpoint::EndpointBuilder;
 pub use open::levels::Levels;
+pub use open::receiver::ReceiverBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{DetachedRequest, Endpoint, Event, OwedReply, Request};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};

@@ -1,4 +1,4 @@
-//! The receiver's side: joining a channel, and learning that its sender has died.
+//! The receiver's side: joining a channel, and learning of its sender's death.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
@@ -25,9 +25,9 @@ use corewire_ring::region::{Region, Slots};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::control::connection::REQUESTS_PER_TURN;
-use crate::control::domain::{DomainInner, EAGAIN, take};
+use crate::control::domain::{DomainInner, EAGAIN, next_descriptor};
 use crate::control::hub::{Failures, Handler, Token};
-use crate::control::shared::attachment::{self, Asked, SharedAttachment};
+use crate::control::shared::attachment::{self, JoinRequest, SharedAttachment};
 use crate::error::JoinError;
 use crate::guard::lock;
 use crate::halves::ReceiverHalf;
@@ -35,12 +35,11 @@ use crate::host::{Hosted, ReceiverRing};
 use crate::tell::tell;
 use crate::wait::{Patience, Readiness, Wait, cap_ns};
 
-/// How long an owner may take to answer.
+/// Maximum time in which an owner must answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The least that it is given.
+/// Minimum time that an owner is given to answer.
 const ANSWER_TIMEOUT_MIN: Duration = Duration::from_millis(500);
-/// An owner that has not answered a receiver for so long, or twice as long after that, and so on,
-/// is asked again.
+/// A receiver asks again after this time without an answer, then after twice that time, and so on.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A receiver's link to its sender.
@@ -49,19 +48,19 @@ pub(crate) struct Attachment {
     shared: Arc<ReceiverShared>,
     slots: Slots,
     socket: Socket,
-    /// The owner is of this process's user.
+    /// The owner runs as this process's user.
     is_trusted: bool,
     life: Descriptor,
     tokens: OnceLock<[Token; 2]>,
     readiness: OnceLock<Arc<Bell>>,
-    /// What to do when the owner is gone.
+    /// Runs when the owner is gone.
     when_gone: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// The owner has the readiness descriptor.
+    /// True once the owner has the readiness descriptor.
     is_handed_over: Mutex<bool>,
-    /// Requests that the owner has answered, and whether it is gone.
+    /// Number of requests that the owner has answered, and whether it is gone.
     answers: Mutex<Answers>,
     answered: Condvar,
-    /// Calls that took nothing from the socket.
+    /// Failed calls in a row that read from the socket.
     unread: Failures,
     domain: Arc<DomainInner>,
     incarnation: u128,
@@ -71,12 +70,12 @@ pub(crate) struct Attachment {
 #[derive(Default)]
 struct Answers {
     count: u32,
-    /// What the last answer was, if it was a no.
+    /// The reason, if the last answer was a refusal.
     refused: Option<Reason>,
     is_gone: bool,
 }
 
-/// What a receiver asks for.
+/// What a receiver requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wishes {
     pub(crate) wait: Wait,
@@ -89,13 +88,13 @@ pub(crate) struct Wishes {
     pub(crate) patience: Patience,
 }
 
-/// An owner's answer to a process that asks for a place.
+/// An owner's answer to a process that asks to join.
 pub(crate) enum Answer {
     /// A row in the sender's ring.
     Linked(Row<Attachment>),
     /// A row in the ring of a shared channel.
     Shared(Row<SharedAttachment>),
-    /// A relay is to be read, of the channel of this incarnation.
+    /// The receiver must read the relay's channel. This is the sender's incarnation.
     Relayed(u128),
 }
 
@@ -108,7 +107,7 @@ pub(crate) struct Row<T> {
     pub(crate) header: SenderHeader,
 }
 
-/// Asks the owner of channel `name` for a place. `is_in_place`: for a receiver that reads in place.
+/// Asks the owner of channel `name` for a row. `is_in_place`: the receiver reads in place.
 pub(crate) fn attach(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
@@ -141,8 +140,8 @@ pub(crate) fn attach(
         other => return Err(protocol(name, format!("{other:?}"))),
     };
     if welcome.table {
-        let asked = Asked { domain, name, socket: &socket, trusted, wishes, is_in_place };
-        return attachment::join(&asked, welcome, descriptors).map(Answer::Shared);
+        let request = JoinRequest { domain, name, socket: &socket, trusted, wishes, is_in_place };
+        return attachment::join(&request, welcome, descriptors).map(Answer::Shared);
     }
     let link = Link::check(name, welcome, descriptors)?;
     let shared = Arc::new(ReceiverShared::default());
@@ -184,7 +183,7 @@ pub(crate) fn attach(
     Ok(Answer::Linked(Row { ring, attachment, trusted, header }))
 }
 
-/// Why a channel of another user is not joined: the owner's reason if it has one, else our own.
+/// Why a channel of another user cannot be joined: the owner's reason if it gives one, otherwise ours.
 fn needs_snapshots(socket: &Socket, domain: &DomainInner, name: &ChannelName) -> JoinError {
     let look = Frame::Observe { name: name.clone() };
     match ask(socket, name, &look, &[]).and_then(|()| answer(socket, name)) {
@@ -197,8 +196,8 @@ fn needs_snapshots(socket: &Socket, domain: &DomainInner, name: &ChannelName) ->
     }
 }
 
-/// Connects to the owner of `name`, whoever that is now. It runs as the user whose domain this is;
-/// if that is this process's too, it is trusted.
+/// Connects to the current owner of `name`. The owner must run as the domain's user. It is trusted if that is also this
+/// process's user.
 pub(crate) fn connect(
     domain: &DomainInner,
     name: &ChannelName,
@@ -221,7 +220,8 @@ pub(crate) fn connect(
     Ok((socket, peer.trusted()))
 }
 
-/// Asks the owner something. If it has died since we connected, there is no such channel.
+/// Sends a request to the owner. The channel does not exist any more if the owner has died since the connection was
+/// made.
 pub(crate) fn ask(
     socket: &Socket,
     name: &ChannelName,
@@ -232,7 +232,7 @@ pub(crate) fn ask(
         if !error.is_hang_up() {
             return error.into();
         }
-        // It may have said no before it was asked.
+        // The owner may have refused the connection before this request.
         match socket.receive() {
             Ok((Frame::Refused(reason), _)) => refusal(name, reason, TypeTag::default()),
             _ => JoinError::NotFound(name.clone()),
@@ -240,7 +240,7 @@ pub(crate) fn ask(
     })
 }
 
-/// The owner's next frame.
+/// Receives the owner's next frame.
 pub(crate) fn answer(
     socket: &Socket,
     name: &ChannelName,
@@ -248,7 +248,7 @@ pub(crate) fn answer(
     answer_within(socket, name, Patience::Forever)
 }
 
-/// The same for a caller who may wait for less long than an owner may take.
+/// Receives the owner's next frame, for a caller that may wait less long than an owner may take.
 pub(crate) fn answer_within(
     socket: &Socket,
     name: &ChannelName,
@@ -261,15 +261,15 @@ pub(crate) fn answer_within(
             let pid = socket.peer().map_or(0, |peer| peer.pid);
             Err(JoinError::NoAnswer { name: name.clone(), after: timeout, pid })
         }
-        Err(error) => Err(unheard(name, error)),
+        Err(error) => Err(answer_error(name, error)),
     }
 }
 
-/// Until when an answer is waited for, and how long that is in the caller's words.
+/// The deadline for an answer, and the time limit to report to the caller.
 fn deadline_of(patience: Patience) -> (Instant, Duration) {
     let now = Instant::now();
     match patience {
-        // A process that runs answers sooner, however little time the caller has.
+        // A running process answers sooner than this minimum, even if the caller has less time.
         Patience::Until(at, timeout) if at < now + ANSWER_TIMEOUT => {
             (at.max(now + ANSWER_TIMEOUT_MIN), timeout)
         }
@@ -277,7 +277,7 @@ fn deadline_of(patience: Patience) -> (Instant, Duration) {
     }
 }
 
-/// Connects to the process that has `name`. `None` if it is gone.
+/// Connects to the process that holds `name`. `None` if it is gone.
 pub(crate) fn connect_to(
     domain: &DomainInner,
     name: &ChannelName,
@@ -294,10 +294,10 @@ pub(crate) fn connect_to(
     }
 }
 
-/// Why an owner's answer was not heard.
-pub(crate) fn unheard(name: &ChannelName, error: SocketError) -> JoinError {
+/// The error for an answer that could not be received.
+pub(crate) fn answer_error(name: &ChannelName, error: SocketError) -> JoinError {
     match error {
-        // It died, or closed the channel, between our look-up and its answer.
+        // The owner died or closed the channel after the name was looked up.
         SocketError::Closed => JoinError::NotFound(name.clone()),
         SocketError::Os(error) => error.into(),
         SocketError::Descriptors => {
@@ -307,8 +307,8 @@ pub(crate) fn unheard(name: &ChannelName, error: SocketError) -> JoinError {
     }
 }
 
-/// Tells the host of a shared channel that this process has taken its place, and hears that it counts.
-/// Otherwise the place is to be given up: the host does the same.
+/// Tells the host of a shared channel that this process is ready, and waits for the host's confirmation. On an error
+/// the caller vacates its row; the host does the same.
 pub(crate) fn confirm(
     socket: &Socket,
     name: &ChannelName,
@@ -326,7 +326,7 @@ pub(crate) fn protocol(name: &ChannelName, found: String) -> JoinError {
     JoinError::Protocol { name: name.clone(), found }
 }
 
-/// Turns a refusal into the error that says most.
+/// Turns a refusal into the most informative error.
 pub(crate) fn refusal(name: &ChannelName, reason: Reason, expected: TypeTag) -> JoinError {
     let name = name.clone();
     match reason {
@@ -348,7 +348,7 @@ pub(crate) fn refusal(name: &ChannelName, reason: Reason, expected: TypeTag) -> 
     }
 }
 
-/// What came with a welcome, checked.
+/// The contents of a welcome, checked.
 struct Link {
     memory: Region,
     header: SenderHeader,
@@ -364,12 +364,12 @@ impl Link {
     ) -> Result<Self, JoinError> {
         let bad = |error: SegmentError| JoinError::Segment { name: name.clone(), error };
         let missing = || protocol(name, "too few descriptors".into());
-        let segment = take(&mut descriptors).ok_or_else(missing)?;
+        let segment = next_descriptor(&mut descriptors).ok_or_else(missing)?;
         let (memory, header) = open_sender(name, segment)?;
-        let life = take(&mut descriptors).ok_or_else(missing)?;
+        let life = next_descriptor(&mut descriptors).ok_or_else(missing)?;
         let hint = match welcome.hint {
             true => {
-                let hint = take(&mut descriptors).ok_or_else(missing)?;
+                let hint = next_descriptor(&mut descriptors).ok_or_else(missing)?;
                 let hint = Segment::adopt(hint, true).map_err(bad)?;
                 Some(hint.map_writable(HINT_SEGMENT_BYTES as u64).map_err(bad)?)
             }
@@ -421,7 +421,7 @@ impl Attachment {
 
     fn hand_over(&self, bell: &Bell) -> Result<(), JoinError> {
         let before = lock(&self.answers).count;
-        // An owner of another user is given no descriptor, and answers with frames instead.
+        // An owner of another user gets no descriptor. It wakes this receiver with frames instead.
         let own = [bell.as_fd()];
         let descriptors = if self.is_trusted { &own[..] } else { &[] };
         let waiting = |answers: &mut Answers| answers.count == before && !answers.is_gone;
@@ -430,7 +430,7 @@ impl Attachment {
         let mut patience = ASK_AGAIN_AFTER;
         let mut answers = loop {
             match self.socket.send(&Frame::Readiness, descriptors) {
-                // A sender that is gone needs no descriptor: our own process reports its end.
+                // A sender that is gone needs no descriptor: this process reports its end.
                 Err(error) if error.is_hang_up() => return Ok(()),
                 other => other?,
             }
@@ -446,7 +446,7 @@ impl Attachment {
                 let pid = self.socket.peer().map_or(0, |peer| peer.pid);
                 return Err(JoinError::NoAnswer { name, after: ANSWER_TIMEOUT, pid });
             }
-            // It may have had no memory for its answer. To be asked twice is nothing to it.
+            // The owner may have had no memory for its answer. A repeated request is harmless.
             patience *= 2;
         };
         match answers.refused.take() {
@@ -455,7 +455,7 @@ impl Attachment {
         }
     }
 
-    /// Reads what the owner says. True if it has hung up, or talks nonsense.
+    /// Reads the owner's frames. True if the owner has hung up or sent an invalid frame.
     fn is_over(&self, hung_up: bool) -> bool {
         for _ in 0..REQUESTS_PER_TURN {
             let received = self.socket.receive();
@@ -471,12 +471,12 @@ impl Attachment {
                 }
                 Ok((Frame::Refused(reason), _)) => self.answer(Some(reason)),
                 Err(SocketError::Nothing) => return hung_up,
-                // A failed call is no word of the owner's: if there is one, it is still there.
+                // A failed call says nothing about the owner. A frame that it sent is still in the socket.
                 Err(SocketError::Os(_)) => return self.unread.add() || hung_up,
                 _ => return true,
             }
         }
-        // What is left, a hang-up too, is there at the next event, which comes at once.
+        // The next event, which comes at once, handles the rest, including a hang-up.
         false
     }
 
@@ -498,8 +498,8 @@ impl Attachment {
         tell!(info, "the sender is gone", channel = self.name);
     }
 
-    /// Has `job` done when the owner is gone, perhaps twice; at once if it is. It must not block: it is
-    /// done on the control thread.
+    /// Runs `job` when the owner is gone, possibly twice, and at once if the owner is gone already. It runs on the
+    /// control thread and must not block.
     pub(crate) fn when_gone(&self, job: impl Fn() + Send + Sync + 'static) {
         let job = self.when_gone.get_or_init(|| Box::new(job));
         if lock(&self.answers).is_gone {
@@ -507,12 +507,12 @@ impl Attachment {
         }
     }
 
-    /// How many messages the channel has carried, when its sender is gone.
+    /// Number of messages that the channel has carried, once its sender is gone.
     pub(crate) fn head(&self) -> u64 {
         head_of(&self.slots)
     }
 
-    /// Has the owner wake the receiver through `bell`, instead of one of its own.
+    /// Makes the owner wake the receiver through `bell`, instead of a bell of this attachment.
     pub(crate) fn use_bell(&self, bell: &Arc<Bell>) {
         let _ = self.readiness.set(Arc::clone(bell));
     }
@@ -538,14 +538,14 @@ impl ReceiverHalf for Attachment {
         }
     }
 
-    /// Says good-bye, so that the owner need not take the hang-up for a death.
+    /// Tells the owner that the receiver leaves; otherwise the owner would count the hang-up as a death.
     fn leave(&self) {
         self.unwatch();
-        // If it does not get through, the hang-up says as much.
+        // If this fails, the hang-up tells the owner.
         let _ = self.socket.send(&Frame::Leave, &[]);
     }
 
-    /// The descriptor by which the owner wakes this receiver, made and handed over once.
+    /// The descriptor through which the owner wakes this receiver. It is created and handed over once.
     fn readiness(&self) -> Result<Readiness, JoinError> {
         if self.shared.notices() & notice::FORKED != 0 {
             return Err(JoinError::Forked);

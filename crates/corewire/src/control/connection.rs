@@ -1,4 +1,4 @@
-//! What a peer that connects to this process's socket may ask for.
+//! The requests of peers that connect to this process's socket.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
@@ -20,7 +20,7 @@ use crate::control::shared::member::{Arrival, Member};
 use crate::guard::lock;
 use crate::tell::tell;
 
-/// Requests of one connection that are served in one go: the control thread has others to see to.
+/// Maximum number of requests of one connection per event, so that the control thread also handles other events.
 pub(crate) const REQUESTS_PER_TURN: usize = 16;
 
 /// A connection that has not become a receiver's link.
@@ -29,14 +29,14 @@ pub(crate) struct Connection {
     socket: Arc<Socket>,
     peer: Peer,
     domain: Weak<DomainInner>,
-    /// Whom a host has let in here, until it says that it is in.
+    /// The party that a host has admitted on this connection and that has not confirmed yet.
     arrival: Mutex<Option<Arrival>>,
-    /// While the control thread watches it.
+    /// Present while the control thread watches the connection.
     token: Mutex<Option<Token>>,
 }
 
 impl Connection {
-    /// Takes a new connection in, whose other end has been found to be permitted.
+    /// Starts serving a new connection of a permitted peer.
     pub(crate) fn start(
         id: u64,
         socket: Socket,
@@ -57,7 +57,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Who is at the other end.
+    /// The process at the other end.
     pub(crate) fn peer(&self) -> Peer {
         self.peer
     }
@@ -66,27 +66,27 @@ impl Connection {
         self.peer.trusted().is_none()
     }
 
-    /// Serves one request. True if the connection is to be kept and watched on.
+    /// Serves one request. True if the connection must be kept and watched.
     fn serve(&self, domain: &Arc<DomainInner>, frame: Frame, descriptors: Vec<Descriptor>) -> bool {
         match frame {
             Frame::Hello(mut hello) => {
                 if self.is_foreign() {
-                    // Guests are not invited. The numbers of those who are can be seen in the
-                    // directory, and this would count one of them off.
+                    // Guests are not invited. The numbers of invited waiters are visible in the directory, and a guest
+                    // that sent one would remove that waiter's invitation.
                     hello.waiter = 0;
                 }
                 self.admit(domain, &hello, descriptors)
             }
             Frame::Observe { name } => self.show(domain, &name),
             Frame::Enter { name, type_key, socket } if !self.is_foreign() => {
-                self.let_send(domain, &name, |member| {
+                self.serve_sender(domain, &name, |member| {
                     let admitted = member.admit_sender(type_key, socket, &self.socket, self.peer);
                     admitted.map(|arrival| self.expect(arrival))
                 })
             }
             Frame::Done => self.confirm(),
             Frame::Follow { name } if !self.is_foreign() => {
-                self.let_send(domain, &name, |member| member.be_followed(&self.socket))
+                self.serve_sender(domain, &name, |member| member.add_follower(&self.socket))
             }
             Frame::Wake { row, incarnation } if !self.is_foreign() => {
                 if let Some(reader) = domain.reader(incarnation, row) {
@@ -98,10 +98,10 @@ impl Connection {
                 let Some(endpoint) = domain.endpoint(&name) else {
                     return self.refuse(Reason::NotFound);
                 };
-                // From here on the endpoint watches it.
+                // From here on the endpoint watches the socket.
                 self.unwatch(domain);
                 let socket = &self.socket;
-                match endpoint.be_paired(row, incarnation, socket, self.peer, descriptors) {
+                match endpoint.accept_link(row, incarnation, socket, self.peer, descriptors) {
                     Ok(()) => false,
                     Err(reason) => self.refuse(reason),
                 }
@@ -114,13 +114,13 @@ impl Connection {
         }
     }
 
-    /// Waits for the word of one who has been let in.
+    /// Waits for the confirmation of an admitted party.
     fn expect(&self, arrival: Arrival) {
         let former = lock(&self.arrival).replace(arrival);
-        former.into_iter().for_each(Arrival::give_up);
+        former.into_iter().for_each(Arrival::vacate);
     }
 
-    /// One who has been let in is in. Without an answer it gives its row up by itself.
+    /// An admitted party confirms that it is ready. Without an answer it vacates its row itself.
     fn confirm(&self) -> bool {
         let Some(arrival) = lock(&self.arrival).take() else {
             return self.refuse(Reason::Malformed);
@@ -128,7 +128,7 @@ impl Connection {
         match self.socket.send(&Frame::Done, &[]) {
             Ok(()) => true,
             Err(error) => {
-                arrival.give_up();
+                arrival.vacate();
                 self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() })
             }
         }
@@ -141,14 +141,14 @@ impl Connection {
     }
 
     fn refuse(&self, reason: Reason) -> bool {
-        // If it does not get through, the hang-up says as much.
+        // If this fails, the hang-up tells the peer.
         let _ = self.socket.send(&Frame::Refused(reason), &[]);
         false
     }
 
-    /// Has the host of a shared channel, if it is here, serve another sender. The connection stays: its
-    /// end tells the other that this host is gone.
-    fn let_send(
+    /// Lets the host of a shared channel, if it is in this process, serve another sender. The connection stays open:
+    /// its end tells that sender that this host is gone.
+    fn serve_sender(
         &self,
         domain: &DomainInner,
         name: &ChannelName,
@@ -183,7 +183,7 @@ impl Connection {
                 Err(reason) => self.refuse(reason),
             };
         }
-        // From here on the owner watches it.
+        // From here on the owner watches the socket.
         self.unwatch(domain);
         match owner.admit(hello, &self.socket, self.peer, descriptors) {
             Ok(()) => false,
@@ -230,10 +230,10 @@ impl Connection {
         let Some(owner) = domain.channel(name) else {
             return self.refuse(Reason::NotFound);
         };
-        // Which processes come is no guest's business.
+        // Guests must not see the processes of other receivers.
         let joining = if self.is_foreign() { Vec::new() } else { owner.joining() };
         let answer = owner.with_rows(|sender, rows| {
-            // The pages of other receivers are no guest's business.
+            // Guests must not see the pages of other receivers.
             let rows = if self.is_foreign() { &[] } else { rows };
             let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
             self.socket.send(&Frame::Observed { count, joining }, &[sender.as_fd()])?;
@@ -255,7 +255,7 @@ impl Handler for Connection {
     fn on_event(&self, _token: Token, _hung_up: bool) {
         let Some(domain) = self.domain.upgrade() else { return };
         let mut is_kept = true;
-        // What is left is there at the next event, which comes at once.
+        // The next event, which comes at once, handles the remaining requests.
         for _ in 0..REQUESTS_PER_TURN {
             is_kept = match self.socket.receive() {
                 Ok((frame, descriptors)) => self.serve(&domain, frame, descriptors),
@@ -278,7 +278,7 @@ impl Handler for Connection {
         if !is_kept {
             self.unwatch(&domain);
             if let Some(arrival) = lock(&self.arrival).take() {
-                arrival.give_up();
+                arrival.vacate();
             }
             domain.forget_connection(self.id);
         }

@@ -1,5 +1,5 @@
-//! A domain as the control path sees it: a runtime directory, opened; this process's socket in it, and what in this
-//! process can be reached through it.
+//! A domain on the control path: an open runtime directory, this process's socket in it, and the handles of this
+//! process that peers can connect_to_waiter through that socket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,11 +25,11 @@ use crate::error::{NameInUse, NameUse, OpenError};
 use crate::guard::lock;
 use crate::halves::{EndpointHalf, MemberHalf, SenderHalf};
 
-/// Connections that have not said yet what they want; more are closed at once.
+/// Maximum number of connections without a served request. Further connections are closed at once.
 const CONNECTIONS_MAX: usize = 4096;
-/// Of these, those of any one other user: its flood is not to shut the rest out.
+/// Maximum number of these per foreign user, so that one user cannot exclude the others.
 const CONNECTIONS_OF_GUEST_MAX: usize = 64;
-/// Connections that are accepted in one go: the control thread has others to see to.
+/// Maximum number of connections accepted per event, so that the control thread also handles other events.
 const ACCEPTS_PER_TURN: usize = 64;
 
 /// What the handles of a domain share.
@@ -37,9 +37,9 @@ pub(crate) struct DomainInner {
     this: Weak<Self>,
     pub(crate) directory: RuntimeDirectory,
     pub(crate) hub: Arc<HubHandle>,
-    /// Where others reach this process; a guest is not reached.
+    /// The socket to which peers connect. A guest has none.
     listening: Option<(Listener, SocketName)>,
-    /// Names the listener in the hub.
+    /// The listener's token in the hub.
     token: OnceLock<Token>,
     state: Mutex<DomainState>,
 }
@@ -48,24 +48,24 @@ pub(crate) struct DomainInner {
 struct DomainState {
     channels: BTreeMap<ChannelName, Weak<Owner>>,
     endpoints: BTreeMap<ChannelName, Weak<EndpointControl>>,
-    /// The shared channels whose names this process has.
+    /// The shared channels whose names this process holds.
     members: BTreeMap<ChannelName, Weak<Member>>,
     /// Receivers of shared channels, by incarnation and row.
     readers: BTreeMap<(u128, u32), Weak<SharedAttachment>>,
     waiters: BTreeMap<u128, Waiter>,
     connections: BTreeMap<u64, Arc<Connection>>,
     last_connection: u64,
-    /// Given up to have a descriptor for a refusal, when none is left.
+    /// Reserves a descriptor. Closed for a moment to refuse a connection when no other descriptor is free.
     spare: Option<Bell>,
 }
 
-/// Somebody of this process who waits for a channel to appear.
+/// A caller in this process that waits for a channel to be created.
 struct Waiter {
     name: ChannelName,
     bell: Arc<Bell>,
-    /// The owners that have invited it; they learn of its end when these close.
+    /// Connections of the owners that have invited it. An owner learns that the waiter stopped when they close.
     invitations: Vec<Arc<Socket>>,
-    /// A connection could not be served meanwhile, which may have been an invitation.
+    /// A connection could not be served; it may have been an invitation.
     failure: Option<OsError>,
 }
 
@@ -103,7 +103,7 @@ impl DomainInner {
         self.listening.as_ref().map(|&(_, name)| name)
     }
 
-    /// Does it let processes of other users join?
+    /// True if the domain lets processes of other users join.
     pub(crate) fn is_open_to_others(&self) -> bool {
         self.directory.access().is_open_to_others()
     }
@@ -151,7 +151,7 @@ impl DomainInner {
         }
     }
 
-    /// The host of shared channel `name`, if that is here.
+    /// The host of shared channel `name`, if it is in this process.
     pub(crate) fn member(&self, name: &ChannelName) -> Option<Arc<Member>> {
         lock(&self.state).members.get(name).and_then(Weak::upgrade)
     }
@@ -160,7 +160,7 @@ impl DomainInner {
         lock(&self.state).readers.insert((channel, row), Arc::downgrade(reader));
     }
 
-    /// Forgets a reader, unless its row is another's by now.
+    /// Removes a reader, unless its row belongs to another reader by now.
     pub(crate) fn remove_reader(&self, channel: u128, row: u32, reader: &SharedAttachment) {
         let mut state = lock(&self.state);
         let found = state.readers.get(&(channel, row));
@@ -173,7 +173,7 @@ impl DomainInner {
         lock(&self.state).readers.get(&(channel, row)).and_then(Weak::upgrade)
     }
 
-    /// Forgets a connection that is closed, or has become somebody's link.
+    /// Removes a connection that is closed or has become a link.
     pub(crate) fn forget_connection(&self, id: u64) {
         let gone = lock(&self.state).connections.remove(&id);
         drop(gone);
@@ -190,13 +190,13 @@ impl DomainInner {
         drop(gone);
     }
 
-    /// How many have invited waiter `id` so far.
+    /// Number of invitations that waiter `id` has received so far.
     pub(crate) fn invitations(&self, id: u128) -> usize {
         lock(&self.state).waiters.get(&id).map_or(0, |waiter| waiter.invitations.len())
     }
 
-    /// Waiter `id` has come, and goes on waiting: the first `count` who have invited it need not know of
-    /// its end.
+    /// Closes the first `count` invitations of waiter `id`, which has joined and continues to wait. Their owners need
+    /// not know when it stops.
     pub(crate) fn forget_invitations(&self, id: u128, count: usize) {
         let mut state = lock(&self.state);
         let waiter = state.waiters.get_mut(&id);
@@ -205,19 +205,19 @@ impl DomainInner {
         drop(gone);
     }
 
-    /// A connection could not be served: tells whoever is at its other end, true if that was
-    /// possible. Whoever waits here may have been invited by it, and could miss the first messages;
-    /// unless it is a guest's, who invites nobody.
+    /// Reports that a connection could not be served. Tells its peer, and returns true if that was possible. Also tells
+    /// all waiters: the connection may have been an invitation, without which a waiter could miss the first messages.
+    /// Guests send no invitations.
     pub(crate) fn failed(&self, socket: &Socket, peer: Option<Peer>, error: &OsError) -> bool {
         if peer.is_none_or(|peer| peer.trusted().is_some()) {
             self.lost_connection(error);
         }
-        // If it does not get through, the hang-up says that it failed.
+        // If this fails, the hang-up tells the peer.
         let reason = Reason::Resources { errno: error.errno.unsigned_abs() };
         socket.send(&Frame::Refused(reason), &[]).is_ok()
     }
 
-    /// A process of this user could not be heard. It may have invited one who waits here, or rung for a
+    /// Reports the loss of a connection from a process of this user. It may have been an invitation, or a wake-up for a
     /// reader.
     fn lost_connection(&self, error: &OsError) {
         let mut state = lock(&self.state);
@@ -230,8 +230,8 @@ impl DomainInner {
         readers.iter().for_each(|reader| reader.ring());
     }
 
-    /// What has `name`, and which process, as far as this process can see.
-    pub(crate) fn use_of(&self, name: &ChannelName) -> NameInUse {
+    /// The kind of object that holds `name`, and its process, as far as this process can see.
+    pub(crate) fn name_in_use(&self, name: &ChannelName) -> NameInUse {
         let record = self.directory.look_up(name).ok().flatten();
         let kind = match record.map(|record| record.kind) {
             Some(NameKind::Endpoint) => NameUse::Endpoint,
@@ -240,15 +240,15 @@ impl DomainInner {
             None => NameUse::Unknown,
         };
         let holder = record.and_then(|record| self.directory.connect_now(record.socket).ok()?);
-        // 0 if it runs in a namespace that this process does not see into.
+        // 0 if the process runs in a pid namespace that is invisible here.
         let pid = holder.and_then(|socket| socket.peer().ok()).map(|peer| peer.pid);
         NameInUse { name: name.clone(), kind, pid: pid.filter(|&pid| pid != 0) }
     }
 
-    /// A connection to one who waits. `None` if there can be none now: it is dead, or another user's, or its
-    /// queue of connections is full. In the last case it finds the channel by itself, and may come late.
-    /// Never waits.
-    pub(crate) fn reach(&self, waiter: &NameRecord) -> Result<Option<Socket>, OsError> {
+    /// Connects to a waiter. `None` if that is not possible now: the waiter is dead, belongs to another user, or its
+    /// queue of connections is full. With a full queue, the waiter finds the channel without an invitation, possibly
+    /// late. Never waits.
+    pub(crate) fn connect_to_waiter(&self, waiter: &NameRecord) -> Result<Option<Socket>, OsError> {
         let socket = match self.directory.connect_now(waiter.socket) {
             Ok(Some(socket)) => socket,
             Ok(None) => return Ok(None),
@@ -258,13 +258,13 @@ impl DomainInner {
         Ok(socket.peer()?.trusted().is_some().then_some(socket))
     }
 
-    /// Why an invitation of waiter `id` may be lost.
+    /// The error due to which waiter `id` may have missed an invitation.
     pub(crate) fn failure_of(&self, id: u128) -> Option<OsError> {
         lock(&self.state).waiters.get(&id).and_then(|waiter| waiter.failure.clone())
     }
 
-    /// A new owner invites one who waits here. If nobody does any more, the owner learns it from
-    /// the connection, which then closes.
+    /// Hands an owner's invitation to the waiter. If the waiter has stopped, the connection closes, and so tells the
+    /// owner.
     pub(crate) fn invited(&self, name: &ChannelName, waiter: u128, socket: Arc<Socket>) {
         let mut state = lock(&self.state);
         if let Some(waiter) = state.waiters.get_mut(&waiter).filter(|waiter| waiter.name == *name) {
@@ -280,8 +280,8 @@ impl DomainInner {
                 Err(error)
                     if is_out_of_descriptors(&error) && self.refuse_one(listener, &error) => {}
                 Err(error) if error.errno == EAGAIN => return,
-                // Somebody waits who cannot be let in now. The listener stays readable: without a
-                // pause, this thread would do nothing but ask.
+                // A connection that cannot be accepted now stays in the queue, and the listener stays readable. The
+                // pause prevents a busy loop.
                 Err(_) => {
                     let later = Instant::now() + Duration::from_millis(10);
                     let _ = wait_readable(&[], Some(later));
@@ -299,7 +299,7 @@ impl DomainInner {
                 return;
             }
         };
-        match self.let_in(&socket, peer) {
+        match self.admit_connection(&socket, peer) {
             Ok(id) => {
                 if let Ok(connection) = Connection::start(id, socket, peer, &self.this) {
                     lock(&self.state).connections.insert(id, connection);
@@ -307,7 +307,7 @@ impl DomainInner {
             }
             Err(reason) => {
                 if peer.trusted().is_some() {
-                    // There are too many connections, and this may be an invitation.
+                    // The limit on connections is reached, and this connection may be an invitation.
                     let what = "take in one more connection".into();
                     self.lost_connection(&OsError { what, errno: EMFILE.cast_signed() });
                 }
@@ -316,8 +316,8 @@ impl DomainInner {
         }
     }
 
-    /// May whoever has connected ask for something? Then this is the connection's number.
-    fn let_in(&self, socket: &Socket, peer: Peer) -> Result<u64, Reason> {
+    /// Checks the user and the number of connections. Returns the number of the new connection.
+    fn admit_connection(&self, socket: &Socket, peer: Peer) -> Result<u64, Reason> {
         let is_foreign = peer.trusted().is_none();
         if is_foreign && !self.directory.access().permits(peer, socket) {
             return Err(Reason::NotPermitted { owner: effective_uid(), asker: peer.uid });
@@ -335,8 +335,8 @@ impl DomainInner {
         Ok(state.last_connection)
     }
 
-    /// Without a free descriptor, the listener would stay readable for ever: gives up the spare
-    /// one, to tell who has connected that there is none. False if nobody has.
+    /// Refuses one connection although no descriptor is free: closes the spare descriptor to accept it. Without this
+    /// the listener would stay readable. False if no peer was refused.
     fn refuse_one(&self, listener: &Listener, error: &OsError) -> bool {
         let had_spare = lock(&self.state).spare.take().is_some();
         let answered = had_spare
@@ -349,7 +349,7 @@ impl DomainInner {
     }
 }
 
-/// Nobody waits to be accepted; or more connections wait than can be queued.
+/// EAGAIN: no connection waits to be accepted, or the peer's queue of connections is full.
 pub(crate) const EAGAIN: i32 = 11;
 
 pub(crate) fn is_out_of_descriptors(error: &OsError) -> bool {
@@ -379,7 +379,7 @@ impl Drop for DomainInner {
     }
 }
 
-/// Invites one who waits. False if it has just died.
+/// Sends an invitation to a waiter. False if the waiter has just died.
 pub(crate) fn invite(socket: &Socket, name: &ChannelName, waiter: u128) -> Result<bool, OsError> {
     match socket.send(&Frame::Invite { name: name.clone(), waiter }, &[]) {
         Err(error) if error.is_hang_up() => Ok(false),
@@ -387,7 +387,7 @@ pub(crate) fn invite(socket: &Socket, name: &ChannelName, waiter: u128) -> Resul
     }
 }
 
-/// Descriptors of a request, by position.
-pub(crate) fn take(descriptors: &mut Vec<Descriptor>) -> Option<Descriptor> {
+/// Removes the first descriptor of a request.
+pub(crate) fn next_descriptor(descriptors: &mut Vec<Descriptor>) -> Option<Descriptor> {
     (!descriptors.is_empty()).then(|| descriptors.remove(0))
 }

@@ -1,5 +1,5 @@
-//! The one control thread of the process: asleep in epoll, all signals blocked. It accepts, takes
-//! receivers in, learns of deaths, and wakes sleepers that a sender left to it.
+//! The process's only control thread. It sleeps in epoll with all signals blocked. It accepts connections, admits
+//! receivers, learns of deaths, and wakes the sleepers that a sender leaves to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 use crate::guard::lock;
 
-/// Whoever watches a descriptor. Called on the control thread, and must not block.
+/// Handles the events of watched descriptors. It is called on the control thread and must not block.
 pub(crate) trait Handler: Send + Sync {
     /// The descriptor added under `token` is readable or hung up.
     fn on_event(&self, token: Token, hung_up: bool);
 }
 
-/// Names one watched descriptor.
+/// Identifies one watched descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Token(u64);
 
@@ -28,7 +28,7 @@ const BELL: u64 = 0;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The control thread, as others see it.
+/// The part of the control thread that other threads use.
 pub(crate) struct Hub {
     events: EventSet,
     bell: Bell,
@@ -43,7 +43,7 @@ struct State {
     is_over: bool,
 }
 
-/// Keeps the control thread running; the last one to go stops it.
+/// Keeps the control thread running. The thread ends when the last handle is dropped.
 pub(crate) struct HubHandle {
     hub: Arc<Hub>,
     generation: u32,
@@ -53,7 +53,7 @@ pub(crate) struct HubHandle {
 static CURRENT: PerProcess<Mutex<Weak<HubHandle>>> = PerProcess::new();
 
 impl HubHandle {
-    /// The process's control thread, started if need be.
+    /// Returns the process's control thread. Starts it if there is none.
     pub(crate) fn get() -> Result<Arc<Self>, OsError> {
         let mut current = lock(CURRENT.get());
         if let Some(handle) = current.upgrade() {
@@ -100,8 +100,7 @@ impl Drop for HubHandle {
 }
 
 impl Hub {
-    /// Watches `descriptor` on behalf of `handler`, until [`Hub::forget`]. Events that come after
-    /// the handler is dropped are passed over.
+    /// Watches `descriptor` for `handler` until [`Hub::forget`]. Events are ignored once the handler is dropped.
     pub(crate) fn watch(
         &self,
         descriptor: impl AsFd,
@@ -121,9 +120,9 @@ impl Hub {
         added.map(|()| Token(token))
     }
 
-    /// Stops watching.
+    /// Stops watching a descriptor.
     pub(crate) fn forget(&self, descriptor: impl AsFd, token: Token) {
-        // In a forked child, a thread that it does not have may hold the lock.
+        // A forked child lacks the thread that may hold this lock.
         if self.events.is_ours() {
             self.events.remove(descriptor);
             lock(&self.state).handlers.remove(&token.0);
@@ -150,7 +149,7 @@ impl Hub {
         self.forget(life, tokens[1]);
     }
 
-    /// Has the control thread do `job`, which must not block.
+    /// Runs `job` on the control thread. The job must not block.
     pub(crate) fn run_soon(&self, job: impl FnOnce() + Send + 'static) {
         lock(&self.state).jobs.push(Box::new(job));
         self.bell.ring();
@@ -160,7 +159,7 @@ impl Hub {
         process::block_all_signals();
         let mut events = Vec::new();
         loop {
-            // It fails only if the set itself is gone, and then nobody can be served.
+            // The call fails only if the set is closed. No event can arrive then.
             if self.events.wait(&mut events).is_err() {
                 return;
             }
@@ -189,16 +188,16 @@ impl fmt::Debug for Hub {
     }
 }
 
-/// Failed calls on a link in a row, which say nothing of its other end.
+/// Counts failed calls in a row on a link. Such failures say nothing about the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(AtomicU32);
 
 impl Failures {
-    /// So many may be for want of memory, which comes back. Then the link is of no use.
+    /// Fewer failures may be due to a temporary lack of memory. After this many, the link counts as broken.
     const MAX: u32 = 16;
 
-    /// One more. True if the link is to be given up; otherwise waits for a moment, since what could
-    /// not be read is there at once again, and this thread would do nothing but ask.
+    /// Adds a failure. True if the link must be dropped. Otherwise waits for 1 ms, because the unread frame makes the
+    /// socket readable at once, and the control thread would loop.
     pub(crate) fn add(&self) -> bool {
         let count = self.0.load(Relaxed) + 1;
         self.0.store(count, Relaxed);
@@ -208,7 +207,7 @@ impl Failures {
         count >= Self::MAX
     }
 
-    /// A call went well.
+    /// Resets the count after a successful call.
     pub(crate) fn end(&self) {
         self.0.store(0, Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Asking the processes that have names for what an observer needs: one of them, or all at once, so that one
-//! that does not answer delays nobody else's answer.
+//! Asks the processes that hold names for what an observer needs. It asks one process, or all at once, so that a
+//! process that does not answer delays no other answer.
 //!
-//! To look at everything, this process makes one connection to each other process, and asks for its names one
-//! after the other. So a process that is stopped takes one descriptor here, however many names it has.
+//! To look at everything, this process makes one connection to each other process, and asks for its names one after the
+//! other. A stopped process therefore uses one descriptor here, however many names it holds.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -19,14 +19,14 @@ use corewire_os::socket::{ReceiveError, Socket};
 use corewire_ring::broadcast::ReceiverWords;
 use corewire_ring::region::Region;
 
-use crate::control::attach::{ask, open_sender, refusal, unheard};
+use crate::control::attach::{answer_error, ask, open_sender, refusal};
 use crate::control::domain::{DomainInner, EAGAIN, is_out_of_descriptors};
 use crate::control::endpoint::observer::EndpointObserver;
 use crate::control::observer::{Observer, open_receiver};
 use crate::control::shared::SharedMemory;
 use crate::error::JoinError;
 
-/// What can be looked at under a name.
+/// An observer of the object that holds a name.
 #[derive(Debug)]
 #[non_exhaustive]
 #[expect(clippy::large_enum_variant, reason = "there are few, and they are moved seldom")]
@@ -37,7 +37,7 @@ pub enum Observed {
     Endpoint(EndpointObserver),
 }
 
-/// A name, and what was found under it.
+/// A name, and the object found under it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Sighting {
@@ -45,24 +45,24 @@ pub struct Sighting {
     pub name: String,
     /// True for an endpoint, false for a channel.
     pub is_endpoint: bool,
-    /// An observer, or why there is none: [`JoinError::NoAnswer`] if the process did not answer in time, for
-    /// it may be stopped.
+    /// An observer, or why there is none: [`JoinError::NoAnswer`] if the process did not answer in time. It may be
+    /// stopped.
     pub observed: Result<Observed, JoinError>,
 }
 
 /// Maximum number of processes that are asked at one time. Each takes a descriptor, of which a process may
 /// commonly have 1,024.
 const AT_ONCE: usize = 256;
-/// When a process whose queue of connections is full is tried again.
+/// How long to wait before connecting again to a process whose queue of connections is full.
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
-/// A request that is under way.
+/// A request without a complete answer.
 struct Look {
     name: ChannelName,
     socket: Socket,
     is_trusted: bool,
     pid: u32,
-    /// What has come of a channel of one sender, as long as rows are missing.
+    /// The part of the answer received so far, for a channel of one sender.
     rows: Option<Rows>,
 }
 
@@ -74,9 +74,8 @@ struct Rows {
 }
 
 impl Look {
-    /// Asks the process that listens at `process` for `name`. Never blocks. The inner error says that this is
-    /// not possible now, because that process's queue of connections is full, or because this process has no
-    /// descriptor left.
+    /// Asks the process that listens at `process` for `name`. Never blocks. The inner error says that this is not
+    /// possible now: that process's queue of connections is full, or this process has no free descriptor.
     fn begin(
         domain: &DomainInner,
         name: &ChannelName,
@@ -103,28 +102,28 @@ impl Look {
         ask(&self.socket, &self.name, &Frame::Observe { name: self.name.clone() }, &[])
     }
 
-    /// Asks for another name of the same process, once there is an answer for the one before.
-    fn go_on(mut self, name: &ChannelName) -> Result<Self, JoinError> {
+    /// Asks the same process for another name, after it has answered for the previous one.
+    fn ask_next(mut self, name: &ChannelName) -> Result<Self, JoinError> {
         self.name = name.clone();
         self.ask()?;
         Ok(self)
     }
 
-    /// Takes what has come. `None` as long as something is missing.
+    /// Handles the frames received. `None` while the answer is incomplete.
     fn step(&mut self) -> Result<Option<Observed>, JoinError> {
         loop {
             let (frame, descriptors) = match self.socket.receive() {
                 Ok(answer) => answer,
                 Err(ReceiveError::Nothing) => return Ok(None),
-                Err(error) => return Err(unheard(&self.name, error)),
+                Err(error) => return Err(answer_error(&self.name, error)),
             };
-            if let Some(observed) = self.take(frame, descriptors)? {
+            if let Some(observed) = self.handle(frame, descriptors)? {
                 return Ok(Some(observed));
             }
         }
     }
 
-    fn take(
+    fn handle(
         &mut self,
         frame: Frame,
         mut descriptors: Vec<Descriptor>,
@@ -141,7 +140,7 @@ impl Look {
             (Frame::Observed { count, joining }, None) if descriptors.len() == 1 => {
                 let memory = open_sender(name, descriptors.remove(0))?;
                 if u64::from(count) > memory.1.geometry.receivers_max() {
-                    return Err(self.odd(&Frame::Observed { count, joining }));
+                    return Err(self.unexpected(&Frame::Observed { count, joining }));
                 }
                 let (count, receivers) = (count as usize, Vec::new());
                 self.rows = Some(Rows { memory, joining, count, receivers });
@@ -156,16 +155,16 @@ impl Look {
             {
                 let max = rows.memory.1.geometry.receivers_max();
                 if numbers.iter().any(|&row| u64::from(row) >= max) {
-                    return Err(self.odd(&Frame::Rows(numbers)));
+                    return Err(self.unexpected(&Frame::Rows(numbers)));
                 }
                 for (row, descriptor) in numbers.into_iter().zip(descriptors) {
                     let (pid, words) = open_receiver(name, descriptor)?;
                     rows.receivers.push((row, pid, words));
                 }
             }
-            // It may run out of something half way.
+            // The process may run out of resources during its answer.
             (Frame::Refused(reason), _) => return Err(refusal(name, reason, TypeTag::default())),
-            (other, _) => return Err(self.odd(&other)),
+            (other, _) => return Err(self.unexpected(&other)),
         }
         match self.rows.take_if(|rows| rows.receivers.len() >= rows.count) {
             Some(Rows { memory, joining, receivers, .. }) => {
@@ -176,7 +175,7 @@ impl Look {
         }
     }
 
-    fn odd(&self, found: &Frame) -> JoinError {
+    fn unexpected(&self, found: &Frame) -> JoinError {
         JoinError::Protocol { name: self.name.clone(), found: format!("{found:?}") }
     }
 }
@@ -227,7 +226,7 @@ fn sooner(deadline: Option<Instant>, after: Duration) -> Option<Instant> {
     Some(deadline.map_or(at, |deadline| deadline.min(at)))
 }
 
-/// The names of one process that are still to be looked at. The last one is next.
+/// The remaining names of one process. The last one is next.
 struct Visit {
     process: SocketName,
     names: Vec<(ChannelName, NameKind)>,
@@ -236,8 +235,8 @@ struct Visit {
 }
 
 impl Visit {
-    /// Looks at as many names as is possible without waiting.
-    fn go_on(&mut self, domain: &DomainInner, sightings: &mut Vec<Sighting>, is_alone: bool) {
+    /// Looks at as many names as possible without waiting.
+    fn advance(&mut self, domain: &DomainInner, sightings: &mut Vec<Sighting>, is_alone: bool) {
         while let Some((name, kind)) = self.names.last() {
             let outcome = match &mut self.look {
                 Some(look) => look.step().transpose(),
@@ -246,7 +245,7 @@ impl Visit {
                         self.look = Some(look);
                         continue;
                     }
-                    // Nothing that happens here will free a descriptor.
+                    // No other request is under way that could free a descriptor.
                     Ok(Err(error)) if is_alone && is_out_of_descriptors(&error) => {
                         Some(Err(error.into()))
                     }
@@ -260,12 +259,12 @@ impl Visit {
             note(sightings, name, *kind, outcome);
             self.names.pop();
             let next = self.names.last();
-            self.look = look.zip(next).and_then(|(look, (next, _))| look.go_on(next).ok());
+            self.look = look.zip(next).and_then(|(look, (next, _))| look.ask_next(next).ok());
         }
     }
 }
 
-/// Looks at everything that has a name, for at most `timeout` in all. What ends meanwhile is left out.
+/// Looks at every name, for at most `timeout` in all. Objects that end meanwhile are left out.
 pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sighting>, OsError> {
     let deadline = Instant::now().checked_add(timeout);
     let mut sightings = Vec::new();
@@ -274,7 +273,7 @@ pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sightin
         let mut asked = visits.iter().filter(|visit| visit.look.is_some()).count();
         for visit in visits.iter_mut().filter(|visit| visit.look.is_none()) {
             if asked < AT_ONCE {
-                visit.go_on(domain, &mut sightings, asked == 0);
+                visit.advance(domain, &mut sightings, asked == 0);
                 asked += usize::from(visit.look.is_some());
             }
         }
@@ -291,7 +290,7 @@ pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sightin
         let asked = visits.iter_mut().filter(|visit| visit.look.is_some());
         for (visit, is_readable) in asked.zip(readable) {
             if is_readable {
-                visit.go_on(domain, &mut sightings, false);
+                visit.advance(domain, &mut sightings, false);
             }
         }
         if is_last {
@@ -309,14 +308,14 @@ pub(crate) fn all(domain: &DomainInner, timeout: Duration) -> Result<Vec<Sightin
     Ok(sightings)
 }
 
-/// All names, by the process that has them.
+/// All names, grouped by the process that holds them.
 fn visits(domain: &DomainInner, sightings: &mut Vec<Sighting>) -> Result<Vec<Visit>, OsError> {
     let is_guest = domain.socket_name().is_none();
     let mut visits = BTreeMap::new();
     for name in domain.directory.names()? {
         match domain.directory.look_up(&name) {
             Ok(None) => {}
-            // Endpoints are not for guests.
+            // Guests must not see endpoints.
             Ok(Some(record)) if is_guest && record.kind == NameKind::Endpoint => {}
             Ok(Some(NameRecord { socket: process, kind, .. })) => {
                 let visit = || Visit { process, names: Vec::new(), look: None };
@@ -334,7 +333,7 @@ fn note(
     kind: NameKind,
     observed: Result<Observed, JoinError>,
 ) {
-    // It ended between the two looks, or is another user's file of no meaning here.
+    // It ended between the two looks, or the file belongs to another user and does not count here.
     if !matches!(observed, Err(JoinError::NotFound(_) | JoinError::ForeignFile(_))) {
         let (name, is_endpoint) = (name.as_str().to_owned(), kind == NameKind::Endpoint);
         sightings.push(Sighting { name, is_endpoint, observed });

@@ -1,4 +1,4 @@
-//! The control path: attaching, leaving, death. None of it runs while messages flow.
+//! The control path: joining, leaving and death. No message passes through this code.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Looking on without joining.
+//! Observing a channel without joining it.
 
 use std::fmt;
 
@@ -19,8 +19,9 @@ use crate::control::sample::{MessageSample, sample};
 use crate::control::shared::SharedMemory;
 use crate::error::JoinError;
 
-/// A look at a channel, from read-only maps of the memory of those who take part. It shows the
-/// receivers that had joined when it was opened; open another to see who came later.
+/// An observer of a channel, which uses read-only maps of the memory of its senders and receivers. For a channel of one
+/// sender, it shows the receivers that had joined when it was opened; open another one to view_receiver later
+/// receivers.
 pub struct Observer {
     name: ChannelName,
     header: SenderHeader,
@@ -28,16 +29,15 @@ pub struct Observer {
     parties: Parties,
 }
 
-/// Who takes part, and where they can be seen.
+/// The senders and receivers, and where their words are.
 enum Parties {
-    /// One sender, and the receivers that had joined.
+    /// One sender, and the receivers that had joined when the observer was opened.
     One { slots: Slots, sender: SenderWords, receivers: Vec<(u16, u32, ReceiverWords)> },
-    /// All senders and receivers of a shared channel, as they come and go.
+    /// All current senders and receivers of a shared channel.
     Many { roster: Roster, table: Region },
 }
 
-/// A channel, as seen at one moment. The numbers are read one after the other while the channel
-/// runs.
+/// A channel's state at one moment. The numbers are read one after the other while the channel runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChannelView {
@@ -45,41 +45,41 @@ pub struct ChannelView {
     pub name: String,
     /// Drawn at random when it was created.
     pub incarnation: u128,
-    /// The sender's process; of a shared channel, its first sender's.
+    /// The sender's process. For a shared channel, the process of its first sender.
     pub pid: u32,
-    /// Whether several may send on it.
+    /// True if the channel can have several senders.
     pub is_shared: bool,
-    /// How many send on it.
+    /// Number of senders.
     pub senders: usize,
-    /// Messages sent; of a shared channel, slots claimed.
+    /// Number of messages sent. For a shared channel, number of slots claimed.
     pub sent: u64,
     /// True once the sender has closed it.
     pub is_closed: bool,
-    /// Name of the type of its messages; `None` for plain bytes.
+    /// Name of the type of its messages. `None` for plain bytes.
     pub message_type: Option<String>,
-    /// Slots of the ring.
+    /// Number of slots of the ring.
     pub slots: u64,
-    /// Bytes of the window.
+    /// Size of the window in bytes.
     pub window_bytes: u64,
-    /// The longest message, in bytes.
+    /// Maximum length of a message in bytes.
     pub largest_message: u64,
-    /// The most receivers.
+    /// Maximum number of receivers.
     pub receivers_max: u64,
-    /// Bytes of the sender's segment.
+    /// Size of the sender's segment in bytes.
     pub segment_bytes: u64,
-    /// Processes of receivers that were waiting for the channel when it was created and had not joined when
-    /// this observer was opened: the first message waits for them, for a while.
+    /// Processes of receivers that were waiting for the channel when it was created and had not joined when this
+    /// observer was opened. The first message waits for them for a limited time.
     pub joining: Vec<u32>,
-    /// The sender's counters, by name; of a shared channel, the sums of those that have a row now.
+    /// The sender's counters, by name. For a shared channel, their sums over all current senders.
     pub counters: Vec<(&'static str, u64)>,
-    /// Some of its latest messages, newest first: how long the short ones are, whose bytes are not
-    /// counted.
+    /// Lengths of some of its latest messages, newest first. They serve to estimate the bytes of short messages, which
+    /// are not counted.
     pub sample: Vec<MessageSample>,
-    /// Its receivers; a guest ([`Domain::is_guest`](crate::Domain::is_guest)) is shown none.
+    /// Its receivers. A guest ([`Domain::is_guest`](crate::Domain::is_guest)) sees none.
     pub receivers: Vec<ReceiverView>,
 }
 
-/// A receiver, as seen at one moment.
+/// A receiver's state at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiverView {
@@ -87,10 +87,10 @@ pub struct ReceiverView {
     pub row: u16,
     /// Its process.
     pub pid: u32,
-    /// Messages of the channel it is done with, as last published: at most an eighth of the ring
-    /// behind the truth while it reads.
+    /// Number of messages of the channel that it has finished, as last published. While it reads, this is at most an
+    /// eighth of the ring behind the true number.
     pub cursor: u64,
-    /// How far that is behind the sender.
+    /// Number of messages by which the cursor is behind the sender.
     pub lag: u64,
     /// True while it sleeps.
     pub is_asleep: bool,
@@ -118,7 +118,7 @@ impl Observer {
         Self { name: name.clone(), header: memory.header, joining, parties }
     }
 
-    /// The channel now.
+    /// The current state of the channel.
     #[must_use]
     pub fn look(&self) -> ChannelView {
         match &self.parties {
@@ -141,13 +141,13 @@ impl Observer {
             ControlCounter::ALL
                 .map(|(counter, name)| (name, sender.control_counter(counter).load(Relaxed))),
         );
-        // Exact at any time, where the counter is as of the last slow path.
+        // The head is exact; the counter is as of the last slow path.
         counters[SenderCounter::Messages as usize].1 = sent;
         let is_closed = sender.closed().load(Relaxed) != 0;
         let receivers = receivers.iter().map(|(row, pid, words)| {
-            // Until it has published one, a receiver's cursor is where it began.
+            // Until a receiver has published a cursor, its cursor is its first message.
             let start = sender.door_start(u32::from(*row)).load(Relaxed);
-            see(*row, *pid, words, start, sent)
+            view_receiver(*row, *pid, words, start, sent)
         });
         let receivers = receivers.collect();
         let sample = sample(slots, sent);
@@ -174,7 +174,7 @@ impl Observer {
             let page = rows + who.row as usize * RECEIVER_SEGMENT_BYTES;
             let words = ReceiverWords::new(table.part(page, RECEIVER_SEGMENT_BYTES)?);
             let row = u16::try_from(who.row).ok()?;
-            Some(see(row, pid(Party::Receiver, who.row), &words, 0, sent))
+            Some(view_receiver(row, pid(Party::Receiver, who.row), &words, 0, sent))
         });
         let sample = sample(roster.slots(), sent);
         self.view(first, senders.len(), sent, counters, sample, receivers.collect())
@@ -212,7 +212,7 @@ impl Observer {
     }
 }
 
-fn see(row: u16, pid: u32, words: &ReceiverWords, start: u64, sent: u64) -> ReceiverView {
+fn view_receiver(row: u16, pid: u32, words: &ReceiverWords, start: u64, sent: u64) -> ReceiverView {
     let cursor = words.cursor().load(Relaxed).max(start);
     ReceiverView {
         row,

@@ -1,5 +1,5 @@
-//! The sender's side of a channel, but for its data path: who has joined, left, died, and who was
-//! invited. Runs on the control thread.
+//! The control half of a channel's sender: which receivers are invited, have joined, have left or have died. Runs on
+//! the control thread.
 
 mod admission;
 mod data_thread;
@@ -29,17 +29,17 @@ use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 pub(crate) use self::data_thread::SenderControl;
 use self::groups::Groups;
 use crate::control::connection::REQUESTS_PER_TURN;
-use crate::control::domain::{DomainInner, invite, take};
+use crate::control::domain::{DomainInner, invite, next_descriptor};
 use crate::control::hub::{Failures, Handler, Hub, Token};
 use crate::guard::{Guarded, lock};
 use crate::halves::SenderHalf;
 use crate::tell::tell;
 use crate::wait::NO_LIMIT_NS;
 
-/// No descriptor is left in this process.
+/// EMFILE: this process has no free descriptor.
 pub(crate) const EMFILE: u32 = 24;
 
-/// The control side of a channel's sender.
+/// The control half of a channel's sender.
 pub(crate) struct Owner {
     this: Weak<Self>,
     name: ChannelName,
@@ -54,7 +54,7 @@ pub(crate) struct Owner {
     linux: Linux,
     domain: Arc<DomainInner>,
     state: Mutex<State>,
-    /// How long the first message waits for receivers that are invited, and until when.
+    /// How long the first message waits for invited receivers, and the end of that time.
     invitation_patience: Option<Duration>,
     invited_until: OnceLock<Instant>,
     /// 1 while the control thread has been asked to drop receivers.
@@ -65,10 +65,10 @@ pub(crate) struct Owner {
 struct State {
     links: BTreeMap<u32, Link>,
     invitations: BTreeMap<u128, Invitation>,
-    /// Waiters that joined before they could be invited, until all have been.
+    /// Waiters that joined before they were invited. Empty once all waiters have been invited.
     arrived: BTreeSet<u128>,
     are_invited: bool,
-    /// If the channel has two levels.
+    /// Present if the channel has two levels.
     groups: Option<Groups>,
     watched: BTreeMap<Token, Watched>,
     claim: Option<Claim>,
@@ -78,11 +78,11 @@ struct State {
 /// A receiver that has joined.
 struct Link {
     socket: Arc<Socket>,
-    /// Calls that took nothing from the socket.
+    /// Failed calls in a row that read from the socket.
     unread: Arc<Failures>,
-    /// Requests in a row that could not be answered.
+    /// Answers in a row that could not be sent.
     unanswered: Arc<Failures>,
-    /// It is of this process's user.
+    /// The receiver runs as this process's user.
     is_trusted: bool,
     life: Descriptor,
     segment: Segment,
@@ -90,25 +90,25 @@ struct Link {
     tokens: [Token; 2],
 }
 
-/// How a receiver that waits for its descriptor is woken.
+/// How a receiver that waits for its readiness descriptor is woken.
 #[derive(Default)]
 enum Readiness {
-    /// It has not asked for it.
+    /// The receiver has not asked for it.
     #[default]
     None,
-    /// Through its descriptor.
+    /// By writing to its descriptor.
     Bell(Bell),
-    /// By a frame, upon which its own control thread rings: a descriptor of another user's may be
-    /// anything, and writing to it may block.
+    /// By a frame. The receiver's own control thread then writes to the descriptor. A descriptor of another user may be
+    /// anything, and a write to it may block.
     Frames,
 }
 
-/// One who was waiting for the channel when it was created.
+/// A receiver that was waiting for the channel when it was created.
 struct Invitation {
-    /// Its hang-up says that the waiter has died or given up.
+    /// Hangs up when the waiter has died or stopped waiting.
     socket: Socket,
     token: Token,
-    /// The waiter's process, for people to read.
+    /// The waiter's process, for display.
     pid: u32,
 }
 
@@ -121,7 +121,7 @@ enum Watched {
     Invitation(u128),
 }
 
-/// What an owner is made of.
+/// The parts of an [`Owner`].
 pub(crate) struct OwnerParts {
     pub(crate) name: ChannelName,
     pub(crate) header: SenderHeader,
@@ -130,11 +130,11 @@ pub(crate) struct OwnerParts {
     pub(crate) hint: Option<Segment>,
     pub(crate) rows: RowTable,
     pub(crate) shared: Arc<SenderShared>,
-    /// Its first message.
+    /// The number of the first message.
     pub(crate) first: u64,
-    /// The group that the sender belongs to, if the channel has two levels.
+    /// The group of the sender, if the channel has two levels.
     pub(crate) home: Option<u32>,
-    /// How long the first message waits for receivers that are invited; `None`: until they have come.
+    /// How long the first message waits for invited receivers. `None`: until all have joined.
     pub(crate) invitation_patience: Option<Duration>,
     pub(crate) domain: Arc<DomainInner>,
 }
@@ -168,23 +168,24 @@ impl Owner {
         owner
     }
 
-    /// Keeps the claim on the channel's name, until the channel is closed.
+    /// Keeps the claim on the channel's name until the channel is closed.
     pub(crate) fn hold(&self, claim: Claim) {
         lock(&self.state).claim = Some(claim);
     }
 
     fn joined_with(&self, state: &State) -> usize {
         let rows = self.members.with(|members| members.joined()) as usize;
-        let more = state.groups.as_ref().map_or(0, Groups::more_than_rows);
+        let more = state.groups.as_ref().map_or(0, Groups::followers_without_row);
         rows.saturating_add_signed(more)
     }
 
     fn notify(&self, notice: u32) {
-        // The lock may be held by a thread that a forked child does not have.
+        // A forked child lacks the thread that may hold this lock.
         if self.shared.notices() & FORKED != 0 {
             return;
         }
-        // Under the lock, as every change of the limit: a refresh sees the notice, or is undone.
+        // Under the lock, like every change of the limit: a concurrent refresh sees the notice, or this call overwrites
+        // its limit.
         self.members.with(|_| self.shared.notify(notice, &self.linux));
     }
 
@@ -207,8 +208,8 @@ impl Owner {
         }
     }
 
-    /// Shows the channel to others, and invites those who wait for it. Sending waits until each of
-    /// them has joined, gone or died.
+    /// Publishes the channel's name record and invites the receivers that wait for the channel. Sending waits until
+    /// each of them has joined, stopped waiting or died.
     pub(crate) fn publish(&self, record: NameRecord) -> Result<(), OsError> {
         if let Some(claim) = &lock(&self.state).claim {
             claim.write(record)?;
@@ -228,14 +229,14 @@ impl Owner {
     }
 
     fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
-        let Some(socket) = self.domain.reach(&waiter)? else { return Ok(()) };
+        let Some(socket) = self.domain.connect_to_waiter(&waiter)? else { return Ok(()) };
         let id = waiter.incarnation;
-        // Who comes at once comes after this.
+        // A receiver that joins at once needs this lock, and so joins after the invitation is stored.
         let mut state = lock(&self.state);
         if state.arrived.contains(&id) || !invite(&socket, &self.name, id)? {
             return Ok(());
         }
-        // A sender that never waits does not wait for this one either.
+        // A sender that never waits does not wait for invited receivers either.
         if self.invitation_patience.is_some_and(|patience| patience.is_zero()) {
             return Ok(());
         }
@@ -286,7 +287,7 @@ impl Owner {
         }
     }
 
-    /// One who was invited has joined, gone or died.
+    /// Removes an invitation: the receiver has joined, stopped waiting or died.
     fn answered(&self, state: &mut State, waiter: u128) {
         if let Some(invitation) = state.invitations.remove(&waiter) {
             self.hub().forget(&invitation.socket, invitation.token);
@@ -295,21 +296,21 @@ impl Owner {
         }
     }
 
-    /// A receiver has gone, for whatever reason.
+    /// Removes a receiver that has left, died, or is dropped.
     fn drop_link(&self, row: u32, why: ControlCounter) {
         let mut state = lock(&self.state);
         if let Some(link) = state.links.remove(&row) {
             self.unwatch(&mut state, &link.socket, &link.life, link.tokens);
-            self.give_up_row(&mut state, row, why);
+            self.release_row(&mut state, row, why);
         } else if state.groups.as_mut().is_some_and(|groups| groups.forget_orphan(row)) {
-            // What it has left cannot be believed.
-            self.forget_row(row, why);
+            // The cursor that the orphan left holds an impossible value.
+            self.remove_row(row, why);
         } else {
             return;
         }
         drop(state);
         self.shared.nudge(&self.linux);
-        // Not under the lock: whoever is told may do anything.
+        // Without the lock, because a subscriber may call anything.
         match why {
             ControlCounter::Deaths => {
                 tell!(warn, "a receiver died", channel = self.name, row = row);
@@ -331,20 +332,20 @@ impl Owner {
         }
     }
 
-    /// Nobody has a row any more; that of a relay may be kept for the next one.
-    fn give_up_row(&self, state: &mut State, row: u32, why: ControlCounter) {
-        // One that cannot be believed keeps nothing.
+    /// Releases a row. The row of a relay may be kept for the group's next relay.
+    fn release_row(&self, state: &mut State, row: u32, why: ControlCounter) {
+        // The row of a relay that stored an impossible value is not kept.
         let is_believed = why != ControlCounter::Violations;
         let groups = state.groups.as_mut();
-        if !groups.is_some_and(|groups| groups.give_up(row, is_believed)) {
-            self.forget_row(row, why);
+        if !groups.is_some_and(|groups| groups.remove_receiver(row, is_believed)) {
+            self.remove_row(row, why);
         }
     }
 
-    fn forget_row(&self, row: u32, why: ControlCounter) {
+    fn remove_row(&self, row: u32, why: ControlCounter) {
         let channel = self.channel();
         self.members.with(|members| members.leave(row, &channel, why));
-        // The data thread may still read the row; it finds the receiver's last words, or zeroes.
+        // The data thread may still read the row. It reads the receiver's last words, or zeros.
         let _ = self.rows.clear(row);
     }
 
@@ -361,7 +362,7 @@ impl Owner {
     }
 
     fn on_link(&self, row: u32) {
-        // What is left is there at the next event, which comes at once.
+        // The next event, which comes at once, handles the remaining frames.
         for _ in 0..REQUESTS_PER_TURN {
             let (socket, is_trusted, unread) = match lock(&self.state).links.get(&row) {
                 Some(link) => (Arc::clone(&link.socket), link.is_trusted, Arc::clone(&link.unread)),
@@ -374,10 +375,10 @@ impl Owner {
             match received {
                 Ok((Frame::Leave, _)) => return self.drop_link(row, ControlCounter::Leaves),
                 Ok((Frame::Readiness, mut descriptors)) => {
-                    let given = take(&mut descriptors).filter(|_| is_trusted);
+                    let given = next_descriptor(&mut descriptors).filter(|_| is_trusted);
                     let readiness = match given.map(Bell::adopt) {
                         Some(Ok(bell)) => Readiness::Bell(bell),
-                        // EINVAL: it is none.
+                        // EINVAL: the descriptor is not an eventfd.
                         Some(Err(error)) if error.errno == 22 => {
                             return self.drop_link(row, ControlCounter::Violations);
                         }
@@ -395,9 +396,9 @@ impl Owner {
                 Ok(_) | Err(ReceiveError::Frame(_)) => {
                     return self.drop_link(row, ControlCounter::Violations);
                 }
-                // A hang-up without a word: its process has died, or is just dying.
+                // A hang-up without a frame: the receiver's process has died, or is just dying.
                 Err(ReceiveError::Closed) => return self.drop_link(row, ControlCounter::Deaths),
-                // Its descriptor found no place here. The receiver is alive, and reads on.
+                // This process had no free descriptor. The receiver is alive, and continues to read.
                 Err(ReceiveError::Descriptors) => {
                     let reason = Reason::Resources { errno: EMFILE };
                     self.answer(row, &socket, &Frame::Refused(reason));
@@ -410,8 +411,8 @@ impl Owner {
         }
     }
 
-    /// Answers a receiver. What does not get through it asks for again; a receiver whom nothing
-    /// gets through to is given up.
+    /// Answers a receiver. A receiver asks again if an answer is lost. A receiver that several answers in a row did not
+    /// connect_to_waiter is dropped.
     fn answer(&self, row: u32, socket: &Socket, answer: &Frame) {
         let unanswered = match lock(&self.state).links.get(&row) {
             Some(link) => Arc::clone(&link.unanswered),
@@ -419,7 +420,7 @@ impl Owner {
         };
         match socket.send(answer, &[]) {
             Ok(()) => unanswered.end(),
-            // Its hang-up says more.
+            // The hang-up event handles this receiver.
             Err(error) if error.is_hang_up() => {}
             Err(_) if unanswered.add() => self.drop_link(row, ControlCounter::Deaths),
             Err(_) => {}
@@ -453,7 +454,7 @@ impl SenderHalf for Owner {
         left_ns.map_or(NO_LIMIT_NS, |left_ns| u64::try_from(left_ns).unwrap_or(NO_LIMIT_NS))
     }
 
-    fn give_up_invitations(&self) {
+    fn cancel_invitations(&self) {
         let mut state = lock(&self.state);
         let waiters: Vec<_> = state.invitations.keys().copied().collect();
         for waiter in waiters {
@@ -461,7 +462,7 @@ impl SenderHalf for Owner {
         }
     }
 
-    fn drop_outcasts(&self) {
+    fn drop_rejected(&self) {
         if self.members.with(|members| members.has_violators() || members.has_evicted())
             && self.is_dropping.fetch_or(1, Relaxed) == 0
         {

@@ -1,16 +1,16 @@
 //! The lengths of short messages, from some slots of a ring.
 //!
-//! A sender does not count the bytes of messages of up to 48 bytes: a store for each message would
-//! cost it 5 % of streaming. But their lengths stand in the slots. An observer reads a few of them,
-//! the newest and some older ones, and estimates the rest. Each slot that it reads is one line
-//! transfer; the sender pays for it, if at all, when it reuses the slot.
+//! A sender does not count the bytes of messages of up to 48 bytes: one store for each message would cost it 5 % of
+//! streaming. Their lengths are in the slots. An observer reads a few slots, the newest and some older ones, and
+//! estimates the rest. Each slot that it reads is one line transfer, which can delay the sender only when the sender
+//! reuses that slot.
 
 use corewire_ring::broadcast::inline_bytes_of;
 use corewire_ring::region::Slots;
 
-/// Newest messages, of which each is read.
+/// Number of newest messages, all of which are read.
 const NEWEST: u64 = 32;
-/// Older messages, spread evenly over the rest of the ring.
+/// Number of older messages that are read, spread evenly over the rest of the ring.
 const OLDER: u64 = 32;
 
 /// A message that was in the ring when an observer looked.
@@ -32,7 +32,7 @@ pub(super) fn sample(slots: &Slots, sent: u64) -> Vec<MessageSample> {
     sequences(sent, slots.count()).filter_map(look).collect()
 }
 
-/// Which messages are read, of those that can be in a ring of `slots`.
+/// The numbers of the messages to read, of those that can be in a ring of `slots`.
 fn sequences(sent: u64, slots: u64) -> impl Iterator<Item = u64> {
     let held = sent.min(slots);
     let newest = held.min(NEWEST);

@@ -1,4 +1,4 @@
-//! A domain: the processes that may find each other.
+//! A domain: a set of processes that can find each other.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use crate::control::hub::HubHandle;
 use crate::control::look::{self, Observed, Sighting};
 use crate::control::observer::Observer;
 use crate::error::{JoinError, OpenError};
-use crate::open::channel::{ReceiverBuilder, SenderBuilder};
+use crate::open::channel::SenderBuilder;
 use crate::open::endpoint::EndpointBuilder;
+use crate::open::receiver::ReceiverBuilder;
 use crate::tell::tell;
 
-/// A set of processes that may find each other: all that open the same runtime directory as the
-/// same user, its owner. It may let other users in as guests ([`DomainBuilder::access`]): they find
-/// and join channels, and create none. Cheap to clone; what is made from it keeps what it needs.
+/// A set of processes that can find each other: all that open the same runtime directory as the same user, its owner.
+/// The owner can admit other users as guests ([`DomainBuilder::access`]). Guests find and join channels, and create
+/// none. A clone is cheap. Handles stay valid after the domain is dropped.
 ///
-/// Opening a domain starts the process's control thread (all signals blocked, asleep unless
-/// something changes) and raises the soft limit on descriptors to the hard one.
+/// Opening a domain starts the process's control thread, which blocks all signals and sleeps unless something changes.
+/// It also raises the soft limit on descriptors to the hard one.
 #[derive(Clone)]
 pub struct Domain {
     pub(crate) inner: Arc<DomainInner>,
 }
 
 impl Domain {
-    /// Opens the default domain: the runtime directory `$COREWIRE_RUNTIME_DIR`, else
-    /// `$XDG_RUNTIME_DIR/corewire`, else `/tmp/corewire-UID`; made if it is not there. For
-    /// processes of this user alone.
+    /// Opens the default domain, for processes of this user only: the runtime directory `$COREWIRE_RUNTIME_DIR`, else
+    /// `$XDG_RUNTIME_DIR/corewire`, else `/tmp/corewire-UID`. Creates the directory if it does not exist.
     ///
     /// # Errors
     /// [`OpenError`]: the directory belongs to another user or is open to others, or a call failed.
@@ -44,7 +44,7 @@ impl Domain {
         Self::builder().open()
     }
 
-    /// Opens the domain of the runtime directory at `path`, for processes of this user alone.
+    /// Opens the domain of the runtime directory at `path`, for processes of this user only.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -52,7 +52,7 @@ impl Domain {
         Self::builder().path(path).open()
     }
 
-    /// Begins to open a domain that lets other users in, or another user's.
+    /// Returns a builder, for a domain that admits other users, or for a domain of another user.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,23 +74,22 @@ impl Domain {
         DomainBuilder::default()
     }
 
-    /// Begins to make channel `name`, with this process as its sender.
+    /// Returns the builder of channel `name`, with this process as its sender.
     pub fn sender(&self, name: &str) -> SenderBuilder {
         SenderBuilder::new(self, name)
     }
 
-    /// Begins to join channel `name`.
+    /// Returns the builder of a receiver of channel `name`.
     pub fn receiver(&self, name: &str) -> ReceiverBuilder {
         ReceiverBuilder::new(self, name)
     }
 
-    /// Begins to make endpoint `name`, by which this process and others send each other messages.
+    /// Returns the builder of endpoint `name`, through which this process exchanges messages with others.
     pub fn endpoint(&self, name: &str) -> EndpointBuilder {
         EndpointBuilder::new(self, name)
     }
 
-    /// The names of the endpoints that exist, in order; otherwise as [`channels`](Self::channels). A guest
-    /// sees none.
+    /// Lists the names of the existing endpoints, in order, like [`channels`](Self::channels). A guest sees none.
     ///
     /// # Errors
     /// As for [`channels`](Self::channels).
@@ -98,12 +97,12 @@ impl Domain {
         self.names_of(NameKind::Endpoint)
     }
 
-    /// The names of the channels that exist, in order. Those of dead processes are left out, and
-    /// for a guest those of processes that let no guests in. Never waits for another process.
+    /// Lists the names of the existing channels, in order. Names of dead processes are left out. For a guest, names of
+    /// processes that admit no guests are left out too. Never waits for another process.
     ///
     /// # Errors
-    /// [`OpenError::Os`] if the runtime directory or a file of it cannot be read, or if it cannot be
-    /// said whether a process is alive.
+    /// [`OpenError::Os`] if the runtime directory or a file in it cannot be read, or if it cannot be determined whether
+    /// a process is alive.
     pub fn channels(&self) -> Result<Vec<ChannelName>, OpenError> {
         self.names_of(NameKind::Channel)
     }
@@ -117,7 +116,7 @@ impl Domain {
         for name in directory.names()? {
             let record = match directory.look_up(&name) {
                 Err(ClaimError::Os(error)) => return Err(error.into()),
-                // What is not corewire's is no channel.
+                // A file that corewire did not create is not a channel.
                 found => found.ok().flatten(),
             };
             if let Some(record) = record
@@ -130,9 +129,8 @@ impl Domain {
         Ok(names)
     }
 
-    /// Looks at channel `name` without becoming a receiver: counters, cursors, sizes. Costs the
-    /// channel nothing. A guest is not shown the receivers. Waits for the owner's answer, for at
-    /// most 10 s.
+    /// Observes channel `name` without becoming a receiver: its counters, cursors and sizes. This costs the channel
+    /// nothing. A guest does not see the receivers. Waits for the owner's answer for at most 10 s.
     ///
     /// # Errors
     /// As for joining.
@@ -144,11 +142,11 @@ impl Domain {
         }
     }
 
-    /// Looks at endpoint `name` without linking with it: its peers, what has gone each way, what it keeps.
-    /// Not for guests. Waits for the answer of its process, for at most 10 s.
+    /// Observes endpoint `name` without linking with it: its peers, the messages in each direction, and the messages
+    /// that it keeps. Not for guests. Waits for the answer of its process for at most 10 s.
     ///
     /// # Errors
-    /// As for joining; [`JoinError::NotAnEndpoint`].
+    /// As for joining, and [`JoinError::NotAnEndpoint`].
     pub fn observe_endpoint(&self, name: &str) -> Result<EndpointObserver, JoinError> {
         let name = ChannelName::of_any(name)?;
         match look::one(&self.inner, &name, NameKind::Endpoint, ANSWER_TIMEOUT)? {
@@ -157,10 +155,9 @@ impl Domain {
         }
     }
 
-    /// Looks at all channels and endpoints, in the order of their names. Up to 256 processes are asked at one
-    /// time, each for one name after the other, and answers are waited for until `timeout` has passed in
-    /// all: a process that is stopped delays no other's answer, and its names are listed with
-    /// [`JoinError::NoAnswer`]. A guest sees channels only.
+    /// Observes all channels and endpoints, in the order of their names. Asks up to 256 processes at one time, each for
+    /// one name after the other. Waits for at most `timeout` in all. A stopped process delays no other answer; its
+    /// names are listed with [`JoinError::NoAnswer`]. A guest sees only channels.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -192,26 +189,26 @@ impl Domain {
         Ok(look::all(&self.inner, timeout)?)
     }
 
-    /// Where the runtime directory is.
+    /// The path of the runtime directory.
     #[must_use]
     pub fn runtime_directory(&self) -> &Path {
         self.inner.directory.path()
     }
 
-    /// The user whose domain this is.
+    /// The domain's owner.
     #[must_use]
     pub fn owner(&self) -> u32 {
         self.inner.directory.owner()
     }
 
-    /// True if it is another user's: this process joins channels here and creates none.
+    /// True if the domain belongs to another user: this process joins channels here and creates none.
     #[must_use]
     pub fn is_guest(&self) -> bool {
         self.inner.socket_name().is_none()
     }
 }
 
-/// A domain to be opened; made by [`Domain::builder`].
+/// Builder of a domain, returned by [`Domain::builder`].
 #[derive(Debug, Clone, Default)]
 #[must_use = "nothing is opened before `open`"]
 pub struct DomainBuilder {
@@ -221,35 +218,31 @@ pub struct DomainBuilder {
 }
 
 impl DomainBuilder {
-    /// The runtime directory. If not said: `$COREWIRE_RUNTIME_DIR`, else, where an
-    /// [`owner`](Self::owner) is given or others are let in, `/tmp/corewire-OWNER`, and otherwise as for
-    /// [`Domain::open`].
+    /// Sets the runtime directory. Default: `$COREWIRE_RUNTIME_DIR`. Without that variable, `/tmp/corewire-OWNER` if an
+    /// [`owner`](Self::owner) is given or other users are admitted, and otherwise as for [`Domain::open`].
     pub fn path(mut self, path: &Path) -> Self {
         self.path = Some(path.to_owned());
         self
     }
 
-    /// Who may join the channels that this process creates; this user's processes alone if not
-    /// said.
+    /// Sets who may join the channels that this process creates. Default: only processes of this user.
     ///
-    /// Opening sets the directory's mode, and for [`Access::Group`] its group, to exactly what the
-    /// rule asks for, whatever they were: a later rule replaces an earlier one. Those who have
-    /// joined stay, and processes that run go on answering by the rule that they were opened with.
-    /// Under another rule than [`Access::Owner`] this user's own processes must all say either a
-    /// rule or the [`owner`](Self::owner), since plain [`Domain::open`] refuses a directory that
-    /// others may enter.
+    /// Opening sets the directory's mode, and for [`Access::Group`] its group, to exactly what the rule requires. A
+    /// later rule replaces an earlier one. Receivers that have joined stay, and running processes keep the rule with
+    /// which they were opened. With another rule than [`Access::Owner`], this user's own processes must all give a rule
+    /// or the [`owner`](Self::owner): plain [`Domain::open`] refuses a directory that other users may enter.
     pub fn access(mut self, rule: Access) -> Self {
         self.access = Some(rule);
         self
     }
 
-    /// The user that the domain belongs to; this process's if not said. With another, the process
-    /// is a guest: the directory must be that user's, and nobody else may be able to write it. It
-    /// finds, joins and looks at channels, creates none, and leaves nothing in the directory. As
-    /// nobody can invite it, it may miss messages that were sent before it joined.
+    /// Sets the user to whom the domain belongs. Default: this process's user. With another user, this process is a
+    /// guest. The directory must then belong to that user, and no other user may be able to write it. A guest finds,
+    /// joins and observes channels, creates none, and leaves nothing in the directory. A guest gets no invitations, so
+    /// it may miss messages sent before it joined.
     ///
-    /// With this process's own user and no rule, the directory is taken as it is, even if it is
-    /// open to others; channels that this process creates are then for its own user alone.
+    /// With this process's own user and no rule, the directory is used as it is, even if it is open to other users.
+    /// Channels that this process creates are then only for its own user.
     pub fn owner(mut self, uid: u32) -> Self {
         self.owner = Some(uid);
         self
@@ -258,13 +251,13 @@ impl DomainBuilder {
     /// Opens the domain. Never waits for another process.
     ///
     /// # Errors
-    /// [`OpenError::Directory`]: the directory belongs to another user than was said, is open to
-    /// others and no rule was given, can be written by others, or did not take the rule's group or
-    /// mode. [`OpenError::Guest`]: a rule was given for another user's domain. [`OpenError::Os`]: a
-    /// call failed, such as entering a directory that this user was not let into.
+    /// [`OpenError::Directory`]: the directory belongs to another user than given, is open to others without a rule,
+    /// can be written by others, or did not accept the rule's group or mode. [`OpenError::Guest`]: a rule was given for
+    /// another user's domain. [`OpenError::Os`]: a call failed, for example because this user may not enter the
+    /// directory.
     pub fn open(self) -> Result<Domain, OpenError> {
         let user = effective_uid();
-        // Where a domain that others may enter lies does not depend on who opens it.
+        // The default path of a domain that other users may enter does not depend on the user that opens it.
         let (default, role) = match (self.owner, self.access) {
             (Some(owner), Some(_)) if owner != user => {
                 return Err(OpenError::Guest { owner, user });
@@ -299,7 +292,7 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// What the kernel refuses, and what is done instead.
+/// Reports fallbacks: system calls that the kernel refuses, and what replaces them.
 fn tell_fall_backs() {
     let linux = Linux::get();
     if !linux.has_membarrier() {

@@ -131,7 +131,7 @@ impl EndpointBuilder {
             EndpointSizes::new(self.peers, rings, self.ring_slots, self.cells, self.cell_bytes)?;
         let claim = self.domain.directory.claim(&name).map_err(|error| match error {
             ClaimError::AlreadyExists(name) => {
-                EndpointError::AlreadyExists(self.domain.use_of(&name))
+                EndpointError::AlreadyExists(self.domain.name_in_use(&name))
             }
             error => error.into(),
         })?;
@@ -139,7 +139,7 @@ impl EndpointBuilder {
         if !matches!(is_taken, Ok(false)) {
             claim.release(&self.domain.directory);
             is_taken?;
-            return Err(EndpointError::AlreadyExists(self.domain.use_of(&name)));
+            return Err(EndpointError::AlreadyExists(self.domain.name_in_use(&name)));
         }
         let incarnation = random_u128()?;
         match self.build(name, sizes, incarnation) {

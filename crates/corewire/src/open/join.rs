@@ -24,7 +24,7 @@ pub(crate) fn join<A: Reading>(
     wishes: Wishes,
 ) -> Result<Receiver<A>, JoinError> {
     span!("join", channel = name);
-    // A guest is no relay's follower, nor can it be one.
+    // A guest cannot be a follower or a relay.
     let group = domain.socket_name().map(|_| wishes.cache_domain.unwrap_or_else(levels::own_group));
     let place = group.map_or(Place::Ring, Place::Group);
     let joiner = Joiner::new(domain, name, wishes);
@@ -53,7 +53,7 @@ pub(crate) fn join_other<A: Reading>(
     Ok(receiver)
 }
 
-/// The receiver of a row in a ring.
+/// Creates the receiver for a row in a ring.
 fn receiver<A: Reading, T: ReceiverHalf + 'static>(
     row: Row<T>,
     joiner: Joiner,
@@ -64,7 +64,7 @@ fn receiver<A: Reading, T: ReceiverHalf + 'static>(
     Ok(Receiver::new(ring, attachment, access, wait, Arc::new(joiner)))
 }
 
-/// The right to read a ring in the way `A`. Without it, leaves the channel.
+/// The right to read a ring in the way `A`. Leaves the channel if that right is not granted.
 pub(crate) fn grant<A: Reading>(
     ring: &ReceiverRing,
     trusted: Option<Trusted>,

@@ -4,7 +4,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`domain`] | opening a runtime directory |
-//! | [`channel`] | creating a channel, joining one |
+//! | [`channel`] | creating a channel |
+//! | [`receiver`] | the builder of a receiver |
 //! | [`endpoint`] | creating an endpoint |
 //! | [`join`] | joining a channel that exists |
 //! | [`waiting`] | joining a channel that does not exist yet |
@@ -15,4 +16,5 @@ pub(crate) mod domain;
 pub(crate) mod endpoint;
 pub(crate) mod join;
 pub(crate) mod levels;
+pub(crate) mod receiver;
 pub(crate) mod waiting;

@@ -1,5 +1,5 @@
-//! Waiting for a name that nobody has yet: a note in the runtime directory, by which whoever takes the name
-//! finds who waits.
+//! Waiting for a name that no process holds yet. The waiter leaves a note in the runtime directory. The process that
+//! claims the name finds the note.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::open::join::join_other;
 use crate::path::receive::{Reading, Receiver};
 use crate::wait::Patience;
 
-/// How often a process that gives no answer is asked again, and after what time.
+/// Maximum number of further requests to a process that does not answer, and the time between them.
 const MUTE_LOOKS_MAX: u32 = 100;
 const MUTE_LOOK_AFTER: Duration = Duration::from_millis(50);
 
-/// Joins channel `name` as soon as it exists, and before its first message is sent if it does not
-/// yet, unless this process is a guest; gives up after `timeout`. A channel of the incarnation
-/// `former` does not count: it has ended, even if its name still exists for a moment.
+/// Joins channel `name` as soon as it exists. If it does not exist yet, joins before its first message is sent, unless
+/// this process is a guest. Stops waiting after `timeout`. A channel with the incarnation `former` does not count: it
+/// has ended, although its name may still exist for a moment.
 pub(crate) fn join_when_created<A: Reading>(
     domain: &Arc<DomainInner>,
     name: &ChannelName,
@@ -37,8 +37,8 @@ pub(crate) fn join_when_created<A: Reading>(
     let patience = timeout.map_or(Patience::Forever, Patience::until);
     let deadline = patience.deadline();
     let wishes = Wishes { patience, ..wishes };
-    // In this order: once the note is there, whoever creates the channel invites us; whoever
-    // created it before is found below, or changes a file after the watch began.
+    // The order matters. A process that creates the channel after the note exists sends an invitation. A channel
+    // created before is found below, or its process changes a file after the watch began.
     let watch = domain.directory.watch()?;
     let note = Note::leave(domain, name)?;
     let mut mute_looks = 0;
@@ -52,8 +52,8 @@ pub(crate) fn join_when_created<A: Reading>(
             Err(JoinError::NotFound(_)) => {}
             other => return other,
         }
-        // A process that has the name, is alive, and closes connections without an answer may be just
-        // giving the name up. If it goes on, it cannot speak.
+        // A living process that holds the name but closes connections without an answer may be just releasing the name.
+        // If this continues, the process does not speak the protocol.
         if is_alive(domain, name, former)? {
             mute_looks += 1;
             if mute_looks > MUTE_LOOKS_MAX {
@@ -74,7 +74,7 @@ pub(crate) fn join_when_created<A: Reading>(
     }
 }
 
-/// Does the process that has `name` now take connections? One that has it for the channel `former` does
+/// True if the process that holds `name` now accepts connections. A process that holds it for the channel `former` does
 /// not count.
 fn is_alive(
     domain: &DomainInner,
@@ -89,7 +89,7 @@ fn is_alive(
     }
 }
 
-/// The note of one who waits for a name; taken back at its end.
+/// A waiter's note in the runtime directory. Removed on drop.
 pub(crate) struct Note {
     domain: Arc<DomainInner>,
     id: u128,
@@ -101,7 +101,7 @@ impl Note {
     pub(crate) fn leave(domain: &Arc<DomainInner>, name: &ChannelName) -> Result<Self, JoinError> {
         let bell = Arc::new(Bell::new()?);
         let mut note = Self { domain: Arc::clone(domain), id: 0, bell, claim: None };
-        // A guest leaves no note: nobody invites it, and the watch alone tells it.
+        // A guest leaves no note: it gets no invitations and relies on the watch alone.
         if let Some(socket) = domain.socket_name() {
             note.id = random_u128()?.max(1);
             domain.add_waiter(note.id, name, &note.bell);
@@ -110,12 +110,12 @@ impl Note {
         Ok(note)
     }
 
-    /// The number of whoever waits.
+    /// The waiter's number.
     pub(crate) fn id(&self) -> u128 {
         self.id
     }
 
-    /// Rings when an owner of the name invites.
+    /// Rings when an owner of the name sends an invitation.
     pub(crate) fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
@@ -123,7 +123,7 @@ impl Note {
 
 impl Drop for Note {
     fn drop(&mut self) {
-        // In a forked child it is the parent's.
+        // In a forked child, the note belongs to the parent.
         if self.domain.is_forked() {
             return;
         }

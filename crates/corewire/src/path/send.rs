@@ -189,7 +189,7 @@ impl Claimant for Claiming<'_> {
         let (ring, owner) = (&mut *self.ring, self.owner);
         ring.give_up_for(bytes);
         if !ring.has_room(bytes) && owner.invited() > 0 && owner.invitation_left_ns() == 0 {
-            owner.give_up_invitations();
+            owner.cancel_invitations();
             ring.refresh(owner);
         }
         let is_evicting = matches!(ring.policy(), Policy::Evict { .. }) && !ring.has_room(bytes);
@@ -197,11 +197,11 @@ impl Claimant for Claiming<'_> {
         if is_evicting && ring.evict_stalled(bytes, now_ns(), owner) {
             ring.refresh(owner);
         }
-        owner.drop_outcasts();
+        owner.drop_rejected();
     }
 
     fn forget_stalls(&mut self) {
-        self.owner.drop_outcasts();
+        self.owner.drop_rejected();
         self.ring.forget_stalls(self.owner);
     }
 

@@ -53,7 +53,7 @@ impl EndpointControl {
             .and_then(|socket| self.ask_to_pair(name, row, record.incarnation, socket));
         match linked {
             // Unless the peer has linked itself meanwhile.
-            Err(error) if self.give_up(row) => Err(error),
+            Err(error) if self.release_row(row) => Err(error),
             _ => Ok(row),
         }
     }
@@ -66,15 +66,15 @@ impl EndpointControl {
         }
         let row = self.free(state)?;
         PairRing::reset_row(&self.memory, row);
-        state.links.insert(row, Link::Asked);
+        state.links.insert(row, Link::JoinRequest);
         state.rows.insert(incarnation, row);
         Some(row)
     }
 
     /// Releases a reserved row if no peer has taken it. False if a peer has.
-    fn give_up(&self, row: u32) -> bool {
+    fn release_row(&self, row: u32) -> bool {
         let mut state = lock(&self.state);
-        let is_asked = matches!(state.links.get(&row), Some(Link::Asked));
+        let is_asked = matches!(state.links.get(&row), Some(Link::JoinRequest));
         if is_asked {
             state.links.remove(&row);
             state.rows.retain(|_, other| *other != row);
@@ -133,8 +133,8 @@ impl EndpointControl {
         Ok(self.link(row, row_there, &socket, introduction, trusted)?)
     }
 
-    /// Another endpoint asks to be linked with this one.
-    pub(crate) fn be_paired(
+    /// Handles another endpoint's request to link with this one.
+    pub(crate) fn accept_link(
         &self,
         row_there: u32,
         incarnation: u128,
@@ -158,7 +158,7 @@ impl EndpointControl {
         // Linked before the answer: once the peer knows its row, it may send.
         let linked = self.link(row, row_there, socket, introduction, trusted);
         linked.map_err(|error| {
-            self.give_up(row);
+            self.release_row(row);
             resources(&error)
         })?;
         let sent = self.with_own_descriptors(|descriptors| socket.send(&answer, descriptors));
@@ -214,7 +214,7 @@ impl EndpointControl {
     }
 }
 
-/// Does what a peer says of itself agree with its memory?
+/// Checks that the row and incarnation that a peer sent agree with its memory.
 fn check_row(header: &EndpointHeader, row: u32, incarnation: u128) -> Result<(), String> {
     if header.incarnation != incarnation {
         return Err("with another endpoint's memory".into());

@@ -31,7 +31,7 @@ use corewire_ring::Control;
 use corewire_ring::pair::{Activity, EndpointMemory, EndpointShared};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::control::domain::{DomainInner, take};
+use crate::control::domain::{DomainInner, next_descriptor};
 use crate::control::hub::{Failures, Handler, Token};
 use crate::error::ConnectError;
 use crate::guard::lock;
@@ -74,7 +74,7 @@ struct State {
 /// The state of a row.
 enum Link {
     /// Reserved for a peer that is being asked.
-    Asked,
+    JoinRequest,
     /// Has a linked peer.
     Linked(Linked),
     /// Its peer has gone, which the data thread has not handled yet.
@@ -112,7 +112,7 @@ enum Unfit {
 
 impl Introduction {
     fn check(mut descriptors: Vec<Descriptor>) -> Result<Self, Unfit> {
-        let mut next = || take(&mut descriptors).ok_or(Unfit::Missing);
+        let mut next = || next_descriptor(&mut descriptors).ok_or(Unfit::Missing);
         let segment = Segment::adopt(next()?, false).map_err(Unfit::Segment)?;
         let bytes = size_of::<RawEndpointHeader>() as u64;
         let region = segment.map(bytes).map_err(Unfit::Segment)?;
@@ -167,12 +167,12 @@ impl EndpointControl {
         let state = lock(&self.state);
         let line = |(row, link): (&u32, &Link)| match link {
             Link::Linked(Linked { name, pid, .. }) => Some(format!("{row} {pid} {name}\n")),
-            Link::Asked | Link::Gone => None,
+            Link::JoinRequest | Link::Gone => None,
         };
         state.links.iter().filter_map(line).collect()
     }
 
-    /// The descriptors by which peers reach this endpoint's memory.
+    /// The descriptors by which peers connect_to_waiter this endpoint's memory.
     pub(crate) fn segment(&self) -> &Segment {
         &self.segment
     }

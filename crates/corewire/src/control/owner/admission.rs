@@ -1,4 +1,4 @@
-//! Taking a receiver in: what it sends is checked, it gets a row of the ring, and is told where it begins.
+//! Admits a receiver: checks what it sent, assigns it a row of the ring, and sends it its first message's number.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use corewire_ring::region::Rows;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::{Link, Owner, Readiness, State, resources};
-use crate::control::domain::take;
+use crate::control::domain::next_descriptor;
 use crate::control::hub::Token;
 use crate::guard::lock;
 use crate::tell::tell;
 
-/// One who is being taken in.
+/// A receiver that is being admitted.
 pub(super) struct Joining<'a> {
     pub(super) hello: &'a Hello,
     peer: Peer,
@@ -29,7 +29,7 @@ pub(super) struct Joining<'a> {
 }
 
 impl Owner {
-    /// Takes a receiver in, or says why not.
+    /// Admits a receiver, or returns the reason for its refusal.
     pub(crate) fn admit(
         &self,
         hello: &Hello,
@@ -47,19 +47,19 @@ impl Owner {
             if hello.place != Place::Ring || matches!(hello.start, Start::At(_)) {
                 return Err(Reason::Malformed);
             }
-            // What a newcomer needs is held for it, which costs the sender.
+            // Messages held for a new receiver cost the sender room.
             if hello.start == Start::Oldest {
                 return Err(Reason::GuestFromNow);
             }
-            // Its receivers are those that the sender points here.
+            // Only receivers that the sender has directed to this relay join its channel.
             if self.name.is_relayed() {
                 return Err(Reason::NotForGuests);
             }
         }
         if let Place::Follower(group) = hello.place {
-            self.take_follower(&mut state, group, hello, socket, descriptors)?;
+            self.add_follower(&mut state, group, hello, socket, descriptors)?;
             drop(state);
-            // It may be waited for.
+            // The data thread may be waiting for this receiver.
             self.shared.nudge(&self.linux);
             tell!(info, "a follower joined", channel = self.name, group = group);
             return Ok(());
@@ -71,13 +71,15 @@ impl Owner {
         if !is_trusted {
             self.check_share(peer.uid, max)?;
         }
-        let segment = take(&mut descriptors).ok_or(Reason::Malformed)?;
+        let segment = next_descriptor(&mut descriptors).ok_or(Reason::Malformed)?;
         let segment = check_receiver(segment)?;
-        let life = socket.peer_life(take(&mut descriptors)).map_err(|error| resources(&error))?;
+        let life = socket
+            .peer_life(next_descriptor(&mut descriptors))
+            .map_err(|error| resources(&error))?;
         let joining = Joining { hello, peer, segment: &segment };
         let welcome = match hello.place {
-            Place::Relay(group) => self.take_relay(&mut state, group, &joining)?,
-            _ => self.take_row(&joining)?,
+            Place::Relay(group) => self.add_relay(&mut state, group, &joining)?,
+            _ => self.assign_row(&joining)?,
         };
         let row = welcome.row;
         let linked = self.welcome(&mut state, socket, &life, row, welcome);
@@ -96,7 +98,7 @@ impl Owner {
                 state.links.insert(row, link);
             }
             Err(error) => {
-                self.give_up_row(&mut state, row, ControlCounter::Leaves);
+                self.release_row(&mut state, row, ControlCounter::Leaves);
                 self.shared.nudge(&self.linux);
                 return Err(resources(&error));
             }
@@ -110,8 +112,8 @@ impl Owner {
         Ok(())
     }
 
-    /// The guests of one user may have a quarter of the `max` rows, and all guests three quarters: the rest is
-    /// for processes of the sender's own user. A single row has no such rest.
+    /// Guests of one user may use a quarter of the `max` rows, and all guests three quarters. The rest is for processes
+    /// of the sender's own user. If there is one row, a guest may use it.
     fn check_share(&self, user: u32, max: u64) -> Result<(), Reason> {
         let (of_one, of_all) = ((max / 4).max(1), (max - (max / 4).max(1)).max(1));
         let (own, all) =
@@ -128,7 +130,7 @@ impl Owner {
         if hello.type_key.accepts(tag.key) { Ok(()) } else { Err(tag.refusal()) }
     }
 
-    /// One who may have been invited has come.
+    /// Removes the invitation of a receiver that has joined, if it has one.
     pub(super) fn note_answer(&self, state: &mut State, hello: &Hello) {
         if hello.waiter != 0 {
             if !state.are_invited {
@@ -138,8 +140,8 @@ impl Owner {
         }
     }
 
-    /// Gives one who joins a row of its own.
-    pub(super) fn take_row(&self, joining: &Joining<'_>) -> Result<Welcome, Reason> {
+    /// Assigns a free row to a new receiver.
+    pub(super) fn assign_row(&self, joining: &Joining<'_>) -> Result<Welcome, Reason> {
         let Joining { hello, peer, segment } = *joining;
         let row = self.members.with(|members| members.free_row());
         let max = self.header.geometry.receivers_max();
@@ -159,8 +161,8 @@ impl Owner {
         Ok(self.welcome_to(row, joining, joined))
     }
 
-    /// Gives one who joins the row of another, which may be gone.
-    pub(super) fn replace_row(&self, row: u32, joining: &Joining<'_>) -> Result<Welcome, Reason> {
+    /// Assigns the row of a former receiver, which may have gone, to a new receiver.
+    pub(super) fn reassign_row(&self, row: u32, joining: &Joining<'_>) -> Result<Welcome, Reason> {
         self.fence_for(joining);
         let channel = self.channel();
         let receivers_max = u32::try_from(self.header.geometry.receivers_max()).unwrap_or(u32::MAX);
@@ -173,8 +175,8 @@ impl Owner {
         Ok(self.welcome_to(row, joining, joined))
     }
 
-    /// A fence after each stamp costs every other receiver, too: not for a guest, who must then look up
-    /// every millisecond.
+    /// A fence after each stamp costs every other receiver too. The sender executes none for a guest, which must check
+    /// for messages every millisecond instead.
     fn fence_for(&self, joining: &Joining<'_>) {
         if joining.hello.needs_fence && joining.peer.trusted().is_some() {
             self.shared.demand_fence();
@@ -211,7 +213,7 @@ impl Owner {
     }
 }
 
-/// Checks a receiver's segment before it is mapped for good.
+/// Checks a receiver's segment before the segment is placed in the row.
 fn check_receiver(descriptor: Descriptor) -> Result<Segment, Reason> {
     let bad = |error: SegmentError| match error {
         SegmentError::Os(error) => Reason::Segment { errno: error.errno.unsigned_abs() },
@@ -219,7 +221,7 @@ fn check_receiver(descriptor: Descriptor) -> Result<Segment, Reason> {
     };
     let segment = Segment::adopt(descriptor, false).map_err(bad)?;
     let memory = segment.map(RECEIVER_SEGMENT_BYTES as u64).map_err(|error| match error {
-        // Nothing is wrong with it: this process cannot map it.
+        // The segment is valid, but this process cannot map it.
         SegmentError::Os(error) => resources(&error),
         other => bad(other),
     })?;

@@ -1,4 +1,4 @@
-//! What the data thread of a channel's sender asks of its control half.
+//! Requests of a sender's data thread to its control half.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use corewire_ring::{Control, Kernel};
 use super::{Owner, Readiness};
 use crate::guard::lock;
 
-/// What the data thread of a channel's sender asks of its control half.
+/// Requests of a sender's data thread to its control half.
 pub(crate) struct SenderControl {
     owner: Arc<Owner>,
-    /// True while the control thread has been asked to wake the rest.
+    /// 1 while the control thread has been asked to wake the remaining sleepers.
     is_waking: Arc<AtomicU32>,
 }
 
@@ -28,7 +28,7 @@ impl Control for SenderControl {
             match &link.readiness {
                 Readiness::None => {}
                 Readiness::Bell(bell) => bell.ring(),
-                // If its socket is full, there are enough of them.
+                // A full socket already holds enough of these frames.
                 Readiness::Frames => drop(link.socket.send(&Frame::Ring, &[])),
             }
         }

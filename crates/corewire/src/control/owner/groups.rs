@@ -1,9 +1,9 @@
-//! The groups of a channel on two levels, as its sender sees them: each has a relay, which reads the ring,
-//! and followers, which read what the relay sends on and are watched here only for their lives.
+//! The groups of a channel on two levels, as its sender sees them. Each group has a relay, which reads the ring, and
+//! followers, which read what the relay forwards. The sender only watches whether followers are alive.
 //!
-//! A relay that goes while it has followers leaves its row behind, an *orphan*: what its cursor holds
-//! stays in the ring until the next relay takes the row over, or the last follower has gone. Nothing is
-//! timed: the kernel says who is there.
+//! If a relay ends while it has followers, its row becomes an *orphan*: the messages after its cursor stay in the ring
+//! until the group's next relay takes the row over, or the last follower has gone. No time-out is involved: the kernel
+//! reports which processes are alive.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -18,14 +18,14 @@ use corewire_os::socket::{Peer, Socket};
 
 use super::admission::Joining;
 use super::{Owner, State, Watched, resources};
-use crate::control::domain::take;
+use crate::control::domain::next_descriptor;
 use crate::control::hub::{Handler, Token};
 use crate::guard::lock;
 use crate::tell::tell;
 
 /// The groups of one channel.
 pub(super) struct Groups {
-    /// That of the sender itself: it needs no relay.
+    /// The group of the sender itself. It needs no relay.
     home: u32,
     relays: BTreeMap<u32, RelayRow>,
     followers: BTreeMap<u32, FollowerLink>,
@@ -35,13 +35,13 @@ pub(super) struct Groups {
 /// The row of a group's relay.
 struct RelayRow {
     row: u32,
-    /// The incarnation of the channel that it sends on.
+    /// The incarnation of the channel on which the relay forwards messages.
     channel: u128,
-    /// It is gone.
+    /// The relay is gone.
     is_orphan: bool,
 }
 
-/// A receiver that reads what a relay sends on.
+/// A receiver that reads what a relay forwards.
 struct FollowerLink {
     group: u32,
     socket: Arc<Socket>,
@@ -63,9 +63,9 @@ impl Groups {
         self.followers.values().any(|follower| follower.group == group)
     }
 
-    /// A receiver has gone. Whether its row is to be kept: as an orphan, if it was a relay that
-    /// `is_believed`, and has followers.
-    pub(super) fn give_up(&mut self, row: u32, is_believed: bool) -> bool {
+    /// Updates the groups after the receiver of `row` has gone. True if the row must be kept as an orphan: it belonged
+    /// to a relay with `is_believed` that has followers.
+    pub(super) fn remove_receiver(&mut self, row: u32, is_believed: bool) -> bool {
         let Some(group) = self.group_of_row(row) else { return false };
         let is_kept = is_believed && self.has_followers(group);
         match self.relays.get_mut(&group) {
@@ -75,20 +75,20 @@ impl Groups {
         is_kept
     }
 
-    /// Whether an orphan has that row, which then is none any more.
+    /// Removes the orphan of `row`. True if there was one.
     pub(super) fn forget_orphan(&mut self, row: u32) -> bool {
         let group = self.group_of_row(row);
         group.is_some_and(|group| self.relays.remove(&group).is_some())
     }
 
-    /// How many more receivers there are than rows are taken.
-    pub(super) fn more_than_rows(&self) -> isize {
+    /// Number of receivers minus number of rows in use.
+    pub(super) fn followers_without_row(&self) -> isize {
         self.followers.len().cast_signed() - self.relays.len().cast_signed()
     }
 }
 
 impl Owner {
-    /// Whether `hello` is that of one whose group has a relay, or is to have one.
+    /// True if `hello` comes from a receiver that must join through the relay of its group.
     pub(crate) fn is_relayed(&self, hello: &Hello, peer: Peer) -> bool {
         let state = lock(&self.state);
         match (&state.groups, hello.place) {
@@ -97,7 +97,7 @@ impl Owner {
         }
     }
 
-    /// Points a receiver to the relay of its group.
+    /// Directs a receiver to the relay of its group.
     pub(crate) fn point_to_relay(&self, hello: &Hello, socket: &Socket) -> Result<(), Reason> {
         self.check_type(hello)?;
         let answer = Frame::Relayed { channel: self.header.incarnation, relay: 0 };
@@ -110,9 +110,9 @@ impl Owner {
         socket.send(&answer, &[self.segment.as_fd(), life.as_fd()])
     }
 
-    /// Counts one in that gets its messages from the relay of `group`, and tells it which channel's place
-    /// in the ring is kept from here on.
-    pub(super) fn take_follower(
+    /// Adds a follower of the relay of `group`. Sends it the relay's channel; from then on that relay's place in the
+    /// ring is kept.
+    pub(super) fn add_follower(
         &self,
         state: &mut State,
         group: u32,
@@ -124,7 +124,9 @@ impl Owner {
         if self.joined_with(state) as u64 >= max {
             return Err(Reason::Full { max });
         }
-        let life = socket.peer_life(take(&mut descriptors)).map_err(|error| resources(&error))?;
+        let life = socket
+            .peer_life(next_descriptor(&mut descriptors))
+            .map_err(|error| resources(&error))?;
         let Some(groups) = &mut state.groups else { return Err(Reason::Malformed) };
         groups.last_follower = groups.last_follower.wrapping_add(1);
         let number = groups.last_follower;
@@ -142,14 +144,15 @@ impl Owner {
             groups.followers.insert(number, FollowerLink { group, socket, life, tokens });
         }
         self.count(ControlCounter::Joins);
-        // Whose relay has just gone comes again, and is waited for.
+        // If the relay that the follower expects is not this one, the follower joins again, and its invitation stays
+        // open.
         if relay == hello.socket {
             self.note_answer(state, hello);
         }
         Ok(())
     }
 
-    /// A follower has gone, for whatever reason; and with the last of a group its orphaned row.
+    /// Removes a follower that has left or died. Removes the orphan of its group with the last follower.
     pub(super) fn drop_follower(&self, number: u32) {
         let mut state = lock(&self.state);
         let groups = state.groups.as_mut();
@@ -157,7 +160,7 @@ impl Owner {
             return;
         };
         self.unwatch(&mut state, &follower.socket, &follower.life, follower.tokens);
-        // Whatever else it may say, it goes.
+        // The follower is removed whatever it has sent.
         let is_orderly = matches!(follower.socket.receive(), Ok((Frame::Leave, _)));
         self.count(if is_orderly { ControlCounter::Leaves } else { ControlCounter::Deaths });
         let Some(groups) = &mut state.groups else { return };
@@ -165,7 +168,7 @@ impl Owner {
         let orphan = groups.relays.get(&follower.group).filter(|relay| relay.is_orphan);
         if let Some(row) = orphan.map(|relay| relay.row).filter(|_| is_over) {
             groups.relays.remove(&follower.group);
-            self.forget_row(row, ControlCounter::Leaves);
+            self.remove_row(row, ControlCounter::Leaves);
         }
         drop(state);
         self.shared.nudge(&self.linux);
@@ -176,7 +179,7 @@ impl Owner {
         }
     }
 
-    /// Lets go of all followers.
+    /// Stops watching all followers.
     pub(super) fn drop_followers(&self, state: &mut State) {
         let followers = state.groups.as_mut().map(|groups| std::mem::take(&mut groups.followers));
         for (_, follower) in followers.into_iter().flatten() {
@@ -184,8 +187,8 @@ impl Owner {
         }
     }
 
-    /// Takes the relay of `group` in: in the row of the one before it, if that is kept.
-    pub(super) fn take_relay(
+    /// Adds the relay of `group`. It gets the row of the former relay if that row is kept.
+    pub(super) fn add_relay(
         &self,
         state: &mut State,
         group: u32,
@@ -193,17 +196,17 @@ impl Owner {
     ) -> Result<Welcome, Reason> {
         let Some(groups) = &mut state.groups else { return Err(Reason::Malformed) };
         let former = groups.relays.get_mut(&group).map(|relay| {
-            // If it cannot be replaced now, the last follower lets it go.
+            // If the replacement fails now, the last follower removes the orphan.
             relay.is_orphan = true;
             relay.row
         });
         if let Some(link) = former.and_then(|row| state.links.remove(&row)) {
-            // Its end is not known here yet, or it is just going.
+            // The former relay has ended without the sender knowing yet, or is just leaving.
             self.unwatch(state, &link.socket, &link.life, link.tokens);
         }
         let welcome = match former {
-            Some(row) => self.replace_row(row, joining)?,
-            None => self.take_row(joining)?,
+            Some(row) => self.reassign_row(row, joining)?,
+            None => self.assign_row(joining)?,
         };
         if let Some(groups) = &mut state.groups {
             let relay =

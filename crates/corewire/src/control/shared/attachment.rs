@@ -1,4 +1,4 @@
-//! A receiver of a shared channel, but for its data path.
+//! The control half of a receiver of a shared channel.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -16,13 +16,13 @@ use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
 
 use super::{SharedLink, SharedMemory};
 use crate::control::attach::{Row, Wishes, answer_within, confirm, protocol, refusal};
-use crate::control::domain::{DomainInner, take};
+use crate::control::domain::{DomainInner, next_descriptor};
 use crate::error::JoinError;
 use crate::halves::ReceiverHalf;
 use crate::host::{Hosted, ReceiverRing};
 use crate::wait::{Readiness, cap_ns};
 
-/// What a receiver of a shared channel shares with the control thread.
+/// The part of a receiver of a shared channel that the control thread uses.
 pub(crate) struct SharedAttachment {
     name: ChannelName,
     shared: Arc<ReceiverShared>,
@@ -34,28 +34,28 @@ pub(crate) struct SharedAttachment {
     type_tag: TypeTag,
 }
 
-/// What a process asked the host of a shared channel, and whom it asked.
-pub(crate) struct Asked<'a> {
+/// A process's request to join a shared channel, and the host's socket.
+pub(crate) struct JoinRequest<'a> {
     pub(crate) domain: &'a Arc<DomainInner>,
     pub(crate) name: &'a ChannelName,
     pub(crate) socket: &'a Socket,
     pub(crate) trusted: Option<Trusted>,
     pub(crate) wishes: Wishes,
-    /// It will read in place.
+    /// The receiver reads in place.
     pub(crate) is_in_place: bool,
 }
 
-/// Goes on where a welcome to a shared channel has come.
+/// Completes the join after the host's welcome.
 pub(crate) fn join(
-    asked: &Asked<'_>,
+    request: &JoinRequest<'_>,
     welcome: Welcome,
     mut descriptors: Vec<Descriptor>,
 ) -> Result<Row<SharedAttachment>, JoinError> {
-    let &Asked { domain, name, socket, trusted, wishes, is_in_place } = asked;
+    let &JoinRequest { domain, name, socket, trusted, wishes, is_in_place } = request;
     let missing = || protocol(name, "too few descriptors".into());
-    let ring = take(&mut descriptors).ok_or_else(missing)?;
-    let _life = take(&mut descriptors).ok_or_else(missing)?;
-    let table = take(&mut descriptors).ok_or_else(missing)?;
+    let ring = next_descriptor(&mut descriptors).ok_or_else(missing)?;
+    let _life = next_descriptor(&mut descriptors).ok_or_else(missing)?;
+    let table = next_descriptor(&mut descriptors).ok_or_else(missing)?;
     if trusted.is_none() {
         return Err(protocol(name, "with memory that everybody may write".into()));
     }
@@ -86,7 +86,7 @@ pub(crate) fn join(
             attachment.notify(0);
         }
     });
-    // From here on the row may be ours, whether the host lives to say so or not.
+    // From here on the row may be reserved for this receiver, even if the host dies before it says so.
     let started = match answer_within(socket, name, wishes.patience) {
         Ok((Frame::Start { start }, _)) if start <= u64::MAX / 2 => Ok(start),
         Ok((Frame::Refused(reason), _)) => Err(refusal(name, reason, wishes.type_tag)),
@@ -102,7 +102,7 @@ pub(crate) fn join(
         return Err(JoinError::NotInPlace { name: name.clone(), policy });
     }
     match confirm(socket, name, wishes.patience) {
-        // It has gone since: a host that gives up the row does so before it hangs up.
+        // The host has gone after it reserved the row. A host that takes the row back does so before it hangs up.
         Err(JoinError::NotFound(_)) if link.roster.holds(Party::Receiver, entrance) => {}
         other => other.inspect_err(|_| attachment.leave())?,
     }
@@ -114,8 +114,8 @@ pub(crate) fn join(
     let parts = ReceiverParts {
         sender: memory.ring,
         geometry,
-        // A sleeper that can have no barrier looks up every millisecond: nobody could tell all
-        // senders to fence.
+        // Without membarrier, this receiver checks for messages every millisecond when it sleeps: it cannot make all
+        // senders execute fences.
         fence_mode: if linux.has_membarrier() { FenceMode::Asymmetric } else { FenceMode::Fenced },
         policy,
         own: own.ok_or_else(|| protocol(name, format!("with row {row}")))?,
@@ -130,7 +130,7 @@ pub(crate) fn join(
 }
 
 impl SharedAttachment {
-    /// A sender asks for this receiver's descriptor to be rung.
+    /// Rings this receiver's readiness descriptor, at a sender's request.
     pub(crate) fn ring(&self) {
         if let Some(bell) = self.readiness.get() {
             bell.ring();

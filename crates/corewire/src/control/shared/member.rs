@@ -1,5 +1,4 @@
-//! A sender of a shared channel, but for its data path: entering, hosting, and taking over from a host
-//! that has gone.
+//! The control half of a sender of a shared channel: joining, hosting, and taking over from a host that has gone.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -26,7 +25,7 @@ use zerocopy::IntoBytes;
 
 use super::{SharedLink, SharedMemory};
 use crate::control::attach::{answer, ask, confirm, protocol, refusal};
-use crate::control::domain::{DomainInner, EAGAIN, invite, take};
+use crate::control::domain::{DomainInner, EAGAIN, invite, next_descriptor};
 use crate::control::hub::{Handler, Hub, Token};
 use crate::control::memory::staging;
 use crate::error::{CreateError, JoinError};
@@ -35,14 +34,14 @@ use crate::halves::MemberHalf;
 use crate::host::{Hosted, SharedRing};
 use crate::wait::Patience;
 
-/// How long senders that are alive may leave a newcomer without a host.
+/// Maximum time without a host while other senders are alive.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a sender without a host waits before it looks again.
+/// How long a sender without a host waits before it tries again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
-/// One who has been let in, and has not said yet that it could take its place. If it never does, the
-/// row is given up for it: it neither sends nor receives before it is answered.
+/// A party that the host has admitted and that has not confirmed yet. If it never confirms, the host vacates its row.
+/// The party neither sends nor receives before its confirmation is answered.
 pub(crate) struct Arrival {
     roster: Roster,
     kernel: Hosted,
@@ -51,23 +50,23 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    pub(crate) fn give_up(self) {
+    pub(crate) fn vacate(self) {
         self.roster.vacate(self.party, self.who, &self.kernel);
     }
 }
 
-/// What a shared channel is to be, if it has to be made.
+/// The properties of a shared channel, used if it must be created.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) name: ChannelName,
     pub(crate) geometry: Geometry,
     pub(crate) policy: Policy,
     pub(crate) type_tag: TypeTag,
-    /// How long senders wait for receivers that are invited.
+    /// How long senders wait for invited receivers.
     pub(crate) invitation_patience: Duration,
 }
 
-/// The control side of one sender.
+/// The control half of one sender.
 pub(crate) struct Member {
     this: Weak<Self>,
     name: ChannelName,
@@ -84,15 +83,15 @@ pub(crate) struct Member {
 
 #[derive(Default)]
 struct State {
-    /// The name, while this is the host.
+    /// The claim on the name, while this sender is the host.
     claim: Option<Claim>,
-    /// The host, while this is not.
+    /// The connection to the host, while another sender is the host.
     host: Option<(Arc<Socket>, Token)>,
-    /// Senders that want to know when this host goes; their connections are kept by the domain.
+    /// Connections of senders that want to learn when this host goes. The domain owns them.
     followers: Vec<Weak<Socket>>,
-    /// Those who waited for the channel when it was made, and have not come.
+    /// Receivers that waited for the channel when it was created and have not joined.
     invitations: BTreeMap<u128, (Socket, Token)>,
-    /// There may be more of them to come.
+    /// True while invitations are being sent.
     is_inviting: bool,
     is_closed: bool,
 }
@@ -104,7 +103,7 @@ impl State {
     }
 }
 
-/// Makes the shared channel, or becomes one of its senders.
+/// Creates the shared channel, or joins it as one of its senders.
 pub(crate) fn open(
     domain: &Arc<DomainInner>,
     plan: &Plan,
@@ -119,9 +118,9 @@ pub(crate) fn open(
         match domain.directory.claim(&plan.name) {
             Ok(claim) => match domain.directory.join_members(&plan.name, true) {
                 Ok(Some(membership)) => {
-                    return found(domain, plan, claim, membership, socket.0);
+                    return create(domain, plan, claim, membership, socket.0);
                 }
-                // There are senders, between two hosts: one of them is to have the name.
+                // The channel has senders but no host. One of them must get the name.
                 Ok(None) => claim.release(&domain.directory),
                 Err(error) => {
                     claim.release(&domain.directory);
@@ -137,20 +136,20 @@ pub(crate) fn open(
         if Instant::now() >= deadline {
             return Err(CreateError::NoHost { name: plan.name.clone(), after: HOST_TIMEOUT });
         }
-        // Between two hosts this is a moment; a host that is stopped may take long.
+        // A change of host takes a moment, but a stopped host may take long.
         wait_readable(&[], Some(Instant::now() + LOOK_AGAIN_AFTER))?;
     }
 }
 
-/// Makes the channel anew.
-fn found(
+/// Creates the channel.
+fn create(
     domain: &Arc<DomainInner>,
     plan: &Plan,
     claim: Claim,
     membership: Membership,
     socket: u128,
 ) -> Result<(SharedRing, Arc<Member>), CreateError> {
-    let (mut ring, member) = match make(domain, plan, membership, socket) {
+    let (mut ring, member) = match create_memory_and_sender(domain, plan, membership, socket) {
         Ok(made) => made,
         Err(error) => {
             claim.release(&domain.directory);
@@ -159,13 +158,13 @@ fn found(
         }
     };
     *lock(&member.state) = State { claim: Some(claim), is_inviting: true, ..State::default() };
-    // Nobody sends before those who wait have been invited, nor before they have come, for a while.
+    // Sending waits until the waiting receivers are invited and have joined, for a limited time.
     let patience_ns = u64::try_from(plan.invitation_patience.as_nanos()).unwrap_or(u64::MAX);
     let until_ns = Linux::get().now_ns().saturating_add(patience_ns);
     member.link.roster.hold(member.entrance.row, until_ns);
     domain.add_member(&member);
     if let Err(error) = member.publish() {
-        // Those who have come by now are told that it is over.
+        // Tells the receivers that have joined by now that the channel is closed.
         member.close();
         ring.leave();
         return Err(error.into());
@@ -173,23 +172,23 @@ fn found(
     Ok((ring, member))
 }
 
-/// A channel that nobody knows of, and its one sender.
-fn make(
+/// Creates the memory of a channel and adds its first sender, without publishing its name.
+fn create_memory_and_sender(
     domain: &Arc<DomainInner>,
     plan: &Plan,
     membership: Membership,
     socket: u128,
 ) -> Result<(SharedRing, Arc<Member>), CreateError> {
-    let memory = make_memory(plan, random_u128()?)?;
+    let memory = create_memory(plan, random_u128()?)?;
     let entrance = memory.roster().enter_sender(socket, process::pid(), &Linux::get());
     let what = "enter a new channel".into();
-    // EIO: nobody else has this memory.
+    // EIO: only this process has this memory, so a row must be free.
     let entrance = entrance.ok_or(OsError { what, errno: 5 })?;
     membership.admit_others()?;
     start(domain, plan, memory, entrance, membership)
 }
 
-fn make_memory(plan: &Plan, incarnation: u128) -> Result<SharedMemory, CreateError> {
+fn create_memory(plan: &Plan, incarnation: u128) -> Result<SharedMemory, CreateError> {
     let Plan { geometry, policy, type_tag, .. } = plan;
     let header = SenderHeader {
         geometry: *geometry,
@@ -209,13 +208,13 @@ fn make_memory(plan: &Plan, incarnation: u128) -> Result<SharedMemory, CreateErr
     Ok(SharedMemory { header, ring, table, ring_segment, table_segment })
 }
 
-/// Has the memory for one sender's payload be there.
+/// Allocates the memory for one sender's payloads.
 fn allocate_row(segment: &Segment, geometry: &Geometry, row: u32) -> Result<(), OsError> {
     segment.allocate(geometry.window_offset(row), geometry.window_bytes())?;
     segment.allocate(geometry.large_offset(row), geometry.large_bytes())
 }
 
-/// Asks the host to be let in. `NoHost` if there is none at the moment.
+/// Asks the host to admit a sender. `NoHost` if there is none at the moment.
 fn enter(
     domain: &Arc<DomainInner>,
     plan: &Plan,
@@ -229,17 +228,17 @@ fn enter(
     };
     let record = domain.directory.look_up(name)?.ok_or_else(no_host)?;
     if record.kind != NameKind::Channel {
-        return Err(CreateError::AlreadyExists(domain.use_of(name)));
+        return Err(CreateError::AlreadyExists(domain.name_in_use(name)));
     }
-    // `open` waits.
+    // The caller tries again, and so waits for the host.
     let host = match domain.directory.connect_now(record.socket) {
         Err(error) if error.errno == EAGAIN => return Err(no_host()),
         other => other?.ok_or_else(no_host)?,
     };
     if host.peer()?.trusted().is_none() {
-        return Err(CreateError::AlreadyExists(domain.use_of(name)));
+        return Err(CreateError::AlreadyExists(domain.name_in_use(name)));
     }
-    // Before it is let in: a sender that died without one could be taken for one that never was.
+    // The membership precedes the admission. Otherwise a sender that dies could look as if the channel had no sender.
     let Some(membership) = domain.directory.join_members(name, false)? else {
         return Err(no_host());
     };
@@ -253,7 +252,7 @@ fn enter(
         Frame::Refused(Reason::NotShared) => {
             drop(membership);
             domain.directory.clear(name);
-            return Err(CreateError::AlreadyExists(domain.use_of(name)));
+            return Err(CreateError::AlreadyExists(domain.name_in_use(name)));
         }
         Frame::Refused(reason) => {
             return Err(CreateError::Enter(Box::new(refusal(name, reason, plan.type_tag))));
@@ -261,14 +260,14 @@ fn enter(
         other => return Err(gone(protocol(name, format!("{other:?}")))),
     };
     let missing = || gone(protocol(name, "too few descriptors".into()));
-    let ring = take(&mut descriptors).ok_or_else(missing)?;
-    let table = take(&mut descriptors).ok_or_else(missing)?;
+    let ring = next_descriptor(&mut descriptors).ok_or_else(missing)?;
+    let table = next_descriptor(&mut descriptors).ok_or_else(missing)?;
     let memory = SharedMemory::open(name, ring, table, Some(Party::Sender)).map_err(gone)?;
     let row = entrance.row;
     if u64::from(row) >= memory.header.geometry.senders_max() {
         return Err(gone(protocol(name, format!("with row {row}"))));
     }
-    // From here on the row may be ours, whether the host lives to say so or not.
+    // From here on the row may be reserved for this sender, even if the host dies before it says so.
     let started = match answer(&host, name) {
         Ok((Frame::Start { .. }, _)) => {
             allocate_row(&memory.ring_segment, &memory.header.geometry, row).map_err(Into::into)
@@ -280,8 +279,8 @@ fn enter(
     started.inspect_err(|_: &CreateError| {
         memory.roster().vacate(Party::Sender, entrance, &Linux::get());
     })?;
-    // If anything fails here, the host vacates the row: nothing is sent from there before it has heard
-    // that we are in.
+    // If a step fails from here on, the host also vacates the row. The sender sends nothing before the host has
+    // confirmed.
     let roster = memory.roster();
     let started = start(domain, plan, memory, entrance, membership);
     let (ring, member) = started.inspect_err(|_| {
@@ -351,7 +350,7 @@ impl Member {
         })
     }
 
-    /// Shows the channel to others, and invites those who wait for it.
+    /// Publishes the channel's name record and invites the receivers that wait for the channel.
     fn publish(&self) -> Result<(), OsError> {
         if let (Some(claim), Some(record)) = (&lock(&self.state).claim, self.record()) {
             claim.write(record)?;
@@ -360,13 +359,14 @@ impl Member {
             self.invite(waiter)?;
         }
         lock(&self.state).is_inviting = false;
-        self.release_if_all_have_come();
+        self.release_if_all_joined();
         Ok(())
     }
 
     fn invite(&self, waiter: NameRecord) -> Result<(), OsError> {
-        let Some(socket) = self.domain.reach(&waiter)? else { return Ok(()) };
-        // Who comes at once comes after this. Who came by itself before closes the connection.
+        let Some(socket) = self.domain.connect_to_waiter(&waiter)? else { return Ok(()) };
+        // A receiver that joins at once needs this lock, and so joins after the invitation is stored. A receiver that
+        // had joined before closes the connection.
         let mut state = lock(&self.state);
         if invite(&socket, &self.name, waiter.incarnation)? {
             let handler: Weak<dyn Handler> = self.this.clone();
@@ -376,7 +376,7 @@ impl Member {
         Ok(())
     }
 
-    fn release_if_all_have_come(&self) {
+    fn release_if_all_joined(&self) {
         let state = lock(&self.state);
         let is_over = !state.is_inviting && state.invitations.is_empty();
         drop(state);
@@ -389,11 +389,11 @@ impl Member {
         let gone = lock(&self.state).invitations.remove(&waiter);
         if let Some((socket, token)) = gone {
             self.hub().forget(&socket, token);
-            self.release_if_all_have_come();
+            self.release_if_all_joined();
         }
     }
 
-    /// Host: takes a receiver in, or says why not.
+    /// As host: admits a receiver, or returns the reason for its refusal.
     pub(crate) fn admit(
         &self,
         hello: &Hello,
@@ -409,7 +409,7 @@ impl Member {
         }
         match (hello.start, hello.place) {
             (Start::Oldest, _) => return Err(Reason::FromNow),
-            // It has one level.
+            // A shared channel has one level.
             (Start::Now | Start::OldestIfPossible, Place::Ring | Place::Group(_)) => {}
             _ => return Err(Reason::Malformed),
         }
@@ -420,7 +420,7 @@ impl Member {
         }
         let roster = &self.link.roster;
         let vacant = roster.vacant_row().or_else(|| {
-            // Some may be of the dead, which nobody has had reason to ask for.
+            // Some rows may belong to dead receivers that no handle has watched yet.
             self.link.watch_all(Party::Receiver);
             roster.vacant_row()
         });
@@ -440,7 +440,7 @@ impl Member {
         };
         let descriptors = [ring.as_fd(), life.as_fd(), self.memory.table_segment.as_fd()];
         socket.send(&Frame::Welcome(welcome), &descriptors).map_err(resources)?;
-        // The receiver knows its row from here on, and gives it up if we die before the next word.
+        // From here on the receiver knows its row, and vacates the row if this host dies before the next frame.
         let start = roster.admit(entrance, hello.socket, peer.pid);
         if let Err(error) = socket.send(&Frame::Start { start }, &[]) {
             roster.vacate(Party::Receiver, entrance, &self.linux);
@@ -456,7 +456,7 @@ impl Member {
         Arrival { roster: self.link.roster.clone(), kernel: self.kernel.clone(), party, who }
     }
 
-    /// Host: lets a sender in, or says why not.
+    /// As host: admits a sender, or returns the reason for its refusal.
     pub(crate) fn admit_sender(
         &self,
         type_key: TypeKey,
@@ -487,7 +487,7 @@ impl Member {
         let descriptors = [self.memory.ring_segment.as_fd(), self.memory.table_segment.as_fd()];
         let resources = |error: OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
         socket.send(&entered, &descriptors).map_err(resources)?;
-        // The sender knows its row from here on, and gives it up if we die before the next word.
+        // From here on the sender knows its row, and vacates the row if this host dies before the next frame.
         roster.let_send(entrance, process, peer.pid, &self.kernel);
         if let Err(error) = socket.send(&Frame::Start { start: 0 }, &[]) {
             roster.vacate(Party::Sender, entrance, &self.kernel);
@@ -497,8 +497,8 @@ impl Member {
         Ok(self.arrival(Party::Sender, entrance))
     }
 
-    /// Host: a sender wants to know when this one goes.
-    pub(crate) fn be_followed(&self, socket: &Arc<Socket>) -> Result<(), Reason> {
+    /// As host: registers a sender that wants to learn when this host goes.
+    pub(crate) fn add_follower(&self, socket: &Arc<Socket>) -> Result<(), Reason> {
         let mut state = lock(&self.state);
         if state.is_closed || state.claim.is_none() {
             return Err(Reason::NotFound);
@@ -513,7 +513,7 @@ impl Member {
         let handler: Weak<dyn Handler> = self.this.clone();
         match self.hub().watch(&*host, handler) {
             Ok(token) => lock(&self.state).host = Some((host, token)),
-            // It is taken for gone, and asked for again.
+            // Without a watch, the host counts as gone, and is looked up again.
             Err(_) => self.look_for_host_soon(),
         }
     }
@@ -527,7 +527,7 @@ impl Member {
         });
     }
 
-    /// The host is gone: has the name, or follows whoever has it. Control thread.
+    /// Handles the end of the host: claims the name, or follows the next host. Runs on the control thread.
     fn look_for_host(&self) {
         let mut state = lock(&self.state);
         if state.is_closed || state.claim.is_some() || self.domain.is_forked() {
@@ -540,7 +540,7 @@ impl Member {
         match (claimed, self.record()) {
             (Ok(claim), Some(record)) if claim.write(record).is_ok() => {
                 state.claim = Some(claim);
-                // Under the lock: one that is closing takes it back.
+                // Under the lock, because a concurrent `close` removes the member again.
                 if let Some(this) = self.this.upgrade() {
                     self.domain.add_member(&this);
                 }
@@ -555,7 +555,7 @@ impl Member {
         match host {
             Some(host) => self.follow(host),
             None => {
-                // Somebody has the name and has not said so yet, or is just letting go of it.
+                // Another sender has claimed the name and not published its record yet, or is just releasing the name.
                 let later = Instant::now() + LOOK_AGAIN_AFTER;
                 let _ = wait_readable(&[], Some(later));
                 self.look_for_host_soon();
@@ -570,7 +570,7 @@ impl Member {
         peers.map(|peer| peer.pid).collect()
     }
 
-    /// The ring, for one who looks on.
+    /// The segments, for an observer. The ring's is read-only.
     pub(crate) fn segments(&self) -> Result<(Descriptor, &Segment), OsError> {
         Ok((self.memory.ring_segment.reopen_read_only()?, &self.memory.table_segment))
     }
@@ -622,7 +622,7 @@ impl Handler for Member {
                 drop(state);
                 let refused = matches!(socket.receive(), Ok((Frame::Refused(_), _)));
                 if refused {
-                    // Whoever has the name does not serve it, or not yet.
+                    // The process that holds the name does not serve it, or does not serve it yet.
                     let later = Instant::now() + LOOK_AGAIN_AFTER;
                     let _ = wait_readable(&[], Some(later));
                 }

@@ -1,6 +1,6 @@
-//! Channels of several senders, but for their data path. Nobody owns one: the process that holds the
-//! name, the *host*, lets others in, and when it goes, the senders that are left race for the name.
-//! Whoever takes part learns of deaths by itself, from the kernel, through a [`SharedLink`].
+//! The control halves of channels with several senders. No process owns such a channel. The process that holds its
+//! name, the *host*, admits others. When the host ends, the remaining senders compete for the name. Each sender and
+//! receiver learns of deaths itself, from the kernel, through a [`SharedLink`].
 
 pub(crate) mod attachment;
 pub(crate) mod member;
@@ -30,12 +30,12 @@ use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
 use crate::guard::lock;
 
-/// The process that listened at a socket is gone, though a child of it may hold the socket.
+/// ESRCH: the process that listened at a socket is gone, although a child of it may hold the socket.
 const ESRCH: i32 = 3;
-/// How long what could not be done waits until it is tried again.
+/// How long to wait before an operation is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(1);
 
-/// One handle's watch over the others of its channel.
+/// Watches the other senders and receivers of a channel for one handle.
 pub(crate) struct SharedLink {
     this: Weak<Self>,
     pub(crate) roster: Roster,
@@ -43,35 +43,36 @@ pub(crate) struct SharedLink {
     domain: Arc<DomainInner>,
     watches: Mutex<BTreeMap<Watched, Arc<Watch>>>,
     retries: Mutex<Retries>,
-    /// Has the data thread look again.
+    /// Makes the data thread check its state again.
     nudge: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Whose row.
+/// Identifies a row.
 type Watched = (Party, u32);
 
-/// What could not be done for want of a descriptor or memory here, or of room in another's queue. The
-/// control thread tries again.
+/// Operations that failed for lack of a descriptor, memory, or room in the queue of another process. The control thread
+/// tries them again.
 #[derive(Default)]
 struct Retries {
-    /// Receivers to be woken, by row.
+    /// Rows of receivers to wake.
     wakes: BTreeSet<u32>,
-    /// Processes to be watched, with their sockets.
+    /// Processes to watch, with their sockets.
     watches: BTreeMap<Watched, (Entrance, u128)>,
     is_under_way: bool,
 }
 
-/// One process that is watched, on behalf of one of its rows.
+/// A watched process, for one of its rows.
 struct Watch {
     link: Weak<SharedLink>,
     party: Party,
     who: Entrance,
     name: u128,
-    /// Ends with the process, with its program (`exec`), or when it can take no more in, which it says.
+    /// Hangs up when the process ends, when it runs another program (`exec`), or when it refuses the connection for
+    /// lack of resources. In the last case it first sends a refusal.
     socket: Socket,
-    /// Ends with the process; not before Linux 6.5.
+    /// Readable when the process ends. `None` before Linux 6.5.
     life: Option<Descriptor>,
-    /// It has said that it can take no more in.
+    /// 1 if the process has refused the connection.
     is_refused: AtomicU32,
     tokens: OnceLock<(Token, Option<Token>)>,
 }
@@ -94,7 +95,7 @@ impl SharedLink {
         })
     }
 
-    /// Has the kernel report the death of `who`, or finds that it is dead already.
+    /// Makes the kernel report the death of `who`, or records that it is dead already.
     fn watch_party(&self, party: Party, who: Entrance, socket: u128) {
         if self.domain.is_forked() {
             return;
@@ -105,7 +106,7 @@ impl SharedLink {
         }
     }
 
-    /// False if that cannot be done now.
+    /// Like `watch_party`, but returns false if it is not possible now.
     fn try_watch(&self, party: Party, who: Entrance, name: u128) -> bool {
         let mut watches = lock(&self.watches);
         if watches.get(&(party, who.row)).is_some_and(|watch| watch.who == who) {
@@ -113,9 +114,9 @@ impl SharedLink {
         }
         let socket = match self.domain.directory.connect_now(SocketName(name)) {
             Ok(Some(socket)) => socket,
-            // Nobody listens there: a process's socket is closed by its end alone.
+            // No process listens there. A process's listener closes only when the process ends.
             Ok(None) => {
-                self.learn(party, who);
+                self.record_death(party, who);
                 return true;
             }
             Err(_) => return false,
@@ -123,7 +124,7 @@ impl SharedLink {
         let life = match socket.peer_life(None) {
             Ok(life) => Some(life),
             Err(error) if error.errno == ESRCH => {
-                self.learn(party, who);
+                self.record_death(party, who);
                 return true;
             }
             Err(_) => None,
@@ -141,14 +142,14 @@ impl SharedLink {
         true
     }
 
-    fn learn(&self, party: Party, who: Entrance) {
+    fn record_death(&self, party: Party, who: Entrance) {
         self.roster.learn(party, who);
         if party == Party::Receiver && self.roster.vacate(party, who, &Linux::get()) {
             self.roster.table_words().count(ControlCounter::Deaths);
         }
     }
 
-    /// Has the receiver of `row` ring its descriptor. A data thread asks, which does not wait.
+    /// Wakes the receiver of `row` through its descriptor. Does not wait: the data thread calls this.
     fn wake(&self, row: u32) {
         if !self.try_wake(row) {
             lock(&self.retries).wakes.insert(row);
@@ -156,19 +157,19 @@ impl SharedLink {
         }
     }
 
-    /// False if that cannot be done now.
+    /// Like `wake`, but returns false if it is not possible now.
     fn try_wake(&self, row: u32) -> bool {
         let socket = self.roster.door(Party::Receiver, row).socket();
         let incarnation = self.incarnation;
         match self.domain.directory.connect_now(SocketName(socket)) {
             Ok(Some(socket)) => socket.send(&Frame::Wake { row, incarnation }, &[]).is_ok(),
-            // Nobody listens there: it is dead.
+            // No process listens there: the receiver is dead.
             Ok(None) => true,
             Err(_) => false,
         }
     }
 
-    /// Has the control thread try again, once for all that waits for it.
+    /// Schedules one retry of all pending operations on the control thread.
     fn retry_soon(&self) {
         if std::mem::replace(&mut lock(&self.retries).is_under_way, true) {
             return;
@@ -199,7 +200,7 @@ impl SharedLink {
         }
     }
 
-    /// Watches everybody who has a row of this kind.
+    /// Watches all processes that hold a row of this kind.
     pub(crate) fn watch_all(&self, party: Party) {
         for (who, _) in self.roster.held(party) {
             if !self.roster.is_dead(party, who) {
@@ -242,8 +243,8 @@ impl Watch {
         }
     }
 
-    /// Takes in what the process says: nothing, or that it can take no more in.
-    fn hear(&self) {
+    /// Reads the frames of the process. It sends none but a refusal.
+    fn read_frames(&self) {
         while let Ok((frame, _)) = self.socket.receive() {
             if matches!(frame, Frame::Refused(_)) {
                 self.is_refused.store(1, Relaxed);
@@ -259,12 +260,12 @@ impl Handler for Watch {
         };
         let is_dead = second == Some(token);
         if !is_dead {
-            self.hear();
+            self.read_frames();
             if !hung_up {
                 return;
             }
             if self.is_refused.load(Relaxed) == 1 {
-                // It is alive. If nothing else tells when it ends, it is asked again.
+                // The process is alive. If no other descriptor reports its end, it is watched again.
                 link.domain.hub().forget(&self.socket, first);
                 if second.is_some() {
                     return;
@@ -279,9 +280,9 @@ impl Handler for Watch {
         }
         drop(watches);
         if is_dead {
-            link.learn(self.party, self.who);
+            link.record_death(self.party, self.who);
         } else {
-            // A connection may end otherwise. Whoever is alive can be connected to.
+            // The connection may have ended for another reason. If the process is alive, a new connection succeeds.
             link.watch_party(self.party, self.who, self.name);
         }
         (link.nudge)();
@@ -296,7 +297,7 @@ impl Drop for SharedLink {
     }
 }
 
-/// The two segments of a shared channel, checked. One who only looks on is no party.
+/// The two segments of a shared channel, checked. An observer is not a party.
 pub(crate) struct SharedMemory {
     pub(crate) header: SenderHeader,
     pub(crate) ring: Region,
@@ -306,7 +307,7 @@ pub(crate) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Maps and checks what came from the host, for writing what such a party writes.
+    /// Maps and checks the segments that the host sent. Maps as writable what `party` may write.
     pub(crate) fn open(
         name: &ChannelName,
         ring: Descriptor,

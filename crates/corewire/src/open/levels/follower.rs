@@ -1,5 +1,5 @@
-//! A receiver that gets its messages from its group's relay: it joins the relay's channel, or makes the
-//! relay if there is none, and does so again when the relay goes.
+//! A receiver that gets its messages from its group's relay. It joins the relay's channel, or creates the relay if
+//! there is none. It does so again when the relay ends.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -33,24 +33,24 @@ use crate::path::receive::{Reading, Receiver};
 use crate::tell::tell;
 use crate::wait::{Patience, Readiness};
 
-/// How often one looks whether there is a relay by now, or somebody is to make one. Whoever makes it
-/// rings at once.
+/// How often a follower checks whether a relay exists or must be created. A new relay also rings the follower at once.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
-/// How long a call waits at a time for the next relay.
+/// Maximum time of one wait for the next relay.
 const WAIT_AT_A_TIME: Duration = Duration::from_millis(100);
-/// For how long calls may fail before a receiver is given up.
+/// Maximum time for which calls may fail before the receiver gets an error.
 const TROUBLE_MAX: Duration = Duration::from_secs(10);
 
-/// What stands behind a receiver of a group.
+/// The control half of a receiver of a group.
 pub(crate) struct Follower {
     domain: Arc<DomainInner>,
     name: ChannelName,
     local: ChannelName,
     group: u32,
-    /// The incarnation of the channel itself.
+    /// The incarnation of the sender's channel.
     channel: u128,
     wishes: Wishes,
-    /// That it waits for a relay: it does all the time, and so none begins without it.
+    /// The note that this follower waits for a relay. It stays while the follower lives, so every new relay waits for
+    /// the follower.
     note: Mutex<Option<Note>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -61,18 +61,19 @@ pub(crate) struct Follower {
 
 #[derive(Default)]
 struct State {
-    /// What the ring that is read shares with this side.
+    /// The part of the current ring that the control thread uses.
     shared: Option<Arc<ReceiverShared>>,
-    /// The link to the relay whose ring that is; none to a sender that is gone.
+    /// The link to the relay of the current ring. `None` for the ring of a sender that is gone.
     current: Option<Arc<Attachment>>,
-    /// What to go on with when that ring has been read to its end, and so on.
+    /// The rings to read after the current one, in order.
     nexts: VecDeque<Next>,
-    /// The last link of these, and the first message that was to come through it: its end is looked to.
+    /// The link to the last of these relays, and the first message expected through it. The follower watches this link
+    /// for its end.
     newest: Option<(Arc<Attachment>, u64)>,
-    /// The relay, if it is in this process.
+    /// The relay, if it runs in this process.
     relay: Option<Relay>,
     sender: Option<Arc<SenderLink>>,
-    /// Why there is nothing to go on with.
+    /// The error after which there is no next ring.
     failure: Option<ReceiveError>,
     is_following: bool,
     is_over: bool,
@@ -83,7 +84,7 @@ struct Next {
     attachment: Option<Arc<Attachment>>,
 }
 
-/// Joins the channel of that incarnation as one of `group`.
+/// Joins the channel of this incarnation as a follower in `group`.
 pub(crate) fn join<A: Reading>(
     joiner: Joiner,
     group: u32,
@@ -109,7 +110,7 @@ pub(crate) fn join<A: Reading>(
 }
 
 impl Follower {
-    /// Takes its place for the first time.
+    /// Joins the relay's channel for the first time.
     fn begin<A: Reading>(self: &Arc<Self>) -> Result<Receiver<A>, JoinError> {
         let longest = Instant::now() + ANSWER_TIMEOUT;
         let (deadline, after) = match self.wishes.patience {
@@ -117,13 +118,14 @@ impl Follower {
             _ => (longest, ANSWER_TIMEOUT),
         };
         loop {
-            if let Some(linked) = self.find(self.wishes, A::IS_IN_PLACE)? {
+            if let Some(linked) = self.find_relay(self.wishes, A::IS_IN_PLACE)? {
                 let Row { ring, attachment, trusted, header } = linked;
                 let access = grant(&ring, trusted, &*attachment, header.policy)?;
                 let Self { domain, name, group, wishes, .. } = &**self;
-                let taken = SenderLink::take(domain, name, *group, header.incarnation, *wishes);
-                let (sender, kept) = taken.inspect_err(|_| attachment.leave())?;
-                // From here on the sender keeps what this relay has not sent on, if it is the relay.
+                let registered =
+                    SenderLink::register(domain, name, *group, header.incarnation, *wishes);
+                let (sender, kept) = registered.inspect_err(|_| attachment.leave())?;
+                // If this is still the relay, the sender now keeps the messages that it has not forwarded.
                 if kept == header.incarnation && sender.incarnation() == self.channel {
                     let mut state = lock(&self.state);
                     state.sender = Some(sender);
@@ -149,7 +151,7 @@ impl Follower {
         }
     }
 
-    /// Until somebody has made a relay, or it is time to look again.
+    /// Waits until a relay has been created, or until it is time to check again.
     fn wait_for_relay(&self) -> Result<(), JoinError> {
         let bell = lock(&self.note).as_ref().map(|note| Arc::clone(note.bell()));
         let bell = bell.ok_or_else(|| JoinError::NotFound(self.name.clone()))?;
@@ -158,9 +160,9 @@ impl Follower {
         Ok(())
     }
 
-    /// The relay's channel, joined; made before if nobody has. None while somebody makes it, or while
-    /// the last one is just going.
-    fn find(
+    /// Joins the relay's channel. Creates the relay first if there is none. `None` while another process is creating
+    /// it, or while the former relay is ending.
+    fn find_relay(
         self: &Arc<Self>,
         wishes: Wishes,
         is_in_place: bool,
@@ -168,16 +170,16 @@ impl Follower {
         let Some(waiter) = lock(&self.note).as_ref().map(Note::id) else {
             return Err(JoinError::NotFound(self.name.clone()));
         };
-        // Those of relays that are gone, or of this one.
+        // Invitations of former relays, or of the current one.
         let invited = self.domain.invitations(waiter);
-        self.lead(wishes)?;
+        self.create_relay(wishes)?;
         let wishes = Wishes { waiter, ..wishes };
         match attach::attach(&self.domain, &self.local, Place::Ring, wishes, is_in_place) {
             Ok(Answer::Linked(linked)) if is_relay_of(linked.header.incarnation, self.channel) => {
                 self.domain.forget_invitations(waiter, invited);
                 Ok(Some(linked))
             }
-            // That of a channel that had this name before, or has it now.
+            // A channel that held this name before, or holds it now.
             Ok(Answer::Linked(linked)) => {
                 linked.attachment.leave();
                 Ok(None)
@@ -188,8 +190,8 @@ impl Follower {
         }
     }
 
-    /// Makes the relay, if nobody has.
-    fn lead(&self, wishes: Wishes) -> Result<(), JoinError> {
+    /// Creates the relay if no process has.
+    fn create_relay(&self, wishes: Wishes) -> Result<(), JoinError> {
         if lock(&self.state).is_over {
             return Ok(());
         }
@@ -203,19 +205,19 @@ impl Follower {
         Ok(())
     }
 
-    /// Has the end of a relay looked to.
+    /// Watches a relay for its end.
     fn watch(self: &Arc<Self>, attachment: &Arc<Attachment>) {
         let (this, gone) = (Arc::downgrade(self), Arc::downgrade(attachment));
         attachment.when_gone(move || {
             if let (Some(follower), Some(gone)) = (this.upgrade(), gone.upgrade()) {
-                follower.go_on(gone);
+                follower.start_change(gone);
             }
         });
     }
 
-    /// The newest relay is gone: finds the next one, on a thread of its own, since the receiver's may be
-    /// busy with what the dead have left, and the others wait for this one.
-    fn go_on(self: Arc<Self>, gone: Arc<Attachment>) {
+    /// Finds the next relay after the newest one has gone. Uses a thread of its own, because the receiver's thread may
+    /// still be reading the dead relay's ring, and the other followers wait for this one.
+    fn start_change(self: Arc<Self>, gone: Arc<Attachment>) {
         let mut state = lock(&self.state);
         let newest = state.newest.as_ref().filter(|(newest, _)| Arc::ptr_eq(newest, &gone));
         let Some(&(_, start)) = newest else { return };
@@ -224,23 +226,23 @@ impl Follower {
         }
         drop(state);
         tell!(info, "a relay is gone", channel = self.name, group = self.group);
-        // It may have gone before it had sent on what this one has had from others already.
+        // The relay may have ended before it forwarded messages that this follower got from former relays.
         let from = gone.head().max(start);
         let follower = Arc::clone(&self);
         let following =
             std::thread::Builder::new().name("corewire-follow".into()).spawn(move || {
                 process::block_all_signals();
                 let next = follower.find_next(from);
-                follower.have(next);
+                follower.add_next(next);
             });
         if let Err(error) = following {
             let errno = error.raw_os_error().unwrap_or_default();
             let error = OsError { what: "start a thread".into(), errno };
-            self.have(Err(ReceiveError::Relay(Box::new(error.into()))));
+            self.add_next(Err(ReceiveError::Relay(Box::new(error.into()))));
         }
     }
 
-    /// Where the receiver goes on with message `from`.
+    /// Finds the ring in which the receiver continues with message `from`.
     fn find_next(self: &Arc<Self>, from: u64) -> Result<Next, ReceiveError> {
         let failed = |error: JoinError| ReceiveError::Relay(Box::new(error));
         let wishes = Wishes { start: Start::At(from), patience: Patience::Forever, ..self.wishes };
@@ -253,7 +255,7 @@ impl Follower {
             };
             let not_found = || failed(JoinError::NotFound(self.name.clone()));
             let sender = sender.ok_or_else(not_found)?;
-            // What a dead process has left is not to be believed, either: no relay is ahead of its sender.
+            // A dead relay's memory is not trusted either: no relay is ahead of its sender.
             if let Some(last) = from.checked_sub(1).filter(|&last| !sender.has_sent(last)) {
                 return Err(
                     Violation { word: "stamp", found: stamp_of(last), sequence: last }.into()
@@ -265,7 +267,7 @@ impl Follower {
             if let Some(violation) = violation {
                 return Err(violation.into());
             }
-            match self.find(wishes, false) {
+            match self.find_relay(wishes, false) {
                 Ok(Some(Row { ring, attachment, .. })) if ring.next() == from => {
                     return Ok(Next { ring, attachment: Some(attachment) });
                 }
@@ -274,13 +276,13 @@ impl Follower {
                     let found = format!("from message {} instead of {from}", ring.next());
                     return Err(failed(attach::protocol(&self.local, found)));
                 }
-                // A process that is stopped is not dead; whoever is cannot be found for a moment.
+                // A stopped process is not dead. A dead process's name cannot be claimed for a moment.
                 Ok(None) | Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => {
                     trouble_since = None;
                 }
                 Err(error) => {
                     let since = *trouble_since.get_or_insert_with(Instant::now);
-                    if !may_pass(&error) || since.elapsed() > TROUBLE_MAX {
+                    if !is_temporary(&error) || since.elapsed() > TROUBLE_MAX {
                         return Err(failed(error));
                     }
                 }
@@ -289,9 +291,9 @@ impl Follower {
         }
     }
 
-    fn have(self: &Arc<Self>, next: Result<Next, ReceiveError>) {
+    fn add_next(self: &Arc<Self>, next: Result<Next, ReceiveError>) {
         if !matches!(next, Ok(Next { attachment: Some(_), .. })) {
-            // Nobody is to wait for one who does not come.
+            // No relay must wait for a follower that does not join.
             drop(lock(&self.note).take());
         }
         let mut state = lock(&self.state);
@@ -314,7 +316,7 @@ impl Follower {
             Err(error) => {
                 state.newest = None;
                 state.failure = Some(error);
-                // The sender need keep nothing for it.
+                // The sender need not keep messages for this follower.
                 given_up = state.sender.take();
             }
         }
@@ -335,9 +337,9 @@ impl Follower {
     }
 }
 
-/// Whether there may be another outcome in a moment: somebody has run out of something, or the rows
-/// of one who has just died are not free yet.
-fn may_pass(error: &JoinError) -> bool {
+/// True if a further attempt may succeed: a resource was lacking, or the rows of a process that has just died are not
+/// free yet.
+fn is_temporary(error: &JoinError) -> bool {
     match error {
         JoinError::Os(_) | JoinError::Segment { error: SegmentError::Os(_), .. } => true,
         JoinError::Refused { reason, .. } => {
@@ -362,7 +364,7 @@ impl ReceiverHalf for Follower {
     }
 
     fn notify(&self, notice: u32) {
-        // In a forked child a thread that is not there may have the lock.
+        // A forked child lacks the thread that may hold this lock.
         if self.domain.is_forked() {
             return;
         }
@@ -381,7 +383,7 @@ impl ReceiverHalf for Follower {
         if self.domain.is_forked() {
             return;
         }
-        // First of all: no relay is to wait for this one.
+        // First, so that no relay waits for this follower.
         drop(lock(&self.note).take());
         let mut state = lock(&self.state);
         state.is_over = true;
@@ -396,7 +398,7 @@ impl ReceiverHalf for Follower {
             attachment.leave();
         }
         drop(relay);
-        // Last of all: while it is there, the sender keeps what the relay has not sent on.
+        // Last, because the sender keeps unforwarded messages while this link exists.
         if let Some(sender) = sender {
             sender.leave();
         }
@@ -417,7 +419,7 @@ impl ReceiverHalf for Follower {
             return state.failure.clone().map_or(Ok(false), Err);
         };
         let former = std::mem::replace(ring, next);
-        // An interrupt is given to the one or the other, under the lock.
+        // Under the lock, so that an interrupt reaches exactly one of the two rings.
         let pending = former.shared().notices() & notice::INTERRUPTED;
         if pending != 0 {
             ring.shared().notify(pending, &Linux::get());
@@ -457,7 +459,7 @@ impl ReceiverHalf for Follower {
                 current.use_bell(bell);
                 current.readiness()?;
             }
-            // There is nobody to wait for.
+            // There is no next relay to wait for.
             None => bell.ring(),
         }
         Ok(Readiness(Arc::clone(bell)))

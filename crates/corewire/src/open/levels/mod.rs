@@ -1,26 +1,27 @@
 //! Channels on two levels, for machines with several last-level caches.
 //!
-//! Receivers at the sender's own cache read its ring. Those at each other cache are a *group*: one of
-//! their processes has a *relay*, a thread that reads the sender's ring and sends on what it reads, in a
-//! channel of its own, `<name>@<group>`; the receivers of the group, its *followers*, read that. So a
-//! message crosses to each other cache once, a large one is copied once for each, and the sender reads one
-//! cursor for each. (Barrelfish's multicast, with one aggregator a package; `corewire model two_level`
-//! counts what it saves.)
+//! Receivers at the sender's own cache read its ring. The receivers at each other cache form a *group*. One process of
+//! the group runs a *relay*: a thread that reads the sender's ring and forwards the messages in a channel of its own,
+//! `<name>@<group>`. The other receivers of the group, its *followers*, read that channel. Each message is therefore
+//! transferred once to each other cache, a large message is copied once for each of them, and the sender reads one
+//! cursor for each of them. (This is Barrelfish's multicast with one aggregator for each package. `corewire model
+//! two_level` computes the gain.)
 //!
-//! The relay's ring goes on in the sender's numbers, so all know where they are. What makes it safe:
+//! A relay's ring continues the sender's sequence numbers, so all receivers know their position. The following rules
+//! make this safe:
 //!
-//! - A relay is done with a message when it has sent it on, so its cursor is never beyond what its ring
-//!   holds. A dead relay's ring can be read to its end.
-//! - While a group has followers, the sender keeps a dead relay's row, and with it all messages from its
-//!   cursor on, for the next relay, which begins there (`owner/groups.rs`).
-//! - Who has `<name>@<group>` is the relay: names have one owner, exactly, for as long as it lives.
-//! - Each follower's note that it waits for that name lies in the runtime directory all the time. So
-//!   whoever is the next relay invites all that are left, and its first message waits for them
-//!   (`follower.rs`). Each begins at the end of the dead relay's ring.
-//! - If the sender is gone as well, a follower reads the rest in the sender's own ring, where nobody
-//!   writes any more.
+//! - A relay has finished a message when it has forwarded it, so its cursor is never beyond the contents of its ring. A
+//!   dead relay's ring can be read to its end.
+//! - While a group has followers, the sender keeps a dead relay's row, and with it all messages from that row's cursor
+//!   on. The next relay begins there (`owner/groups.rs`).
+//! - The process that holds the name `<name>@<group>` is the relay. A name has at most one owner, for as long as the
+//!   owner lives.
+//! - A follower's note that it waits for that name stays in the runtime directory. The next relay therefore invites all
+//!   remaining followers, and its first message waits for them (`follower.rs`). Each follower begins where the dead
+//!   relay's ring ended.
+//! - If the sender is gone too, a follower reads the rest in the sender's own ring, which no process writes any more.
 //!
-//! A follower costs the sender nothing but two descriptors: its socket, and its process.
+//! A follower costs the sender only two descriptors: its socket and its process.
 
 mod follower;
 mod relay;
@@ -46,13 +47,12 @@ use crate::topology::Topology;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Levels {
-    /// Two levels where that is sooner for the last receiver: as
-    /// [`Topology::two_levels_pay`](crate::Topology::two_levels_pay) has it for the number of receivers
-    /// that the channel is made for, from the file that `$COREWIRE_TOPOLOGY` names. Without one, or for a
-    /// policy other than *Block*: one level.
+    /// Two levels if the last receiver then gets a message sooner, according to
+    /// [`Topology::two_levels_pay`](crate::Topology::two_levels_pay) for the channel's maximum number of receivers and
+    /// the file that `$COREWIRE_TOPOLOGY` names. One level without such a file, or for a policy other than *Block*.
     #[default]
     Auto,
-    /// All read the sender's ring.
+    /// One level: all receivers read the sender's ring.
     One,
     /// Two levels.
     Two,
@@ -73,7 +73,7 @@ impl Levels {
     }
 }
 
-/// The incarnation of a new relay's channel: in its lower half it says which channel it relays.
+/// The incarnation of a new relay's channel. Its lower half identifies the channel that it relays.
 fn incarnation_of_relay(channel: u128) -> Result<u128, OsError> {
     Ok(random_u128()? & UPPER_HALF | channel & !UPPER_HALF)
 }
@@ -84,9 +84,9 @@ fn is_relay_of(incarnation: u128, channel: u128) -> bool {
 
 const UPPER_HALF: u128 = !0 << 64;
 
-/// The group of whoever runs on this processor: the first of those that share its last-level cache.
+/// The group of this thread's processor: the number of the first processor that shares its last-level cache.
 pub(crate) fn own_group() -> u32 {
-    /// As the kernel described them, once for each processor.
+    /// The kernel's description of the caches, read once for each processor.
     static KNOWN: PerProcess<Mutex<BTreeMap<u32, u32>>> = PerProcess::new();
     let processor = Linux::get().cpu();
     *lock(KNOWN.get()).entry(processor).or_insert_with(|| {

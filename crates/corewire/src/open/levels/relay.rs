@@ -1,4 +1,4 @@
-//! A group's relay: a thread that reads the sender's ring and sends on what it reads.
+//! A group's relay: a thread that reads the sender's ring and forwards the messages to its group.
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -23,7 +23,7 @@ use crate::path::send::Sender;
 use crate::tell::tell;
 use crate::wait::Interrupter;
 
-/// A relay of this process. Dropping it leaves its work to the next one.
+/// A relay in this process. On drop, the next relay continues its work.
 pub(super) struct Relay {
     domain: Arc<DomainInner>,
     shared: Arc<Shared>,
@@ -31,7 +31,7 @@ pub(super) struct Relay {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread shares with others.
+/// The part that the thread shares with others.
 #[derive(Default)]
 struct Shared {
     is_stopped: AtomicU32,
@@ -39,8 +39,8 @@ struct Shared {
 }
 
 impl Relay {
-    /// Makes the relay of `group` for the channel of that incarnation; the name of its own has been
-    /// claimed. It begins where the relay before it ended, or where `wishes` say if there was none.
+    /// Creates the relay of `group` for the channel of this incarnation. The relay's own name is claimed already. It
+    /// begins where the former relay ended, or at `wishes.start` if there was none.
     pub(super) fn start(
         domain: &Arc<DomainInner>,
         name: &ChannelName,
@@ -69,7 +69,7 @@ impl Relay {
         let local = name.relayed(group);
         let failed =
             |error: CreateError| JoinError::Relay { name: local.clone(), error: Box::new(error) };
-        // What it relays, and not what its maker asked for, which may be any type.
+        // The type of the relayed channel. The follower that creates the relay may have asked for any type.
         let wishes = Wishes { type_tag: header.type_tag, ..wishes };
         let builder = SenderBuilder::of_relay(domain, &local, wishes);
         let origin = Origin { first: from.next_sequence(), home: None, hangs_up: true };
@@ -77,7 +77,7 @@ impl Relay {
         let to = to.map_err(failed)?;
         let shared = Arc::new(Shared::default());
         let interrupters = [from.interrupter(), to.interrupter()];
-        // Its followers read the rest in the sender's ring: none need wait for another.
+        // If the sender is gone, the followers read the rest in the sender's ring, so none waits for another.
         let (stop, interrupter) = (Arc::clone(&shared), to.interrupter());
         gone.when_gone(move || {
             stop.is_stopped.store(1, Relaxed);
@@ -88,7 +88,7 @@ impl Relay {
             .name("corewire-relay".into())
             .spawn(move || {
                 process::block_all_signals();
-                // Where its readers are. If it cannot be, it is only slower.
+                // Runs near its receivers. If pinning fails, the relay is only slower.
                 let _ = processor::keep_at_cache_of(group as usize);
                 run(from, to, &own);
             })
@@ -96,11 +96,11 @@ impl Relay {
                 what: "start a relay".into(),
                 errno: error.raw_os_error().unwrap_or_default(),
             })?;
-        tell!(info, "a relay was made", channel = name, group = group);
+        tell!(info, "a relay was created", channel = name, group = group);
         Ok(Self { domain: Arc::clone(domain), shared, interrupters, thread: Some(thread) })
     }
 
-    /// The impossible value in the sender's memory that has ended it.
+    /// The impossible value in the sender's memory that ended the relay.
     pub(super) fn violation(&self) -> Option<Violation> {
         *lock(&self.shared.violation)
     }
@@ -110,13 +110,13 @@ impl Drop for Relay {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.domain.is_forked() {
-            // There is no such thread here.
+            // A forked child does not have the thread.
             std::mem::forget(thread);
             return;
         }
         self.shared.is_stopped.store(1, Relaxed);
         self.interrupters.iter().for_each(Interrupter::interrupt);
-        // It panics nowhere; if it did, its handles are dropped all the same.
+        // The thread does not panic. A panic would drop its handles as well.
         let _ = thread.join();
     }
 }
@@ -140,7 +140,7 @@ fn enter(
             let access = grant(&row.ring, row.trusted, &*row.attachment, row.header.policy)?;
             Ok((row, access))
         }
-        // Another channel has the name by now.
+        // Another channel holds the name by now.
         Answer::Linked(Row { attachment, .. }) => {
             attachment.leave();
             Err(JoinError::NotFound(name.clone()))
@@ -149,11 +149,11 @@ fn enter(
     }
 }
 
-/// Sends on until the sender is gone, or it is stopped; then hangs up, without closing.
+/// Forwards messages until the sender is gone or the relay is stopped. Then hangs up without closing its channel.
 fn run(mut from: Receiver, mut to: Sender, shared: &Shared) {
     while shared.is_stopped.load(Relaxed) == 0 {
         match pass_on(&mut from, &mut to) {
-            // One that is stopped is interrupted, and perhaps one that is not.
+            // A relay that is stopped is interrupted; other interrupts are possible too.
             Ok(()) | Err(Ended::Interrupted) => {}
             Err(Ended::Violated(violation)) => {
                 *lock(&shared.violation) = Some(violation);
@@ -162,12 +162,12 @@ fn run(mut from: Receiver, mut to: Sender, shared: &Shared) {
             Err(Ended::Over) => break,
         }
     }
-    // In this order: whoever takes over finds the place in the ring kept.
+    // The order matters: the next relay finds that the row in the sender's ring is kept.
     drop(from);
     drop(to);
 }
 
-/// Why no more is sent on.
+/// Why forwarding ended.
 enum Ended {
     Interrupted,
     Violated(Violation),
@@ -190,7 +190,7 @@ impl From<SendError> for Ended {
     }
 }
 
-/// Sends on what is there, and waits for more. A message is done with only when it has been sent.
+/// Forwards the available messages, and waits for more. A message is finished only once it has been sent.
 fn pass_on(from: &mut Receiver, to: &mut Sender) -> Result<(), Ended> {
     while let Some(message) = from.peek(0)? {
         to.send(message)?;

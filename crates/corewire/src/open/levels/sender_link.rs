@@ -1,5 +1,5 @@
-//! A follower's link to the sender: it sees the sender's life, and has the sender keep what its relay has
-//! not sent on.
+//! A follower's link to the sender. Through it the follower learns of the sender's end, and the sender keeps the
+//! messages that the follower's relay has not forwarded.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,13 +18,13 @@ use corewire_ring::region::{Region, Slots};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 
 use crate::control::attach::{self, Wishes, open_sender};
-use crate::control::domain::{DomainInner, take};
+use crate::control::domain::{DomainInner, next_descriptor};
 use crate::control::hub::{Handler, Token};
 use crate::error::JoinError;
 use crate::host::{Hosted, ReceiverRing};
 use crate::wait::cap_ns;
 
-/// The link.
+/// A follower's link to the sender.
 pub(super) struct SenderLink {
     domain: Arc<DomainInner>,
     socket: Socket,
@@ -33,16 +33,15 @@ pub(super) struct SenderLink {
     is_gone: AtomicU32,
     memory: Region,
     header: SenderHeader,
-    /// For reading the rest when the sender is gone: a page that nobody else sees, and notices.
+    /// For reading the rest when the sender is gone: a private page for cursors, and notices.
     own: Region,
     shared: Arc<ReceiverShared>,
 }
 
 impl SenderLink {
-    /// Has the sender count this process in as a follower in `group`, which has joined `relay`'s channel.
-    /// Returns the incarnation of the one whose place in the ring is kept from here on, too; 0 if there
-    /// is none.
-    pub(super) fn take(
+    /// Registers this process at the sender as a follower in `group` that has joined `relay`'s channel. Also returns
+    /// the incarnation of the relay whose row in the ring is kept from now on, or 0 if there is none.
+    pub(super) fn register(
         domain: &Arc<DomainInner>,
         name: &ChannelName,
         group: u32,
@@ -68,12 +67,12 @@ impl SenderLink {
             (other, _) => return Err(attach::protocol(name, format!("{other:?}"))),
         };
         let missing = || attach::protocol(name, "too few descriptors".into());
-        let segment = take(&mut descriptors).ok_or_else(missing)?;
-        let life = take(&mut descriptors).ok_or_else(missing)?;
+        let segment = next_descriptor(&mut descriptors).ok_or_else(missing)?;
+        let life = next_descriptor(&mut descriptors).ok_or_else(missing)?;
         let (memory, header) = open_sender(name, segment)?;
         let life = socket.peer_life(Some(life))?;
         let own = Region::private(RECEIVER_SEGMENT_BYTES);
-        let own = own.ok_or(OsError { what: "have a page".into(), errno: 12 })?;
+        let own = own.ok_or(OsError { what: "allocate a page".into(), errno: 12 })?;
         let link = Arc::new(Self {
             domain: Arc::clone(domain),
             socket,
@@ -104,25 +103,25 @@ impl SenderLink {
         }
     }
 
-    /// Which channel it is.
+    /// The incarnation of the sender's channel.
     pub(super) fn incarnation(&self) -> u128 {
         self.header.incarnation
     }
 
-    /// Has the sender sent message `sequence`? Its slot holds that or a later one; one load, since a search for
-    /// the head may be overtaken.
+    /// True if the sender has sent message `sequence`: its slot contains that message or a later one. This is one load;
+    /// a search for the head could be overtaken.
     pub(super) fn has_sent(&self, sequence: u64) -> bool {
         let slots = Slots::new(&self.memory, &self.header.geometry);
         ahead_of(slots.at(sequence).stamp().load(Relaxed), sequence) >= 0
     }
 
-    /// Is the sender gone, or has it closed the channel?
+    /// True if the sender is gone or has closed the channel.
     pub(super) fn is_over(&self) -> bool {
         let closed = SenderWords::new(self.memory.clone()).closed().load(Relaxed);
         closed != 0 || self.is_gone.load(Relaxed) != 0
     }
 
-    /// The sender's own ring from message `from` on, when nobody sends there any more.
+    /// The sender's own ring from message `from` on. Only for a channel without a sender.
     pub(super) fn rest(&self, from: u64, wishes: Wishes) -> ReceiverRing {
         self.shared.notify(notice::PEER_GONE, &Linux::get());
         let parts = ReceiverParts {
@@ -153,14 +152,14 @@ impl SenderLink {
 
     pub(super) fn leave(&self) {
         self.unwatch();
-        // If it does not get through, the hang-up says as much.
+        // If this fails, the hang-up tells the sender.
         let _ = self.socket.send(&Frame::Leave, &[]);
     }
 }
 
 impl Handler for SenderLink {
     fn on_event(&self, _token: Token, _hung_up: bool) {
-        // The sender has nothing to say here: it has gone.
+        // The sender sends no frames here, so any event means that it has gone.
         self.is_gone.store(1, Relaxed);
         self.unwatch();
     }

@@ -1,0 +1,176 @@
+//! Joining a channel: the builder of a receiver.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corewire_layout::frame::Start;
+use corewire_layout::name::ChannelName;
+use corewire_layout::segment::TypeTag;
+
+use crate::control::attach::Wishes;
+use crate::control::domain::DomainInner;
+use crate::error::JoinError;
+use crate::open::domain::Domain;
+use crate::open::join::join;
+use crate::open::waiting;
+use crate::path::receive::{Copying, InPlace, Reading, Receiver};
+use crate::typed::TypedReceiver;
+use crate::typed::schema::{MessageType, tag_of};
+use crate::wait::Wait;
+
+/// Builder of a receiver, returned by [`Domain::receiver`]. `A` says how messages are read.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is joined before `join`"]
+pub struct ReceiverBuilder<A = InPlace> {
+    domain: Arc<DomainInner>,
+    name: String,
+    wishes: Wishes,
+    access: PhantomData<fn() -> A>,
+}
+
+impl ReceiverBuilder {
+    pub(crate) fn new(domain: &Domain, name: &str) -> Self {
+        let (domain, name) = (Arc::clone(&domain.inner), name.to_owned());
+        Self { domain, name, wishes: Wishes::default(), access: PhantomData }
+    }
+
+    /// Copies messages out instead of reading them in place. This is possible for every channel. It is the only way if
+    /// messages may be overwritten while they are read ([`SenderBuilder::overwrite`](crate::SenderBuilder::overwrite),
+    /// [`SenderBuilder::evict`](crate::SenderBuilder::evict)), or if the sender is not trusted.
+    pub fn snapshots(self) -> ReceiverBuilder<Copying> {
+        let Self { domain, name, wishes, .. } = self;
+        ReceiverBuilder { domain, name, wishes, access: PhantomData }
+    }
+}
+
+impl<A: Reading> ReceiverBuilder<A> {
+    /// Begins with the oldest message that is still complete, instead of the next one sent. The ring holds at most one
+    /// message less than it has slots, and the window about half of its bytes.
+    pub fn from_oldest(mut self) -> Self {
+        self.wishes.start = Start::Oldest;
+        self
+    }
+
+    /// Like [`from_oldest`](Self::from_oldest) if the channel permits it for this receiver. Otherwise, because the
+    /// channel has several senders or this process is a guest, begins with the next message sent. This is for a
+    /// receiver that waits for a channel and may join late: [`Receiver::late_by`] then returns how many messages it has
+    /// missed.
+    pub fn from_oldest_if_possible(mut self) -> Self {
+        self.wishes.start = Start::OldestIfPossible;
+        self
+    }
+
+    /// The receiver's last-level cache: the number of the first processor that shares it. Default: the cache of the
+    /// processor that joins. Only channels on two levels use it
+    /// ([`SenderBuilder::levels`](crate::SenderBuilder::levels)).
+    pub fn cache_domain(mut self, number: u32) -> Self {
+        self.wishes.cache_domain = Some(number);
+        self
+    }
+
+    /// Sets how the receiver's calls wait for messages.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wishes.wait = wait;
+        self
+    }
+
+    /// Maximum time that a call sleeps before it checks by itself. Default: 100 ms; at least 1 ms. What a sleeper waits
+    /// for wakes it. The cap is the safety net for a sender that is stopped or not scheduled between a message and the
+    /// wake-up. With a longer cap an idle machine checks less often.
+    pub fn sleep_cap(mut self, cap: Duration) -> Self {
+        self.wishes.sleep_cap = Some(cap);
+        self
+    }
+
+    /// Joins a channel of any declared type, or of plain bytes, and reads messages as bytes. Without this option, a
+    /// channel that was created for a type refuses a receiver of bytes. [`Receiver::channel_type`] returns the type of
+    /// the channel.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-any-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// let mut prices = domain.sender("prices").create_typed::<u64>()?;
+    /// let mut receiver = domain.receiver("prices").any_type().join()?;
+    /// prices.send(&7)?;
+    /// assert_eq!(receiver.receive()?[..], 7u64.to_le_bytes());
+    /// assert_eq!(receiver.channel_type().unwrap().name, "u64");
+    /// # drop(receiver); drop(prices); drop(domain); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn any_type(mut self) -> Self {
+        self.wishes.type_tag = TypeTag::ANY;
+        self
+    }
+
+    /// Joins the channel now. Blocks until the channel's process answers. An answer may take at most 10 s.
+    ///
+    /// # Errors
+    /// [`JoinError::NotFound`] if there is none; [`JoinError::NotInPlace`] if its messages must be copied out;
+    /// [`JoinError`] for everything else.
+    pub fn join(self) -> Result<Receiver<A>, JoinError> {
+        join(&self.domain, &ChannelName::new(&self.name)?, self.wishes)
+    }
+
+    /// Joins the channel as soon as it exists. If it does not exist yet, this receiver's first message is the channel's
+    /// first message. This does not hold in another user's domain: the sender does not wait for guests, and a guest may
+    /// miss messages sent before it joined.
+    ///
+    /// # Errors
+    /// [`JoinError`], but never `NotFound`.
+    pub fn join_when_created(self) -> Result<Receiver<A>, JoinError> {
+        self.wait_and_join(None)
+    }
+
+    /// Like [`join_when_created`](Self::join_when_created), but waits for at most `timeout`. It gives the process that
+    /// admits receivers at least half a second to answer.
+    ///
+    /// # Errors
+    /// [`JoinError::NotCreated`] if the channel was not created in time; [`JoinError::NoAnswer`] if it exists, but the
+    /// process that admits receivers does not answer because it is stopped; [`JoinError`] for everything else.
+    pub fn join_timeout(self, timeout: Duration) -> Result<Receiver<A>, JoinError> {
+        self.wait_and_join(Some(timeout))
+    }
+
+    /// Joins the channel now, for values of type `T`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] if it has another type, or another version of the type; otherwise as for
+    /// [`join`](Self::join).
+    pub fn join_typed<T: MessageType>(self) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join().map(TypedReceiver::new)
+    }
+
+    /// Joins the channel as soon as it exists, for values of type `T`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] as for [`join_typed`](Self::join_typed); otherwise like
+    /// [`join_when_created`](Self::join_when_created).
+    pub fn join_typed_when_created<T: MessageType>(self) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join_when_created().map(TypedReceiver::new)
+    }
+
+    /// Like [`join_typed_when_created`](Self::join_typed_when_created), but waits for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`JoinError::Type`] as for [`join_typed`](Self::join_typed); otherwise as for
+    /// [`join_timeout`](Self::join_timeout).
+    pub fn join_typed_timeout<T: MessageType>(
+        self,
+        timeout: Duration,
+    ) -> Result<TypedReceiver<T, A>, JoinError> {
+        self.expecting::<T>().join_timeout(timeout).map(TypedReceiver::new)
+    }
+
+    fn expecting<T: MessageType>(mut self) -> Self {
+        self.wishes.type_tag = tag_of::<T>();
+        self
+    }
+
+    fn wait_and_join(self, timeout: Option<Duration>) -> Result<Receiver<A>, JoinError> {
+        let name = ChannelName::new(&self.name)?;
+        waiting::join_when_created(&self.domain, &name, self.wishes, timeout, None)
+    }
+}
