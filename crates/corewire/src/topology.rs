@@ -1,5 +1,5 @@
-//! The costs of a machine's cache lines, read from a file. `corewire doctor --measure` writes such a file.
-//! `corewire model --topology` reads it, and so does a process that creates a channel that may be on two levels.
+//! The costs of a machine's cache lines, read from a file. `corewire doctor --measure` writes such a file. `corewire
+//! model --topology` reads it. So does a process that creates a channel that may be on two levels.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -19,9 +19,9 @@ use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
 use crate::wait::{Interrupter, Readiness};
 
-/// A sender of values of one type: the only one of its channel, or one of several
-/// ([`SharedSender`]). Made by [`SenderBuilder::create_typed`](crate::SenderBuilder::create_typed)
-/// and [`SenderBuilder::open_shared_typed`](crate::SenderBuilder::open_shared_typed).
+/// A sender of values of one type: the only sender of its channel, or one of several ([`SharedSender`]). Returned by
+/// [`SenderBuilder::create_typed`](crate::SenderBuilder::create_typed) and
+/// [`SenderBuilder::open_shared_typed`](crate::SenderBuilder::open_shared_typed).
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -62,7 +62,7 @@ impl<T: MessageType, S> TypedSender<T, S> {
 macro_rules! sends_values {
     ($sender:ident, $loan:ident, $batch:ident) => {
         impl<T: MessageType> TypedSender<T, $sender> {
-            /// Sends a value, waiting for room if there is none. One copy, into the channel.
+            /// Sends a value, waiting for room if there is none. It is copied once, into the channel.
             ///
             /// # Errors
             #[doc = concat!("As for [`", stringify!($sender), "::send`].")]
@@ -88,9 +88,8 @@ macro_rules! sends_values {
                 self.sender.send_timeout(value.as_bytes(), timeout)
             }
 
-            /// Lends the place of a value, waiting for room if there is none. It derefs to a `T`
-            /// whose fields hold anything at first, often those of an earlier message: write each
-            /// of them.
+            /// Lends memory for a value, waiting for room if there is none. It derefs to a `T` whose fields have no
+            /// meaningful content at first, often that of an earlier message. Write each of them.
             ///
             /// # Errors
             /// As for [`send`](Self::send).
@@ -99,7 +98,7 @@ macro_rules! sends_values {
                 self.sender.loan(size_of::<T>()).map($loan::new)
             }
 
-            /// Lends the place of a value if there is room now. Never blocks.
+            /// Lends memory for a value if there is room now. Never blocks.
             ///
             /// # Errors
             /// As for [`try_send`](Self::try_send).
@@ -108,7 +107,7 @@ macro_rules! sends_values {
                 self.sender.try_loan(size_of::<T>()).map($loan::new)
             }
 
-            /// Lends the place of a value, waiting for room for at most `timeout`.
+            /// Lends memory for a value, waiting for room for at most `timeout`.
             ///
             /// # Errors
             /// As for [`send_timeout`](Self::send_timeout).
@@ -121,7 +120,7 @@ macro_rules! sends_values {
                 $batch::new(self.sender.batch())
             }
 
-            /// Waits until at least `count` receivers are joined, and returns how many are.
+            /// Waits until at least `count` receivers have joined, and returns their number.
             ///
             /// # Errors
             /// [`SendError::Interrupted`] or `Forked`.
@@ -129,8 +128,8 @@ macro_rules! sends_values {
                 self.sender.wait_for_receivers(count)
             }
 
-            /// Waits until at least `count` receivers are joined, for at most `timeout`, and returns
-            /// how many are, which may be fewer.
+            /// Waits until at least `count` receivers have joined, for at most `timeout`. Returns their number, which
+            /// may be less than `count`.
             ///
             /// # Errors
             /// [`SendError::Interrupted`] or `Forked`.
@@ -142,8 +141,8 @@ macro_rules! sends_values {
                 self.sender.wait_for_receivers_timeout(count, timeout)
             }
 
-            /// Waits until every receiver has finished with everything that this sender has sent,
-            /// for at most `timeout`. Returns false if the time ran out. See
+            /// Waits until every receiver has finished with every value that this sender has sent, for at most
+            /// `timeout`. Returns false if the time ran out. See
             #[doc = concat!("[`", stringify!($sender), "::drain`].")]
             ///
             /// # Errors
@@ -152,7 +151,7 @@ macro_rules! sends_values {
                 self.sender.drain(timeout)
             }
 
-            /// Number of receivers that are joined now. Another thread may change it at any time.
+            /// Number of joined receivers. Another thread may change it at any time.
             #[must_use]
             pub fn receivers(&self) -> usize {
                 self.sender.receivers()
@@ -200,20 +199,18 @@ impl<T, S: fmt::Debug> fmt::Debug for TypedSender<T, S> {
     }
 }
 
-/// A receiver of values of one type. Made by
-/// [`ReceiverBuilder::join_typed`](crate::ReceiverBuilder::join_typed) and its siblings.
+/// A receiver of values of one type, returned by [`ReceiverBuilder::join_typed`](crate::ReceiverBuilder::join_typed)
+/// and its variants.
 ///
-/// `A` says how it reads, as for a [`Receiver`]: [`InPlace`], where the sender wrote, or
-/// [`Copying`], from channels whose messages may be overwritten while they are read
-/// ([`TypedSnapshotReceiver`]).
+/// `A` says how it reads, as for a [`Receiver`]: [`InPlace`] reads values where the sender wrote them; [`Copying`]
+/// copies them from channels whose messages may be overwritten while they are read ([`TypedSnapshotReceiver`]).
 pub struct TypedReceiver<T, A = InPlace> {
     pub(crate) receiver: Receiver<A>,
     _type: PhantomData<fn() -> T>,
 }
 
-/// A receiver of values of one type that copies them out, each copy checked: from any channel,
-/// whatever its policy and its sender. It misses values as a
-/// [`SnapshotReceiver`](crate::SnapshotReceiver) misses messages.
+/// A receiver of values of one type that copies them out, from any channel, whatever its policy and its sender. Each
+/// copy is checked. It misses values like a [`SnapshotReceiver`](crate::SnapshotReceiver) misses messages.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -233,18 +230,18 @@ pub struct TypedReceiver<T, A = InPlace> {
 pub type TypedSnapshotReceiver<T> = TypedReceiver<T, Copying>;
 
 impl<T: MessageType> TypedReceiver<T> {
-    /// The next value, in place, waiting for it if need be. Dropping the [`Value`] gives its place
-    /// back to the sender.
+    /// Receives the next value, in place, waiting for it if necessary. Dropping the [`Value`] releases its memory to
+    /// the sender.
     ///
     /// # Errors
-    /// As for [`Receiver::receive`]. A message that is not a `T` ends as [`ReceiveError::Value`];
-    /// only a sender that is not corewire's can send one.
+    /// As for [`Receiver::receive`]. A message that is not a `T` ends as [`ReceiveError::Value`]. Only a sender that
+    /// does not use corewire can send one.
     #[inline]
     pub fn receive(&mut self) -> Result<Value<'_, T>, ReceiveError> {
         Value::new(self.receiver.receive()?)
     }
 
-    /// The next value if it is there now. Never blocks.
+    /// Receives the next value if there is one now. Never blocks.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -253,7 +250,7 @@ impl<T: MessageType> TypedReceiver<T> {
         self.receiver.try_receive()?.map(Value::new).transpose()
     }
 
-    /// The next value, waiting for at most `timeout`; `None` if none came.
+    /// Receives the next value, waiting for at most `timeout`; `None` if none came.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -264,8 +261,8 @@ impl<T: MessageType> TypedReceiver<T> {
         self.receiver.receive_timeout(timeout)?.map(Value::new).transpose()
     }
 
-    /// Waits for at least one value, and returns up to `count_max` of those that are there, all
-    /// readable in place until the [`TypedBatch`] is dropped.
+    /// Waits for at least one value, and returns up to `count_max` of the available values. All are readable in place
+    /// until the [`TypedBatch`] is dropped.
     ///
     /// # Errors
     /// As for [`Receiver::receive`].
@@ -273,24 +270,23 @@ impl<T: MessageType> TypedReceiver<T> {
         self.receiver.receive_batch(count_max).map(TypedBatch::new)
     }
 
-    /// Calls `job` with each value until the stream ends. Returns at end of stream; anything else
-    /// that ends it is an error.
+    /// Calls `job` with each value until the end of the stream.
     ///
     /// # Errors
-    /// As for [`receive`](Self::receive), except for the end of stream.
+    /// As for [`receive`](Self::receive), except for the end of the stream.
     pub fn for_each(&mut self, mut job: impl FnMut(&T)) -> Result<(), ReceiveError> {
         until_end(|| self.receive().map(|value| job(&value)))
     }
 }
 
 impl<T: MessageType> TypedReceiver<T, Copying> {
-    /// A copy of the next value, waiting for it if need be. A value that is overwritten while it is
-    /// copied is missed, and the next one is taken.
+    /// Returns a copy of the next value, waiting for it if necessary. If a value is overwritten during the copy, it is
+    /// missed, and the next one is copied instead.
     ///
     /// # Errors
-    /// [`ReceiveError::EndOfStream`], `SenderDied` or `Evicted` when no value will come any more;
-    /// `Violation`, `Interrupted`, `Forked`. A message that is not a `T` ends as
-    /// [`ReceiveError::Value`]; only a sender that is not corewire's can send one.
+    /// [`ReceiveError::EndOfStream`], `SenderDied` or `Evicted` if no value will come any more; `Violation`,
+    /// `Interrupted`, `Forked`. A message that is not a `T` ends as [`ReceiveError::Value`]. Only a sender that does
+    /// not use corewire can send one.
     #[inline]
     pub fn receive(&mut self) -> Result<T, ReceiveError> {
         loop {
@@ -302,8 +298,8 @@ impl<T: MessageType> TypedReceiver<T, Copying> {
         }
     }
 
-    /// A copy of the next value if it is there now. Never blocks. `None` also if the sender
-    /// overwrote the values faster than they could be copied.
+    /// Returns a copy of the next value if there is one now. Never blocks. Also returns `None` if the sender overwrote
+    /// the values faster than they could be copied.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -319,7 +315,7 @@ impl<T: MessageType> TypedReceiver<T, Copying> {
         Ok(None)
     }
 
-    /// A copy of the next value, waiting for at most `timeout`; `None` if none came.
+    /// Returns a copy of the next value, waiting for at most `timeout`; `None` if none came.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -339,24 +335,23 @@ impl<T: MessageType> TypedReceiver<T, Copying> {
         }
     }
 
-    /// Calls `job` with each value until the stream ends. Returns at end of stream; anything else
-    /// that ends it is an error.
+    /// Calls `job` with each value until the end of the stream.
     ///
     /// # Errors
-    /// As for [`receive`](Self::receive), except for the end of stream.
+    /// As for [`receive`](Self::receive), except for the end of the stream.
     pub fn for_each(&mut self, mut job: impl FnMut(&T)) -> Result<(), ReceiveError> {
         until_end(|| self.receive().map(|value| job(&value)))
     }
 
-    /// Number of values that were overwritten before this receiver had copied them. Together with
-    /// those it has received, that is every value from where it joined.
+    /// Number of values that were overwritten before this receiver had copied them. Together with the received values,
+    /// these are all values from where it joined.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.receiver.missed()
     }
 
-    /// After a loss: a sender that overwrites all the time must not keep a call from noticing an
-    /// interruption or an eviction.
+    /// Handles a missed value. Checks for an interruption or an eviction, which a call must notice even if the sender
+    /// overwrites values all the time.
     #[cold]
     fn check(&mut self) -> Result<(), ReceiveError> {
         check(&mut self.receiver.ring, &self.receiver.attachment, 0)
@@ -366,16 +361,16 @@ impl<T: MessageType> TypedReceiver<T, Copying> {
 }
 
 impl<T, A: Reading> TypedReceiver<T, A> {
-    /// Joins the next channel of this name, in place of one that has ended. Waits until there is one.
-    /// See [`Receiver::rejoin`].
+    /// Joins the next channel of this name, in place of one that has ended. Waits until there is one. See
+    /// [`Receiver::rejoin`].
     ///
     /// # Errors
-    /// [`JoinError::Type`] if it carries another type; else as for [`Receiver::rejoin`].
+    /// [`JoinError::Type`] if it has another type; otherwise as for [`Receiver::rejoin`].
     pub fn rejoin(&mut self) -> Result<(), JoinError> {
         self.receiver.rejoin()
     }
 
-    /// As [`rejoin`](Self::rejoin), waiting for at most `timeout`. See [`Receiver::rejoin_timeout`].
+    /// Like [`rejoin`](Self::rejoin), but waits for at most `timeout`. See [`Receiver::rejoin_timeout`].
     ///
     /// # Errors
     /// As for [`rejoin`](Self::rejoin), and [`JoinError::NotCreated`].
@@ -383,8 +378,7 @@ impl<T, A: Reading> TypedReceiver<T, A> {
         self.receiver.rejoin_timeout(timeout)
     }
 
-    /// As [`rejoin`](Self::rejoin), but does not wait for a next channel. See
-    /// [`Receiver::rejoin_now`].
+    /// Like [`rejoin`](Self::rejoin), but does not wait for a next channel. See [`Receiver::rejoin_now`].
     ///
     /// # Errors
     /// As for [`rejoin`](Self::rejoin), and [`JoinError::NotFound`].
@@ -393,7 +387,7 @@ impl<T, A: Reading> TypedReceiver<T, A> {
     }
 }
 
-/// Number of values that a call that must not block tries to copy.
+/// Maximum number of values that a call that must not block tries to copy.
 const LOSSES_MAX: u32 = 16;
 
 impl<T, A> TypedReceiver<T, A> {
@@ -401,20 +395,19 @@ impl<T, A> TypedReceiver<T, A> {
         Self { receiver, _type: PhantomData }
     }
 
-    /// Tells the sender at once that this receiver has finished with everything it has received so
-    /// far. See [`Receiver::acknowledge`].
+    /// Tells the sender at once that this receiver has finished with every value received so far. See
+    /// [`Receiver::acknowledge`].
     pub fn acknowledge(&mut self) {
         self.receiver.acknowledge();
     }
 
-    /// How many values the channel had carried before this receiver's first one: see
-    /// [`Receiver::late_by`].
+    /// Number of values that the channel had carried before this receiver's first one: see [`Receiver::late_by`].
     #[must_use]
     pub fn late_by(&self) -> u64 {
         self.receiver.late_by()
     }
 
-    /// The number of the next value: how many the channel has carried before it.
+    /// The number of the next value: the number of values that the channel has carried before it.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.receiver.next_sequence()
@@ -443,8 +436,8 @@ impl<T, A> TypedReceiver<T, A> {
         self.receiver.readiness()
     }
 
-    /// Says that the caller is about to wait for the [`Readiness`] descriptor. Returns false if
-    /// there is something to receive already: then receive first. See [`Receiver::arm`].
+    /// Announces that the caller is about to wait for the [`Readiness`] descriptor. Returns false if there is something
+    /// to receive already: then receive first. See [`Receiver::arm`].
     ///
     /// # Errors
     /// As for [`readiness`](Self::readiness).

@@ -1,4 +1,4 @@
-//! Many messages at once.
+//! Sending and receiving several messages at a time.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use crate::error::{ReceiveError, SendError};
 use crate::path::receive::Receiver;
 use crate::path::send::{Loan, Sender};
 
-/// Messages being sent together. Each is published as it is sent; receivers that sleep are woken
-/// once, when the batch is dropped or has to wait for room.
+/// Messages that are sent together. Each is published when it is added. Sleeping receivers are woken once, when the
+/// batch is dropped or must wait for room.
 #[derive(Debug)]
 pub struct SendBatch<'a> {
     sender: &'a mut Sender,
@@ -30,7 +30,7 @@ impl<'a> SendBatch<'a> {
         Ok(())
     }
 
-    /// Lends the place of one message of `bytes` bytes, has `write` fill it, and sends it.
+    /// Lends memory for one message of `bytes` bytes, calls `write` to fill it, and sends it.
     ///
     /// # Errors
     /// As for [`Sender::loan`].
@@ -46,10 +46,10 @@ impl<'a> SendBatch<'a> {
         Ok(())
     }
 
-    /// Ends the batch, as dropping it does: wakes receivers that sleep.
+    /// Ends the batch, like dropping it: wakes sleeping receivers.
     ///
     /// # Errors
-    /// None: a sender that is alone has sent everything by now. Senders of a shared channel may fail
+    /// None: the only sender of a channel has sent every message by now. Senders of a shared channel may get an error
     /// here ([`SharedBatch::finish`](crate::SharedBatch::finish)).
     pub fn finish(self) -> Result<(), SendError> {
         Ok(())
@@ -62,8 +62,8 @@ impl Drop for SendBatch<'_> {
     }
 }
 
-/// Several messages held at once, all readable in place. Those at the front can be given back while
-/// more are received at the end; dropping the batch gives all back.
+/// Several messages, all readable in place. The first ones can be released while more are received. Dropping the batch
+/// releases all.
 pub struct Batch<'a> {
     receiver: &'a mut Receiver,
     count: u64,
@@ -74,8 +74,8 @@ impl<'a> Batch<'a> {
         Self { receiver, count: 0 }
     }
 
-    /// Takes up to `count_max` more messages, waiting for one if none is there and the batch is
-    /// empty. Returns how many came; 0 if the batch holds some and no more are there.
+    /// Receives up to `count_max` more messages. Waits for one if none is available and the batch is empty. Returns
+    /// their number; 0 if the batch has some and no more are available.
     ///
     /// # Errors
     /// As for [`Receiver::receive`].
@@ -86,7 +86,7 @@ impl<'a> Batch<'a> {
             if ready > self.count || self.count > 0 || count_max == 0 {
                 let more = ready.saturating_sub(self.count);
                 if more == 0 {
-                    // The sender may be waiting for what has been released of this batch.
+                    // The sender may be waiting for messages released from this batch.
                     self.receiver.acknowledge();
                 }
                 self.count += more;
@@ -96,19 +96,19 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// How many messages it holds.
+    /// Number of messages in the batch.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.count).unwrap_or(usize::MAX)
     }
 
-    /// True if it holds none.
+    /// True if the batch is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Message `index` of those held, in place.
+    /// Reads message `index` of the batch, in place; `None` if there is no such message.
     ///
     /// # Errors
     /// [`ReceiveError::Violation`] if the sender's memory holds an impossible value.
@@ -119,13 +119,13 @@ impl<'a> Batch<'a> {
         self.receiver.peek(index as u64)
     }
 
-    /// The messages held, in order, in place. An impossible value in the sender's memory ends it;
-    /// [`get`](Self::get) tells.
+    /// The messages of the batch, in order, in place. Ends early at an impossible value in the sender's memory;
+    /// [`get`](Self::get) returns the error.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map_while(|index| self.get(index).ok().flatten())
     }
 
-    /// Gives the first `count` messages back to the sender.
+    /// Releases the first `count` messages to the sender.
     ///
     /// # Errors
     /// [`ReceiveError::Violation`] if the sender's memory holds an impossible value.
@@ -138,7 +138,7 @@ impl<'a> Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        // A violation shows again at the next receive.
+        // The next receive returns a violation again.
         let _ = self.receiver.ring.done(self.count);
     }
 }

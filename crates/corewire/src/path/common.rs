@@ -1,7 +1,7 @@
-//! The methods that senders of channels of both kinds have in common. Each kind adds `send`, which is its own fast
+//! The methods that the senders of both kinds of channel have in common. Each kind adds `send`, which is its own fast
 //! path, `send_within`, `loan_within` and `wait_for_receivers_within`.
 
-/// Defines them for `$sender`, whose loans are `$loan`.
+/// Defines the methods for `$sender`, whose loans are `$loan`.
 macro_rules! common_methods {
     ($sender:ident, $loan:ident) => {
         impl $sender {
@@ -26,8 +26,8 @@ macro_rules! common_methods {
                 self.send_within(message, Patience::until(timeout))
             }
 
-            /// Lends memory for a message of `bytes` bytes, waiting for room if there is none. Its content is
-            /// meaningless until it is written. Up to 48 bytes are 16-byte aligned, more are 64-byte aligned.
+            /// Lends memory for a message of `bytes` bytes, waiting for room if there is none. The memory has no
+            /// meaningful content at first. Up to 48 bytes are 16-byte aligned, longer messages 64-byte aligned.
             ///
             /// # Errors
             /// As for [`send`](Self::send).
@@ -57,8 +57,8 @@ macro_rules! common_methods {
                 self.loan_within(bytes, Patience::until(timeout))
             }
 
-            /// Waits until at least `count` receivers are joined, among them all that were waiting for the channel
-            /// when it was created, and returns how many are.
+            /// Waits until at least `count` receivers have joined, including all that were waiting for the channel when
+            /// it was created. Returns the number of joined receivers.
             ///
             /// # Errors
             /// [`SendError::Interrupted`] or `Forked`.
@@ -66,7 +66,8 @@ macro_rules! common_methods {
                 self.wait_for_receivers_within(count, Patience::Forever)
             }
 
-            /// The same, for at most `timeout`; returns how many are joined then, which may be fewer.
+            /// Like [`wait_for_receivers`](Self::wait_for_receivers), but waits for at most `timeout`. Returns the
+            /// number of joined receivers, which may be less than `count`.
             ///
             /// # Errors
             /// [`SendError::Interrupted`] or `Forked`.
@@ -78,14 +79,14 @@ macro_rules! common_methods {
                 self.wait_for_receivers_within(count, Patience::until(timeout))
             }
 
-            /// Number of receivers that are joined now. Another thread may change that at any time.
+            /// Number of joined receivers. Another thread may change it at any time.
             #[must_use]
             pub fn receivers(&self) -> usize {
-                // A thread that is not there in a forked child may have held a lock.
+                // A forked child lacks the thread that may hold this lock.
                 if self.is_forked() { 0 } else { self.half.joined() }
             }
 
-            /// The longest message of this channel, in bytes.
+            /// Maximum length of this channel's messages in bytes.
             #[must_use]
             pub fn largest_message(&self) -> usize {
                 usize::try_from(self.ring.geometry().message_bytes_max()).unwrap_or(usize::MAX)
@@ -120,7 +121,7 @@ macro_rules! common_methods {
                 Ok(self.ring.counter(counter))
             }
 
-            /// A handle by which another thread ends a waiting call of this sender.
+            /// A handle with which another thread ends a call of this sender that waits.
             #[must_use]
             pub fn interrupter(&self) -> Interrupter {
                 let notify = self.half.notifier();
@@ -166,7 +167,7 @@ macro_rules! common_methods {
         }
 
         impl $loan<'_> {
-            /// Shortens the message to its first `bytes` bytes, if it is longer.
+            /// Shortens the message to its first `bytes` bytes if it is longer.
             pub fn truncate(&mut self, bytes: usize) {
                 self.ring.truncate(bytes);
             }

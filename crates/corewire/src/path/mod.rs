@@ -1,9 +1,7 @@
-//! The data path, read top to bottom: [`send`] and [`room`], then [`receive`]; [`batch`] for many at once;
-//! [`snapshot`] where messages may be written over while they are read; [`shared`] where several
-//! processes send.
+//! The data path, read top to bottom: [`send`] and [`room`], then [`receive`]; [`batch`] for several messages at a
+//! time; [`snapshot`] for messages that may be overwritten while they are read; [`shared`] for several senders.
 //!
-//! What is here is the waiting and the words for a user; the ring itself is
-//! `corewire_ring::broadcast`.
+//! This module waits and provides the public types. The ring itself is `corewire_ring::broadcast`.
 
 pub(crate) mod batch;
 mod common;

@@ -1,4 +1,4 @@
-//! Receiving: find the stamp, read in place, give back; wait where there is no message.
+//! Receiving: find the stamp, read in place, release; wait if there is no message.
 
 use std::fmt;
 use std::ops::Deref;
@@ -17,13 +17,13 @@ use crate::path::batch::Batch;
 use crate::typed::schema::ChannelType;
 use crate::wait::{Interrupter, NO_LIMIT_NS, Poller, Polls, Readiness, Wait};
 
-/// One receiver of a channel. Made by [`Domain::receiver`](crate::Domain::receiver).
+/// A receiver of a channel, returned by [`ReceiverBuilder::join`](crate::ReceiverBuilder::join).
 ///
-/// It gets every message from where it joined, in the order they were sent, each exactly once. What
-/// the sender committed before it died is delivered first, then its death is reported.
+/// It gets every message from its first one on, in the order in which they were sent, each exactly once. If the sender
+/// dies, the receiver first gets all messages that the sender committed, and then an error.
 ///
-/// `A` says how it reads: [`InPlace`], where the sender wrote, or [`Copying`], from channels whose
-/// messages may be written over while they are read ([`SnapshotReceiver`](crate::SnapshotReceiver)).
+/// `A` says how it reads: [`InPlace`] reads messages where the sender wrote them; [`Copying`] copies them from channels
+/// whose messages may be overwritten while they are read ([`SnapshotReceiver`](crate::SnapshotReceiver)).
 ///
 /// Dropping the receiver leaves the channel.
 pub struct Receiver<A = InPlace> {
@@ -31,13 +31,13 @@ pub struct Receiver<A = InPlace> {
     pub(crate) attachment: Arc<dyn ReceiverHalf>,
     pub(crate) access: A,
     pub(crate) poller: Poller,
-    /// How it joins again.
+    /// Joins the channel again.
     joiner: Arc<dyn Join<A>>,
     /// The number of its first message.
     first: u64,
 }
 
-/// Joins a channel of the same name again, for a receiver: see [`Receiver::rejoin`].
+/// Joins a channel of the same name for an existing receiver: see [`Receiver::rejoin`].
 pub(crate) trait Join<A>: Send + Sync {
     /// Joins.
     fn join(&self, again: Again) -> Result<Receiver<A>, JoinError>;
@@ -46,26 +46,26 @@ pub(crate) trait Join<A>: Send + Sync {
 /// How to join again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Again {
-    /// The incarnation of the former channel, which does not count, if it has been closed.
+    /// The incarnation of the former channel if it has been closed. That channel does not count.
     pub(crate) former: Option<u128>,
-    /// The former channel has ended: old messages of another are new to the receiver.
+    /// The former channel has ended, so all messages of another channel are new to the receiver.
     pub(crate) has_ended: bool,
-    /// Waits for a channel, for at most this time if it is given.
+    /// Waits for a channel to be created, for at most the inner time if there is one.
     pub(crate) wait: Option<Option<Duration>>,
 }
 
-/// Messages are copied out, word by word, and each copy is checked to be whole. For every policy, and
-/// for senders that are not trusted.
+/// Messages are copied out, word by word, and each copy is checked to be complete. For every policy, and for senders
+/// that are not trusted.
 #[derive(Debug, Clone, Copy)]
 pub struct Copying(());
 
 /// How a receiver reads: [`InPlace`] or [`Copying`].
 pub trait Reading: Sized + sealed::Sealed {
-    /// Does it need a sender that is trusted?
+    /// True if this way of reading needs a trusted sender.
     #[doc(hidden)]
     const IS_IN_PLACE: bool;
 
-    /// The right to read so, if there is one.
+    /// The right to read in this way, if it is granted.
     #[doc(hidden)]
     fn grant(in_place: Option<InPlace>) -> Option<Self>;
 }
@@ -87,7 +87,7 @@ impl Reading for Copying {
 }
 
 mod sealed {
-    /// Only the two ways of reading that there are.
+    /// Restricts [`Reading`](super::Reading) to the two existing ways.
     pub trait Sealed {}
     impl Sealed for super::InPlace {}
     impl Sealed for super::Copying {}
@@ -106,12 +106,12 @@ impl From<ring::Violation> for Unready {
 }
 
 impl Receiver {
-    /// The next message, in place, waiting for it if need be. Dropping the [`Message`] gives its
-    /// place back to the sender.
+    /// Receives the next message, in place, waiting for it if necessary. Dropping the [`Message`] releases its memory
+    /// to the sender.
     ///
     /// # Errors
-    /// [`ReceiveError::EndOfStream`] or `SenderDied` when no message will come any more;
-    /// `Violation`, `Interrupted`, `Forked`.
+    /// [`ReceiveError::EndOfStream`] or `SenderDied` if no message will come any more; `Violation`, `Interrupted`,
+    /// `Forked`.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         let Self { ring, access, poller, attachment, .. } = self;
@@ -122,7 +122,7 @@ impl Receiver {
         }
     }
 
-    /// The next message if it is there now. Never blocks.
+    /// Receives the next message if there is one now. Never blocks.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -136,7 +136,7 @@ impl Receiver {
         }
     }
 
-    /// The next message, waiting for at most `timeout`; `None` if none came.
+    /// Receives the next message, waiting for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -162,10 +162,10 @@ impl Receiver {
         }
     }
 
-    /// Copies the next message into `buffer`, waiting for it if need be, and returns its length.
+    /// Copies the next message into `buffer`, waiting for it if necessary, and returns its length.
     ///
     /// # Errors
-    /// [`ReceiveError::BufferTooSmall`], which leaves the message where it is; else as for
+    /// [`ReceiveError::BufferTooSmall`], after which the message is still the next one; otherwise as for
     /// [`receive`](Self::receive).
     pub fn receive_into(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.copy_next(buffer).map_err(|error| self.attachment.failed(error))
@@ -188,8 +188,8 @@ impl Receiver {
         }
     }
 
-    /// Waits for at least one message, and returns up to `count_max` of those that are there, all
-    /// readable in place until the [`Batch`] is dropped.
+    /// Waits for at least one message, and returns up to `count_max` of the available messages. All are readable in
+    /// place until the [`Batch`] is dropped.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -199,16 +199,15 @@ impl Receiver {
         Ok(batch)
     }
 
-    /// Calls `job` with each message until the stream ends. Returns at end of stream; anything else
-    /// that ends it is an error.
+    /// Calls `job` with each message until the end of the stream.
     ///
     /// # Errors
-    /// As for [`receive`](Self::receive), but for the end of stream.
+    /// As for [`receive`](Self::receive), except for the end of the stream.
     pub fn for_each(&mut self, mut job: impl FnMut(&[u8])) -> Result<(), ReceiveError> {
         until_end(|| self.receive().map(|message| job(&message)))
     }
 
-    /// An iterator over copies of the messages, each waited for. It ends at end of stream; an error
+    /// An iterator over copies of the messages. It waits for each of them, and ends at the end of the stream. An error
     /// is its last item.
     pub fn copies(&mut self) -> impl Iterator<Item = Result<Vec<u8>, ReceiveError>> + '_ {
         let mut is_over = false;
@@ -227,7 +226,7 @@ impl Receiver {
         })
     }
 
-    /// Message `index` from the next one on, in place, if it is there.
+    /// Reads message `index`, counted from the next one, in place, if it is available.
     pub(crate) fn peek(&self, index: u64) -> Result<Option<&[u8]>, ReceiveError> {
         self.ring.peek(self.access, index).map_err(|error| self.failed(error))
     }
@@ -245,15 +244,15 @@ impl<A> Receiver<A> {
         Self { ring, attachment, access, poller: Poller::for_messages(wait), joiner, first }
     }
 
-    /// Tells the sender at once that everything received so far is done with. Not needed for the
-    /// flow: the sender learns of it every eighth of the ring, and whenever the receiver finds no
-    /// message. A receiver that will not ask for more for a while spares a sender in
-    /// [`drain`](crate::Sender::drain) the wait.
+    /// Tells the sender at once that this receiver has finished with every message received so far. The data flow does
+    /// not need this: the sender learns it after every eighth of the ring, and whenever the receiver finds no message.
+    /// But a receiver that will not ask for more for some time can end a sender's [`drain`](crate::Sender::drain)
+    /// earlier.
     pub fn acknowledge(&mut self) {
         self.ring.publish_cursor();
     }
 
-    /// An error of a batch's, after which the link may be of no more use.
+    /// Handles an error of a batch. The link may be unusable after it.
     pub(crate) fn failed(&self, error: impl Into<ReceiveError>) -> ReceiveError {
         self.attachment.failed(error.into())
     }
@@ -263,23 +262,23 @@ impl<A> Receiver<A> {
         wait_for_message(ring, poller, attachment, NO_LIMIT_NS)
     }
 
-    /// How many messages the channel had carried before this receiver's first one: 0 if it gets all of
-    /// them. A receiver that waited for the channel
-    /// ([`join_when_created`](crate::ReceiverBuilder::join_when_created)) learns here whether it came too
+    /// Number of messages that the channel had carried before this receiver's first one; 0 if it gets all of them. A
+    /// receiver that waited for the channel ([`join_when_created`](crate::ReceiverBuilder::join_when_created)) learns
+    /// from this whether it joined too late for the first message.
     /// late for the first message.
     #[must_use]
     pub fn late_by(&self) -> u64 {
         self.first
     }
 
-    /// The number of the next message: how many the channel has carried before it.
+    /// The number of the next message: the number of messages that the channel has carried before it.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.ring.next()
     }
 
-    /// The declared type of the channel's messages; `None` if they are plain bytes. It can be another
-    /// than expected only after [`any_type`](crate::ReceiverBuilder::any_type).
+    /// The declared type of the channel's messages; `None` for plain bytes. It can differ from the expected type only
+    /// after [`any_type`](crate::ReceiverBuilder::any_type).
     #[must_use]
     pub fn channel_type(&self) -> Option<ChannelType> {
         let tag = self.attachment.type_tag();
@@ -307,16 +306,16 @@ impl<A> Receiver<A> {
         Ok(self.ring.counter(counter))
     }
 
-    /// A handle by which another thread ends a call of this receiver that waits.
+    /// A handle with which another thread ends a call of this receiver that waits.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
         let attachment = Arc::clone(&self.attachment);
         Interrupter::new(move || attachment.notify(notice::INTERRUPTED))
     }
 
-    /// A descriptor that becomes readable when, after [`arm`](Self::arm), there is something to
-    /// receive. It stays the same for the receiver's life. Asks the sender's process once, which
-    /// may block for as long as that is busy.
+    /// A descriptor that becomes readable when, after [`arm`](Self::arm), there is something to receive. It stays the
+    /// same for the receiver's life. The first call asks the sender's process, and blocks until that process answers,
+    /// for at most 10 s.
     ///
     /// # Errors
     /// [`JoinError::NoAnswer`] or a failed call.
@@ -324,49 +323,48 @@ impl<A> Receiver<A> {
         self.attachment.readiness()
     }
 
-    /// Is done with the first `count` messages that are there.
+    /// Finishes with the first `count` available messages.
     pub(crate) fn pass(&mut self, count: u64) -> Result<(), ReceiveError> {
         Ok(self.ring.done(count)?)
     }
 
-    /// Says that the caller is about to wait for the [`Readiness`] descriptor. Returns false if
-    /// there is something to receive already: then receive first. The order is: receive until
-    /// [`try_receive`](Self::try_receive) says `None`, `arm`, wait until readable, and again.
+    /// Announces that the caller is about to wait for the [`Readiness`] descriptor. Returns false if there is something
+    /// to receive already: then receive first. The order is: receive until [`try_receive`](Self::try_receive) returns
+    /// `None`, `arm`, wait until readable, and repeat.
     ///
     /// # Errors
     /// As for [`readiness`](Self::readiness).
     pub fn arm(&mut self) -> Result<bool, JoinError> {
         let readiness = self.attachment.readiness()?;
         readiness.0.silence();
-        // Between two relays it rings when the next one is there.
+        // Between two relays, the descriptor becomes readable when the next one is there.
         Ok(self.is_between() || self.ring.arm())
     }
 
-    /// Has its relay gone, and there is no other yet?
+    /// True if this receiver's relay has gone and there is no other yet.
     pub(crate) fn is_between(&self) -> bool {
         self.attachment.is_between(&self.ring)
     }
 }
 
 impl<A: Reading> Receiver<A> {
-    /// Joins the next channel of this name, in place of one that has ended, whose sender died, or that
-    /// has evicted this receiver. Waits until there is one. The receiver keeps what its builder said:
-    /// how it waits and reads, which type it expects, and where it begins.
+    /// Joins the next channel of this name, in place of one that has ended, whose sender died, or that has evicted this
+    /// receiver. Waits until there is one. The receiver keeps its builder's options: how it waits and reads, which type
+    /// it expects, and where it begins.
     ///
-    /// The next channel's first message is the first that this receiver gets if the channel is created
-    /// while this call waits: as for [`join_when_created`](crate::ReceiverBuilder::join_when_created),
-    /// its sender waits for this receiver, for up to
-    /// [`invitation_timeout`](crate::SenderBuilder::invitation_timeout). If the next channel exists before this call, the receiver
-    /// begins with the next message sent, or with the oldest that is still there if the builder said
+    /// If the next channel is created while this call waits, its first message is the first that this receiver gets. As
+    /// for [`join_when_created`](crate::ReceiverBuilder::join_when_created), the new sender waits for this receiver for
+    /// up to [`invitation_timeout`](crate::SenderBuilder::invitation_timeout). If the next channel exists before this
+    /// call, the receiver begins with the next message sent, or with the oldest available one after
     /// [`from_oldest`](crate::ReceiverBuilder::from_oldest).
     ///
-    /// Sequence numbers and counters begin anew. [`Readiness`] descriptors and [`Interrupter`]s of
-    /// before belong to the former channel: get new ones. An interrupter does not end this call;
-    /// [`rejoin_timeout`](Self::rejoin_timeout) ends by itself.
+    /// Sequence numbers and counters begin again. Existing [`Readiness`] descriptors and [`Interrupter`]s belong to the
+    /// former channel: get new ones. An interrupter does not end this call. [`rejoin_timeout`](Self::rejoin_timeout)
+    /// has a time limit.
     ///
-    /// Call it when receiving has reported an end. Messages of the former channel that have not been
-    /// received are given up. If that channel has not ended (this receiver was evicted, for example), it joins
-    /// the channel again and begins with the next message sent.
+    /// Call it after a receive has returned an end. Messages of the former channel that have not been received are
+    /// lost. If that channel has not ended (for example because this receiver was evicted), it joins the channel again
+    /// and begins with the next message sent.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -388,27 +386,25 @@ impl<A: Reading> Receiver<A> {
     /// ```
     ///
     /// # Errors
-    /// [`JoinError`], but never `NotFound`. After an error the receiver is as it was before.
+    /// [`JoinError`], but never `NotFound`. After an error the receiver is unchanged.
     pub fn rejoin(&mut self) -> Result<(), JoinError> {
         self.rejoin_within(None)
     }
 
-    /// As [`rejoin`](Self::rejoin), waiting for at most `timeout`, but at least half a second for the
-    /// answer of the process that lets receivers in.
+    /// Like [`rejoin`](Self::rejoin), but waits for at most `timeout`. It gives the process that admits receivers at
+    /// least half a second to answer.
     ///
     /// # Errors
-    /// [`JoinError::NotCreated`] if there was no next channel in that time; else as for
-    /// [`rejoin`](Self::rejoin).
+    /// [`JoinError::NotCreated`] if there was no next channel in that time; otherwise as for [`rejoin`](Self::rejoin).
     pub fn rejoin_timeout(&mut self, timeout: Duration) -> Result<(), JoinError> {
         self.rejoin_within(Some(timeout))
     }
 
-    /// As [`rejoin`](Self::rejoin), but does not wait for a next channel. Blocks as
-    /// [`join`](crate::ReceiverBuilder::join) does, for the answer of the process that lets receivers
-    /// in.
+    /// Like [`rejoin`](Self::rejoin), but does not wait for a next channel. Like
+    /// [`join`](crate::ReceiverBuilder::join), it blocks until the process that admits receivers answers.
     ///
     /// # Errors
-    /// [`JoinError::NotFound`] if there is no next channel now; else as for [`rejoin`](Self::rejoin).
+    /// [`JoinError::NotFound`] if there is no next channel now; otherwise as for [`rejoin`](Self::rejoin).
     pub fn rejoin_now(&mut self) -> Result<(), JoinError> {
         self.join_again(None)
     }
@@ -461,8 +457,8 @@ impl<A> fmt::Debug for Receiver<A> {
     }
 }
 
-/// A message, read where the sender wrote it; derefs to its bytes. Dropping it gives the place
-/// back: hold it no longer than needed, for the sender may come to wait for it.
+/// A message, read where the sender wrote it. It derefs to its bytes. Dropping it releases the memory. Hold it no
+/// longer than necessary, because the sender may have to wait for it.
 pub struct Message<'a> {
     ring: ring::Message<'a, Hosted>,
 }
@@ -491,7 +487,7 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// One look, without waiting: why there is no message, unless there may be one in another ring now.
+/// Checks once, without waiting, why there is no message. `Ok` if there may be one now in another ring.
 #[cold]
 pub(crate) fn look(ring: &mut Ring, half: &Arc<dyn ReceiverHalf>) -> Result<(), Unready> {
     ring.publish_cursor();
@@ -502,8 +498,8 @@ pub(crate) fn look(ring: &mut Ring, half: &Arc<dyn ReceiverHalf>) -> Result<(), 
     }
 }
 
-/// Is there a reason why no message will come? If a relay has gone, changes the ring for the next one's,
-/// and then says true; waits for it for up to `limit_ns`, but not long.
+/// Returns the error if no message will come any more. If a relay has gone, waits shortly, for at most `limit_ns`, for
+/// the next one, and replaces the ring. True if the ring was replaced.
 pub(crate) fn check(
     ring: &mut Ring,
     half: &Arc<dyn ReceiverHalf>,
@@ -525,8 +521,8 @@ pub(crate) fn check(
     }
 }
 
-/// The slow half of every receive: poll for a while, then sleep for at most `limit_ns`, or until the
-/// cap. Returns when there may be a message.
+/// The slow half of every receive: polls for some time, then sleeps for at most `limit_ns` or until the cap. Returns
+/// when there may be a message.
 #[inline(never)]
 pub(crate) fn wait_for_message(
     ring: &mut Ring,

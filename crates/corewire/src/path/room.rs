@@ -1,4 +1,4 @@
-//! Waiting for room: the slow half of every send, of channels of one sender and of several.
+//! Waiting for room: the slow half of every send, on channels with one sender and with several.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use crate::wait::{Patience, Poller, Polls};
 
 /// A sender that has found no room.
 pub(super) trait Claimant {
-    /// What it shares with its control thread.
+    /// The part that the sender shares with its control thread.
     fn shared(&self) -> &SenderShared;
     /// Reads the cursors.
     fn refresh(&mut self);
-    /// Is there room for a message of `bytes` bytes, as of the last refresh?
+    /// True if there was room for a message of `bytes` bytes at the last refresh.
     fn has_room(&self, bytes: usize) -> bool;
-    /// Makes room without waiting, as the policy allows: evicts, removes the dead.
+    /// Makes room without waiting, as far as the policy permits: evicts receivers, removes dead ones.
     fn make_room(&mut self, bytes: usize);
-    /// There is room, so nobody is charged for a wait any more.
+    /// There is room, so no receiver is charged for the wait any more.
     fn forget_stalls(&mut self);
     /// Why a call that does not wait cannot send; `None` if it can after all.
     fn refusal(&mut self, bytes: usize) -> Option<SendError>;
-    /// Why a call that waited for as long as `after` has not sent.
+    /// The error of a call that has waited for `after` without sending.
     fn lateness(&self, after: Duration) -> SendError;
-    /// Counts a wait, and wakes receivers that sleep: they must know of what has been sent.
+    /// Counts a wait, and wakes sleeping receivers, which must learn of messages sent.
     fn begin_wait(&mut self);
-    /// Did the slowest receiver last run on this processor?
+    /// True if the slowest receiver last ran on this processor.
     fn is_slowest_here(&self) -> bool;
-    /// Sleeps until there may be room, the next receiver is to be evicted, the time for receivers that were invited is
-    /// over, or `limit_ns` has passed.
+    /// Sleeps until one of these: there may be room, the next receiver must be evicted, the time for invited receivers
+    /// is over, or `limit_ns` has passed.
     fn sleep(&mut self, bytes: usize, limit_ns: u64);
 }
 
-/// Whether another thread, or a fork, ends the wait.
+/// Returns an error if another thread or a fork ends the wait.
 pub(super) fn check_notices(shared: &SenderShared) -> Result<(), SendError> {
     let notices = shared.notices();
     if notices & notice::FORKED != 0 {
@@ -46,7 +46,7 @@ pub(super) fn check_notices(shared: &SenderShared) -> Result<(), SendError> {
     Ok(())
 }
 
-/// Reads the cursors; if there is still no room, polls for a while, then sleeps. Returns when there may be room.
+/// Reads the cursors. If there is still no room, polls for some time, then sleeps. Returns when there may be room.
 #[cold]
 #[inline(never)]
 pub(super) fn wait_for_room(

@@ -1,4 +1,4 @@
-//! Sending: loan, write in place, send; wait where there is no room.
+//! Sending: loan, write in place, send; wait if there is no room.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -19,24 +19,23 @@ use crate::path::common::common_methods;
 use crate::path::room::{Claimant, check_notices, wait_for_room};
 use crate::wait::{Interrupter, Patience, Poller, Wait};
 
-/// The one sender of a channel. Made by [`Domain::sender`](crate::Domain::sender).
+/// The only sender of a channel, returned by [`SenderBuilder::create`](crate::SenderBuilder::create).
 ///
-/// Every receiver that has joined gets every message; none is overwritten before all have read it,
-/// so a slow receiver slows the sender (policy *Block*, unless the builder says
-/// [`overwrite`](crate::SenderBuilder::overwrite) or [`evict`](crate::SenderBuilder::evict)). With no receiver, messages go nowhere:
-/// sending succeeds, and they stay in the ring for one who joins at the oldest
-/// ([`ReceiverBuilder::from_oldest`](crate::ReceiverBuilder::from_oldest)) until others take their
-/// place. Receivers that wait for the channel when it is created get its first message: the first
-/// send waits until each has joined, gone or died.
+/// Every receiver that has joined gets every message. No message is overwritten before all of them have read it, so a
+/// slow receiver slows the sender down. This is the policy *Block*; [`overwrite`](crate::SenderBuilder::overwrite) and
+/// [`evict`](crate::SenderBuilder::evict) select others. Without a receiver, sending succeeds. The messages then stay
+/// in the ring until later ones overwrite them, for a receiver that begins with the oldest
+/// ([`ReceiverBuilder::from_oldest`](crate::ReceiverBuilder::from_oldest)). Receivers that wait for the channel when it
+/// is created get its first message: the first send waits until each of them has joined, stopped waiting or died.
 ///
-/// Dropping the sender closes the channel: receivers get what was sent, then the end of stream.
+/// Dropping the sender closes the channel: receivers get the messages sent so far, then the end of the stream.
 ///
-/// After ZIMP (section III-A): a message is allocated in the channel and sent once for all.
+/// After ZIMP (section III-A): a message is allocated in the channel and sent once for all receivers.
 pub struct Sender {
     ring: Ring,
     half: Arc<dyn SenderHalf>,
     poller: Poller,
-    /// It does not close the channel when it goes.
+    /// True if the channel is not closed when the sender is dropped.
     hangs_up: bool,
 }
 
@@ -45,8 +44,8 @@ impl Sender {
         Self { ring, half, poller: Poller::for_room(wait), hangs_up }
     }
 
-    /// Sends `message`, waiting for room if there is none. One copy, into the channel;
-    /// [`loan`](Self::loan) needs none, and is faster where a message is put together from parts.
+    /// Sends `message`, waiting for room if there is none. It is copied once, into the channel. [`loan`](Self::loan)
+    /// needs no copy, and is faster for a message that is composed of parts.
     ///
     /// # Errors
     /// [`SendError::TooLarge`], `Interrupted` or `Forked`; nothing was sent.
@@ -59,7 +58,7 @@ impl Sender {
         self.send_within(message, Patience::Forever)
     }
 
-    /// The rest of [`send`](Self::send): a message that does not fit a slot, or no slot.
+    /// The slow half of [`send`](Self::send): the message does not fit in a slot, or no slot is free.
     #[inline(never)]
     fn send_within(&mut self, message: &[u8], patience: Patience) -> Result<(), SendError> {
         let mut loan = self.loan_within(message.len(), patience)?;
@@ -72,15 +71,15 @@ impl Sender {
     fn loan_within(&mut self, bytes: usize, patience: Patience) -> Result<Loan<'_>, SendError> {
         self.check_fits(bytes)?;
         let Self { ring, half: owner, poller, .. } = self;
-        // The owner is not looked at before it is needed: that would be a load for each message.
+        // The owner is loaded only when needed, since that would be one load for each message.
         let loan = ring.loan_with(bytes, &*owner, |ring| {
             wait_for_room(&mut Claiming { ring, owner }, poller, bytes, patience)
         })?;
         Ok(Loan { ring: loan })
     }
 
-    /// Begins a batch: its messages are published one by one, and sleeping receivers are woken once,
-    /// when it ends.
+    /// Begins a batch. Its messages are published one by one, but sleeping receivers are woken only once, when the
+    /// batch ends.
     pub fn batch(&mut self) -> SendBatch<'_> {
         SendBatch::new(self)
     }
@@ -108,10 +107,10 @@ impl Sender {
         }
     }
 
-    /// Waits until every receiver is done with everything sent so far, for at most `timeout`.
-    /// Returns false if the time ran out. On two levels ([`Levels`](crate::Levels)) it is relays that are
-    /// done with them: their receivers may still read. A receiver that has read everything and does not ask for
-    /// more may not have said so yet: see [`Receiver::acknowledge`](crate::Receiver::acknowledge).
+    /// Waits until every receiver has finished with every message sent so far, for at most `timeout`. Returns false if
+    /// the time ran out. On two levels ([`Levels`](crate::Levels)) relays count as receivers, and the receivers behind
+    /// them may still be reading. A receiver that has read every message but does not ask for more may not have
+    /// reported this yet: see [`Receiver::acknowledge`](crate::Receiver::acknowledge).
     ///
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`.
@@ -129,14 +128,14 @@ impl Sender {
         }
     }
 
-    /// Messages sent so far.
+    /// Number of messages sent so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.ring.head()
     }
 
-    /// Closes the channel: receivers get what was sent, then the end of stream. The same as dropping
-    /// the sender; does not wait for them (see [`drain`](Self::drain)).
+    /// Closes the channel: receivers get the messages sent so far, then the end of the stream. Same as dropping the
+    /// sender. Does not wait for the receivers (see [`drain`](Self::drain)).
     pub fn close(self) {}
 }
 
@@ -153,20 +152,20 @@ impl Drop for Sender {
     }
 }
 
-/// The place of a message, lent to be written. Dropping it sends nothing.
+/// Memory for a message, lent for writing. Dropping it sends nothing.
 pub struct Loan<'a> {
     pub(crate) ring: ring::Loan<'a, Hosted>,
 }
 
 impl Loan<'_> {
-    /// Publishes the message: every receiver will get it, even if this process dies now.
+    /// Publishes the message. Every receiver will get it, even if this process dies immediately.
     #[inline(always)]
     pub fn send(self) {
         self.ring.send();
     }
 }
 
-/// The sender and its owner, while it waits for room.
+/// The sender and its owner, during a wait for room.
 struct Claiming<'a> {
     ring: &'a mut Ring,
     owner: &'a Arc<dyn SenderHalf>,
@@ -205,7 +204,7 @@ impl Claimant for Claiming<'_> {
         self.ring.forget_stalls(self.owner);
     }
 
-    /// The last receiver that was invited may have joined since the cursors were read.
+    /// The last invited receiver may have joined since the cursors were read.
     fn refusal(&mut self, bytes: usize) -> Option<SendError> {
         match self.owner.invited() {
             0 => self.refresh(),
@@ -245,7 +244,7 @@ impl Claimant for Claiming<'_> {
 }
 
 impl Claiming<'_> {
-    /// How many messages the slowest receiver is behind.
+    /// Number of messages that the slowest receiver is behind.
     fn lag(&self) -> u64 {
         self.ring.slowest().map_or(0, |slowest| self.ring.head() - slowest.cursor)
     }

@@ -1,4 +1,4 @@
-//! Sending on a channel that several processes send on.
+//! Sending on a channel with several senders.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -20,19 +20,19 @@ use crate::path::common::common_methods;
 use crate::path::room::{Claimant, check_notices, wait_for_room};
 use crate::wait::{Interrupter, Patience, Poller, Wait};
 
-/// One of the senders of a shared channel. Made by
+/// One of the senders of a shared channel, returned by
 /// [`SenderBuilder::open_shared`](crate::SenderBuilder::open_shared).
 ///
-/// Every receiver gets every message of every sender, and all get them in one order: that in which the
-/// messages were sent, where one was sent after another had returned. A message that was sent is
-/// delivered even if its sender dies at once. One that was not, is passed by every receiver alike.
-/// Senders come and go while others send; the channel lives as long as one of them does.
+/// Every receiver gets every message of every sender, and all receivers get them in the same order. If one send
+/// returned before another began, their messages are in that order. A message that was sent is delivered even if its
+/// sender dies at once. An incomplete message of a dead sender is skipped by all receivers. Senders join and leave
+/// while others send. The channel lives as long as one of its senders.
 ///
-/// A sender that is stopped in the few instructions between claiming a slot and publishing it holds up
-/// the order for all, since it is not dead. Nothing is claimed while a message is being written:
-/// [`loan`](Self::loan) lends private memory, or room in this sender's own window.
+/// A sender that is stopped in the few instructions between claiming a slot and publishing it delays all senders and
+/// receivers, because it is not dead. No slot is claimed while a message is being written: [`loan`](Self::loan) lends
+/// private memory, or room in this sender's own window.
 ///
-/// A message costs one locked instruction; [`batch`](Self::batch) pays for 16 with one.
+/// A message costs one locked instruction. A [`batch`](Self::batch) needs only one for 16 messages.
 ///
 /// Dropping the last sender closes the channel. All senders run as one user.
 ///
@@ -96,19 +96,19 @@ impl SharedSender {
         Ok(SharedLoan { ring, poller })
     }
 
-    /// Begins a batch: its messages are sent together, up to 16 at a time, with one locked instruction
-    /// and one look at sleepers for all of them.
+    /// Begins a batch. Up to 16 of its messages at a time are sent together, with one locked instruction and one check
+    /// for sleeping receivers.
     pub fn batch(&mut self) -> SharedBatch<'_> {
         SharedBatch { sender: self }
     }
 
-    /// Sends all of `messages`, in order, up to 16 with one locked instruction; waits for room if there is
-    /// none. Others' messages may come between two runs of 16. The fastest way to send many short
-    /// messages that lie in memory already.
+    /// Sends all `messages`, in order, up to 16 with one locked instruction. Waits for room if there is none. Messages
+    /// of other senders may come between two runs of 16. This is the fastest way to send many short messages that are
+    /// already in memory.
     ///
     /// # Errors
-    /// As for [`send`](Self::send), where runs of 16 before it were sent; how many messages that are,
-    /// [`sent`](Self::sent) tells.
+    /// As for [`send`](Self::send), but earlier runs of 16 may have been sent: [`sent`](Self::sent) counts their
+    /// messages.
     pub fn send_all(&mut self, messages: &[&[u8]]) -> Result<(), SendError> {
         for run in messages.chunks(RUN_MESSAGES) {
             if run.iter().all(|message| message.len() <= INLINE_BYTES_MAX) {
@@ -137,13 +137,13 @@ impl SharedSender {
             let Some(limit_ns) = patience.limit_ns().filter(|_| !is_over_now) else {
                 return Ok(joined);
             };
-            // Whoever lets a receiver in may be another process, which does not tell.
+            // The process that admits a receiver may be another one, which does not notify this sender.
             self.ring.sleep_until_read(limit_ns.min(JOIN_LOOK_NS), is_over);
         }
     }
 
-    /// Waits until every receiver is done with everything that this sender has sent, for at most
-    /// `timeout`. Returns false if the time ran out.
+    /// Waits until every receiver has finished with every message that this sender has sent, for at most `timeout`.
+    /// Returns false if the time ran out.
     ///
     /// # Errors
     /// [`SendError::Interrupted`] or `Forked`.
@@ -160,21 +160,21 @@ impl SharedSender {
         }
     }
 
-    /// Messages that this sender has sent so far.
+    /// Number of messages that this sender has sent so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.ring.sent()
     }
 
-    /// Leaves the channel, as dropping the sender does: the last one to leave closes it. What was
-    /// sent is delivered; does not wait for that (see [`drain`](Self::drain)).
+    /// Leaves the channel, like dropping the sender. The last sender to leave closes it. Messages that were sent are
+    /// delivered; this call does not wait for that (see [`drain`](Self::drain)).
     pub fn close(self) {}
 }
 
-/// Messages that are claimed together.
+/// Maximum number of messages that are claimed together.
 const RUN_MESSAGES: usize = 16;
 
-/// How often one who waits for receivers looks whether some have come.
+/// How often a sender that waits for receivers checks whether they have joined, in ns.
 const JOIN_LOOK_NS: u64 = 1_000_000;
 
 common_methods!(SharedSender, SharedLoan);
@@ -182,14 +182,14 @@ common_methods!(SharedSender, SharedLoan);
 impl Drop for SharedSender {
     fn drop(&mut self) {
         if !self.is_forked() {
-            // In this order: whoever is let in by this host finds a sender in the channel.
+            // The order matters: a party that this host still admits finds a sender in the channel.
             self.half.close();
             self.ring.leave();
         }
     }
 }
 
-/// Memory for a message, lent to be written. Dropping it sends nothing.
+/// Memory for a message, lent for writing. Dropping it sends nothing.
 pub struct SharedLoan<'a> {
     ring: ring::Loan<'a, Hosted>,
     poller: &'a mut Poller,
@@ -218,9 +218,8 @@ impl SharedLoan<'_> {
     }
 }
 
-/// Messages being sent together. They are held back until 16 have come together, or until
-/// [`finish`](Self::finish) or the drop of the batch. A panic does not wait: what finds no slot then is
-/// given up.
+/// Messages that are sent together. They are held back until there are 16 of them, or until [`finish`](Self::finish) or
+/// the drop of the batch. A drop during a panic does not wait: messages for which there is no slot are lost.
 #[derive(Debug)]
 pub struct SharedBatch<'a> {
     sender: &'a mut SharedSender,
@@ -230,8 +229,7 @@ impl SharedBatch<'_> {
     /// Adds a message to the batch, waiting for room if there is none.
     ///
     /// # Errors
-    /// As for [`SharedSender::send`]; this message was not added, and those before it are still in the
-    /// batch.
+    /// As for [`SharedSender::send`]; this message was not added, and those before it are still in the batch.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.sender.check_fits(message.len())?;
@@ -239,8 +237,8 @@ impl SharedBatch<'_> {
         ring.stage(message, |ring| wait_for_room(ring, poller, message.len(), Patience::Forever))
     }
 
-    /// Lends memory for one message of `bytes` bytes, has `write` fill it, and adds it to the batch. What
-    /// the memory holds at first is of no meaning. If `write` panics, nothing is added.
+    /// Lends memory for one message of `bytes` bytes, calls `write` to fill it, and adds it to the batch. The memory
+    /// has no meaningful content at first. If `write` panics, nothing is added.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -256,10 +254,10 @@ impl SharedBatch<'_> {
         ring.stage_with(bytes, write, wait)
     }
 
-    /// Sends what the batch holds, waiting for slots if there are none.
+    /// Sends the batch's messages, waiting for slots if there are none.
     ///
     /// # Errors
-    /// [`SendError::Interrupted`] or `Forked`; what the batch held is given up.
+    /// [`SendError::Interrupted`] or `Forked`; the batch's messages are lost.
     pub fn finish(mut self) -> Result<(), SendError> {
         self.flush()
     }
@@ -276,7 +274,7 @@ impl SharedBatch<'_> {
 
 impl Drop for SharedBatch<'_> {
     fn drop(&mut self) {
-        // Who wants to know calls `finish`.
+        // A caller that needs the error calls `finish`.
         if !std::thread::panicking() {
             let _ = self.flush();
             return;

@@ -1,5 +1,5 @@
-//! Receiving by copying out: where a message may be written over while it is read, or its sender is
-//! not to be trusted. Every copy is checked to be one message's, whole.
+//! Receiving by copying out, for messages that may be overwritten while they are read, and for senders that are not
+//! trusted. Every copy is checked to be one complete message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::path::receive::{Copying, Receiver, Unready, check, look, until_end, w
 use crate::typed::schema::MessageType;
 use crate::wait::{NO_LIMIT_NS, Poller};
 
-/// A receiver that copies messages out: of any channel, whatever its policy and whoever its sender.
-/// Made by [`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots).
+/// A receiver that copies messages out, from any channel, whatever its policy and its sender. Returned by
+/// [`ReceiverBuilder::snapshots`](crate::ReceiverBuilder::snapshots).
 ///
-/// - Of a channel that **overwrites**, it misses what the sender wrote over before it came to it.
-///   [`missed`](Receiver::missed) counts that exactly: every message from where it joined has either
-///   been received or is counted. When it has been overtaken it goes on a quarter of the ring above
-///   the oldest message that is left, so that it is not overtaken again at once.
-/// - Of a channel that **evicts**, it gets every message in order, until it has held the sender back
-///   for too long: then it gets [`ReceiveError::Evicted`].
-/// - Of any channel of **another user**, what it gets is whatever that user wrote, but nothing beyond
-///   the channel's memory is read, and an impossible value is a [`ReceiveError::Violation`].
+/// - On a channel that **overwrites**, it misses the messages that the sender overwrites before it reads them.
+///   [`missed`](Receiver::missed) counts them exactly: every message from where it joined is either received or
+///   counted. After a loss, it continues a quarter of the ring after the oldest message left, so that it does not lose
+///   messages again at once.
+/// - On a channel that **evicts**, it gets every message in order until it has delayed the sender for too long. Then it
+///   gets [`ReceiveError::Evicted`].
+/// - On a channel of **another user**, it gets whatever that user wrote. It reads nothing beyond the channel's memory,
+///   and an impossible value is a [`ReceiveError::Violation`].
 ///
-/// Beside receiving in place it costs the copy and the load of a word that rarely changes.
+/// Compared with receiving in place, it costs the copy and the load of a word that rarely changes.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,12 +49,12 @@ use crate::wait::{NO_LIMIT_NS, Poller};
 pub type SnapshotReceiver = Receiver<Copying>;
 
 impl Receiver<Copying> {
-    /// The next message, to be copied out, waiting for it if need be. Dropping the [`Snapshot`] is
-    /// being done with it.
+    /// Returns the next message, to be copied out, waiting for it if necessary. Dropping the [`Snapshot`] finishes with
+    /// the message.
     ///
     /// # Errors
-    /// [`ReceiveError::EndOfStream`], `SenderDied` or `Evicted` when no message will come any more;
-    /// `Violation`, `Interrupted`, `Forked`.
+    /// [`ReceiveError::EndOfStream`], `SenderDied` or `Evicted` if no message will come any more; `Violation`,
+    /// `Interrupted`, `Forked`.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Snapshot<'_>, ReceiveError> {
         let Self { ring, poller, attachment, .. } = self;
@@ -64,7 +64,7 @@ impl Receiver<Copying> {
         }
     }
 
-    /// The next message if it is there now. Never blocks.
+    /// Returns the next message if there is one now. Never blocks.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -78,7 +78,7 @@ impl Receiver<Copying> {
         }
     }
 
-    /// The next message, waiting for at most `timeout`; `None` if none came.
+    /// Returns the next message, waiting for at most `timeout`; `None` if no message came.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -103,11 +103,11 @@ impl Receiver<Copying> {
         }
     }
 
-    /// Copies the next message into `buffer`, waiting for it if need be, and returns its length.
-    /// Messages that are overwritten meanwhile are missed, and the next is taken.
+    /// Copies the next message into `buffer`, waiting for it if necessary, and returns its length. If a message is
+    /// overwritten during the copy, it is missed, and the next one is copied instead.
     ///
     /// # Errors
-    /// [`ReceiveError::BufferTooSmall`], which leaves the message where it is; else as for
+    /// [`ReceiveError::BufferTooSmall`], after which the message is still the next one; otherwise as for
     /// [`receive`](Self::receive).
     pub fn receive_into(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         let given = buffer.len();
@@ -127,11 +127,10 @@ impl Receiver<Copying> {
         }
     }
 
-    /// Calls `job` with a copy of each message until the stream ends. Returns at end of stream;
-    /// anything else that ends it is an error.
+    /// Calls `job` with a copy of each message until the end of the stream.
     ///
     /// # Errors
-    /// As for [`receive`](Self::receive), but for the end of stream.
+    /// As for [`receive`](Self::receive), except for the end of the stream.
     pub fn for_each(&mut self, mut job: impl FnMut(&[u8])) -> Result<(), ReceiveError> {
         let mut buffer = Vec::new();
         until_end(|| {
@@ -142,16 +141,16 @@ impl Receiver<Copying> {
         })
     }
 
-    /// How many messages were written over before this receiver had read them. With those it has
-    /// received, that is every message from where it joined.
+    /// Number of messages that were overwritten before this receiver had read them. Together with the received
+    /// messages, these are all messages from where it joined.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.ring.missed()
     }
 }
 
-/// As for one that reads in place; but it is to notice an interruption, and its eviction, also while
-/// stamps are there whose messages are gone before it has them.
+/// Like the wait of a receiver in place, but first checks for an interruption or an eviction: if the sender always
+/// overwrites messages before the copy is complete, there is always a message, and so never a wait.
 #[cold]
 fn wait_on(
     ring: &mut Ring,
@@ -165,8 +164,8 @@ fn wait_on(
     wait_for_message(ring, poller, half, limit_ns)
 }
 
-/// A message to be copied out. Nothing of it is shown but through copies that were checked; a copy
-/// that fails leaves the message counted as missed.
+/// A message to be copied out. Its bytes are available only through checked copies. If a copy fails, the message counts
+/// as missed.
 pub struct Snapshot<'a> {
     ring: ring::Snapshot<'a, Hosted>,
 }
@@ -179,7 +178,7 @@ impl Snapshot<'_> {
         self.ring.sequence()
     }
 
-    /// Its length in bytes, as its slot says; a copy that succeeds confirms it.
+    /// Its length in bytes, as in its slot. A successful copy confirms it.
     #[inline(always)]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -195,25 +194,25 @@ impl Snapshot<'_> {
     /// Copies its bytes from `offset` on into `target`.
     ///
     /// # Errors
-    /// [`Overwritten`]; `target` then holds anything.
+    /// [`Overwritten`]; the content of `target` is then undefined.
     ///
     /// # Panics
-    /// If that reaches beyond the message.
+    /// If `offset` and `target` reach beyond the message.
     #[inline(always)]
     pub fn copy_to(&mut self, offset: usize, target: &mut [u8]) -> Result<(), Overwritten> {
         self.ring.copy_out(offset, target).map_err(|_| Overwritten { sequence: self.sequence() })
     }
 
-    /// Copies the whole message into `buffer`, in place of what that held.
+    /// Replaces the content of `buffer` with the whole message.
     ///
     /// # Errors
-    /// [`Overwritten`]; `buffer` then holds anything.
+    /// [`Overwritten`]; the content of `buffer` is then undefined.
     pub fn copy_into(&mut self, buffer: &mut Vec<u8>) -> Result<(), Overwritten> {
         buffer.resize(self.len(), 0);
         self.copy_to(0, buffer)
     }
 
-    /// A copy of the whole message.
+    /// Returns a copy of the whole message.
     ///
     /// # Errors
     /// [`Overwritten`].
@@ -223,10 +222,10 @@ impl Snapshot<'_> {
         Ok(copy)
     }
 
-    /// The value that the message is.
+    /// Returns a copy of the message as a value.
     ///
     /// # Errors
-    /// [`ReceiveError::Value`] if it is of another length, [`ReceiveError::Overwritten`].
+    /// [`ReceiveError::Value`] if it has another length, [`ReceiveError::Overwritten`].
     #[inline]
     pub fn read<T: MessageType>(&mut self) -> Result<T, ReceiveError> {
         if self.len() != size_of::<T>() {
@@ -237,13 +236,13 @@ impl Snapshot<'_> {
         Ok(self.read_at(0)?)
     }
 
-    /// The plain value at `offset` in the message.
+    /// Returns a copy of the plain value at `offset` in the message.
     ///
     /// # Errors
     /// [`Overwritten`].
     ///
     /// # Panics
-    /// If that reaches beyond the message.
+    /// If the value reaches beyond the message.
     #[inline]
     pub fn read_at<T: FromBytes + IntoBytes>(&mut self, offset: usize) -> Result<T, Overwritten> {
         let mut value = T::new_zeroed();

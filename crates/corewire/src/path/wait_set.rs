@@ -1,4 +1,4 @@
-//! Waiting for whichever of several has something.
+//! Waiting for several endpoints and receivers at once.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -15,19 +15,18 @@ use crate::wait::{Patience, Poller, Polls, Readiness, Wait};
 mod sealed {
     use super::{Readiness, WaitError};
 
-    /// What a set asks of what it waits for.
+    /// The operations that a set needs of its sources.
     pub trait Source {
-        /// Is there something? A look, and no more.
+        /// True if there is something to receive. Does not wait.
         fn look(&mut self) -> Result<bool, WaitError>;
-        /// Has its descriptor rung from now on. False if there is something already.
+        /// Makes its descriptor readable at the next arrival. False if there is something already.
         fn arm(&mut self) -> Result<bool, WaitError>;
         /// Its descriptor.
         fn descriptor(&self) -> Result<Readiness, WaitError>;
     }
 }
 
-/// What a [`WaitSet`] waits for: an [`Endpoint`], a [`Receiver`] or [`TypedReceiver`] of either
-/// kind.
+/// A source of a [`WaitSet`]: an [`Endpoint`], a [`Receiver`] or a [`TypedReceiver`] of either kind.
 pub trait Source: sealed::Source {}
 
 impl<S: sealed::Source + ?Sized> Source for S {}
@@ -48,7 +47,7 @@ impl sealed::Source for Endpoint {
 
 impl<A> sealed::Source for Receiver<A> {
     fn look(&mut self) -> Result<bool, WaitError> {
-        // What is wrong, or over, is for whoever asks.
+        // Errors and ends are for the caller's next receive, so they count as something.
         Ok(!self.is_between() && self.ring.must_look())
     }
 
@@ -75,7 +74,7 @@ impl<T, A> sealed::Source for TypedReceiver<T, A> {
     }
 }
 
-/// Waits for whichever of several endpoints and receivers has something to be asked for.
+/// Waits until one of several endpoints and receivers has something to receive.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -95,13 +94,13 @@ impl<T, A> sealed::Source for TypedReceiver<T, A> {
 /// # }
 /// ```
 ///
-/// Ask until there is nothing before waiting again: an endpoint says only once that a message is there, or
-/// an operation has ended. It may say so of what has been asked for since. That a channel has ended, or that
-/// somebody has interrupted the call, too, is something to be asked for.
+/// Receive until there is nothing before you wait again: an endpoint reports a message or the end of an operation only
+/// once. It may also report one that has been received since. The end of a channel and an interruption are reported
+/// too.
 #[derive(Debug)]
 pub struct WaitSet {
     poller: Poller,
-    /// Whom to look at first: not always the same.
+    /// The source to check first. It changes, so that sources take turns.
     first: usize,
 }
 
@@ -112,18 +111,17 @@ impl Default for WaitSet {
 }
 
 impl WaitSet {
-    /// A set that waits this way, whatever the ways of its sources. With [`Wait::Spin`] it asks the kernel
-    /// nothing.
+    /// A set that waits in this way, whatever its sources' builders chose. With [`Wait::Spin`] it makes no system call.
     #[must_use]
     pub fn new(wait: Wait) -> Self {
         Self { poller: Poller::for_messages(wait), first: 0 }
     }
 
-    /// Waits until one of `sources` has something, for at most `timeout`, or for ever. Returns which, as
-    /// its place among them, or `None` after the timeout. If several have, they take turns.
+    /// Waits until one of `sources` has something, for at most `timeout`; `None` waits without a limit. Returns its
+    /// index in `sources`, or `None` after the timeout. If several have something, they take turns.
     ///
     /// # Errors
-    /// Those of the source that has failed; [`WaitError::Os`] if the kernel refuses to wait.
+    /// The error of a failed source; [`WaitError::Os`] if a system call fails.
     pub fn wait(
         &mut self,
         sources: &mut [&mut dyn Source],
@@ -147,13 +145,9 @@ impl WaitSet {
         }
     }
 
-    /// Looks at all of them for as long as a wake-up would take.
-    fn poll(
-        &mut self,
-        sources: &mut [&mut dyn Source],
-        limit_ns: u64,
-    ) -> Result<Option<usize>, WaitError> {
-        let (mut bare, mut polls) = (self.poller.bare_polls(), Polls::within(limit_ns));
+    /// Polls all sources for as long as a wake-up would take.
+    fn poll(&mut self, sources: &mut [&mut dyn Source]) -> Result<Option<usize>, WaitError> {
+        let (mut bare, mut polls) = (self.poller.bare_polls(), Polls::default());
         loop {
             for index in self.turn(sources.len()) {
                 if sources[index].look()? {
@@ -168,7 +162,7 @@ impl WaitSet {
         }
     }
 
-    /// Waits for their descriptors, and not longer than any sleep lasts.
+    /// Waits for the sources' descriptors, for no longer than the maximum sleep.
     fn sleep(
         &mut self,
         sources: &mut [&mut dyn Source],
@@ -190,7 +184,7 @@ impl WaitSet {
         Ok(ready.map(|index| self.found(index)))
     }
 
-    /// All of so many places, each first once in a while.
+    /// All indices of `count` sources, beginning after the last source that had something.
     fn turn(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let first = if self.first < count { self.first } else { 0 };
         (first..count).chain(0..first)

@@ -1,4 +1,4 @@
-//! Many values at once.
+//! Sending and receiving several values at a time.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -33,8 +33,8 @@ macro_rules! collects {
                 self.batch.send(value.as_bytes())
             }
 
-            /// Lends the place of one value, calls `write` to fill it, and adds it to the batch. Its
-            /// fields hold anything at first: write each of them.
+            /// Lends memory for one value, calls `write` to fill it, and adds it to the batch. Its fields have no
+            /// meaningful content at first. Write each of them.
             ///
             /// # Errors
             /// As for [`send`](Self::send).
@@ -73,8 +73,8 @@ collects! {
     TypedSharedBatch, SharedBatch
 }
 
-/// Several values held at once, all readable in place. Those at the front can be given back while
-/// more are received at the end; dropping the batch gives all back.
+/// Several values, all readable in place. The first ones can be released while more are received. Dropping the batch
+/// releases all.
 pub struct TypedBatch<'a, T> {
     batch: Batch<'a>,
     _type: PhantomData<fn() -> T>,
@@ -85,8 +85,8 @@ impl<'a, T: MessageType> TypedBatch<'a, T> {
         Self { batch, _type: PhantomData }
     }
 
-    /// Takes up to `count_max` more values, waiting for one if none is there and the batch is empty.
-    /// Returns how many came; 0 if the batch holds some and no more are there.
+    /// Receives up to `count_max` more values. Waits for one if none is available and the batch is empty. Returns their
+    /// number; 0 if the batch has some and no more are available.
     ///
     /// # Errors
     /// As for [`Receiver::receive`](crate::Receiver::receive).
@@ -94,19 +94,19 @@ impl<'a, T: MessageType> TypedBatch<'a, T> {
         self.batch.receive(count_max)
     }
 
-    /// Number of values that it holds.
+    /// Number of values in the batch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// True if it holds none.
+    /// True if the batch is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// Value `index` of those held, in place; `None` if it holds no more than `index`.
+    /// Reads value `index` of the batch, in place; `None` if there is no such value.
     ///
     /// # Errors
     /// [`ReceiveError::Value`] if the message is not a `T`, [`ReceiveError::Violation`] if the
@@ -116,13 +116,13 @@ impl<'a, T: MessageType> TypedBatch<'a, T> {
         Ok(bytes.map(check).transpose()?)
     }
 
-    /// The values held, in order, in place. Ends early at a message that is not a `T`, or at an
-    /// impossible value in the sender's memory; [`get`](Self::get) tells.
+    /// The values of the batch, in order, in place. Ends early at a message that is not a `T`, or at an impossible
+    /// value in the sender's memory; [`get`](Self::get) returns the error.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len()).map_while(|index| self.get(index).ok().flatten())
     }
 
-    /// Gives the first `count` values back to the sender.
+    /// Releases the first `count` values to the sender.
     ///
     /// # Errors
     /// [`ReceiveError::Violation`] if the sender's memory holds an impossible value.

@@ -10,14 +10,14 @@ use crate::path::receive::Message;
 use crate::path::send::Loan;
 use crate::path::shared::SharedLoan;
 
-/// The value that `bytes` are. Loans are made with its size, messages are checked when they are
-/// received, and both are aligned for every message type (see `Schema::of`).
+/// Converts `bytes` to a value. Loans have its size, messages are checked when they are received, and both are aligned
+/// for every message type (see `Schema::of`).
 #[inline(always)]
 fn view<T: MessageType>(bytes: &[u8]) -> &T {
     T::ref_from_bytes(bytes).expect("checked when it was made")
 }
 
-/// The value of a message.
+/// Converts a message to a value.
 ///
 /// # Errors
 /// [`ValueError`] if it has another length.
@@ -67,18 +67,17 @@ macro_rules! lends {
 }
 
 lends! {
-    /// The place of a value, lent to be written. Derefs to the value. Dropping it sends nothing.
+    /// Memory for a value, lent for writing. Derefs to the value. Dropping it sends nothing.
     TypedLoan, Loan
 }
 
 lends! {
-    /// Memory for a value of a shared channel, lent to be written. Derefs to the value. Dropping it
-    /// sends nothing.
+    /// Memory for a value of a shared channel, lent for writing. Derefs to the value. Dropping it sends nothing.
     TypedSharedLoan, SharedLoan
 }
 
 impl<T> TypedLoan<'_, T> {
-    /// Publishes the value: every receiver will get it, even if this process dies now.
+    /// Publishes the value. Every receiver will get it, even if this process dies immediately.
     #[inline]
     pub fn send(self) {
         self.loan.send();
@@ -103,8 +102,8 @@ impl<T> TypedSharedLoan<'_, T> {
     }
 }
 
-/// A value, read where the sender wrote it; derefs to the value. Dropping it gives the place back:
-/// hold it no longer than needed, since the sender may come to wait for it.
+/// A value, read where the sender wrote it. Derefs to the value. Dropping it releases the memory. Hold it no longer
+/// than necessary, because the sender may have to wait for it.
 pub struct Value<'a, T> {
     message: Message<'a>,
     _type: PhantomData<fn() -> T>,

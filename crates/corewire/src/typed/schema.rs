@@ -92,8 +92,8 @@ impl Schema {
         Self::EMPTY.text(name).number(size_of::<T>()).number(align_of::<T>())
     }
 
-    /// Adds a field of type `F`: with its own schema if it has one, else by its size, its alignment
-    /// and the `text` with which it was written.
+    /// Adds a field of type `F`: its own schema if it has one, otherwise its size, its alignment and its `text` in the
+    /// source.
     #[must_use]
     pub const fn field<F>(
         self,
@@ -121,7 +121,7 @@ impl Schema {
         self.bytes(&(number as u64).to_le_bytes())
     }
 
-    /// With its length, so that no two texts run together.
+    /// Adds a text with its length, so that two texts cannot be confused with one.
     const fn text(self, text: &str) -> Self {
         self.number(text.len()).bytes(text.as_bytes())
     }
@@ -187,7 +187,7 @@ impl<T: MessageType, const N: usize> ArrayName<T, N> {
 
 /// `[element; count]`, and its length.
 const fn array_name(element: &str, count: usize) -> ([u8; TYPE_NAME_BYTES_MAX], usize) {
-    // From its end: the digits of a number come last one first.
+    // Begins at the end, because the last digit of a number is computed first.
     let mut reversed = [0; TYPE_NAME_BYTES_MAX];
     let mut length = 0;
     let mut rest = count;
@@ -228,7 +228,7 @@ const fn push(bytes: &mut [u8; TYPE_NAME_BYTES_MAX], length: usize, byte: u8) ->
     length + 1
 }
 
-/// What a channel of this type says of itself.
+/// The description that a channel of type `T` publishes.
 pub(crate) fn tag_of<T: MessageType>() -> TypeTag {
     let name = const {
         match TypeName::new(T::NAME) {
@@ -236,7 +236,7 @@ pub(crate) fn tag_of<T: MessageType>() -> TypeTag {
             None => panic!("the name of a message type is 1 to 64 printable ASCII characters"),
         }
     };
-    // 0 stands for plain bytes.
+    // 0 means plain bytes.
     let hash = T::SCHEMA.hash.max(1);
     TypeTag { key: TypeKey { hash, bytes: size_of::<T>() as u64 }, name }
 }

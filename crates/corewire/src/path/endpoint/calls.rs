@@ -232,7 +232,7 @@ impl<'a> Request<'a> {
         Self { message, owed: Unsettled { endpoint, source, number, is_settled: false } }
     }
 
-    /// Who sent it.
+    /// The peer that sent the request.
     #[must_use]
     pub fn source(&self) -> Peer {
         self.owed.source
@@ -241,7 +241,7 @@ impl<'a> Request<'a> {
     /// Replies. Never waits: a reply that does not fit is copied and sent when there is room.
     ///
     /// # Errors
-    /// Why nothing can be sent to the peer that sent the request; `Forked`, `Transport`.
+    /// The reason why the requester cannot be reached; `Forked`, `Transport`.
     #[inline]
     pub fn reply(self, reply: &[u8]) -> Result<(), MessageError> {
         let mut owed = self.owed;
@@ -249,7 +249,7 @@ impl<'a> Request<'a> {
         owed.endpoint.answer_short(owed.source, owed.number, reply)
     }
 
-    /// As [`reply`](Self::reply), with the bytes of `parts`, one after the other.
+    /// Like [`reply`](Self::reply), with the bytes of `parts`, one after the other.
     ///
     /// # Errors
     /// As for [`reply`](Self::reply).
@@ -259,8 +259,8 @@ impl<'a> Request<'a> {
         owed.endpoint.answer(owed.source, owed.number, &parts)
     }
 
-    /// Separates the request from its endpoint, which may receive others meanwhile:
-    /// [`Endpoint::reply`] replies to it later. The two values may go to other threads.
+    /// Separates the request from its endpoint, which may receive other requests meanwhile. [`Endpoint::reply`] replies
+    /// to it later. The two values may go to other threads.
     pub fn detach(self) -> DetachedRequest {
         let Self { message, mut owed } = self;
         owed.is_settled = true;

@@ -1,4 +1,4 @@
-//! Receiving, with peers that come and go as events between the messages.
+//! Receiving, with arrivals and departures of peers as events between the messages.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::receive::{Owned, none_if_late};
 use super::{Endpoint, after};
 use crate::wait::Patience;
 
-/// A request by itself, and the reply that is owed to it.
+/// A request, detached from its endpoint, and the reply owed to it.
 pub type DetachedRequest = (OwedReply, OwnedMessage);
 
-/// What a server learns: see [`Endpoint::receive_event`].
+/// An event that a server receives: see [`Endpoint::receive_event`].
 #[derive(Debug)]
 pub enum Event<M> {
-    /// A peer has come. Nothing of it was received since events are asked for.
+    /// A new peer. No message from it has been received since the first call that returns events.
     Came(Peer),
     /// A message, or a request.
     Received(M),
     /// A peer has gone. All of its messages that the selector asks for have been received.
     Gone {
-        /// The peer. [`Endpoint::name_of`] still tells its name, until another peer comes.
+        /// The peer. [`Endpoint::name_of`] returns its name until another peer gets its row.
         peer: Peer,
         /// [`MessageError::PeerDied`], `PeerLeft` or `PeerCutOff`.
         why: MessageError,
@@ -29,12 +29,12 @@ pub enum Event<M> {
 }
 
 impl Endpoint {
-    /// As [`receive`](Self::receive), but returns also when a peer has come or gone: a server can keep something for
-    /// each of its clients, and drop it. The first call begins with the peers that are there: peers that went before are not
-    /// reported, even if messages of them are left.
+    /// Like [`receive`](Self::receive), but also returns when a peer has come or gone. A server can thus keep a state
+    /// for each of its clients, and drop it. The first call reports the peers that are linked then. Peers that went
+    /// before are not reported, even if messages of them are left.
     ///
-    /// From the first call on, a peer that has gone keeps its [place](crate::EndpointBuilder::peers) until its event has been
-    /// taken: whoever begins goes on.
+    /// From the first call on, a peer that has gone keeps its [place](crate::EndpointBuilder::peers) until its event
+    /// has been received. A program that begins to receive events must therefore continue.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -66,7 +66,7 @@ impl Endpoint {
         self.event(selector, Patience::Forever)
     }
 
-    /// As [`receive_event`](Self::receive_event), if there is something now; `None` if not. Never blocks.
+    /// Like [`receive_event`](Self::receive_event), but never blocks; `None` if there is no event now.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -77,7 +77,7 @@ impl Endpoint {
         none_if_late(self.event(selector, Patience::None))
     }
 
-    /// As [`receive_event`](Self::receive_event), waiting for at most `timeout`; `None` if nothing happened.
+    /// Like [`receive_event`](Self::receive_event), for at most `timeout`; `None` if there was no event.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -89,8 +89,8 @@ impl Endpoint {
         none_if_late(self.event(selector, Patience::until(timeout)))
     }
 
-    /// As [`receive_request`](Self::receive_request), but returns also when a peer has come or gone. A request is
-    /// [detached](Request::detach): [`reply`](Self::reply) replies to it. The rest is as for
+    /// Like [`receive_request`](Self::receive_request), but also returns when a peer has come or gone. A request is
+    /// [detached](Request::detach), and [`reply`](Self::reply) replies to it. Otherwise like
     /// [`receive_event`](Self::receive_event).
     ///
     /// # Errors
@@ -100,8 +100,7 @@ impl Endpoint {
         Ok(self.as_request(event))
     }
 
-    /// As [`receive_request_event`](Self::receive_request_event), if there is something now; `None` if not. Never
-    /// blocks.
+    /// Like [`receive_request_event`](Self::receive_request_event), but never blocks; `None` if there is no event now.
     ///
     /// # Errors
     /// As for [`receive_request`](Self::receive_request).
@@ -112,8 +111,8 @@ impl Endpoint {
         Ok(event.map(|event| self.as_request(event)))
     }
 
-    /// As [`receive_request_event`](Self::receive_request_event), waiting for at most `timeout`; `None` if nothing
-    /// happened.
+    /// Like [`receive_request_event`](Self::receive_request_event), for at most `timeout`; `None` if there was no
+    /// event.
     ///
     /// # Errors
     /// As for [`receive_request`](Self::receive_request).

@@ -1,4 +1,4 @@
-//! Any process to any process, with matching.
+//! Endpoints: messages between any two processes, with matching.
 //!
 //! | file | holds |
 //! |---|---|
@@ -252,7 +252,7 @@ impl Endpoint {
         self.engine
     }
 
-    /// Takes in peers that have come or gone, if there is a notice.
+    /// Handles the arrivals and departures of peers, if there is a notice.
     fn handle_notices(&mut self) -> Result<(), MessageError> {
         if self.engine.has_notice() { self.engine.handle_notices() } else { Ok(()) }
     }
@@ -316,7 +316,7 @@ impl Endpoint {
         let rings = engine.transport();
         match room {
             Some(room) => room_poller.goes_on(polls, || rings.is_here(room.row)),
-            // If it may come from any peer, asks about the one that was heard last.
+            // A message may come from any peer: checks the peer heard last.
             None => poller.goes_on(polls, || {
                 rings.is_here(source.map_or_else(|| rings.last_found(), Peer::row))
             }),

@@ -1,25 +1,26 @@
-//! Which cells a message goes through that is longer than a pipe: those that were used last, which are in the
-//! caches of both sides, or all in turn, which the receiver's cache has let go.
+//! Selects the cells for a message that is longer than a pipe: the most recently used ones, which are in the caches of
+//! both sides, or all in turn, which the receiver's cache no longer holds.
 //!
-//! Which is faster depends on the processor: on an Intel Xeon 1 MiB takes 81 us through the cells that were used last and
-//! 115 through all; on an AMD EPYC, where a core is slow to take a line that another has read, 110 and 45. So each is
-//! tried for a few messages, again and again, and the one that had the fastest message is used for the rest.
+//! The faster choice depends on the processor. On an Intel Xeon, 1 MiB takes 81 us through the recent cells and 115 us
+//! through all. On an AMD EPYC, where a core is slow to take a line that another core has read, it takes 110 us and 45
+//! us. Both choices are therefore tried again and again for a few messages, and the choice with the fastest message is
+//! used for the rest.
 
 use std::time::Instant;
 
-/// Messages that try one of the two ways.
+/// Number of messages that try each choice.
 const TRIALS: u32 = 4;
-/// Messages after which both are tried again.
+/// Number of messages after which both choices are tried again.
 const CYCLE: u32 = 256;
 
-/// The two ways, and the time that messages took.
+/// The two choices, and the time that messages took.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    /// Messages of this cycle that have been sent.
+    /// Number of messages sent in this cycle.
     messages: u32,
-    /// The fastest of this cycle, in picoseconds for each byte: through all cells, and through those used last.
+    /// The fastest message of this cycle, in picoseconds per byte: through all cells, and through the recent ones.
     fastest: [u64; 2],
-    /// The peer to which a message is being sent, and since when.
+    /// The peer to which a message is being sent, and the time when it began.
     running: Option<(u32, Instant)>,
 }
 
@@ -28,15 +29,15 @@ impl Pipe {
         Self { messages: 0, fastest: [u64::MAX; 2], running: None }
     }
 
-    /// A message to the peer of `row` begins. Whether it goes through the cells that were used last.
+    /// Records that a message to the peer of `row` begins. True if it must go through the recent cells.
     pub(super) fn begin(&mut self, row: u32) -> bool {
         self.running = Some((row, Instant::now()));
         self.takes_recent()
     }
 
-    /// A message of `bytes` bytes to the peer of `row` has been sent.
+    /// Records that a message of `bytes` bytes to the peer of `row` has been sent.
     pub(super) fn end(&mut self, row: u32, bytes: u64) {
-        // Of two messages at the same time neither tells anything.
+        // If two messages are sent at the same time, neither duration is valid.
         if let Some((_, began)) = self.running.take().filter(|running| running.0 == row) {
             let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.count(took.saturating_mul(1000) / bytes.max(1));
@@ -73,7 +74,7 @@ mod tests {
             for message in 0..10 * CYCLE {
                 let is_recent = pipe.takes_recent();
                 used += u32::from(is_recent == faster);
-                // Now and then a message waits for its receiver.
+                // Some messages wait for their receiver.
                 let waited = if message % 5 == 0 { 10_000 } else { 0 };
                 pipe.count(if is_recent == faster { 40 } else { 100 } + waited);
             }

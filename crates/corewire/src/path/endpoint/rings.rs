@@ -115,11 +115,11 @@ fn failed(error: &OsError) -> SendError {
     SendError::System(error.to_string())
 }
 
-/// Whether there is room now for a send that waits for it.
+/// True if there is room now for a waiting send.
 fn has_room(pairs: &mut Pairs, room: Room) -> bool {
     let Room { row, envelope, bytes } = room;
     if pairs.has_ring(row) {
-        // The send reports impossible values.
+        // Impossible values count as room: the send then reports them.
         return pairs.has_room(row, &envelope, bytes).unwrap_or(true);
     }
     pairs.make_room(row).is_err() || {

@@ -9,12 +9,12 @@ use super::{Endpoint, after};
 use crate::wait::Patience;
 
 impl Endpoint {
-    /// Sends `message` to `peer`, waiting for room if necessary. The envelope is a tag, or an [`Envelope`]:
-    /// with an immediate, or without a tag. When this returns, the memory may be used
-    /// again; the peer need not have received the message.
+    /// Sends `message` to `peer`, waiting for room if necessary. The envelope is a tag, or an [`Envelope`] with an
+    /// immediate or without a tag. When this returns, the memory may be reused, but the peer may not have received the
+    /// message yet.
     ///
-    /// A message that is sent in part when the call is interrupted is sent to its end later, and the call
-    /// returns as if it had been sent.
+    /// If the call is interrupted after a part of the message has been sent, later calls send the rest, and this call
+    /// returns as if the message had been sent.
     ///
     /// # Errors
     /// [`MessageError::PeerDied`], `PeerLeft`, `PeerCutOff`, `UnknownPeer`, `Interrupted`, `Forked`, or
@@ -33,7 +33,7 @@ impl Endpoint {
         self.send_slowly(peer, envelope, &message, Patience::Forever)
     }
 
-    /// Sends `message` if there is room for it, or for its beginning, now. Never blocks.
+    /// Sends `message` if there is room now for it or for its beginning. Never blocks.
     ///
     /// # Errors
     /// [`MessageError::Full`] if there is no room; otherwise as for [`send`](Self::send).
@@ -50,7 +50,7 @@ impl Endpoint {
         self.send_now(peer, envelope, &message)
     }
 
-    /// As [`send`](Self::send), waiting for at most `timeout`.
+    /// Like [`send`](Self::send), but waits for at most `timeout`.
     ///
     /// # Errors
     /// [`MessageError::Timeout`]; otherwise as for [`send`](Self::send).
@@ -77,8 +77,8 @@ impl Endpoint {
         self.send_slowly(peer, envelope.into(), &parts, Patience::Forever)
     }
 
-    /// As [`send_gather`](Self::send_gather), if there is room for the message, or for its beginning, now.
-    /// Never blocks.
+    /// Like [`send_gather`](Self::send_gather), if there is room now for the message or for its beginning. Never
+    /// blocks.
     ///
     /// # Errors
     /// As for [`try_send`](Self::try_send).
@@ -91,7 +91,7 @@ impl Endpoint {
         self.send_now(peer, envelope.into(), &parts)
     }
 
-    /// As [`send_gather`](Self::send_gather), waiting for at most `timeout`.
+    /// Like [`send_gather`](Self::send_gather), but waits for at most `timeout`.
     ///
     /// # Errors
     /// As for [`send_timeout`](Self::send_timeout).
@@ -105,11 +105,11 @@ impl Endpoint {
         self.send_slowly(peer, envelope.into(), &parts, Patience::until(timeout))
     }
 
-    /// Begins to send `memory`, and never waits. The memory comes back when the send has ended; one that
-    /// fits now has ended at once.
+    /// Begins to send `memory`, and never waits. The completion returns the memory. A send for which there is room now
+    /// ends at once.
     ///
     /// # Errors
-    /// As for [`send`](Self::send); what fails later is the operation's result.
+    /// As for [`send`](Self::send); a later failure is the operation's result.
     pub fn isend(
         &mut self,
         peer: Peer,
@@ -119,7 +119,7 @@ impl Endpoint {
         self.isend_with(peer, envelope, memory, Options::default())
     }
 
-    /// As [`isend`](Self::isend), with a number of the caller's choice, and another way to report the end.
+    /// Like [`isend`](Self::isend), with a number of the caller's choice, and another way to report the end.
     ///
     /// # Errors
     /// As for [`isend`](Self::isend).
@@ -134,7 +134,7 @@ impl Endpoint {
         self.engine.start_send(peer, envelope.into(), memory.into(), options)
     }
 
-    /// As [`send`](Self::send), for as long as `patience` says.
+    /// Like [`send`](Self::send), but waits for as long as `patience` says.
     pub(super) fn send_patiently(
         &mut self,
         peer: Peer,
@@ -184,7 +184,7 @@ impl Endpoint {
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         };
-        // Before anything is waited for.
+        // Before any wait.
         if let Some(end) = send(self, &mut sent) {
             return end;
         }
@@ -198,10 +198,10 @@ impl Endpoint {
             Err(MessageError::Forked) => Err(MessageError::Forked),
             Err(error) if sent > 0 => {
                 if error == MessageError::Interrupted {
-                    // For the next call that waits.
+                    // Left for the next call that waits.
                     self.interrupter().interrupt();
                 }
-                // The peer has seen the beginning.
+                // The peer has the beginning of the message already, so the rest must follow.
                 self.engine.send_rest(peer, envelope, source, sent);
                 Ok(())
             }
