@@ -205,7 +205,7 @@ pub enum Reason {
         max: u64,
     },
     /// All peers' rows are taken.
-    #[error("the endpoint has all the {max} peers it was made for")]
+    #[error("the endpoint has its maximum of {max} peers")]
     PeersFull {
         /// The endpoint's limit.
         max: u64,

@@ -109,7 +109,7 @@ pub enum ClaimError {
     #[error("channel {0} already exists")]
     AlreadyExists(ChannelName),
     /// The directory contains a file of that name that corewire did not create.
-    #[error("{0:?} in the runtime directory is not a file of corewire's: remove it")]
+    #[error("file {0:?} in the runtime directory was not created by corewire: remove it")]
     Foreign(String),
     /// A system call failed.
     #[error(transparent)]

@@ -79,13 +79,13 @@ impl Topology {
     pub fn read(path: &Path) -> Result<Self, TopologyError> {
         let failed = |why: String| TopologyError { path: path.to_owned(), why };
         let text = corewire_os::read_text(path).map_err(|error| failed(error.to_string()))?;
-        let topology: Self =
-            serde_json::from_str(&text).map_err(|error| failed(format!("no topology: {error}")))?;
+        let topology: Self = serde_json::from_str(&text)
+            .map_err(|error| failed(format!("not a topology: {error}")))?;
         for (name, count) in
             [("domain_cores", topology.domain_cores), ("under_way_max", topology.under_way_max)]
         {
             if count == 0 {
-                return Err(failed(format!("{name}: 1 at least, not 0")));
+                return Err(failed(format!("{name}: at least 1 is possible, not 0")));
             }
         }
         let Self { hit_ns, near_ns, far_ns, busy_ns, share_ns, next_ns, locked_ns, .. } = topology;
@@ -115,7 +115,7 @@ impl Topology {
         fs::write(path, text + "\n").map_err(|error| failed(error.to_string()))
     }
 
-    /// Whether a message to `receivers` receivers, spread over the domains, reaches the last of them
+    /// True if a message to `receivers` receivers, spread over the domains, reaches the last of them
     /// sooner if each domain except the sender's has a relay.
     ///
     /// On one level, all receivers in other domains fetch the sender's line, one after the other. On

@@ -82,7 +82,7 @@ fn a_message_that_is_overwritten_while_it_is_held_says_so() {
         assert_eq!(error.sequence, sequence);
         assert_eq!(
             error.to_string(),
-            format!("message {sequence} was written over before it had been copied")
+            format!("message {sequence} was overwritten before it was copied")
         );
         drop(snapshot);
         assert!(receiver.missed() > 0);
@@ -224,5 +224,5 @@ fn a_message_can_be_read_as_a_value() {
     assert_eq!(receiver.receive().unwrap().read::<[u32; 2]>(), Ok([7, 0]));
     sender.send(b"short").unwrap();
     let error = receiver.receive().unwrap().read::<[u32; 2]>().unwrap_err();
-    assert_eq!(error.to_string(), "message of 5 bytes is no [u32; 2] of 8");
+    assert_eq!(error.to_string(), "message of 5 bytes is not a [u32; 2] of 8 bytes");
 }

@@ -43,9 +43,9 @@ fn a_topology_is_read_and_one_that_cannot_be_is_named() {
     let far = times(r#"{"near_ns": 40, "far_ns": 400, "domain_cores": 1}"#);
     assert!(far > near, "{near} and {far} ns");
     for (text, word) in [
-        ("{", "no topology"),
+        ("{", "not a topology"),
         (r#"{"cores": 3}"#, "cores"),
-        (r#"{"domain_cores": 0}"#, "1 at least"),
+        (r#"{"domain_cores": 0}"#, "at least 1"),
         (r#"{"far_ns": 99999999999}"#, "1000000000"),
     ] {
         write(&file, text).unwrap();

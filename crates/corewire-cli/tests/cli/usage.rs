@@ -47,7 +47,7 @@ fn wrong_usage_is_one_line_and_code_2() {
         ("model frob", "frob"),
         ("model broadcast --receivers 0", "1..=255"),
         ("model broadcast --slots 100", "power of two from 2 to 16384, not 100"),
-        ("model broadcast --topology /etc/hostname", "/etc/hostname: no topology"),
+        ("model broadcast --topology /etc/hostname", "/etc/hostname: not a topology"),
         ("doctor extra", "extra"),
         ("top --interval 0", "0.05 to 3600"),
         ("top --json", "--once"),

@@ -23,7 +23,7 @@ pub(super) trait Claimant {
     /// Why a call that does not wait cannot send; `None` if it can after all.
     fn refusal(&mut self, bytes: usize) -> Option<SendError>;
     /// The error of a call that has waited for `after` without sending.
-    fn lateness(&self, after: Duration) -> SendError;
+    fn timeout_error(&self, after: Duration) -> SendError;
     /// Counts a wait, and wakes sleeping receivers, which must learn of messages sent.
     fn begin_wait(&mut self);
     /// True if the slowest receiver last ran on this processor.
@@ -66,13 +66,13 @@ pub(super) fn wait_for_room(
     }
     let Some(limit_ns) = patience.limit_ns() else {
         return match patience {
-            Patience::Until(_, after) => Err(claimant.lateness(after)),
+            Patience::Until(_, after) => Err(claimant.timeout_error(after)),
             _ => claimant.refusal(bytes).map_or(Ok(()), Err),
         };
     };
     claimant.begin_wait();
-    let mut polls = Polls::within(limit_ns);
-    while poller.goes_on(&mut polls, || claimant.is_slowest_here()) {
+    let mut polls = Polls::default();
+    while poller.may_poll(&mut polls, || claimant.is_slowest_here()) {
         claimant.refresh();
         if claimant.has_room(bytes) {
             poller.found();

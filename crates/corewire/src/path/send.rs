@@ -213,7 +213,7 @@ impl Claimant for Claiming<'_> {
         (!self.has_room(bytes)).then(|| SendError::Full { lag: self.lag() })
     }
 
-    fn lateness(&self, after: Duration) -> SendError {
+    fn timeout_error(&self, after: Duration) -> SendError {
         match self.owner.invited() {
             0 => SendError::Timeout { after, lag: self.lag() },
             count => SendError::Joining { count },

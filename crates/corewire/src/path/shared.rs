@@ -314,7 +314,7 @@ impl Claimant for Ring {
         Some(SendError::Full { lag: self.lag() })
     }
 
-    fn lateness(&self, after: Duration) -> SendError {
+    fn timeout_error(&self, after: Duration) -> SendError {
         SendError::Timeout { after, lag: self.lag() }
     }
 

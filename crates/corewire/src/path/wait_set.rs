@@ -156,7 +156,7 @@ impl WaitSet {
             }
             if bare > 1 {
                 bare -= 1;
-            } else if !self.poller.goes_on(&mut polls, || false) {
+            } else if !self.poller.may_poll(&mut polls, || false) {
                 return Ok(None);
             }
         }

@@ -130,7 +130,7 @@ impl Poller {
     /// check everything else, and then to sleep if it [may](Self::may_sleep). `is_peer_here` says whether the peer that must act
     /// last ran on this processor: then it cannot act while this thread polls.
     #[inline(never)]
-    pub(crate) fn goes_on(
+    pub(crate) fn may_poll(
         &mut self,
         polls: &mut Polls,
         is_peer_here: impl FnOnce() -> bool,

@@ -123,7 +123,7 @@ impl Endpoint {
     /// The endpoint of this name as soon as it exists. Waits for at most `timeout`; `None` waits for ever.
     ///
     /// # Errors
-    /// [`ConnectError::NotCreated`] if it did not appear; otherwise as for [`peer`](Self::peer).
+    /// [`ConnectError::NotCreated`] if it was not created in time; otherwise as for [`peer`](Self::peer).
     pub fn peer_when_created(
         &mut self,
         name: &str,
@@ -289,7 +289,7 @@ impl Endpoint {
                     polls = Polls::within(limit_ns);
                 } else if bare > 1 {
                     bare -= 1;
-                } else if !self.goes_on(&mut polls, source, room) {
+                } else if !self.may_poll(&mut polls, source, room) {
                     break;
                 }
             }
@@ -311,13 +311,13 @@ impl Endpoint {
     }
 
     /// Pauses or yields before the next poll, for a message from `source` or for `room`. False if it is time to sleep.
-    fn goes_on(&mut self, polls: &mut Polls, source: Option<Peer>, room: Option<Room>) -> bool {
+    fn may_poll(&mut self, polls: &mut Polls, source: Option<Peer>, room: Option<Room>) -> bool {
         let Self { engine, poller, room_poller, .. } = self;
         let rings = engine.transport();
         match room {
-            Some(room) => room_poller.goes_on(polls, || rings.is_here(room.row)),
+            Some(room) => room_poller.may_poll(polls, || rings.is_here(room.row)),
             // A message may come from any peer: checks the peer heard last.
-            None => poller.goes_on(polls, || {
+            None => poller.may_poll(polls, || {
                 rings.is_here(source.map_or_else(|| rings.last_found(), Peer::row))
             }),
         }

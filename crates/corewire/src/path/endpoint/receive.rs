@@ -513,12 +513,12 @@ impl Endpoint {
             }
             round += 1;
             if round >= bare_polls {
-                let goes_on = self.goes_on(&mut polls, way.selector().source(), None);
+                let may_poll = self.may_poll(&mut polls, way.selector().source(), None);
                 if self.engine.has_notice() {
                     return None;
                 }
-                if !goes_on {
-                    if self.poller.may_sleep() {
+                if !may_poll {
+                    if self.poller.wait() != Wait::Spin {
                         return None;
                     }
                     polls = Polls::within(NO_LIMIT_NS);
