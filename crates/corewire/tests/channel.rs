@@ -223,7 +223,7 @@ fn one_receiver_too_many_is_told_the_limit() {
     let first = scratch.domain().receiver("c").join().unwrap();
     let _second = scratch.domain().receiver("c").join().unwrap();
     let error = scratch.domain().receiver("c").join().unwrap_err();
-    assert!(error.to_string().contains("all the 2 receivers"), "{error}");
+    assert!(error.to_string().contains("its maximum of 2 receivers"), "{error}");
     drop(first);
     // The row is free once the control thread has seen the receiver leave.
     while scratch.domain().receiver("c").join().is_err() {

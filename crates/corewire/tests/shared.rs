@@ -188,7 +188,7 @@ fn a_shared_channel_cannot_overwrite_and_a_channel_of_one_sender_is_not_shared()
     );
     let _others = [open(&scratch), open(&scratch), open(&scratch)];
     let full = open_error(&scratch).to_string();
-    assert_eq!(full, "channel c: the channel has all the 4 senders it was made for");
+    assert_eq!(full, "channel c: the channel has its maximum of 4 senders");
     let error = domain.receiver("c").from_oldest().join().unwrap_err();
     assert_eq!(
         error.to_string(),
