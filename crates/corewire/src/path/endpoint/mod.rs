@@ -4,7 +4,9 @@
 //! |---|---|
 //! | this one | the endpoint, its peers, waiting, closing |
 //! | [`send`] | sending, at once or when there is room |
-//! | [`receive`] | receiving, operations, asking what is there |
+//! | [`receive`] | receiving |
+//! | [`operations`] | operations that continue by themselves |
+//! | [`probes`] | probing for messages, claiming and discarding them |
 //! | [`calls`] | requests and replies |
 //! | [`events`] | peers that come and go, between the messages |
 //! | [`rings`] | the pair rings as the transport of the engine |
@@ -14,7 +16,9 @@
 
 mod calls;
 mod events;
+mod operations;
 mod pipe;
+mod probes;
 mod receive;
 mod rings;
 mod send;

@@ -1,0 +1,185 @@
+//! Operations that continue by themselves: receiving in the background, and their completions.
+
+use std::time::Duration;
+
+use corewire_endpoint::{
+    Completion, Count, CounterId, Memory, MessageError, OperationHandle, Options, Selector,
+};
+
+use super::Endpoint;
+use super::receive::none_if_late;
+use crate::wait::Patience;
+
+impl Endpoint {
+    /// Begins to receive a message that `selector` asks for into `memory`, and never waits. With
+    /// [`Memory::pooled`] the message may have any length.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; a later failure is the operation's result.
+    pub fn ireceive(
+        &mut self,
+        selector: Selector,
+        memory: impl Into<Memory>,
+    ) -> Result<OperationHandle, MessageError> {
+        self.ireceive_with(selector, memory, Options::default())
+    }
+
+    /// Like [`ireceive`](Self::ireceive), with a number of the caller's choice, another way to report the end, and
+    /// truncation.
+    ///
+    /// # Errors
+    /// As for [`ireceive`](Self::ireceive).
+    pub fn ireceive_with(
+        &mut self,
+        selector: Selector,
+        memory: impl Into<Memory>,
+        options: Options,
+    ) -> Result<OperationHandle, MessageError> {
+        self.engine.start_receive(selector, memory.into(), options)
+    }
+
+    /// The result of an operation, if it has ended. Never blocks.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownOperation`], `Interrupted`, `Forked`.
+    pub fn test(&mut self, handle: OperationHandle) -> Result<Option<Completion>, MessageError> {
+        if let Some(completion) = self.engine.take_completion(handle)? {
+            return Ok(Some(completion));
+        }
+        self.engine.progress(None)?;
+        self.engine.take_completion(handle)
+    }
+
+    /// Waits until an operation has ended.
+    ///
+    /// # Errors
+    /// As for [`test`](Self::test).
+    pub fn wait(&mut self, handle: OperationHandle) -> Result<Completion, MessageError> {
+        self.wait_any(&[handle]).map(|(_, completion)| completion)
+    }
+
+    /// Like [`wait`](Self::wait), but for at most `timeout`; `None` if the operation had not ended by then.
+    ///
+    /// # Errors
+    /// As for [`test`](Self::test).
+    pub fn wait_timeout(
+        &mut self,
+        handle: OperationHandle,
+        timeout: Duration,
+    ) -> Result<Option<Completion>, MessageError> {
+        none_if_late(self.wait_any_of(&[handle], Patience::until(timeout)))
+            .map(|ended| ended.map(|(_, completion)| completion))
+    }
+
+    /// Waits until one of several operations has ended. Returns its index in `handles` and its completion.
+    ///
+    /// # Errors
+    /// As for [`test`](Self::test); also `UnknownOperation` if `handles` is empty.
+    pub fn wait_any(
+        &mut self,
+        handles: &[OperationHandle],
+    ) -> Result<(usize, Completion), MessageError> {
+        self.wait_any_of(handles, Patience::Forever)
+    }
+
+    fn wait_any_of(
+        &mut self,
+        handles: &[OperationHandle],
+        patience: Patience,
+    ) -> Result<(usize, Completion), MessageError> {
+        let look = |endpoint: &mut Self| {
+            for (index, &handle) in handles.iter().enumerate() {
+                match endpoint.engine.take_completion(handle) {
+                    Ok(None) => {}
+                    Ok(Some(completion)) => return Some(Ok((index, completion))),
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            handles.is_empty().then_some(Err(MessageError::UnknownOperation))
+        };
+        match look(self) {
+            Some(end) => end,
+            None => self.wait_for(patience, None, None, |endpoint, _| look(endpoint))?,
+        }
+    }
+
+    /// Asks an operation to end. If its message has begun to arrive or to be sent, the operation ends as if it had
+    /// not been asked; otherwise it ends at once, with [`MessageError::Cancelled`]. Its end is reported either way.
+    ///
+    /// # Errors
+    /// [`MessageError::UnknownOperation`].
+    pub fn cancel(&mut self, handle: OperationHandle) -> Result<(), MessageError> {
+        self.engine.cancel(handle)
+    }
+
+    /// Moves up to `count_max` completions, oldest first, of operations that [report](crate::Report) to the
+    /// completion queue to the end of `completions`. Returns their number. Never blocks.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`; nothing is moved then.
+    pub fn try_completions(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        count_max: usize,
+    ) -> Result<usize, MessageError> {
+        self.engine.progress(None)?;
+        Ok(self.drain(completions, count_max))
+    }
+
+    /// Like [`try_completions`](Self::try_completions), but waits until there is a completion.
+    ///
+    /// # Errors
+    /// As for [`try_completions`](Self::try_completions).
+    pub fn completions(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        count_max: usize,
+    ) -> Result<usize, MessageError> {
+        self.completions_patiently(completions, count_max, Patience::Forever)
+    }
+
+    /// Like [`completions`](Self::completions), for at most `timeout`; 0 if there was none.
+    ///
+    /// # Errors
+    /// As for [`try_completions`](Self::try_completions).
+    pub fn completions_timeout(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        count_max: usize,
+        timeout: Duration,
+    ) -> Result<usize, MessageError> {
+        let patience = Patience::until(timeout);
+        let moved = none_if_late(self.completions_patiently(completions, count_max, patience))?;
+        Ok(moved.unwrap_or(0))
+    }
+
+    fn completions_patiently(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        count_max: usize,
+        patience: Patience,
+    ) -> Result<usize, MessageError> {
+        self.wait_for(patience, None, None, |endpoint, _| {
+            endpoint.engine.has_completions().then_some(())
+        })?;
+        Ok(self.drain(completions, count_max))
+    }
+
+    fn drain(&mut self, completions: &mut Vec<Completion>, count_max: usize) -> usize {
+        let next = std::iter::from_fn(|| self.engine.next_completion());
+        let before = completions.len();
+        completions.extend(next.take(count_max));
+        completions.len() - before
+    }
+
+    /// A new counter of completions, for operations that [report](crate::Report::Counter) to it.
+    pub fn add_counter(&mut self) -> CounterId {
+        self.engine.add_counter()
+    }
+
+    /// The value of a counter of completions. `None` if the counter is another endpoint's. Does not block.
+    #[must_use]
+    pub fn count(&self, id: CounterId) -> Option<Count> {
+        self.engine.count(id)
+    }
+}
