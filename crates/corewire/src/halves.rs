@@ -68,7 +68,7 @@ pub(crate) trait ReceiverHalf: Send + Sync {
     fn incarnation(&self) -> u128;
     /// The declared type of its messages.
     fn type_tag(&self) -> TypeTag;
-    /// Gives the receiver notices, and wakes it.
+    /// Sends the receiver notices, and wakes it.
     fn notify(&self, notices: u32);
     /// Leaves the channel.
     fn leave(&self);
@@ -99,7 +99,7 @@ pub(crate) trait ReceiverHalf: Send + Sync {
     }
 }
 
-/// A peer of an endpoint that came or went, which the data thread must take in.
+/// A peer of an endpoint that came or went, which the data thread must handle.
 pub(crate) enum Link {
     /// A peer has come.
     Came { row: u32, name: ChannelName, parts: PeerParts },

@@ -3,8 +3,8 @@
 //!
 //! A *channel* has one sender, or several, and up to 1024 receivers, in any processes of one user.
 //! Every receiver gets every message, in one order, and reads it in place: without a copy, a system
-//! call or a broker. Senders and receivers come and go while others run. A process may die at any
-//! instruction: what it had sent is delivered, and no message is torn. Processes of other users can be
+//! call or a broker. Senders and receivers join and leave while others run. A process may die at any
+//! instruction: the messages that it sent are delivered, and none is torn. Processes of other users can be
 //! admitted to read. *Endpoints* carry messages between any two processes, matched by tag and sender.
 //!
 //! ```
@@ -30,12 +30,12 @@
 //! |---|---|
 //! | every receiver to get every message | [`Domain::sender`], [`SenderBuilder::create`] |
 //! | the newest messages, from a sender that never waits | [`SenderBuilder::overwrite`] |
-//! | to go on without a receiver that is too slow | [`SenderBuilder::evict`] |
+//! | to continue without a receiver that is too slow | [`SenderBuilder::evict`] |
 //! | several senders, in one order | [`SenderBuilder::open_shared`] |
 //! | values of one type | [`SenderBuilder::create_typed`] |
 //! | requests and replies between any two processes | [`Domain::endpoint`] |
 //! | to wait for several of these at once | [`WaitSet`] |
-//! | to look without taking part | [`Domain::observe_all`] |
+//! | to observe without taking part | [`Domain::observe_all`] |
 //!
 //! The user guide is `docs/guide.md`.
 //!
@@ -43,31 +43,31 @@
 //!
 //! Processes find each other by name in a *domain*, a directory: `$COREWIRE_RUNTIME_DIR`, else
 //! `$XDG_RUNTIME_DIR/corewire`, else `/tmp/corewire-UID`. There is no server.
-//! [`ReceiverBuilder::join`] joins a channel that exists, from now on.
-//! [`ReceiverBuilder::join_when_created`] waits for the channel and gets its first message, unless this
-//! process is stopped for longer than the sender waits for it
+//! [`ReceiverBuilder::join`] joins an existing channel; the receiver begins with the next message sent.
+//! [`ReceiverBuilder::join_when_created`] waits for the channel, and the receiver gets its first message,
+//! unless this process is stopped for longer than the sender waits for it
 //! ([`SenderBuilder::invitation_timeout`], [`Receiver::late_by`]).
 //!
 //! # The data path
 //!
-//! [`Sender::send`] copies a message into the channel. [`Sender::loan`] lends the place where a message
-//! will lie, and [`Loan::send`] publishes it with one store. [`Receiver::receive`] returns a [`Message`],
-//! which derefs to the bytes in place; dropping it releases the place. `src/path/` holds this path;
+//! [`Sender::send`] copies a message into the channel. [`Sender::loan`] lends memory in the channel, and
+//! [`Loan::send`] publishes the message with one store. [`Receiver::receive`] returns a [`Message`], which
+//! derefs to the bytes in place; dropping it releases the memory. `src/path/` holds this path;
 //! `corewire-ring` holds the ring underneath.
 //!
 //! # Slow receivers
 //!
 //! A sender waits for its slowest receiver, unless the channel was created otherwise. With
 //! [`SenderBuilder::overwrite`] the sender never waits; a slow receiver misses messages and knows how
-//! many. With [`SenderBuilder::evict`] the sender waits for a limited time and then goes on without the
-//! receiver, which is told. Messages of such channels are copied out, by a [`SnapshotReceiver`], and
-//! each copy is checked to be whole.
+//! many. With [`SenderBuilder::evict`] the sender waits for a limited time and then continues without the
+//! receiver, whose next call returns an error. Messages of such channels are copied out, by a
+//! [`SnapshotReceiver`], and each copy is checked to be complete.
 //!
 //! # Several senders
 //!
-//! [`SenderBuilder::open_shared`] creates a channel that up to 128 senders share, or becomes one of its
-//! senders if it exists. All receivers get the messages in one order, and the channel lives as long as
-//! one of its senders. It cannot overwrite, and receivers join it from now on only.
+//! [`SenderBuilder::open_shared`] creates a channel that up to 128 senders share, or joins it as one of
+//! its senders if it exists. All receivers get the messages in one order, and the channel lives as long as
+//! one of its senders. It cannot overwrite, and its receivers begin with the next message sent.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -111,7 +111,7 @@
 //! tag of 64 bits, and a receive takes messages by tag and sender ([`Selector`]). Messages that no
 //! receive has asked for yet are kept within a budget ([`EndpointBuilder::budget`]); beyond it they stay
 //! with their sender. A [call](Endpoint::call) sends a request and waits for its reply. When a peer dies, calls that
-//! wait for it alone end with an error; [`Endpoint::receive_event`] reports peers that come and go.
+//! wait only for that peer end with an error; [`Endpoint::receive_event`] reports peers that come and go.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -152,9 +152,9 @@
 //!
 //! All processes that create channels in a domain run as one user (level 2 of `docs/threats.md`). Any
 //! of them may crash at any instruction. A process of another user (level 3) is refused, unless the
-//! domain's owner admits it as a guest: see [`Access`]. A guest joins channels of one sender, from now
-//! on only, and creates none. It copies messages out, because no process can trust a sender of another
-//! user not to change a message while it is read.
+//! domain's owner admits it as a guest: see [`Access`]. A guest joins channels of one sender, begins with
+//! the next message sent, and creates no channels. It copies messages out, because a sender of another user
+//! is not trusted: it could change a message while it is read.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,8 +4,8 @@
 //! | span or event | level | fields |
 //! |---|---|---|
 //! | span `join` | info | `channel` |
-//! | a receiver joined, left | info | `channel`, `row`, `pid` of the one that joined |
-//! | a follower joined, left | info | `channel`, `group` of the one that joined |
+//! | a receiver joined, left | info | `channel`, `row`, `pid` of a receiver that joined |
+//! | a follower joined, left | info | `channel`, `group` of a follower that joined |
 //! | a follower died | warn | `channel` |
 //! | a receiver died, was evicted, was dropped for an impossible value | warn | `channel`, `row` |
 //! | a receiver was refused | info | `channel`, `reason` |
@@ -21,7 +21,7 @@ macro_rules! tell {
     };
 }
 
-/// Opens a span: events until the end of the scope belong to it.
+/// Opens a span, which contains the events until the end of the scope.
 macro_rules! span {
     ($name:literal $(, $key:ident = $value:expr)* $(,)?) => {
         #[cfg(feature = "tracing")]

@@ -17,7 +17,7 @@ fn names() -> impl Strategy<Value = ChannelName> {
 }
 
 fn reasons() -> impl Strategy<Value = Reason> {
-    (1u64..=13, any::<u32>(), any::<u32>(), "[ -~]{1,64}").prop_map(|(code, a, b, name)| {
+    (1u64..=15, any::<u32>(), any::<u32>(), "[ -~]{1,64}").prop_map(|(code, a, b, name)| {
         let a = u64::from(a).max(1);
         Reason::of_words(code, a, b.into(), name.as_bytes()).unwrap()
     })

@@ -301,7 +301,7 @@ pub(crate) fn answer_error(name: &ChannelName, error: SocketError) -> JoinError 
         SocketError::Closed => JoinError::NotFound(name.clone()),
         SocketError::Os(error) => error.into(),
         SocketError::Descriptors => {
-            OsError { what: "take the channel's descriptors".into(), errno: 24 }.into()
+            OsError { what: "receive the channel's descriptors".into(), errno: 24 }.into()
         }
         other => protocol(name, other.to_string()),
     }

@@ -308,7 +308,7 @@ impl DomainInner {
             Err(reason) => {
                 if peer.trusted().is_some() {
                     // The limit on connections is reached, and this connection may be an invitation.
-                    let what = "take in one more connection".into();
+                    let what = "accept one more connection".into();
                     self.lost_connection(&OsError { what, errno: EMFILE.cast_signed() });
                 }
                 let _ = socket.send(&Frame::Refused(reason), &[]);

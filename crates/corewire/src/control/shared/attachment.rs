@@ -57,7 +57,7 @@ pub(crate) fn join(
     let _life = next_descriptor(&mut descriptors).ok_or_else(missing)?;
     let table = next_descriptor(&mut descriptors).ok_or_else(missing)?;
     if trusted.is_none() {
-        return Err(protocol(name, "with memory that everybody may write".into()));
+        return Err(protocol(name, "with memory that every process may write".into()));
     }
     let memory = SharedMemory::open(name, ring, table, Some(Party::Receiver))?;
     let Welcome { row, generation, .. } = welcome;

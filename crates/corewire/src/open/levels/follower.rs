@@ -184,7 +184,7 @@ impl Follower {
                 linked.attachment.leave();
                 Ok(None)
             }
-            Ok(_) => Err(attach::protocol(&self.local, "as if it were no relay".into())),
+            Ok(_) => Err(attach::protocol(&self.local, "as if it were not a relay".into())),
             Err(JoinError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }

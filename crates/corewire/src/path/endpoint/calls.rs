@@ -201,7 +201,7 @@ impl Endpoint {
         reply: &impl Source,
     ) -> Result<(), MessageError> {
         match self.handle_notices() {
-            // Left for the next call that waits: the requester must not wait for ever for the reply.
+            // Left for the next call that waits: the requester must not wait for the reply without end.
             Err(MessageError::Interrupted) => self.interrupter().interrupt(),
             other => other?,
         }

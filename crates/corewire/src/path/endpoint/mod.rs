@@ -40,7 +40,7 @@ use crate::halves::{EndpointHalf, notice};
 use crate::host::PairRing;
 use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 
-/// A process's address for messages from any other process, made by [`Domain::endpoint`](crate::Domain::endpoint).
+/// A process's address for messages from any other process, returned by [`EndpointBuilder::create`].
 ///
 /// A message has a *tag*, 64 bits of the sender's choice. A receive asks for messages by tag and sender
 /// ([`Selector`](crate::Selector)). Messages from one endpoint to another that a receive asks for are received in the
@@ -124,7 +124,7 @@ impl Endpoint {
         self.engine.peer_at(row).ok_or(ConnectError::NotFound(name))
     }
 
-    /// The endpoint of this name as soon as it exists. Waits for at most `timeout`; `None` waits for ever.
+    /// The endpoint of this name as soon as it exists. Waits for at most `timeout`; `None` waits without a limit.
     ///
     /// # Errors
     /// [`ConnectError::NotCreated`] if it was not created in time; otherwise as for [`peer`](Self::peer).
