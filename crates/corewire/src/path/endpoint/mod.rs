@@ -40,12 +40,14 @@ use crate::halves::{EndpointHalf, notice};
 use crate::host::PairRing;
 use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 
-/// A process's address for messages from any other process, returned by [`EndpointBuilder::create`].
+/// A process's address for messages from any other process, returned by
+/// [`EndpointBuilder::create`](crate::EndpointBuilder::create).
 ///
 /// A message has a *tag*, 64 bits of the sender's choice. A receive asks for messages by tag and sender
 /// ([`Selector`](crate::Selector)). Messages from one endpoint to another that a receive asks for are received in the
 /// order in which they were sent. Those that arrive before a receive asks for them are kept, within a budget
-/// ([`EndpointBuilder::budget`]). Beyond it a message stays with its sender, which then waits. Nothing is lost.
+/// ([`EndpointBuilder::budget`](crate::EndpointBuilder::budget)). Beyond it a message stays with its sender, which then
+/// waits. Nothing is lost.
 ///
 /// # How messages travel
 ///
@@ -62,8 +64,9 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 /// # Threads
 ///
 /// Its calls need exclusive access, so several threads share one behind a mutex, and a thread that waits in it blocks
-/// the others. One endpoint per thread is faster: each endpoint costs a name and [`EndpointBuilder`]'s memory. An
-/// [`Interrupter`] ends another thread's wait. In event loops and async code, use [`readiness`](Self::readiness).
+/// the others. One endpoint per thread is faster: each endpoint costs a name and
+/// [`EndpointBuilder`](crate::EndpointBuilder)'s memory. An [`Interrupter`] ends another thread's wait. In event loops
+/// and async code, use [`readiness`](Self::readiness).
 ///
 /// # Deaths
 ///

@@ -1,5 +1,5 @@
-//! The control half of a sender of a shared channel: joining ([`joining`]), hosting ([`hosting`]), and here, taking over
-//! from a host that has gone.
+//! The control half of a sender of a shared channel: joining ([`joining`]), hosting ([`hosting`]), and here, taking
+//! over from a host that has gone.
 
 mod hosting;
 mod joining;
