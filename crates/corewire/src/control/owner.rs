@@ -169,7 +169,7 @@ impl Owner {
     }
 
     /// Keeps the claim on the channel's name until the channel is closed.
-    pub(crate) fn hold(&self, claim: Claim) {
+    pub(crate) fn keep_claim(&self, claim: Claim) {
         lock(&self.state).claim = Some(claim);
     }
 
@@ -288,7 +288,7 @@ impl Owner {
     }
 
     /// Removes an invitation: the receiver has joined, stopped waiting or died.
-    fn answered(&self, state: &mut State, waiter: u128) {
+    fn remove_invitation(&self, state: &mut State, waiter: u128) {
         if let Some(invitation) = state.invitations.remove(&waiter) {
             self.hub().forget(&invitation.socket, invitation.token);
             state.watched.remove(&invitation.token);
@@ -458,7 +458,7 @@ impl SenderHalf for Owner {
         let mut state = lock(&self.state);
         let waiters: Vec<_> = state.invitations.keys().copied().collect();
         for waiter in waiters {
-            self.answered(&mut state, waiter);
+            self.remove_invitation(&mut state, waiter);
         }
     }
 
@@ -516,7 +516,7 @@ impl Handler for Owner {
                 self.drop_follower(number);
             }
             Some(Watched::Invitation(waiter)) => {
-                self.answered(&mut lock(&self.state), waiter);
+                self.remove_invitation(&mut lock(&self.state), waiter);
                 self.shared.nudge(&self.linux);
             }
             None => {}

@@ -347,7 +347,7 @@ impl SenderBuilder {
         origin: Origin,
     ) -> Result<Sender, CreateError> {
         let domain = &self.domain;
-        owner.hold(claim);
+        owner.keep_claim(claim);
         let mut ring = SenderRing::new(parts, Hosted::new(Arc::new(SenderControl::new(owner))));
         ring.begin_with(origin.first);
         ring.set_sleep_cap(cap_ns(self.sleep_cap));

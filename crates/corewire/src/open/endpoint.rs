@@ -147,7 +147,7 @@ impl EndpointBuilder {
                 self.domain.add_endpoint(&control);
                 let written =
                     claim.write(NameRecord { kind: NameKind::Endpoint, socket, incarnation });
-                control.hold(claim);
+                control.keep_claim(claim);
                 // Dropping the endpoint releases the name.
                 written?;
                 Ok(endpoint)

@@ -45,8 +45,9 @@ impl ReceiverBuilder {
 }
 
 impl<A: Reading> ReceiverBuilder<A> {
-    /// Begins with the oldest message that is still complete, instead of the next one sent. The ring holds at most one
-    /// message less than it has slots, and the window about half of its bytes.
+    /// Begins with the oldest message that is still complete, instead of the next one sent. How far
+    /// back this is depends on the ring and the window: at most one message less than there are slots, and about half of
+    /// the window's bytes.
     pub fn from_oldest(mut self) -> Self {
         self.wishes.start = Start::Oldest;
         self

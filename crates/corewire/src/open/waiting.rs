@@ -18,8 +18,8 @@ use crate::path::receive::{Reading, Receiver};
 use crate::wait::Patience;
 
 /// Maximum number of further requests to a process that does not answer, and the time between them.
-const MUTE_LOOKS_MAX: u32 = 100;
-const MUTE_LOOK_AFTER: Duration = Duration::from_millis(50);
+const UNANSWERED_MAX: u32 = 100;
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Joins channel `name` as soon as it exists. If it does not exist yet, joins before its first message is sent, unless
 /// this process is a guest. Stops waiting after `timeout`. A channel with the incarnation `former` does not count: it
@@ -41,7 +41,7 @@ pub(crate) fn join_when_created<A: Reading>(
     // created before is found below, or its process changes a file after the watch began.
     let watch = domain.directory.watch()?;
     let note = Note::leave(domain, name)?;
-    let mut mute_looks = 0;
+    let mut unanswered = 0;
     loop {
         let joined = join_other::<A>(domain, name, Wishes { waiter: note.id, ..wishes }, former);
         let has_all = joined.as_ref().is_ok_and(|receiver| receiver.next_sequence() == 0);
@@ -55,11 +55,11 @@ pub(crate) fn join_when_created<A: Reading>(
         // A living process that holds the name but closes connections without an answer may be just releasing the name.
         // If this continues, the process does not speak the protocol.
         if is_alive(domain, name, former)? {
-            mute_looks += 1;
-            if mute_looks > MUTE_LOOKS_MAX {
+            unanswered += 1;
+            if unanswered > UNANSWERED_MAX {
                 return Err(protocol(name, "by closing the connection".into()));
             }
-            let later = Instant::now() + MUTE_LOOK_AFTER;
+            let later = Instant::now() + ASK_AGAIN_AFTER;
             watch.wait(note.bell.as_fd(), Some(deadline.map_or(later, |at| at.min(later))))?;
             if deadline.is_none_or(|at| Instant::now() < at) {
                 note.bell.silence();

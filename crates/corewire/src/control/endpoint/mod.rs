@@ -178,7 +178,7 @@ impl EndpointControl {
     }
 
     /// Keeps the claim on the endpoint's name until the endpoint is closed.
-    pub(crate) fn hold(&self, claim: Claim) {
+    pub(crate) fn keep_claim(&self, claim: Claim) {
         lock(&self.state).claim = Some(claim);
     }
 

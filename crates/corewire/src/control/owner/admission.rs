@@ -104,7 +104,7 @@ impl Owner {
             }
         }
         if !matches!(hello.place, Place::Relay(_)) {
-            self.note_answer(&mut state, hello);
+            self.settle_invitation(&mut state, hello);
         }
         drop(state);
         self.shared.nudge(&self.linux);
@@ -131,12 +131,12 @@ impl Owner {
     }
 
     /// Removes the invitation of a receiver that has joined, if it has one.
-    pub(super) fn note_answer(&self, state: &mut State, hello: &Hello) {
+    pub(super) fn settle_invitation(&self, state: &mut State, hello: &Hello) {
         if hello.waiter != 0 {
             if !state.are_invited {
                 state.arrived.insert(hello.waiter);
             }
-            self.answered(state, hello.waiter);
+            self.remove_invitation(state, hello.waiter);
         }
     }
 

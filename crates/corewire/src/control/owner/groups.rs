@@ -147,7 +147,7 @@ impl Owner {
         // If the relay that the follower expects is not this one, the follower joins again, and its invitation stays
         // open.
         if relay == hello.socket {
-            self.note_answer(state, hello);
+            self.settle_invitation(state, hello);
         }
         Ok(())
     }

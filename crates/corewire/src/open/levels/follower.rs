@@ -276,7 +276,7 @@ impl Follower {
                     let found = format!("from message {} instead of {from}", ring.next());
                     return Err(failed(attach::protocol(&self.local, found)));
                 }
-                // A stopped process is not dead. A dead process's name cannot be claimed for a moment.
+                // The relay may be stopped, which is not death, or there may be no next relay yet.
                 Ok(None) | Err(JoinError::NoAnswer { .. } | JoinError::NotFound(_)) => {
                     trouble_since = None;
                 }

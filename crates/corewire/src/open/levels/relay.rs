@@ -152,7 +152,7 @@ fn enter(
 /// Forwards messages until the sender is gone or the relay is stopped. Then hangs up without closing its channel.
 fn run(mut from: Receiver, mut to: Sender, shared: &Shared) {
     while shared.is_stopped.load(Relaxed) == 0 {
-        match pass_on(&mut from, &mut to) {
+        match forward(&mut from, &mut to) {
             // A relay that is stopped is interrupted; other interrupts are possible too.
             Ok(()) | Err(Ended::Interrupted) => {}
             Err(Ended::Violated(violation)) => {
@@ -191,7 +191,7 @@ impl From<SendError> for Ended {
 }
 
 /// Forwards the available messages, and waits for more. A message is finished only once it has been sent.
-fn pass_on(from: &mut Receiver, to: &mut Sender) -> Result<(), Ended> {
+fn forward(from: &mut Receiver, to: &mut Sender) -> Result<(), Ended> {
     while let Some(message) = from.peek(0)? {
         to.send(message)?;
         from.pass(1)?;

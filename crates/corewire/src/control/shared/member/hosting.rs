@@ -123,7 +123,7 @@ impl Member {
         }
         drop(state);
         self.shared.nudge(&self.linux);
-        self.answered(hello.waiter);
+        self.remove_invitation(hello.waiter);
         Ok(self.arrival(Party::Receiver, entrance))
     }
 

@@ -96,7 +96,7 @@ impl Member {
         })
     }
 
-    fn answered(&self, waiter: u128) {
+    fn remove_invitation(&self, waiter: u128) {
         let gone = lock(&self.state).invitations.remove(&waiter);
         if let Some((socket, token)) = gone {
             self.hub().forget(&socket, token);
@@ -229,7 +229,7 @@ impl Handler for Member {
             }
             (None, Some((&waiter, _))) => {
                 drop(state);
-                self.answered(waiter);
+                self.remove_invitation(waiter);
             }
             _ => {}
         }
