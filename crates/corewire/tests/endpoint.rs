@@ -851,7 +851,7 @@ fn an_acknowledgement_does_not_go_to_a_peer_that_has_the_place_by_now() {
 fn a_wait_ends_in_time_while_other_messages_arrive() {
     let scratch = Scratch::new("busy-wait");
     let domain = scratch.domain();
-    let (mut a, to_b, mut b, _) = two(&domain);
+    let (mut a, to_b, mut b, _) = two(domain);
     let is_over = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_over);
     let talker = thread::spawn(move || {

@@ -540,9 +540,9 @@ pub(crate) fn wait_for_message(
         return Ok(());
     }
     ring.count_wait();
-    let mut polls = Polls::default();
+    let mut polls = Polls::within(limit_ns);
     while poller.may_poll(&mut polls, || ring.is_sender_here()) && !ring.is_ready() {}
-    if poller.wait() != Wait::Spin && !ring.is_ready() {
+    if poller.may_sleep() && !ring.is_ready() {
         ring.sleep(limit_ns);
     }
     Ok(())

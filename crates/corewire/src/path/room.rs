@@ -71,7 +71,7 @@ pub(super) fn wait_for_room(
         };
     };
     claimant.begin_wait();
-    let mut polls = Polls::default();
+    let mut polls = Polls::within(limit_ns);
     while poller.may_poll(&mut polls, || claimant.is_slowest_here()) {
         claimant.refresh();
         if claimant.has_room(bytes) {

@@ -146,8 +146,12 @@ impl WaitSet {
     }
 
     /// Polls all sources for as long as a wake-up would take.
-    fn poll(&mut self, sources: &mut [&mut dyn Source]) -> Result<Option<usize>, WaitError> {
-        let (mut bare, mut polls) = (self.poller.bare_polls(), Polls::default());
+    fn poll(
+        &mut self,
+        sources: &mut [&mut dyn Source],
+        limit_ns: u64,
+    ) -> Result<Option<usize>, WaitError> {
+        let (mut bare, mut polls) = (self.poller.bare_polls(), Polls::within(limit_ns));
         loop {
             for index in self.turn(sources.len()) {
                 if sources[index].look()? {

@@ -183,7 +183,7 @@ impl Endpoint {
                     return None;
                 }
                 if !may_poll {
-                    if self.poller.wait() != Wait::Spin {
+                    if self.poller.may_sleep() {
                         return None;
                     }
                     polls = Polls::within(NO_LIMIT_NS);
