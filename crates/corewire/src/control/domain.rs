@@ -1,5 +1,5 @@
 //! A domain on the control path: an open runtime directory, this process's socket in it, and the handles of this
-//! process that peers can connect_to_waiter through that socket.
+//! process that peers can reach through that socket.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -20,7 +20,7 @@ use crate::control::shared::SharedMemory;
 use crate::error::JoinError;
 
 /// An observer of a channel, which uses read-only maps of the memory of its senders and receivers. For a channel of one
-/// sender, it shows the receivers that had joined when it was opened; open another one to view_receiver later
+/// sender, it shows the receivers that had joined when it was opened; open another one to see later
 /// receivers.
 pub struct Observer {
     name: ChannelName,

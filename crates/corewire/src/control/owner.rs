@@ -412,7 +412,7 @@ impl Owner {
     }
 
     /// Answers a receiver. A receiver asks again if an answer is lost. A receiver that several answers in a row did not
-    /// connect_to_waiter is dropped.
+    /// reach is dropped.
     fn answer(&self, row: u32, socket: &Socket, answer: &Frame) {
         let unanswered = match lock(&self.state).links.get(&row) {
             Some(link) => Arc::clone(&link.unanswered),

@@ -114,7 +114,7 @@ impl Poller {
         };
     }
 
-    /// Whether its calls sleep when [`goes_on`](Self::goes_on) returns false. Otherwise they poll again.
+    /// Whether its calls sleep when [`may_poll`](Self::may_poll) returns false. Otherwise they poll again.
     #[inline(always)]
     pub(crate) fn may_sleep(&self) -> bool {
         self.wait != Wait::Spin
@@ -126,9 +126,9 @@ impl Poller {
         self.bare_polls
     }
 
-    /// To be called before each poll that follows the bare ones: pauses, or yields. False if it is time to
-    /// check everything else, and then to sleep if it [may](Self::may_sleep). `is_peer_here` says whether the peer that must act
-    /// last ran on this processor: then it cannot act while this thread polls.
+    /// To be called before each poll that follows the bare ones: pauses, or yields. False if it is time to check
+    /// everything else, and then to sleep if it [may](Self::may_sleep). `is_peer_here` says whether the peer that must
+    /// act last ran on this processor: then it cannot act while this thread polls.
     #[inline(never)]
     pub(crate) fn may_poll(
         &mut self,

@@ -172,7 +172,7 @@ impl EndpointControl {
         state.links.iter().filter_map(line).collect()
     }
 
-    /// The descriptors by which peers connect_to_waiter this endpoint's memory.
+    /// The descriptors by which peers reach this endpoint's memory.
     pub(crate) fn segment(&self) -> &Segment {
         &self.segment
     }
