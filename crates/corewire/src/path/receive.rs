@@ -265,7 +265,6 @@ impl<A> Receiver<A> {
     /// Number of messages that the channel had carried before this receiver's first one; 0 if it gets all of them. A
     /// receiver that waited for the channel ([`join_when_created`](crate::ReceiverBuilder::join_when_created)) learns
     /// from this whether it joined too late for the first message.
-    /// late for the first message.
     #[must_use]
     pub fn late_by(&self) -> u64 {
         self.first
@@ -541,8 +540,15 @@ pub(crate) fn wait_for_message(
     }
     ring.count_wait();
     let mut polls = Polls::within(limit_ns);
-    while poller.may_poll(&mut polls, || ring.is_sender_here()) && !ring.is_ready() {}
-    if poller.may_sleep() && !ring.is_ready() {
+    while poller.may_poll(&mut polls, || ring.is_sender_here()) {
+        // While others ran, more than the next message may have come.
+        let is_over = if polls.has_yielded() { ring.must_look() } else { ring.is_ready() };
+        if is_over {
+            return Ok(());
+        }
+    }
+    if poller.may_sleep() {
+        poller.sleeps();
         ring.sleep(limit_ns);
     }
     Ok(())

@@ -137,10 +137,11 @@ impl WaitSet {
             if patience.limit_ns().is_none() {
                 return Ok(None);
             }
-            if self.poller.may_sleep()
-                && let Some(found) = self.sleep(sources, deadline)?
-            {
-                return Ok(Some(found));
+            if self.poller.may_sleep() {
+                self.poller.sleeps();
+                if let Some(found) = self.sleep(sources, deadline)? {
+                    return Ok(Some(found));
+                }
             }
         }
     }

@@ -1,6 +1,5 @@
 //! How a call waits, and how another thread ends the wait.
 
-use corewire_ring::doorbell::SLEEP_CAP_NS;
 mod poller;
 
 use std::fmt;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_os::event::Bell;
+use corewire_ring::doorbell::SLEEP_CAP_NS;
 
 pub(crate) use self::poller::{Poller, Polls};
 
@@ -18,8 +18,8 @@ pub(crate) use self::poller::{Poller, Polls};
 pub enum Wait {
     /// Poll without end. This gives the lowest latency, on a core that has nothing else to do.
     Spin,
-    /// Poll for about as long as a wake-up costs, then sleep. The call yields the processor instead
-    /// while other threads that are ready to run need it.
+    /// Poll for about as long as a wake-up costs, then sleep. While other threads that are ready to run
+    /// need the processor, a wait for a message yields it instead.
     #[default]
     Adaptive,
     /// Sleep at once.

@@ -16,7 +16,8 @@
 //! yield early, until yields return at once again.
 //!
 //! If others ran for long ([`HOG_NS`]), they compute and do not poll: a thread that yields to them waits for its turn
-//! longer than one that is woken, so the wait sleeps.
+//! longer than one that is woken, so the wait sleeps. After a wait that yielded in vain the next ones sleep without a
+//! yield: one at first, then twice as many each time, up to [`BACKOFF_MAX`].
 
 use corewire_os::processor::pause_ns;
 use corewire_os::sleep::{Linux, wake_up_ns};
@@ -29,8 +30,14 @@ use super::Wait;
 const BARE_POLLS: u32 = 64;
 /// Number of polls before the first yield in a crowd.
 const CROWDED_POLLS: u32 = 10;
-/// A yield that takes longer has let another thread run. A switch there and back takes more than a microsecond.
+/// A yield that takes longer, and longer than a few of the shortest ones, has let another thread run: a switch there
+/// and back takes more than a microsecond.
 const SWITCH_NS: u64 = 700;
+const SHORTEST_YIELDS: u64 = 3;
+/// Limit on the number of waits that do not yield after one that yielded in vain.
+const BACKOFF_MAX: u32 = 256;
+/// Number of pauses after which a call that never sleeps checks everything else.
+const SPIN_PAUSES: u32 = 256;
 /// A yield that takes longer has let a thread run that computes.
 const HOG_NS: u64 = 200_000;
 /// Limit on the time that a wait spends yielding, in ns.
@@ -54,6 +61,15 @@ pub(crate) struct Poller {
     is_crowded: bool,
     /// Number of yields in a row that returned at once.
     alone: u32,
+    /// Time of the shortest yield so far, in nanoseconds: no other thread ran.
+    shortest_ns: u64,
+    /// The wait has yielded, and has not slept since.
+    has_yielded: bool,
+    /// Number of waits that do not yield after one that yielded in vain, and how many of them are left.
+    backoff: u32,
+    skips: u32,
+    /// For room: the next waits poll less after a sleep.
+    backs_off: bool,
     /// Number of waits in a row that slept.
     in_vain: u32,
 }
@@ -75,21 +91,36 @@ impl Polls {
     pub(crate) fn within(limit_ns: u64) -> Self {
         Self { limit_ns: limit_ns.min(YIELDS_NS), paused: 0, yielding_since_ns: 0, is_last: false }
     }
+
+    /// Whether it has let other threads run.
+    pub(crate) fn has_yielded(&self) -> bool {
+        self.yielding_since_ns != 0
+    }
 }
 
 impl Poller {
     /// For waits for a message.
     pub(crate) fn for_messages(wait: Wait) -> Self {
-        Self::new(wait, false)
+        Self::new(wait, false, false)
     }
 
     /// For waits for room. They pause from the first poll on, and never yield.
     pub(crate) fn for_room(wait: Wait) -> Self {
-        Self::new(wait, true)
+        Self::new(wait, true, false)
     }
 
-    fn new(wait: Wait, is_for_room: bool) -> Self {
-        let pauses = if wait == Wait::Park { 0 } else { adaptive_pauses() };
+    /// For waits for room of which there are many: after a wait that slept, the next ones poll less, since with more
+    /// processes than processors others are ready to run. They poll as before again occasionally.
+    pub(crate) fn for_room_of_many(wait: Wait) -> Self {
+        Self::new(wait, true, true)
+    }
+
+    fn new(wait: Wait, is_for_room: bool, backs_off: bool) -> Self {
+        let pauses = match wait {
+            Wait::Park => 0,
+            Wait::Spin => SPIN_PAUSES,
+            Wait::Adaptive => adaptive_pauses(),
+        };
         let linux = Linux::get();
         let mut poller = Self {
             linux,
@@ -99,6 +130,11 @@ impl Poller {
             pauses,
             is_crowded: false,
             alone: 0,
+            shortest_ns: u64::MAX / SHORTEST_YIELDS,
+            has_yielded: false,
+            backoff: 0,
+            skips: 0,
+            backs_off,
             in_vain: 0,
         };
         poller.choose_bare_polls();
@@ -150,11 +186,15 @@ impl Poller {
         }
         // Many senders that yield to each other would not share a receiver fairly: each would send for as long as its
         // time slice lasts.
-        if is_adaptive && !self.is_for_room {
-            polls.is_last = !self.yields(polls);
-            return true;
+        if !is_adaptive || self.is_for_room {
+            return false;
         }
-        false
+        if polls.yielding_since_ns == 0 && self.skips > 0 {
+            self.skips -= 1;
+            return false;
+        }
+        polls.is_last = !self.yields(polls);
+        true
     }
 
     fn pause(&self, polls: &mut Polls) {
@@ -165,7 +205,7 @@ impl Poller {
 
     /// Number of pauses in a wait. If the last waits for room slept, the next ones poll less.
     fn pauses_left(&self) -> u32 {
-        let shift = if self.is_for_room { (self.in_vain % 64).min(31) } else { 0 };
+        let shift = if self.backs_off { (self.in_vain % 64).min(31) } else { 0 };
         self.pauses >> shift
     }
 
@@ -174,17 +214,19 @@ impl Poller {
         let before_ns = self.linux.now_ns();
         if polls.yielding_since_ns == 0 {
             polls.yielding_since_ns = before_ns.max(1);
+            if self.has_yielded {
+                // The last wait that yielded did not sleep.
+                self.backoff = 0;
+            }
+            self.has_yielded = true;
         }
         self.linux.yield_now();
         let took_ns = self.linux.now_ns() - before_ns;
-        if took_ns > HOG_NS {
-            self.is_crowded = false;
-        } else if took_ns > SWITCH_NS {
-            (self.is_crowded, self.alone) = (true, 0);
-        } else {
-            self.alone += 1;
-            self.is_crowded &= self.alone < ALONE_YIELDS;
-        }
+        let is_switch = took_ns > SWITCH_NS.max(SHORTEST_YIELDS * self.shortest_ns);
+        self.shortest_ns = self.shortest_ns.min(took_ns);
+        self.alone = if is_switch { 0 } else { self.alone.saturating_add(1) };
+        self.is_crowded =
+            took_ns <= HOG_NS && (is_switch || self.is_crowded && self.alone < ALONE_YIELDS);
         self.choose_bare_polls();
         self.is_crowded && before_ns + took_ns - polls.yielding_since_ns < polls.limit_ns
     }
@@ -194,9 +236,16 @@ impl Poller {
         self.in_vain = 0;
     }
 
-    /// To be called before a sleep.
+    /// To be called before a sleep, or when a wait ends in vain.
     pub(crate) fn sleeps(&mut self) {
         self.in_vain = self.in_vain.wrapping_add(1);
+        if self.has_yielded {
+            self.has_yielded = false;
+            self.is_crowded = false;
+            self.choose_bare_polls();
+            self.backoff = (2 * self.backoff).clamp(1, BACKOFF_MAX);
+            self.skips = self.backoff;
+        }
     }
 }
 

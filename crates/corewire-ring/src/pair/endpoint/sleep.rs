@@ -32,7 +32,10 @@ impl<H: Host> Endpoint<H> {
             let bell = Bell { word: self.activity.doorbell(), heard };
             let bells = Bells { shared: Some(bell), own: None };
             let slept = self.sleeper.sleep(bells, limit_ns, is_sure, self.host.kernel());
-            let is_found = slept != Slept::Woken && self.activity.summary().load(Relaxed) != 0;
+            // A message that came during a sleep of which its sender may not have learned can lack its bit.
+            let is_found = slept != Slept::Woken
+                && (self.activity.summary().load(Relaxed) != 0
+                    || self.cooling.iter().any(|&row| self.is_ready(row)));
             if self.sleeper.is_cap_find(slept, bells, is_found) {
                 self.count(EndpointCounter::CapFinds);
             }

@@ -66,7 +66,7 @@ impl EndpointControl {
         }
         let row = self.free(state)?;
         PairRing::reset_row(&self.memory, row);
-        state.links.insert(row, Link::JoinRequest);
+        state.links.insert(row, Link::Requested);
         state.rows.insert(incarnation, row);
         Some(row)
     }
@@ -74,7 +74,7 @@ impl EndpointControl {
     /// Releases a reserved row if no peer has taken it. False if a peer has.
     fn release_row(&self, row: u32) -> bool {
         let mut state = lock(&self.state);
-        let is_asked = matches!(state.links.get(&row), Some(Link::JoinRequest));
+        let is_asked = matches!(state.links.get(&row), Some(Link::Requested));
         if is_asked {
             state.links.remove(&row);
             state.rows.retain(|_, other| *other != row);

@@ -74,7 +74,7 @@ struct State {
 /// The state of a row.
 enum Link {
     /// Reserved for a peer that is being asked.
-    JoinRequest,
+    Requested,
     /// Has a linked peer.
     Linked(Linked),
     /// Its peer has gone, which the data thread has not handled yet.
@@ -167,7 +167,7 @@ impl EndpointControl {
         let state = lock(&self.state);
         let line = |(row, link): (&u32, &Link)| match link {
             Link::Linked(Linked { name, pid, .. }) => Some(format!("{row} {pid} {name}\n")),
-            Link::JoinRequest | Link::Gone => None,
+            Link::Requested | Link::Gone => None,
         };
         state.links.iter().filter_map(line).collect()
     }

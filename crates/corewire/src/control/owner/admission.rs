@@ -176,7 +176,7 @@ impl Owner {
     }
 
     /// A fence after each stamp costs every other receiver too. The sender executes none for a guest, which must check
-    /// for messages every millisecond instead.
+    /// for messages every 1 to 8 ms instead.
     fn fence_for(&self, joining: &Joining<'_>) {
         if joining.hello.needs_fence && joining.peer.trusted().is_some() {
             self.shared.demand_fence();

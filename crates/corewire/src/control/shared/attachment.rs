@@ -114,7 +114,7 @@ pub(crate) fn join(
     let parts = ReceiverParts {
         sender: memory.ring,
         geometry,
-        // Without membarrier, this receiver checks for messages every millisecond when it sleeps: it cannot make all
+        // Without membarrier, this receiver checks for messages every 1 to 8 ms when it sleeps: it cannot make all
         // senders execute fences.
         fence_mode: if linux.has_membarrier() { FenceMode::Asymmetric } else { FenceMode::Fenced },
         policy,

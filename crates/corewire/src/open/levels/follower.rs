@@ -405,6 +405,12 @@ impl ReceiverHalf for Follower {
     }
 
     fn change_over(&self, ring: &mut ReceiverRing, limit_ns: u64) -> Result<bool, ReceiveError> {
+        // The ring that has ended is the sender's own: there is no other.
+        let has_no_next = |state: &State| state.current.is_none() && state.nexts.is_empty();
+        if has_no_next(&lock(&self.state)) {
+            let failure = lock(&self.state).failure.clone();
+            return Err(failure.unwrap_or(ReceiveError::SenderDied));
+        }
         let limit = Duration::from_nanos(limit_ns).min(WAIT_AT_A_TIME);
         let waits = |state: &mut State| {
             let is_interrupted = ring.shared().notices() & notice::INTERRUPTED != 0;

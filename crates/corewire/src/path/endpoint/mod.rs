@@ -100,7 +100,7 @@ impl Endpoint {
             control,
             ring_slots,
             poller: Poller::for_messages(wait),
-            room_poller: Poller::for_room(wait),
+            room_poller: Poller::for_room_of_many(wait),
         }
     }
 

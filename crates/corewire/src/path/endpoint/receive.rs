@@ -176,14 +176,15 @@ impl Endpoint {
                 Looked::Received(message) => return Some(message),
                 Looked::Other => return None,
             }
-            round += 1;
-            if round >= bare_polls {
+            round = bare_polls.min(round + 1);
+            if round == bare_polls {
                 let may_poll = self.may_poll(&mut polls, way.selector().source(), None);
                 if self.engine.has_notice() {
                     return None;
                 }
                 if !may_poll {
                     if self.poller.may_sleep() {
+                        self.poller.sleeps();
                         return None;
                     }
                     polls = Polls::within(NO_LIMIT_NS);
