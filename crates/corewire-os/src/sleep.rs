@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use corewire_ring::doorbell::{Bell, Bells};
 use corewire_ring::sync::{AtomicU32, Ordering, fence, pause};
-use corewire_ring::{Host, Kernel};
+use corewire_ring::{Control, Kernel};
 use rustix::io::Errno;
 use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::thread::{ClockId, MembarrierCommand, Timespec, membarrier};
@@ -138,18 +138,7 @@ impl Kernel for Linux {
 }
 
 /// Without a control thread.
-impl Host for Linux {
-    type Kernel = Self;
-    type Control = ();
-
-    fn kernel(&self) -> &Self {
-        self
-    }
-
-    fn control(&self) -> &() {
-        &()
-    }
-}
+impl Control for Linux {}
 
 /// Cost of waking a thread that fell asleep just now, in nanoseconds, from the call to the thread's first
 /// instruction. Measured once for each process, in about a millisecond, while other programs may run. The

@@ -75,6 +75,22 @@ pub trait Host {
     fn control(&self) -> &Self::Control;
 }
 
+/// One value that is both, for programs without a control thread.
+impl<K: Kernel + Control> Host for K {
+    type Kernel = Self;
+    type Control = Self;
+
+    #[inline(always)]
+    fn kernel(&self) -> &Self {
+        self
+    }
+
+    #[inline(always)]
+    fn control(&self) -> &Self {
+        self
+    }
+}
+
 /// Whether a row is a sender's or a receiver's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {

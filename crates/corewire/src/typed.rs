@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 pub use self::batch::{TypedBatch, TypedSendBatch, TypedSharedBatch};
 pub use self::loan::{TypedLoan, TypedSharedLoan, Value};
 pub use self::schema::MessageType;
-use crate::error::{CounterError, JoinError, ReceiveError, SendError};
+use crate::error::{CounterError, JoinError, ReceiveError, SendError, WaitError};
 use crate::path::receive::{Copying, InPlace, Reading, Receiver, check, until_end};
 use crate::path::send::Sender;
 use crate::path::shared::SharedSender;
+use crate::path::wait_set::sealed::Source;
 use crate::wait::{Interrupter, Readiness};
 
 /// A sender of values of one type: the only sender of its channel, or one of several ([`SharedSender`]). Returned by
@@ -449,5 +450,20 @@ impl<T, A> TypedReceiver<T, A> {
 impl<T, A> fmt::Debug for TypedReceiver<T, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TypedReceiver").field(&self.receiver).finish()
+    }
+}
+
+/// It waits like the receiver that it wraps.
+impl<T, A> Source for TypedReceiver<T, A> {
+    fn look(&mut self) -> Result<bool, WaitError> {
+        self.receiver.look()
+    }
+
+    fn arm(&mut self) -> Result<bool, WaitError> {
+        Source::arm(&mut self.receiver)
+    }
+
+    fn descriptor(&self) -> Result<Readiness, WaitError> {
+        self.receiver.descriptor()
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use corewire_ring::broadcast::Members;
 use corewire_ring::doorbell::Bells;
 use corewire_ring::sync::{AtomicU32, Ordering, fence};
-use corewire_ring::{Control, Host, Kernel, Lock};
+use corewire_ring::{Control, Kernel, Lock};
 
 /// Counts the calls. Cheap to clone; all clones share the counts.
 #[derive(Debug, Clone, Default)]
@@ -78,19 +78,6 @@ impl Control for Idle {
 
     fn wake_rest(&self) {
         self.count();
-    }
-}
-
-impl Host for Idle {
-    type Kernel = Self;
-    type Control = Self;
-
-    fn kernel(&self) -> &Self {
-        self
-    }
-
-    fn control(&self) -> &Self {
-        self
     }
 }
 

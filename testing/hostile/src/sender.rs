@@ -209,7 +209,7 @@ impl Victim {
         self.kernel.set(step.happens(1 << 10), step.happens(3));
         for call in 0..CALLS {
             self.call((step.order % CALLS + call) % CALLS, step);
-            self.drop_outcasts();
+            self.drop_rejected();
             // Under `Overwrite` the sender waits for no receiver, so they must read after every
             // call.
             if self.policy == Policy::Overwrite || step.happens(2) {
@@ -382,7 +382,7 @@ impl Victim {
             assert!(hostile.is_some() && waits <= WAITS_MAX, "nobody holds it back");
             *now_ns += 1;
             effort.bound(&kernel, 1, || sender.evict_stalled(lent, *now_ns, lock));
-            drop_outcasts(lock, &channel, hostile, tally);
+            drop_rejected(lock, &channel, hostile, tally);
             effort.bound(&kernel, 4, || sender.sleep_until(lock, 1, |ring| ring.has_room(lent)));
             if waits == WAITS_MAX
                 && let Some(row) = hostile.take()
@@ -401,12 +401,12 @@ impl Victim {
         effort.bound(&kernel, 2, || if way == 3 { loan.send_quietly() } else { loan.send() });
     }
 
-    fn drop_outcasts(&mut self) {
+    fn drop_rejected(&mut self) {
         let (geometry, policy) = (self.geometry, self.policy);
         let Self { running: Some(running), tally, .. } = self else { return };
         let Running { shared, slots, words, lock, hostile, .. } = running;
         let channel = Channel { shared, slots, words, geometry: &geometry, policy };
-        drop_outcasts(lock, &channel, hostile, tally);
+        drop_rejected(lock, &channel, hostile, tally);
     }
 
     /// Lets the hostile receiver join again, or sometimes leave.
@@ -438,7 +438,7 @@ impl Victim {
 }
 
 /// What the control thread does with receivers whose words are impossible or that were too slow.
-fn drop_outcasts(
+fn drop_rejected(
     lock: &Locked,
     channel: &Channel<'_>,
     hostile: &mut Option<u32>,

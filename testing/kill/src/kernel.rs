@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use corewire_ring::doorbell::Bells;
 use corewire_ring::sync::{AtomicU32, kill};
-use corewire_ring::{Control, Host, Kernel};
+use corewire_ring::{Control, Kernel};
 
 /// The calls to the kernel.
 #[derive(Debug, Default)]
@@ -49,19 +49,6 @@ impl Control for TurnKernel {
         if kill::effect() {
             self.log.borrow_mut().descriptors.push(row);
         }
-    }
-}
-
-impl Host for TurnKernel {
-    type Kernel = Self;
-    type Control = Self;
-
-    fn kernel(&self) -> &Self {
-        self
-    }
-
-    fn control(&self) -> &Self {
-        self
     }
 }
 

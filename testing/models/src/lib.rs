@@ -33,7 +33,7 @@ use corewire_ring::doorbell::{Bells, SLEEP_CAP_NS, notice};
 use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::shared::{Entrance, Party};
 use corewire_ring::sync::{AtomicU32, Ordering, fence, pause, set_light_fences, weaken};
-use corewire_ring::{Control, Host, Kernel, Lock, Trusted};
+use corewire_ring::{Control, Kernel, Lock, Trusted};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes of the window in every model: room for four of the longest messages that go through it.
@@ -207,19 +207,6 @@ impl Control for ModelKernel {
         if let Some(written) = queue.descriptor_written.take() {
             written.notify_one();
         }
-    }
-}
-
-impl Host for ModelKernel {
-    type Kernel = Self;
-    type Control = Self;
-
-    fn kernel(&self) -> &Self {
-        self
-    }
-
-    fn control(&self) -> &Self {
-        self
     }
 }
 

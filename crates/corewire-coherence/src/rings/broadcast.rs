@@ -19,7 +19,7 @@ use crate::caches::Part;
 use crate::doorbell::Bells;
 use crate::region::{Region, Rows, Slots};
 use crate::sync::AtomicU32;
-use crate::{Control, Host, Kernel, Lock, Trusted};
+use crate::{Control, Kernel, Lock, Trusted};
 
 /// The smallest possible window. The messages of the model are short and do not use it.
 const WINDOW_BYTES: u64 = 256;
@@ -219,19 +219,6 @@ impl Kernel for NoKernel {
 }
 
 impl Control for NoKernel {}
-
-impl Host for NoKernel {
-    type Kernel = Self;
-    type Control = Self;
-
-    fn kernel(&self) -> &Self {
-        self
-    }
-
-    fn control(&self) -> &Self {
-        self
-    }
-}
 
 struct Locked(RefCell<Members>);
 

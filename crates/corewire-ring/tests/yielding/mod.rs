@@ -4,7 +4,7 @@ use std::thread;
 
 use corewire_ring::doorbell::Bells;
 use corewire_ring::sync::{AtomicU32, Ordering, fence};
-use corewire_ring::{Control, Host, Kernel};
+use corewire_ring::{Control, Kernel};
 
 /// Sleeps by yielding. A lost wake-up shows as a test that does not end.
 #[derive(Debug, Clone, Copy)]
@@ -34,16 +34,3 @@ impl Kernel for Yielding {
 }
 
 impl Control for Yielding {}
-
-impl Host for Yielding {
-    type Kernel = Self;
-    type Control = Self;
-
-    fn kernel(&self) -> &Self {
-        self
-    }
-
-    fn control(&self) -> &Self {
-        self
-    }
-}

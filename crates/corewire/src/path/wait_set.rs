@@ -9,10 +9,9 @@ use corewire_ring::doorbell::SLEEP_CAP_NS;
 use super::endpoint::Endpoint;
 use super::receive::Receiver;
 use crate::error::WaitError;
-use crate::typed::TypedReceiver;
 use crate::wait::{Patience, Poller, Polls, Readiness, Wait};
 
-mod sealed {
+pub(crate) mod sealed {
     use super::{Readiness, WaitError};
 
     /// The operations that a set needs of its sources.
@@ -26,7 +25,7 @@ mod sealed {
     }
 }
 
-/// A source of a [`WaitSet`]: an [`Endpoint`], a [`Receiver`] or a [`TypedReceiver`] of either kind.
+/// A source of a [`WaitSet`]: an [`Endpoint`], a [`Receiver`] or a [`TypedReceiver`](crate::TypedReceiver) of either kind.
 pub trait Source: sealed::Source {}
 
 impl<S: sealed::Source + ?Sized> Source for S {}
@@ -57,20 +56,6 @@ impl<A> sealed::Source for Receiver<A> {
 
     fn descriptor(&self) -> Result<Readiness, WaitError> {
         Ok(self.readiness()?)
-    }
-}
-
-impl<T, A> sealed::Source for TypedReceiver<T, A> {
-    fn look(&mut self) -> Result<bool, WaitError> {
-        self.receiver.look()
-    }
-
-    fn arm(&mut self) -> Result<bool, WaitError> {
-        sealed::Source::arm(&mut self.receiver)
-    }
-
-    fn descriptor(&self) -> Result<Readiness, WaitError> {
-        self.receiver.descriptor()
     }
 }
 

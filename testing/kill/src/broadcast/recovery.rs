@@ -134,7 +134,7 @@ impl Broadcast {
 
     /// The control thread removes receivers that were evicted, or whose memory held an impossible
     /// value.
-    fn drop_outcasts(&mut self) {
+    fn drop_rejected(&mut self) {
         for row in self.members.with(Members::take_evicted) {
             let free = self.members.with(|members| members.free_row());
             ensure!(free != Some(row), "row {row}, evicted, is given away while it is held");
@@ -168,7 +168,7 @@ impl Broadcast {
         if self.words.closed().load(Relaxed) == 0 {
             self.drain_all();
             self.sender.refresh(&self.members);
-            self.drop_outcasts();
+            self.drop_rejected();
             self.wake_everybody();
             self.fill_everything();
             self.welcome_newcomers();
@@ -283,7 +283,7 @@ impl Broadcast {
             self.members.with(Members::answered);
         }
         self.shared.clear(notice::INTERRUPTED);
-        self.drop_outcasts();
+        self.drop_rejected();
         if self.blocked.take().is_some() {
             self.words.blocked().store(2, Relaxed);
         }

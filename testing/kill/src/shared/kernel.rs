@@ -8,7 +8,7 @@ use corewire_ring::doorbell::Bells;
 use corewire_ring::shared::{Entrance, Party, Roster};
 use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::{AtomicU32, kill};
-use corewire_ring::{Control, Host, Kernel};
+use corewire_ring::{Control, Kernel};
 
 use super::Role;
 
@@ -92,19 +92,6 @@ impl Control for TurnKernel {
         if kill::effect() {
             self.log.borrow_mut().descriptors.push(row);
         }
-    }
-}
-
-impl Host for TurnKernel {
-    type Kernel = Self;
-    type Control = Self;
-
-    fn kernel(&self) -> &Self {
-        self
-    }
-
-    fn control(&self) -> &Self {
-        self
     }
 }
 
