@@ -1,4 +1,6 @@
 //! The behaviour that users of a channel rely on, within one process.
+//!
+//! More than 600 lines, because each file of tests is a program that is linked by itself.
 
 mod scratch;
 

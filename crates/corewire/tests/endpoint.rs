@@ -1,4 +1,6 @@
 //! The behaviour that users of endpoints rely on.
+//!
+//! More than 600 lines, because each file of tests is a program that is linked by itself.
 
 mod scratch;
 

@@ -8,6 +8,8 @@
 //!
 //! The environment variable `COREWIRE_WEAKEN` may name one ordering to weaken
 //! (`COREWIRE_WEAKEN=B1`). Some model must then fail; `docs/ordering.md` names that model.
+//!
+//! More than 600 lines, because the kernel and the channel of the models know each other's locks.
 
 #![cfg(loom)]
 

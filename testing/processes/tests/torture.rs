@@ -7,6 +7,8 @@
 //! `COREWIRE_TORTURE_STOP_MS` the length of each stop in milliseconds (default: 1000),
 //! `COREWIRE_TORTURE_CHANNELS` the number of channels at a time (default: 5). `COREWIRE_SEED`
 //! repeats a run as far as the kernel allows.
+//!
+//! More than 600 lines, because each file of tests is a program that is linked by itself.
 
 mod roles;
 
