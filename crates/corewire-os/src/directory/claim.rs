@@ -50,7 +50,7 @@ impl RuntimeDirectory {
             if alive == Some(true) || Instant::now() >= deadline {
                 return Err(ClaimError::AlreadyExists(name.clone()));
             }
-            rustix::thread::sched_yield();
+            std::thread::yield_now();
         }
     }
 
@@ -189,7 +189,7 @@ impl RuntimeDirectory {
                     }
                 };
             }
-            rustix::thread::sched_yield();
+            std::thread::yield_now();
         }
     }
 
