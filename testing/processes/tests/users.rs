@@ -227,8 +227,8 @@ fn a_directory_of_another_user_is_refused() {
     let path = format!("{:?}", directory.path());
     let error = Domain::open_at(directory.path()).unwrap_err().to_string();
     let expected = format!(
-        "runtime directory {path} belongs to user {OWNER}, this process runs as user 0: have it \
-         removed, or set COREWIRE_RUNTIME_DIR to a directory of this user's"
+        "runtime directory {path} belongs to user {OWNER}, this process runs as user 0: ask user {OWNER} to \
+         remove it, or set COREWIRE_RUNTIME_DIR to a directory of this user's"
     );
     assert_eq!(error, expected);
     // A guest also refuses a directory that belongs to a third user.

@@ -43,8 +43,8 @@ pub enum DirectoryError {
         "runtime directory {path:?} belongs to user {owner}, {}",
         if expected == user {
             format!(
-                "this process runs as user {user}: ask that user to remove it, or set COREWIRE_RUNTIME_DIR to a \
-                 directory of this user's"
+                "this process runs as user {user}: ask user {owner} to remove it, or set \
+                 COREWIRE_RUNTIME_DIR to a directory of this user's"
             )
         } else {
             format!("not to user {expected}")
