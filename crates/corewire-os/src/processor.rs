@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use corewire_ring::sync::pause;
+use corewire_ring::sync::{AtomicU64, Ordering::Relaxed, pause};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::fork::PerProcess;
@@ -106,29 +106,43 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// Length of one of the [`ticks`], in nanoseconds. Measured once for each process, in 20 ms.
+/// Length of one of the [`ticks`], in nanoseconds. The first call of a process measures it, in 20 ms. Later calls cost
+/// one load, so they may stand between two readings of the clock.
+#[inline]
 #[must_use]
 pub fn tick_ns() -> f64 {
-    static TICK: PerProcess<OnceLock<f64>> = PerProcess::new();
-    *TICK.get().get_or_init(|| {
-        // Each end is the closest of many pairs, because a thread may lose its core between the two reads.
-        let pair = || {
-            let pairs = (0..50).map(|_| {
-                let before = ticks();
-                let now = Instant::now();
-                (ticks() - before, before, now)
-            });
-            pairs.min_by_key(|&(apart, ..)| apart).unwrap_or((0, ticks(), Instant::now()))
-        };
-        let (_, first, start) = pair();
-        while start.elapsed().as_millis() < 20 {
-            pause();
+    /// The bits of the length; 0 before it has been measured. Processes have the same clock, so that a forked child
+    /// may keep it, and threads that measure it at the same time find the same.
+    static TICK: AtomicU64 = AtomicU64::new(0);
+    match TICK.load(Relaxed) {
+        0 => {
+            let length_ns = measure_tick_ns();
+            TICK.store(length_ns.to_bits(), Relaxed);
+            length_ns
         }
-        let (_, last, end) = pair();
-        #[expect(clippy::cast_precision_loss, reason = "20 ms of ticks")]
-        let ticks = (last - first).max(1) as f64;
-        (end - start).as_secs_f64() * 1e9 / ticks
-    })
+        bits => f64::from_bits(bits),
+    }
+}
+
+#[cold]
+fn measure_tick_ns() -> f64 {
+    // Each end is the closest of many pairs, because a thread may lose its core between the two reads.
+    let pair = || {
+        let pairs = (0..50).map(|_| {
+            let before = ticks();
+            let now = Instant::now();
+            (ticks() - before, before, now)
+        });
+        pairs.min_by_key(|&(apart, ..)| apart).unwrap_or((0, ticks(), Instant::now()))
+    };
+    let (_, first, start) = pair();
+    while start.elapsed().as_millis() < 20 {
+        pause();
+    }
+    let (_, last, end) = pair();
+    #[expect(clippy::cast_precision_loss, reason = "20 ms of ticks")]
+    let ticks = (last - first).max(1) as f64;
+    (end - start).as_secs_f64() * 1e9 / ticks
 }
 
 /// One cache of one processor.

@@ -5,7 +5,7 @@ use corewire::{Receiver, Sender};
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::{Role, Worker};
 use corewire_study::harness::rounds::{WARM_UP, all, alternate, numbers, one_way_times};
-use corewire_study::harness::statistics::percentile;
+use corewire_study::harness::statistics::{percentile, typical};
 
 use super::options::{Options, setup};
 use crate::failure::Failure;
@@ -35,7 +35,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
             sender.send(&message)?;
             check_number(&receiver.receive()?, number)
         })?;
-        let p50 = percentile(&times, 0.5);
+        let p50 = typical(&times);
         if round > WARM_UP {
             times_of_all.extend(times);
         }
@@ -47,7 +47,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     report.value("rounds", options.rounds);
     let baseline = blocks.median(0);
     report.figure("raw_line_one_way_ns", "a bare cache line, one way", baseline, "ns");
-    let [p50, p99] = [0.5, 0.99].map(|part| percentile(&times_of_all, part));
+    let (p50, p99) = (typical(&times_of_all), percentile(&times_of_all, 0.99));
     report.figure("one_way_ns_p50", "a message, one way, p50", p50, "ns");
     report.figure("one_way_ns_p99", "a message, one way, p99", p99, "ns");
     report.ratio("p50 to the bare line of the same round", &blocks.ratios(1, 0));

@@ -9,7 +9,7 @@ use corewire_study::harness::board::part;
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::{Role, Worker};
 use corewire_study::harness::rounds::{all, alternate, numbers, one_way_times};
-use corewire_study::harness::statistics::{percentile, thousandths};
+use corewire_study::harness::statistics::{thousandths, typical};
 
 use super::latency::{ROUND_TRIPS, answer, await_hang_up, check_number, ends, put_number};
 use super::options::{Options, setup};
@@ -48,7 +48,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
             sender.send(&message)?;
             check_number(&receiver.receive()?, number)
         })?;
-        Ok::<_, Failure>([zimp, ours].map(|times| percentile(&times, 0.5)))
+        Ok::<_, Failure>([zimp, ours].map(|times| typical(&times)))
     })?;
     crew.await_step(0, 1)?;
     let mut report = Report::default();

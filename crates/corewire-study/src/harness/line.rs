@@ -6,7 +6,7 @@ use corewire_published::yardstick::RawLines;
 use corewire_ring::region::Region;
 
 use super::rounds::one_way_times;
-use super::statistics::percentile;
+use super::statistics::typical;
 
 /// Number of lines of the walk, in each direction. The time of a single pair of lines mostly shows
 /// where that pair lies.
@@ -57,7 +57,7 @@ impl RawLine {
             self.lines.ping(number);
             Ok::<_, Infallible>(())
         });
-        times.map_or_else(|never| match never {}, |times| percentile(&times, 0.5))
+        times.map_or_else(|never| match never {}, |times| typical(&times))
     }
 
     /// Answers a call of [`Self::ask`] with the same number.

@@ -117,15 +117,15 @@ pub fn one_way_times<E>(
     mut round_trip: impl FnMut(u64) -> Result<(), E>,
 ) -> Result<Vec<f64>, E> {
     let count = numbers.end.saturating_sub(numbers.start);
-    let mut times = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
+    let mut trips = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
     let mut last = ticks();
     for number in numbers {
         round_trip(number)?;
         let now = ticks();
-        times.push(nanoseconds(now - last) / 2.0);
+        trips.push(now - last);
         last = now;
     }
-    Ok(times)
+    Ok(trips.into_iter().map(|took| nanoseconds(took) / 2.0).collect())
 }
 
 /// A number of ticks, in nanoseconds.

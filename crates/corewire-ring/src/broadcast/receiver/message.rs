@@ -109,7 +109,10 @@ impl<H: Host> Receiver<H> {
         fence_at!(B2: Acquire);
         let header = slot.header().load(Relaxed);
         if header <= INLINE_BYTES_MAX as u64 {
-            self.slots.at(sequence + self.fetch_ahead).prefetch_to_read();
+            // Where the lines are near, an idle prefetch costs a fourteenth of a message.
+            if self.fetch_ahead > 0 {
+                self.slots.at(sequence + self.fetch_ahead).prefetch_to_read();
+            }
             #[expect(clippy::cast_possible_truncation, reason = "at most 48")]
             return Ok(slot.payload(header as usize, access));
         }
