@@ -2,6 +2,8 @@
 //! baseline is a bare cache line in each direction.
 
 use corewire::{Receiver, Sender};
+use corewire_study::harness::distance::describe_one_core;
+use corewire_study::harness::line::LINES;
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::{Role, Worker};
 use corewire_study::harness::rounds::{WARM_UP, all, alternate, numbers, one_way_times};
@@ -39,7 +41,8 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         if round > WARM_UP {
             times_of_all.extend(times);
         }
-        Ok::<_, Failure>([baseline, p50])
+        let line = raw.ask(LINES as u64);
+        Ok::<_, Failure>([baseline, p50, line])
     })?;
     crew.await_step(0, 1)?;
     let mut report = Report::default();
@@ -50,7 +53,9 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let (p50, p99) = (typical(&times_of_all), percentile(&times_of_all, 0.99));
     report.figure("one_way_ns_p50", "a message, one way, p50", p50, "ns");
     report.figure("one_way_ns_p99", "a message, one way, p99", p99, "ns");
-    report.ratio("p50 to the bare line of the same round", &blocks.ratios(1, 0));
+    let ratios = blocks.ratios(1, 0);
+    report.ratio("p50 to the bare line of the same round", &ratios);
+    describe_one_core(&mut report, &ratios, [blocks.of(0), blocks.of(2)]);
     crew.describe(&mut report);
     drop((sender, receiver));
     crew.finish()?;
@@ -66,6 +71,7 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     for _ in all(options.rounds) {
         raw.answer(ROUND_TRIPS);
         answer(&mut sender, &mut receiver, &mut message, round_trips(&options))?;
+        raw.answer(LINES as u64);
     }
     worker.reach(1);
     await_hang_up(receiver);

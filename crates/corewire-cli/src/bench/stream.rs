@@ -11,6 +11,8 @@ use corewire_published::yardstick::{BARE_BYTES, BUFFERS_MAX, BareBuffers, BareRi
 use corewire_ring::region::Region;
 use corewire_study::harness::board::part;
 use corewire_study::harness::crew::Crew;
+use corewire_study::harness::distance::describe_one_core;
+use corewire_study::harness::line::LINES;
 use corewire_study::harness::places::relax;
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::{Role, Worker};
@@ -40,6 +42,12 @@ fn small_messages(options: &Options) -> u64 {
     SMALL_MESSAGES / options.receivers() as u64
 }
 
+/// Whether the time of a line is measured before and after each round: between one sender and one receiver that have a
+/// processor each.
+fn measures_line(options: &Options, must_yield: bool) -> bool {
+    options.receivers() == 1 && !must_yield
+}
+
 fn small(options: &Options) -> Result<Report, Failure> {
     let (slots, receivers, bytes) = (options.slots(), options.receivers(), options.bytes());
     if !slots.is_power_of_two() {
@@ -52,7 +60,10 @@ fn small(options: &Options) -> Result<Report, Failure> {
     let mut sender = sender(&crew, options)?;
     sender.wait_for_receivers(receivers)?;
     let must_yield = crew.is_oversubscribed();
+    let mut line =
+        if measures_line(options, must_yield) { Some(crew.board().raw_line()?) } else { None };
     let blocks = alternate(options.rounds, |round| {
+        let line_before = line.as_mut().map(|line| line.ask(LINES as u64));
         let Range { start: first, end } = numbers(round, count);
         let start = Instant::now();
         bare.send(first, end, || relax(must_yield));
@@ -68,9 +79,12 @@ fn small(options: &Options) -> Result<Report, Failure> {
         for index in 0..receivers {
             crew.await_step(index, round + 1)?;
         }
-        Ok::<_, Failure>([bare_rate, per_second(count, start)])
+        let rates = [bare_rate, per_second(count, start)];
+        let line_after = line.as_mut().map(|line| line.ask(LINES as u64));
+        Ok::<_, Failure>(rates.into_iter().chain(line_before).chain(line_after))
     })?;
     let mut report = summary(options, &blocks, 0, 1, None);
+    describe_one_core(&mut report, &blocks.ratios(1, 0), [blocks.of(2), blocks.of(3)]);
     crew.describe(&mut report);
     drop(sender);
     crew.finish()?;
@@ -83,12 +97,17 @@ fn small_peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     let bare = BareRing::new(&worker.board().work()?, options.slots(), options.receivers());
     let mut receiver = domain.receiver("stream").wait(options.wait()).join_when_created()?;
     let mut sums = 0u64;
+    let measures_line = measures_line(&options, worker.must_yield());
+    let mut line = if measures_line { Some(worker.board().raw_line()?) } else { None };
+    let mut answer_line = || line.iter_mut().for_each(|line| line.answer(LINES as u64));
     for round in all(options.rounds) {
+        answer_line();
         let Range { start: first, end } = numbers(round, small_messages(&options));
         let own = worker.index() as u64;
         sums = sums.wrapping_add(bare.receive(own, first, end, || worker.relax()));
         sums = sums.wrapping_add(receive_small(&mut receiver, first, end)?);
         worker.reach(round + 1);
+        answer_line();
     }
     black_box(sums);
     Ok(())

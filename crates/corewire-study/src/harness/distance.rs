@@ -7,7 +7,7 @@ use corewire_ring::region::Region;
 use super::line::{BYTES, LINES, RawLine};
 use super::places::on_two;
 use super::report::Report;
-use super::statistics::median;
+use super::statistics::{median, thousandths};
 use crate::failure::Failure;
 
 /// Between two threads of one core, a line takes less than this.
@@ -130,6 +130,26 @@ impl Distance {
     }
 }
 
+/// Adds the keys `one_core_rounds` and `one_core_ratio` (the median; null without such rounds), and a line: the `ratios`
+/// of those rounds in which the cores were hyperthreads of one core. `lines` are the times of a line before and after each
+/// round.
+pub fn describe_one_core(report: &mut Report, ratios: &[f64], lines: [&[f64]; 2]) {
+    let [before, after] = lines;
+    let is_one_core = |line: &f64| Class::of(*line) == Class::OneCore;
+    let rounds = ratios.iter().zip(before.iter().zip(after));
+    let ratios: Vec<f64> = rounds
+        .filter(|(_, (before, after))| is_one_core(before) && is_one_core(after))
+        .map(|(ratio, _)| *ratio)
+        .collect();
+    let ratio = (!ratios.is_empty()).then(|| median(ratios.iter().copied()));
+    report.value("one_core_rounds", ratios.len());
+    report.value("one_core_ratio", ratio.map(thousandths));
+    if let Some(ratio) = ratio {
+        let words = format!("ratio between two hyperthreads, {} rounds", ratios.len());
+        report.note(format!("{words:<44} {ratio:>10.3}"));
+    }
+}
+
 /// `core 0`, `cores 0 and 1`, `cores 0 to 3`, or `7 cores from 0 to 12`.
 fn names(cores: &[usize]) -> String {
     let (Some(first), Some(last)) = (cores.first(), cores.last()) else { return "no core".into() };
@@ -171,6 +191,18 @@ fn line_ns(cores: [usize; 2], trips: u64) -> Result<f64, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounds_between_hyperthreads_are_reported_apart() {
+        let mut report = Report::default();
+        let [before, after] = [[35.0, 35.0, 70.0, 36.0], [36.0, 70.0, 70.0, 34.0]];
+        describe_one_core(&mut report, &[1.0, 5.0, 6.0, 2.0], [&before, &after]);
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!((&json["one_core_rounds"], &json["one_core_ratio"]), (&2.into(), &1.5.into()));
+        let mut report = Report::default();
+        describe_one_core(&mut report, &[6.0], [&[70.0], &[70.0]]);
+        assert!(report.to_json().contains(r#""one_core_ratio":null"#), "{}", report.to_json());
+    }
 
     fn of(cores: &[usize], line_ns: Option<[f64; 2]>) -> Distance {
         Distance { cores: cores.to_vec(), line_ns }
