@@ -13,7 +13,7 @@ use corewire_ring::message::{Arrival, Envelope, Fragment, Sink, Source, Wanted};
 use corewire_ring::pair::PairViolation;
 
 use crate::selector::Peer;
-use crate::transport::{Attention, Change, Gone, Haste, Room, SendError, Short, Transport};
+use crate::transport::{Attention, Change, Gone, Polling, Room, SendError, Short, Transport};
 
 /// Endpoints that reach each other.
 #[derive(Debug, Clone)]
@@ -205,12 +205,7 @@ impl Transport for InMemory {
         }
     }
 
-    fn try_take(
-        &mut self,
-        _haste: impl Fn() -> Haste,
-        wanted: &Wanted,
-        target: &mut [u8],
-    ) -> Short {
+    fn try_take(&mut self, _polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
         let Some(row) = self.poll() else { return Short::Nothing };
         let other = self.network.0.borrow_mut().happens(2);
         let taken = self.queue(row, |queue| {

@@ -11,7 +11,7 @@ use crate::matching::Posted;
 use crate::message::{Filling, OwnedMessage, Target};
 use crate::operations::{Operation, OperationHandle, Options};
 use crate::selector::{Peer, Selector, Status};
-use crate::transport::{Haste, Short, Transport};
+use crate::transport::{Polling, Short, Transport};
 
 /// A receive that is being called: it ends with its call.
 pub struct Caller<'a> {
@@ -99,9 +99,9 @@ impl<T: Transport> Engine<T> {
         &mut self,
         selector: &Selector,
         buffer: &mut [u8],
-        haste: impl Fn() -> Haste,
+        polling: Polling,
     ) -> Looked<Status> {
-        match self.transport.try_take(haste, selector.wanted(), buffer) {
+        match self.transport.try_take(polling, selector.wanted(), buffer) {
             Short::Nothing => Looked::Nothing,
             Short::Taken { source, tag, immediate, bytes } => {
                 Looked::Received(status_of(source, tag, immediate, bytes))
@@ -132,11 +132,11 @@ impl<T: Transport> Engine<T> {
     pub fn try_take_owned(
         &mut self,
         selector: &Selector,
-        haste: impl Fn() -> Haste,
+        polling: Polling,
     ) -> Looked<OwnedMessage> {
         // Prepared before the message is there, and used by the next look if it is not.
         let message = self.spare.get_or_insert_default();
-        match self.transport.try_take(haste, selector.wanted(), message.short()) {
+        match self.transport.try_take(polling, selector.wanted(), message.short()) {
             Short::Nothing => Looked::Nothing,
             Short::Taken { source, tag, immediate, bytes } => {
                 self.finish_spare(status_of(source, tag, immediate, bytes))

@@ -4,7 +4,7 @@ use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 use corewire_ring::message::{Arrival, Envelope, Sink, Source, Wanted};
 use corewire_ring::pair::PairViolation;
-pub use corewire_ring::pair::{Haste, Short};
+pub use corewire_ring::pair::{Polling, Short};
 
 use crate::budget::Kept;
 use crate::selector::Peer;
@@ -57,7 +57,7 @@ pub trait Transport {
 
     /// Takes the next message, if it is `wanted`, is short and whole, requests no acknowledgement, fits in
     /// `target`, and comes from an open peer.
-    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: &Wanted, target: &mut [u8]) -> Short;
+    fn try_take(&mut self, polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short;
 
     /// The same of the peer of `row`, of which [`try_take`](Self::try_take) has found something else, for a message that
     /// may be longer: `prepare` is told its length, and returns where it goes.

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use corewire_endpoint::in_memory::{InMemory, Network};
-use corewire_endpoint::transport::{Gone, Haste};
+use corewire_endpoint::transport::{Gone, Polling};
 use corewire_endpoint::{
     Budget, Caller, Completion, Count, Engine, Envelope, Fragment, Looked, Memory, MessageError,
     Options, Peer, PeerEvent, Report, Seed, Selector, Source, Space, Status, Transport, Until,
@@ -89,7 +89,7 @@ fn messages_without_tag_are_matched_apart() {
     // The short way, too.
     assert!(ends[0].try_inject(to, &Envelope::untagged().with_immediate(5), b"short"));
     let mut buffer = [0; 8];
-    let looked = ends[1].try_take_short(&Selector::untagged(), &mut buffer, || Haste::Once);
+    let looked = ends[1].try_take_short(&Selector::untagged(), &mut buffer, Polling::Once);
     assert!(matches!(looked, Looked::Received(Status { immediate: Some(5), .. })), "{looked:?}");
     // Receives that were posted before.
     let (tagged, untagged) = (Selector::tag(0), Selector::untagged().from(peer(&ends[1], 0)));

@@ -10,7 +10,7 @@ use corewire_layout::segment::FenceMode;
 use corewire_ring::Trusted;
 use corewire_ring::message::{Envelope, Space, Wanted};
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts, Polling, Short,
 };
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::Relaxed;
@@ -178,7 +178,7 @@ proptest! {
             let mut is_cut_off = false;
             for look in 0..40 {
                 let row = if look % 2 == 0 {
-                    match b.take_inline(|| Haste::Fast, &Wanted::any(Space::Tagged), &mut buffer) {
+                    match b.take_inline(Polling::Repeated, &Wanted::any(Space::Tagged), &mut buffer) {
                         Short::Other(row) => row,
                         _ => continue,
                     }

@@ -15,8 +15,8 @@ use corewire_layout::slot::{HEADER, LENGTH, POSITION, SLOT_BYTES, STAMP};
 use corewire_ring::Trusted;
 use corewire_ring::message::{Envelope, Space, Wanted};
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PairViolation,
-    PeerParts, Short,
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PairViolation, PeerParts,
+    Polling, Short,
 };
 
 use corewire_ring::region::Region;
@@ -349,10 +349,11 @@ impl Victim {
     fn take(&mut self, is_short: bool) {
         let Self { pairs, effort, kernel, buffer, .. } = self;
         let row = if is_short {
-            let haste = || if self.steps.is_multiple_of(2) { Haste::Fast } else { Haste::Slow };
+            let polling =
+                if self.steps.is_multiple_of(2) { Polling::Once } else { Polling::Repeated };
             let space = if self.steps.is_multiple_of(3) { Space::Untagged } else { Space::Tagged };
             match effort.bound(kernel, 1, || {
-                pairs.take_inline(haste, &Wanted::any(space), &mut buffer[..48])
+                pairs.take_inline(polling, &Wanted::any(space), &mut buffer[..48])
             }) {
                 Short::Nothing => None,
                 Short::Taken { source, tag, bytes, .. } => {

@@ -1,6 +1,6 @@
 //! Two transports in one endpoint: the rows of the second come behind those of the first.
 
-use corewire_endpoint::transport::{Attention, Change, Haste, Room, SendError, Short};
+use corewire_endpoint::transport::{Attention, Change, Polling, Room, SendError, Short};
 use corewire_endpoint::{Arrival, Envelope, Peer, Sink, Source, Transport, Wanted};
 use corewire_ring::pair::PairViolation;
 
@@ -82,13 +82,13 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, row, |transport, row| transport.try_send(row, envelope, source, sent))
     }
 
-    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: &Wanted, target: &mut [u8]) -> Short {
+    fn try_take(&mut self, polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
         self.is_second_next = !self.is_second_next;
         if self.is_second_next {
             // A row of the first is none of the second; its messages are then found by `poll`.
             let source = wanted.source.wrapping_sub(FIRST_ROWS.into());
             let there = Wanted { source, ..*wanted };
-            let found = match self.second.try_take(&haste, &there, target) {
+            let found = match self.second.try_take(polling, &there, target) {
                 Short::Nothing => Short::Nothing,
                 Short::Taken { source, tag, immediate, bytes } => {
                     let source = source + u64::from(FIRST_ROWS);
@@ -100,7 +100,7 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
                 return found;
             }
         }
-        match self.first.try_take(haste, wanted, target) {
+        match self.first.try_take(polling, wanted, target) {
             // The second may have something.
             Short::Nothing => Short::Other(FIRST_ROWS),
             found => found,

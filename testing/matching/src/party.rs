@@ -4,7 +4,7 @@ use corewire::{
     Completion, Endpoint, Matched, Memory, MessageError, OperationHandle, Options, Peer, Selector,
     Status,
 };
-use corewire_endpoint::transport::Haste;
+use corewire_endpoint::transport::Polling;
 use corewire_endpoint::{Caller, Engine, Looked, Transport};
 
 type Result<T> = std::result::Result<T, MessageError>;
@@ -93,7 +93,7 @@ impl<T: Transport> Party for Engine<T> {
         buffer: &mut [u8],
     ) -> Result<Option<Status>> {
         if self.is_at_rest()
-            && let Looked::Received(status) = self.try_take_short(&selector, buffer, || Haste::Once)
+            && let Looked::Received(status) = self.try_take_short(&selector, buffer, Polling::Once)
         {
             return Ok(Some(status));
         }

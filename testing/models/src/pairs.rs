@@ -7,7 +7,7 @@ use corewire_layout::segment::FenceMode;
 use corewire_ring::Trusted;
 use corewire_ring::message::{Envelope, Space, Wanted};
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts, Polling, Short,
 };
 use corewire_ring::region::Region;
 use corewire_ring::sync::{pause, set_light_fences};
@@ -166,7 +166,7 @@ pub fn send(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait)
 /// If the message is torn, or if the peer's memory holds impossible values.
 pub fn take(pairs: &mut Pairs) -> Option<(u32, u64)> {
     let mut short = [0; 48];
-    let row = match pairs.take_inline(|| Haste::Once, &Wanted::any(Space::Tagged), &mut short) {
+    let row = match pairs.take_inline(Polling::Once, &Wanted::any(Space::Tagged), &mut short) {
         Short::Nothing => return None,
         Short::Taken { source, tag, immediate, bytes, .. } => {
             let row = Wanted::row_of(source);

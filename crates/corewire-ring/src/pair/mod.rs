@@ -64,7 +64,7 @@ mod traffic;
 mod watch;
 mod words;
 
-pub use endpoint::{Endpoint, EndpointParts, EndpointShared, Haste, PeerParts, Short};
+pub use endpoint::{Endpoint, EndpointParts, EndpointShared, PeerParts, Polling, Short};
 pub use inbox::Inbox;
 pub use outbox::Outbox;
 pub use words::{Activity, EndpointMemory};
@@ -76,10 +76,8 @@ pub const HOT_KEPT: usize = if cfg!(loom) { 0 } else { 4 };
 /// Number of groups of four pairs that are not hot that a single poll checks, in turn. (A receiver that polls
 /// repeatedly checks all.)
 const GROUPS_ONCE: usize = 1;
-/// A receiver that polls repeatedly checks the bits once in this many polls; `BITS_OFTEN` if it cannot watch all
-/// peers.
-const BITS_EVERY: u64 = if cfg!(loom) { 8 } else { 256 };
-const BITS_OFTEN: u64 = 8;
+/// A receiver that polls repeatedly, and can watch all pairs, checks the bits once in this many polls.
+const BITS_EVERY: u64 = if cfg!(loom) { 1 } else { 32 };
 /// Maximum number of consecutive turns of hot pairs before all pairs are checked.
 const TURNS_MAX: u32 = 64;
 /// Maximum number of slots that are taken from one pair while others may have messages.

@@ -10,7 +10,7 @@ use corewire_layout::slot::SLOT_BYTES;
 use corewire_ring::Trusted;
 use corewire_ring::message::{Envelope, Space, Wanted};
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Haste, PeerParts, Short,
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts, Polling, Short,
 };
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::Relaxed;
@@ -219,14 +219,12 @@ impl Party {
     /// message if it is whole.
     pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Message>)> {
         let mut short = [0; 48];
-        let mut look = || match self.pairs.take_inline(
-            || Haste::Once,
-            &Wanted::any(Space::Tagged),
-            &mut short,
-        ) {
-            Short::Nothing => None,
-            other => Some(other),
-        };
+        let mut look =
+            || match self.pairs.take_inline(Polling::Once, &Wanted::any(Space::Tagged), &mut short)
+            {
+                Short::Nothing => None,
+                other => Some(other),
+            };
         let row = match (0..looks).find_map(|_| look())? {
             Short::Taken { source, tag, immediate, bytes, .. } => {
                 let row = Wanted::row_of(source);

@@ -36,7 +36,7 @@ mod turns;
 
 pub use parts::{EndpointParts, EndpointShared, PeerParts};
 pub use receiving::Short;
-pub use turns::Haste;
+pub use turns::Polling;
 
 #[derive(Debug)]
 struct Peer {

@@ -3,7 +3,7 @@
 use corewire_layout::counters::EndpointCounter;
 
 use super::Endpoint;
-use super::turns::{Haste, Turn};
+use super::turns::{Polling, Turn};
 use crate::message::{Arrival, Envelope, Sink, Wanted};
 use crate::pair::PairViolation;
 use crate::pair::inbox::{CLOSED, Inline};
@@ -34,12 +34,7 @@ impl<H: Host> Endpoint<H> {
     /// Takes the next message if it fits a slot and `target`, its pair is open, and `wanted` matches it. Checks nothing
     /// else: this is the path of most messages.
     #[inline(always)]
-    pub fn take_inline(
-        &mut self,
-        haste: impl Fn() -> Haste,
-        wanted: &Wanted,
-        target: &mut [u8],
-    ) -> Short {
+    pub fn take_inline(&mut self, polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
         // A found pair goes through the loop again, not to a copy of the code below: such a copy would be in no cache,
         // because it would not have run while the pair was silent.
         loop {
@@ -68,7 +63,7 @@ impl<H: Host> Endpoint<H> {
                 }
                 return Short::Taken { source, tag, immediate, bytes };
             }
-            match self.turn_to_another(haste()) {
+            match self.turn_to_another(polling) {
                 Turn::Found => {}
                 Turn::Nobody => return Short::Nothing,
                 Turn::Strange(row) => return Short::Other(row),

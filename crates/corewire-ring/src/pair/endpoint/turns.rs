@@ -5,21 +5,17 @@ use corewire_layout::endpoint::{ACTIVE_WORDS, PairState};
 use super::Endpoint;
 use crate::pair::inbox::Heat;
 use crate::pair::watch::{GUEST, Head};
-use crate::pair::{
-    BITS_EVERY, BITS_OFTEN, GROUPS_ONCE, IDLE_POLLS, TURNS_MAX, VISIT_EVERY, WATCHED_MAX,
-};
+use crate::pair::{BITS_EVERY, GROUPS_ONCE, IDLE_POLLS, TURNS_MAX, VISIT_EVERY, WATCHED_MAX};
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, Kernel, order};
 
 /// How a receiver polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Haste {
+pub enum Polling {
     /// Once, to learn whether there is a message: checks all hot pairs and all bits.
     Once,
-    /// Repeatedly: checks all watched pairs in each poll, and the bits in some.
-    Fast,
-    /// Repeatedly, with time between polls: checks the bits more often.
-    Slow,
+    /// Repeatedly, with a pause between polls: checks all watched pairs in each poll, and the bits in some.
+    Repeated,
 }
 
 /// The result of looking for another pair.
@@ -56,7 +52,7 @@ impl<H: Host> Endpoint<H> {
             if let Some((head, _)) = self.watch.current(self.polls) {
                 return Some(head.row());
             }
-            match self.turn_to_another(Haste::Once) {
+            match self.turn_to_another(Polling::Once) {
                 Turn::Found => {}
                 Turn::Nobody => return None,
                 Turn::Strange(row) => return Some(row),
@@ -73,26 +69,24 @@ impl<H: Host> Endpoint<H> {
     /// A sender that sets a bit takes the line of all bits away for as long as a message needs. A receiver that polls
     /// repeatedly finds the message itself meanwhile, unless there are peers that are not watched.
     #[inline(always)]
-    fn looks_for_bits(&self, haste: Haste) -> bool {
-        match (haste, self.can_watch_all()) {
-            (Haste::Once, _) => true,
-            (Haste::Fast, true) => self.polls.is_multiple_of(BITS_EVERY),
-            (Haste::Fast, false) => self.polls.is_multiple_of(BITS_OFTEN),
-            (Haste::Slow, true) => self.polls.is_multiple_of(BITS_EVERY / 8),
-            (Haste::Slow, false) => true,
+    fn looks_for_bits(&self, polling: Polling) -> bool {
+        match (polling, self.can_watch_all()) {
+            (Polling::Once, _) => true,
+            (Polling::Repeated, true) => self.polls.is_multiple_of(BITS_EVERY),
+            (Polling::Repeated, false) => true,
         }
     }
 
     /// Gives the turn to another pair that has something at its head.
     #[inline(always)]
-    pub(super) fn turn_to_another(&mut self, haste: Haste) -> Turn {
-        let has_bits = self.looks_for_bits(haste) && self.activity.summary().load(Relaxed) != 0;
+    pub(super) fn turn_to_another(&mut self, polling: Polling) -> Turn {
+        let has_bits = self.looks_for_bits(polling) && self.activity.summary().load(Relaxed) != 0;
         let turn = if has_bits || self.is_busy || self.must_yield || !self.queue.is_empty() {
             self.turn_in_order()
         } else {
-            let groups = match haste {
-                Haste::Once => GROUPS_ONCE,
-                Haste::Fast | Haste::Slow => usize::MAX,
+            let groups = match polling {
+                Polling::Once => GROUPS_ONCE,
+                Polling::Repeated => usize::MAX,
             };
             Turn::found(self.watch.turn_to_next(groups, self.polls))
         };

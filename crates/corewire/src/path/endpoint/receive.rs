@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corewire_endpoint::transport::Haste;
+use corewire_endpoint::transport::Polling;
 use corewire_endpoint::{
     Caller, Engine, Looked, MessageError, OwnedMessage, Selector, Status, Target,
 };
@@ -170,8 +170,7 @@ impl Endpoint {
         let bare_polls = self.poller.bare_polls();
         let (mut round, mut polls) = (0, Polls::within(NO_LIMIT_NS));
         loop {
-            let haste = || if round < bare_polls { Haste::Fast } else { Haste::Slow };
-            match way.look(&mut self.engine, haste) {
+            match way.look(&mut self.engine, Polling::Repeated) {
                 Looked::Nothing => {}
                 Looked::Received(message) => return Some(message),
                 Looked::Other => return None,
@@ -199,7 +198,7 @@ impl Endpoint {
         if !self.engine.is_at_rest() {
             return None;
         }
-        match way.look(&mut self.engine, || Haste::Once) {
+        match way.look(&mut self.engine, Polling::Once) {
             Looked::Nothing if way.selector().source().is_none() && !self.engine.has_notice() => {
                 Some(None)
             }
@@ -260,11 +259,7 @@ pub(super) trait Look {
 
     fn selector(&self) -> &Selector;
 
-    fn look(
-        &mut self,
-        engine: &mut Engine<PairRings>,
-        haste: impl Fn() -> Haste,
-    ) -> Looked<Self::Message>;
+    fn look(&mut self, engine: &mut Engine<PairRings>, polling: Polling) -> Looked<Self::Message>;
 }
 
 /// Into the caller's memory.
@@ -282,12 +277,8 @@ impl Look for IntoBuffer<'_> {
     }
 
     #[inline(always)]
-    fn look(
-        &mut self,
-        engine: &mut Engine<PairRings>,
-        haste: impl Fn() -> Haste,
-    ) -> Looked<Status> {
-        engine.try_take_short(&self.selector, self.buffer, haste)
+    fn look(&mut self, engine: &mut Engine<PairRings>, polling: Polling) -> Looked<Status> {
+        engine.try_take_short(&self.selector, self.buffer, polling)
     }
 }
 
@@ -303,12 +294,8 @@ impl Look for Owned {
     }
 
     #[inline(always)]
-    fn look(
-        &mut self,
-        engine: &mut Engine<PairRings>,
-        haste: impl Fn() -> Haste,
-    ) -> Looked<OwnedMessage> {
-        engine.try_take_owned(&self.0, haste)
+    fn look(&mut self, engine: &mut Engine<PairRings>, polling: Polling) -> Looked<OwnedMessage> {
+        engine.try_take_owned(&self.0, polling)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corewire_endpoint::transport::{
-    Attention, Change, Gone, Haste, Room, SendError, Short, Transport,
+    Attention, Change, Gone, Polling, Room, SendError, Short, Transport,
 };
 use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Peer, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
@@ -233,8 +233,8 @@ impl Transport for PairRings {
     }
 
     #[inline(always)]
-    fn try_take(&mut self, haste: impl Fn() -> Haste, wanted: &Wanted, target: &mut [u8]) -> Short {
-        self.pairs.take_inline(haste, wanted, target)
+    fn try_take(&mut self, polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short {
+        self.pairs.take_inline(polling, wanted, target)
     }
 
     #[inline(always)]
