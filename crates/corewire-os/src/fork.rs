@@ -369,3 +369,16 @@ impl<T> fmt::Debug for PerProcess<T> {
         f.write_str("PerProcess")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processor::tick_ns;
+
+    /// Benches ask between two readings of the clock.
+    #[test]
+    fn the_length_of_a_tick_is_told_without_the_lock() {
+        let length_ns = tick_ns();
+        assert_eq!(with_entries(|_| tick_ns()).to_bits(), length_ns.to_bits());
+    }
+}
