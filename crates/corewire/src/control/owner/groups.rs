@@ -163,19 +163,25 @@ impl Owner {
         // The follower is removed whatever it has sent.
         let is_orderly = matches!(follower.socket.receive(), Ok((Frame::Leave, _)));
         self.count(if is_orderly { ControlCounter::Leaves } else { ControlCounter::Deaths });
-        let Some(groups) = &mut state.groups else { return };
-        let is_over = !groups.has_followers(follower.group);
-        let orphan = groups.relays.get(&follower.group).filter(|relay| relay.is_orphan);
-        if let Some(row) = orphan.map(|relay| relay.row).filter(|_| is_over) {
-            groups.relays.remove(&follower.group);
-            self.remove_row(row, ControlCounter::Leaves);
-        }
+        self.remove_unneeded_orphan(&mut state, follower.group);
         drop(state);
         self.shared.nudge(&self.linux);
         if is_orderly {
             tell!(info, "a follower left", channel = self.name);
         } else {
             tell!(warn, "a follower died", channel = self.name);
+        }
+    }
+
+    /// Removes the orphan of `group` if the group has no followers: no other relay would take its row over, and the
+    /// sender would wait for it.
+    fn remove_unneeded_orphan(&self, state: &mut State, group: u32) {
+        let Some(groups) = &mut state.groups else { return };
+        let orphan = groups.relays.get(&group).filter(|relay| relay.is_orphan);
+        if let Some(row) = orphan.map(|relay| relay.row).filter(|_| !groups.has_followers(group)) {
+            groups.relays.remove(&group);
+            self.remove_row(row, ControlCounter::Leaves);
+            self.shared.nudge(&self.linux);
         }
     }
 
@@ -196,7 +202,6 @@ impl Owner {
     ) -> Result<Welcome, Reason> {
         let Some(groups) = &mut state.groups else { return Err(Reason::Malformed) };
         let former = groups.relays.get_mut(&group).map(|relay| {
-            // If the replacement fails now, the last follower removes the orphan.
             relay.is_orphan = true;
             relay.row
         });
@@ -205,7 +210,10 @@ impl Owner {
             self.unwatch(state, &link.socket, &link.life, link.tokens);
         }
         let welcome = match former {
-            Some(row) => self.reassign_row(row, joining)?,
+            Some(row) => self.reassign_row(row, joining).inspect_err(|_| {
+                // If there are followers, the last one of them removes it.
+                self.remove_unneeded_orphan(state, group);
+            })?,
             None => self.assign_row(joining)?,
         };
         if let Some(groups) = &mut state.groups {

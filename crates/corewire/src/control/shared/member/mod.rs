@@ -133,9 +133,10 @@ impl Member {
         if let Some((socket, token)) = state.host.take() {
             self.hub().forget(&*socket, token);
         }
-        let claimed = self.domain.directory.claim(&self.name);
+        // Without waiting for a process that holds the lock: the other members wait for this one.
+        let claimed = self.domain.directory.try_claim(&self.name);
         match (claimed, self.record()) {
-            (Ok(claim), Some(record)) if claim.write(record).is_ok() => {
+            (Ok(Some(claim)), Some(record)) if claim.write(record).is_ok() => {
                 state.claim = Some(claim);
                 // Under the lock, because a concurrent `close` removes the member again.
                 if let Some(this) = self.this.upgrade() {
