@@ -22,9 +22,19 @@ fn counters(line: &str) -> HashMap<String, u64> {
     pairs.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// Streams `count` messages. Returns the system calls of both processes between the start signal
-/// and the end, the sleeps that they report, and the sleeps that they announced but did not need.
-fn stream(test: &str, count: u64, wait: &[&str]) -> (u64, u64, u64) {
+/// What a stream cost both processes together, between the start signal and the end.
+struct Cost {
+    /// System calls, but for yields.
+    calls: u64,
+    yields: u64,
+    /// As the counters report: waits, sleeps, and sleeps that were announced but not needed.
+    waits: u64,
+    sleeps: u64,
+    near_sleeps: u64,
+}
+
+/// Streams `count` messages.
+fn stream(test: &str, count: u64, wait: &[&str]) -> Cost {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = Directory::new(test);
     let count = format!("count={count}");
@@ -37,21 +47,26 @@ fn stream(test: &str, count: u64, wait: &[&str]) -> (u64, u64, u64) {
     receiver.say("go");
     sender.say("go");
     let counted = [&mut sender, &mut receiver].map(|role| counters(&role.until("counters")));
-    let [sleeps, near_sleeps]: [u64; 2] =
-        ["sleeps", "near_sleeps"].map(|name| counted.iter().map(|role| role[name]).sum());
-    let calls: u64 = tracers.into_iter().map(Tracer::detach).sum();
+    let [waits, sleeps, near_sleeps]: [u64; 3] =
+        ["waits", "sleeps", "near_sleeps"].map(|name| counted.iter().map(|role| role[name]).sum());
+    let traced = tracers.map(Tracer::detach);
+    let calls = traced.iter().map(|calls| calls.count).sum();
+    let yields = traced.iter().map(|calls| calls.yields).sum();
     for role in [&mut sender, &mut receiver] {
         role.say("read");
         assert!(role.is_success());
     }
-    println!("{test}: {calls} system calls, {sleeps} sleeps, {near_sleeps} more announced");
-    (calls, sleeps, near_sleeps)
+    println!(
+        "{test}: {calls} system calls and {yields} yields, {waits} waits, {sleeps} sleeps, \
+         {near_sleeps} more announced"
+    );
+    Cost { calls, yields, waits, sleeps, near_sleeps }
 }
 
 #[test]
 fn ten_million_messages_with_spinning_cost_under_100_system_calls() {
-    let (calls, _, _) = stream("calls-spin", 10_000_000, &["spin"]);
-    assert!(calls < 100, "{calls} system calls");
+    let Cost { calls, yields, .. } = stream("calls-spin", 10_000_000, &["spin"]);
+    assert!(calls + yields < 100, "{calls} system calls, {yields} yields");
 }
 
 #[test]
@@ -59,11 +74,14 @@ fn with_the_default_wait_a_sleep_costs_at_most_five_system_calls() {
     // If a message arrives after a side announced its sleep but before it slept, each side makes one
     // extra system call and nobody sleeps (`near_sleeps`). How often this happens depends on the
     // machine and on the tracer, which stops one side while the other runs.
-    let (calls, sleeps, near_sleeps) = stream("calls-adaptive", 10_000_000, &[]);
+    let cost = stream("calls-adaptive", 10_000_000, &[]);
+    let Cost { calls, yields, waits, sleeps, near_sleeps } = cost;
     assert!(
         calls < 100 + 5 * sleeps + 2 * near_sleeps,
         "{calls} system calls for {sleeps} sleeps, and {near_sleeps} more announced"
     );
+    // A wait yields once before it sleeps, and again while that lets others run.
+    assert!(yields <= waits, "{yields} yields in {waits} waits");
 }
 
 #[test]

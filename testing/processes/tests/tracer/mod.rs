@@ -4,10 +4,19 @@ use std::fs;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
+/// Numbers of system calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Calls {
+    /// All but yields.
+    pub(crate) count: u64,
+    /// Yields of the processor.
+    pub(crate) yields: u64,
+}
+
 /// Traces one process from a thread of its own: tracees belong to the thread that traces them.
 pub(crate) struct Tracer {
     process: u32,
-    follower: JoinHandle<u64>,
+    follower: JoinHandle<Calls>,
     over: Sender<()>,
 }
 
@@ -21,8 +30,8 @@ impl Tracer {
         Self { process, follower, over }
     }
 
-    /// Stops counting. Returns the number of calls.
-    pub(crate) fn detach(self) -> u64 {
+    /// Stops counting. Returns the numbers of calls.
+    pub(crate) fn detach(self) -> Calls {
         self.over.send(()).unwrap();
         // The first thread blocks no signals and ignores this one, which only makes the thread
         // stop.
@@ -52,7 +61,7 @@ fn wait_for(thread: i32) -> (i32, i32) {
     (stopped, status)
 }
 
-fn follow(process: u32, ready: &Sender<()>, is_over: &Receiver<()>) -> u64 {
+fn follow(process: u32, ready: &Sender<()>, is_over: &Receiver<()>) -> Calls {
     let threads = threads_of(process);
     for &thread in &threads {
         let options = usize::try_from(libc::PTRACE_O_TRACESYSGOOD).unwrap();
@@ -64,7 +73,7 @@ fn follow(process: u32, ready: &Sender<()>, is_over: &Receiver<()>) -> u64 {
         request(libc::PTRACE_SYSCALL, thread, 0);
     }
     ready.send(()).unwrap();
-    let mut stops = 0u64;
+    let mut calls = Calls::default();
     loop {
         let (thread, status) = wait_for(-1);
         if is_over.try_recv().is_ok() {
@@ -78,11 +87,30 @@ fn follow(process: u32, ready: &Sender<()>, is_over: &Receiver<()>) -> u64 {
         }
         let signal = libc::WSTOPSIG(status);
         let is_call = signal == libc::SIGTRAP | 0x80;
-        stops += u64::from(is_call);
+        match entered(thread).filter(|_| is_call) {
+            Some(number) if number == libc::SYS_sched_yield.cast_unsigned() => calls.yields += 1,
+            Some(_) => calls.count += 1,
+            None => {}
+        }
         let deliver =
             if is_call || signal == libc::SIGTRAP { 0 } else { usize::try_from(signal).unwrap() };
         request(libc::PTRACE_SYSCALL, thread, deliver);
     }
-    // Each call stops at its entry and at its return.
-    stops.div_ceil(2)
+    calls
+}
+
+/// The number of the system call that a stopped thread is about to make; `None` if it returns from one.
+fn entered(thread: i32) -> Option<u64> {
+    // SAFETY: all fields are integers, or unions of them.
+    let mut info: libc::ptrace_syscall_info = unsafe { std::mem::zeroed() };
+    let bytes = size_of_val(&info);
+    // SAFETY: the kernel writes at most `bytes` bytes.
+    let got = unsafe {
+        libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, bytes, (&raw mut info).cast::<u8>())
+    };
+    if got <= 0 || info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
+        return None;
+    }
+    // SAFETY: this is the variant of an entry.
+    Some(unsafe { info.u.entry.nr })
 }
