@@ -324,6 +324,24 @@ fn an_endpoint_sends_to_itself() {
 }
 
 #[test]
+fn every_receive_from_a_peer_that_has_gone_ends_whatever_the_wait() {
+    let scratch = Scratch::new("endpoint-every_receive_from_a_peer_that_has");
+    let domain = scratch.domain();
+    for wait in [Wait::Adaptive, Wait::Park, Wait::Spin] {
+        let mut a = domain.endpoint("a").wait(wait).create().unwrap();
+        let b = domain.endpoint("b").create().unwrap();
+        let to_b = a.peer("b").unwrap();
+        drop(b);
+        let from_b = Selector::any().from(to_b);
+        // The first one takes the notice.
+        for _ in 0..2 {
+            let error = a.receive_into(from_b, &mut [0; 8]).unwrap_err();
+            assert!(matches!(error, MessageError::PeerLeft { .. }), "{wait:?}: {error}");
+        }
+    }
+}
+
+#[test]
 fn a_peer_that_leaves_ends_what_waits_for_it_and_nothing_else() {
     let scratch = Scratch::new("endpoint-a_peer_that_leaves_ends_what_wa");
     let domain = scratch.domain();

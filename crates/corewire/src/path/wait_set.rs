@@ -120,6 +120,7 @@ impl WaitSet {
                 return Ok(Some(found));
             }
             if patience.limit_ns().is_none() {
+                self.poller.gives_up();
                 return Ok(None);
             }
             if self.poller.may_sleep() {

@@ -190,7 +190,7 @@ impl Poller {
         }
         // Many senders that yield to each other would not share a receiver fairly: each would send for as long as its
         // time slice lasts.
-        if !is_adaptive || self.is_for_room {
+        if !is_adaptive || self.is_for_room || polls.limit_ns == 0 {
             return false;
         }
         if polls.yielding_since_ns == 0 && self.skips > 0 {
@@ -232,6 +232,10 @@ impl Poller {
         self.is_crowded =
             took_ns <= HOG_NS && (is_switch || self.is_crowded && self.alone < ALONE_YIELDS);
         self.choose_bare_polls();
+        if took_ns > HOG_NS {
+            // Even if the message came meanwhile: a thread that is woken gets it sooner.
+            self.back_off();
+        }
         self.is_crowded && before_ns + took_ns - polls.yielding_since_ns < polls.limit_ns
     }
 
@@ -240,16 +244,26 @@ impl Poller {
         self.in_vain = 0;
     }
 
-    /// To be called before a sleep, or when a wait ends in vain.
+    /// To be called before a sleep.
     pub(crate) fn sleeps(&mut self) {
         self.in_vain = self.in_vain.wrapping_add(1);
+        self.gives_up();
+    }
+
+    /// To be called when the time of a wait is over.
+    pub(crate) fn gives_up(&mut self) {
         if self.has_yielded {
-            self.has_yielded = false;
-            self.is_crowded = false;
-            self.choose_bare_polls();
-            self.backoff = (2 * self.backoff).clamp(1, BACKOFF_MAX);
-            self.skips = self.backoff;
+            self.back_off();
         }
+    }
+
+    /// Makes the next waits sleep without a yield: twice as many as the last time.
+    fn back_off(&mut self) {
+        self.has_yielded = false;
+        self.is_crowded = false;
+        self.choose_bare_polls();
+        self.backoff = (2 * self.backoff).clamp(1, BACKOFF_MAX);
+        self.skips = self.backoff;
     }
 }
 
@@ -260,4 +274,37 @@ fn adaptive_pauses() -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     let pauses = pauses as u32;
     pauses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls until it is time to sleep. True if that included a yield.
+    fn polls_out(poller: &mut Poller, limit_ns: u64) -> bool {
+        let mut polls = Polls::within(limit_ns);
+        while poller.may_poll(&mut polls, || false) {}
+        polls.has_yielded()
+    }
+
+    #[test]
+    fn a_wait_without_time_never_yields() {
+        let mut poller = Poller::for_messages(Wait::Adaptive);
+        assert!((0..100).all(|_| !polls_out(&mut poller, 0)));
+    }
+
+    #[test]
+    fn waits_that_yield_in_vain_are_followed_by_ever_more_that_do_not() {
+        for ends in [Poller::sleeps, Poller::gives_up] {
+            let mut poller = Poller::for_messages(Wait::Adaptive);
+            let mut yields = Vec::new();
+            for wait in 0..1 + 1 + 1 + 2 + 1 + 4 + 1 {
+                if polls_out(&mut poller, 1_000_000) {
+                    yields.push(wait);
+                }
+                ends(&mut poller);
+            }
+            assert_eq!(yields, [0, 2, 5, 10]);
+        }
+    }
 }

@@ -276,7 +276,7 @@ impl Endpoint {
         let mut has_slept = false;
         let source = caller.as_ref().and_then(|caller| caller.source());
         let is_for_room = room.is_some();
-        let late = || MessageError::Timeout { after: Duration::ZERO };
+        let late = MessageError::Timeout { after: Duration::ZERO };
         loop {
             // Checks at least once, even if there is no time.
             let limit_ns = patience.limit_ns().unwrap_or(0);
@@ -291,7 +291,10 @@ impl Endpoint {
                     return Ok(end);
                 }
                 if is_busy {
-                    let limit_ns = patience.limit_ns().ok_or_else(late)?;
+                    let Some(limit_ns) = patience.limit_ns() else {
+                        self.poller(is_for_room).gives_up();
+                        return Err(late);
+                    };
                     bare = self.poller(is_for_room).bare_polls();
                     polls = Polls::within(limit_ns);
                 } else if bare > 1 {
@@ -300,7 +303,10 @@ impl Endpoint {
                     break;
                 }
             }
-            let limit_ns = patience.limit_ns().ok_or_else(late)?;
+            let Some(limit_ns) = patience.limit_ns() else {
+                self.poller(is_for_room).gives_up();
+                return Err(late);
+            };
             self.engine.transport().count(EndpointCounter::Waits);
             let poller = self.poller(is_for_room);
             if poller.may_sleep() {

@@ -167,6 +167,7 @@ impl Endpoint {
         if !self.engine.is_at_rest() {
             return None;
         }
+        let source = way.selector().source();
         let bare_polls = self.poller.bare_polls();
         let (mut round, mut polls) = (0, Polls::within(NO_LIMIT_NS));
         loop {
@@ -177,13 +178,17 @@ impl Endpoint {
             }
             round = bare_polls.min(round + 1);
             if round == bare_polls {
-                let may_poll = self.may_poll(&mut polls, way.selector().source(), None);
+                let may_poll = self.may_poll(&mut polls, source, None);
                 if self.engine.has_notice() {
                     return None;
                 }
                 if !may_poll {
                     if self.poller.may_sleep() {
                         self.poller.sleeps();
+                        return None;
+                    }
+                    if source.is_some_and(|peer| self.engine.peer_at(peer.row()) != Some(peer)) {
+                        // The source has gone, and an earlier call has handled the notice of that.
                         return None;
                     }
                     polls = Polls::within(NO_LIMIT_NS);
