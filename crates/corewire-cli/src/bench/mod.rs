@@ -90,6 +90,21 @@ impl What {
             _ => (Places::Beside, 1),
         }
     }
+
+    /// A bare line, which polls and never yields, has two ends that run at the same time.
+    fn check_processors(&self, count: usize) -> Result<(), Failure> {
+        let name = match self {
+            Self::Latency(_) => "latency",
+            Self::Endpoint { .. } => "endpoint",
+            _ => return Ok(()),
+        };
+        if count >= 2 {
+            return Ok(());
+        }
+        Err(Failure::other(format!(
+            "bench {name} needs 2 processors to measure a line between them; this process may use {count}"
+        )))
+    }
 }
 
 /// What the workers of all benchmarks do.
@@ -117,8 +132,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if let What::Peer { letter } = &args.what {
         return work(letter);
     }
+    let processors = processor::allowed()?;
+    args.what.check_processors(processors.len())?;
     let (places, workers) = args.what.places();
-    let watch = Watch::start(places.cores(&processor::allowed()?, workers))?;
+    let watch = Watch::start(places.cores(&processors, workers))?;
     let (options, mut report) = match args.what {
         What::Latency(options) => (options.clone(), latency::run(&options)?),
         What::Zimp(options) => (options.clone(), zimp::run(&options)?),

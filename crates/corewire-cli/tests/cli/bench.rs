@@ -4,6 +4,7 @@
 use std::fs::read_to_string;
 
 use corewire_os::process::{life_of, processor_seconds};
+use corewire_os::processor::{allowed, pin_to};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::scratch::{PATIENCE, Running, Scratch, eventually};
@@ -51,4 +52,15 @@ fn a_benchmark_says_at_which_distance_it_ran() {
     let text = scratch.run("bench zimp --rounds 3");
     let last = text.text().lines().last().expect("lines").to_owned();
     assert!(last.starts_with("core"), "{last}");
+}
+
+#[test]
+fn a_benchmark_that_needs_two_processors_says_so_on_one() {
+    let scratch = Scratch::new("bench-one-processor");
+    // Processes that this thread starts stay there.
+    pin_to(allowed().unwrap()[0]).unwrap();
+    for bench in ["latency", "endpoint --quick"] {
+        scratch.run(&format!("bench {bench}")).expect_line(1, "2 processors");
+    }
+    assert_eq!(scratch.run("bench stream --rounds 3 --json").json()["cores"], 1);
 }
