@@ -109,7 +109,7 @@ impl<H: Host> Receiver<H> {
         fence_at!(B2: Acquire);
         let header = slot.header().load(Relaxed);
         if header <= INLINE_BYTES_MAX as u64 {
-            // Where the lines are near, an idle prefetch costs a fourteenth of a message.
+            // Between hyperthreads of one core, a prefetch of this very line would cost a twelfth of a message.
             if self.fetch_ahead > 0 {
                 self.slots.at(sequence + self.fetch_ahead).prefetch_to_read();
             }
