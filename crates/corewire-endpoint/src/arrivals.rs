@@ -1,6 +1,7 @@
 //! Messages that arrive: where each goes.
 
 use corewire_layout::counters::EndpointCounter;
+use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
 use corewire_ring::pair::PairViolation;
 
@@ -11,6 +12,7 @@ use crate::list::Key;
 use crate::matching::{Posted, Unexpected};
 use crate::operations::Operation;
 use crate::receive::{Caller, CallerState};
+use crate::rendezvous::Destination;
 use crate::selector::{Peer, Selector, Status};
 use crate::send::DEFERRED_BYTES_MAX;
 use crate::transport::Transport;
@@ -29,6 +31,8 @@ pub(crate) enum Place {
     Caller,
     /// To where it is kept until a receive asks for it.
     Kept(Key),
+    /// It is an offer or a notice, and is collected.
+    Words,
 }
 
 impl<T: Transport> Engine<T> {
@@ -45,15 +49,28 @@ impl<T: Transport> Engine<T> {
             if self.mute_if_behind(row, &arrival.envelope) {
                 return;
             }
-            match space {
-                Space::Acknowledgement => self.handle_ack(row, tag),
-                Space::Dropped => self.request_dropped(row, tag, caller.as_deref_mut()),
-                Space::Reply => self.find_call(row, arrival, caller.as_deref_mut()),
-                Space::Tagged | Space::Untagged | Space::Request => {
-                    if !self.find_place(row, arrival, caller.as_deref_mut()) {
-                        return;
-                    }
+            self.set_place(row, Place::Nowhere, arrival.total);
+            let stays = match space {
+                Space::Acknowledgement => {
+                    self.handle_ack(row, tag);
+                    false
                 }
+                Space::Dropped => {
+                    self.request_dropped(row, tag, caller.as_deref_mut());
+                    false
+                }
+                Space::Reply => {
+                    self.find_call(row, arrival, caller.as_deref_mut());
+                    false
+                }
+                Space::Tagged | Space::Untagged | Space::Request => {
+                    !self.find_place(row, arrival, caller.as_deref_mut())
+                }
+                Space::Offer | Space::Notice => !self.begin_words(row, arrival),
+                Space::Data => !self.begin_data(row, arrival, caller.as_deref_mut()),
+            };
+            if stays {
+                return;
             }
         }
         self.fill(row, arrival, caller);
@@ -64,7 +81,7 @@ impl<T: Transport> Engine<T> {
         let (source, number) = (self.peer_of(row), arrival.envelope.tag);
         if let Some(operation) = self.take_call(source, number) {
             if self.prepare(operation, arrival.total) {
-                self.set_place(row, Place::Operation(operation));
+                self.set_place(row, Place::Operation(operation), arrival.total);
             }
         } else if let Some(caller) = caller
             && caller.is_waiting()
@@ -73,7 +90,7 @@ impl<T: Transport> Engine<T> {
             match caller.target.prepare(arrival.total) {
                 Ok(()) => {
                     caller.state = CallerState::Filling(self.status_of(row, arrival));
-                    self.set_place(row, Place::Caller);
+                    self.set_place(row, Place::Caller, arrival.total);
                 }
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
             }
@@ -89,7 +106,7 @@ impl<T: Transport> Engine<T> {
         }
         while let Some(posted) = self.matching.take_posted(space, source, tag) {
             if self.prepare(posted.operation, arrival.total) {
-                self.set_place(row, Place::Operation(posted.operation));
+                self.set_place(row, Place::Operation(posted.operation), arrival.total);
                 self.note_match(row, wants);
                 return true;
             }
@@ -101,13 +118,13 @@ impl<T: Transport> Engine<T> {
             match caller.target.prepare(arrival.total) {
                 Ok(()) => {
                     caller.state = CallerState::Filling(self.status_of(row, arrival));
-                    self.set_place(row, Place::Caller);
+                    self.set_place(row, Place::Caller, arrival.total);
                     self.note_match(row, wants);
                     return true;
                 }
                 // The receive waits for another: its caller could do nothing about this one.
                 Err(MessageError::NoMemory { .. }) if space == Space::Request => {
-                    self.set_place(row, Place::Refused);
+                    self.set_place(row, Place::Refused, arrival.total);
                     return true;
                 }
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
@@ -122,11 +139,16 @@ impl<T: Transport> Engine<T> {
     fn defer(&mut self, row: u32, arrival: &Arrival) -> bool {
         let is_within = self.rows[row as usize].deferred_bytes <= DEFERRED_BYTES_MAX;
         let (key, is_kept) = self.keep(row, arrival, is_within);
+        self.defer_kept(row, key, arrival.total);
+        is_kept
+    }
+
+    /// A request that is kept, of which `bytes` bytes are here, is received later.
+    pub(crate) fn defer_kept(&mut self, row: u32, key: Key, bytes: u64) {
         self.matching.claim(key);
         let entry = &mut self.rows[row as usize];
         entry.deferred.push_back(key);
-        entry.deferred_bytes = entry.deferred_bytes.saturating_add(cost(arrival.total));
-        is_kept
+        entry.deferred_bytes = entry.deferred_bytes.saturating_add(cost(bytes));
     }
 
     fn status_of(&self, row: u32, arrival: &Arrival) -> Status {
@@ -165,13 +187,26 @@ impl<T: Transport> Engine<T> {
         let (source, envelope, total) = (self.peer_of(row), arrival.envelope, arrival.total);
         // What is left of a peer that has gone is little, and its row is free only when all of it is kept.
         let is_departed = self.rows[row as usize].is_departed();
-        let has_room = is_departed || is_exempt || self.matching.budget.has_room(row, total);
+        let has_room = is_departed
+            || is_exempt
+            || self.matching.budget.has_room(row, total)
+            || self.awaits_data(row);
         let memory = has_room.then(|| self.pool.take(total)).flatten();
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();
         let ack_due = self.count_ack_request(row, envelope.wants);
-        let message =
-            Unexpected { source, envelope, ack_due, total, bytes, is_held, is_claimed: false };
+        let (offer, carrier, is_claimed) = (None, None, false);
+        let message = Unexpected {
+            source,
+            envelope,
+            ack_due,
+            total,
+            bytes,
+            is_held,
+            offer,
+            carrier,
+            is_claimed,
+        };
         let key = self.matching.keep(message);
         if is_held {
             self.transport.count(EndpointCounter::Stalls);
@@ -180,7 +215,7 @@ impl<T: Transport> Engine<T> {
                 self.fetch_held();
             }
         } else {
-            self.set_place(row, Place::Kept(key));
+            self.set_place(row, Place::Kept(key), total);
             self.show_kept(row);
         }
         (key, !is_held)
@@ -188,7 +223,7 @@ impl<T: Transport> Engine<T> {
 
     /// Gets the memory of a receive ready for its message, of `total` bytes. False if the message cannot
     /// go there; then the operation has ended.
-    fn prepare(&mut self, operation: u32, total: u64) -> bool {
+    pub(crate) fn prepare(&mut self, operation: u32, total: u64) -> bool {
         let truncates = self.operations.options(operation).truncates;
         let memory = match self.operations.by_index(operation) {
             Operation::Receive { memory, posted, .. } => {
@@ -218,7 +253,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A receive that goes on by itself has got its whole message.
-    fn end_receive(&mut self, operation: u32, status: Status) {
+    pub(crate) fn end_receive(&mut self, operation: u32, status: Status) {
         let (Operation::Receive { memory, .. } | Operation::Call { memory, .. }) =
             self.operations.by_index(operation)
         else {
@@ -235,14 +270,22 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Shows observers how much is kept of the peer of `row`.
-    fn show_kept(&self, row: u32) {
+    pub(crate) fn show_kept(&self, row: u32) {
         self.transport.show_kept(row, self.matching.budget.kept(row));
     }
 
-    fn set_place(&mut self, row: u32, place: Place) {
+    /// The message that arrives, of `total` bytes, goes to `place`.
+    pub(crate) fn set_place(&mut self, row: u32, place: Place, total: u64) {
         let entry = &mut self.rows[row as usize];
         entry.place = place;
         entry.filled = 0;
+        entry.expected = total;
+        entry.data = None;
+    }
+
+    /// The rest of the message that arrives goes to `place`.
+    fn move_place(&mut self, row: u32, place: Place) {
+        self.rows[row as usize].place = place;
     }
 
     /// Copies a fragment to where its message goes.
@@ -250,7 +293,7 @@ impl<T: Transport> Engine<T> {
         let entry = &mut self.rows[row as usize];
         let (place, filled) = (entry.place, entry.filled);
         entry.filled += arrival.bytes;
-        let is_whole = entry.filled as u64 == arrival.total;
+        let is_whole = entry.filled as u64 == entry.expected;
         let transport = &self.transport;
         let mut caller = caller;
         match place {
@@ -271,18 +314,36 @@ impl<T: Transport> Engine<T> {
                     transport.copy(row, arrival, filled, &mut message.bytes);
                 }
             }
+            Place::Words => {
+                // The length is bounded.
+                let words = &mut self.rows[row as usize].words;
+                words.reserve(arrival.bytes);
+                transport.copy(row, arrival, filled, words);
+            }
             Place::Nowhere | Place::Refused => {}
         }
         self.transport.pass(row, arrival);
         if is_whole {
             self.rows[row as usize].place = Place::Nowhere;
+            if place == Place::Words {
+                return self.handle_words(row, &arrival.envelope, caller);
+            }
             if place == Place::Refused {
                 self.drop_request(self.peer_of(row), arrival.envelope.tag);
             }
             if let Some(number) = self.rows[row as usize].ack_due.take() {
                 self.acknowledge(row, number);
             }
-            let status = self.status_of(row, arrival);
+            let status = match self.rows[row as usize].data.take() {
+                Some((status, done)) => {
+                    self.transport.count_received(row, status.bytes);
+                    if let Some(number) = done {
+                        self.notify(row, number, Verb::Done, 0);
+                    }
+                    status
+                }
+                None => self.status_of(row, arrival),
+            };
             match (place, caller) {
                 (Place::Operation(operation), _) => self.end_receive(operation, status),
                 (Place::Caller, Some(caller)) => caller.state = CallerState::Ended(Ok(status)),
@@ -294,7 +355,7 @@ impl<T: Transport> Engine<T> {
     /// The peer of `row` has gone in the middle of a message: the receive that it went to waits for another.
     pub(crate) fn abandon_arrival(&mut self, row: u32, caller: Option<&mut Caller<'_>>) {
         match std::mem::take(&mut self.rows[row as usize].place) {
-            Place::Nowhere | Place::Refused => {}
+            Place::Nowhere | Place::Refused | Place::Words => {}
             Place::Kept(key) => {
                 drop(self.matching.take(key));
                 self.show_kept(row);
@@ -304,14 +365,22 @@ impl<T: Transport> Engine<T> {
                     caller.state = CallerState::Waiting;
                 }
             }
-            Place::Operation(operation) => match self.operations.by_index(operation) {
-                // No other message was claimed, and no other is a reply.
-                Operation::Call { .. } | Operation::Receive { is_claimed: true, .. } => {
-                    let error = self.error_of(row);
-                    self.operations.end(operation, Err(error), None);
-                }
-                _ => self.receive_again(operation),
-            },
+            Place::Operation(operation) => {
+                let error = self.error_of(row);
+                self.abandon_receive(operation, &error);
+            }
+        }
+    }
+
+    /// The message of a receive will never be complete, for this reason.
+    pub(crate) fn abandon_receive(&mut self, operation: u32, error: &MessageError) {
+        match self.operations.by_index(operation) {
+            // No other message was claimed, and no other is a reply.
+            Operation::Call { .. } | Operation::Receive { is_claimed: true, .. } => {
+                self.has_news = true;
+                self.operations.end(operation, Err(error.clone()), None);
+            }
+            _ => self.receive_again(operation),
         }
     }
 
@@ -347,6 +416,7 @@ impl<T: Transport> Engine<T> {
         while let Some((key, message)) = self.matching.find(&caller.selector) {
             let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
             let (is_whole, total) = (message.is_whole(), message.total);
+            let is_offered = message.offer.is_some();
             self.take_kept_of(key, caller);
             let CallerState::Ended(Err(MessageError::NoMemory { .. })) = caller.state else {
                 return;
@@ -358,7 +428,7 @@ impl<T: Transport> Engine<T> {
             self.drop_kept(key);
             caller.state = CallerState::Waiting;
             let entry = &mut self.rows[source.row() as usize];
-            if is_whole || entry.filled as u64 == total {
+            if is_whole || is_offered || entry.filled as u64 == total {
                 self.drop_request(source, tag);
             } else {
                 entry.place = Place::Refused;
@@ -371,18 +441,24 @@ impl<T: Transport> Engine<T> {
         let Some(message) = self.matching.get(key) else { return };
         let (status, is_held) = (message.status(), message.is_held);
         let (source, total) = (message.source, message.total);
+        let is_offered = message.offer.is_some();
         // Memory that holds a kept message may be taken over; otherwise there must be room for a copy.
-        if (is_held || !caller.target.adopts())
+        if (is_held || is_offered || !caller.target.adopts())
             && let Err(error) = caller.target.prepare(total)
         {
             caller.state = CallerState::Ended(Err(error));
             return;
         }
         let Some(message) = self.matching.take(key) else { return };
+        if is_offered {
+            caller.state = CallerState::Filling(status);
+            caller.target.put(0, &message.bytes);
+            return self.begin_transfer(key.order, message, Destination::Caller);
+        }
         self.acknowledge_match(&message);
         let is_whole = message.is_whole();
         let filled = message.bytes.len();
-        let envelope = message.envelope;
+        let envelope = message.ring_envelope();
         self.show_kept(source.row());
         if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
             caller.target.put(0, &bytes);
@@ -392,8 +468,8 @@ impl<T: Transport> Engine<T> {
             caller.state = CallerState::Ended(Ok(status));
         } else {
             caller.state = CallerState::Filling(status);
-            self.set_place(source.row(), Place::Caller);
             self.rows[source.row() as usize].filled = filled;
+            self.move_place(source.row(), Place::Caller);
             if is_held {
                 self.take_held(source.row(), &envelope, total, Some(caller));
             }
@@ -416,6 +492,12 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let Some(message) = self.matching.take(key) else { return };
+        if message.offer.is_some() {
+            if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
+                memory.put(0, &message.bytes);
+            }
+            return self.begin_transfer(key.order, message, Destination::Operation(operation));
+        }
         self.acknowledge_match(&message);
         let (source, status) = (message.source, message.status());
         self.show_kept(source.row());
@@ -425,10 +507,10 @@ impl<T: Transport> Engine<T> {
         if message.is_whole() {
             self.end_receive(operation, status);
         } else {
-            self.set_place(source.row(), Place::Operation(operation));
             self.rows[source.row() as usize].filled = message.bytes.len();
+            self.move_place(source.row(), Place::Operation(operation));
             if message.is_held {
-                self.take_held(source.row(), &message.envelope, total, None);
+                self.take_held(source.row(), &message.ring_envelope(), total, None);
             }
         }
         self.pool.give_back(message.bytes);
@@ -442,12 +524,14 @@ impl<T: Transport> Engine<T> {
         self.acknowledge_match(&message);
         self.transport.count(EndpointCounter::Discarded);
         if message.is_held {
-            self.set_place(row, Place::Nowhere);
-            self.take_held(row, &message.envelope, message.total, None);
+            self.set_place(row, Place::Nowhere, message.total);
+            self.take_held(row, &message.ring_envelope(), message.total, None);
         } else if self.rows[row as usize].place == Place::Kept(key) {
-            let filled = self.rows[row as usize].filled;
-            self.set_place(row, Place::Nowhere);
-            self.rows[row as usize].filled = filled;
+            self.move_place(row, Place::Nowhere);
+        } else if let Some(offer) = message.offer {
+            self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
+            self.count_chores();
+            self.drop_offer(message.source, offer);
         }
         self.pool.give_back(message.bytes);
         self.show_kept(row);
@@ -455,7 +539,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A message that was claimed is anybody's again: the oldest receive that waits for it gets it.
-    pub(crate) fn offer(&mut self, key: Key) {
+    pub(crate) fn make_available(&mut self, key: Key) {
         if self.matching.give_back(key) {
             while let Some(message) = self.matching.get(key) {
                 let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
@@ -470,8 +554,14 @@ impl<T: Transport> Engine<T> {
     /// A receive has taken a kept message: acknowledges it, if its sender requests that.
     fn acknowledge_match(&mut self, message: &Unexpected) {
         // Another peer may have its row by now.
-        if let (Some(number), Ok(row)) = (message.ack_due, self.row_of(message.source)) {
+        let Ok(row) = self.row_of(message.source) else { return };
+        if let Some(number) = message.ack_due {
             self.acknowledge(row, number);
+        }
+        if let Some(number) = message.carrier
+            && message.envelope.wants == Wants::Match
+        {
+            self.notify(row, number, Verb::Done, 0);
         }
     }
 
@@ -503,9 +593,12 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn fetch_held(&mut self) {
         loop {
             let is_departed = |row: u32| self.rows[row as usize].is_departed();
-            let Some((key, source)) = self.matching.next_to_fetch(is_departed) else { return };
+            // What lies before data that is awaited must not keep it from coming.
+            let must_come = |row: u32| is_departed(row) || self.awaits_data(row);
+            let Some((key, source)) = self.matching.next_to_fetch(must_come) else { return };
             let Some(message) = self.matching.get(key) else { return };
-            let (envelope, total) = (message.envelope, message.total);
+            let (envelope, total) = (message.ring_envelope(), message.total);
+            let is_data = message.carrier.is_some();
             let Some(bytes) = self.pool.take(total) else {
                 if !is_departed(source.row()) {
                     return;
@@ -519,13 +612,19 @@ impl<T: Transport> Engine<T> {
                 message.bytes = bytes;
             }
             self.show_kept(source.row());
-            self.set_place(source.row(), Place::Kept(key));
+            self.set_place(source.row(), Place::Kept(key), total);
+            if is_data {
+                self.begin_kept_data_at(source.row(), key, 0);
+            }
             self.take_held(source.row(), &envelope, total, None);
         }
     }
 
     /// A receive that was called ends before its message is complete: what has arrived is kept.
     pub fn leave(&mut self, caller: &mut Caller<'_>) {
+        if self.leave_transfer(caller) {
+            return;
+        }
         let CallerState::Filling(Status { source, tag, bytes: total, immediate }) = caller.state
         else {
             return;
@@ -535,8 +634,7 @@ impl<T: Transport> Engine<T> {
         caller.state = CallerState::Waiting;
         if caller.selector.space() == Space::Reply {
             // Nobody asks for it any more.
-            self.set_place(row, Place::Nowhere);
-            self.rows[row as usize].filled = filled;
+            self.move_place(row, Place::Nowhere);
             return;
         }
         let mut bytes = caller.target.written(filled);
@@ -544,14 +642,24 @@ impl<T: Transport> Engine<T> {
         // Appending never grows it.
         bytes.reserve_exact(missing);
         let envelope = Envelope { immediate, ..Envelope::numbered(caller.selector.space(), tag) };
-        let (ack_due, is_held, is_claimed) = (None, false, false);
-        let message = Unexpected { source, envelope, ack_due, total, bytes, is_held, is_claimed };
+        let (ack_due, offer, carrier) = (None, None, None);
+        let (is_held, is_claimed) = (false, false);
+        let message = Unexpected {
+            source,
+            envelope,
+            ack_due,
+            total,
+            bytes,
+            is_held,
+            offer,
+            carrier,
+            is_claimed,
+        };
         let key = self.matching.put_back(message);
         self.show_kept(row);
-        self.set_place(row, Place::Kept(key));
-        self.rows[row as usize].filled = filled;
+        self.move_place(row, Place::Kept(key));
         // A receive may have been posted meanwhile that asks for it.
-        self.offer(key);
+        self.make_available(key);
     }
 
     /// If nothing will come that a receive asks for: why.

@@ -69,18 +69,11 @@ impl<T: Transport> Engine<T> {
         let call = Operation::Call { to: peer, number, memory, is_lent };
         let handle = self.operations.add(call, options);
         self.calls.waiting.insert(number, handle.index);
-        let mut sent = 0;
-        match self.send_step(peer, envelope, &request, &mut sent) {
-            Ok(true) => {}
-            Ok(false) => {
-                let pending = Pending { operation: None, envelope, memory: request, sent };
-                self.send_later(row, pending);
-            }
-            Err(error) => {
-                self.calls.waiting.remove(&number);
-                self.has_news = true;
-                self.operations.end(handle.index, Err(error), None);
-            }
+        let pending = Pending::new(envelope, request);
+        if let Err(error) = self.start(row, pending) {
+            self.calls.waiting.remove(&number);
+            self.has_news = true;
+            self.operations.end(handle.index, Err(error), None);
         }
         Ok(handle)
     }
@@ -176,7 +169,7 @@ impl<T: Transport> Engine<T> {
         let mut sent = 0;
         if !self.send_step(peer, envelope, bytes, &mut sent)? {
             let memory = crate::send::to_memory(bytes);
-            self.send_later(row, Pending { operation: None, envelope, memory, sent });
+            self.send_later(row, Pending { sent, ..Pending::new(envelope, memory) });
         }
         Ok(())
     }

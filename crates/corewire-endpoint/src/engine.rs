@@ -19,6 +19,7 @@ use crate::message::OwnedMessage;
 use crate::operations::{Completion, Count, CounterId, OperationHandle, Operations};
 use crate::pool::Pool;
 use crate::receive::{Caller, Matched};
+use crate::rendezvous::{Offered, Transfer};
 use crate::selector::{Peer, Status};
 use crate::transport::{Attention, Change, Gone, Transport};
 
@@ -26,8 +27,21 @@ use crate::transport::{Attention, Change, Gone, Transport};
 const ARRIVALS_AT_A_TIME: u32 = 64;
 
 /// Matching, operations and progress of one endpoint, over a transport.
-pub struct Engine<T> {
+pub struct Engine<T: Transport> {
     pub(crate) transport: T,
+    /// Messages that are pulled, oldest first. Before the memory of operations: a pull that is dropped waits until nothing
+    /// more is written to its target.
+    pub(crate) transfers: Vec<Transfer<T::Pull>>,
+    /// Messages that are copied to their receivers: rows and numbers.
+    pub(crate) helps: Vec<(u32, u64, T::Help)>,
+    /// Steps in a row in which a pull has waited for its sender.
+    pub(crate) busy_steps: u32,
+    /// The length of the message that a call has offered and waits for; 0 if there is none.
+    pub(crate) blocked_bytes: u64,
+    /// That message has just ended.
+    pub(crate) has_ended_lent: bool,
+    /// Rows of peers that are leaving, and messages that are copied.
+    chores: usize,
     pub(crate) rows: Vec<Row>,
     /// Rows of peers that have gone, from whom something may be left.
     pub(crate) leaving: Vec<u32>,
@@ -56,6 +70,18 @@ pub(crate) struct Row {
     pub(crate) name: Option<ChannelName>,
     /// It has gone, but something that it sent may be left.
     pub(crate) gone: Option<Gone>,
+    /// Messages that were offered to it.
+    pub(crate) offered: Vec<Offered>,
+    /// It cannot read this endpoint's memory.
+    pub(crate) refuses_offers: bool,
+    /// Number of offers of it that can be read.
+    pub(crate) offers_here: u32,
+    /// Notices that wait for room: numbers of offers, and contents.
+    pub(crate) notices: VecDeque<(u64, Vec<u8>)>,
+    /// The offer or notice that is arriving.
+    pub(crate) words: Vec<u8>,
+    /// What is known of the message that arrives as data; if its sender waits for that, the number of its offer.
+    pub(crate) data: Option<(Status, Option<u64>)>,
     /// It has gone, and nothing is left of it.
     pub(crate) is_over: bool,
     /// Not sent yet, or in part. In order.
@@ -67,6 +93,8 @@ pub(crate) struct Row {
     /// Where the message goes of which a part has arrived, and how much that is.
     pub(crate) place: Place,
     pub(crate) filled: usize,
+    /// The length of that message.
+    pub(crate) expected: u64,
     /// The number of messages sent to it that request an acknowledgement, and those that are not acknowledged
     /// yet.
     pub(crate) sent_for_ack: u64,
@@ -92,6 +120,16 @@ impl Row {
     pub(crate) fn is_departed(&self) -> bool {
         matches!(self.gone, Some(Gone::Died | Gone::Left))
     }
+
+    /// Whether no message to it has been sent in part.
+    pub(crate) fn is_between_messages(&self) -> bool {
+        !self.is_within && self.sends.front().is_none_or(|pending| pending.sent == 0)
+    }
+
+    /// Whether acknowledgements or notices wait for room.
+    pub(crate) fn has_words(&self) -> bool {
+        !self.acks.is_empty() || !self.notices.is_empty()
+    }
 }
 
 /// A message that is sent when there is room.
@@ -101,19 +139,32 @@ pub(crate) struct Pending {
     pub(crate) operation: Option<u32>,
     pub(crate) envelope: Envelope,
     pub(crate) memory: Memory,
+    /// Bytes that have been sent, from byte `from` on.
     pub(crate) sent: u64,
+    pub(crate) from: u64,
+    /// For data: the envelope of its message, if somebody waits for it.
+    pub(crate) inner: Option<Envelope>,
+}
+
+impl Pending {
+    /// A message of which nothing has been sent and for which nobody waits.
+    pub(crate) const fn new(envelope: Envelope, memory: Memory) -> Self {
+        Self { operation: None, envelope, memory, sent: 0, from: 0, inner: None }
+    }
 }
 
 /// A message that has been sent and is not acknowledged yet.
 #[derive(Debug)]
 pub(crate) struct Unacknowledged {
+    /// Its number among such messages, or that of its offer.
     pub(crate) number: u64,
+    pub(crate) is_offer: bool,
     pub(crate) operation: u32,
     pub(crate) status: Status,
     pub(crate) memory: Memory,
 }
 
-impl<T> fmt::Debug for Engine<T> {
+impl<T: Transport> fmt::Debug for Engine<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").finish_non_exhaustive()
     }
@@ -126,6 +177,12 @@ impl<T: Transport> Engine<T> {
     pub fn new(transport: T, budget: Budget, seed: Seed) -> Self {
         Self {
             transport,
+            transfers: Vec::new(),
+            helps: Vec::new(),
+            busy_steps: 0,
+            blocked_bytes: 0,
+            has_ended_lent: false,
+            chores: 0,
             rows: Vec::new(),
             leaving: Vec::new(),
             senders: Vec::new(),
@@ -157,7 +214,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The same engine over what `change` makes of its transport, in which every row keeps its number. For
-    /// tests of transports.
+    /// tests of transports. No message is being copied.
     #[cfg(feature = "test-hooks")]
     pub fn map_transport<U: Transport>(self, change: impl FnOnce(T) -> U) -> Engine<U> {
         let Self { transport, rows, leaving, senders, matching, .. } = self;
@@ -176,6 +233,12 @@ impl<T: Transport> Engine<T> {
         let transport = change(transport);
         Engine {
             transport,
+            transfers: Vec::new(),
+            helps: Vec::new(),
+            busy_steps: 0,
+            blocked_bytes: 0,
+            has_ended_lent: false,
+            chores: leaving.len(),
             rows,
             leaving,
             senders,
@@ -266,11 +329,16 @@ impl<T: Transport> Engine<T> {
             let Some(row) = self.transport.poll() else { break };
             has_news = true;
             self.take_arrival(row, caller.as_deref_mut());
-            if caller.as_ref().is_some_and(|caller| caller.is_ended()) {
+            // A call that waits returns first: what comes next may be the reply to what it has sent.
+            if caller.as_ref().is_some_and(|caller| caller.is_ended())
+                || std::mem::take(&mut self.has_ended_lent)
+            {
                 break;
             }
         }
-        if !self.leaving.is_empty() {
+        if self.chores > 0 {
+            has_news |= self.step_helps();
+            has_news |= self.step_transfers(caller.as_deref_mut());
             has_news |= self.reap_peers(caller.as_deref_mut());
         }
         if !self.senders.is_empty() {
@@ -288,7 +356,12 @@ impl<T: Transport> Engine<T> {
     #[inline(always)]
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.matching.is_empty() & self.senders.is_empty() & self.leaving.is_empty()
+        self.matching.is_empty() & self.senders.is_empty() & (self.chores == 0)
+    }
+
+    /// Counts what is to be done in each [`progress`](Self::progress).
+    pub(crate) fn count_chores(&mut self) {
+        self.chores = self.leaving.len() + self.transfers.len() + self.helps.len();
     }
 
     /// Learns of peers that have come or gone.
@@ -351,6 +424,7 @@ impl<T: Transport> Engine<T> {
         let sends = std::mem::take(&mut entry.sends);
         entry.requests = 0;
         entry.acks.clear();
+        entry.notices.clear();
         entry.reply_bytes = 0;
         entry.is_within = false;
         if std::mem::take(&mut entry.is_muted) {
@@ -365,8 +439,10 @@ impl<T: Transport> Engine<T> {
                 self.operations.end(operation, Err(error), Some(pending.memory));
             }
         }
+        self.end_pushes(row);
         self.transport.look_at(row);
         self.leaving.push(row);
+        self.count_chores();
     }
 
     /// Removes departed peers whose messages have all been received.
@@ -381,6 +457,7 @@ impl<T: Transport> Engine<T> {
                 has_news = true;
             }
         }
+        self.count_chores();
         has_news
     }
 
@@ -390,6 +467,7 @@ impl<T: Transport> Engine<T> {
         let error = self.error_of(row);
         let mut caller = caller;
         self.abandon_arrival(row, caller.as_deref_mut());
+        self.abandon_offers_of(peer, &error, caller.as_deref_mut());
         if let Some(key) = self.matching.held_of(peer) {
             drop(self.matching.take(key));
         }
@@ -400,6 +478,7 @@ impl<T: Transport> Engine<T> {
                 Some(unacknowledged.memory),
             );
         }
+        self.end_all_offered(row);
         self.end_calls_to(peer, &error);
         for posted in self.matching.withdraw_from(peer) {
             self.operations.end(posted.operation, Err(error.clone()), None);

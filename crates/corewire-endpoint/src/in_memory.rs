@@ -1,19 +1,23 @@
 //! A transport in memory, for tests: endpoints of one thread, whose messages lie in queues.
 //!
 //! It does what any transport may do, at random, from a seed: it has room or has none, takes the short way
-//! or not, finds arrivals of different peers in any order, and splits long messages anywhere. Endpoints can
-//! be closed and killed.
+//! or not, finds arrivals of different peers in any order, and splits long messages anywhere. Endpoints can be closed
+//! and killed. If it [offers](Network::with_offers) messages, they are read in pieces, from one end or from both; if it
+//! [refuses](Network::with_refusals) some of them, that happens at any piece.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use corewire_layout::name::ChannelName;
+use corewire_layout::rendezvous::{Stretch, offer_number};
 use corewire_ring::message::{Arrival, Envelope, Fragment, Sink, Source, Wanted};
 use corewire_ring::pair::PairViolation;
 
 use crate::selector::Peer;
-use crate::transport::{Attention, Change, Gone, Polling, Room, SendError, Short, Transport};
+use crate::transport::{
+    Attention, Change, Gone, Helped, Polling, Pulled, Room, SendError, Short, Transport,
+};
 
 /// Endpoints that reach each other.
 #[derive(Debug, Clone)]
@@ -23,6 +27,8 @@ pub struct Network(Rc<RefCell<State>>);
 struct State {
     dice: u64,
     is_random: bool,
+    offers: bool,
+    refuses: bool,
     slots: usize,
     fragment_bytes: usize,
     ends: Vec<End>,
@@ -35,6 +41,22 @@ struct End {
     changes: Vec<Change>,
     /// By sender.
     queues: Vec<Queue>,
+    /// Messages that it has offered, by number. What a real transport would read at the time is copied at the offer.
+    offers: BTreeMap<u64, Registered>,
+    /// Number of offers that it has made.
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Registered {
+    bytes: Vec<u8>,
+    /// Its receiver has begun to read it.
+    has_begun: bool,
+    /// Pieces, from the end, that the sender has copied, and whether it is copying another.
+    helped: usize,
+    is_helping: bool,
+    /// Pieces, from the beginning, that the receiver has copied.
+    pulled: usize,
 }
 
 #[derive(Debug, Default)]
@@ -60,9 +82,24 @@ impl Network {
     /// that may happen at random does.
     #[must_use]
     pub fn new(seed: u64, slots: usize, fragment_bytes: usize) -> Self {
-        let state =
-            State { dice: seed | 1, is_random: seed != 0, slots, fragment_bytes, ends: Vec::new() };
+        let (dice, is_random, ends) = (seed | 1, seed != 0, Vec::new());
+        let (offers, refuses) = (false, false);
+        let state = State { dice, is_random, offers, refuses, slots, fragment_bytes, ends };
         Self(Rc::new(RefCell::new(state)))
+    }
+
+    /// The same, which offers messages that are longer than a fragment; with a seed, some of them.
+    #[must_use]
+    pub fn with_offers(self) -> Self {
+        self.0.borrow_mut().offers = true;
+        self
+    }
+
+    /// The same, in which reading is refused now and then.
+    #[must_use]
+    pub fn with_refusals(self) -> Self {
+        self.0.borrow_mut().refuses = true;
+        self
     }
 
     /// A new endpoint, which has all others as peers, itself included: the row of each is its number,
@@ -87,7 +124,8 @@ impl Network {
             end.queues.push(Queue::default());
         }
         let queues = (0..=me).map(|_| Queue::default()).collect();
-        state.ends.push(End { name, is_gone: false, changes, queues });
+        let (offers, uses) = (BTreeMap::new(), 0);
+        state.ends.push(End { name, is_gone: false, changes, queues, offers, uses });
         InMemory { network: self.clone(), me, last: 0 }
     }
 
@@ -133,6 +171,27 @@ impl InMemory {
         let state = &mut *self.network.0.borrow_mut();
         state.ends[self.me].queues.get_mut(row as usize).map(job)
     }
+}
+
+/// Bytes of a piece of a message that is read where its sender has it.
+const PIECE_BYTES: usize = 7;
+
+/// A message that is being read.
+#[derive(Debug)]
+pub struct InMemoryPull {
+    source: usize,
+    number: u64,
+    bytes: usize,
+    is_helped: bool,
+    taken: usize,
+    target: Vec<u8>,
+}
+
+/// A message that is being copied to its receiver.
+#[derive(Debug)]
+pub struct InMemoryHelp {
+    number: u64,
+    pieces: usize,
 }
 
 fn arrival_of(queue: &Queue) -> Option<Arrival> {
@@ -269,6 +328,148 @@ impl Transport for InMemory {
     }
 
     fn look_at(&mut self, _row: u32) {}
+
+    type Pull = InMemoryPull;
+    type Help = InMemoryHelp;
+
+    fn offered_above(&self, _row: u32) -> u64 {
+        let state = &mut *self.network.0.borrow_mut();
+        let is_offered = state.offers && !state.happens(2);
+        if is_offered { state.fragment_bytes as u64 } else { u64::MAX }
+    }
+
+    fn register(&mut self, _row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
+        let state = &mut *self.network.0.borrow_mut();
+        let end = &mut state.ends[self.me];
+        end.uses += 1;
+        let number = offer_number(u16::try_from(end.uses % 1024).ok()?, end.uses);
+        let mut bytes = vec![0; usize::try_from(source.bytes()).ok()?];
+        source.fill(0, &mut Fragment::private(&mut bytes));
+        let (has_begun, is_helping) = (false, false);
+        let registered = Registered { bytes, has_begun, helped: 0, is_helping, pulled: 0 };
+        end.offers.insert(number, registered);
+        place.push(1);
+        Some(number)
+    }
+
+    fn deregister(&mut self, _row: u32, number: u64) {
+        self.network.0.borrow_mut().ends[self.me].offers.remove(&number);
+    }
+
+    fn withdraw(&mut self, _row: u32, number: u64) -> bool {
+        let removed = self.network.0.borrow_mut().ends[self.me].offers.remove(&number);
+        removed.is_none_or(|offer| !offer.has_begun)
+    }
+
+    fn has_begun(&self, _row: u32, number: u64) -> bool {
+        let state = self.network.0.borrow();
+        state.ends[self.me].offers.get(&number).is_some_and(|offer| offer.has_begun)
+    }
+
+    fn room_for_data(&self, _row: u32) -> u64 {
+        u64::MAX
+    }
+
+    fn start_pull(
+        &mut self,
+        row: u32,
+        number: u64,
+        _place: &[u8],
+        _total: u64,
+        bytes: u64,
+        is_helped: bool,
+    ) -> Result<InMemoryPull, PairViolation> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let target = vec![0; bytes];
+        Ok(InMemoryPull { source: row as usize, number, bytes, is_helped, taken: 0, target })
+    }
+
+    fn begin_pull(&mut self, pull: &mut InMemoryPull) -> bool {
+        let state = &mut *self.network.0.borrow_mut();
+        let offer = state.ends[pull.source].offers.get_mut(&pull.number);
+        offer.map(|offer| (offer.has_begun, offer.pulled) = (true, 0)).is_some()
+    }
+
+    fn answer(
+        &mut self,
+        _row: u32,
+        pull: &mut InMemoryPull,
+        _target: &mut dyn Sink,
+        place: &mut Vec<u8>,
+    ) -> bool {
+        place.push(1);
+        pull.is_helped
+    }
+
+    fn pull(&mut self, pull: &mut InMemoryPull, target: &mut dyn Sink) -> Pulled {
+        let state = &mut *self.network.0.borrow_mut();
+        let pieces = pull.bytes.div_ceil(PIECE_BYTES);
+        let is_refused = state.refuses && state.happens(10);
+        let is_final = state.happens(20);
+        let is_gone = state.ends[pull.source].is_gone;
+        let Some(offer) = state.ends[pull.source].offers.get_mut(&pull.number) else {
+            return Pulled::Void;
+        };
+        if pull.taken + offer.helped + usize::from(offer.is_helping) < pieces {
+            if is_refused || is_gone {
+                let there = pull.taken * PIECE_BYTES;
+                target.put(0, &pull.target[..there]);
+                return Pulled::Refused { bytes: there as u64, is_final };
+            }
+            let from = pull.taken * PIECE_BYTES;
+            let end = pull.bytes.min(from + PIECE_BYTES);
+            pull.target[from..end].copy_from_slice(&offer.bytes[from..end]);
+            pull.taken += 1;
+            offer.pulled = pull.taken;
+            return Pulled::More;
+        }
+        if offer.is_helping {
+            return Pulled::Busy;
+        }
+        let helped = pull.taken * PIECE_BYTES;
+        if helped < pull.bytes {
+            pull.target[helped..].copy_from_slice(&offer.bytes[helped..pull.bytes]);
+        }
+        target.put(0, &pull.target);
+        Pulled::Done
+    }
+
+    fn close_pull(&mut self, pull: &mut InMemoryPull) -> bool {
+        let state = &mut *self.network.0.borrow_mut();
+        let offer = state.ends[pull.source].offers.get_mut(&pull.number);
+        offer.is_none_or(|offer| {
+            offer.pulled = usize::MAX / 2;
+            !offer.is_helping
+        })
+    }
+
+    fn start_help(
+        &mut self,
+        _row: u32,
+        number: u64,
+        _source: &[Stretch],
+        _place: &[u8],
+        bytes: u64,
+    ) -> Option<InMemoryHelp> {
+        let pieces = usize::try_from(bytes).ok()?.div_ceil(PIECE_BYTES);
+        Some(InMemoryHelp { number, pieces })
+    }
+
+    /// Claims a piece in one step, and copies it in the next.
+    fn help(&mut self, _row: u32, help: &mut InMemoryHelp) -> Helped {
+        let state = &mut *self.network.0.borrow_mut();
+        let Some(offer) = state.ends[self.me].offers.get_mut(&help.number) else {
+            return Helped::Over;
+        };
+        if std::mem::take(&mut offer.is_helping) {
+            offer.helped += 1;
+        }
+        if offer.pulled + offer.helped >= help.pieces {
+            return Helped::Over;
+        }
+        offer.is_helping = true;
+        Helped::More
+    }
 
     fn is_here(&self, _row: u32) -> bool {
         false

@@ -38,12 +38,13 @@ mod message;
 mod operations;
 mod pool;
 mod receive;
+mod rendezvous;
 mod selector;
 mod send;
 pub mod transport;
 
 pub use corewire_ring::message::{
-    Arrival, Envelope, Fragment, Memory, Sink, Source, Space, Wanted, Wants,
+    Arrival, Envelope, Fragment, Landing, Memory, Sink, Source, Space, Wanted, Wants,
 };
 
 pub use budget::{Budget, Kept};
@@ -54,5 +55,6 @@ pub use list::Seed;
 pub use message::{OwnedMessage, Target};
 pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};
 pub use receive::{Caller, Looked, Matched, MessageTarget};
+pub use rendezvous::Lent;
 pub use selector::{Peer, Selector, Status};
 pub use transport::Transport;

@@ -55,14 +55,20 @@ impl<T> List<T> {
         self.insert_behind(self.last, order, value)
     }
 
+    /// The order of an entry that is added later, by [`insert`](Self::insert).
+    pub(crate) fn new_order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order - 1
+    }
+
     /// Adds an entry where it was before: in the given order, which no other entry has.
     pub(crate) fn insert(&mut self, order: u64, value: T) -> Key {
-        let mut behind = NONE;
-        for (key, _) in self.iter() {
-            if key.order > order {
-                break;
-            }
-            behind = key.node;
+        // Most entries belong at the end.
+        let mut behind = self.last;
+        while let Some(node) = self.nodes.get(behind as usize)
+            && node.order > order
+        {
+            behind = node.previous;
         }
         self.insert_behind(behind, order, value)
     }

@@ -11,6 +11,7 @@ use corewire_ring::message::{Envelope, Space};
 
 use crate::budget::Budget;
 use crate::list::{Index, Key, List, Pattern, Seed};
+use crate::rendezvous::ArrivedOffer;
 use crate::selector::{Peer, Selector, Status};
 
 /// Entries that are looked at one after the other. More are indexed.
@@ -129,15 +130,40 @@ pub(crate) struct Unexpected {
     pub(crate) bytes: Vec<u8>,
     /// It is still with its sender, since the budget is spent.
     pub(crate) is_held: bool,
+    /// It is in its sender's memory, since it is large. Then `bytes` are those that need not be read or sent again.
+    pub(crate) offer: Option<ArrivedOffer>,
+    /// The number of its offer, if it was offered and comes as data.
+    pub(crate) carrier: Option<u64>,
     /// Somebody has claimed it: it matches nothing any more.
     pub(crate) is_claimed: bool,
 }
 
 impl Unexpected {
+    /// A message that is offered.
+    pub(crate) fn offered(
+        source: Peer,
+        envelope: Envelope,
+        total: u64,
+        offer: ArrivedOffer,
+        bytes: Vec<u8>,
+    ) -> Self {
+        let (ack_due, offer, carrier) = (None, Some(offer), None);
+        let (is_held, is_claimed) = (false, false);
+        Self { source, envelope, ack_due, total, bytes, is_held, offer, carrier, is_claimed }
+    }
+
     /// What a receive learns of it.
     pub(crate) fn status(&self) -> Status {
         let Envelope { tag, immediate, .. } = self.envelope;
         Status { source: self.source, tag, bytes: self.total, immediate }
+    }
+
+    /// The envelope with which it comes from its sender.
+    pub(crate) fn ring_envelope(&self) -> Envelope {
+        match self.carrier {
+            Some(number) => Envelope::numbered(Space::Data, number),
+            None => self.envelope,
+        }
     }
 
     fn is_wanted(&self, selector: &Selector) -> bool {
@@ -147,7 +173,7 @@ impl Unexpected {
 
     /// Whether all of it is here.
     pub(crate) fn is_whole(&self) -> bool {
-        !self.is_held && self.bytes.len() as u64 == self.total
+        !self.is_held && self.offer.is_none() && self.bytes.len() as u64 == self.total
     }
 }
 
@@ -306,6 +332,68 @@ impl Matching {
         key
     }
 
+    // Messages that are offered.
+
+    /// The place of an offer among the messages, if no receive asks for it now.
+    pub(crate) fn new_order(&mut self) -> u64 {
+        self.unexpected.list.new_order()
+    }
+
+    /// Keeps an offer in its place.
+    pub(crate) fn keep_offered(&mut self, order: u64, message: Unexpected) -> Key {
+        let key = self.unexpected.list.insert(order, message);
+        self.unexpected.add(key);
+        key
+    }
+
+    /// A message's offer, and its length.
+    pub(crate) fn offer_of(&self, key: Key) -> Option<(ArrivedOffer, u64)> {
+        let message = self.get(key)?;
+        Some((message.offer.clone()?, message.total))
+    }
+
+    /// Changes what is there of a message that was offered. Without an offer, all of it is.
+    pub(crate) fn set_offer(&mut self, key: Key, offer: Option<ArrivedOffer>, bytes: Vec<u8>) {
+        let Some(message) = self.unexpected.list.get_mut(key) else { return };
+        if offer.is_none() {
+            self.budget.spend(message.source.row(), message.total);
+        }
+        message.offer = offer;
+        message.bytes = bytes;
+    }
+
+    /// A message that was offered comes as data, to this memory, or is held by its sender.
+    pub(crate) fn begin_data(&mut self, key: Key, number: u64, memory: Option<Vec<u8>>) {
+        let Some(message) = self.unexpected.list.get_mut(key) else { return };
+        message.offer = None;
+        message.carrier = Some(number);
+        message.is_held = memory.is_none();
+        match memory {
+            Some(memory) => {
+                message.bytes = memory;
+                self.budget.spend(message.source.row(), message.total);
+            }
+            None => self.held.push_back(key),
+        }
+    }
+
+    /// The message with this offer.
+    pub(crate) fn find_offered(&self, source: Peer, number: u64) -> Option<Key> {
+        let is_it = |offer: &ArrivedOffer| offer.number == number;
+        let mut all = self.unexpected.list.iter();
+        all.find(|(_, message)| {
+            message.source == source && message.offer.as_ref().is_some_and(is_it)
+        })
+        .map(|(key, _)| key)
+    }
+
+    /// A message that this peer has offered.
+    pub(crate) fn any_offered(&self, source: Peer) -> Option<Key> {
+        let mut all = self.unexpected.list.iter();
+        all.find(|(_, message)| message.source == source && message.offer.is_some())
+            .map(|(key, _)| key)
+    }
+
     /// A message that was with its sender is kept here from now on.
     pub(crate) fn fetch(&mut self, key: Key) {
         self.held.retain(|held| *held != key);
@@ -358,7 +446,7 @@ impl Matching {
         let message = self.unexpected.remove(key)?;
         if message.is_held {
             self.held.retain(|held| *held != key);
-        } else {
+        } else if message.offer.is_none() {
             self.budget.give_back(message.source.row(), message.total);
         }
         Some(message)
@@ -395,8 +483,9 @@ mod tests {
 
     fn message(source: Peer, tag: u64, total: u64, is_held: bool) -> Unexpected {
         let envelope = Envelope::tagged(tag);
-        let bytes = Vec::new();
-        Unexpected { source, envelope, ack_due: None, total, bytes, is_held, is_claimed: false }
+        let (bytes, offer, carrier) = (Vec::new(), None, None);
+        let (ack_due, is_claimed) = (None, false);
+        Unexpected { source, envelope, ack_due, total, bytes, is_held, offer, carrier, is_claimed }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
-use corewire_ring::message::Sink;
+use corewire_ring::message::{Landing, Sink};
 
 use crate::error::MessageError;
 use crate::pool::Pool;
@@ -162,6 +162,13 @@ impl Sink for Body {
             Bytes::Long(bytes, _) => bytes.put(at, source),
         }
     }
+
+    fn landing(&mut self) -> Landing<'_> {
+        match &mut self.bytes {
+            Bytes::Short(bytes) => Landing::of_slice(bytes),
+            Bytes::Long(bytes, _) => bytes.landing(),
+        }
+    }
 }
 
 /// Where the message of a receive goes: the caller's buffer, or memory that is taken from the pool when its
@@ -235,6 +242,10 @@ impl Sink for Filling {
 
     fn put(&mut self, at: usize, source: &[u8]) -> usize {
         self.message.0.put(at, source)
+    }
+
+    fn landing(&mut self) -> Landing<'_> {
+        self.message.0.landing()
     }
 }
 

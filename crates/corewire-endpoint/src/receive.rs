@@ -20,6 +20,16 @@ pub struct Caller<'a> {
     pub(crate) state: CallerState,
     /// It also reports peers that come and go.
     pub(crate) reports_peers: bool,
+    writing: Writing,
+}
+
+/// Whether the sender of a large message may write to a receive's target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    Never,
+    /// If the target is memory that the engine can keep when the receive ends.
+    IfOwned,
+    Always,
 }
 
 #[derive(Debug)]
@@ -39,7 +49,8 @@ impl fmt::Debug for Caller<'_> {
 impl<'a> Caller<'a> {
     /// A receive of a message that `selector` asks for, into `target`.
     pub fn new(selector: Selector, target: &'a mut dyn Target) -> Self {
-        Self { selector, target, state: CallerState::Waiting, reports_peers: false }
+        let (state, writing) = (CallerState::Waiting, Writing::IfOwned);
+        Self { selector, target, state, reports_peers: false, writing }
     }
 
     /// As [`new`](Self::new), for a receive that also reports peers that come and go. Its caller must call
@@ -47,6 +58,22 @@ impl<'a> Caller<'a> {
     #[must_use]
     pub fn reporting_peers(self) -> Self {
         Self { reports_peers: true, ..self }
+    }
+
+    /// As [`new`](Self::new), for a receive without a time limit: the sender of a large message may write to its target. If
+    /// the receive is interrupted, [`Engine::leave`] waits until the sender has written its piece.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        Self { writing: Writing::Always, ..self }
+    }
+
+    /// Whether the sender of a large message may write to its target.
+    pub(crate) fn lets_sender_write(&self) -> bool {
+        match self.writing {
+            Writing::Never => false,
+            Writing::IfOwned => self.target.adopts(),
+            Writing::Always => true,
+        }
     }
 
     /// The only peer whose message it asks for, if there is one.
@@ -187,6 +214,28 @@ impl<T: Transport> Engine<T> {
         Ok(())
     }
 
+    /// Receives a message that `caller` asks for, if one is there now. Never waits; a large message is copied at once.
+    ///
+    /// # Errors
+    /// [`MessageError::Interrupted`] or `Forked`.
+    pub fn receive_now(
+        &mut self,
+        caller: &mut Caller<'_>,
+    ) -> Result<Option<Result<Status, MessageError>>, MessageError> {
+        caller.writing = Writing::Never;
+        self.begin_receive(caller)?;
+        let mut is_first = true;
+        while self.end_of(caller).is_none() && (is_first || self.is_pulling_for_caller()) {
+            is_first = false;
+            if !self.progress(Some(caller))? {
+                break;
+            }
+        }
+        let end = self.end_of(caller);
+        self.leave(caller);
+        Ok(end)
+    }
+
     /// How a receive that is being called has ended, if it has.
     pub fn end_of(&self, caller: &Caller<'_>) -> Option<Result<Status, MessageError>> {
         match &caller.state {
@@ -246,7 +295,9 @@ impl<T: Transport> Engine<T> {
                 }
             }
             Operation::Send { to } => {
-                if let Some(memory) = self.take_unsent(to.row(), handle.index) {
+                let unsent = self.take_unsent(to.row(), handle.index);
+                let memory = unsent.or_else(|| self.take_offered(to.row(), handle.index));
+                if let Some(memory) = memory {
                     self.operations.end(handle.index, Err(MessageError::Cancelled), Some(memory));
                 }
             }
@@ -290,7 +341,7 @@ impl<T: Transport> Engine<T> {
             CallerState::Waiting => {
                 caller.state = CallerState::Ended(Err(self.end_of_peer(status.source)));
             }
-            CallerState::Ended(Err(_)) => self.offer(key),
+            CallerState::Ended(Err(_)) => self.make_available(key),
             _ => {}
         }
     }
@@ -315,7 +366,7 @@ impl<T: Transport> Engine<T> {
         }
         self.give_kept_to(key, handle.index);
         // It did not fit.
-        self.offer(key);
+        self.make_available(key);
         handle
     }
 
@@ -339,14 +390,14 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Why nothing comes of a peer any more.
+    /// Why a message of a peer that was claimed is not there any more: the peer has gone, or has taken it back.
     fn end_of_peer(&self, peer: Peer) -> MessageError {
-        self.row_of(peer).err().unwrap_or(MessageError::UnknownPeer)
+        self.row_of(peer).err().unwrap_or(MessageError::Cancelled)
     }
 
     /// Gives a message that was claimed back: it is anybody's again.
     pub fn give_back(&mut self, matched: &Matched) {
-        self.offer(matched.key);
+        self.make_available(matched.key);
     }
 
     /// Drops a message that was claimed.

@@ -6,6 +6,7 @@ use crate::budget::cost;
 use crate::engine::{Engine, Pending, Unacknowledged};
 use crate::error::MessageError;
 use crate::operations::{Operation, OperationHandle, Options, Until};
+use crate::rendezvous::Tail;
 use crate::selector::{Peer, Status};
 use crate::transport::{Room, SendError, Transport};
 
@@ -45,7 +46,7 @@ impl<T: Transport> Engine<T> {
     pub fn send_rest(&mut self, peer: Peer, envelope: Envelope, source: &impl Source, sent: u64) {
         let memory = to_memory(source);
         if let Ok(row) = self.row_of(peer) {
-            self.send_later(row, Pending { operation: None, envelope, memory, sent });
+            self.send_later(row, Pending { sent, ..Pending::new(envelope, memory) });
         }
     }
 
@@ -68,24 +69,55 @@ impl<T: Transport> Engine<T> {
         };
         let envelope = Envelope { wants, ..envelope };
         let handle = self.operations.add(Operation::Send { to: peer }, options);
-        let mut sent = 0;
-        let pending = |sent, memory| {
-            let operation = Some(handle.index);
-            Pending { operation, envelope, memory, sent }
-        };
-        match self.send_step(peer, envelope, &memory, &mut sent) {
-            Ok(true) => self.end_send(row, pending(sent, memory), Ok(())),
-            Ok(false) => self.send_later(row, pending(sent, memory)),
-            Err(error) => self.end_send(row, pending(sent, memory), Err(error)),
-        }
+        let pending = Pending { operation: Some(handle.index), ..Pending::new(envelope, memory) };
+        // An error is the operation's result.
+        let _ = self.start(row, pending);
         Ok(handle)
+    }
+
+    /// Sends a message or offers it, now or when there is room.
+    pub(crate) fn start(&mut self, row: u32, mut pending: Pending) -> Result<(), MessageError> {
+        // In order behind what waits, and never within a message.
+        let entry = &self.rows[row as usize];
+        if entry.is_within || !entry.sends.is_empty() {
+            self.send_later(row, pending);
+            return Ok(());
+        }
+        match self.send_or_offer(row, &mut pending) {
+            Ok(Gone::Offered) => {}
+            Ok(Gone::Whole) => self.end_send(row, pending, Ok(())),
+            Ok(Gone::Not) => self.send_later(row, pending),
+            Err(error) => {
+                self.end_send(row, pending, Err(error.clone()));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends as much of a message as there is room for, or offers it.
+    fn send_or_offer(&mut self, row: u32, pending: &mut Pending) -> Result<Gone, MessageError> {
+        if pending.sent == 0
+            && let Some(number) = self.try_offer(row, &pending.envelope, &pending.memory, false)?
+        {
+            let Pending { operation, envelope, memory, .. } =
+                std::mem::replace(pending, Pending::new(ack(0), Memory::default()));
+            let place = self.rows[row as usize].offered.len();
+            self.add_offered(row, number, operation, envelope, &memory, None);
+            // Its stretches stay where they are.
+            self.rows[row as usize].offered[place].memory = Some(memory);
+            return Ok(Gone::Offered);
+        }
+        let Pending { envelope, memory, from, sent, .. } = pending;
+        let tail = Tail { source: &*memory, from: *from };
+        Ok(if self.push(row, envelope, &tail, sent)? { Gone::Whole } else { Gone::Not })
     }
 
     /// Whether messages wait for room. Acknowledgements do not count: a peer that does not read its own keeps no
     /// endpoint from closing.
     #[must_use]
     pub fn has_pending_sends(&self) -> bool {
-        self.senders.iter().any(|&row| !self.rows[row as usize].sends.is_empty())
+        self.rows.iter().any(|row| !row.sends.is_empty() || !row.offered.is_empty())
     }
 
     /// The room that is waited for.
@@ -93,16 +125,18 @@ impl<T: Transport> Engine<T> {
     pub fn wanted_room(&self) -> Vec<Room> {
         let first = |row: u32| self.rows[row as usize].sends.front();
         let room = |&row: &u32| match first(row) {
-            Some(Pending { envelope, memory, .. }) => {
-                Room { row, envelope: *envelope, bytes: memory.len() as u64 }
+            Some(Pending { envelope, memory, from, .. }) => {
+                Room { row, envelope: *envelope, bytes: memory.len() as u64 - from }
             }
             None => Room { row, envelope: ack(0), bytes: 0 },
         };
         let is_free = |row: &&u32| !self.rows[**row as usize].is_within;
-        self.senders.iter().filter(is_free).map(room).collect()
+        let mut wanted: Vec<Room> = self.senders.iter().filter(is_free).map(room).collect();
+        wanted.extend(self.wanted_by_lent());
+        wanted
     }
 
-    fn push(
+    pub(crate) fn push(
         &mut self,
         row: u32,
         envelope: &Envelope,
@@ -127,24 +161,28 @@ impl<T: Transport> Engine<T> {
                 self.senders.push(row);
                 continue;
             }
-            has_news |= self.send_acks(row);
+            has_news |= self.send_words(row);
             while let Some(mut pending) = self.rows[row as usize].sends.pop_front() {
                 let before = pending.sent;
-                match self.push(row, &pending.envelope, &pending.memory, &mut pending.sent) {
-                    Ok(false) => {
+                let is_request = pending.envelope.space == Space::Request;
+                match self.send_or_offer(row, &mut pending) {
+                    Ok(Gone::Not) => {
                         has_news |= pending.sent > before;
                         self.rows[row as usize].sends.push_front(pending);
                         break;
                     }
-                    Ok(true) => self.end_send(row, pending, Ok(())),
+                    Ok(Gone::Offered) => {
+                        self.rows[row as usize].requests -= usize::from(is_request);
+                    }
+                    Ok(Gone::Whole) => self.end_send(row, pending, Ok(())),
                     Err(error) => self.end_send(row, pending, Err(error)),
                 }
                 has_news = true;
-                has_news |= self.send_acks(row);
+                has_news |= self.send_words(row);
             }
             self.resume_requests(row);
             let entry = &self.rows[row as usize];
-            if !entry.sends.is_empty() || !entry.acks.is_empty() {
+            if !entry.sends.is_empty() || entry.has_words() {
                 self.senders.push(row);
             } else if entry.gone.is_none() {
                 self.transport.open(row, entry.generation);
@@ -155,8 +193,12 @@ impl<T: Transport> Engine<T> {
 
     /// A message has been sent completely, or never will be.
     fn end_send(&mut self, row: u32, pending: Pending, result: Result<(), MessageError>) {
+        if pending.envelope.space == Space::Data && result.is_ok() {
+            return self.end_data(row, pending);
+        }
         let cost = pending.reply_cost();
-        let Pending { operation, envelope, memory, .. } = pending;
+        let Pending { operation, envelope, memory, inner, .. } = pending;
+        let envelope = inner.unwrap_or(envelope);
         let source = self.peer_of(row);
         let Envelope { tag, immediate, wants, .. } = envelope;
         let entry = &mut self.rows[row as usize];
@@ -173,6 +215,7 @@ impl<T: Transport> Engine<T> {
             (Some(number), _) => {
                 entry.unacknowledged.push_back(Unacknowledged {
                     number,
+                    is_offer: false,
                     operation,
                     status,
                     memory,
@@ -194,8 +237,8 @@ impl<T: Transport> Engine<T> {
             return;
         }
         entry.acks.push_back(number);
-        self.send_acks(row);
-        if !self.rows[row as usize].acks.is_empty() && !self.senders.contains(&row) {
+        self.send_words(row);
+        if self.rows[row as usize].has_words() && !self.senders.contains(&row) {
             self.senders.push(row);
         }
     }
@@ -239,19 +282,18 @@ impl<T: Transport> Engine<T> {
         }
         entry.deferred_bytes = 0;
         for key in std::mem::take(&mut entry.deferred) {
-            self.offer(key);
+            self.make_available(key);
         }
         self.has_news = true;
         self.has_resumed = true;
     }
 
-    /// Sends the acknowledgements for which there is room, unless a message to this peer is incomplete.
-    fn send_acks(&mut self, row: u32) -> bool {
-        let mut has_news = false;
+    /// Sends the acknowledgements and notices for which there is room, unless a message to this peer is incomplete.
+    pub(crate) fn send_words(&mut self, row: u32) -> bool {
+        let mut has_news = self.send_notices(row);
         while let entry = &self.rows[row as usize]
-            && !entry.is_within
+            && entry.is_between_messages()
             && let Some(&number) = entry.acks.front()
-            && entry.sends.front().is_none_or(|pending| pending.sent == 0)
         {
             let nothing: &[u8] = &[];
             if !matches!(self.push(row, &ack(number), &nothing, &mut 0), Ok(true)) {
@@ -270,11 +312,8 @@ impl<T: Transport> Engine<T> {
     /// The peer of `row` has acknowledged the `number`-th message that requested it.
     pub(crate) fn handle_ack(&mut self, row: u32, number: u64) {
         let unacknowledged = &mut self.rows[row as usize].unacknowledged;
-        let Some(index) =
-            unacknowledged.iter().position(|unacknowledged| unacknowledged.number == number)
-        else {
-            return;
-        };
+        let is_it = |it: &Unacknowledged| !it.is_offer && it.number == number;
+        let Some(index) = unacknowledged.iter().position(is_it) else { return };
         if let Some(Unacknowledged { operation, status, memory, .. }) = unacknowledged.remove(index)
         {
             self.has_news = true;
@@ -306,9 +345,24 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// Sends data before everything else that has not begun.
+    pub(crate) fn send_first(&mut self, row: u32, pending: Pending) {
+        let entry = &mut self.rows[row as usize];
+        if entry.gone.is_some() {
+            return;
+        }
+        let is_first = pending.sent > 0 || entry.sends.front().is_none_or(|it| it.sent == 0);
+        entry.sends.insert(usize::from(!is_first), pending);
+        self.transport.open(row, 0);
+        if !self.senders.contains(&row) {
+            self.senders.push(row);
+        }
+    }
+
     /// The memory of a request is its caller's again: if not all of it has been sent, the rest is copied, or it is not
     /// sent at all if nothing has been sent and that `is_over`.
     pub(crate) fn release_request(&mut self, row: u32, number: u64, is_over: bool) {
+        self.release_offered_request(row, number, is_over);
         let Some(entry) = self.rows.get_mut(row as usize) else { return };
         // Requests wait in the order of their numbers. Those that were begun last are the ones that wait.
         let requests = entry.sends.iter().enumerate().rev();
@@ -349,6 +403,16 @@ impl Pending {
             _ => 0,
         }
     }
+}
+
+/// What has become of a message that was to be sent.
+enum Gone {
+    /// All of it has been sent.
+    Whole,
+    /// It was offered, and its memory is kept there.
+    Offered,
+    /// There is no room, or only for a part of it.
+    Not,
 }
 
 /// A copy of a whole message.

@@ -2,6 +2,7 @@
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
+use corewire_layout::rendezvous::Stretch;
 use corewire_ring::message::{Arrival, Envelope, Sink, Source, Wanted};
 use corewire_ring::pair::PairViolation;
 pub use corewire_ring::pair::{Polling, Short};
@@ -102,6 +103,90 @@ pub trait Transport {
     /// Makes [`poll`](Self::poll) look at the peer of `row` once, even if nothing indicates an arrival.
     fn look_at(&mut self, row: u32);
 
+    // Large messages.
+
+    /// A message that is being read where its sender has it. If its sender was [invited](Self::answer) to copy, too,
+    /// dropping it waits until that writes nothing more to the target.
+    type Pull;
+    /// A message that is being copied to its receiver.
+    type Help;
+
+    /// Messages of more than this many bytes to the peer of `row` are offered.
+    fn offered_above(&self, row: u32) -> u64;
+
+    /// Lets the peer of `row` read a message. Returns the offer's number, and appends the message's place to `place`. `None`
+    /// if there are too many offers.
+    fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64>;
+
+    /// Lets the peer read it no more: whatever it reads from now on, it does not take it for the message.
+    fn deregister(&mut self, row: u32, number: u64);
+
+    /// The same. True if the peer has not begun to read, and never will.
+    fn withdraw(&mut self, row: u32, number: u64) -> bool;
+
+    /// Whether the peer has begun to read.
+    fn has_begun(&self, row: u32, number: u64) -> bool;
+
+    /// The longest message that could be sent to the peer of `row` now although that takes nothing.
+    fn room_for_data(&self, row: u32) -> u64;
+
+    /// Gets ready to read the first `bytes` bytes of a message of `total` bytes that the peer of `row` has offered.
+    /// `is_helped` if the sender may copy, too.
+    ///
+    /// # Errors
+    /// A violation if the place is impossible: the peer must be cut off.
+    fn start_pull(
+        &mut self,
+        row: u32,
+        number: u64,
+        place: &[u8],
+        total: u64,
+        bytes: u64,
+        is_helped: bool,
+    ) -> Result<Self::Pull, PairViolation>;
+
+    /// Begins to read. False if the sender has taken the offer back.
+    fn begin_pull(&mut self, pull: &mut Self::Pull) -> bool;
+
+    /// The place of the target, for a sender that may copy, too. False if it should not.
+    fn answer(
+        &mut self,
+        row: u32,
+        pull: &mut Self::Pull,
+        target: &mut dyn Sink,
+        place: &mut Vec<u8>,
+    ) -> bool;
+
+    /// Copies the next piece.
+    fn pull(&mut self, pull: &mut Self::Pull, target: &mut dyn Sink) -> Pulled;
+
+    /// Ends a pull before it is complete. True once the sender writes nothing more to the target.
+    fn close_pull(&mut self, pull: &mut Self::Pull) -> bool;
+
+    /// Gets ready to copy a message that lies at `source` to the place of the target of the peer of `row`, of `bytes` bytes.
+    /// `None` if that is not possible.
+    fn start_help(
+        &mut self,
+        row: u32,
+        number: u64,
+        source: &[Stretch],
+        place: &[u8],
+        bytes: u64,
+    ) -> Option<Self::Help>;
+
+    /// Copies the next piece.
+    fn help(&mut self, row: u32, help: &mut Self::Help) -> Helped;
+
+    /// Counts a message of `bytes` bytes to the peer of `row` that was offered.
+    fn count_sent(&mut self, row: u32, bytes: u64) {
+        let _ = (row, bytes);
+    }
+
+    /// Counts a message of `bytes` bytes of the peer of `row` that was offered.
+    fn count_received(&mut self, row: u32, bytes: u64) {
+        let _ = (row, bytes);
+    }
+
     // Waiting.
 
     /// Whether the peer of `row` last ran on this processor. A hint.
@@ -129,6 +214,35 @@ pub trait Transport {
     fn show_kept(&self, row: u32, kept: Kept) {
         let _ = (row, kept);
     }
+}
+
+/// What a receiver's step has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulled {
+    /// It has copied a piece.
+    More,
+    /// It waits for the sender, which is copying.
+    Busy,
+    /// Everything is there.
+    Done,
+    /// The sender has taken the offer back.
+    Void,
+    /// No more can be copied.
+    Refused {
+        /// Bytes, from the beginning, that are there.
+        bytes: u64,
+        /// No other message of this peer could be read, either.
+        is_final: bool,
+    },
+}
+
+/// What a sender's step has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Helped {
+    /// It has copied a piece.
+    More,
+    /// It has nothing more to copy.
+    Over,
 }
 
 /// Something that happened outside of the engine.

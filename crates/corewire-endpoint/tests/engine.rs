@@ -9,6 +9,7 @@ use corewire_endpoint::{
     Options, Peer, PeerEvent, Report, Seed, Selector, Source, Space, Status, Transport, Until,
 };
 use corewire_layout::name::ChannelName;
+use corewire_layout::rendezvous::Stretch;
 
 type Ends = Vec<Engine<InMemory>>;
 
@@ -501,4 +502,6 @@ impl Source for Huge {
     }
 
     fn fill(&self, _offset: u64, _target: &mut Fragment<'_>) {}
+
+    fn stretches(&self, _each: &mut dyn FnMut(Stretch)) {}
 }

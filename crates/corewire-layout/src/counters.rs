@@ -104,6 +104,10 @@ pub enum EndpointCounter {
     Violations = 9,
     /// Messages that no receive had asked for, and that the program discarded.
     Discarded = 10,
+    /// Large messages that it copied from their senders' memory.
+    Pulled = 11,
+    /// Large messages of peers that it could not read, and that came in another way.
+    Refusals = 12,
 }
 
 /// Counters that an endpoint writes for each peer, by index.
@@ -155,7 +159,7 @@ impl SenderCounter {
 
 impl EndpointCounter {
     /// Every counter, in order, with its name for people.
-    pub const ALL: [(Self, &'static str); 11] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::Waits, "waits"),
         (Self::Sleeps, "sleeps"),
         (Self::CapFinds, "cap_finds"),
@@ -167,6 +171,8 @@ impl EndpointCounter {
         (Self::Deaths, "deaths"),
         (Self::Violations, "violations"),
         (Self::Discarded, "discarded"),
+        (Self::Pulled, "pulled"),
+        (Self::Refusals, "refusals"),
     ];
 }
 

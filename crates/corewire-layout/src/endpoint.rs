@@ -7,11 +7,14 @@
 //!    256  sleeping u32 | mode u32  owner: odd epoch: asleep, or about to be
 //!    384  blocked u32 | cpu u32    owner: odd while it waits for room, and how; where it ran then
 //!    512  counters, 16 x u64       owner
-//!   4096  rows, 256 bytes each     owner; one for each peer:
+//!   4096  rows, 512 bytes each     owner; one for each peer:
 //!           0  state u32           as a receiver: is this pair polled, or must messages be announced?
 //!           8  ring u64            as a sender: which of the rings carries messages to this peer
 //!         128  cursor u64          as a receiver: number of slots of this pair that it has finished with
 //!         192  counters, 6 x u64   what has gone to this peer and come from it, for observers
+//!         256  helped u64          as a sender: what it copies of the message that this peer pulls, from the end
+//!         384  pulled u64          as a receiver: the message of this peer that it pulls, from the beginning
+//!         offers, 1024 x u64       as a sender: the offers that are valid
 //!         rings, 64 bytes a slot   as a sender
 //!         cells                    as a sender
 //! ```
@@ -29,6 +32,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::name::{ChannelName, NAME_BYTES_MAX};
 use crate::pair::MESSAGE_SLOTS_MAX;
+use crate::rendezvous::OFFERS_MAX;
 use crate::segment::{FenceMode, HeaderError, SleepMode, check_start};
 use crate::slot::SLOT_BYTES;
 use crate::{LAYOUT_VERSION, LINE_BYTES, PAGE_BYTES, ROLE_BYTES, round_up};
@@ -50,7 +54,7 @@ pub const ENDPOINT_COUNTERS: usize = 512;
 /// Endpoint: the first row.
 pub const ENDPOINT_ROWS: usize = PAGE_BYTES;
 /// Bytes of a row.
-pub const ROW_BYTES: usize = 2 * ROLE_BYTES;
+pub const ROW_BYTES: usize = 4 * ROLE_BYTES;
 /// Row: u32, one of [`PairState`].
 pub const ROW_STATE: usize = 0;
 /// Row: u64. High half: how often a ring was assigned. Low half: the ring's number plus one, or 0
@@ -60,6 +64,11 @@ pub const ROW_RING: usize = 8;
 pub const ROW_CURSOR: usize = ROLE_BYTES;
 /// Row: the counters of [`PeerCounter`](crate::counters::PeerCounter), on a line of their own.
 pub const ROW_COUNTERS: usize = ROLE_BYTES + LINE_BYTES;
+
+/// Row: u64, which chunks of the message that the peer pulls the owner copies: see [`crate::rendezvous::helped`].
+pub const ROW_HELPED: usize = 2 * ROLE_BYTES;
+/// Row: u64, which chunks of the message that the owner pulls it copies: see [`crate::rendezvous::pulled`].
+pub const ROW_PULLED: usize = 3 * ROLE_BYTES;
 
 /// Activity: u64, one bit for each word that is not 0.
 pub const SUMMARY: usize = 0;
@@ -252,11 +261,20 @@ impl EndpointSizes {
         ENDPOINT_ROWS + row as usize * ROW_BYTES
     }
 
+    /// Offset of the word of offer `index`, below [`OFFERS_MAX`].
+    #[must_use]
+    pub const fn offer_offset(&self, index: u16) -> usize {
+        // At most half a megabyte.
+        #[expect(clippy::cast_possible_truncation, reason = "checked by `new`")]
+        let rows = ENDPOINT_ROWS + self.peers_max as usize * ROW_BYTES;
+        rows + 8 * index as usize
+    }
+
     /// Offset of ring `ring`.
     #[must_use]
     pub const fn ring_offset(&self, ring: u64) -> u64 {
-        let rows = ENDPOINT_ROWS as u64 + self.peers_max * ROW_BYTES as u64;
-        match round_up(rows, PAGE_BYTES as u64) {
+        let offers = self.offer_offset(OFFERS_MAX) as u64;
+        match round_up(offers, PAGE_BYTES as u64) {
             Some(rings) => rings + ring * self.ring_bytes(),
             None => u64::MAX,
         }
@@ -311,7 +329,7 @@ const _: () = assert!(size_of::<RawEndpointHeader>() == ENDPOINT_SLEEPING);
 const _: () = assert!(NAME_BYTES_MAX <= 112);
 const _: () = assert!(ENDPOINT_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= ENDPOINT_ROWS);
 const _: () = assert!(ROW_CURSOR + 8 <= ROW_COUNTERS && ROW_RING + 8 <= ROW_CURSOR);
-const _: () = assert!(ROW_COUNTERS + 8 * crate::counters::PeerCounter::ALL.len() <= ROW_BYTES);
+const _: () = assert!(ROW_COUNTERS + 8 * crate::counters::PeerCounter::ALL.len() <= ROW_HELPED);
 const _: () = assert!(64 * ACTIVE_WORDS as u64 == PEERS_MAX);
 const _: () = assert!(ACTIVE + 8 * ACTIVE_WORDS <= DOORBELL && ACTIVE_WORDS <= 64);
 

@@ -10,6 +10,7 @@
 //! | [`segment`] | the segments of channels: of a sender and of a receiver, each word with its writer |
 //! | [`endpoint`] | an endpoint's segment and its activity page, each word with its writer |
 //! | [`pair`] | one slot of a pair ring |
+//! | [`rendezvous`] | large messages: offers, notices, and the words of a copy from both ends |
 //! | [`slot`] | one slot of a ring: stamp, header, inline payload |
 //! | [`counters`] | the counters that each sender, receiver and endpoint keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
@@ -32,12 +33,13 @@ pub mod geometry;
 pub mod message_type;
 pub mod name;
 pub mod pair;
+pub mod rendezvous;
 pub mod segment;
 pub mod slot;
 
 /// The version of everything in this crate. A peer of another version is refused; corewire never
 /// guesses.
-pub const LAYOUT_VERSION: u32 = 8;
+pub const LAYOUT_VERSION: u32 = 9;
 
 /// Size of a cache line: the bytes that a core fetches and owns at once.
 pub const LINE_BYTES: usize = 64;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A request or a reply has the number of its call in place of the tag, and no immediate; so has a reply
-//! that acknowledges a message, or says that a request was dropped.
+//! that acknowledges a message, or says that a request was dropped. A notice has the number of an offer there.
 //!
 //! Storing the stamp publishes the slot:
 //!
@@ -44,7 +44,10 @@ pub enum SlotKind {
     NextCell = 4,
     /// The last slot of this ring that the reader may read: the writer takes the ring back.
     End = 5,
-    // 6 and 7 are reserved for large messages: an offer, and a notice about one. They are refused.
+    /// Announces a large message, which stays with its sender: see [`crate::rendezvous`].
+    Offer = 6,
+    /// A word between two engines about a large message, or the bytes of one.
+    Notice = 7,
     /// A request, which has a reply.
     Request = 8,
     /// The reply to a request, or the acknowledgement of a message.
@@ -61,7 +64,7 @@ pub const ACK_DELIVERY: u64 = 4;
 /// Flag of such a slot: the sender requests an acknowledgement when a receive has asked for the
 /// message. Not together with [`ACK_DELIVERY`].
 pub const ACK_MATCH: u64 = 8;
-/// Flag of a slot of kind `Request` or `Reply`: its payload lies in a cell. (Not [`IMMEDIATE`]: a reader that expects a
+/// Flag of a slot of kind `Request`, `Reply`, `Offer` or `Notice`: its payload lies in a cell. (Not [`IMMEDIATE`]: a reader that expects a
 /// reply in a slot must not take it for one with an immediate.)
 pub const IN_CELL: u64 = 8;
 /// Flag of a slot of kind `Reply`, which has no payload then: it acknowledges the message that is the
@@ -69,6 +72,10 @@ pub const IN_CELL: u64 = 8;
 pub const ACKNOWLEDGES: u64 = 2;
 /// Flag of a slot of kind `Reply`, which has no payload then: the request was dropped.
 pub const DROPPED: u64 = 4;
+
+/// Flag of a slot of kind `Notice`: its payload is the end of a message that was offered, whose number is in place of
+/// the tag.
+pub const DATA: u64 = 2;
 
 /// Bytes of an immediate.
 pub const IMMEDIATE_BYTES: usize = 8;
@@ -145,6 +152,8 @@ pub const fn kind_of(stamp: u64) -> Option<SlotKind> {
         3 => SlotKind::Cell,
         4 => SlotKind::NextCell,
         5 => SlotKind::End,
+        6 => SlotKind::Offer,
+        7 => SlotKind::Notice,
         8 => SlotKind::Request,
         9 => SlotKind::Reply,
         _ => return None,
@@ -250,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn reserved_kinds_mean_nothing() {
-        for kind in [0, 6, 7, 10, 15] {
+    fn other_kinds_mean_nothing() {
+        for kind in [0, 10, 15] {
             assert_eq!(kind_of(kind << 12), None);
         }
     }

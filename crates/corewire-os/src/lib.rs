@@ -1,4 +1,5 @@
-//! corewire's use of Linux. Every system call of the data path and the control path is made here.
+//! corewire's use of Linux. Every system call of the data path and the control path is made here, except copies from one
+//! process's memory to another's (`corewire-transfer`).
 //!
 //! | module | holds |
 //! |---|---|

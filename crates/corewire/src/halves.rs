@@ -14,6 +14,7 @@ use corewire_os::event::Bell;
 use corewire_ring::Lock;
 use corewire_ring::broadcast::Members;
 use corewire_ring::pair::PeerParts;
+use corewire_transfer::Remote;
 
 use crate::error::{ConnectError, JoinError, ReceiveError};
 use crate::guard::Guarded;
@@ -101,8 +102,8 @@ pub(crate) trait ReceiverHalf: Send + Sync {
 
 /// A peer of an endpoint that came or went, which the data thread must handle.
 pub(crate) enum Link {
-    /// A peer has come.
-    Came { row: u32, name: ChannelName, parts: PeerParts },
+    /// A peer has come, whose memory is reached by `remote`.
+    Came { row: u32, name: ChannelName, parts: PeerParts, remote: Remote },
     /// A peer has gone. Its row stays reserved until [`EndpointHalf::free_row`].
     Gone { row: u32, how: Gone },
 }
@@ -125,6 +126,8 @@ pub(crate) mod notice {
 pub(crate) trait EndpointHalf: Send + Sync {
     /// The endpoint.
     fn name(&self) -> &ChannelName;
+    /// Which endpoint of that name it is.
+    fn incarnation(&self) -> u128;
     /// Rings when a waiting data thread must check for work.
     fn bell(&self) -> &Arc<Bell>;
     /// True in a forked child.

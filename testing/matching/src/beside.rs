@@ -1,7 +1,10 @@
 //! Two transports in one endpoint: the rows of the second come behind those of the first.
 
-use corewire_endpoint::transport::{Attention, Change, Polling, Room, SendError, Short};
+use corewire_endpoint::transport::{
+    Attention, Change, Helped, Polling, Pulled, Room, SendError, Short,
+};
 use corewire_endpoint::{Arrival, Envelope, Peer, Sink, Source, Transport, Wanted};
+use corewire_layout::rendezvous::Stretch;
 use corewire_ring::pair::PairViolation;
 
 /// The rows of the first transport.
@@ -149,6 +152,85 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
 
     fn look_at(&mut self, row: u32) {
         at!(self, row, |transport, row| transport.look_at(row));
+    }
+
+    // The first carries large messages as they are.
+    type Pull = B::Pull;
+    type Help = B::Help;
+
+    fn offered_above(&self, row: u32) -> u64 {
+        if row < FIRST_ROWS { u64::MAX } else { self.second.offered_above(row - FIRST_ROWS) }
+    }
+
+    fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
+        if row < FIRST_ROWS { None } else { self.second.register(row - FIRST_ROWS, source, place) }
+    }
+
+    fn deregister(&mut self, row: u32, number: u64) {
+        at!(self, row, |transport, row| transport.deregister(row, number));
+    }
+
+    fn withdraw(&mut self, row: u32, number: u64) -> bool {
+        at!(self, row, |transport, row| transport.withdraw(row, number))
+    }
+
+    fn has_begun(&self, row: u32, number: u64) -> bool {
+        row >= FIRST_ROWS && self.second.has_begun(row - FIRST_ROWS, number)
+    }
+
+    fn room_for_data(&self, row: u32) -> u64 {
+        if row < FIRST_ROWS { 0 } else { self.second.room_for_data(row - FIRST_ROWS) }
+    }
+
+    fn start_pull(
+        &mut self,
+        row: u32,
+        number: u64,
+        place: &[u8],
+        total: u64,
+        bytes: u64,
+        is_helped: bool,
+    ) -> Result<B::Pull, PairViolation> {
+        let row = row.wrapping_sub(FIRST_ROWS);
+        self.second.start_pull(row, number, place, total, bytes, is_helped)
+    }
+
+    fn begin_pull(&mut self, pull: &mut B::Pull) -> bool {
+        self.second.begin_pull(pull)
+    }
+
+    fn answer(
+        &mut self,
+        row: u32,
+        pull: &mut B::Pull,
+        target: &mut dyn Sink,
+        place: &mut Vec<u8>,
+    ) -> bool {
+        self.second.answer(row - FIRST_ROWS, pull, target, place)
+    }
+
+    fn pull(&mut self, pull: &mut B::Pull, target: &mut dyn Sink) -> Pulled {
+        self.second.pull(pull, target)
+    }
+
+    fn close_pull(&mut self, pull: &mut B::Pull) -> bool {
+        self.second.close_pull(pull)
+    }
+
+    fn start_help(
+        &mut self,
+        row: u32,
+        number: u64,
+        source: &[Stretch],
+        place: &[u8],
+        bytes: u64,
+    ) -> Option<B::Help> {
+        let row = row.checked_sub(FIRST_ROWS)?;
+        self.second.start_help(row, number, source, place, bytes)
+    }
+
+    fn help(&mut self, row: u32, help: &mut B::Help) -> Helped {
+        self.second.help(row - FIRST_ROWS, help)
     }
 
     fn is_here(&self, row: u32) -> bool {

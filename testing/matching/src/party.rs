@@ -98,14 +98,7 @@ impl<T: Transport> Party for Engine<T> {
             return Ok(Some(status));
         }
         let mut target = buffer;
-        let mut caller = Caller::new(selector, &mut target);
-        self.begin_receive(&mut caller)?;
-        if self.end_of(&caller).is_none() {
-            Engine::progress(self, Some(&mut caller))?;
-        }
-        let end = self.end_of(&caller);
-        self.leave(&mut caller);
-        end.transpose()
+        self.receive_now(&mut Caller::new(selector, &mut target))?.transpose()
     }
 
     fn try_probe(&mut self, selector: Selector) -> Result<Option<Status>> {

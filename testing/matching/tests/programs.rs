@@ -61,9 +61,12 @@ fn in_memory(seed: u64, budget: usize, senders: usize) -> Ends<Engine<InMemory>>
     // Where the budget runs out, a message that is left with its sender lies in the queue as a whole: then
     // a receive that does not wait gets it.
     let (slots, fragment_bytes) = if budget == SMALL_BUDGET { (4096, 256) } else { (4, 64) };
-    let network = Network::new(seed, slots, fragment_bytes);
+    in_network(&Network::new(seed, slots, fragment_bytes), budget, senders)
+}
+
+fn in_network(network: &Network, budget: usize, senders: usize) -> Ends<Engine<InMemory>> {
     let mut endpoints: Vec<_> =
-        (0..senders).map(|index| engine(join(&network, index), budget)).collect();
+        (0..senders).map(|index| engine(join(network, index), budget)).collect();
     endpoints.iter_mut().for_each(|it| it.handle_notices().unwrap());
     let to_first = endpoints.iter_mut().map(|it| peer(it, "m0")).collect();
     let sources = (0..senders).map(|it| peer(&mut endpoints[0], &format!("m{it}"))).collect();
@@ -93,6 +96,14 @@ fn the_same_in_memory() {
 fn the_same_where_anything_that_may_happen_does() {
     run_all(&mut in_memory(0x5eed, LARGE_BUDGET, 3), LARGE_BUDGET);
     run_all(&mut in_memory(0x5eed, SMALL_BUDGET, 1), SMALL_BUDGET);
+}
+
+#[test]
+fn the_same_where_messages_are_offered() {
+    for seed in [0, 0x5eed] {
+        let network = Network::new(seed, 4, 64).with_offers();
+        run_all(&mut in_network(&network, LARGE_BUDGET, 3), LARGE_BUDGET);
+    }
 }
 
 #[test]

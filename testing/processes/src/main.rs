@@ -30,6 +30,9 @@
 //! | `rows` | joins `count` times, says what is refused |
 //! | `bad-guest` | holds up a sender that evicts after `count` ms as it can: `trickle`, `rejoin`, `stop` |
 //! | `evicting-sender` | sends as fast as it can, says how much that was |
+//! | `echo` | sends back the large messages that it gets; may be refused copies after `count` of them |
+//! | `push`, `pull` | send or receive messages of `count` bytes as long as the endpoint `parent` is there |
+//! | `collide` | sends a message of `count` bytes before it receives one |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
@@ -46,6 +49,7 @@ mod faults;
 mod forked;
 mod guest;
 mod intruder;
+mod large;
 mod refuse;
 mod stream;
 mod supervised;
@@ -188,6 +192,10 @@ fn run() -> Outcome {
         "leave-children" => forked::leave_children(&domain, &options),
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "talker" => talker::talk(&domain, &options),
+        "echo" => large::echo(&domain, &options),
+        "push" => large::push(&domain, &options),
+        "pull" => large::pull(&domain, &options),
+        "collide" => large::collide(&domain, &options),
         "quiet-sender" => refuse::quiet_sender(&domain, &options),
         "quiet-receiver" => refuse::quiet_receiver(&domain, &options),
         "limited" => refuse::limited(&domain, &options),

@@ -6,6 +6,7 @@
 
 mod death;
 mod endpoint;
+mod large;
 mod latency;
 mod options;
 mod policy;
@@ -57,6 +58,9 @@ enum What {
         #[arg(long)]
         quick: bool,
     },
+    /// Large messages between endpoints: copied by both sides at once, by the receiver, and through cells.
+    #[command(after_help = "Example:\n  corewire bench large --json")]
+    Large(Options),
     /// Streaming under `overwrite` and `evict`, whose messages are copied out, compared with `block`.
     #[command(after_help = "Example:\n  corewire bench policy --json")]
     Policy(Options),
@@ -118,6 +122,7 @@ const ROLES: &[&dyn Work<Failure>] = &[
     &endpoint::silent::ROLE,
     &endpoint::stream::ROLE,
     &endpoint::many::ROLE,
+    &large::ROLE,
     &policy::ROLE,
     &shared::ROLE,
     &wake::ROLE,
@@ -148,6 +153,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             let report = endpoint::run(&options, quick)?;
             (options, report)
         }
+        What::Large(options) => (options.clone(), large::run(&options)?),
         What::Policy(options) => (options.clone(), policy::run(&options)?),
         What::Shared(options) => (options.clone(), shared::run(&options)?),
         What::Wake(options) => (options.clone(), wake::run(&options)?),

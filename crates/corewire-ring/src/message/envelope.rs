@@ -1,7 +1,7 @@
 //! What a message is matched by, and what a receive asks for.
 
 use corewire_layout::pair::{
-    ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DROPPED, IMMEDIATE, IMMEDIATE_BYTES, IN_CELL,
+    ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DATA, DROPPED, IMMEDIATE, IMMEDIATE_BYTES, IN_CELL,
     PAIR_INLINE_BYTES_MAX, SlotKind, UNTAGGED, slots_of, stamp_bits,
 };
 
@@ -22,9 +22,22 @@ pub enum Space {
     Dropped = stamp_bits(SlotKind::Reply, DROPPED, 0),
     /// Acknowledges the n-th message whose sender requested it; n is the number. Has no bytes.
     Acknowledgement = stamp_bits(SlotKind::Reply, ACKNOWLEDGES, 0),
+    /// Offers a large message, which has this tag or number: see [`corewire_layout::rendezvous`].
+    Offer = stamp_bits(SlotKind::Offer, 0, 0),
+    /// A notice about the offer with this number.
+    Notice = stamp_bits(SlotKind::Notice, 0, 0),
+    /// The end of the message of the offer with this number.
+    Data = stamp_bits(SlotKind::Notice, DATA, 0),
 }
 
 impl Space {
+    /// Whether a message of this space is one that a program has sent. A message that is offered counts when it has been
+    /// copied.
+    #[must_use]
+    pub const fn is_message(self) -> bool {
+        !matches!(self, Self::Acknowledgement | Self::Offer | Self::Notice | Self::Data)
+    }
+
     /// Kind and flags of a slot that holds such a message whole, without anything more.
     #[inline(always)]
     pub(crate) const fn inline_bits(self) -> u64 {

@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
-use super::{Fragment, Room, Sink, Source, gather, put, scatter};
+use corewire_layout::rendezvous::Stretch;
+
+use super::{Fragment, Landing, Room, Sink, Source, gather, put, scatter, stretch_of};
 
 /// The memory of an operation that continues while its caller does something else. The caller lends
 /// it to the endpoint, which returns it when the operation has ended.
@@ -43,6 +45,10 @@ impl Pin {
         let skip = skip.min(self.bytes);
         // SAFETY: within the pinned memory.
         Self { at: unsafe { self.at.add(skip) }, bytes: self.bytes - skip }
+    }
+
+    fn stretch(&self) -> Stretch {
+        Stretch { address: self.at.as_ptr().expose_provenance() as u64, bytes: self.bytes as u64 }
     }
 
     fn put(self, at: usize, source: &[u8]) -> usize {
@@ -186,6 +192,15 @@ impl Source for Memory {
             Kind::PinnedParts(pins) => fill_pinned(pins, offset, target),
         }
     }
+
+    fn stretches(&self, each: &mut dyn FnMut(Stretch)) {
+        match &self.0 {
+            Kind::Owned(bytes) | Kind::Pooled(bytes) => each(stretch_of(bytes)),
+            Kind::Parts(parts) => parts.iter().for_each(|part| each(stretch_of(part))),
+            Kind::Pinned(pin) => each(pin.stretch()),
+            Kind::PinnedParts(pins) => pins.iter().for_each(|pin| each(pin.stretch())),
+        }
+    }
 }
 
 impl Sink for Memory {
@@ -216,6 +231,21 @@ impl Sink for Memory {
             }
         }
     }
+
+    fn landing(&mut self) -> Landing<'_> {
+        match &mut self.0 {
+            Kind::Owned(bytes) => Landing::of_slice(bytes),
+            Kind::Pooled(bytes) => Landing::of_vector(bytes),
+            Kind::Parts(parts) => Landing::of_slices(parts.iter_mut().map(Vec::as_mut_slice)),
+            // SAFETY: the caller of `Memory::pinned` guarantees that it is writable as long as this value lives.
+            Kind::Pinned(pin) => unsafe { Landing::of_pins(&[(pin.at, pin.bytes)]) },
+            Kind::PinnedParts(pins) => {
+                let pins: Vec<_> = pins.iter().map(|pin| (pin.at, pin.bytes)).collect();
+                // SAFETY: as above.
+                unsafe { Landing::of_pins(&pins) }
+            }
+        }
+    }
 }
 
 /// Memory that is filled from the beginning up to its capacity, and never grows.
@@ -226,6 +256,10 @@ impl Sink for Vec<u8> {
 
     fn put(&mut self, at: usize, source: &[u8]) -> usize {
         append(self, at, source)
+    }
+
+    fn landing(&mut self) -> Landing<'_> {
+        Landing::of_vector(self)
     }
 }
 

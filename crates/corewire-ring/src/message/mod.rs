@@ -9,15 +9,20 @@
 //! | `mod.rs` | the two ends of a copy, for slices |
 //! | `envelope.rs` | what a message is matched by, and what a receive asks for |
 //! | `memory.rs` | the memory that a program lends to an operation |
+//! | `landing.rs` | the memory that a message goes to, for whoever does not copy it through a slice |
 
 use core::fmt;
+
+use corewire_layout::rendezvous::Stretch;
 
 use crate::region::Payload;
 
 mod envelope;
+mod landing;
 mod memory;
 
 pub use envelope::{Arrival, Envelope, Space, Wanted, Wants};
+pub use landing::Landing;
 pub use memory::Memory;
 
 /// A message to be sent, wherever its bytes lie.
@@ -27,6 +32,9 @@ pub trait Source {
 
     /// Writes its bytes from `offset` on, as many as `target` takes.
     fn fill(&self, offset: u64, target: &mut Fragment<'_>);
+
+    /// Where its bytes lie, as numbers, one stretch after the other.
+    fn stretches(&self, each: &mut dyn FnMut(Stretch));
 }
 
 /// Room for a part of a message.
@@ -84,6 +92,9 @@ pub trait Sink {
     /// Writes as much of `source` as fits at `at`, which is 0 or where the previous call ended.
     /// Returns the number of bytes written.
     fn put(&mut self, at: usize, source: &[u8]) -> usize;
+
+    /// The memory itself, from the beginning on.
+    fn landing(&mut self) -> Landing<'_>;
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
@@ -95,6 +106,10 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     #[inline(always)]
     fn put(&mut self, at: usize, source: &[u8]) -> usize {
         (**self).put(at, source)
+    }
+
+    fn landing(&mut self) -> Landing<'_> {
+        (**self).landing()
     }
 }
 
@@ -108,6 +123,10 @@ impl Sink for [u8] {
     fn put(&mut self, at: usize, source: &[u8]) -> usize {
         put(self, at, source)
     }
+
+    fn landing(&mut self) -> Landing<'_> {
+        Landing::of_slice(self)
+    }
 }
 
 impl Sink for [&mut [u8]] {
@@ -117,6 +136,10 @@ impl Sink for [&mut [u8]] {
 
     fn put(&mut self, at: usize, source: &[u8]) -> usize {
         scatter(self.iter_mut().map(|part| &mut **part), at, source)
+    }
+
+    fn landing(&mut self) -> Landing<'_> {
+        Landing::of_slices(self.iter_mut().map(|part| &mut **part))
     }
 }
 
@@ -129,6 +152,10 @@ impl Source for &[u8] {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         target.put(0, self.get(offset..).unwrap_or_default());
     }
+
+    fn stretches(&self, each: &mut dyn FnMut(Stretch)) {
+        each(stretch_of(self));
+    }
 }
 
 impl Source for &[&[u8]] {
@@ -139,6 +166,15 @@ impl Source for &[&[u8]] {
     fn fill(&self, offset: u64, target: &mut Fragment<'_>) {
         gather(self.iter().copied(), offset, target);
     }
+
+    fn stretches(&self, each: &mut dyn FnMut(Stretch)) {
+        self.iter().for_each(|part| each(stretch_of(part)));
+    }
+}
+
+/// Where these bytes lie.
+fn stretch_of(bytes: &[u8]) -> Stretch {
+    Stretch { address: bytes.as_ptr().expose_provenance() as u64, bytes: bytes.len() as u64 }
 }
 
 #[inline(always)]

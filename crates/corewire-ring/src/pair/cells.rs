@@ -66,6 +66,11 @@ impl Cells {
         Self { store, cell_bytes, free: (0..count).collect(), pipe_cells, takes_recent: false }
     }
 
+    /// Bytes of a cell.
+    pub(super) fn cell_bytes(&self) -> u64 {
+        self.cell_bytes
+    }
+
     /// Whether a message of `total` bytes goes through a pipe.
     pub(super) fn is_long(&self, total: u64) -> bool {
         // Short messages need none of these words, which may be in no cache.
@@ -103,6 +108,14 @@ impl Holding {
         let held = self.held.back()?;
         let offset = u64::from(held.cell) * cells.cell_bytes + held.used_bytes;
         Some(Room { offset: u32::try_from(offset).ok()?, bytes: u32::try_from(bytes).ok()? })
+    }
+
+    /// Bytes that the peer could get now although it gives nothing back.
+    pub(super) fn room(&self, cells: &Cells) -> u64 {
+        let (held, free) = (self.held.len() as u64, cells.free.len() as u64);
+        // One cell goes from the free ones to the held ones at a time, as long as more are free.
+        let count = free.saturating_sub(held).div_ceil(2).min(cells.pipe_cells);
+        count * cells.cell_bytes
     }
 
     /// Records that the slot at `position` names the room that was found.

@@ -4,8 +4,8 @@ use corewire_layout::LINE_BYTES;
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::{PairState, blocked_mode};
 use corewire_layout::pair::{
-    ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DROPPED, HEAD_BYTES, IMMEDIATE, IN_CELL, MORE_BYTES,
-    PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, UNTAGGED, first_position, flags_of,
+    ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DATA, DROPPED, HEAD_BYTES, IMMEDIATE, IN_CELL,
+    MORE_BYTES, PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, UNTAGGED, first_position, flags_of,
     fragment_parts, is_at, kind_of, length_of, pair_stamp_base, slots_of, whole_length,
     whole_length_with_immediate,
 };
@@ -131,6 +131,8 @@ impl Inbox {
     pub(super) fn reset(own: &EndpointMemory, row_here: u32) {
         own.cursor(row_here).store(first_position(row_here), Relaxed);
         own.state(row_here).store(PairState::Cold as u32, Relaxed);
+        own.pulled(row_here).store(0, Relaxed);
+        own.helped(row_here).store(0, Relaxed);
         for (counter, _) in PeerCounter::ALL {
             own.peer_counter(row_here, counter).store(0, Relaxed);
         }
@@ -239,6 +241,11 @@ impl Inbox {
         )?;
         self.next += 1;
         Some((slot.header().load(Relaxed), bytes))
+    }
+
+    /// The peer's segment.
+    pub(super) fn peer(&self) -> &EndpointMemory {
+        &self.peer
     }
 
     /// The position of the next slot to read.
@@ -441,8 +448,8 @@ impl Inbox {
         if arrival.place.is_none() {
             let slots = slots_of(arrival.envelope.immediate_bytes() + arrival.bytes);
             self.next += slots;
-            self.received.add(arrival.total);
-            let is_message = arrival.envelope.space != Space::Acknowledgement;
+            let is_message = arrival.envelope.space.is_message();
+            self.received.add(if is_message { arrival.total } else { 0 });
             self.received.skip(slots - u64::from(is_message));
             return self.next >= self.publish_at;
         }
@@ -453,13 +460,19 @@ impl Inbox {
         let left = if arrival.is_first { arrival.total } else { self.left };
         self.left = left - arrival.bytes as u64;
         self.set_within();
-        self.received.add(arrival.bytes as u64);
-        self.received.skip(u64::from(self.left > 0));
+        let is_message = arrival.envelope.space.is_message();
+        self.received.add(if is_message { arrival.bytes as u64 } else { 0 });
+        self.received.skip(u64::from(self.left > 0 || !is_message));
         self.envelope = arrival.envelope;
         self.total = arrival.total;
         self.next += 1;
         self.held_bytes += arrival.bytes as u64;
         self.next >= self.publish_at || self.held_bytes >= self.batch_bytes
+    }
+
+    /// Counts a message of `bytes` bytes that did not come through the ring.
+    pub(super) fn count_beside(&mut self, bytes: u64) {
+        self.received.add_beside(bytes);
     }
 
     /// Moves past the ring's last slot: there is no ring until the peer assigns another.
@@ -513,6 +526,8 @@ pub(super) struct Inline {
     pub(super) bytes: usize,
 }
 
+const DATA_IN_CELL: u64 = DATA | IN_CELL;
+
 /// The bits of a stamp that hold the length.
 const LENGTH_BITS: u64 = 0xff;
 
@@ -534,6 +549,11 @@ fn meaning_of(kind: Option<SlotKind>, flags: u64, is_cell: bool) -> Option<(Spac
             Some((Space::Request, Wants::Nothing, flags == IN_CELL))
         }
         (SlotKind::Reply, 0 | IN_CELL) => Some((Space::Reply, Wants::Nothing, flags == IN_CELL)),
+        (SlotKind::Offer, 0 | IN_CELL) => Some((Space::Offer, Wants::Nothing, flags == IN_CELL)),
+        (SlotKind::Notice, 0 | IN_CELL) => Some((Space::Notice, Wants::Nothing, flags == IN_CELL)),
+        (SlotKind::Notice, DATA | DATA_IN_CELL) => {
+            Some((Space::Data, Wants::Nothing, flags == DATA_IN_CELL))
+        }
         (SlotKind::Reply, DROPPED) => Some((Space::Dropped, Wants::Nothing, false)),
         (SlotKind::Reply, ACKNOWLEDGES) => Some((Space::Acknowledgement, Wants::Nothing, false)),
         _ => None,

@@ -60,6 +60,7 @@ mod cells;
 mod endpoint;
 mod inbox;
 mod outbox;
+mod rendezvous;
 mod traffic;
 mod watch;
 mod words;
@@ -67,6 +68,7 @@ mod words;
 pub use endpoint::{Endpoint, EndpointParts, EndpointShared, PeerParts, Polling, Short};
 pub use inbox::Inbox;
 pub use outbox::Outbox;
+pub use rendezvous::{Claim, Helper, Puller};
 pub use words::{Activity, EndpointMemory};
 
 /// Maximum number of watched pairs: their slots are checked before a bit names them.

@@ -12,7 +12,7 @@ use super::cells::{Cells, Holding};
 use super::traffic::Traffic;
 use super::words::{Activity, EndpointMemory};
 use crate::doorbell;
-use crate::message::{Envelope, Fragment, Source, Space};
+use crate::message::{Envelope, Fragment, Source};
 use crate::region::{Access, Slot, Slots, Word32, Word64};
 use crate::sync::Ordering::Relaxed;
 use crate::{Control, Host, order};
@@ -117,6 +117,11 @@ impl Outbox {
         self.sent.publish(self.head, counters.map(|counter| own.peer_counter(row_here, counter)));
     }
 
+    /// This endpoint's row at the peer.
+    pub(super) fn row_there(&self) -> u32 {
+        self.row_there
+    }
+
     /// Does it have a ring that it may still write?
     #[inline]
     #[must_use]
@@ -143,6 +148,12 @@ impl Outbox {
     /// cell that it is filling was too short for the caller.
     pub(super) fn may_have_cell(&mut self, total: u64, cells: &mut Cells) -> bool {
         self.holding.find(u64::MAX, total, cells).is_some()
+    }
+
+    /// The longest message in cells for which there is room now, as far as is known.
+    pub(super) fn cell_room(&self, cells: &Cells) -> u64 {
+        let slots = self.limit.saturating_sub(self.head);
+        self.holding.room(cells).min(slots * cells.cell_bytes())
     }
 
     /// Is its ring being taken back?
@@ -210,8 +221,21 @@ impl Outbox {
         Self::publish(slot, self.head, envelope.inline_bits() | length, envelope.tag);
         self.head += 1;
         self.sent.add(length);
-        self.sent.skip(u64::from(envelope.space == Space::Acknowledgement));
         true
+    }
+
+    /// As [`Outbox::try_send_inline`], for something that is not a message.
+    pub(super) fn try_send_beside(&mut self, envelope: &Envelope, bytes: &[u8]) -> bool {
+        let is_sent = self.try_send_inline(envelope, bytes);
+        if is_sent {
+            self.sent.take_back(bytes.len() as u64);
+        }
+        is_sent
+    }
+
+    /// Counts a message of `bytes` bytes that did not go through the ring.
+    pub(super) fn count_beside(&mut self, bytes: u64) {
+        self.sent.add_beside(bytes);
     }
 
     /// As [`Outbox::try_send_inline`], for a message that takes several slots. The first slot is published last.
@@ -278,8 +302,9 @@ impl Outbox {
         slot.stamp().store(pair_stamp(self.head, bits), order!(P1: Release));
         self.holding.publish(room, self.head);
         self.head += 1;
-        self.sent.add(room.bytes.into());
-        self.sent.skip(u64::from(sent + u64::from(room.bytes) < total));
+        let is_message = envelope.space.is_message();
+        self.sent.add(if is_message { room.bytes.into() } else { 0 });
+        self.sent.skip(u64::from(!is_message || sent + u64::from(room.bytes) < total));
         if room.bytes < PREFETCHING_BELOW {
             self.holding.prefetch(room.bytes.min(PREFETCHED_BYTES_MAX), cells);
         }

@@ -26,6 +26,18 @@ impl Traffic {
         self.bytes += bytes;
     }
 
+    /// Counts one message of `bytes` bytes that had no slot of its own.
+    pub(super) fn add_beside(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.others = self.others.wrapping_sub(1);
+    }
+
+    /// A slot of `bytes` bytes that was counted as a message was none.
+    pub(super) fn take_back(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+        self.others = self.others.wrapping_add(1);
+    }
+
     /// Counts `slots` slots that are not messages.
     #[inline(always)]
     pub(super) fn skip(&mut self, slots: u64) {
@@ -35,7 +47,7 @@ impl Traffic {
     /// Stores both in counters that only this thread writes, if they have changed. `position` is that of the next
     /// slot.
     pub(super) fn publish(&mut self, position: u64, counters: [&AtomicU64; 2]) {
-        let now = [position - self.others, self.bytes];
+        let now = [position.wrapping_sub(self.others), self.bytes];
         if now != self.published {
             self.published = now;
             counters

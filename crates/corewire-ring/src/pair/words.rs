@@ -69,6 +69,30 @@ impl EndpointMemory {
         self.segment.keep64(self.sizes.row_offset(row) + at::ROW_CURSOR)
     }
 
+    /// What the owner copies of the message that the peer of `row` pulls.
+    #[must_use]
+    pub fn helped(&self, row: u32) -> Word64 {
+        self.segment.keep64(self.sizes.row_offset(row) + at::ROW_HELPED)
+    }
+
+    /// What the owner copies of the message of the peer of `row` that it pulls.
+    #[must_use]
+    pub fn pulled(&self, row: u32) -> Word64 {
+        self.segment.keep64(self.sizes.row_offset(row) + at::ROW_PULLED)
+    }
+
+    /// The number of the valid offer of this index, or 0.
+    #[must_use]
+    pub fn offer(&self, index: u16) -> &AtomicU64 {
+        self.segment.word64(self.sizes.offer_offset(index))
+    }
+
+    /// The same, as a handle to keep.
+    #[must_use]
+    pub fn keep_offer(&self, index: u16) -> Word64 {
+        self.segment.keep64(self.sizes.offer_offset(index))
+    }
+
     /// A counter.
     #[must_use]
     pub fn counter(&self, counter: EndpointCounter) -> &AtomicU64 {

@@ -18,10 +18,11 @@ use core::ptr::NonNull;
 use corewire_layout::counters::COUNTERS_MAX;
 use corewire_layout::endpoint::{
     ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_COUNTERS, ENDPOINT_CPU,
-    ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_BYTES, ROW_COUNTERS, ROW_CURSOR, ROW_RING,
-    ROW_STATE, SUMMARY,
+    ENDPOINT_MODE, ENDPOINT_SLEEPING, EndpointSizes, ROW_COUNTERS, ROW_CURSOR, ROW_HELPED,
+    ROW_PULLED, ROW_RING, ROW_STATE, SUMMARY,
 };
 use corewire_layout::geometry::Geometry;
+use corewire_layout::rendezvous::OFFERS_MAX;
 use corewire_layout::segment::{
     BELL, BLOCKED, CLOSED, CONTROL_COUNTERS, CURSOR, DOOR_BYTES, DOOR_COUNTERS, DOOR_PID,
     DOOR_SOCKET, DOOR_START, DOOR_TENURE, DOORS, FLOOR, HELD, HELD_UNTIL, HINT, HINT_SEGMENT_BYTES,
@@ -363,9 +364,11 @@ impl Region {
         for row in (0..MODEL_ROWS_MAX).take(own_usize(sizes.peers_max())) {
             let row = sizes.row_offset(row);
             plan.words32.push(one32(row + ROW_STATE));
-            plan.words64.extend([ROW_RING, ROW_CURSOR].map(|at| one64(row + at)));
-            plan.words64.push(row + ROW_COUNTERS..row + ROW_BYTES);
+            let words = [ROW_RING, ROW_CURSOR, ROW_HELPED, ROW_PULLED];
+            plan.words64.extend(words.map(|at| one64(row + at)));
+            plan.words64.push(row + ROW_COUNTERS..row + ROW_HELPED);
         }
+        plan.words64.extend((0..OFFERS_MAX).map(|index| one64(sizes.offer_offset(index))));
         for ring in 0..sizes.rings() {
             for index in 0..own_usize(sizes.ring_slots()) {
                 let slot = own_usize(sizes.ring_offset(ring)) + index * SLOT_BYTES;

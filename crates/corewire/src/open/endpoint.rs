@@ -20,12 +20,12 @@ use crate::control::endpoint::{EndpointControl, EndpointControlParts};
 use crate::error::EndpointError;
 use crate::host::{Hosted, PairRing};
 use crate::open::domain::Domain;
-use crate::path::endpoint::Endpoint;
+use crate::path::endpoint::{Endpoint, Rendezvous};
 use crate::wait::{Wait, cap_ns};
 
 /// Builder of an endpoint, returned by [`Domain::endpoint`].
 ///
-/// Its memory: 256 bytes for each possible peer; a ring (default: 16 KiB) for each peer that it sends to, at most
+/// Its memory: 512 bytes for each possible peer; a ring (default: 16 KiB) for each peer that it sends to, at most
 /// [`rings`](Self::rings) whatever the number of peers; and, once it sends a message of more than 160 bytes, the
 /// cells (default: 1 MiB).
 #[derive(Debug, Clone)]
@@ -40,6 +40,7 @@ pub struct EndpointBuilder {
     cell_bytes: u64,
     budget_bytes: usize,
     wait: Wait,
+    rendezvous: Rendezvous,
     sleep_cap: Option<Duration>,
 }
 
@@ -55,6 +56,7 @@ impl EndpointBuilder {
             cell_bytes: 16 << 10,
             budget_bytes: 16 << 20,
             wait: Wait::default(),
+            rendezvous: Rendezvous::default(),
             sleep_cap: None,
         }
     }
@@ -102,6 +104,12 @@ impl EndpointBuilder {
     /// Sets how its calls wait.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Sets how messages of more than 32 KiB are moved.
+    pub fn rendezvous(mut self, rendezvous: Rendezvous) -> Self {
+        self.rendezvous = rendezvous;
         self
     }
 
@@ -192,6 +200,7 @@ impl EndpointBuilder {
         let budget = Budget::new(self.budget_bytes, self.peers);
         // Peers know the incarnation, but must not know the seed.
         let seed = Seed(u64::try_from(random_u128()? >> 64).unwrap_or_default());
-        Ok((Endpoint::new(pairs, control.clone(), budget, seed, self.wait), control))
+        let half = control.clone();
+        Ok((Endpoint::new(pairs, half, budget, seed, self.wait, self.rendezvous), control))
     }
 }

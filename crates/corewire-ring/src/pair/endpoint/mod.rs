@@ -7,6 +7,7 @@
 //! | `sending.rs` | sending: slots, cells, rings, announcements |
 //! | `turns.rs` | which pair has the turn: polling, bits, hot and cold |
 //! | `receiving.rs` | taking the message at the head of a pair; cursors |
+//! | `rendezvous.rs` | large messages: offers, and copies from both ends |
 //! | `sleep.rs` | sleeping, and waiting for room |
 
 use alloc::boxed::Box;
@@ -21,6 +22,7 @@ use corewire_layout::segment::FenceMode;
 use super::cells::Cells;
 use super::inbox::{CLOSED, Inbox};
 use super::outbox::Outbox;
+use super::rendezvous::Offers;
 use super::watch::Watch;
 use super::words::{Activity, EndpointMemory};
 use crate::doorbell::Sleeper;
@@ -30,6 +32,7 @@ use crate::{Host, Kernel};
 
 mod parts;
 mod receiving;
+mod rendezvous;
 mod sending;
 mod sleep;
 mod turns;
@@ -75,6 +78,7 @@ pub struct Endpoint<H> {
     /// One bit for each row whose cursor is to be published when there is time.
     dirty: [u64; ACTIVE_WORDS],
     cells: Cells,
+    offers: Offers,
     /// Rings that no pair has.
     free_rings: VecDeque<u64>,
     memory: EndpointMemory,
@@ -113,6 +117,7 @@ impl<H: Host> Endpoint<H> {
             cooling: Vec::new(),
             dirty: [0; ACTIVE_WORDS],
             cells: Cells::new(memory.cells(), sizes.cells(), sizes.cell_bytes()),
+            offers: Offers::new(memory.clone()),
             free_rings: (0..sizes.rings()).collect(),
             memory,
             fence_mode,

@@ -54,7 +54,7 @@ impl<H: Host> Endpoint<H> {
     /// Announces a message to the peer of `row`. The slow half of every send.
     #[cold]
     #[inline(never)]
-    fn announce_to(&mut self, row: u32) {
+    pub(super) fn announce_to(&mut self, row: u32) {
         let Self { peers, host, memory, announced, woken, .. } = self;
         if let Some(Some(peer)) = peers.get_mut(row as usize)
             && peer.outbox.must_announce()

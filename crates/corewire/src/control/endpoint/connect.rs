@@ -13,6 +13,7 @@ use corewire_os::process::{self, effective_uid};
 use corewire_os::socket::{Peer as Who, Socket};
 use corewire_ring::Trusted;
 use corewire_ring::pair::PeerParts;
+use corewire_transfer::Remote;
 
 use super::{EndpointControl, Introduction, Link, Linked, State, Unfit};
 use crate::control::attach::{answer, ask, connect_to};
@@ -130,7 +131,7 @@ impl EndpointControl {
             return Err(ConnectError::NotFound(name.clone()));
         }
         let socket = Arc::new(socket);
-        Ok(self.link(row, row_there, &socket, introduction, trusted)?)
+        Ok(self.link(row, row_there, &socket, introduction, (trusted, who.pid))?)
     }
 
     /// Handles another endpoint's request to link with this one.
@@ -156,7 +157,7 @@ impl EndpointControl {
         let resources = |error: &OsError| Reason::Resources { errno: error.errno.unsigned_abs() };
         let answer = Frame::Paired { row, incarnation: self.header.incarnation };
         // Linked before the answer: once the peer knows its row, it may send.
-        let linked = self.link(row, row_there, socket, introduction, trusted);
+        let linked = self.link(row, row_there, socket, introduction, (trusted, who.pid));
         linked.map_err(|error| {
             self.release_row(row);
             resources(&error)
@@ -177,14 +178,14 @@ impl EndpointControl {
         job(&[self.segment.as_fd(), self.activity.as_fd(), self.bell.as_fd(), own_life.as_fd()])
     }
 
-    /// Links a checked peer to `row`, or once more if both have asked.
+    /// Links a checked peer to `row`, or once more if both have asked. `seen_pid` is its process's number here.
     fn link(
         &self,
         row: u32,
         row_there: u32,
         socket: &Arc<Socket>,
         introduction: Introduction,
-        trusted: Trusted,
+        (trusted, seen_pid): (Trusted, u32),
     ) -> Result<(), OsError> {
         let handler: Weak<dyn Handler> = self.this.clone();
         let Introduction { header, memory, activity, bell, life } = introduction;
@@ -196,8 +197,9 @@ impl EndpointControl {
             state.watched.insert(token, row);
             return Ok(());
         }
-        let life = socket.peer_life(life)?;
-        let [token, life_token] = self.domain.hub().watch_both(&*socket, &life, &handler)?;
+        let life = Arc::new(socket.peer_life(life)?);
+        let [token, life_token] = self.domain.hub().watch_both(&*socket, &*life, &handler)?;
+        let remote = Remote::new(seen_pid, header.incarnation).with_life(life.clone());
         state.watched.extend([(token, row), (life_token, row)]);
         let sockets = vec![(socket, token)];
         let unread = Failures::default();
@@ -207,7 +209,7 @@ impl EndpointControl {
         let fence_mode = header.fence_mode;
         let parts = PeerParts { memory, activity, row_there, fence_mode, trusted };
         tell!(info, "a peer came", endpoint = self.name(), row = row, peer = header.name);
-        state.changes.push(PeerLink::Came { row, name: header.name, parts });
+        state.changes.push(PeerLink::Came { row, name: header.name, parts, remote });
         drop(state);
         self.notify(notice::PEERS);
         Ok(())

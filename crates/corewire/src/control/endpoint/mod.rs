@@ -84,7 +84,7 @@ enum Link {
 struct Linked {
     /// Usually one; two if both asked at once.
     sockets: Vec<(Arc<Socket>, Token)>,
-    life: Descriptor,
+    life: Arc<Descriptor>,
     life_token: Token,
     unread: Failures,
     bell: Bell,
@@ -187,7 +187,7 @@ impl EndpointControl {
             self.domain.hub().forget(&**socket, *token);
             state.watched.remove(token);
         }
-        self.domain.hub().forget(&linked.life, linked.life_token);
+        self.domain.hub().forget(&*linked.life, linked.life_token);
         state.watched.remove(&linked.life_token);
     }
 
@@ -223,6 +223,10 @@ impl EndpointControl {
 impl EndpointHalf for EndpointControl {
     fn name(&self) -> &ChannelName {
         &self.header.name
+    }
+
+    fn incarnation(&self) -> u128 {
+        self.header.incarnation
     }
 
     fn bell(&self) -> &Arc<Bell> {

@@ -35,6 +35,7 @@ use corewire_layout::name::ChannelName;
 pub use self::calls::{OwedReply, Request};
 pub use self::events::{DetachedRequest, Event};
 use self::rings::PairRings;
+pub use self::rings::Rendezvous;
 use crate::error::{ConnectError, CounterError};
 use crate::halves::{EndpointHalf, notice};
 use crate::host::PairRing;
@@ -51,10 +52,18 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 ///
 /// # How messages travel
 ///
-/// Messages of up to 160 bytes travel in the ring itself; longer ones through cells of the sender's memory, in as
-/// many consecutive fragments as needed. A message of any length needs no more memory than that, and is copied twice.
-/// `send` returns when the bytes have been copied: the buffer may be reused, but the message may not have been
-/// received yet.
+/// Messages of up to 160 bytes travel in the ring itself, and messages of up to 32 KiB through cells of the sender's
+/// memory; these are copied twice. A longer message stays in the sender's memory until a receive asks for it. Then the
+/// kernel copies it, once, to the receiver's: from 64 KiB on from both ends at once, by the receiver and by the sender, if
+/// that is in a call. Where the kernel does not permit that (another user namespace, seccomp, Yama, a process that cannot
+/// be dumped), longer messages, too, go through cells, in as many consecutive fragments as needed.
+///
+/// `send` returns when the buffer may be reused. A message that fits in the cells may not have been received by then; a
+/// longer one has been received, or is kept by the peer within its budget. A send that runs out of time leaves nothing
+/// behind: either the message was never sent, or it counts as sent and a copy of it is delivered later.
+///
+/// A receive without a time limit lets the sender write to its buffer. If such a receive is interrupted while the sender
+/// writes, it returns when the sender has written its piece of at most 256 KiB.
 ///
 /// # Progress
 ///
@@ -92,9 +101,10 @@ impl Endpoint {
         budget: Budget,
         seed: Seed,
         wait: Wait,
+        rendezvous: Rendezvous,
     ) -> Self {
         let ring_slots = pairs.sizes().ring_slots();
-        let rings = PairRings::new(pairs, Arc::clone(&control));
+        let rings = PairRings::new(pairs, Arc::clone(&control), rendezvous);
         Self {
             engine: Engine::new(rings, budget, seed),
             control,
@@ -181,6 +191,8 @@ impl Endpoint {
     /// | `deaths` | peers whose process died |
     /// | `violations` | peers disconnected because their memory held an impossible value |
     /// | `discarded` | messages that no receive had asked for, and that the program discarded |
+    /// | `pulled` | large messages that it copied from their senders' memory |
+    /// | `refusals` | large messages that it could not copy from there, and that came through cells |
     ///
     /// # Errors
     /// [`CounterError`] if there is no counter of that name; it lists the names.
@@ -212,6 +224,9 @@ impl Endpoint {
     pub fn arm(&mut self) -> Result<bool, MessageError> {
         if self.control.is_forked() {
             return Err(MessageError::Forked);
+        }
+        if self.engine.is_copying() {
+            return Ok(false);
         }
         self.control.bell().silence();
         let wanted = self.engine.wanted_room();
@@ -307,6 +322,9 @@ impl Endpoint {
                 self.poller(is_for_room).gives_up();
                 return Err(late);
             };
+            if caller.is_none() && self.engine.relieve() {
+                continue;
+            }
             self.engine.transport().count(EndpointCounter::Waits);
             let poller = self.poller(is_for_room);
             if poller.may_sleep() {

@@ -232,20 +232,20 @@ impl Endpoint {
         patience: Patience,
     ) -> Result<Status, MessageError> {
         let mut caller = Caller::new(selector, target);
+        if matches!(patience, Patience::None) {
+            let late = MessageError::Timeout { after: Duration::ZERO };
+            return self.engine.receive_now(&mut caller)?.unwrap_or(Err(late));
+        }
+        if matches!(patience, Patience::Forever) {
+            caller = caller.patient();
+        }
         self.engine.begin_receive(&mut caller)?;
         if let Some(end) = self.engine.end_of(&caller) {
             return end;
         }
-        let ended = if matches!(patience, Patience::None) {
-            self.engine.progress(Some(&mut caller)).and_then(|_| {
-                let late = MessageError::Timeout { after: Duration::ZERO };
-                self.engine.end_of(&caller).ok_or(late)
-            })
-        } else {
-            self.wait_for(patience, Some(&mut caller), None, |endpoint, caller| {
-                caller.and_then(|caller| endpoint.engine.end_of(caller))
-            })
-        };
+        let ended = self.wait_for(patience, Some(&mut caller), None, |endpoint, caller| {
+            caller.and_then(|caller| endpoint.engine.end_of(caller))
+        });
         self.engine.leave(&mut caller);
         match ended {
             Ok(end) => end,

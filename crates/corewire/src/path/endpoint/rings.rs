@@ -5,31 +5,70 @@ use std::fmt;
 use std::sync::Arc;
 
 use corewire_endpoint::transport::{
-    Attention, Change, Gone, Polling, Room, SendError, Short, Transport,
+    Attention, Change, Gone, Helped, Polling, Pulled, Room, SendError, Short, Transport,
 };
 use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Peer, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
+use corewire_layout::rendezvous::{MemoryPlace, Stretch};
 use corewire_os::OsError;
 use corewire_ring::pair::PairViolation;
+use corewire_transfer::thresholds::{BOTH_FROM_BYTES, OFFERED_ABOVE_BYTES};
+use corewire_transfer::{Help, HelpStep, Pull, PullStep, Remote, chunks_of};
 
 use super::pipe::Pipe;
 use crate::halves::{EndpointHalf, Link, notice};
 use crate::host::PairRing as Pairs;
+
+/// How an endpoint moves messages of more than 32 KiB: see [`Endpoint`](super::Endpoint).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rendezvous {
+    /// The kernel copies them from their sender's memory to their receiver's: from 64 KiB on from both ends at once, if
+    /// the sender is in a call.
+    #[default]
+    BothSides,
+    /// The receiver alone copies them from their sender's memory. This endpoint never writes to another process's memory,
+    /// and no peer writes to that of its process.
+    Pull,
+    /// The endpoint sends them through its cells, twice copied. Those that others offer it reads in their memory.
+    Off,
+}
 
 /// The rings between one endpoint and all its peers on this machine.
 pub(crate) struct PairRings {
     pairs: Pairs,
     control: Arc<dyn EndpointHalf>,
     pipe: Pipe,
+    rendezvous: Rendezvous,
+    /// This endpoint's incarnation: whoever reads it here has reached this process.
+    cookie: Box<[u8; 16]>,
+    /// The peers' memory, by row.
+    remotes: Vec<Option<Remote>>,
     /// Number of rings whose memory is allocated.
     rings_there: u64,
     has_cells: bool,
 }
 
 impl PairRings {
-    pub(super) fn new(pairs: Pairs, control: Arc<dyn EndpointHalf>) -> Self {
-        Self { pairs, control, pipe: Pipe::new(), rings_there: 0, has_cells: false }
+    pub(super) fn new(
+        pairs: Pairs,
+        control: Arc<dyn EndpointHalf>,
+        rendezvous: Rendezvous,
+    ) -> Self {
+        let cookie = Box::new(control.incarnation().to_le_bytes());
+        let (pipe, remotes) = (Pipe::new(), Vec::new());
+        let (rings_there, has_cells) = (0, false);
+        Self { pairs, control, pipe, rendezvous, cookie, remotes, rings_there, has_cells }
+    }
+
+    fn remote(&self, row: u32) -> Option<&Remote> {
+        self.remotes.get(row as usize)?.as_ref()
+    }
+
+    /// These stretches of this process's memory, for another process.
+    fn place_of(&self, stretches: Vec<Stretch>) -> MemoryPlace {
+        let cookie = self.cookie.as_ptr().expose_provenance() as u64;
+        MemoryPlace { cookie, stretches }
     }
 
     /// Reads one of the endpoint's counters.
@@ -81,7 +120,11 @@ impl PairRings {
         let total = source.bytes();
         let message = &mut bytes[..usize::try_from(total).unwrap_or(PAIR_INLINE_BYTES_MAX)];
         source.fill(0, &mut Fragment::private(message));
-        let is_sent = self.pairs.try_send(row, envelope, message);
+        let is_sent = if envelope.space.is_message() {
+            self.pairs.try_send(row, envelope, message)
+        } else {
+            self.pairs.try_send_beside(row, envelope, message)
+        };
         if is_sent {
             *sent = total;
         }
@@ -93,6 +136,7 @@ impl PairRings {
 impl Drop for PairRings {
     fn drop(&mut self) {
         if !self.control.is_forked() {
+            self.pairs.end_offers();
             self.pairs.retract();
             self.pairs.publish_cursors();
             self.control.close();
@@ -142,8 +186,13 @@ impl Transport for PairRings {
         }
         for change in self.control.changes() {
             changes.push(match change {
-                Link::Came { row, name, parts } => {
+                Link::Came { row, name, parts, remote } => {
                     self.pairs.add_peer(row, parts);
+                    let index = row as usize;
+                    if self.remotes.len() <= index {
+                        self.remotes.resize(index + 1, None);
+                    }
+                    self.remotes[index] = Some(remote);
                     Change::Came { row, name }
                 }
                 Link::Gone { row, how } => Change::Gone { row, how },
@@ -173,6 +222,9 @@ impl Transport for PairRings {
     }
 
     fn remove(&mut self, row: u32) {
+        if let Some(remote) = self.remotes.get_mut(row as usize) {
+            *remote = None;
+        }
         self.pairs.remove_peer(row);
         self.control.free_row(row);
     }
@@ -281,6 +333,123 @@ impl Transport for PairRings {
 
     fn look_at(&mut self, row: u32) {
         self.pairs.enqueue(row);
+    }
+
+    type Pull = Pull;
+    type Help = Help;
+
+    fn offered_above(&self, _row: u32) -> u64 {
+        if self.rendezvous == Rendezvous::Off { u64::MAX } else { OFFERED_ABOVE_BYTES }
+    }
+
+    fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
+        let number = self.pairs.make_offer(row)?;
+        let mut stretches = Vec::new();
+        source.stretches(&mut |stretch| stretches.push(stretch));
+        self.place_of(stretches).append_to(place);
+        Some(number)
+    }
+
+    fn deregister(&mut self, _row: u32, number: u64) {
+        self.pairs.end_offer(number);
+    }
+
+    fn withdraw(&mut self, row: u32, number: u64) -> bool {
+        self.pairs.withdraw_offer(row, number)
+    }
+
+    fn has_begun(&self, row: u32, number: u64) -> bool {
+        self.pairs.has_begun(row, number)
+    }
+
+    fn room_for_data(&self, row: u32) -> u64 {
+        self.pairs.cell_room(row)
+    }
+
+    fn start_pull(
+        &mut self,
+        row: u32,
+        number: u64,
+        place: &[u8],
+        total: u64,
+        bytes: u64,
+        is_helped: bool,
+    ) -> Result<Pull, PairViolation> {
+        let bad = |word, found| PairViolation { word, found, position: 0 };
+        let place = MemoryPlace::parse(place, total).ok_or(bad("place", total))?;
+        let puller = self.pairs.puller(row, number, chunks_of(bytes).into());
+        let puller = puller.ok_or(bad("offer", number))?;
+        let remote = self.remote(row).ok_or(bad("row", row.into()))?.clone();
+        let is_helped = is_helped
+            && self.rendezvous == Rendezvous::BothSides
+            && bytes >= BOTH_FROM_BYTES
+            && !remote.is_here();
+        Ok(Pull::new(puller, remote, place, bytes, is_helped))
+    }
+
+    fn begin_pull(&mut self, pull: &mut Pull) -> bool {
+        pull.begin()
+    }
+
+    fn answer(
+        &mut self,
+        _row: u32,
+        pull: &mut Pull,
+        target: &mut dyn Sink,
+        place: &mut Vec<u8>,
+    ) -> bool {
+        let is_invited = pull.invite();
+        if is_invited {
+            let stretches = target.landing().stretches(pull.bytes());
+            self.place_of(stretches).append_to(place);
+        }
+        is_invited
+    }
+
+    fn pull(&mut self, pull: &mut Pull, target: &mut dyn Sink) -> Pulled {
+        match pull.step(target) {
+            PullStep::More => Pulled::More,
+            PullStep::Busy => Pulled::Busy,
+            PullStep::Done => Pulled::Done,
+            PullStep::Void => Pulled::Void,
+            PullStep::Refused { bytes, why } => Pulled::Refused { bytes, is_final: why.is_final() },
+        }
+    }
+
+    fn close_pull(&mut self, pull: &mut Pull) -> bool {
+        pull.close()
+    }
+
+    fn start_help(
+        &mut self,
+        row: u32,
+        number: u64,
+        source: &[Stretch],
+        place: &[u8],
+        bytes: u64,
+    ) -> Option<Help> {
+        let remote = self.remote(row)?.clone();
+        if remote.is_here() || self.rendezvous != Rendezvous::BothSides {
+            return None;
+        }
+        let target = MemoryPlace::parse(place, bytes)?;
+        let helper = self.pairs.helper(row, number, chunks_of(bytes))?;
+        Some(Help::new(helper, remote, source.to_vec(), target, bytes))
+    }
+
+    fn help(&mut self, _row: u32, help: &mut Help) -> Helped {
+        match help.step() {
+            HelpStep::More => Helped::More,
+            HelpStep::Over | HelpStep::Refused(_) => Helped::Over,
+        }
+    }
+
+    fn count_sent(&mut self, row: u32, bytes: u64) {
+        self.pairs.count_sent_beside(row, bytes);
+    }
+
+    fn count_received(&mut self, row: u32, bytes: u64) {
+        self.pairs.count_received_beside(row, bytes);
     }
 
     fn is_here(&self, row: u32) -> bool {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use corewire_endpoint::transport::Room;
-use corewire_endpoint::{Envelope, Memory, MessageError, OperationHandle, Options, Peer, Source};
+use corewire_endpoint::{
+    Envelope, Lent, Memory, MessageError, OperationHandle, Options, Peer, Source,
+};
 
 use super::{Endpoint, after};
 use crate::wait::Patience;
@@ -175,6 +177,11 @@ impl Endpoint {
         patience: Patience,
     ) -> Result<(), MessageError> {
         self.handle_notices()?;
+        if !matches!(patience, Patience::None)
+            && let Some(lent) = self.engine.offer_lent(peer, envelope, source)?
+        {
+            return self.wait_for_lent(lent, source, patience);
+        }
         let mut sent = 0;
         let send = |endpoint: &mut Self, sent: &mut u64| match endpoint
             .engine
@@ -203,6 +210,37 @@ impl Endpoint {
                 }
                 // The peer has the beginning of the message already, so the rest must follow.
                 self.engine.send_rest(peer, envelope, source, sent);
+                Ok(())
+            }
+            Err(MessageError::Timeout { .. }) => {
+                Err(MessageError::Timeout { after: after(patience) })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Waits until the peer has a large message that was offered. If that takes too long, the message was never sent, or
+    /// counts as sent if the peer has begun to read it.
+    fn wait_for_lent(
+        &mut self,
+        lent: Lent,
+        source: &impl Source,
+        patience: Patience,
+    ) -> Result<(), MessageError> {
+        let ended = self.wait_for(patience, None, None, |endpoint, _| {
+            endpoint.engine.end_of_lent(&lent, source)
+        });
+        if matches!(ended, Err(MessageError::Forked)) {
+            return Err(MessageError::Forked);
+        }
+        let is_sent = self.engine.end_lent(lent, source);
+        match ended {
+            Ok(end) => end,
+            Err(error) if is_sent => {
+                if error == MessageError::Interrupted {
+                    // Left for the next call that waits.
+                    self.interrupter().interrupt();
+                }
                 Ok(())
             }
             Err(MessageError::Timeout { .. }) => {

@@ -1,0 +1,223 @@
+//! Large messages between two endpoints: copied by the kernel from both ends at once, by the receiver alone, and through
+//! cells, which copies twice. All in the same run, in alternating blocks; cold and warm, as they are, and written by the
+//! sender before and read by the receiver after.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use corewire::{Domain, Endpoint, Peer as Other, Rendezvous, Selector};
+use corewire_study::harness::report::Report;
+use corewire_study::harness::role::{Role, Worker};
+use corewire_study::harness::rounds::{all, alternate};
+use corewire_study::harness::statistics::thousandths;
+use serde_json::{Map, Value, json};
+
+use super::options::{Options, setup};
+use crate::failure::Failure;
+
+pub(super) const ROLE: Role<Options, Failure> = Role { name: "large", work: peer };
+
+/// Lengths of the messages, in bytes.
+const SIZES: [usize; 7] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+/// The size whose ratios are those of the whole benchmark.
+const MAIN_BYTES: usize = 1 << 20;
+/// Memory for the messages of one direction. Cold messages lie one behind the other, so that memory is used again only
+/// when it has left every cache but the last.
+const ARENA_BYTES: usize = 64 << 20;
+const LINE_BYTES: usize = 64;
+
+const WAYS: [(&str, Rendezvous); 3] =
+    [("both", Rendezvous::BothSides), ("pull", Rendezvous::Pull), ("pipe", Rendezvous::Off)];
+
+/// Where the messages lie, and whether their bytes are written and read.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    name: &'static str,
+    is_cold: bool,
+    is_touched: bool,
+}
+
+const STATES: [State; 4] = [
+    State { name: "cold_untouched", is_cold: true, is_touched: false },
+    State { name: "cold_touched", is_cold: true, is_touched: true },
+    State { name: "warm_untouched", is_cold: false, is_touched: false },
+    State { name: "warm_touched", is_cold: false, is_touched: true },
+];
+
+/// Round trips of one block: about 10 ms.
+const fn trips(bytes: usize) -> usize {
+    let trips = (20 << 20) / bytes;
+    if trips > 200 {
+        200
+    } else if trips == 0 {
+        1
+    } else {
+        trips
+    }
+}
+
+pub(super) fn run(options: &Options) -> Result<Report, Failure> {
+    let crew = setup(1).start(&ROLE, |_| options.clone())?;
+    let mut ends = ends(crew.domain()?, options, "parent", "peer")?;
+    let mut arena = Arena::new();
+    let mut report = Report::default();
+    report.value("rounds", options.rounds);
+    report.note(
+        "one way, us          bytes         both         pull         pipe  pull/both  pipe/both",
+    );
+    let mut by_size = Vec::new();
+    for bytes in SIZES {
+        let mut row = Map::new();
+        row.insert("bytes".into(), bytes.into());
+        for state in STATES {
+            let blocks = alternate(options.rounds, |_| {
+                let mut times = [0.0; WAYS.len()];
+                for (time, end) in times.iter_mut().zip(&mut ends) {
+                    let start = Instant::now();
+                    for _ in 0..trips(bytes) {
+                        end.send(&mut arena, bytes, state)?;
+                        end.receive(&mut arena, bytes, state)?;
+                    }
+                    #[expect(clippy::cast_precision_loss, reason = "few trips")]
+                    let count = 2.0 * trips(bytes) as f64;
+                    *time = start.elapsed().as_secs_f64() * 1e6 / count;
+                }
+                Ok::<_, Failure>(times)
+            })?;
+            let [both, pull, pipe] = [0, 1, 2].map(|block| blocks.median(block));
+            let (to_pull, to_pipe) = (blocks.ratio(1, 0), blocks.ratio(2, 0));
+            report.note(format!(
+                "{:<16} {bytes:>9} {both:>12.1} {pull:>12.1} {pipe:>12.1} {:>10.3} {:>10.3}",
+                state.name, to_pull.median, to_pipe.median
+            ));
+            let figures: Value = json!({
+                "both_us": thousandths(both),
+                "pull_us": thousandths(pull),
+                "pipe_us": thousandths(pipe),
+                "both_sides_ratio": thousandths(to_pull.median),
+                "both_sides_ratio_min": thousandths(to_pull.min),
+                "both_sides_ratio_max": thousandths(to_pull.max),
+                "pipe_ratio": thousandths(to_pipe.median),
+                "pipe_ratio_min": thousandths(to_pipe.min),
+                "pipe_ratio_max": thousandths(to_pipe.max),
+            });
+            if bytes == MAIN_BYTES && state.is_cold && !state.is_touched {
+                report.spread("both_sides_ratio", to_pull);
+                report.spread("pipe_ratio", to_pipe);
+            }
+            row.insert(state.name.into(), figures);
+        }
+        by_size.push(Value::Object(row));
+    }
+    report.value("by_size", by_size);
+    crew.describe(&mut report);
+    for end in ends {
+        end.endpoint.close()?;
+    }
+    crew.finish()?;
+    Ok(report)
+}
+
+fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
+    let mut ends = ends(&worker.domain()?, &options, "peer", "parent")?;
+    let mut arena = Arena::new();
+    for bytes in SIZES {
+        for state in STATES {
+            for _ in all(options.rounds) {
+                for end in &mut ends {
+                    for _ in 0..trips(bytes) {
+                        end.receive(&mut arena, bytes, state)?;
+                        end.send(&mut arena, bytes, state)?;
+                    }
+                }
+            }
+        }
+    }
+    ends.into_iter().try_for_each(|end| end.endpoint.close())?;
+    Ok(())
+}
+
+/// An endpoint of one way to move messages, and its peer.
+struct End {
+    endpoint: Endpoint,
+    other: Other,
+    sent: u64,
+    received: u64,
+}
+
+fn ends(domain: &Domain, options: &Options, own: &str, other: &str) -> Result<Vec<End>, Failure> {
+    let create = |(name, rendezvous): &(&str, Rendezvous)| {
+        let builder = domain.endpoint(&format!("{own}-{name}")).wait(options.wait());
+        let mut endpoint = builder.rendezvous(*rendezvous).create()?;
+        let other = endpoint.peer_when_created(&format!("{other}-{name}"), None)?;
+        Ok(End { endpoint, other, sent: 0, received: 0 })
+    };
+    WAYS.iter().map(create).collect()
+}
+
+impl End {
+    fn send(&mut self, arena: &mut Arena, bytes: usize, state: State) -> Result<(), Failure> {
+        self.sent += 1;
+        let number = self.sent;
+        let message = arena.sources.next(bytes, state.is_cold);
+        if state.is_touched {
+            message.chunks_mut(LINE_BYTES).for_each(|line| line[0] = line[0].wrapping_add(1));
+        }
+        message[..8].copy_from_slice(&number.to_le_bytes());
+        message[bytes - 8..].copy_from_slice(&number.to_le_bytes());
+        Ok(self.endpoint.send(self.other, 0, message)?)
+    }
+
+    fn receive(&mut self, arena: &mut Arena, bytes: usize, state: State) -> Result<(), Failure> {
+        self.received += 1;
+        let number = self.received.to_le_bytes();
+        let message = arena.targets.next(bytes, state.is_cold);
+        let status = self.endpoint.receive_into(Selector::any().from(self.other), message)?;
+        if state.is_touched {
+            black_box(message.chunks(LINE_BYTES).fold(0u8, |sum, line| sum.wrapping_add(line[0])));
+        }
+        if status.bytes != bytes as u64 || message[..8] != number || message[bytes - 8..] != number
+        {
+            return Err(Failure::other(format!("message {} arrived torn", self.received)));
+        }
+        Ok(())
+    }
+}
+
+/// The memory of the messages.
+struct Arena {
+    sources: Ring,
+    targets: Ring,
+}
+
+impl Arena {
+    fn new() -> Self {
+        Self { sources: Ring::new(), targets: Ring::new() }
+    }
+}
+
+struct Ring {
+    memory: Vec<u8>,
+    at: usize,
+}
+
+impl Ring {
+    /// Memory whose pages are there.
+    fn new() -> Self {
+        Self { memory: vec![1; ARENA_BYTES], at: 0 }
+    }
+
+    /// Where the next message of `bytes` bytes lies.
+    fn next(&mut self, bytes: usize, is_cold: bool) -> &mut [u8] {
+        if !is_cold {
+            return &mut self.memory[..bytes];
+        }
+        if self.at + bytes > self.memory.len() {
+            self.at = 0;
+        }
+        let from = self.at;
+        // Never on the same lines of the pages.
+        self.at += (bytes + LINE_BYTES).next_multiple_of(LINE_BYTES);
+        &mut self.memory[from..from + bytes]
+    }
+}

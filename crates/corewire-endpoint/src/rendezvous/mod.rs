@@ -1,0 +1,173 @@
+//! Rendezvous: a large message stays in its sender's memory until a receive asks for it.
+//!
+//! # Data path
+//!
+//! 1. The sender makes its memory readable under a number, and sends an [`Offer`] with it, in its place among the other
+//!    messages (`offers.rs`). What it sends afterwards goes on at once.
+//! 2. The offer is matched like a message (`pulls.rs`). Until a receive asks for it, a record of it is kept; only a sender
+//!    that does nothing else has its message fetched into the budget.
+//! 3. The receiver pulls the message. If the memory it goes to allows it, an *answer* invites the sender, who copies from
+//!    the end whenever it is in a call.
+//! 4. The receiver checks that the offer was valid to the end, and says *done*: the sender's memory is free.
+//!
+//! A sender never needs its receiver to get its memory back: it takes the number out of its table. If the receiver had
+//! not begun by then, the message was never sent (*cancelled*), or follows as *data* through the transport. If it had
+//! begun, the message counts as sent: the sender copies it and sends the copy as data.
+//!
+//! A receiver that cannot read the sender's memory says *push*, and gets the rest of the message as data.
+//!
+//! # Why data may follow later
+//!
+//! Data has the place in the order that its offer had: it goes to the receive that has matched the offer, or to the
+//! record of it. It passes messages that wait for room at its sender; and while it is awaited, messages before it in the
+//! ring are kept whatever the budget, so that nothing unexpected keeps it from a receive that waits.
+//!
+//! # Cost
+//!
+//! Two slots for the offer, one for the end; a record of 100 bytes until the match. The message is copied once.
+//!
+//! Sources: Buntinas and others, "Data Transfers between Processes in a SMP System", IV-A; Yamagiwa and others, "Active
+//! Zero-copy", 2.
+
+mod notices;
+mod offers;
+mod pulls;
+
+use corewire_layout::rendezvous::{Offer, OfferWants, OfferedSpace, Stretch};
+use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space, Wants};
+
+use crate::error::MessageError;
+use crate::list::Key;
+use crate::selector::Peer;
+
+pub use offers::Lent;
+
+/// A message that this endpoint has offered.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) number: u64,
+    /// `None` if nobody waits for it, or a call does.
+    pub(crate) operation: Option<u32>,
+    pub(crate) envelope: Envelope,
+    /// `None` if a call has it.
+    pub(crate) memory: Option<Memory>,
+    pub(crate) total: u64,
+    pub(crate) stretches: Vec<Stretch>,
+    /// For the call that has the memory: what it must do.
+    pub(crate) todo: Todo,
+}
+
+/// What a call must do whose message was offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Todo {
+    /// Wait.
+    Wait,
+    /// Send the message from this byte on as data, of which the second number of bytes has been sent.
+    Push(u64, u64),
+    /// Return.
+    End(Result<(), MessageError>),
+}
+
+/// An offer that has arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ArrivedOffer {
+    pub(crate) number: u64,
+    /// Where the transport finds the message. Empty once it cannot be read any more: it follows as data, or is cancelled.
+    pub(crate) place: Vec<u8>,
+}
+
+/// A message that is being pulled, or will be.
+#[derive(Debug)]
+pub(crate) struct Transfer<P> {
+    pub(crate) source: Peer,
+    pub(crate) offer: ArrivedOffer,
+    pub(crate) envelope: Envelope,
+    pub(crate) total: u64,
+    /// Its place among the unexpected messages, if it goes back there.
+    pub(crate) order: u64,
+    pub(crate) to: Destination,
+    pub(crate) stage: Stage<P>,
+    /// The sender was invited to copy, too.
+    pub(crate) is_invited: bool,
+}
+
+/// Where a message goes that is pulled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// To a receive that goes on by itself.
+    Operation(u32),
+    /// To the receive that is being called.
+    Caller,
+    /// To where it is kept until a receive asks for it.
+    Kept(Key),
+    /// Nowhere: the receive has ended. The memory is kept until the sender writes nothing more there.
+    Nobody,
+}
+
+#[derive(Debug)]
+pub(crate) enum Stage<P> {
+    /// Waits for its turn: one message of each peer is pulled at a time.
+    Queued,
+    /// Is pulled.
+    Pulling(P),
+    /// Nothing is read any more. The sender may still be writing to this memory.
+    Closing(P, #[expect(dead_code, reason = "kept until it may be freed")] Vec<u8>),
+    /// Data follows. So many bytes, from the beginning, are there.
+    Awaited(u64),
+}
+
+/// The rest of a message.
+pub(crate) struct Tail<'a, S: ?Sized> {
+    pub(crate) source: &'a S,
+    pub(crate) from: u64,
+}
+
+impl<S: Source + ?Sized> Source for Tail<'_, S> {
+    fn bytes(&self) -> u64 {
+        self.source.bytes() - self.from
+    }
+
+    fn fill(&self, offset: u64, target: &mut Fragment<'_>) {
+        self.source.fill(self.from + offset, target);
+    }
+
+    fn stretches(&self, each: &mut dyn FnMut(Stretch)) {
+        self.source.stretches(each);
+    }
+}
+
+/// The envelope of the message of an offer with this tag.
+pub(crate) fn envelope_of(offer: &Offer, tag: u64) -> Envelope {
+    let space = match offer.space {
+        OfferedSpace::Tagged => Space::Tagged,
+        OfferedSpace::Untagged => Space::Untagged,
+        OfferedSpace::Request => Space::Request,
+    };
+    let wants = match offer.wants {
+        OfferWants::Nothing => Wants::Nothing,
+        OfferWants::Delivery => Wants::Delivery,
+        OfferWants::Match => Wants::Match,
+    };
+    Envelope { space, tag, immediate: offer.immediate, wants }
+}
+
+/// The offer of a message of `total` bytes. `None` if such messages are not offered.
+pub(crate) fn offer_of(
+    number: u64,
+    envelope: &Envelope,
+    total: u64,
+    is_blocking: bool,
+) -> Option<Offer> {
+    let space = match envelope.space {
+        Space::Tagged => OfferedSpace::Tagged,
+        Space::Untagged => OfferedSpace::Untagged,
+        Space::Request => OfferedSpace::Request,
+        _ => return None,
+    };
+    let wants = match envelope.wants {
+        Wants::Nothing => OfferWants::Nothing,
+        Wants::Delivery => OfferWants::Delivery,
+        Wants::Match => OfferWants::Match,
+    };
+    Some(Offer { number, total, space, wants, immediate: envelope.immediate, is_blocking })
+}

@@ -1,0 +1,414 @@
+//! The sender's side: offers, help, and taking an offer back.
+
+use corewire_layout::rendezvous::{OFFER_BYTES, Verb};
+use corewire_ring::message::{Envelope, Memory, Source, Space, Wants};
+use corewire_ring::pair::PairViolation;
+
+use super::{Offered, Tail, Todo, offer_of};
+use crate::engine::{Engine, Pending, Unacknowledged};
+use crate::error::MessageError;
+use crate::selector::{Peer, Status};
+use crate::send::to_memory;
+use crate::transport::{Helped, Room, Transport};
+
+/// A message that a call has offered: its memory is the caller's until [`Engine::end_lent`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the memory is lent until `end_lent`"]
+pub struct Lent {
+    peer: Peer,
+    number: u64,
+}
+
+impl<T: Transport> Engine<T> {
+    // A call that waits until its message has been copied.
+
+    /// Offers a large message of a call that waits. `None` if it must be sent by [`send_step`](Self::send_step).
+    ///
+    /// # Errors
+    /// As for [`send_step`](Self::send_step).
+    pub fn offer_lent(
+        &mut self,
+        peer: Peer,
+        envelope: Envelope,
+        source: &impl Source,
+    ) -> Result<Option<Lent>, MessageError> {
+        let row = self.row_of(peer)?;
+        let entry = &self.rows[row as usize];
+        if entry.is_within || !entry.sends.is_empty() {
+            return Ok(None);
+        }
+        let Some(number) = self.try_offer(row, &envelope, source, true)? else { return Ok(None) };
+        self.add_offered(row, number, None, envelope, source, None);
+        self.blocked_bytes = source.bytes();
+        Ok(Some(Lent { peer, number }))
+    }
+
+    /// How the send of a message that was offered has ended, if it has. Sends it as data if the peer asks for that.
+    pub fn end_of_lent(
+        &mut self,
+        lent: &Lent,
+        source: &impl Source,
+    ) -> Option<Result<(), MessageError>> {
+        let (row, number) = (lent.peer.row(), lent.number);
+        let index = self.offered_index(row, number)?;
+        match self.rows[row as usize].offered[index].todo.clone() {
+            Todo::Wait => None,
+            Todo::End(result) => Some(result),
+            Todo::Push(from, mut sent) => {
+                if sent == 0 && !self.rows[row as usize].is_between_messages() {
+                    return None;
+                }
+                let envelope = Envelope::numbered(Space::Data, number);
+                let done = self.push(row, &envelope, &Tail { source, from }, &mut sent);
+                let entry = &mut self.rows[row as usize];
+                entry.is_within = matches!(done, Ok(false)) && sent > 0;
+                // The peer may have been cut off.
+                if let Some(offered) = entry.offered.iter_mut().find(|it| it.number == number) {
+                    offered.todo = Todo::Push(from, sent);
+                }
+                match done {
+                    Ok(false) => None,
+                    Ok(true) => Some(Ok(())),
+                    Err(error) => Some(Err(error)),
+                }
+            }
+        }
+    }
+
+    /// The room that a call waits for whose message is sent as data.
+    pub(crate) fn wanted_by_lent(&self) -> Option<Room> {
+        let rows = (0u32..).zip(&self.rows);
+        let mut lent = rows.flat_map(|(row, entry)| entry.offered.iter().map(move |it| (row, it)));
+        lent.find_map(|(row, offered)| match offered.todo {
+            Todo::Push(from, _) => {
+                let envelope = Envelope::numbered(Space::Data, offered.number);
+                Some(Room { row, envelope, bytes: offered.total - from })
+            }
+            _ => None,
+        })
+    }
+
+    /// The call ends, and its memory is its caller's again. True if the message counts as sent: what the peer does not
+    /// have yet is copied.
+    pub fn end_lent(&mut self, lent: Lent, source: &impl Source) -> bool {
+        self.blocked_bytes = 0;
+        let (row, number) = (lent.peer.row(), lent.number);
+        let Some(index) = self.offered_index(row, number) else { return false };
+        let offered = self.rows[row as usize].offered.swap_remove(index);
+        let copied = |from, sent| Pending {
+            sent,
+            from,
+            ..Pending::new(Envelope::numbered(Space::Data, number), to_memory(source))
+        };
+        match offered.todo {
+            Todo::End(result) => result.is_ok(),
+            Todo::Push(from, sent) => {
+                self.transport.count_sent(row, offered.total);
+                // All of it has been sent, if it has ended so.
+                if sent < offered.total - from {
+                    self.rows[row as usize].is_within = false;
+                    self.send_first(row, copied(from, sent));
+                }
+                true
+            }
+            Todo::Wait => {
+                let is_unsent = self.withdraw_offer(row, number);
+                if is_unsent {
+                    self.notify(row, number, Verb::Cancelled, 0);
+                } else {
+                    self.transport.count_sent(row, offered.total);
+                    self.send_first(row, copied(0, 0));
+                }
+                !is_unsent
+            }
+        }
+    }
+
+    // Offers.
+
+    /// Offers a message. `None` if it must go in another way, or there is no room now.
+    pub(crate) fn try_offer(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        source: &impl Source,
+        is_blocking: bool,
+    ) -> Result<Option<u64>, MessageError> {
+        let total = source.bytes();
+        if total <= self.transport.offered_above(row) || self.rows[row as usize].refuses_offers {
+            return Ok(None);
+        }
+        if offer_of(0, envelope, total, is_blocking).is_none() {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; OFFER_BYTES];
+        let Some(number) = self.transport.register(row, source, &mut bytes) else {
+            return Ok(None);
+        };
+        if let Some(offer) = offer_of(number, envelope, total, is_blocking) {
+            bytes[..OFFER_BYTES].copy_from_slice(&offer.to_bytes());
+        }
+        let outer = Envelope::numbered(Space::Offer, envelope.tag);
+        let mut sent = 0;
+        match self.push(row, &outer, &bytes.as_slice(), &mut sent) {
+            Ok(true) => Ok(Some(number)),
+            // A long list goes on when there is room.
+            Ok(false) if sent > 0 => {
+                let pending = Pending { sent, ..Pending::new(outer, bytes.into()) };
+                self.send_later(row, pending);
+                Ok(Some(number))
+            }
+            Ok(false) => {
+                self.transport.deregister(row, number);
+                Ok(None)
+            }
+            Err(error) => {
+                self.transport.deregister(row, number);
+                Err(error)
+            }
+        }
+    }
+
+    /// A message was offered. The one who waits for it is an operation, nobody, or a call, which keeps the memory.
+    pub(crate) fn add_offered(
+        &mut self,
+        row: u32,
+        number: u64,
+        operation: Option<u32>,
+        envelope: Envelope,
+        source: &impl Source,
+        memory: Option<Memory>,
+    ) {
+        let mut stretches = Vec::new();
+        source.stretches(&mut |stretch| stretches.push(stretch));
+        let total = source.bytes();
+        self.rows[row as usize].offered.push(Offered {
+            number,
+            operation,
+            envelope,
+            memory,
+            total,
+            stretches,
+            todo: Todo::Wait,
+        });
+    }
+
+    fn offered_index(&self, row: u32, number: u64) -> Option<usize> {
+        let offered = &self.rows.get(row as usize)?.offered;
+        offered.iter().position(|offered| offered.number == number)
+    }
+
+    /// The peer can read the message no more. True if it had not begun to.
+    fn withdraw_offer(&mut self, row: u32, number: u64) -> bool {
+        self.end_help(row, number);
+        self.transport.withdraw(row, number)
+    }
+
+    /// The peer has the message, or has dropped it.
+    pub(crate) fn offer_is_done(&mut self, row: u32, number: u64) {
+        self.end_help(row, number);
+        if self.offered_index(row, number).is_some() {
+            self.transport.deregister(row, number);
+            self.end_offered(row, number, Ok(()));
+            return;
+        }
+        let unacknowledged = &mut self.rows[row as usize].unacknowledged;
+        let is_it = |it: &Unacknowledged| it.is_offer && it.number == number;
+        let found = unacknowledged.iter().position(is_it);
+        if let Some(it) = found.and_then(|index| unacknowledged.remove(index)) {
+            self.has_news = true;
+            self.operations.end(it.operation, Ok(it.status), Some(it.memory));
+        }
+    }
+
+    /// Nothing more is to be done for a message that was offered.
+    pub(crate) fn end_offered(&mut self, row: u32, number: u64, result: Result<(), MessageError>) {
+        let Some(index) = self.offered_index(row, number) else { return };
+        let source = self.peer_of(row);
+        let entry = &mut self.rows[row as usize];
+        self.has_news = true;
+        if result.is_ok() {
+            self.transport.count_sent(row, entry.offered[index].total);
+        }
+        if entry.offered[index].memory.is_none() {
+            if entry.offered[index].todo == Todo::Wait {
+                entry.offered[index].todo = Todo::End(result);
+                self.has_ended_lent = true;
+            }
+            return;
+        }
+        let Offered { operation, envelope, memory, total, .. } = entry.offered.swap_remove(index);
+        let Some(operation) = operation else { return };
+        let Envelope { tag, immediate, .. } = envelope;
+        let status = Status { source, tag, bytes: total, immediate };
+        self.operations.end(operation, result.map(|()| status), memory);
+    }
+
+    /// The message follows as data, from byte `from` on.
+    pub(crate) fn push_offered(&mut self, row: u32, number: u64, from: u64) {
+        self.end_help(row, number);
+        let Some(index) = self.offered_index(row, number) else { return };
+        let entry = &mut self.rows[row as usize];
+        let offered = &mut entry.offered[index];
+        if from >= offered.total || offered.todo != Todo::Wait {
+            let violation = PairViolation { word: "offset", found: from, position: 0 };
+            return self.cut_off(row, violation);
+        }
+        self.transport.deregister(row, number);
+        self.has_news = true;
+        if offered.memory.is_none() {
+            offered.todo = Todo::Push(from, 0);
+            return;
+        }
+        let Offered { operation, envelope, memory, .. } = entry.offered.swap_remove(index);
+        let data = Envelope::numbered(Space::Data, number);
+        let pending = Pending {
+            operation,
+            from,
+            inner: Some(envelope),
+            ..Pending::new(data, memory.unwrap_or_default())
+        };
+        self.send_first(row, pending);
+    }
+
+    /// Before a wait for sends sleeps: sends as data what was offered, has not been begun, and fits in the transport, as
+    /// if it had not been offered. True if there was such a message.
+    pub fn relieve(&mut self) -> bool {
+        let mut has_news = false;
+        for row in (0u32..).take(self.rows.len()) {
+            let waiting = self.rows[row as usize].offered.iter();
+            let waiting = waiting.filter(|offered| offered.todo == Todo::Wait);
+            let waiting: Vec<_> = waiting.map(|it| (it.number, it.total)).collect();
+            for (number, total) in waiting {
+                if total <= self.transport.room_for_data(row)
+                    && !self.transport.has_begun(row, number)
+                {
+                    self.transport.withdraw(row, number);
+                    self.push_offered(row, number, 0);
+                    has_news = true;
+                }
+            }
+        }
+        has_news
+    }
+
+    /// Takes back the offer of an operation, unless the peer has begun to read it. Returns its memory.
+    pub(crate) fn take_offered(&mut self, row: u32, operation: u32) -> Option<Memory> {
+        let offered = &self.rows.get(row as usize)?.offered;
+        let index = offered.iter().position(|it| it.operation == Some(operation))?;
+        let number = offered[index].number;
+        if self.transport.has_begun(row, number) {
+            return None;
+        }
+        if !self.withdraw_offer(row, number) {
+            // It has begun just now.
+            self.push_offered(row, number, 0);
+            return None;
+        }
+        self.notify(row, number, Verb::Cancelled, 0);
+        let index = self.offered_index(row, number)?;
+        self.rows[row as usize].offered.swap_remove(index).memory
+    }
+
+    /// The memory of a request that was offered is its caller's again: it is not sent any more if that `is_over`, or the
+    /// peer gets a copy.
+    pub(crate) fn release_offered_request(&mut self, row: u32, call: u64, is_over: bool) {
+        let is_it = |it: &Offered| it.envelope.space == Space::Request && it.envelope.tag == call;
+        let Some(entry) = self.rows.get_mut(row as usize) else { return };
+        let Some(index) = entry.offered.iter().position(is_it) else { return };
+        let number = entry.offered[index].number;
+        if self.withdraw_offer(row, number) && is_over {
+            self.notify(row, number, Verb::Cancelled, 0);
+            self.rows[row as usize].offered.swap_remove(index);
+            return;
+        }
+        let offered = &mut self.rows[row as usize].offered[index];
+        if let Some(memory) = offered.memory.take() {
+            offered.memory = Some(if memory.is_pinned() { to_memory(&memory) } else { memory });
+        }
+        self.push_offered(row, number, 0);
+    }
+
+    /// The peer of `row` has gone: nothing more is copied to it. It may have said before that it has a message.
+    pub(crate) fn end_pushes(&mut self, row: u32) {
+        self.helps.retain(|help| help.0 != row);
+        self.count_chores();
+        let error = self.error_of(row);
+        let offered = self.rows[row as usize].offered.iter_mut();
+        for offered in offered.filter(|offered| matches!(offered.todo, Todo::Push(..))) {
+            offered.todo = Todo::End(Err(error.clone()));
+        }
+    }
+
+    /// Nothing is left of the peer of `row`: what it has not received by now it never does.
+    pub(crate) fn end_all_offered(&mut self, row: u32) {
+        let numbers = self.rows[row as usize].offered.iter().map(|it| it.number);
+        for number in numbers.collect::<Vec<_>>() {
+            self.transport.deregister(row, number);
+            let error = self.error_of(row);
+            self.end_offered(row, number, Err(error));
+        }
+    }
+
+    // Help.
+
+    /// The peer pulls a message and invites this side to copy, too.
+    pub(crate) fn begin_help(&mut self, row: u32, number: u64, bytes: u64, place: &[u8]) {
+        let Some(index) = self.offered_index(row, number) else { return };
+        let offered = &self.rows[row as usize].offered[index];
+        if offered.todo != Todo::Wait || bytes > offered.total {
+            return;
+        }
+        if let Some(help) = self.transport.start_help(row, number, &offered.stretches, place, bytes)
+        {
+            self.helps.push((row, number, help));
+            self.count_chores();
+        }
+    }
+
+    pub(crate) fn end_help(&mut self, row: u32, number: u64) {
+        self.helps.retain(|help| (help.0, help.1) != (row, number));
+        self.count_chores();
+    }
+
+    /// Copies a piece of each message that is pulled. True if anything was copied.
+    pub(crate) fn step_helps(&mut self) -> bool {
+        let mut has_news = false;
+        let mut index = 0;
+        while let Some((row, number, help)) = self.helps.get_mut(index) {
+            let (row, number) = (*row, *number);
+            if self.transport.help(row, help) == Helped::More {
+                has_news = true;
+                index += 1;
+            } else {
+                self.helps.swap_remove(index);
+                // The receiver may be asleep.
+                self.notify(row, number, Verb::Helped, 0);
+            }
+        }
+        self.count_chores();
+        has_news
+    }
+
+    /// The data of a message that was offered has been sent.
+    pub(crate) fn end_data(&mut self, row: u32, pending: Pending) {
+        let Pending { operation, envelope, memory, inner, .. } = pending;
+        self.has_news = true;
+        let (Some(operation), Some(inner)) = (operation, inner) else { return };
+        let Envelope { tag, immediate, wants, .. } = inner;
+        let (source, bytes) = (self.peer_of(row), memory.len() as u64);
+        let status = Status { source, tag, bytes, immediate };
+        self.transport.count_sent(row, bytes);
+        if wants == Wants::Nothing {
+            return self.operations.end(operation, Ok(status), Some(memory));
+        }
+        let (number, is_offer) = (envelope.tag, true);
+        self.rows[row as usize].unacknowledged.push_back(Unacknowledged {
+            number,
+            is_offer,
+            operation,
+            status,
+            memory,
+        });
+    }
+}

@@ -1,0 +1,89 @@
+//! Large messages: offers, and copies from both ends. See [`crate::pair::rendezvous`].
+
+use super::Endpoint;
+use crate::Host;
+use crate::message::Envelope;
+use crate::pair::rendezvous::{Helper, Offers, Puller};
+
+impl<H: Host> Endpoint<H> {
+    /// The number of a new offer to the peer of `row`, valid from now on. `None` if there are too many.
+    pub fn make_offer(&mut self, row: u32) -> Option<u64> {
+        self.offers.make(&self.memory.helped(row))
+    }
+
+    /// An offer is not valid any more: whatever the peer copies from now on, it does not take it for the message.
+    pub fn end_offer(&mut self, number: u64) {
+        self.offers.end(number);
+    }
+
+    /// The same. True if the peer of `row` has not begun to copy the message, and never will.
+    pub fn withdraw_offer(&mut self, row: u32, number: u64) -> bool {
+        let Some(Some(peer)) = self.peers.get(row as usize) else {
+            self.offers.end(number);
+            return true;
+        };
+        let pulled = peer.inbox.peer().pulled(peer.outbox.row_there());
+        self.offers.withdraw(number, &pulled)
+    }
+
+    /// Has the peer of `row` begun to copy the message?
+    #[must_use]
+    pub fn has_begun(&self, row: u32, number: u64) -> bool {
+        let Some(Some(peer)) = self.peers.get(row as usize) else { return false };
+        Offers::has_begun(number, &peer.inbox.peer().pulled(peer.outbox.row_there()))
+    }
+
+    /// No offer is valid any more.
+    pub fn end_offers(&mut self) {
+        self.offers.end_all();
+    }
+
+    /// The longest message to the peer of `row` for which there is room in cells now, as far as is known.
+    #[must_use]
+    pub fn cell_room(&self, row: u32) -> u64 {
+        match self.peers.get(row as usize) {
+            Some(Some(peer)) => peer.outbox.cell_room(&self.cells),
+            _ => 0,
+        }
+    }
+
+    /// The receiver's side of a copy of `chunks` chunks. `None` if there is no such peer or offer.
+    #[must_use]
+    pub fn puller(&self, row: u32, number: u64, chunks: u32) -> Option<Puller> {
+        let peer = self.peers.get(row as usize)?.as_ref()?;
+        let (memory, row_there) = (peer.inbox.peer(), peer.outbox.row_there());
+        Puller::new(&self.memory, row, memory, row_there, number, chunks)
+    }
+
+    /// The sender's side of a copy of `chunks` chunks. `None` if there is no such peer.
+    #[must_use]
+    pub fn helper(&self, row: u32, number: u64, chunks: u16) -> Option<Helper> {
+        let peer = self.peers.get(row as usize)?.as_ref()?;
+        let (memory, row_there) = (peer.inbox.peer(), peer.outbox.row_there());
+        Some(Helper::new(&self.memory, row, memory, row_there, number, chunks))
+    }
+
+    /// As [`Endpoint::try_send`], for something that is not a message.
+    pub fn try_send_beside(&mut self, row: u32, envelope: &Envelope, bytes: &[u8]) -> bool {
+        let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
+        let is_sent = peer.outbox.try_send_beside(envelope, bytes);
+        if is_sent && peer.outbox.is_announcement_due() {
+            self.announce_to(row);
+        }
+        is_sent
+    }
+
+    /// Counts a message of `bytes` bytes to the peer of `row` that did not go through its ring.
+    pub fn count_sent_beside(&mut self, row: u32, bytes: u64) {
+        if let Some(Some(peer)) = self.peers.get_mut(row as usize) {
+            peer.outbox.count_beside(bytes);
+        }
+    }
+
+    /// Counts a message of `bytes` bytes of the peer of `row` that did not come through its ring.
+    pub fn count_received_beside(&mut self, row: u32, bytes: u64) {
+        if let Some(Some(peer)) = self.peers.get_mut(row as usize) {
+            peer.inbox.count_beside(bytes);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Copies by the kernel from and to another process's memory.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use corewire_layout::rendezvous::Stretch;
+use corewire_ring::message::Landing;
+use libc::{c_ulong, iovec};
+
+/// Stretches of memory in one system call (`IOV_MAX`).
+const STRETCHES_MAX: usize = 1024;
+const COOKIE_BYTES: usize = size_of::<u128>();
+
+/// Another process, as this one reaches its memory.
+///
+/// A process number may name another process by the time it is used, and a process may have replaced its memory
+/// (`exec`). So each read also reads the *cookie*, 128 random bits at an address that the process has told, and each
+/// write is preceded by such a read.
+#[derive(Clone)]
+pub struct Remote {
+    pid: i32,
+    cookie: u128,
+    /// Readable when the process has ended.
+    life: Option<Arc<dyn AsFd + Send + Sync>>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// Why memory cannot be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The other process is not visible here: it belongs to another PID namespace.
+    #[error("the process is not visible in this PID namespace")]
+    Invisible,
+    /// The kernel does not allow it (`EPERM`): another user namespace, a process that cannot be dumped, Yama, or a seccomp
+    /// filter.
+    #[error(
+        "the kernel does not permit it (EPERM): user namespace, PR_SET_DUMPABLE, Yama or seccomp"
+    )]
+    NotPermitted,
+    /// The kernel has no such call, or a filter hides it (`ENOSYS`).
+    #[error("the kernel has no such call (ENOSYS), or seccomp hides it")]
+    Unsupported,
+    /// There is no such process any more.
+    #[error("the process has ended")]
+    NoProcess,
+    /// The process of this number is another one by now, or has replaced its memory.
+    #[error("the memory is another process's")]
+    OtherProcess,
+    /// A part of the memory is not there on one of the two sides (`EFAULT`).
+    #[error("a part of the memory is not mapped")]
+    NotMapped,
+    /// Another error.
+    #[error("error {0}")]
+    Other(i32),
+}
+
+impl Refusal {
+    /// Whether every other copy of this kind would be refused, too.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        !matches!(self, Self::NotMapped)
+    }
+
+    fn last() -> Self {
+        match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
+            libc::EPERM | libc::EACCES => Self::NotPermitted,
+            libc::ENOSYS => Self::Unsupported,
+            libc::ESRCH => Self::NoProcess,
+            libc::EFAULT => Self::NotMapped,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl Remote {
+    /// Process `pid`, 0 if it is not visible here, in whose memory `cookie` lies.
+    #[must_use]
+    pub fn new(pid: u32, cookie: u128) -> Self {
+        Self { pid: i32::try_from(pid).unwrap_or(0), cookie, life: None }
+    }
+
+    /// The same, with a descriptor that becomes readable when the process has ended.
+    #[must_use]
+    pub fn with_life(self, life: Arc<dyn AsFd + Send + Sync>) -> Self {
+        Self { life: Some(life), ..self }
+    }
+
+    /// Whether it is this process.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        u32::try_from(self.pid).is_ok_and(|pid| pid == std::process::id())
+    }
+
+    /// Waits for up to a millisecond until the process has ended. True if it has.
+    pub(crate) fn wait_for_end(&self) -> bool {
+        // The kernel only waits for what is not a descriptor.
+        let fd = self.life.as_ref().map_or(-1, |life| life.as_fd().as_raw_fd());
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, a local.
+        let found = unsafe { libc::poll(&raw mut poll, 1, 1) };
+        found > 0
+    }
+
+    /// Copies `bytes` bytes of its memory, from byte `from` of `source` on, to byte `from` of `target`. `cookie` is where its
+    /// cookie lies.
+    ///
+    /// # Errors
+    /// How many bytes were copied, and why no more.
+    pub fn read(
+        &self,
+        cookie: u64,
+        source: &[Stretch],
+        target: &Landing<'_>,
+        from: u64,
+        bytes: u64,
+    ) -> Result<(), (u64, Refusal)> {
+        if self.pid == 0 {
+            return Err((0, Refusal::Invisible));
+        }
+        let mut found = [0u8; COOKIE_BYTES];
+        let there = Stretch { address: cookie, bytes: COOKIE_BYTES as u64 };
+        let here = Stretch { address: found.as_mut_ptr().expose_provenance() as u64, ..there };
+        let mut walk = BothWalks::new(target.stretches_all(), source.iter().copied(), from, bytes);
+        let mut done = 0;
+        while done < bytes {
+            let mut piece = walk.next_piece();
+            if piece.bytes == 0 {
+                return Err((done, Refusal::NotMapped));
+            }
+            piece.push(here, there);
+            // SAFETY: the local stretches belong to `target` alone, but for the last one, a local array; the kernel
+            // checks the remote ones.
+            let copied = unsafe {
+                libc::process_vm_readv(
+                    self.pid,
+                    piece.local.as_ptr(),
+                    piece.local.len() as c_ulong,
+                    piece.remote.as_ptr(),
+                    piece.remote.len() as c_ulong,
+                    0,
+                )
+            };
+            let Ok(copied) = u64::try_from(copied) else { return Err((done, Refusal::last())) };
+            if copied < piece.bytes - there.bytes {
+                return Err((done + copied, Refusal::NotMapped));
+            }
+            if copied < piece.bytes || u128::from_le_bytes(found) != self.cookie {
+                return Err((done, Refusal::OtherProcess));
+            }
+            done += piece.bytes - there.bytes;
+        }
+        Ok(())
+    }
+
+    /// Checks that it is the process that has this cookie, and that its memory can be read.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self, cookie: u64) -> Result<(), Refusal> {
+        let mut found = [0u8; COOKIE_BYTES];
+        let source = [Stretch { address: cookie, bytes: COOKIE_BYTES as u64 }];
+        let landing = Landing::of_slice(&mut found);
+        self.read(cookie, &source, &landing, 0, COOKIE_BYTES as u64).map_err(|(_, refusal)| refusal)
+    }
+
+    /// Copies `bytes` bytes of this process's memory, from byte `from` of `source` on, to byte `from` of `target` in its
+    /// memory. `cookie` is where its cookie lies.
+    ///
+    /// # Errors
+    /// Why not all of it was copied.
+    pub fn write(
+        &self,
+        cookie: u64,
+        source: &[Stretch],
+        target: &[Stretch],
+        from: u64,
+        bytes: u64,
+    ) -> Result<(), Refusal> {
+        self.check(cookie)?;
+        let (source, target) = (source.iter().copied(), target.iter().copied());
+        let mut walk = BothWalks::new(source, target, from, bytes);
+        let mut done = 0;
+        while done < bytes {
+            let piece = walk.next_piece();
+            if piece.bytes == 0 {
+                return Err(Refusal::NotMapped);
+            }
+            // SAFETY: the kernel only reads the local stretches, and checks both. Another process's memory is that
+            // process's own business: it has asked for this.
+            let copied = unsafe {
+                libc::process_vm_writev(
+                    self.pid,
+                    piece.local.as_ptr(),
+                    piece.local.len() as c_ulong,
+                    piece.remote.as_ptr(),
+                    piece.remote.len() as c_ulong,
+                    0,
+                )
+            };
+            match u64::try_from(copied) {
+                Ok(copied) if copied == piece.bytes => done += copied,
+                Ok(_) => return Err(Refusal::NotMapped),
+                Err(_) => return Err(Refusal::last()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The two lists of one system call, of the same length in bytes.
+#[derive(Debug, Default)]
+struct Piece {
+    local: Vec<iovec>,
+    remote: Vec<iovec>,
+    bytes: u64,
+}
+
+impl Piece {
+    fn push(&mut self, local: Stretch, remote: Stretch) {
+        self.local.push(vector_of(local));
+        self.remote.push(vector_of(remote));
+        self.bytes += local.bytes;
+    }
+}
+
+/// A stretch for a system call. Only the kernel uses the address.
+#[expect(clippy::cast_possible_truncation, reason = "an address and a length of this machine")]
+fn vector_of(stretch: Stretch) -> iovec {
+    let iov_base = std::ptr::with_exposed_provenance_mut(stretch.address as usize);
+    iovec { iov_base, iov_len: stretch.bytes as usize }
+}
+
+/// Two lists of stretches that are copied from one to the other, cut into pieces.
+struct BothWalks<L, R> {
+    local: Walk<L>,
+    remote: Walk<R>,
+    left: u64,
+}
+
+impl<L: Iterator<Item = Stretch>, R: Iterator<Item = Stretch>> BothWalks<L, R> {
+    /// The `bytes` bytes from byte `from` of each on.
+    fn new(local: L, remote: R, from: u64, bytes: u64) -> Self {
+        Self { local: Walk::new(local, from), remote: Walk::new(remote, from), left: bytes }
+    }
+
+    /// As much as fits in one call; nothing if one of the lists is too short.
+    fn next_piece(&mut self) -> Piece {
+        let mut piece = Piece::default();
+        while self.left > 0 && piece.local.len() < STRETCHES_MAX - 1 {
+            let bytes = self.local.ahead().min(self.remote.ahead()).min(self.left);
+            if bytes == 0 {
+                break;
+            }
+            piece.push(self.local.pass(bytes), self.remote.pass(bytes));
+            self.left -= bytes;
+        }
+        piece
+    }
+}
+
+/// A list of stretches from a certain byte on.
+struct Walk<I> {
+    parts: I,
+    current: Stretch,
+}
+
+impl<I: Iterator<Item = Stretch>> Walk<I> {
+    fn new(parts: I, from: u64) -> Self {
+        let mut walk = Self { parts, current: Stretch { address: 0, bytes: 0 } };
+        let mut skip = from;
+        while skip > 0 && walk.ahead() > 0 {
+            skip -= walk.pass(skip.min(walk.current.bytes)).bytes;
+        }
+        walk
+    }
+
+    /// The length of the next stretch; 0 at the end.
+    fn ahead(&mut self) -> u64 {
+        while self.current.bytes == 0 {
+            let Some(next) = self.parts.next() else { return 0 };
+            self.current = next;
+        }
+        self.current.bytes
+    }
+
+    /// The next `bytes` bytes, of one stretch.
+    fn pass(&mut self, bytes: u64) -> Stretch {
+        let passed = Stretch { bytes, ..self.current };
+        self.current.address += bytes;
+        self.current.bytes -= bytes;
+        passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corewire_ring::message::Sink;
+    use proptest::prelude::*;
+
+    fn stretch_of(bytes: &[u8]) -> Stretch {
+        Stretch { address: bytes.as_ptr().expose_provenance() as u64, bytes: bytes.len() as u64 }
+    }
+
+    #[test]
+    fn another_cookie_is_another_process() {
+        let (cookie, source, mut target) = (7u128.to_le_bytes(), [5u8; 64], [0u8; 64]);
+        let (me, here) = (std::process::id(), stretch_of(&cookie));
+        let landing = Landing::of_slice(&mut target);
+        let read =
+            |remote: Remote, cookie| remote.read(cookie, &[stretch_of(&source)], &landing, 0, 64);
+        assert_eq!(read(Remote::new(me, 8), here.address), Err((0, Refusal::OtherProcess)));
+        assert_eq!(read(Remote::new(me, 7), 16), Err((0, Refusal::OtherProcess)));
+        assert_eq!(read(Remote::new(0, 7), here.address), Err((0, Refusal::Invisible)));
+        assert_eq!(
+            read(Remote::new(i32::MAX as u32, 7), here.address),
+            Err((0, Refusal::NoProcess))
+        );
+        assert_eq!(read(Remote::new(me, 7), here.address), Ok(()));
+        assert_eq!(target, source);
+    }
+
+    #[test]
+    fn a_hole_in_the_source_is_named() {
+        let (cookie, mut target) = (7u128.to_le_bytes(), vec![0u8; 8192]);
+        let source = vec![9u8; 4096];
+        let hole = Stretch { address: 8, bytes: 4096 };
+        let landing = Landing::of_slice(&mut target);
+        let remote = Remote::new(std::process::id(), 7);
+        let read = remote.read(
+            stretch_of(&cookie).address,
+            &[stretch_of(&source), hole],
+            &landing,
+            0,
+            8192,
+        );
+        assert_eq!(read, Err((4096, Refusal::NotMapped)));
+    }
+
+    proptest! {
+        #[test]
+        fn lists_are_copied_from_any_byte(
+            source in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..1500),
+            cuts in proptest::collection::vec(0usize..60, 1..1500),
+            from in 0usize..3000,
+        ) {
+            let whole: Vec<u8> = source.concat();
+            let mut parts: Vec<Vec<u8>> = Vec::new();
+            let mut left = whole.len();
+            for cut in cuts {
+                parts.push(vec![0; cut.min(left)]);
+                left -= cut.min(left);
+            }
+            parts.push(vec![0; left]);
+            let from = from.min(whole.len());
+            let cookie = 7u128.to_le_bytes();
+            let remote = Remote::new(std::process::id(), 7);
+            let stretches: Vec<_> = source.iter().map(|part| stretch_of(part)).collect();
+            let mut slices: Vec<&mut [u8]> = parts.iter_mut().map(Vec::as_mut_slice).collect();
+            let landing = slices.as_mut_slice().landing();
+            let bytes = (whole.len() - from) as u64;
+            let read = remote.read(stretch_of(&cookie).address, &stretches, &landing, from as u64, bytes);
+            prop_assert_eq!(read, Ok(()));
+            let found = parts.concat();
+            prop_assert_eq!(&found[from..], &whole[from..]);
+            prop_assert!(found[..from].iter().all(|byte| *byte == 0));
+        }
+    }
+}
