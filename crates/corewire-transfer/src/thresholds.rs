@@ -7,9 +7,14 @@ pub const OFFERED_ABOVE_BYTES: u64 = 32 << 10;
 /// Messages of at least this many bytes may be copied from both ends.
 pub const BOTH_FROM_BYTES: u64 = 64 << 10;
 
-/// The least and the most that one side copies at a time while the other may copy, too.
+/// The least and the most that one side copies at a time while the other may copy, too. Longer chunks mean fewer system
+/// calls; shorter ones, that one side waits less for the other's last chunk.
 pub const CHUNK_BYTES: (u64, u64) = (32 << 10, 256 << 10);
-/// A message of medium length is divided into this many chunks.
+/// A message is divided into at least this many chunks, if they are not too short then,
+const CHUNKS_MIN: u64 = 4;
+/// into as many as have this length,
+const MEDIUM_CHUNK_BYTES: u64 = 128 << 10;
+/// and into no more than this, if they are not too long then.
 const CHUNKS: u64 = 16;
 /// What a receiver copies at a time if the sender does not.
 pub const ALONE_BYTES: u64 = 1 << 20;
@@ -18,17 +23,19 @@ pub const ALONE_BYTES: u64 = 1 << 20;
 #[must_use]
 pub const fn chunk_bytes(total: u64) -> u64 {
     let (least, most) = CHUNK_BYTES;
-    let wanted = (total / CHUNKS).next_multiple_of(4096);
-    let chunk = if wanted < least {
-        least
-    } else if wanted > most {
-        most
-    } else {
-        wanted
-    };
+    let wanted = larger(total / CHUNKS, smaller(total / CHUNKS_MIN, MEDIUM_CHUNK_BYTES));
+    let chunk = smaller(larger(wanted.next_multiple_of(4096), least), most);
     // Only messages of more than 16 GiB need longer ones.
     let needed = total.div_ceil(u16::MAX as u64).next_multiple_of(4096);
-    if chunk < needed { needed } else { chunk }
+    larger(chunk, needed)
+}
+
+const fn larger(one: u64, other: u64) -> u64 {
+    if one < other { other } else { one }
+}
+
+const fn smaller(one: u64, other: u64) -> u64 {
+    if one < other { one } else { other }
 }
 
 #[cfg(test)]
@@ -40,6 +47,7 @@ mod tests {
         for total in [1u64, 1 << 15, 1 << 20, 1 << 24, 1 << 34, 1 << 40, 1 << 50] {
             assert!(total.div_ceil(chunk_bytes(total)) <= u16::MAX.into(), "{total}");
         }
-        assert_eq!([1 << 17, 1 << 20, 1 << 26].map(chunk_bytes), [32 << 10, 64 << 10, 256 << 10]);
+        let sizes = [1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 26];
+        assert_eq!(sizes.map(chunk_bytes).map(|bytes| bytes >> 10), [32, 64, 128, 256, 256]);
     }
 }
