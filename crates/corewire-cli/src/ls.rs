@@ -27,7 +27,8 @@ receivers, receivers_max, sent, lag_max, largest_message_bytes, memory_bytes,
 joining (an array of processes); with --owner, receivers and lag_max are null.
 Endpoints have name, pid, peers, peers_max, sent_messages, sent_bytes,
 received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null if
-nothing is kept), memory_bytes. Objects of the kind silent have name, is_endpoint
+nothing is kept), copy_refusal (why it could not copy large messages from a peer's
+memory, or null), memory_bytes. Objects of the kind silent have name, is_endpoint
 and pid (0 if it is not known).";
 
 /// List channels and endpoints: owner, participants, undelivered messages.
@@ -73,6 +74,7 @@ struct Endpoint {
     kept_bytes: u64,
     budget_bytes: u64,
     most_kept_of: Option<String>,
+    copy_refusal: Option<String>,
     memory_bytes: u64,
 }
 
@@ -124,6 +126,7 @@ impl Endpoint {
             kept_bytes: view.kept_bytes,
             budget_bytes: view.budget_bytes,
             most_kept_of: most,
+            copy_refusal: view.copy_refusal,
             memory_bytes: view.segment_bytes,
             name: view.name,
         }
@@ -214,6 +217,11 @@ fn render(rows: &[Row]) -> String {
             text.push('\n');
         }
         text += &table::render(&ENDPOINTS, &endpoints);
+    }
+    for row in rows {
+        if let Row::Endpoint(Endpoint { name, copy_refusal: Some(why), .. }) = row {
+            text += &format!("\n{name} gets messages of more than 32 KiB in two copies: {why}\n");
+        }
     }
     text
 }

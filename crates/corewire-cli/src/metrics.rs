@@ -219,7 +219,7 @@ fn render_endpoints(views: &[EndpointView], text: &mut Text) {
 }
 
 /// Counters of an endpoint: the metric, the counter's word, what it counts.
-const OF_ENDPOINTS: [(&str, &str, &str); 9] = [
+const OF_ENDPOINTS: [(&str, &str, &str); 11] = [
     ("endpoint_waits_total", "waits", "Times an endpoint waited."),
     ("endpoint_sleeps_total", "sleeps", "Times an endpoint slept while it waited."),
     ("endpoint_wakes_total", "wakes", "Times an endpoint woke a peer."),
@@ -227,6 +227,8 @@ const OF_ENDPOINTS: [(&str, &str, &str); 9] = [
     ("endpoint_unexpected_total", "unexpected", "Messages that came before a receive for them."),
     ("endpoint_stalls_total", "stalls", "Messages left with their sender for want of budget."),
     ("endpoint_discarded_total", "discarded", "Messages that were discarded."),
+    ("endpoint_pulled_total", "pulled", "Large messages copied from their senders' memory."),
+    ("endpoint_refusals_total", "refusals", "Large messages that could not be copied from there."),
     ("endpoint_deaths_total", "deaths", "Peers that died."),
     ("endpoint_violations_total", "violations", "Peers whose memory held impossible values."),
 ];

@@ -6,7 +6,8 @@
 //!      0  header, 256 bytes        written before the segment is handed out, never again
 //!    256  sleeping u32 | mode u32  owner: odd epoch: asleep, or about to be
 //!    384  blocked u32 | cpu u32    owner: odd while it waits for room, and how; where it ran then
-//!    512  counters, 16 x u64       owner
+//!    512  counters, 15 x u64       owner
+//!    632  refusal u64              owner: why it could last not copy from a peer's memory
 //!   4096  rows, 512 bytes each     owner; one for each peer:
 //!           0  state u32           as a receiver: is this pair polled, or must messages be announced?
 //!           8  ring u64            as a sender: which of the rings carries messages to this peer
@@ -51,6 +52,8 @@ pub const ENDPOINT_BLOCKED: usize = 384;
 pub const ENDPOINT_CPU: usize = 388;
 /// Endpoint: its counters.
 pub const ENDPOINT_COUNTERS: usize = 512;
+/// Endpoint: u64, why it could last not copy from a peer's memory, or 0: for observers.
+pub const ENDPOINT_REFUSAL: usize = ENDPOINT_COUNTERS + 8 * (crate::counters::COUNTERS_MAX - 1);
 /// Endpoint: the first row.
 pub const ENDPOINT_ROWS: usize = PAGE_BYTES;
 /// Bytes of a row.
@@ -328,6 +331,7 @@ pub struct RawEndpointHeader {
 const _: () = assert!(size_of::<RawEndpointHeader>() == ENDPOINT_SLEEPING);
 const _: () = assert!(NAME_BYTES_MAX <= 112);
 const _: () = assert!(ENDPOINT_COUNTERS + 8 * crate::counters::COUNTERS_MAX <= ENDPOINT_ROWS);
+const _: () = assert!(crate::counters::EndpointCounter::ALL.len() < crate::counters::COUNTERS_MAX);
 const _: () = assert!(ROW_CURSOR + 8 <= ROW_COUNTERS && ROW_RING + 8 <= ROW_CURSOR);
 const _: () = assert!(ROW_COUNTERS + 8 * crate::counters::PeerCounter::ALL.len() <= ROW_HELPED);
 const _: () = assert!(64 * ACTIVE_WORDS as u64 == PEERS_MAX);

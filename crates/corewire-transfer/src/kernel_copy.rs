@@ -13,6 +13,8 @@ use libc::{c_ulong, iovec};
 /// Stretches of memory in one system call (`IOV_MAX`).
 const STRETCHES_MAX: usize = 1024;
 const COOKIE_BYTES: usize = size_of::<u128>();
+/// From here on, numbers of refusals hold an error's number.
+const OTHER_CODE: u64 = 256;
 
 /// Another process, as this one reaches its memory.
 ///
@@ -71,6 +73,34 @@ impl Refusal {
     #[must_use]
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::NotMapped)
+    }
+
+    /// Its number in shared memory: not 0.
+    #[must_use]
+    pub fn code(self) -> u64 {
+        match self {
+            Self::Invisible => 1,
+            Self::NotPermitted => 2,
+            Self::Unsupported => 3,
+            Self::NoProcess => 4,
+            Self::OtherProcess => 5,
+            Self::NotMapped => 6,
+            Self::Other(errno) => OTHER_CODE | u64::from(errno.unsigned_abs()),
+        }
+    }
+
+    /// The refusal with this number; `None` if there is none.
+    #[must_use]
+    pub fn of_code(code: u64) -> Option<Self> {
+        Some(match code {
+            1 => Self::Invisible,
+            2 => Self::NotPermitted,
+            3 => Self::Unsupported,
+            4 => Self::NoProcess,
+            5 => Self::OtherProcess,
+            6 => Self::NotMapped,
+            code => Self::Other(i32::try_from(code.checked_sub(OTHER_CODE)?).ok()?),
+        })
     }
 
     fn last() -> Self {
@@ -341,6 +371,17 @@ mod tests {
         );
         assert_eq!(read(Remote::new(me, 7), here.address), Ok(()));
         assert_eq!(target, source);
+    }
+
+    #[test]
+    fn refusals_have_numbers() {
+        use Refusal::{
+            Invisible, NoProcess, NotMapped, NotPermitted, Other, OtherProcess, Unsupported,
+        };
+        let all =
+            [Invisible, NotPermitted, Unsupported, NoProcess, OtherProcess, NotMapped, Other(38)];
+        assert_eq!(all.map(|it| Refusal::of_code(it.code())), all.map(Some));
+        assert_eq!([0, 7, 255, u64::MAX].map(Refusal::of_code), [None; 4]);
     }
 
     #[test]

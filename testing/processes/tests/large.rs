@@ -73,7 +73,7 @@ const LENGTHS: [usize; 14] = [
 /// counters, and this side's: pulled, refusals.
 fn exchange(test: &str, options: &[&str]) -> [u64; 4] {
     let directory = Directory::new(test);
-    let (_domain, mut endpoint) = parent(&directory);
+    let (domain, mut endpoint) = parent(&directory);
     let mut echo = Role::start("echo", &directory, "echo", options);
     let to_echo = endpoint.peer_when_created("echo", Some(LONG)).unwrap();
     let selector = Selector::any().from(to_echo);
@@ -106,6 +106,9 @@ fn exchange(test: &str, options: &[&str]) -> [u64; 4] {
         assert!(matches!(completion.result, Err(MessageError::Truncated { .. })));
         assert!(completion.memory.into_vec() == message[..length / 2]);
     }
+    let seen = domain.observe_endpoint("echo").unwrap().look();
+    let count = seen.counters.iter().find(|(name, _)| *name == "refusals").unwrap().1;
+    assert_eq!(seen.copy_refusal.is_some(), count > 0, "{seen:?}");
     let own = ["pulled", "refusals"].map(|name| endpoint.counter(name).unwrap());
     assert_eq!(endpoint.counter("violations"), Ok(0));
     endpoint.close().unwrap();

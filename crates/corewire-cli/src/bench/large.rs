@@ -2,15 +2,20 @@
 //! cells, which copies twice. All in the same run, in alternating blocks; cold and warm, as they are, and written by the
 //! sender before and read by the receiver after.
 
-use std::hint::black_box;
-use std::time::Instant;
+use std::hint::{self, black_box};
+use std::time::{Duration, Instant};
 
 use corewire::{Domain, Endpoint, Peer as Other, Rendezvous, Selector};
+use corewire_layout::rendezvous::Stretch;
+use corewire_os::processor::ticks;
+use corewire_ring::message::Landing;
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::{Role, Worker};
-use corewire_study::harness::rounds::{all, alternate};
-use corewire_study::harness::statistics::thousandths;
+use corewire_study::harness::rounds::{all, alternate, nanoseconds};
+use corewire_study::harness::statistics::{median, thousandths};
+use corewire_transfer::Remote;
 use serde_json::{Map, Value, json};
+use zerocopy::IntoBytes;
 
 use super::options::{Options, setup};
 use crate::failure::Failure;
@@ -110,6 +115,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         by_size.push(Value::Object(row));
     }
     report.value("by_size", by_size);
+    absent(options, &mut ends[0], &mut arena, &mut report)?;
     crew.describe(&mut report);
     for end in ends {
         end.endpoint.close()?;
@@ -133,7 +139,84 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
             }
         }
     }
+    work_elsewhere(&options, &mut ends[0], &mut arena)?;
     ends.into_iter().try_for_each(|end| end.endpoint.close())?;
+    Ok(())
+}
+
+/// How long a sender computes right after it has begun to send.
+const ABSENT: Duration = Duration::from_millis(1);
+/// Tags of the part with an absent sender: where its memory lies, when it began, and what the beginning cost it.
+const PLACE: u64 = 1;
+const BEGAN: u64 = 2;
+const LARGE: u64 = 3;
+
+/// Receives messages whose sender does something else after it has begun to send them, and copies as many bytes from its
+/// memory without an endpoint.
+fn absent(
+    options: &Options,
+    end: &mut End,
+    arena: &mut Arena,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let from = |tag| Selector::tag(tag).from(end.other);
+    let mut place = [0u64; 4];
+    end.endpoint.receive_into(from(PLACE), place.as_mut_bytes())?;
+    let [pid, address, cookie_address, cookie] = place;
+    let remote = Remote::new(u32::try_from(pid).unwrap_or(0), cookie.into());
+    let mut paid = Vec::new();
+    let blocks = alternate(options.rounds, |_| {
+        // Written just now, like the message.
+        end.endpoint.receive_into(from(BEGAN), &mut [])?;
+        let source = Stretch { address, bytes: MAIN_BYTES as u64 };
+        let target = arena.targets.next(MAIN_BYTES, true);
+        let start = ticks();
+        remote
+            .read(cookie_address, &[source], &Landing::of_slice(target), 0, MAIN_BYTES as u64)
+            .map_err(|(_, why)| Failure::other(format!("a bare copy: {why}")))?;
+        let bare = nanoseconds(ticks() - start) / 1e3;
+        end.endpoint.send(end.other, BEGAN, b"")?;
+        let target = arena.targets.next(MAIN_BYTES, true);
+        end.endpoint.receive_into(from(LARGE), target)?;
+        let done = ticks();
+        let mut times = [0u64; 2];
+        end.endpoint.receive_into(from(BEGAN), times.as_mut_bytes())?;
+        let [began, returned] = times;
+        paid.push(nanoseconds(returned - began) / 1e3);
+        Ok::<_, Failure>([bare, nanoseconds(done - began) / 1e3])
+    })?;
+    report.figure("bare_pull_us", "1 MiB, a bare copy by the kernel", blocks.median(0), "us");
+    report.figure("absent_us", "1 MiB, its sender computes for 1 ms", blocks.median(1), "us");
+    report.spread_with_line("absent_ratio", "ratio to the bare copy", &blocks.ratios(1, 0));
+    report.figure("sender_pays_us", "what the sender pays", median(paid), "us");
+    Ok(())
+}
+
+/// The sender of these messages.
+fn work_elsewhere(options: &Options, end: &mut End, arena: &mut Arena) -> Result<(), Failure> {
+    let cookie = 0x636f_6f6b_6965_u64;
+    let cookie_bytes = u128::from(cookie).to_le_bytes();
+    let address = |bytes: &[u8]| bytes.as_ptr().expose_provenance() as u64;
+    let pid = u64::from(std::process::id());
+    let mut bare = vec![1; MAIN_BYTES];
+    let place = [pid, address(&bare), address(&cookie_bytes), cookie];
+    end.endpoint.send(end.other, PLACE, place.as_bytes())?;
+    for _ in all(options.rounds) {
+        bare.copy_from_slice(arena.sources.next(MAIN_BYTES, true));
+        end.endpoint.send(end.other, BEGAN, b"")?;
+        end.endpoint.receive_into(Selector::tag(BEGAN).from(end.other), &mut [])?;
+        let message = arena.sources.next(MAIN_BYTES, true).to_vec();
+        let began = ticks();
+        let send = end.endpoint.isend(end.other, LARGE, message)?;
+        let returned = ticks();
+        let work = Instant::now();
+        while work.elapsed() < ABSENT {
+            hint::spin_loop();
+        }
+        end.endpoint.wait(send)?;
+        end.endpoint.send(end.other, BEGAN, [began, returned].as_bytes())?;
+    }
+    black_box((cookie_bytes, bare));
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use corewire_os::sleep::Linux;
 
 use super::Finding;
 use crate::failure::Failure;
+use crate::seen;
 use crate::{access, units};
 
 /// Foreign files that are named one by one.
@@ -49,6 +50,7 @@ pub(super) fn all() -> Vec<Finding> {
         runtime_directory(&place),
     ];
     findings.extend(foreign_files(&place));
+    findings.extend(refusals(&place));
     findings.push(channel);
     findings
 }
@@ -258,7 +260,7 @@ fn huge_pages(setting: Option<&str>) -> Finding {
 
 fn cross_process_copy(tried: &Result<(), String>, ptrace_scope: Option<u32>) -> Finding {
     let check = "cross-process copy";
-    let unused = "channels do not need it;";
+    let unused = "without it endpoints copy messages of more than 32 KiB twice;";
     match (tried, ptrace_scope) {
         (Err(error), _) => {
             let advice =
@@ -383,6 +385,22 @@ fn foreign_files(place: &Place) -> Option<Finding> {
         None => "corewire did not make them and does not use them: keep them elsewhere".to_owned(),
     };
     Some(Finding::improvable(check, found, advice))
+}
+
+/// Endpoints that could not copy large messages from their peers' memory.
+fn refusals(place: &Place) -> Option<Finding> {
+    let (domain, _) = place.opened.as_ref().ok()?;
+    let endpoints = seen::look(domain).ok()?.endpoints;
+    let refused: Vec<String> = endpoints
+        .into_iter()
+        .filter_map(|view| Some(format!("{}: {}", view.name, view.copy_refusal?)))
+        .collect();
+    if refused.is_empty() {
+        return None;
+    }
+    let advice = "their messages of more than 32 KiB are copied twice: let the processes share a user \
+                  namespace and a PID namespace, and allow process_vm_readv and process_vm_writev";
+    Some(Finding::improvable("large messages", refused.join("; "), advice))
 }
 
 /// Whether everything works together: a channel within this process.

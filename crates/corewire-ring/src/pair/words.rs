@@ -93,6 +93,12 @@ impl EndpointMemory {
         self.segment.keep64(self.sizes.offer_offset(index))
     }
 
+    /// Why the owner could last not copy from a peer's memory.
+    #[must_use]
+    pub fn refusal(&self) -> &AtomicU64 {
+        self.segment.word64(at::ENDPOINT_REFUSAL)
+    }
+
     /// A counter.
     #[must_use]
     pub fn counter(&self, counter: EndpointCounter) -> &AtomicU64 {

@@ -4,6 +4,7 @@ use super::Endpoint;
 use crate::Host;
 use crate::message::Envelope;
 use crate::pair::rendezvous::{Helper, Offers, Puller};
+use crate::sync::Ordering::Relaxed;
 
 impl<H: Host> Endpoint<H> {
     /// The number of a new offer to the peer of `row`, valid from now on. `None` if there are too many.
@@ -71,6 +72,11 @@ impl<H: Host> Endpoint<H> {
             self.announce_to(row);
         }
         is_sent
+    }
+
+    /// Shows observers why this endpoint could not copy from a peer's memory.
+    pub fn show_refusal(&self, code: u64) {
+        self.memory.refusal().store(code, Relaxed);
     }
 
     /// Counts a message of `bytes` bytes to the peer of `row` that did not go through its ring.

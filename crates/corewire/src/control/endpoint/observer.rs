@@ -9,6 +9,7 @@ use corewire_os::fork::Descriptor;
 use corewire_os::memory::{Segment, read_text};
 use corewire_ring::pair::EndpointMemory;
 use corewire_ring::sync::Ordering::Relaxed;
+use corewire_transfer::Refusal;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::JoinError;
@@ -42,6 +43,9 @@ pub struct EndpointView {
     pub kept_bytes: u64,
     /// True while it sleeps.
     pub is_asleep: bool,
+    /// Why it could last not copy a large message from a peer's memory; the message came through cells, copied twice.
+    /// `None` if that did not happen.
+    pub copy_refusal: Option<String>,
     /// Its counters, by name: see [`Endpoint::counter`](crate::Endpoint::counter).
     pub counters: Vec<(&'static str, u64)>,
     /// Its peers.
@@ -130,6 +134,8 @@ impl EndpointObserver {
             budget_bytes: header.budget_bytes,
             kept_bytes: rows.map(|row| of(row, PeerCounter::KeptBytes)).fold(0, u64::wrapping_add),
             is_asleep: memory.sleeping().load(Relaxed) % 2 == 1,
+            copy_refusal: Refusal::of_code(memory.refusal().load(Relaxed))
+                .map(|why| why.to_string()),
             counters: EndpointCounter::ALL
                 .map(|(counter, name)| (name, memory.counter(counter).load(Relaxed)))
                 .into(),

@@ -412,7 +412,10 @@ impl Transport for PairRings {
             PullStep::Busy => Pulled::Busy,
             PullStep::Done => Pulled::Done,
             PullStep::Void => Pulled::Void,
-            PullStep::Refused { bytes, why } => Pulled::Refused { bytes, is_final: why.is_final() },
+            PullStep::Refused { bytes, why } => {
+                self.pairs.show_refusal(why.code());
+                Pulled::Refused { bytes, is_final: why.is_final() }
+            }
         }
     }
 
