@@ -3,8 +3,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use corewire_layout::rendezvous::Stretch;
 use corewire_ring::message::Landing;
@@ -27,7 +26,7 @@ pub struct Remote {
     pid: i32,
     cookie: u128,
     /// It has been the right process once.
-    is_checked: Arc<AtomicBool>,
+    is_checked: Arc<OnceLock<()>>,
     /// Readable when the process has ended.
     life: Option<Arc<dyn AsFd + Send + Sync>>,
 }
@@ -224,9 +223,9 @@ impl Remote {
         from: u64,
         bytes: u64,
     ) -> Result<(), Refusal> {
-        if !self.is_checked.load(Ordering::Relaxed) {
+        if self.is_checked.get().is_none() {
             self.check(cookie)?;
-            self.is_checked.store(true, Ordering::Relaxed);
+            self.is_checked.get_or_init(|| ());
         } else if self.has_ended(0) {
             return Err(Refusal::NoProcess);
         }
