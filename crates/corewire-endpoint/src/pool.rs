@@ -21,7 +21,8 @@ struct Unused {
 }
 
 impl Pool {
-    /// Empty memory for `bytes` bytes; `None` if there is none. What is in it is not zeroed.
+    /// Empty memory for `bytes` bytes; `None` if there is none. All of its capacity has been initialized once, by the
+    /// kernel if it is long: a peer that is invited to write there may not do so.
     pub(crate) fn take(&self, bytes: u64) -> Option<Vec<u8>> {
         let bytes = usize::try_from(bytes).ok()?;
         let size = size_of(bytes);
@@ -32,9 +33,11 @@ impl Pool {
                 return Some(memory);
             }
         }
-        let mut memory = Vec::new();
         let capacity = size.map_or(bytes, |size| SMALLEST_BYTES << size);
-        memory.try_reserve_exact(capacity).ok()?;
+        // An allocation that fails ends the program, unless it is tried so first.
+        Vec::<u8>::new().try_reserve_exact(capacity).ok()?;
+        let mut memory = vec![0; capacity];
+        memory.clear();
         Some(memory)
     }
 

@@ -41,8 +41,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Maximum number of offers of an endpoint at one time.
 pub const OFFERS_MAX: u16 = if cfg!(loom) { 2 } else { 1024 };
-/// The longest offer or answer in bytes: 65,000 stretches.
-pub const PLACE_BYTES_MAX: u64 = 1 << 20;
+/// Maximum number of stretches of a message that is offered, or of the target in an answer. A message of more goes through
+/// cells.
+pub const STRETCHES_MAX: usize = 250;
+/// The longest offer or answer in bytes.
+pub const WORDS_BYTES_MAX: u64 = (OFFER_BYTES + 8 + STRETCHES_MAX * size_of::<RawStretch>()) as u64;
 
 /// The number of an offer: word `index` of its sender's table, which was used `uses` times.
 #[inline]
@@ -196,8 +199,11 @@ impl Offer {
         };
         let (number, total) = (raw.number.get(), raw.total.get());
         offer_index(number)?;
-        let is_known = raw.flags & !(HAS_IMMEDIATE | IS_BLOCKING) == 0;
-        let immediate = (raw.flags & HAS_IMMEDIATE != 0).then_some(raw.immediate.get());
+        let has_immediate = raw.flags & HAS_IMMEDIATE != 0;
+        let is_known = raw.flags & !(HAS_IMMEDIATE | IS_BLOCKING) == 0
+            && (raw.zero.get(), raw.zero_too) == (0, 0)
+            && (has_immediate || raw.immediate.get() == 0);
+        let immediate = has_immediate.then_some(raw.immediate.get());
         let is_blocking = raw.flags & IS_BLOCKING != 0;
         (is_known && total > 0)
             .then_some((Self { number, total, space, wants, immediate, is_blocking }, place))
@@ -266,7 +272,8 @@ impl Notice {
             _ => return None,
         };
         let has_place = verb == Verb::Answer;
-        (has_place || place.is_empty()).then_some((Self { verb, offset: raw.offset.get() }, place))
+        let is_known = (has_place || place.is_empty()) && raw.zero == [0; 7];
+        is_known.then_some((Self { verb, offset: raw.offset.get() }, place))
     }
 }
 
@@ -362,12 +369,13 @@ mod tests {
 
     #[test]
     fn only_answers_have_a_place() {
-        for verb in [Verb::Answer, Verb::Done, Verb::Push, Verb::Cancelled, Verb::Refuse] {
+        use Verb::{Answer, Cancelled, Done, Helped, Push, Refuse};
+        for verb in [Answer, Done, Push, Cancelled, Refuse, Helped] {
             let notice = Notice { verb, offset: 5 };
             let mut bytes = notice.to_bytes().to_vec();
             assert_eq!(Notice::parse(&bytes), Some((notice, &[][..])));
             bytes.push(0);
-            assert_eq!(Notice::parse(&bytes).is_some(), verb == Verb::Answer);
+            assert_eq!(Notice::parse(&bytes).is_some(), verb == Answer);
         }
     }
 

@@ -83,6 +83,7 @@ impl Pull {
     pub fn invite(&mut self) -> bool {
         if self.has_helper {
             self.invited = Some(std::process::id());
+            self.puller.invite();
         }
         self.has_helper
     }
@@ -123,7 +124,8 @@ impl Pull {
             Claim::Over if self.puller.is_valid() => {
                 let bytes = usize::try_from(self.bytes).unwrap_or(usize::MAX);
                 // SAFETY: this side and the sender have copied all chunks, and the sender says so with a release store
-                // that the puller has acquired.
+                // that the puller has acquired. If the sender lies, its chunks hold what was there before: memory that it
+                // is invited to write is initialized (`Landing::of_vector`).
                 unsafe { target.landing().set_written(bytes) };
                 self.invited = None;
                 PullStep::Done

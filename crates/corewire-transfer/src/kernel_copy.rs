@@ -68,6 +68,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether it says something about this machine, and not about one message or one process that has ended.
+    #[must_use]
+    pub const fn is_lasting(self) -> bool {
+        matches!(self, Self::Invisible | Self::NotPermitted | Self::Unsupported | Self::Other(_))
+    }
+
     /// Whether every other copy of this kind would be refused, too.
     #[must_use]
     pub const fn is_final(self) -> bool {
@@ -140,7 +146,7 @@ impl Remote {
 
     /// Whether the process has ended, or ends within so many milliseconds.
     fn has_ended(&self, limit_ms: i32) -> bool {
-        // The kernel only waits for what is not a descriptor.
+        // `poll` ignores descriptor -1, and only waits.
         let fd = self.life.as_ref().map_or(-1, |life| life.as_fd().as_raw_fd());
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, a local.
@@ -189,7 +195,8 @@ impl Remote {
             };
             let Ok(copied) = u64::try_from(copied) else { return Err((done, Refusal::last())) };
             if copied < piece.bytes - there.bytes {
-                return Err((done + copied, Refusal::NotMapped));
+                // Not checked: the cookie comes last.
+                return Err((done, Refusal::NotMapped));
             }
             if copied < piece.bytes || u128::from_le_bytes(found) != self.cookie {
                 return Err((done, Refusal::OtherProcess));
@@ -223,6 +230,9 @@ impl Remote {
         from: u64,
         bytes: u64,
     ) -> Result<(), Refusal> {
+        if self.is_here() {
+            return Err(Refusal::OtherProcess);
+        }
         if self.is_checked.get().is_none() {
             self.check(cookie)?;
             self.is_checked.get_or_init(|| ());
@@ -237,8 +247,8 @@ impl Remote {
             if piece.bytes == 0 {
                 return Err(Refusal::NotMapped);
             }
-            // SAFETY: the kernel only reads the local stretches, and checks both. Another process's memory is that
-            // process's own business: it has asked for this.
+            // SAFETY: the kernel only reads the local stretches, and checks both. It writes to another process, as
+            // `is_here` has found, which has asked for this.
             let copied = unsafe {
                 libc::process_vm_writev(
                     self.pid,
@@ -397,7 +407,7 @@ mod tests {
             0,
             8192,
         );
-        assert_eq!(read, Err((4096, Refusal::NotMapped)));
+        assert_eq!(read, Err((0, Refusal::NotMapped)));
     }
 
     proptest! {

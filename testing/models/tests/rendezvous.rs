@@ -65,6 +65,7 @@ fn both(chunks: u16, at_a_time: u32) {
     let target = Target::new(chunks.into());
     let number = from.make_offer(0).unwrap();
     let mut puller = to.puller(0, number, chunks.into()).unwrap();
+    puller.invite();
     assert!(puller.begin());
     let helper = from.helper(0, number, chunks).unwrap();
     let sender = thread::spawn({
@@ -97,6 +98,7 @@ fn quick_a_target_that_is_closed_is_written_no_more() {
         let target = Target::new(2);
         let number = from.make_offer(0).unwrap();
         let mut puller = to.puller(0, number, 2).unwrap();
+        puller.invite();
         assert!(puller.begin());
         let helper = from.helper(0, number, 2).unwrap();
         let sender = thread::spawn({
@@ -120,6 +122,7 @@ fn quick_a_sender_that_gives_up_leaves_its_chunk() {
         let target = Target::new(2);
         let number = from.make_offer(0).unwrap();
         let mut puller = to.puller(0, number, 2).unwrap();
+        puller.invite();
         assert!(puller.begin());
         let mut helper = from.helper(0, number, 2).unwrap();
         let sender = thread::spawn(move || {

@@ -24,7 +24,8 @@
 //!
 //! # Cost
 //!
-//! Two slots for the offer, one for the end; a record of 100 bytes until the match. The message is copied once.
+//! Two slots for the offer, one for the end; a record of 100 bytes, and up to 4 KiB for a message in many parts, until the
+//! match: outside the budget, but at most 1024 for each peer. The message is copied once.
 //!
 //! Sources: Buntinas and others, "Data Transfers between Processes in a SMP System", IV-A; Yamagiwa and others, "Active
 //! Zero-copy", 2.
@@ -110,6 +111,8 @@ pub(crate) enum Stage<P> {
     Queued,
     /// Is pulled.
     Pulling(P),
+    /// Is pulled to this memory, before a receive asks for it.
+    Fetching(P, Vec<u8>),
     /// Nothing is read any more. The sender may still be writing to this memory.
     Closing(P, #[expect(dead_code, reason = "kept until it may be freed")] Vec<u8>),
     /// Data follows. So many bytes, from the beginning, are there.

@@ -1,6 +1,6 @@
 //! Notices: words between two engines about one large message.
 
-use corewire_layout::rendezvous::{Notice, Offer, PLACE_BYTES_MAX, Verb};
+use corewire_layout::rendezvous::{Notice, Offer, Verb, WORDS_BYTES_MAX};
 use corewire_ring::message::{Arrival, Envelope, Space};
 use corewire_ring::pair::PairViolation;
 
@@ -64,7 +64,7 @@ impl<T: Transport> Engine<T> {
 
     /// Takes the first fragment of an offer or a notice. False if the peer was cut off.
     pub(crate) fn begin_words(&mut self, row: u32, arrival: &Arrival) -> bool {
-        if arrival.total > PLACE_BYTES_MAX {
+        if arrival.total > WORDS_BYTES_MAX {
             self.cut_off(row, PairViolation { word: "total", found: arrival.total, position: 0 });
             return false;
         }

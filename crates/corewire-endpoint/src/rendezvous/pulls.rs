@@ -196,11 +196,15 @@ impl<T: Transport> Engine<T> {
             Stage::Closing(pull, _) => {
                 return if transport.close_pull(pull) { Stepped::Over } else { Stepped::Nothing };
             }
+            Stage::Fetching(pull, memory) => transport.pull(pull, memory),
             Stage::Pulling(pull) => match target_of(operations, transfer.to, caller) {
                 Some(target) => transport.pull(pull, target),
                 None => return Stepped::Nothing,
             },
         };
+        if let Destination::Kept(key) = transfer.to {
+            return self.fetched(transfer, key, pulled);
+        }
         match pulled {
             Pulled::More => {
                 self.busy_steps = 0;
@@ -240,8 +244,7 @@ impl<T: Transport> Engine<T> {
     ) -> Stepped {
         let (row, number) = (transfer.row(), transfer.offer.number);
         if let Destination::Kept(key) = transfer.to {
-            self.fetch_offered(row, key);
-            return Stepped::Over;
+            return self.begin_fetch(transfer, key);
         }
         let is_helped = match transfer.to {
             Destination::Caller => caller.as_ref().is_some_and(|caller| caller.lets_sender_write()),
@@ -282,45 +285,64 @@ impl<T: Transport> Engine<T> {
         Stepped::On
     }
 
-    /// Fetches a message that no receive has asked for, whose sender waits.
-    fn fetch_offered(&mut self, row: u32, key: Key) {
-        let Some((offer, total)) = self.matching.offer_of(key) else { return };
-        let Some(mut bytes) = self.pool.take(total) else { return };
-        let started =
-            self.transport.start_pull(row, offer.number, &offer.place, total, total, false);
-        let mut pull = match started {
-            Ok(pull) => pull,
-            Err(violation) => return self.cut_off(row, violation),
-        };
-        let mut offer = offer;
-        if !self.transport.begin_pull(&mut pull) {
-            self.void(row, &mut offer);
-            return self.matching.set_offer(key, Some(offer), Vec::new());
+    /// Begins to fetch a message that no receive has asked for, whose sender waits, if there is room for it by now.
+    fn begin_fetch(&mut self, transfer: &mut Transfer<T::Pull>, key: Key) -> Stepped {
+        let (row, total) = (transfer.row(), transfer.total);
+        let Some((mut offer, _)) = self.matching.offer_of(key) else { return Stepped::Over };
+        if !self.may_fetch(row, total) {
+            return Stepped::Over;
         }
-        loop {
-            match self.transport.pull(&mut pull, &mut bytes) {
-                Pulled::More | Pulled::Busy => {}
-                Pulled::Done => {
-                    self.matching.set_offer(key, None, bytes);
-                    self.transport.count(EndpointCounter::Pulled);
-                    self.transport.count_received(row, total);
-                    self.show_kept(row);
-                    return self.finish_with(row, offer.number);
-                }
-                Pulled::Void => {
-                    self.void(row, &mut offer);
-                    self.pool.give_back(bytes);
-                    return self.matching.set_offer(key, Some(offer), Vec::new());
-                }
-                Pulled::Refused { bytes: there, is_final } => {
-                    self.request_data(row, &mut offer, there, is_final);
-                    if there == 0 {
-                        self.pool.give_back(std::mem::take(&mut bytes));
-                    }
-                    return self.matching.set_offer(key, Some(offer), bytes);
-                }
+        let Some(memory) = self.pool.take(total) else { return Stepped::Over };
+        let (number, place) = (offer.number, &offer.place);
+        let mut pull = match self.transport.start_pull(row, number, place, total, total, false) {
+            Ok(pull) => pull,
+            Err(violation) => {
+                self.cut_off(row, violation);
+                return Stepped::Over;
+            }
+        };
+        if self.transport.begin_pull(&mut pull) {
+            transfer.stage = Stage::Fetching(pull, memory);
+            return Stepped::On;
+        }
+        self.void(row, &mut offer);
+        self.matching.set_offer(key, Some(offer), Vec::new());
+        Stepped::Over
+    }
+
+    /// A step of such a message has been done.
+    fn fetched(&mut self, transfer: &mut Transfer<T::Pull>, key: Key, pulled: Pulled) -> Stepped {
+        let row = transfer.row();
+        if pulled == Pulled::More {
+            return Stepped::On;
+        }
+        let Stage::Fetching(_, memory) = &mut transfer.stage else { return Stepped::Over };
+        let mut memory = std::mem::take(memory);
+        let Some((mut offer, total)) = self.matching.offer_of(key) else { return Stepped::Over };
+        match pulled {
+            Pulled::Done => {
+                self.matching.set_offer(key, None, memory);
+                self.transport.count(EndpointCounter::Pulled);
+                self.transport.count_received(row, total);
+                self.show_kept(row);
+                self.finish_with(row, offer.number);
+                return Stepped::Over;
+            }
+            Pulled::Refused { bytes, is_final } => {
+                self.request_data(row, &mut offer, bytes, is_final);
+                memory.truncate(usize::try_from(bytes).unwrap_or(0));
+            }
+            // It was not invited to copy, too: it is never busy.
+            Pulled::More | Pulled::Busy | Pulled::Void => {
+                self.void(row, &mut offer);
+                memory.clear();
             }
         }
+        if memory.is_empty() {
+            self.pool.give_back(std::mem::take(&mut memory));
+        }
+        self.matching.set_offer(key, Some(offer), memory);
+        Stepped::Over
     }
 
     fn finish_transfer(
@@ -554,7 +576,7 @@ impl<T: Transport> Engine<T> {
         caller.state = CallerState::Waiting;
         let mut bytes = Vec::new();
         match stage {
-            Stage::Queued | Stage::Closing(..) => {}
+            Stage::Queued | Stage::Fetching(..) | Stage::Closing(..) => {}
             Stage::Awaited(there) => {
                 bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
             }

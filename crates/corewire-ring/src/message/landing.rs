@@ -48,7 +48,7 @@ impl<'a> Landing<'a> {
         Self { parts: Parts::Many(slices.map(part_of).collect()), vector: None, _lent: PhantomData }
     }
 
-    /// The whole capacity of this vector.
+    /// The whole capacity of this vector. Whoever invites another process to write there has initialized it.
     #[must_use]
     pub fn of_vector(vector: &'a mut Vec<u8>) -> Self {
         // Also what has been written: a message that comes again comes from its beginning.

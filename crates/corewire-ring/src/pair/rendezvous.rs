@@ -39,7 +39,7 @@ use crate::region::Word64;
 use crate::sync::Ordering::Relaxed;
 use crate::{fence_at, order};
 
-/// The offer that no word holds: the number of word 0 after no use.
+/// In a word whose offer has ended. No offer has this number: uses are counted from 1.
 const NONE: u64 = 0;
 
 /// An endpoint's own table of offers.
@@ -132,6 +132,8 @@ pub struct Puller {
     taken: u32,
     /// Chunks that the sender has copied, once it has stopped for good.
     helped_for_good: Option<u32>,
+    /// The sender may copy: only then does its word mean anything.
+    is_helped: bool,
 }
 
 impl Puller {
@@ -146,8 +148,22 @@ impl Puller {
     ) -> Option<Self> {
         let offer = peer.keep_offer(offer_index(number)?);
         let (pulled, helped) = (own.pulled(row_here), peer.helped(row_there));
-        let (claimed, taken, helped_for_good) = (0, 0, None);
-        Some(Self { pulled, helped, offer, number, chunks, claimed, taken, helped_for_good })
+        Some(Self {
+            pulled,
+            helped,
+            offer,
+            number,
+            chunks,
+            claimed: 0,
+            taken: 0,
+            helped_for_good: None,
+            is_helped: false,
+        })
+    }
+
+    /// From now on the sender may copy, too.
+    pub fn invite(&mut self) {
+        self.is_helped = true;
     }
 
     /// Begins to copy. False if the sender has taken the offer back: then a notice or the message itself follows.
@@ -219,12 +235,6 @@ impl Puller {
         if claimed == done { Claim::Over } else { Claim::Busy }
     }
 
-    /// Chunks, from the beginning, that this side has copied or is copying.
-    #[must_use]
-    pub fn taken(&self) -> u32 {
-        self.taken
-    }
-
     fn publish(&mut self, claimed: u32) {
         if claimed != self.claimed {
             self.claimed = claimed;
@@ -234,6 +244,9 @@ impl Puller {
 
     /// Chunks that the sender has claimed, and those of them that it has copied. Impossible values count as none.
     fn helped_parts(&self) -> (u32, u32) {
+        if !self.is_helped {
+            return (0, 0);
+        }
         // ORDER(L8): pairs with L7.
         let word = self.helped.load(order!(L8: Acquire));
         let (key, claimed, done) = helped_parts(word);
@@ -272,7 +285,7 @@ impl Helper {
     /// Claims a chunk, whose number from the beginning it returns. `None` if there is nothing more to do. Must be
     /// followed by [`finish`](Self::finish) or [`give_up`](Self::give_up).
     pub fn claim(&mut self) -> Option<u16> {
-        let claimed = self.done + 1;
+        let claimed = self.done.checked_add(1)?;
         if !self.is_free(claimed) {
             return None;
         }
@@ -298,12 +311,6 @@ impl Helper {
         // ORDER(L7): as in `finish`.
         self.helped.store(helped(self.key, self.done, self.done), order!(L7: Release));
         self.chunks = self.done;
-    }
-
-    /// Chunks that this side has copied.
-    #[must_use]
-    pub fn done(&self) -> u16 {
-        self.done
     }
 
     /// Does nobody copy the `claimed`-th chunk from the end?

@@ -10,11 +10,11 @@ use corewire_endpoint::transport::{
 use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Peer, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
-use corewire_layout::rendezvous::{MemoryPlace, Stretch};
+use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
 use corewire_os::OsError;
 use corewire_ring::pair::PairViolation;
 use corewire_transfer::thresholds::{BOTH_FROM_BYTES, OFFERED_ABOVE_BYTES};
-use corewire_transfer::{Help, HelpStep, Pull, PullStep, Remote, chunks_of};
+use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
 use super::pipe::Pipe;
 use crate::halves::{EndpointHalf, Link, notice};
@@ -44,6 +44,8 @@ pub(crate) struct PairRings {
     cookie: Box<[u8; 16]>,
     /// The peers' memory, by row.
     remotes: Vec<Option<Remote>>,
+    /// Whether this endpoint may write to a peer's memory, as far as is known, by row.
+    helps: Vec<bool>,
     /// Number of rings whose memory is allocated.
     rings_there: u64,
     has_cells: bool,
@@ -56,9 +58,16 @@ impl PairRings {
         rendezvous: Rendezvous,
     ) -> Self {
         let cookie = Box::new(control.incarnation().to_le_bytes());
-        let (pipe, remotes) = (Pipe::new(), Vec::new());
+        let (pipe, remotes, helps) = (Pipe::new(), Vec::new(), Vec::new());
         let (rings_there, has_cells) = (0, false);
-        Self { pairs, control, pipe, rendezvous, cookie, remotes, rings_there, has_cells }
+        Self { pairs, control, pipe, rendezvous, cookie, remotes, helps, rings_there, has_cells }
+    }
+
+    /// Shows observers why this endpoint cannot copy from a peer's memory, or to it, and will not be able to.
+    fn show_refusal(&self, why: Refusal) {
+        if why.is_lasting() {
+            self.pairs.show_refusal(why.code());
+        }
     }
 
     fn remote(&self, row: u32) -> Option<&Remote> {
@@ -191,7 +200,9 @@ impl Transport for PairRings {
                     let index = row as usize;
                     if self.remotes.len() <= index {
                         self.remotes.resize(index + 1, None);
+                        self.helps.resize(index + 1, true);
                     }
+                    self.helps[index] = true;
                     self.remotes[index] = Some(remote);
                     Change::Came { row, name }
                 }
@@ -343,9 +354,12 @@ impl Transport for PairRings {
     }
 
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
-        let number = self.pairs.make_offer(row)?;
         let mut stretches = Vec::new();
         source.stretches(&mut |stretch| stretches.push(stretch));
+        if stretches.len() > STRETCHES_MAX {
+            return None;
+        }
+        let number = self.pairs.make_offer(row)?;
         self.place_of(stretches).append_to(place);
         Some(number)
     }
@@ -398,9 +412,9 @@ impl Transport for PairRings {
         target: &mut dyn Sink,
         place: &mut Vec<u8>,
     ) -> bool {
-        let is_invited = pull.invite();
+        let stretches = target.landing().stretches(pull.bytes());
+        let is_invited = stretches.len() <= STRETCHES_MAX && pull.invite();
         if is_invited {
-            let stretches = target.landing().stretches(pull.bytes());
             self.place_of(stretches).append_to(place);
         }
         is_invited
@@ -413,7 +427,7 @@ impl Transport for PairRings {
             PullStep::Done => Pulled::Done,
             PullStep::Void => Pulled::Void,
             PullStep::Refused { bytes, why } => {
-                self.pairs.show_refusal(why.code());
+                self.show_refusal(why);
                 Pulled::Refused { bytes, is_final: why.is_final() }
             }
         }
@@ -432,7 +446,8 @@ impl Transport for PairRings {
         bytes: u64,
     ) -> Option<Help> {
         let remote = self.remote(row)?.clone();
-        if remote.is_here() || self.rendezvous != Rendezvous::BothSides {
+        if !self.helps[row as usize] || remote.is_here() || self.rendezvous != Rendezvous::BothSides
+        {
             return None;
         }
         let target = MemoryPlace::parse(place, bytes)?;
@@ -440,10 +455,19 @@ impl Transport for PairRings {
         Some(Help::new(helper, remote, source.to_vec(), target, bytes))
     }
 
-    fn help(&mut self, _row: u32, help: &mut Help) -> Helped {
+    fn help(&mut self, row: u32, help: &mut Help) -> Helped {
         match help.step() {
             HelpStep::More => Helped::More,
-            HelpStep::Over | HelpStep::Refused(_) => Helped::Over,
+            HelpStep::Over => Helped::Over,
+            HelpStep::Refused(why) => {
+                self.show_refusal(why);
+                if why.is_final()
+                    && let Some(helps) = self.helps.get_mut(row as usize)
+                {
+                    *helps = false;
+                }
+                Helped::Over
+            }
         }
     }
 
