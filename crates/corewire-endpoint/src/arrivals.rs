@@ -12,7 +12,7 @@ use crate::list::Key;
 use crate::matching::{Posted, Unexpected};
 use crate::operations::Operation;
 use crate::receive::{Caller, CallerState};
-use crate::rendezvous::Destination;
+use crate::rendezvous::{ArrivingData, Destination};
 use crate::selector::{Peer, Selector, Status};
 use crate::send::DEFERRED_BYTES_MAX;
 use crate::transport::Transport;
@@ -335,8 +335,10 @@ impl<T: Transport> Engine<T> {
                 self.acknowledge(row, number);
             }
             let status = match self.rows[row as usize].data.take() {
-                Some((status, done)) => {
-                    self.transport.count_received(row, status.bytes);
+                Some(ArrivingData { status, done, .. }) => {
+                    if place != Place::Nowhere {
+                        self.transport.count_received(row, status.bytes);
+                    }
                     if let Some(number) = done {
                         self.notify(row, number, Verb::Done, 0);
                     }
@@ -459,6 +461,7 @@ impl<T: Transport> Engine<T> {
         let is_whole = message.is_whole();
         let filled = message.bytes.len();
         let envelope = message.ring_envelope();
+        let message_data = message.data();
         self.show_kept(source.row());
         if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
             caller.target.put(0, &bytes);
@@ -471,6 +474,7 @@ impl<T: Transport> Engine<T> {
             self.rows[source.row() as usize].filled = filled;
             self.move_place(source.row(), Place::Caller);
             if is_held {
+                self.note_data(key, &message_data);
                 self.take_held(source.row(), &envelope, total, Some(caller));
             }
         }
@@ -510,6 +514,7 @@ impl<T: Transport> Engine<T> {
             self.rows[source.row() as usize].filled = message.bytes.len();
             self.move_place(source.row(), Place::Operation(operation));
             if message.is_held {
+                self.note_data(key, &message.data());
                 self.take_held(source.row(), &message.ring_envelope(), total, None);
             }
         }
@@ -525,13 +530,14 @@ impl<T: Transport> Engine<T> {
         self.transport.count(EndpointCounter::Discarded);
         if message.is_held {
             self.set_place(row, Place::Nowhere, message.total);
+            self.note_data(key, &message.data());
             self.take_held(row, &message.ring_envelope(), message.total, None);
         } else if self.rows[row as usize].place == Place::Kept(key) {
             self.move_place(row, Place::Nowhere);
         } else if let Some(offer) = message.offer {
             self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
             self.count_chores();
-            self.drop_offer(message.source, offer);
+            self.drop_offer(message.source, offer.number);
         }
         self.pool.give_back(message.bytes);
         self.show_kept(row);
@@ -655,7 +661,11 @@ impl<T: Transport> Engine<T> {
             carrier,
             is_claimed,
         };
-        let key = self.matching.put_back(message);
+        // One that was offered is not the newest of its sender.
+        let key = match self.rows[row as usize].data {
+            Some(data) => self.matching.put_back_at(data.order, message),
+            None => self.matching.put_back(message),
+        };
         self.show_kept(row);
         self.move_place(row, Place::Kept(key));
         // A receive may have been posted meanwhile that asks for it.

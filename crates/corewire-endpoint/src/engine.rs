@@ -1,6 +1,6 @@
 //! The engine: its peers, and what happens while one of its calls runs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use corewire_layout::counters::EndpointCounter;
@@ -19,7 +19,7 @@ use crate::message::OwnedMessage;
 use crate::operations::{Completion, Count, CounterId, OperationHandle, Operations};
 use crate::pool::Pool;
 use crate::receive::{Caller, Matched};
-use crate::rendezvous::{Offered, Transfer};
+use crate::rendezvous::{ArrivingData, Offered, Transfer};
 use crate::selector::{Peer, Status};
 use crate::transport::{Attention, Change, Gone, Transport};
 
@@ -74,14 +74,14 @@ pub(crate) struct Row {
     pub(crate) offered: Vec<Offered>,
     /// It cannot read this endpoint's memory.
     pub(crate) refuses_offers: bool,
-    /// Number of offers of it that can be read.
-    pub(crate) offers_here: u32,
+    /// Its offers whose messages have neither arrived nor been dropped.
+    pub(crate) offers_here: BTreeSet<u64>,
     /// Notices that wait for room: numbers of offers, and contents.
     pub(crate) notices: VecDeque<(u64, Vec<u8>)>,
     /// The offer or notice that is arriving.
     pub(crate) words: Vec<u8>,
-    /// What is known of the message that arrives as data; if its sender waits for that, the number of its offer.
-    pub(crate) data: Option<(Status, Option<u64>)>,
+    /// What is known of the message that arrives as data.
+    pub(crate) data: Option<ArrivingData>,
     /// It has gone, and nothing is left of it.
     pub(crate) is_over: bool,
     /// Not sent yet, or in part. In order.

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use corewire_ring::message::{Envelope, Space};
+use corewire_ring::message::{Envelope, Space, Wants};
 
 use crate::budget::Budget;
 use crate::list::{Index, Key, List, Pattern, Seed};
@@ -156,6 +156,14 @@ impl Unexpected {
     pub(crate) fn status(&self) -> Status {
         let Envelope { tag, immediate, .. } = self.envelope;
         Status { source: self.source, tag, bytes: self.total, immediate }
+    }
+
+    /// What its arrival as data needs to know of it, if it comes so: its source, its status, and the number of its offer if
+    /// the sender waits until it has arrived.
+    pub(crate) fn data(&self) -> Option<(Peer, Status, Option<u64>)> {
+        let number = self.carrier?;
+        let done = (self.envelope.wants == Wants::Delivery).then_some(number);
+        Some((self.source, self.status(), done))
     }
 
     /// The envelope with which it comes from its sender.
@@ -392,6 +400,14 @@ impl Matching {
         let mut all = self.unexpected.list.iter();
         all.find(|(_, message)| message.source == source && message.offer.is_some())
             .map(|(key, _)| key)
+    }
+
+    /// As [`put_back`](Self::put_back), in its place.
+    pub(crate) fn put_back_at(&mut self, order: u64, message: Unexpected) -> Key {
+        self.budget.spend(message.source.row(), message.total);
+        let key = self.unexpected.list.insert(order, message);
+        self.unexpected.add(key);
+        key
     }
 
     /// A message that was with its sender is kept here from now on.

@@ -227,8 +227,13 @@ impl<T: Transport> Engine<T> {
         let mut is_first = true;
         while self.end_of(caller).is_none() && (is_first || self.is_pulling_for_caller()) {
             is_first = false;
-            if !self.progress(Some(caller))? {
-                break;
+            match self.progress(Some(caller)) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.leave(caller);
+                    return Err(error);
+                }
             }
         }
         let end = self.end_of(caller);

@@ -1,5 +1,6 @@
 //! Sending: at once, or when there is room.
 
+use corewire_layout::rendezvous::OFFERS_MAX;
 use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space, Wants};
 
 use crate::budget::cost;
@@ -248,7 +249,9 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn mute_if_behind(&mut self, row: u32, envelope: &Envelope) -> bool {
         let acks_max = self.acks_max();
         let entry = &mut self.rows[row as usize];
-        let has_too_many = envelope.wants != Wants::Nothing && entry.acks.len() >= acks_max;
+        let wants_ack = envelope.wants != Wants::Nothing;
+        let has_too_many = (wants_ack && entry.acks.len() >= acks_max)
+            || (envelope.space == Space::Offer && entry.notices.len() >= NOTICES_MAX);
         let is_muted = entry.gone.is_none() && has_too_many;
         if is_muted {
             entry.is_muted = true;
@@ -303,7 +306,7 @@ impl<T: Transport> Engine<T> {
             self.rows[row as usize].acks.pop_front();
         }
         let entry = &mut self.rows[row as usize];
-        if entry.acks.is_empty() && std::mem::take(&mut entry.is_muted) {
+        if !entry.has_words() && std::mem::take(&mut entry.is_muted) {
             self.transport.release(row);
         }
         has_news
@@ -364,6 +367,15 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn release_request(&mut self, row: u32, number: u64, is_over: bool) {
         self.release_offered_request(row, number, is_over);
         let Some(entry) = self.rows.get_mut(row as usize) else { return };
+        // One that was offered and is sent as data: its peer has its place in the order.
+        let is_it = |inner: Envelope| inner.space == Space::Request && inner.tag == number;
+        let data = entry.sends.iter_mut().find(|pending| pending.inner.is_some_and(is_it));
+        if let Some(pending) = data {
+            if pending.memory.is_pinned() {
+                pending.memory = to_memory(&pending.memory);
+            }
+            return;
+        }
         // Requests wait in the order of their numbers. Those that were begun last are the ones that wait.
         let requests = entry.sends.iter().enumerate().rev();
         let mut requests = requests.filter(|(_, pending)| pending.envelope.space == Space::Request);
@@ -382,7 +394,11 @@ impl<T: Transport> Engine<T> {
     /// The memory of a send of which nothing has been sent yet; it is never sent then.
     pub(crate) fn take_unsent(&mut self, row: u32, operation: u32) -> Option<Memory> {
         let sends = &mut self.rows[row as usize].sends;
-        let is_it = |pending: &Pending| pending.operation == Some(operation) && pending.sent == 0;
+        // The receiver waits for data, in place of an offer.
+        let is_it = |pending: &Pending| {
+            let is_data = pending.envelope.space == Space::Data;
+            pending.operation == Some(operation) && pending.sent == 0 && !is_data
+        };
         let index = sends.iter().position(is_it)?;
         sends.remove(index).map(|pending| pending.memory)
     }
@@ -394,6 +410,9 @@ pub(crate) const DEFERRED_BYTES_MAX: u64 = 1 << 20;
 
 /// Acknowledgements that may wait for room towards a peer, besides those of kept messages.
 const ACKS_MAX: usize = 256;
+
+/// Notices that may wait for room towards a peer when it offers another message.
+const NOTICES_MAX: usize = 2 * OFFERS_MAX as usize;
 
 impl Pending {
     /// What it costs to keep it, if it is a reply.

@@ -124,7 +124,7 @@ pub trait Transport {
     /// The same. True if the peer has not begun to read, and never will.
     fn withdraw(&mut self, row: u32, number: u64) -> bool;
 
-    /// Whether the peer has begun to read.
+    /// Whether it is the latest message that the peer has begun to read.
     fn has_begun(&self, row: u32, number: u64) -> bool;
 
     /// The longest message that could be sent to the peer of `row` now although that takes nothing.
@@ -159,6 +159,10 @@ pub trait Transport {
 
     /// Copies the next piece.
     fn pull(&mut self, pull: &mut Self::Pull, target: &mut dyn Sink) -> Pulled;
+
+    /// Ends a pull of which the sender was not invited to copy, between two steps. Returns the number of bytes, from the
+    /// beginning, that are in the target.
+    fn stop_pull(&mut self, pull: &mut Self::Pull, target: &mut dyn Sink) -> u64;
 
     /// Ends a pull before it is complete. True once the sender writes nothing more to the target.
     fn close_pull(&mut self, pull: &mut Self::Pull) -> bool;

@@ -71,20 +71,20 @@ pub const fn offer_key(number: u64) -> u32 {
     number as u32
 }
 
-/// The receiver's word of a copy: the offer's key, and the number of chunks, from the beginning, that the receiver has
-/// copied or is copying.
+/// The receiver's word of a copy: the offer's key, how many copies the receiver has begun (modulo 2^16), and the number of
+/// chunks, from the beginning, that it has copied or is copying.
 #[inline]
 #[must_use]
-pub const fn pulled(key: u32, chunks: u32) -> u64 {
-    (key as u64) << 32 | chunks as u64
+pub const fn pulled(key: u32, begun: u16, chunks: u16) -> u64 {
+    (key as u64) << 32 | (begun as u64) << 16 | chunks as u64
 }
 
-/// Key and chunks of the receiver's word.
+/// Key, copies begun and chunks of the receiver's word.
 #[inline]
 #[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "halves")]
-pub const fn pulled_parts(word: u64) -> (u32, u32) {
-    ((word >> 32) as u32, word as u32)
+#[expect(clippy::cast_possible_truncation, reason = "parts")]
+pub const fn pulled_parts(word: u64) -> (u32, u16, u16) {
+    ((word >> 32) as u32, (word >> 16) as u16, word as u16)
 }
 
 /// The sender's word of a copy: the offer's key, the number of chunks, from the end, that the sender has copied or is
@@ -383,7 +383,7 @@ mod tests {
     fn the_words_of_a_copy_keep_their_parts() {
         let key = offer_key(offer_number(9, 0x1_0002));
         assert_eq!(key, 0x2_0009);
-        assert_eq!(pulled_parts(pulled(key, 7)), (key, 7));
+        assert_eq!(pulled_parts(pulled(key, u16::MAX, 7)), (key, u16::MAX, 7));
         assert_eq!(helped_parts(helped(key, u16::MAX, 3)), (key, u16::MAX, 3));
         assert_eq!(offer_index(offer_number(OFFERS_MAX, 1)), None);
     }

@@ -134,6 +134,16 @@ impl Pull {
         }
     }
 
+    /// Ends between two steps, without a sender that copies, too. Returns the number of bytes, from the beginning, that are
+    /// in `target`.
+    #[must_use]
+    pub fn stop(&mut self, target: &mut (impl Sink + ?Sized)) -> u64 {
+        let bytes = self.bytes.min(u64::from(self.puller.taken()) * chunk_bytes(self.bytes));
+        // SAFETY: this side has copied them: each step has copied what it claimed.
+        unsafe { target.landing().set_written(usize::try_from(bytes).unwrap_or(0)) };
+        bytes
+    }
+
     /// Ends before everything has been copied. True once the sender writes nothing more to the target.
     #[must_use]
     pub fn close(&mut self) -> bool {

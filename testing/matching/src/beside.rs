@@ -213,6 +213,10 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         self.second.pull(pull, target)
     }
 
+    fn stop_pull(&mut self, pull: &mut B::Pull, target: &mut dyn Sink) -> u64 {
+        self.second.stop_pull(pull, target)
+    }
+
     fn close_pull(&mut self, pull: &mut B::Pull) -> bool {
         self.second.close_pull(pull)
     }

@@ -64,7 +64,7 @@ fn both(chunks: u16, at_a_time: u32) {
     let (_a, mut from, _b, to) = two(Asymmetric);
     let target = Target::new(chunks.into());
     let number = from.make_offer(0).unwrap();
-    let mut puller = to.puller(0, number, chunks.into()).unwrap();
+    let mut puller = to.puller(0, number, chunks).unwrap();
     puller.invite();
     assert!(puller.begin());
     let helper = from.helper(0, number, chunks).unwrap();

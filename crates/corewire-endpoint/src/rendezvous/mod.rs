@@ -39,7 +39,7 @@ use corewire_ring::message::{Envelope, Fragment, Memory, Source, Space, Wants};
 
 use crate::error::MessageError;
 use crate::list::Key;
-use crate::selector::Peer;
+use crate::selector::{Peer, Status};
 
 pub use offers::Lent;
 
@@ -75,6 +75,16 @@ pub(crate) struct ArrivedOffer {
     pub(crate) number: u64,
     /// Where the transport finds the message. Empty once it cannot be read any more: it follows as data, or is cancelled.
     pub(crate) place: Vec<u8>,
+}
+
+/// A message that was offered and arrives as data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ArrivingData {
+    pub(crate) status: Status,
+    /// The number of its offer, if its sender waits until it has arrived.
+    pub(crate) done: Option<u64>,
+    /// Its place among the messages.
+    pub(crate) order: u64,
 }
 
 /// A message that is being pulled, or will be.
@@ -113,6 +123,9 @@ pub(crate) enum Stage<P> {
     Pulling(P),
     /// Is pulled to this memory, before a receive asks for it.
     Fetching(P, Vec<u8>),
+    /// Nothing is read any more, and the sender may still be writing: then data follows, and if the receiver could not read
+    /// on, it says from which byte on, and whether any other message could be read.
+    Stopping(P, Option<(u64, bool)>),
     /// Nothing is read any more. The sender may still be writing to this memory.
     Closing(P, #[expect(dead_code, reason = "kept until it may be freed")] Vec<u8>),
     /// Data follows. So many bytes, from the beginning, are there.

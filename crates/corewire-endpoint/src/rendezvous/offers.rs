@@ -135,7 +135,12 @@ impl<T: Transport> Engine<T> {
         is_blocking: bool,
     ) -> Result<Option<u64>, MessageError> {
         let total = source.bytes();
-        if total <= self.transport.offered_above(row) || self.rows[row as usize].refuses_offers {
+        let entry = &self.rows[row as usize];
+        // A notice that waits may be about the offer whose place in the table this one would get.
+        if total <= self.transport.offered_above(row)
+            || entry.refuses_offers
+            || !entry.notices.is_empty()
+        {
             return Ok(None);
         }
         if offer_of(0, envelope, total, is_blocking).is_none() {
@@ -231,7 +236,8 @@ impl<T: Transport> Engine<T> {
             self.transport.count_sent(row, entry.offered[index].total);
         }
         if entry.offered[index].memory.is_none() {
-            if entry.offered[index].todo == Todo::Wait {
+            let todo = &entry.offered[index].todo;
+            if *todo == Todo::Wait || (result.is_err() && matches!(todo, Todo::Push(..))) {
                 entry.offered[index].todo = Todo::End(result);
                 self.has_ended_lent = true;
             }
@@ -250,7 +256,11 @@ impl<T: Transport> Engine<T> {
         let Some(index) = self.offered_index(row, number) else { return };
         let entry = &mut self.rows[row as usize];
         let offered = &mut entry.offered[index];
-        if from >= offered.total || offered.todo != Todo::Wait {
+        // It may be pushed already, or nobody may be there any more: then it ends when the peer is removed.
+        if offered.todo != Todo::Wait || entry.gone.is_some() {
+            return;
+        }
+        if from >= offered.total {
             let violation = PairViolation { word: "offset", found: from, position: 0 };
             return self.cut_off(row, violation);
         }
@@ -276,13 +286,18 @@ impl<T: Transport> Engine<T> {
     pub fn relieve(&mut self) -> bool {
         let mut has_news = false;
         for row in (0u32..).take(self.rows.len()) {
+            // The peer's notices may lie behind a message that is left with it.
+            let is_deaf = self.matching.held_of(self.peer_of(row)).is_some();
             let waiting = self.rows[row as usize].offered.iter();
             let waiting = waiting.filter(|offered| offered.todo == Todo::Wait);
             let waiting: Vec<_> = waiting.map(|it| (it.number, it.total)).collect();
             for (number, total) in waiting {
-                if total <= self.transport.room_for_data(row)
-                    && !self.transport.has_begun(row, number)
-                {
+                let is_unread = || {
+                    total <= self.transport.room_for_data(row)
+                        && !self.transport.has_begun(row, number)
+                };
+                if is_deaf || is_unread() {
+                    // Data that the peer does not need any more it drops.
                     self.transport.withdraw(row, number);
                     self.push_offered(row, number, 0);
                     has_news = true;

@@ -5,7 +5,7 @@ use corewire_layout::rendezvous::{OFFERS_MAX, Offer, Verb};
 use corewire_ring::message::{Arrival, Envelope, Sink, Space, Wants};
 use corewire_ring::pair::PairViolation;
 
-use super::{ArrivedOffer, Destination, Stage, Transfer, envelope_of};
+use super::{ArrivedOffer, ArrivingData, Destination, Stage, Transfer, envelope_of};
 use crate::arrivals::Place;
 use crate::engine::Engine;
 use crate::error::MessageError;
@@ -46,9 +46,10 @@ impl<T: Transport> Engine<T> {
         place: &[u8],
         caller: Option<&mut Caller<'_>>,
     ) {
-        let entry = &mut self.rows[row as usize];
-        entry.offers_here += 1;
-        if entry.offers_here > OFFERS_MAX.into() || place.is_empty() {
+        let offers = &mut self.rows[row as usize].offers_here;
+        // Some of those that their sender has taken back may still be awaited.
+        let is_new = offers.len() < 2 * usize::from(OFFERS_MAX) && offers.insert(offer.number);
+        if !is_new || place.is_empty() {
             let violation = PairViolation { word: "offer", found: offer.number, position: 0 };
             return self.cut_off(row, violation);
         }
@@ -112,20 +113,19 @@ impl<T: Transport> Engine<T> {
 
     /// This side needs the sender's memory no more.
     pub(crate) fn finish_with(&mut self, row: u32, number: u64) {
-        self.forget_offer(row);
+        self.forget_offer(row, number);
         self.notify(row, number, Verb::Done, 0);
     }
 
     /// Nobody will receive this message.
-    pub(crate) fn drop_offer(&mut self, source: Peer, mut offer: ArrivedOffer) {
-        let Ok(row) = self.row_of(source) else { return };
-        self.void(row, &mut offer);
-        self.notify(row, offer.number, Verb::Done, 0);
+    pub(crate) fn drop_offer(&mut self, source: Peer, number: u64) {
+        if let Ok(row) = self.row_of(source) {
+            self.finish_with(row, number);
+        }
     }
 
-    fn forget_offer(&mut self, row: u32) {
-        let count = &mut self.rows[row as usize].offers_here;
-        *count = count.saturating_sub(1);
+    fn forget_offer(&mut self, row: u32, number: u64) {
+        self.rows[row as usize].offers_here.remove(&number);
     }
 
     /// A message that was offered goes to a receive.
@@ -149,7 +149,12 @@ impl<T: Transport> Engine<T> {
             stage,
             is_invited,
         });
+        self.busy_steps = 0;
         self.count_chores();
+        if self.awaits_data(source.row()) {
+            // What lies before the data must not keep it from coming.
+            self.fetch_held();
+        }
     }
 
     // Pulling.
@@ -188,13 +193,19 @@ impl<T: Transport> Engine<T> {
         transfer: &mut Transfer<T::Pull>,
         caller: &mut Option<&mut Caller<'_>>,
     ) -> Stepped {
-        let row = transfer.row();
         let Self { operations, transport, .. } = self;
         let pulled = match &mut transfer.stage {
             Stage::Awaited(_) => return Stepped::Nothing,
             Stage::Queued => return self.begin_pull(transfer, caller),
             Stage::Closing(pull, _) => {
                 return if transport.close_pull(pull) { Stepped::Over } else { Stepped::Nothing };
+            }
+            Stage::Stopping(pull, why) => {
+                if !transport.close_pull(pull) {
+                    return Stepped::Nothing;
+                }
+                let why = *why;
+                return self.await_data(transfer, why);
             }
             Stage::Fetching(pull, memory) => transport.pull(pull, memory),
             Stage::Pulling(pull) => match target_of(operations, transfer.to, caller) {
@@ -215,24 +226,47 @@ impl<T: Transport> Engine<T> {
                 if self.busy_steps < BUSY_STEPS_MAX { Stepped::On } else { Stepped::Nothing }
             }
             Pulled::Done => {
+                self.busy_steps = 0;
                 self.finish_transfer(transfer, caller);
                 Stepped::Over
             }
-            Pulled::Void => {
-                self.void(row, &mut transfer.offer);
-                transfer.stage = Stage::Awaited(0);
-                Stepped::Awaits
-            }
-            Pulled::Refused { bytes, is_final } => {
-                self.request_data(row, &mut transfer.offer, bytes, is_final);
-                transfer.stage = Stage::Awaited(bytes);
-                Stepped::Awaits
-            }
+            Pulled::Void => self.stop(transfer, None),
+            Pulled::Refused { bytes, is_final } => self.stop(transfer, Some((bytes, is_final))),
         }
     }
 
+    /// A message cannot be read on: data follows once the sender writes nothing more to the target.
+    fn stop(&mut self, transfer: &mut Transfer<T::Pull>, why: Option<(u64, bool)>) -> Stepped {
+        self.busy_steps = 0;
+        if let Stage::Pulling(pull) = &mut transfer.stage
+            && transfer.is_invited
+            && !self.transport.close_pull(pull)
+        {
+            let before = std::mem::replace(&mut transfer.stage, Stage::Queued);
+            if let Stage::Pulling(pull) = before {
+                transfer.stage = Stage::Stopping(pull, why);
+            }
+            return Stepped::On;
+        }
+        self.await_data(transfer, why)
+    }
+
+    fn await_data(
+        &mut self,
+        transfer: &mut Transfer<T::Pull>,
+        why: Option<(u64, bool)>,
+    ) -> Stepped {
+        transfer.offer.place = Vec::new();
+        transfer.stage = Stage::Awaited(why.map_or(0, |(bytes, _)| bytes));
+        if let Some((bytes, is_final)) = why {
+            self.request_data(transfer.row(), &mut transfer.offer, bytes, is_final);
+        }
+        Stepped::Awaits
+    }
+
     /// Whether the message of the receive that is being called is pulled now.
-    pub(crate) fn is_pulling_for_caller(&self) -> bool {
+    #[must_use]
+    pub fn is_pulling_for_caller(&self) -> bool {
         let mut pulled = self.transfers.iter().filter(|transfer| transfer.holds_row());
         pulled.any(|transfer| transfer.to == Destination::Caller)
     }
@@ -270,10 +304,10 @@ impl<T: Transport> Engine<T> {
                     if is_invited {
                         self.notify_of_place(row, number, Verb::Answer, bytes, &answer);
                     }
+                    // At once: a receive without time must get on, too.
+                    return self.step(transfer, caller);
                 } else {
-                    self.void(row, &mut transfer.offer);
-                    transfer.stage = Stage::Awaited(0);
-                    return Stepped::Awaits;
+                    return self.await_data(transfer, None);
                 }
             }
             Err(violation) => {
@@ -305,7 +339,7 @@ impl<T: Transport> Engine<T> {
             transfer.stage = Stage::Fetching(pull, memory);
             return Stepped::On;
         }
-        self.void(row, &mut offer);
+        offer.place = Vec::new();
         self.matching.set_offer(key, Some(offer), Vec::new());
         Stepped::Over
     }
@@ -334,7 +368,7 @@ impl<T: Transport> Engine<T> {
             }
             // It was not invited to copy, too: it is never busy.
             Pulled::More | Pulled::Busy | Pulled::Void => {
-                self.void(row, &mut offer);
+                offer.place = Vec::new();
                 memory.clear();
             }
         }
@@ -365,13 +399,6 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// The message cannot be read any more: it follows as data, or is cancelled.
-    fn void(&mut self, row: u32, offer: &mut ArrivedOffer) {
-        if !std::mem::take(&mut offer.place).is_empty() {
-            self.forget_offer(row);
-        }
-    }
-
     /// Whether a message is being copied, in any direction: then there is something to do.
     #[must_use]
     pub fn is_copying(&self) -> bool {
@@ -382,7 +409,7 @@ impl<T: Transport> Engine<T> {
     /// Requests the message from byte `from` on.
     fn request_data(&mut self, row: u32, offer: &mut ArrivedOffer, from: u64, is_final: bool) {
         let verb = if is_final { Verb::Refuse } else { Verb::Push };
-        self.void(row, offer);
+        offer.place = Vec::new();
         self.transport.count(EndpointCounter::Refusals);
         self.notify(row, offer.number, verb, from);
     }
@@ -414,9 +441,9 @@ impl<T: Transport> Engine<T> {
         let from_of =
             |total: u64, there: u64| total.checked_sub(rest).filter(|from| *from <= there);
         if let Some(index) = self.transfer_of(source, number) {
-            let mut transfer = self.transfers.remove(index);
+            let transfer = self.transfers.remove(index);
             self.count_chores();
-            self.void(row, &mut transfer.offer);
+            self.forget_offer(row, number);
             let there = match transfer.stage {
                 Stage::Awaited(bytes) => bytes,
                 _ => 0,
@@ -431,14 +458,17 @@ impl<T: Transport> Engine<T> {
                 _ => Place::Caller,
             };
             let done = (transfer.envelope.wants != Wants::Nothing).then_some(number);
-            self.set_data_place(row, place, transfer.status(), from, done);
+            let (status, order) = (transfer.status(), transfer.order);
+            self.set_data_place(row, place, from, ArrivingData { status, done, order });
             return true;
         }
         if let Some(key) = self.matching.find_offered(source, number) {
             return self.begin_kept_data(row, key, from_of, rest);
         }
-        // Nobody wants it any more.
-        self.set_place(row, Place::Nowhere, rest);
+        // Nobody wants it any more. Its sender may wait for that all the same.
+        let status = Status { source, tag: 0, bytes: rest, immediate: None };
+        let (done, order) = (Some(number), 0);
+        self.set_data_place(row, Place::Nowhere, 0, ArrivingData { status, done, order });
         true
     }
 
@@ -451,8 +481,8 @@ impl<T: Transport> Engine<T> {
     ) -> bool {
         self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
         self.count_chores();
-        let Some((mut offer, total)) = self.matching.offer_of(key) else { return false };
-        self.void(row, &mut offer);
+        let Some((offer, total)) = self.matching.offer_of(key) else { return false };
+        self.forget_offer(row, offer.number);
         let there = self.matching.get(key).map_or(0, |message| message.bytes.len() as u64);
         let Some(from) = from_of(total, there) else {
             self.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
@@ -485,24 +515,25 @@ impl<T: Transport> Engine<T> {
     /// Data goes to where its message is kept.
     pub(crate) fn begin_kept_data_at(&mut self, row: u32, key: Key, from: u64) {
         let Some(message) = self.matching.get(key) else { return };
-        let status = message.status();
-        let is_due = message.envelope.wants == Wants::Delivery;
-        let done = message.carrier.filter(|_| is_due);
-        self.set_data_place(row, Place::Kept(key), status, from, done);
+        let (total, data) = (message.total, message.data());
+        self.set_place(row, Place::Kept(key), total);
+        self.rows[row as usize].filled = usize::try_from(from).unwrap_or(usize::MAX);
+        self.note_data(key, &data);
     }
 
-    fn set_data_place(
-        &mut self,
-        row: u32,
-        place: Place,
-        status: Status,
-        from: u64,
-        done: Option<u64>,
-    ) {
-        self.set_place(row, place, status.bytes);
+    /// What arrives is the data of a message that was kept under this key.
+    pub(crate) fn note_data(&mut self, key: Key, data: &Option<(Peer, Status, Option<u64>)>) {
+        if let Some((source, status, done)) = *data {
+            let order = key.order;
+            self.rows[source.row() as usize].data = Some(ArrivingData { status, done, order });
+        }
+    }
+
+    fn set_data_place(&mut self, row: u32, place: Place, from: u64, data: ArrivingData) {
+        self.set_place(row, place, data.status.bytes);
         let entry = &mut self.rows[row as usize];
         entry.filled = usize::try_from(from).unwrap_or(usize::MAX);
-        entry.data = Some((status, done));
+        entry.data = Some(data);
     }
 
     // Ends.
@@ -516,16 +547,15 @@ impl<T: Transport> Engine<T> {
     ) {
         let source = self.peer_of(row);
         if let Some(index) = self.transfer_of(source, number) {
-            let mut transfer = self.transfers.remove(index);
+            let transfer = self.transfers.remove(index);
             self.count_chores();
-            self.void(row, &mut transfer.offer);
+            self.forget_offer(row, number);
             self.abandon_transfer(&transfer, &MessageError::Cancelled, caller);
         } else if let Some(key) = self.matching.find_offered(source, number) {
             self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
             self.count_chores();
-            if let Some(Unexpected { offer: Some(mut offer), .. }) = self.matching.take(key) {
-                self.void(row, &mut offer);
-            }
+            self.forget_offer(row, number);
+            drop(self.matching.take(key));
         }
     }
 
@@ -556,7 +586,8 @@ impl<T: Transport> Engine<T> {
     ) {
         while let Some(index) = self.transfers.iter().position(|it| it.source == peer) {
             // Waits until the peer, which may still be dying, writes nothing more to its target.
-            let transfer = self.transfers.remove(index);
+            let mut transfer = self.transfers.remove(index);
+            transfer.stage = Stage::Awaited(0);
             self.abandon_transfer(&transfer, error, caller.as_deref_mut());
         }
         self.count_chores();
@@ -580,7 +611,7 @@ impl<T: Transport> Engine<T> {
             Stage::Awaited(there) => {
                 bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
             }
-            Stage::Pulling(mut pull) if is_invited => {
+            Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) if is_invited => {
                 if caller.target.adopts() && !self.transport.close_pull(&mut pull) {
                     // The sender may be stopped while it writes to this memory.
                     let memory = caller.target.written(0);
@@ -594,7 +625,19 @@ impl<T: Transport> Engine<T> {
                 // Another copy from both ends would meet a sender that still knows the old target.
                 self.request_data(source.row(), &mut offer, 0, false);
             }
-            Stage::Pulling(_) => {}
+            Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) => {
+                // What is there is kept, so that receives with short limits get the message in the end.
+                let there = self.transport.stop_pull(&mut pull, &mut *caller.target);
+                if there > 0 {
+                    bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
+                    self.request_data(source.row(), &mut offer, there, false);
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
+            // Appending never grows it.
+            bytes.reserve_exact(missing);
         }
         self.count_chores();
         let message = Unexpected::offered(source, envelope, total, offer, bytes);

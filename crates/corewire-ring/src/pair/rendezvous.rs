@@ -27,6 +27,7 @@
 //! One store, one full fence and one load for a claim on either side; a line moves for each claim that the other side
 //! has made since. Nothing is allocated, and no system call is made.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -48,19 +49,22 @@ pub(super) struct Offers {
     memory: EndpointMemory,
     free: Vec<u16>,
     uses: u64,
+    /// For each offer: how many copies its receiver had begun when it was made.
+    begun: Vec<u16>,
 }
 
 impl Offers {
     pub(super) fn new(memory: EndpointMemory) -> Self {
         let free = (0..OFFERS_MAX).rev().collect();
-        Self { memory, free, uses: 0 }
+        Self { memory, free, uses: 0, begun: vec![0; OFFERS_MAX.into()] }
     }
 
     /// The number of a new offer to the peer whose messages `helped` is for, valid from now on. `None` if there are too
-    /// many.
-    pub(super) fn make(&mut self, helped: &Word64) -> Option<u64> {
+    /// many. `pulled` is the peer's word.
+    pub(super) fn make(&mut self, helped: &Word64, pulled: &Word64) -> Option<u64> {
         let index = self.free.pop()?;
         self.uses += 1;
+        self.begun[usize::from(index)] = pulled_parts(pulled.load(Relaxed)).1;
         let number = offer_number(index, self.uses);
         if helped_parts(helped.load(Relaxed)).0 == offer_key(number) {
             // Of an offer long ago: keys come again.
@@ -93,7 +97,7 @@ impl Offers {
         fence_at!(L3: Release);
     }
 
-    /// Has the peer, whose word is `pulled`, begun to copy?
+    /// Is this the latest copy that the peer, whose word is `pulled`, has begun?
     pub(super) fn has_begun(number: u64, pulled: &Word64) -> bool {
         pulled_parts(pulled.load(Relaxed)).0 == offer_key(number)
     }
@@ -103,7 +107,9 @@ impl Offers {
         self.end(number);
         // ORDER(L1): pairs with L2; the peer sees that the number is gone, or this endpoint that the peer has begun.
         fence_at!(L1: SeqCst);
-        !Self::has_begun(number, pulled)
+        // The word names the latest copy only: a peer that has begun any since then may have begun this one before.
+        let before = offer_index(number).and_then(|index| self.begun.get(usize::from(index)));
+        before == Some(&pulled_parts(pulled.load(Relaxed)).1)
     }
 }
 
@@ -125,6 +131,8 @@ pub struct Puller {
     helped: Word64,
     offer: Word64,
     number: u64,
+    /// Copies that this endpoint has begun of this peer's messages, this one included.
+    begun: u16,
     chunks: u32,
     /// Claimed in the shared word.
     claimed: u32,
@@ -144,7 +152,7 @@ impl Puller {
         peer: &EndpointMemory,
         row_there: u32,
         number: u64,
-        chunks: u32,
+        chunks: u16,
     ) -> Option<Self> {
         let offer = peer.keep_offer(offer_index(number)?);
         let (pulled, helped) = (own.pulled(row_here), peer.helped(row_there));
@@ -153,7 +161,8 @@ impl Puller {
             helped,
             offer,
             number,
-            chunks,
+            begun: 0,
+            chunks: chunks.into(),
             claimed: 0,
             taken: 0,
             helped_for_good: None,
@@ -169,7 +178,8 @@ impl Puller {
     /// Begins to copy. False if the sender has taken the offer back: then a notice or the message itself follows.
     #[must_use]
     pub fn begin(&mut self) -> bool {
-        self.pulled.store(pulled(offer_key(self.number), 0), Relaxed);
+        self.begun = pulled_parts(self.pulled.load(Relaxed)).1.wrapping_add(1);
+        self.pulled.store(pulled(offer_key(self.number), self.begun, 0), Relaxed);
         // ORDER(L2): pairs with L1.
         fence_at!(L2: SeqCst);
         self.offer.load(Relaxed) == self.number
@@ -211,6 +221,12 @@ impl Puller {
         Claim::Chunks(chunks)
     }
 
+    /// Chunks, from the beginning, that this side has claimed and, but for the last claim, copied.
+    #[must_use]
+    pub fn taken(&self) -> u32 {
+        self.taken
+    }
+
     /// Has the sender begun to copy?
     #[must_use]
     pub fn has_helper(&self) -> bool {
@@ -238,7 +254,8 @@ impl Puller {
     fn publish(&mut self, claimed: u32) {
         if claimed != self.claimed {
             self.claimed = claimed;
-            self.pulled.store(pulled(offer_key(self.number), claimed), Relaxed);
+            let chunks = u16::try_from(claimed).unwrap_or(u16::MAX);
+            self.pulled.store(pulled(offer_key(self.number), self.begun, chunks), Relaxed);
         }
     }
 
@@ -315,7 +332,7 @@ impl Helper {
 
     /// Does nobody copy the `claimed`-th chunk from the end?
     fn is_free(&self, claimed: u16) -> bool {
-        let (key, pulled) = pulled_parts(self.pulled.load(Relaxed));
+        let (key, _, pulled) = pulled_parts(self.pulled.load(Relaxed));
         let both = u64::from(pulled) + u64::from(claimed);
         key == self.key && both <= u64::from(self.chunks)
     }

@@ -9,7 +9,9 @@ use crate::sync::Ordering::Relaxed;
 impl<H: Host> Endpoint<H> {
     /// The number of a new offer to the peer of `row`, valid from now on. `None` if there are too many.
     pub fn make_offer(&mut self, row: u32) -> Option<u64> {
-        self.offers.make(&self.memory.helped(row))
+        let peer = self.peers.get(row as usize)?.as_ref()?;
+        let pulled = peer.inbox.peer().pulled(peer.outbox.row_there());
+        self.offers.make(&self.memory.helped(row), &pulled)
     }
 
     /// An offer is not valid any more: whatever the peer copies from now on, it does not take it for the message.
@@ -27,7 +29,7 @@ impl<H: Host> Endpoint<H> {
         self.offers.withdraw(number, &pulled)
     }
 
-    /// Has the peer of `row` begun to copy the message?
+    /// Is the message the latest one that the peer of `row` has begun to copy?
     #[must_use]
     pub fn has_begun(&self, row: u32, number: u64) -> bool {
         let Some(Some(peer)) = self.peers.get(row as usize) else { return false };
@@ -50,7 +52,7 @@ impl<H: Host> Endpoint<H> {
 
     /// The receiver's side of a copy of `chunks` chunks. `None` if there is no such peer or offer.
     #[must_use]
-    pub fn puller(&self, row: u32, number: u64, chunks: u32) -> Option<Puller> {
+    pub fn puller(&self, row: u32, number: u64, chunks: u16) -> Option<Puller> {
         let peer = self.peers.get(row as usize)?.as_ref()?;
         let (memory, row_there) = (peer.inbox.peer(), peer.outbox.row_there());
         Puller::new(&self.memory, row, memory, row_there, number, chunks)

@@ -172,10 +172,17 @@ impl Endpoint {
         self.engine.begin_receive(&mut caller)?;
         let ended = match (found(self, &caller), patience) {
             (Some(end), _) => Ok(end),
-            (None, Patience::None) => self.engine.progress(Some(&mut caller)).and_then(|_| {
-                let late = MessageError::Timeout { after: Duration::ZERO };
-                found(self, &caller).ok_or(late)
-            }),
+            (None, Patience::None) => loop {
+                match self.engine.progress(Some(&mut caller)) {
+                    Err(error) => break Err(error),
+                    Ok(is_busy) => match found(self, &caller) {
+                        Some(end) => break Ok(end),
+                        // A large message is copied at once.
+                        None if is_busy && self.engine.is_pulling_for_caller() => {}
+                        None => break Err(MessageError::Timeout { after: Duration::ZERO }),
+                    },
+                }
+            },
             (None, _) => self.wait_for(patience, Some(&mut caller), None, |endpoint, caller| {
                 caller.and_then(|caller| found(endpoint, caller))
             }),

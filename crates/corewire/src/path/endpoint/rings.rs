@@ -391,7 +391,7 @@ impl Transport for PairRings {
     ) -> Result<Pull, PairViolation> {
         let bad = |word, found| PairViolation { word, found, position: 0 };
         let place = MemoryPlace::parse(place, total).ok_or(bad("place", total))?;
-        let puller = self.pairs.puller(row, number, chunks_of(bytes).into());
+        let puller = self.pairs.puller(row, number, chunks_of(bytes));
         let puller = puller.ok_or(bad("offer", number))?;
         let remote = self.remote(row).ok_or(bad("row", row.into()))?.clone();
         let is_helped = is_helped
@@ -431,6 +431,10 @@ impl Transport for PairRings {
                 Pulled::Refused { bytes, is_final: why.is_final() }
             }
         }
+    }
+
+    fn stop_pull(&mut self, pull: &mut Pull, target: &mut dyn Sink) -> u64 {
+        pull.stop(target)
     }
 
     fn close_pull(&mut self, pull: &mut Pull) -> bool {

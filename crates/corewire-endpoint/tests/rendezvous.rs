@@ -1,0 +1,279 @@
+//! Large messages in unusual orders: what comes late, is taken back, lies behind something else, or comes twice. All over
+//! the transport in memory.
+
+use corewire_endpoint::in_memory::{InMemory, Network};
+use corewire_endpoint::transport::Gone;
+use corewire_endpoint::{
+    Budget, Caller, Engine, Envelope, Memory, Options, Seed, Selector, Space, Status, Transport,
+    Until,
+};
+use corewire_layout::name::ChannelName;
+use corewire_layout::rendezvous::{Notice, Offer, OfferWants, OfferedSpace, Verb, offer_number};
+
+type Ends = Vec<Engine<InMemory>>;
+fn ends(network: &Network, count: usize, budget: usize) -> Ends {
+    let join = |number: usize| {
+        let name = ChannelName::new(&format!("end-{number}")).unwrap();
+        Engine::new(network.join(name), Budget::new(budget, 4), Seed(3))
+    };
+    let mut ends: Ends = (0..count).map(join).collect();
+    settle(&mut ends);
+    ends
+}
+fn settle(ends: &mut [Engine<InMemory>]) {
+    let mut quiet = 0;
+    while quiet < 30 {
+        quiet += 1;
+        for end in &mut *ends {
+            if end.progress(None).unwrap() {
+                quiet = 0;
+            }
+        }
+    }
+}
+fn receive(engine: &mut Engine<InMemory>, selector: Selector) -> Option<(Status, Vec<u8>)> {
+    let mut target = engine.new_message();
+    let mut caller = Caller::new(selector, target.as_target());
+    engine.begin_receive(&mut caller).unwrap();
+    for _ in 0..500 {
+        if engine.end_of(&caller).is_some() {
+            break;
+        }
+        engine.progress(Some(&mut caller)).unwrap();
+    }
+    let end = engine.end_of(&caller);
+    engine.leave(&mut caller);
+    let status = end?.unwrap();
+    Some((status, target.finish(status).into_vec()))
+}
+fn until(until: Until) -> Options {
+    Options { until, ..Options::default() }
+}
+
+#[test]
+fn data_that_was_left_with_its_sender_keeps_its_tag_and_is_acknowledged() {
+    let network = Network::new(0, 64, 64).with_offers();
+    let mut ends = ends(&network, 2, 400);
+    let to = ends[0].peer_at(1).unwrap();
+    let op = ends[0]
+        .start_send(to, 77.into(), Memory::from(vec![9; 1000]), until(Until::Delivered))
+        .unwrap();
+    settle(&mut ends);
+    assert!(ends[0].relieve());
+    settle(&mut ends);
+    let got = receive(&mut ends[1], Selector::any());
+    settle(&mut ends);
+    let done = ends[0].take_completion(op).unwrap();
+    assert_eq!(got.unwrap().0.tag, 77);
+    assert!(done.is_some());
+}
+
+#[test]
+fn data_that_is_discarded_is_acknowledged() {
+    let network = Network::new(0, 64, 64).with_offers();
+    let mut ends = ends(&network, 2, 400);
+    let to = ends[0].peer_at(1).unwrap();
+    let op = ends[0]
+        .start_send(to, 77.into(), Memory::from(vec![9; 1000]), until(Until::Delivered))
+        .unwrap();
+    settle(&mut ends);
+    assert!(ends[0].relieve());
+    settle(&mut ends);
+    assert_eq!(ends[1].discard(&Selector::any()), 1);
+    settle(&mut ends);
+    assert!(ends[0].take_completion(op).unwrap().is_some());
+}
+
+#[test]
+fn an_operation_ends_whose_peer_asks_for_data_and_dies() {
+    let network = Network::new(0, 64, 64).with_offers();
+    let name = |n: &str| ChannelName::new(n).unwrap();
+    let mut a = Engine::new(network.join(name("a")), Budget::new(1 << 16, 4), Seed(3));
+    let mut raw = network.join(name("raw"));
+    a.progress(None).unwrap();
+    let to = a.peer_at(1).unwrap();
+    let op = a.start_send(to, 5.into(), Memory::from(vec![9; 1000]), Options::default()).unwrap();
+    let bytes = Notice { verb: Verb::Push, offset: 0 }.to_bytes();
+    let mut sent = 0;
+    assert!(
+        raw.try_send(
+            0,
+            &Envelope::numbered(Space::Notice, offer_number(1, 1)),
+            &&bytes[..],
+            &mut sent
+        )
+        .unwrap()
+    );
+    network.end(1, Gone::Died);
+    for _ in 0..20 {
+        a.progress(None).unwrap();
+    }
+    assert!(a.take_completion(op).unwrap().is_some(), "operation lost");
+}
+
+#[test]
+fn a_call_ends_whose_peer_asks_for_data_and_dies() {
+    let network = Network::new(0, 4, 64).with_offers();
+    let name = |n: &str| ChannelName::new(n).unwrap();
+    let mut a = Engine::new(network.join(name("a")), Budget::new(1 << 16, 4), Seed(3));
+    let mut raw = network.join(name("raw"));
+    a.progress(None).unwrap();
+    let to = a.peer_at(1).unwrap();
+    let big = vec![9u8; 1000];
+    let src = &big[..];
+    let lent = a.offer_lent(to, 5.into(), &src).unwrap().unwrap();
+    let bytes = Notice { verb: Verb::Push, offset: 0 }.to_bytes();
+    let mut sent = 0;
+    assert!(
+        raw.try_send(
+            0,
+            &Envelope::numbered(Space::Notice, offer_number(1, 1)),
+            &&bytes[..],
+            &mut sent
+        )
+        .unwrap()
+    );
+    network.end(1, Gone::Died);
+    let mut end = None;
+    for _ in 0..50 {
+        a.progress(None).unwrap();
+        end = a.end_of_lent(&lent, &src);
+        if end.is_some() {
+            break;
+        }
+    }
+    assert!(end.is_some(), "send hangs");
+}
+
+#[test]
+fn a_send_that_has_become_data_is_received_or_cancelled() {
+    let network = Network::new(0, 6, 64).with_offers();
+    let mut ends = ends(&network, 2, 1 << 16);
+    let to = ends[0].peer_at(1).unwrap();
+    let op =
+        ends[0].start_send(to, 5.into(), Memory::from(vec![9; 1000]), Options::default()).unwrap();
+    // fill the queue
+    while ends[0].try_inject(to, &1.into(), &[1; 8]) {}
+    assert!(ends[0].relieve());
+    ends[0].cancel(op).unwrap();
+    let done = ends[0].take_completion(op).unwrap();
+    settle(&mut ends);
+    let found = ends[1].peek(&Selector::tag(5));
+    let got = receive(&mut ends[1], Selector::tag(5));
+    assert!(
+        done.is_none() == got.is_some(),
+        "cancelled, but seen for ever: {found:?} {}",
+        got.is_some()
+    );
+    assert!(found.is_none() || got.is_some());
+}
+
+#[test]
+fn a_send_ends_whose_notice_lies_behind_a_message_that_is_left_with_its_peer() {
+    let network = Network::new(0, 64, 64).with_offers();
+    let mut ends = ends(&network, 2, 400);
+    let (b, a) = (ends[0].peer_at(1).unwrap(), ends[1].peer_at(0).unwrap());
+    // b's own messages exceed a's budget
+    for _ in 0..5 {
+        ends[1].start_send(a, 1.into(), Memory::from(vec![1; 60]), Options::default()).unwrap();
+    }
+    let big = vec![9u8; 1000];
+    let src = &big[..];
+    let lent = ends[0].offer_lent(b, 5.into(), &src).unwrap().unwrap();
+    ends[0].progress(None).unwrap();
+    let got = receive(&mut ends[1], Selector::tag(5));
+    assert!(got.is_some());
+    let mut end = None;
+    for _ in 0..50 {
+        settle(&mut ends);
+        end = ends[0].end_of_lent(&lent, &src);
+        if end.is_some() {
+            break;
+        }
+        ends[0].relieve();
+    }
+    assert!(end.is_some(), "send hangs although its message was received");
+}
+
+#[test]
+fn an_offer_that_comes_twice_loses_no_receive() {
+    let network = Network::new(0, 64, 64).with_offers();
+    let name = |n: &str| ChannelName::new(n).unwrap();
+    let mut a = Engine::new(network.join(name("a")), Budget::new(1 << 16, 4), Seed(3));
+    let mut raw = network.join(name("raw"));
+    a.progress(None).unwrap();
+    let ops: Vec<_> = (0..2)
+        .map(|_| {
+            a.start_receive(Selector::any(), Memory::from(vec![0; 500]), Options::default())
+                .unwrap()
+        })
+        .collect();
+    let offer = Offer {
+        number: 1 << 16,
+        total: 400,
+        space: OfferedSpace::Tagged,
+        wants: OfferWants::Nothing,
+        immediate: None,
+        is_blocking: false,
+    };
+    let bytes = [&offer.to_bytes()[..], &[1]].concat();
+    for _ in 0..2 {
+        let mut sent = 0;
+        assert!(
+            raw.try_send(0, &Envelope::numbered(Space::Offer, 3), &&bytes[..], &mut sent).unwrap()
+        );
+    }
+    a.progress(None).unwrap();
+    network.end(1, Gone::Died);
+    for _ in 0..20 {
+        a.progress(None).unwrap();
+    }
+    let me = a.peer_at(0).unwrap();
+    for _ in 0..2 {
+        a.start_send(me, 3.into(), Memory::from(vec![1; 8]), Options::default()).unwrap();
+    }
+    for _ in 0..20 {
+        a.progress(None).unwrap();
+    }
+    let ended: Vec<bool> = ops.iter().map(|op| a.take_completion(*op).unwrap().is_some()).collect();
+    assert_eq!(ended, [true, true]);
+}
+
+#[test]
+fn a_send_ends_whose_message_was_dropped_before_it_came() {
+    let network = Network::new(0, 6, 64).with_offers();
+    let mut ends = ends(&network, 2, 1 << 16);
+    let to = ends[0].peer_at(1).unwrap();
+    let op = ends[0]
+        .start_send(to, 5.into(), Memory::from(vec![9; 1000]), until(Until::Matched))
+        .unwrap();
+    ends[1].progress(None).unwrap();
+    assert_eq!(ends[1].discard(&Selector::tag(5)), 1);
+    assert!(ends[0].relieve());
+    settle(&mut ends);
+    assert!(ends[0].take_completion(op).unwrap().is_some(), "never ends");
+}
+
+#[test]
+fn receives_without_time_get_a_large_message_in_the_end() {
+    let network = Network::new(0, 64, 64).with_offers();
+    let mut ends = ends(&network, 2, 1 << 16);
+    let to = ends[0].peer_at(1).unwrap();
+    ends[0].start_send(to, 5.into(), Memory::from(vec![9; 1000]), Options::default()).unwrap();
+    for _ in 0..1000 {
+        ends[0].progress(None).unwrap();
+        let mut buffer = [0u8; 1000];
+        let mut slice = &mut buffer[..];
+        let mut caller = Caller::new(Selector::any(), &mut slice);
+        ends[1].begin_receive(&mut caller).unwrap();
+        if ends[1].end_of(&caller).is_none() {
+            ends[1].progress(Some(&mut caller)).unwrap();
+        }
+        let end = ends[1].end_of(&caller);
+        ends[1].leave(&mut caller);
+        if end.is_some() {
+            return;
+        }
+    }
+    panic!("never received");
+}
