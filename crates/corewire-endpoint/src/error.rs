@@ -74,7 +74,8 @@ pub enum MessageError {
         /// The peer.
         name: ChannelName,
     },
-    /// The operation was cancelled.
+    /// The operation was cancelled; or the message that was claimed, or that a receive was getting, was taken back by its
+    /// sender.
     #[error("cancelled")]
     Cancelled,
     /// Another thread interrupted the call.

@@ -17,9 +17,11 @@
 //! 4. Each fragment is copied to where its message goes, and passed. With the last one the operation
 //!    ends and is reported: by its handle, in the completion queue, or by a counter.
 //!
+//! A large message is only offered on this way, and copied when a receive has got the offer: see `rendezvous/`.
+//!
 //! # Cost
 //!
-//! A message is copied once on either side; one that no receive has asked for yet is copied once more by
+//! A message is copied once on either side, a large one once altogether; one that no receive has asked for yet is copied once more by
 //! a receive into the caller's memory, and not by one into an [`OwnedMessage`]. Steps 1
 //! and 2 allocate nothing, except the memory of an [`OwnedMessage`] before it is there, and compare one word ([`Engine::is_at_rest`]) to know that nothing else is going
 //! on. Matching takes constant time for each pattern of selectors in use, whatever the number of receives

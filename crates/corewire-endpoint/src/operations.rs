@@ -35,7 +35,7 @@ pub struct Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Until {
     /// Until the message has been copied: its memory may be used again. The peer need not have received
-    /// it.
+    /// it, if it was sent through the transport; a large message may have to be copied by the peer.
     #[default]
     Copied,
     /// Until the peer's endpoint has received the message completely, asked for or not.

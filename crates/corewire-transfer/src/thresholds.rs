@@ -7,23 +7,24 @@ pub const OFFERED_ABOVE_BYTES: u64 = 32 << 10;
 /// Messages of at least this many bytes may be copied from both ends.
 pub const BOTH_FROM_BYTES: u64 = 64 << 10;
 
-/// The least and the most that one side copies at a time while the other may copy, too. Longer chunks mean fewer system
-/// calls; shorter ones, that one side waits less for the other's last chunk.
+/// The least and the most that one side copies at a time while the other may copy, too.
 pub const CHUNK_BYTES: (u64, u64) = (32 << 10, 256 << 10);
-/// A message is divided into at least this many chunks, if they are not too short then,
-const CHUNKS_MIN: u64 = 4;
-/// into as many as have this length,
+/// Short messages have this many chunks, up to a length of [`MEDIUM_CHUNK_BYTES`] each.
+const CHUNKS_OF_SHORT: u64 = 4;
 const MEDIUM_CHUNK_BYTES: u64 = 128 << 10;
-/// and into no more than this, if they are not too long then.
-const CHUNKS: u64 = 16;
+/// Long messages have this many chunks, up to the longest length.
+const CHUNKS_OF_LONG: u64 = 16;
 /// What a receiver copies at a time if the sender does not.
 pub const ALONE_BYTES: u64 = 1 << 20;
 
-/// Bytes of the chunks of a message of `total` bytes that may be copied from both ends. At most 65,535 chunks.
+/// Bytes of the chunks of a message of which `total` bytes may be copied from both ends: a quarter of it, but at least 32 KiB
+/// and at most 128 KiB; of more than 2 MiB a sixteenth, but at most 256 KiB, and never more than 65,535 chunks. Longer
+/// chunks mean fewer system calls; shorter ones, that one side waits less for the other's last chunk.
 #[must_use]
 pub const fn chunk_bytes(total: u64) -> u64 {
     let (least, most) = CHUNK_BYTES;
-    let wanted = larger(total / CHUNKS, smaller(total / CHUNKS_MIN, MEDIUM_CHUNK_BYTES));
+    let wanted =
+        larger(total / CHUNKS_OF_LONG, smaller(total / CHUNKS_OF_SHORT, MEDIUM_CHUNK_BYTES));
     let chunk = smaller(larger(wanted.next_multiple_of(4096), least), most);
     // Only messages of more than 16 GiB need longer ones.
     let needed = total.div_ceil(u16::MAX as u64).next_multiple_of(4096);

@@ -32,7 +32,7 @@ const ARENA_BYTES: usize = 64 << 20;
 const LINE_BYTES: usize = 64;
 
 const WAYS: [(&str, Rendezvous); 3] =
-    [("both", Rendezvous::BothSides), ("pull", Rendezvous::Pull), ("pipe", Rendezvous::Off)];
+    [("both", Rendezvous::BothSides), ("pull", Rendezvous::Pull), ("pipe", Rendezvous::Cells)];
 
 /// Where the messages lie, and whether their bytes are written and read.
 #[derive(Debug, Clone, Copy)]

@@ -25,7 +25,7 @@ use crate::wait::{Wait, cap_ns};
 
 /// Builder of an endpoint, returned by [`Domain::endpoint`].
 ///
-/// Its memory: 512 bytes for each possible peer; a ring (default: 16 KiB) for each peer that it sends to, at most
+/// Its memory: 512 bytes for each possible peer and 8 KiB for offers; a ring (default: 16 KiB) for each peer that it sends to, at most
 /// [`rings`](Self::rings) whatever the number of peers; and, once it sends a message of more than 160 bytes, the
 /// cells (default: 1 MiB).
 #[derive(Debug, Clone)]
@@ -83,8 +83,8 @@ impl EndpointBuilder {
     }
 
     /// Number of cells, for messages of more than 160 bytes, and the length of each: a power of two from 4 KiB to 256
-    /// KiB. Default: 64 of 16 KiB. A message longer than 256 KiB goes repeatedly through 256 KiB of them, as through
-    /// a pipe.
+    /// KiB. Default: 64 of 16 KiB. Messages of more than 32 KiB go through cells only if they cannot be copied from one
+    /// process's memory to the other's; one longer than 256 KiB goes repeatedly through 256 KiB of them, as through a pipe.
     pub fn cells(mut self, count: usize, bytes: usize) -> Self {
         self.cells = count as u64;
         self.cell_bytes = bytes as u64;
@@ -95,7 +95,8 @@ impl EndpointBuilder {
     /// Default: 16 MiB. One peer has at most half of it, and a quarter is divided among all possible
     /// [`peers`](Self::peers), so that no peer takes the share of another. A message beyond the budget stays with its
     /// sender, whose later messages wait behind it: receive it, or [`discard`](Endpoint::discard) messages that no
-    /// receive will ask for.
+    /// receive will ask for. Messages of more than 32 KiB stay in their senders' memory, outside the budget, up to 1024 of
+    /// each peer, unless their sender does nothing but wait for them; then they are fetched as far as the budget allows.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes;
         self
@@ -107,7 +108,19 @@ impl EndpointBuilder {
         self
     }
 
-    /// Sets how messages of more than 32 KiB are moved.
+    /// Sets how messages of more than 32 KiB are moved. Default: [`Rendezvous::BothSides`]. Use [`Rendezvous::Pull`] where
+    /// no process may write to another's memory, and [`Rendezvous::Cells`] where none may read it, either.
+    ///
+    /// ```
+    /// use corewire::{Domain, Rendezvous};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-rendezvous-{}", std::process::id()));
+    /// let domain = Domain::open_at(&directory)?;
+    /// let endpoint = domain.endpoint("careful").rendezvous(Rendezvous::Pull).create()?;
+    /// # drop((endpoint, domain));
+    /// # let _ = std::fs::remove_dir_all(&directory);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rendezvous(mut self, rendezvous: Rendezvous) -> Self {
         self.rendezvous = rendezvous;
         self

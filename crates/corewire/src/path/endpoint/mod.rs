@@ -52,18 +52,25 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 ///
 /// # How messages travel
 ///
-/// Messages of up to 160 bytes travel in the ring itself, and messages of up to 32 KiB through cells of the sender's
-/// memory; these are copied twice. A longer message stays in the sender's memory until a receive asks for it. Then the
-/// kernel copies it, once, to the receiver's: from 64 KiB on from both ends at once, by the receiver and by the sender, if
-/// that is in a call. Where the kernel does not permit that (another user namespace, seccomp, Yama, a process that cannot
-/// be dumped), longer messages, too, go through cells, in as many consecutive fragments as needed.
+/// | message | travels | copied |
+/// |---|---|---|
+/// | up to 160 bytes | in the slots of the pair's ring | twice |
+/// | up to 32 KiB | through cells of the sender's memory | twice |
+/// | longer | stays in the sender's memory until a receive asks for it; then the kernel copies it | once |
+/// | longer, where the kernel does not permit that (another user or PID namespace, seccomp, Yama, a process that cannot be dumped), from `try_send`, or in more than 250 parts | through cells, in as many fragments as needed | twice |
 ///
-/// `send` returns when the buffer may be reused. A message that fits in the cells may not have been received by then; a
-/// longer one has been received, or is kept by the peer within its budget. A send that runs out of time leaves nothing
-/// behind: either the message was never sent, or it counts as sent and a copy of it is delivered later.
+/// From 64 KiB on the receiver and a sender that is in a call copy at once, from both ends
+/// ([`EndpointBuilder::rendezvous`](crate::EndpointBuilder::rendezvous)).
+///
+/// `send` returns when the buffer may be reused. A short message may not have been received by then. A message that stays
+/// in its sender's memory has been received by then, or is kept by the peer within its budget; if the peer does neither,
+/// it goes through cells, provided that it fits there, and otherwise the call waits. If a call runs out of time, `Timeout`
+/// means that the message was never sent; if the peer had begun to read it, the call returns `Ok`, and a copy of the
+/// message is delivered later.
 ///
 /// A receive without a time limit lets the sender write to its buffer. If such a receive is interrupted while the sender
-/// writes, it returns when the sender has written its piece of at most 256 KiB.
+/// writes, it returns when the sender has written its piece of at most 256 KiB; so does dropping an endpoint with a receive
+/// in the background.
 ///
 /// # Progress
 ///
@@ -248,7 +255,8 @@ impl Endpoint {
         Ok(self.engine.take_news())
     }
 
-    /// Completes all sends that are under way, including replies. Waits for as long as that takes.
+    /// Completes all sends that are under way, including replies. Waits for as long as that takes: for large messages that
+    /// do not fit in the cells until the peer receives them.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the rest is sent by later calls.
@@ -259,7 +267,7 @@ impl Endpoint {
     }
 
     /// Completes all sends that are under way, as [`flush`](Self::flush) does, and closes the endpoint. Peers may
-    /// receive these messages after that.
+    /// receive messages after that that went through rings or cells.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the endpoint is closed all the same.

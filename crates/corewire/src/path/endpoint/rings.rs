@@ -20,18 +20,21 @@ use super::pipe::Pipe;
 use crate::halves::{EndpointHalf, Link, notice};
 use crate::host::PairRing as Pairs;
 
-/// How an endpoint moves messages of more than 32 KiB: see [`Endpoint`](super::Endpoint).
+/// How an endpoint moves messages of more than 32 KiB: see [`Endpoint`](super::Endpoint). The sender's setting decides
+/// whether a message goes through cells. Both sides copy only if both say `BothSides`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Rendezvous {
-    /// The kernel copies them from their sender's memory to their receiver's: from 64 KiB on from both ends at once, if
-    /// the sender is in a call.
+    /// As a sender: its peers may read the message in its memory; from 64 KiB on it writes to their memory, too, while it
+    /// is in a call. As a receiver: it reads its peers' memory, and lets them write to the memory of the receive.
     #[default]
     BothSides,
-    /// The receiver alone copies them from their sender's memory. This endpoint never writes to another process's memory,
-    /// and no peer writes to that of its process.
+    /// As a sender: its peers may read the message in its memory. As a receiver: it reads its peers' memory. It writes to
+    /// no other process's memory, and lets no peer write to its own.
     Pull,
-    /// The endpoint sends them through its cells, twice copied. Those that others offer it reads in their memory.
-    Off,
+    /// As a sender: its messages go through its cells, copied twice, and no peer reads its memory. As a receiver: it reads
+    /// the messages that peers offer in their memory.
+    Cells,
 }
 
 /// The rings between one endpoint and all its peers on this machine.
@@ -350,7 +353,7 @@ impl Transport for PairRings {
     type Help = Help;
 
     fn offered_above(&self, _row: u32) -> u64 {
-        if self.rendezvous == Rendezvous::Off { u64::MAX } else { OFFERED_ABOVE_BYTES }
+        if self.rendezvous == Rendezvous::Cells { u64::MAX } else { OFFERED_ABOVE_BYTES }
     }
 
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {

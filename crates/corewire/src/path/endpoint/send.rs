@@ -13,7 +13,8 @@ use crate::wait::Patience;
 impl Endpoint {
     /// Sends `message` to `peer`, waiting for room if necessary. The envelope is a tag, or an [`Envelope`] with an
     /// immediate or without a tag. When this returns, the memory may be reused, but the peer may not have received the
-    /// message yet.
+    /// message yet. A message of more than 32 KiB that does not fit in the cells is sent when the peer has received it, or
+    /// keeps it within its budget: until then the call waits.
     ///
     /// If the call is interrupted after a part of the message has been sent, later calls send the rest, and this call
     /// returns as if the message had been sent.
@@ -35,7 +36,8 @@ impl Endpoint {
         self.send_slowly(peer, envelope, &message, Patience::Forever)
     }
 
-    /// Sends `message` if there is room now for it or for its beginning. Never blocks.
+    /// Sends `message` if there is room now for it or for its beginning. Never blocks. The message goes through cells,
+    /// whatever its length.
     ///
     /// # Errors
     /// [`MessageError::Full`] if there is no room; otherwise as for [`send`](Self::send).
@@ -107,8 +109,8 @@ impl Endpoint {
         self.send_slowly(peer, envelope.into(), &parts, Patience::until(timeout))
     }
 
-    /// Begins to send `memory`, and never waits. The completion returns the memory. A send for which there is room now
-    /// ends at once.
+    /// Begins to send `memory`, and never waits. The completion returns the memory. A send of up to 32 KiB for which there
+    /// is room now ends at once; a longer one when the peer has received the message, or has been sent it through cells.
     ///
     /// # Errors
     /// As for [`send`](Self::send); a later failure is the operation's result.
