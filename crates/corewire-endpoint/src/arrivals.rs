@@ -3,7 +3,6 @@
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
-use corewire_ring::pair::PairViolation;
 
 use crate::budget::cost;
 use crate::engine::Engine;
@@ -12,8 +11,8 @@ use crate::list::Key;
 use crate::matching::{Posted, Unexpected};
 use crate::operations::Operation;
 use crate::receive::{Caller, CallerState};
-use crate::rendezvous::{ArrivingData, Destination};
-use crate::selector::{Peer, Selector, Status};
+use crate::rendezvous::ArrivingData;
+use crate::selector::Status;
 use crate::send::DEFERRED_BYTES_MAX;
 use crate::transport::Transport;
 
@@ -284,12 +283,12 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The rest of the message that arrives goes to `place`.
-    fn move_place(&mut self, row: u32, place: Place) {
+    pub(crate) fn move_place(&mut self, row: u32, place: Place) {
         self.rows[row as usize].place = place;
     }
 
     /// Copies a fragment to where its message goes.
-    fn fill(&mut self, row: u32, arrival: &Arrival, caller: Option<&mut Caller<'_>>) {
+    pub(crate) fn fill(&mut self, row: u32, arrival: &Arrival, caller: Option<&mut Caller<'_>>) {
         let entry = &mut self.rows[row as usize];
         let (place, filled) = (entry.place, entry.filled);
         entry.filled += arrival.bytes;
@@ -404,282 +403,6 @@ impl<T: Transport> Engine<T> {
         if let Operation::Receive { posted, order, .. } = self.operations.by_index(operation) {
             *posted = Some(key);
             *order = key.order;
-        }
-    }
-
-    // Messages that were kept.
-
-    /// Gives a receive that is being called the oldest kept message that it asks for.
-    pub(crate) fn take_kept(&mut self, caller: &mut Caller<'_>) {
-        // A reply is never kept.
-        if caller.selector.space() == Space::Reply {
-            return;
-        }
-        while let Some((key, message)) = self.matching.find(&caller.selector) {
-            let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
-            let (is_whole, total) = (message.is_whole(), message.total);
-            let is_offered = message.offer.is_some();
-            self.take_kept_of(key, caller);
-            let CallerState::Ended(Err(MessageError::NoMemory { .. })) = caller.state else {
-                return;
-            };
-            if space != Space::Request {
-                return;
-            }
-            // As when it arrives.
-            self.drop_kept(key);
-            caller.state = CallerState::Waiting;
-            let entry = &mut self.rows[source.row() as usize];
-            if is_whole || is_offered || entry.filled as u64 == total {
-                self.drop_request(source, tag);
-            } else {
-                entry.place = Place::Refused;
-            }
-        }
-    }
-
-    /// The same of a certain message.
-    pub(crate) fn take_kept_of(&mut self, key: Key, caller: &mut Caller<'_>) {
-        let Some(message) = self.matching.get(key) else { return };
-        let (status, is_held) = (message.status(), message.is_held);
-        let (source, total) = (message.source, message.total);
-        let is_offered = message.offer.is_some();
-        // Memory that holds a kept message may be taken over; otherwise there must be room for a copy.
-        if (is_held || is_offered || !caller.target.adopts())
-            && let Err(error) = caller.target.prepare(total)
-        {
-            caller.state = CallerState::Ended(Err(error));
-            return;
-        }
-        let Some(message) = self.matching.take(key) else { return };
-        if is_offered {
-            caller.state = CallerState::Filling(status);
-            caller.target.put(0, &message.bytes);
-            return self.begin_transfer(key.order, message, Destination::Caller);
-        }
-        self.acknowledge_match(&message);
-        let is_whole = message.is_whole();
-        let filled = message.bytes.len();
-        let envelope = message.ring_envelope();
-        let message_data = message.data();
-        self.show_kept(source.row());
-        if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
-            caller.target.put(0, &bytes);
-            self.pool.give_back(bytes);
-        }
-        if is_whole {
-            caller.state = CallerState::Ended(Ok(status));
-        } else {
-            caller.state = CallerState::Filling(status);
-            self.rows[source.row() as usize].filled = filled;
-            self.move_place(source.row(), Place::Caller);
-            if is_held {
-                self.note_data(key, &message_data);
-                self.take_held(source.row(), &envelope, total, Some(caller));
-            }
-        }
-        self.fetch_held();
-    }
-
-    /// Gives a receive that goes on by itself the oldest kept message that it asks for. False if there is
-    /// none.
-    pub(crate) fn take_kept_for(&mut self, posted: Posted) -> bool {
-        let Some((key, _)) = self.matching.find(&posted.selector) else { return false };
-        self.give_kept_to(key, posted.operation);
-        true
-    }
-
-    /// Gives a kept message to a receive that goes on by itself.
-    pub(crate) fn give_kept_to(&mut self, key: Key, operation: u32) {
-        let Some(total) = self.matching.get(key).map(|message| message.total) else { return };
-        if !self.prepare(operation, total) {
-            return;
-        }
-        let Some(message) = self.matching.take(key) else { return };
-        if message.offer.is_some() {
-            if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
-                memory.put(0, &message.bytes);
-            }
-            return self.begin_transfer(key.order, message, Destination::Operation(operation));
-        }
-        self.acknowledge_match(&message);
-        let (source, status) = (message.source, message.status());
-        self.show_kept(source.row());
-        if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
-            memory.put(0, &message.bytes);
-        }
-        if message.is_whole() {
-            self.end_receive(operation, status);
-        } else {
-            self.rows[source.row() as usize].filled = message.bytes.len();
-            self.move_place(source.row(), Place::Operation(operation));
-            if message.is_held {
-                self.note_data(key, &message.data());
-                self.take_held(source.row(), &message.ring_envelope(), total, None);
-            }
-        }
-        self.pool.give_back(message.bytes);
-        self.fetch_held();
-    }
-
-    /// Drops a kept message, or the rest of it as it arrives.
-    pub(crate) fn drop_kept(&mut self, key: Key) {
-        let Some(message) = self.matching.take(key) else { return };
-        let row = message.source.row();
-        self.acknowledge_match(&message);
-        self.transport.count(EndpointCounter::Discarded);
-        if message.is_held {
-            self.set_place(row, Place::Nowhere, message.total);
-            self.note_data(key, &message.data());
-            self.take_held(row, &message.ring_envelope(), message.total, None);
-        } else if self.rows[row as usize].place == Place::Kept(key) {
-            self.move_place(row, Place::Nowhere);
-        } else if let Some(offer) = message.offer {
-            self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-            self.count_chores();
-            self.drop_offer(message.source, offer.number);
-        }
-        self.pool.give_back(message.bytes);
-        self.show_kept(row);
-        self.fetch_held();
-    }
-
-    /// A message that was claimed is anybody's again: the oldest receive that waits for it gets it.
-    pub(crate) fn make_available(&mut self, key: Key) {
-        if self.matching.give_back(key) {
-            while let Some(message) = self.matching.get(key) {
-                let (source, Envelope { space, tag, .. }) = (message.source, message.envelope);
-                let Some(posted) = self.matching.take_posted(space, source, tag) else { break };
-                // If it does not fit there, it is still to be had.
-                self.give_kept_to(key, posted.operation);
-            }
-        }
-        self.fetch_held();
-    }
-
-    /// A receive has taken a kept message: acknowledges it, if its sender requests that.
-    fn acknowledge_match(&mut self, message: &Unexpected) {
-        // Another peer may have its row by now.
-        let Ok(row) = self.row_of(message.source) else { return };
-        if let Some(number) = message.ack_due {
-            self.acknowledge(row, number);
-        }
-        if let Some(number) = message.carrier
-            && message.envelope.wants == Wants::Match
-        {
-            self.notify(row, number, Verb::Done, 0);
-        }
-    }
-
-    /// Takes the first fragment of a message that was left with its sender, to where it goes. It must still be what was
-    /// prepared for.
-    fn take_held(
-        &mut self,
-        row: u32,
-        envelope: &Envelope,
-        total: u64,
-        caller: Option<&mut Caller<'_>>,
-    ) {
-        self.transport.release(row);
-        match &self.transport.arrival(row) {
-            Ok(Some(arrival)) if arrival.envelope == *envelope && arrival.total == total => {
-                self.fill(row, arrival, caller);
-            }
-            Ok(Some(arrival)) => {
-                let found = arrival.total;
-                self.cut_off(row, PairViolation { word: "total", found, position: 0 });
-            }
-            Ok(None) => {}
-            Err(violation) => self.cut_off(row, *violation),
-        }
-    }
-
-    /// Takes in messages that were left with their senders, as far as the budget allows by now, and all of peers that
-    /// have gone.
-    pub(crate) fn fetch_held(&mut self) {
-        loop {
-            let is_departed = |row: u32| self.rows[row as usize].is_departed();
-            // What lies before data that is awaited must not keep it from coming.
-            let must_come = |row: u32| is_departed(row) || self.awaits_data(row);
-            let Some((key, source)) = self.matching.next_to_fetch(must_come) else { return };
-            let Some(message) = self.matching.get(key) else { return };
-            let (envelope, total) = (message.ring_envelope(), message.total);
-            let is_data = message.carrier.is_some();
-            let Some(bytes) = self.pool.take(total) else {
-                if !is_departed(source.row()) {
-                    return;
-                }
-                // It must not keep its sender's row, nor the messages of others.
-                self.drop_kept(key);
-                continue;
-            };
-            self.matching.fetch(key);
-            if let Some(message) = self.matching.get_mut(key) {
-                message.bytes = bytes;
-            }
-            self.show_kept(source.row());
-            self.set_place(source.row(), Place::Kept(key), total);
-            if is_data {
-                self.begin_kept_data_at(source.row(), key, 0);
-            }
-            self.take_held(source.row(), &envelope, total, None);
-        }
-    }
-
-    /// A receive that was called ends before its message is complete: what has arrived is kept.
-    pub fn leave(&mut self, caller: &mut Caller<'_>) {
-        if self.leave_transfer(caller) {
-            return;
-        }
-        let CallerState::Filling(Status { source, tag, bytes: total, immediate }) = caller.state
-        else {
-            return;
-        };
-        let row = source.row();
-        let filled = self.rows[row as usize].filled;
-        caller.state = CallerState::Waiting;
-        if caller.selector.space() == Space::Reply {
-            // Nobody asks for it any more.
-            self.move_place(row, Place::Nowhere);
-            return;
-        }
-        let mut bytes = caller.target.written(filled);
-        let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
-        // Appending never grows it.
-        bytes.reserve_exact(missing);
-        let envelope = Envelope { immediate, ..Envelope::numbered(caller.selector.space(), tag) };
-        let (ack_due, offer, carrier) = (None, None, None);
-        let (is_held, is_claimed) = (false, false);
-        let message = Unexpected {
-            source,
-            envelope,
-            ack_due,
-            total,
-            bytes,
-            is_held,
-            offer,
-            carrier,
-            is_claimed,
-        };
-        // One that was offered is not the newest of its sender.
-        let key = match self.rows[row as usize].data {
-            Some(data) => self.matching.put_back_at(data.order, message),
-            None => self.matching.put_back(message),
-        };
-        self.show_kept(row);
-        self.move_place(row, Place::Kept(key));
-        // A receive may have been posted meanwhile that asks for it.
-        self.make_available(key);
-    }
-
-    /// If nothing will come that a receive asks for: why.
-    pub(crate) fn unreachable_error(&self, selector: &Selector) -> Option<MessageError> {
-        let peer: Peer = selector.source()?;
-        let row = self.rows.get(peer.row() as usize);
-        match row.filter(|row| row.generation == peer.generation()) {
-            None => Some(MessageError::UnknownPeer),
-            Some(row) if row.is_over => Some(self.error_of(peer.row())),
-            Some(_) => None,
         }
     }
 }

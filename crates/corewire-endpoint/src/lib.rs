@@ -34,6 +34,7 @@ mod engine;
 mod error;
 mod events;
 pub mod in_memory;
+mod kept;
 mod list;
 mod matching;
 mod message;

@@ -4,9 +4,9 @@
 //!
 //! 1. The sender makes its memory readable under a number, and sends an [`Offer`] with it, in its place among the other
 //!    messages (`offers.rs`). What it sends afterwards goes on at once.
-//! 2. The offer is matched like a message (`pulls.rs`). Until a receive asks for it, a record of it is kept; only a sender
+//! 2. The offer is matched like a message (`incoming.rs`). Until a receive asks for it, a record of it is kept; only a sender
 //!    that does nothing else has its message fetched into the budget.
-//! 3. The receiver pulls the message. If the memory it goes to allows it, an *answer* invites the sender, who copies from
+//! 3. The receiver pulls the message (`pulls.rs`). If the memory it goes to allows it, an *answer* invites the sender, who copies from
 //!    the end whenever it is in a call.
 //! 4. The receiver checks that the offer was valid to the end, and says *done*: the sender's memory is free.
 //!
@@ -15,6 +15,8 @@
 //! begun, the message counts as sent: the sender copies it and sends the copy as data.
 //!
 //! A receiver that cannot read the sender's memory says *push*, and gets the rest of the message as data.
+//!
+//! What comes as data is in `data.rs`, what ends before it has come in `ends.rs`.
 //!
 //! # Why data may follow later
 //!
@@ -30,6 +32,9 @@
 //! Sources: Buntinas and others, "Data Transfers between Processes in a SMP System", IV-A; Yamagiwa and others, "Active
 //! Zero-copy", 2.
 
+mod data;
+mod ends;
+mod incoming;
 mod notices;
 mod offers;
 mod pulls;

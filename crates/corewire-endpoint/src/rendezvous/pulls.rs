@@ -1,26 +1,22 @@
-//! The receiver's side: matching offers, pulling messages, and data that follows.
+//! The receiver's side: pulling messages, piece by piece.
 
 use corewire_layout::counters::EndpointCounter;
-use corewire_layout::rendezvous::{OFFERS_MAX, Offer, Verb};
-use corewire_ring::message::{Arrival, Envelope, Sink, Space, Wants};
-use corewire_ring::pair::PairViolation;
+use corewire_layout::rendezvous::Verb;
+use corewire_ring::message::{Envelope, Sink};
 
-use super::{ArrivedOffer, ArrivingData, Destination, Stage, Transfer, envelope_of};
-use crate::arrivals::Place;
+use super::{ArrivedOffer, Destination, Stage, Transfer};
 use crate::engine::Engine;
-use crate::error::MessageError;
 use crate::list::Key;
-use crate::matching::Unexpected;
 use crate::operations::{Operation, Operations};
 use crate::receive::{Caller, CallerState};
-use crate::selector::{Peer, Status};
+use crate::selector::Status;
 use crate::transport::{Pulled, Transport};
 
 /// Steps in which a sender may be copying before this side may sleep: about a millisecond.
 const BUSY_STEPS_MAX: u32 = 10_000;
 
 impl<P> Transfer<P> {
-    fn row(&self) -> u32 {
+    pub(super) fn row(&self) -> u32 {
         self.source.row()
     }
 
@@ -29,136 +25,12 @@ impl<P> Transfer<P> {
         Status { source: self.source, tag, bytes: self.total, immediate }
     }
 
-    fn holds_row(&self) -> bool {
+    pub(super) fn holds_row(&self) -> bool {
         !matches!(self.stage, Stage::Awaited(_))
     }
 }
 
 impl<T: Transport> Engine<T> {
-    // Offers that arrive.
-
-    /// A message is offered.
-    pub(crate) fn handle_offer(
-        &mut self,
-        row: u32,
-        tag: u64,
-        offer: &Offer,
-        place: &[u8],
-        caller: Option<&mut Caller<'_>>,
-    ) {
-        let offers = &mut self.rows[row as usize].offers_here;
-        // Some of those that their sender has taken back may still be awaited.
-        let is_new = offers.len() < 2 * usize::from(OFFERS_MAX) && offers.insert(offer.number);
-        if !is_new || place.is_empty() {
-            let violation = PairViolation { word: "offer", found: offer.number, position: 0 };
-            return self.cut_off(row, violation);
-        }
-        let envelope = envelope_of(offer, tag);
-        let arrived = ArrivedOffer { number: offer.number, place: place.to_vec() };
-        let (space, total) = (envelope.space, offer.total);
-        let source = self.peer_of(row);
-        let order = self.matching.new_order();
-        let unexpected = Unexpected::offered(source, envelope, total, arrived, Vec::new());
-        if space == Space::Request && self.owes_too_much(row) {
-            let key = self.matching.keep_offered(order, unexpected);
-            return self.defer_kept(row, key, 0);
-        }
-        while let Some(posted) = self.matching.take_posted(space, source, tag) {
-            if self.prepare(posted.operation, total) {
-                let to = Destination::Operation(posted.operation);
-                return self.begin_transfer(order, unexpected, to);
-            }
-        }
-        if let Some(caller) = caller
-            && caller.is_waiting()
-            && caller.selector.takes_of(space, source, tag)
-        {
-            match caller.target.prepare(total) {
-                Ok(()) => {
-                    caller.state = CallerState::Filling(unexpected.status());
-                    return self.begin_transfer(order, unexpected, Destination::Caller);
-                }
-                Err(MessageError::NoMemory { .. }) if space == Space::Request => {
-                    self.drop_request(source, tag);
-                    return self.finish_with(row, offer.number);
-                }
-                Err(error) => caller.state = CallerState::Ended(Err(error)),
-            }
-        }
-        self.transport.count(EndpointCounter::Unexpected);
-        self.has_news = true;
-        let key = self.matching.keep_offered(order, unexpected);
-        if offer.is_blocking && self.may_fetch(row, total) {
-            self.transfers.push(Transfer {
-                source,
-                offer: ArrivedOffer { number: offer.number, place: Vec::new() },
-                envelope,
-                total,
-                order,
-                to: Destination::Kept(key),
-                stage: Stage::Queued,
-                is_invited: false,
-            });
-            self.count_chores();
-        }
-    }
-
-    /// Whether a message whose sender waits is fetched before a receive asks for it: if the budget allows it. One message
-    /// of each peer that is no longer than what this endpoint itself is sending always is, since one of two endpoints
-    /// that send to each other must go on.
-    fn may_fetch(&self, row: u32, total: u64) -> bool {
-        self.matching.budget.has_room(row, total)
-            || (total <= self.blocked_bytes && self.matching.budget.kept(row).messages == 0)
-    }
-
-    /// This side needs the sender's memory no more.
-    pub(crate) fn finish_with(&mut self, row: u32, number: u64) {
-        self.forget_offer(row, number);
-        self.notify(row, number, Verb::Done, 0);
-    }
-
-    /// Nobody will receive this message.
-    pub(crate) fn drop_offer(&mut self, source: Peer, number: u64) {
-        if let Ok(row) = self.row_of(source) {
-            self.finish_with(row, number);
-        }
-    }
-
-    fn forget_offer(&mut self, row: u32, number: u64) {
-        self.rows[row as usize].offers_here.remove(&number);
-    }
-
-    /// A message that was offered goes to a receive.
-    pub(crate) fn begin_transfer(&mut self, order: u64, message: Unexpected, to: Destination) {
-        let Unexpected { source, envelope, total, bytes, offer, .. } = message;
-        let Some(offer) = offer else { return };
-        let stage =
-            if offer.place.is_empty() { Stage::Awaited(bytes.len() as u64) } else { Stage::Queued };
-        self.pool.give_back(bytes);
-        // It need not be fetched any more.
-        let number = offer.number;
-        self.transfers.retain(|other| other.source != source || other.offer.number != number);
-        let is_invited = false;
-        self.transfers.push(Transfer {
-            source,
-            offer,
-            envelope,
-            total,
-            order,
-            to,
-            stage,
-            is_invited,
-        });
-        self.busy_steps = 0;
-        self.count_chores();
-        if self.awaits_data(source.row()) {
-            // What lies before the data must not keep it from coming.
-            self.fetch_held();
-        }
-    }
-
-    // Pulling.
-
     /// Pulls a piece of each message. True if anything was done.
     pub(crate) fn step_transfers(&mut self, mut caller: Option<&mut Caller<'_>>) -> bool {
         let (mut has_news, mut has_awaited) = (false, false);
@@ -407,244 +279,17 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Requests the message from byte `from` on.
-    fn request_data(&mut self, row: u32, offer: &mut ArrivedOffer, from: u64, is_final: bool) {
+    pub(super) fn request_data(
+        &mut self,
+        row: u32,
+        offer: &mut ArrivedOffer,
+        from: u64,
+        is_final: bool,
+    ) {
         let verb = if is_final { Verb::Refuse } else { Verb::Push };
         offer.place = Vec::new();
         self.transport.count(EndpointCounter::Refusals);
         self.notify(row, offer.number, verb, from);
-    }
-
-    // Data.
-
-    /// Whether a receive waits for data of the peer of `row`.
-    pub(crate) fn awaits_data(&self, row: u32) -> bool {
-        let mut of_row = self.transfers.iter().filter(|transfer| transfer.row() == row);
-        of_row.any(|transfer| matches!(transfer.stage, Stage::Awaited(_)))
-    }
-
-    fn transfer_of(&self, source: Peer, number: u64) -> Option<usize> {
-        self.transfers.iter().position(|transfer| {
-            let is_wanted = matches!(transfer.to, Destination::Operation(_) | Destination::Caller);
-            is_wanted && transfer.source == source && transfer.offer.number == number
-        })
-    }
-
-    /// The message of an offer, or its end, arrives. False if it stays where it is.
-    pub(crate) fn begin_data(
-        &mut self,
-        row: u32,
-        arrival: &Arrival,
-        caller: Option<&mut Caller<'_>>,
-    ) -> bool {
-        let (source, number) = (self.peer_of(row), arrival.envelope.tag);
-        let rest = arrival.total;
-        let from_of =
-            |total: u64, there: u64| total.checked_sub(rest).filter(|from| *from <= there);
-        if let Some(index) = self.transfer_of(source, number) {
-            let transfer = self.transfers.remove(index);
-            self.count_chores();
-            self.forget_offer(row, number);
-            let there = match transfer.stage {
-                Stage::Awaited(bytes) => bytes,
-                _ => 0,
-            };
-            let Some(from) = from_of(transfer.total, there) else {
-                self.abandon_transfer(&transfer, &MessageError::Cancelled, caller);
-                self.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
-                return false;
-            };
-            let place = match transfer.to {
-                Destination::Operation(operation) => Place::Operation(operation),
-                _ => Place::Caller,
-            };
-            let done = (transfer.envelope.wants != Wants::Nothing).then_some(number);
-            let (status, order) = (transfer.status(), transfer.order);
-            self.set_data_place(row, place, from, ArrivingData { status, done, order });
-            return true;
-        }
-        if let Some(key) = self.matching.find_offered(source, number) {
-            return self.begin_kept_data(row, key, from_of, rest);
-        }
-        // Nobody wants it any more. Its sender may wait for that all the same.
-        let status = Status { source, tag: 0, bytes: rest, immediate: None };
-        let (done, order) = (Some(number), 0);
-        self.set_data_place(row, Place::Nowhere, 0, ArrivingData { status, done, order });
-        true
-    }
-
-    fn begin_kept_data(
-        &mut self,
-        row: u32,
-        key: Key,
-        from_of: impl Fn(u64, u64) -> Option<u64>,
-        rest: u64,
-    ) -> bool {
-        self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-        self.count_chores();
-        let Some((offer, total)) = self.matching.offer_of(key) else { return false };
-        self.forget_offer(row, offer.number);
-        let there = self.matching.get(key).map_or(0, |message| message.bytes.len() as u64);
-        let Some(from) = from_of(total, there) else {
-            self.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
-            return false;
-        };
-        let is_departed = self.rows[row as usize].is_departed();
-        let has_room = from > 0
-            || is_departed
-            || self.awaits_data(row)
-            || self.matching.budget.has_room(row, total);
-        let memory = match from {
-            0 => has_room.then(|| self.pool.take(total)).flatten(),
-            _ => self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes)),
-        };
-        let is_held = memory.is_none();
-        self.matching.begin_data(key, offer.number, memory);
-        if is_held {
-            self.transport.count(EndpointCounter::Stalls);
-            self.transport.hold(row);
-            if is_departed {
-                self.fetch_held();
-            }
-            return false;
-        }
-        self.begin_kept_data_at(row, key, from);
-        self.show_kept(row);
-        true
-    }
-
-    /// Data goes to where its message is kept.
-    pub(crate) fn begin_kept_data_at(&mut self, row: u32, key: Key, from: u64) {
-        let Some(message) = self.matching.get(key) else { return };
-        let (total, data) = (message.total, message.data());
-        self.set_place(row, Place::Kept(key), total);
-        self.rows[row as usize].filled = usize::try_from(from).unwrap_or(usize::MAX);
-        self.note_data(key, &data);
-    }
-
-    /// What arrives is the data of a message that was kept under this key.
-    pub(crate) fn note_data(&mut self, key: Key, data: &Option<(Peer, Status, Option<u64>)>) {
-        if let Some((source, status, done)) = *data {
-            let order = key.order;
-            self.rows[source.row() as usize].data = Some(ArrivingData { status, done, order });
-        }
-    }
-
-    fn set_data_place(&mut self, row: u32, place: Place, from: u64, data: ArrivingData) {
-        self.set_place(row, place, data.status.bytes);
-        let entry = &mut self.rows[row as usize];
-        entry.filled = usize::try_from(from).unwrap_or(usize::MAX);
-        entry.data = Some(data);
-    }
-
-    // Ends.
-
-    /// The sender has taken an offer back.
-    pub(crate) fn offer_is_cancelled(
-        &mut self,
-        row: u32,
-        number: u64,
-        caller: Option<&mut Caller<'_>>,
-    ) {
-        let source = self.peer_of(row);
-        if let Some(index) = self.transfer_of(source, number) {
-            let transfer = self.transfers.remove(index);
-            self.count_chores();
-            self.forget_offer(row, number);
-            self.abandon_transfer(&transfer, &MessageError::Cancelled, caller);
-        } else if let Some(key) = self.matching.find_offered(source, number) {
-            self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
-            self.count_chores();
-            self.forget_offer(row, number);
-            drop(self.matching.take(key));
-        }
-    }
-
-    /// A message that was offered will never be complete: its receive waits for another.
-    fn abandon_transfer(
-        &mut self,
-        transfer: &Transfer<T::Pull>,
-        error: &MessageError,
-        caller: Option<&mut Caller<'_>>,
-    ) {
-        match transfer.to {
-            Destination::Caller => {
-                if let Some(caller) = caller {
-                    caller.state = CallerState::Waiting;
-                }
-            }
-            Destination::Operation(operation) => self.abandon_receive(operation, error),
-            Destination::Kept(_) | Destination::Nobody => {}
-        }
-    }
-
-    /// The peer has gone: what it has offered does not come any more.
-    pub(crate) fn abandon_offers_of(
-        &mut self,
-        peer: Peer,
-        error: &MessageError,
-        mut caller: Option<&mut Caller<'_>>,
-    ) {
-        while let Some(index) = self.transfers.iter().position(|it| it.source == peer) {
-            // Waits until the peer, which may still be dying, writes nothing more to its target.
-            let mut transfer = self.transfers.remove(index);
-            transfer.stage = Stage::Awaited(0);
-            self.abandon_transfer(&transfer, error, caller.as_deref_mut());
-        }
-        self.count_chores();
-        while let Some(key) = self.matching.any_offered(peer) {
-            drop(self.matching.take(key));
-        }
-    }
-
-    /// A receive that was called ends while its message is pulled: the message can be received by another. True if that
-    /// was so.
-    pub(crate) fn leave_transfer(&mut self, caller: &mut Caller<'_>) -> bool {
-        let is_it = |transfer: &Transfer<T::Pull>| transfer.to == Destination::Caller;
-        let Some(index) = self.transfers.iter().position(is_it) else { return false };
-        let transfer = self.transfers.remove(index);
-        let Transfer { source, mut offer, envelope, total, order, stage, is_invited, .. } =
-            transfer;
-        caller.state = CallerState::Waiting;
-        let mut bytes = Vec::new();
-        match stage {
-            Stage::Queued | Stage::Fetching(..) | Stage::Closing(..) => {}
-            Stage::Awaited(there) => {
-                bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
-            }
-            Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) if is_invited => {
-                if caller.target.adopts() && !self.transport.close_pull(&mut pull) {
-                    // The sender may be stopped while it writes to this memory.
-                    let memory = caller.target.written(0);
-                    let (to, stage) = (Destination::Nobody, Stage::Closing(pull, memory));
-                    let offer = ArrivedOffer { number: offer.number, place: Vec::new() };
-                    self.transfers.insert(
-                        index,
-                        Transfer { source, offer, envelope, total, order, to, stage, is_invited },
-                    );
-                }
-                // Another copy from both ends would meet a sender that still knows the old target.
-                self.request_data(source.row(), &mut offer, 0, false);
-            }
-            Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) => {
-                // What is there is kept, so that receives with short limits get the message in the end.
-                let there = self.transport.stop_pull(&mut pull, &mut *caller.target);
-                if there > 0 {
-                    bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
-                    self.request_data(source.row(), &mut offer, there, false);
-                }
-            }
-        }
-        if !bytes.is_empty() {
-            let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
-            // Appending never grows it.
-            bytes.reserve_exact(missing);
-        }
-        self.count_chores();
-        let message = Unexpected::offered(source, envelope, total, offer, bytes);
-        let key = self.matching.keep_offered(order, message);
-        // A receive may have been posted meanwhile that asks for it.
-        self.make_available(key);
-        true
     }
 }
 

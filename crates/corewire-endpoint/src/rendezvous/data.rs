@@ -1,0 +1,136 @@
+//! The receiver's side: messages that were offered and come as data, because they cannot be read, or not any more.
+
+use corewire_layout::counters::EndpointCounter;
+use corewire_ring::message::{Arrival, Wants};
+use corewire_ring::pair::PairViolation;
+
+use super::{ArrivingData, Destination, Stage};
+use crate::arrivals::Place;
+use crate::engine::Engine;
+use crate::error::MessageError;
+use crate::list::Key;
+use crate::receive::Caller;
+use crate::selector::{Peer, Status};
+use crate::transport::Transport;
+
+impl<T: Transport> Engine<T> {
+    /// Whether a receive waits for data of the peer of `row`.
+    pub(crate) fn awaits_data(&self, row: u32) -> bool {
+        let mut of_row = self.transfers.iter().filter(|transfer| transfer.row() == row);
+        of_row.any(|transfer| matches!(transfer.stage, Stage::Awaited(_)))
+    }
+
+    pub(super) fn transfer_of(&self, source: Peer, number: u64) -> Option<usize> {
+        self.transfers.iter().position(|transfer| {
+            let is_wanted = matches!(transfer.to, Destination::Operation(_) | Destination::Caller);
+            is_wanted && transfer.source == source && transfer.offer.number == number
+        })
+    }
+
+    /// The message of an offer, or its end, arrives. False if it stays where it is.
+    pub(crate) fn begin_data(
+        &mut self,
+        row: u32,
+        arrival: &Arrival,
+        caller: Option<&mut Caller<'_>>,
+    ) -> bool {
+        let (source, number) = (self.peer_of(row), arrival.envelope.tag);
+        let rest = arrival.total;
+        let from_of =
+            |total: u64, there: u64| total.checked_sub(rest).filter(|from| *from <= there);
+        if let Some(index) = self.transfer_of(source, number) {
+            let transfer = self.transfers.remove(index);
+            self.count_chores();
+            self.forget_offer(row, number);
+            let there = match transfer.stage {
+                Stage::Awaited(bytes) => bytes,
+                _ => 0,
+            };
+            let Some(from) = from_of(transfer.total, there) else {
+                self.abandon_transfer(&transfer, &MessageError::Cancelled, caller);
+                self.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
+                return false;
+            };
+            let place = match transfer.to {
+                Destination::Operation(operation) => Place::Operation(operation),
+                _ => Place::Caller,
+            };
+            let done = (transfer.envelope.wants != Wants::Nothing).then_some(number);
+            let (status, order) = (transfer.status(), transfer.order);
+            self.set_data_place(row, place, from, ArrivingData { status, done, order });
+            return true;
+        }
+        if let Some(key) = self.matching.find_offered(source, number) {
+            return self.begin_kept_data(row, key, from_of, rest);
+        }
+        // Nobody wants it any more. Its sender may wait for that all the same.
+        let status = Status { source, tag: 0, bytes: rest, immediate: None };
+        let (done, order) = (Some(number), 0);
+        self.set_data_place(row, Place::Nowhere, 0, ArrivingData { status, done, order });
+        true
+    }
+
+    fn begin_kept_data(
+        &mut self,
+        row: u32,
+        key: Key,
+        from_of: impl Fn(u64, u64) -> Option<u64>,
+        rest: u64,
+    ) -> bool {
+        self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
+        self.count_chores();
+        let Some((offer, total)) = self.matching.offer_of(key) else { return false };
+        self.forget_offer(row, offer.number);
+        let there = self.matching.get(key).map_or(0, |message| message.bytes.len() as u64);
+        let Some(from) = from_of(total, there) else {
+            self.cut_off(row, PairViolation { word: "total", found: rest, position: 0 });
+            return false;
+        };
+        let is_departed = self.rows[row as usize].is_departed();
+        let has_room = from > 0
+            || is_departed
+            || self.awaits_data(row)
+            || self.matching.budget.has_room(row, total);
+        let memory = match from {
+            0 => has_room.then(|| self.pool.take(total)).flatten(),
+            _ => self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes)),
+        };
+        let is_held = memory.is_none();
+        self.matching.begin_data(key, offer.number, memory);
+        if is_held {
+            self.transport.count(EndpointCounter::Stalls);
+            self.transport.hold(row);
+            if is_departed {
+                self.fetch_held();
+            }
+            return false;
+        }
+        self.begin_kept_data_at(row, key, from);
+        self.show_kept(row);
+        true
+    }
+
+    /// Data goes to where its message is kept.
+    pub(crate) fn begin_kept_data_at(&mut self, row: u32, key: Key, from: u64) {
+        let Some(message) = self.matching.get(key) else { return };
+        let (total, data) = (message.total, message.data());
+        self.set_place(row, Place::Kept(key), total);
+        self.rows[row as usize].filled = usize::try_from(from).unwrap_or(usize::MAX);
+        self.note_data(key, &data);
+    }
+
+    /// What arrives is the data of a message that was kept under this key.
+    pub(crate) fn note_data(&mut self, key: Key, data: &Option<(Peer, Status, Option<u64>)>) {
+        if let Some((source, status, done)) = *data {
+            let order = key.order;
+            self.rows[source.row() as usize].data = Some(ArrivingData { status, done, order });
+        }
+    }
+
+    fn set_data_place(&mut self, row: u32, place: Place, from: u64, data: ArrivingData) {
+        self.set_place(row, place, data.status.bytes);
+        let entry = &mut self.rows[row as usize];
+        entry.filled = usize::try_from(from).unwrap_or(usize::MAX);
+        entry.data = Some(data);
+    }
+}

@@ -1,0 +1,120 @@
+//! The receiver's side: messages that are taken back, whose sender goes, or whose receive ends before they have come.
+
+use super::{ArrivedOffer, Destination, Stage, Transfer};
+use crate::engine::Engine;
+use crate::error::MessageError;
+use crate::matching::Unexpected;
+use crate::receive::{Caller, CallerState};
+use crate::selector::Peer;
+use crate::transport::Transport;
+
+impl<T: Transport> Engine<T> {
+    /// The sender has taken an offer back.
+    pub(crate) fn offer_is_cancelled(
+        &mut self,
+        row: u32,
+        number: u64,
+        caller: Option<&mut Caller<'_>>,
+    ) {
+        let source = self.peer_of(row);
+        if let Some(index) = self.transfer_of(source, number) {
+            let transfer = self.transfers.remove(index);
+            self.count_chores();
+            self.forget_offer(row, number);
+            self.abandon_transfer(&transfer, &MessageError::Cancelled, caller);
+        } else if let Some(key) = self.matching.find_offered(source, number) {
+            self.transfers.retain(|transfer| transfer.to != Destination::Kept(key));
+            self.count_chores();
+            self.forget_offer(row, number);
+            drop(self.matching.take(key));
+        }
+    }
+
+    /// A message that was offered will never be complete: its receive waits for another.
+    pub(super) fn abandon_transfer(
+        &mut self,
+        transfer: &Transfer<T::Pull>,
+        error: &MessageError,
+        caller: Option<&mut Caller<'_>>,
+    ) {
+        match transfer.to {
+            Destination::Caller => {
+                if let Some(caller) = caller {
+                    caller.state = CallerState::Waiting;
+                }
+            }
+            Destination::Operation(operation) => self.abandon_receive(operation, error),
+            Destination::Kept(_) | Destination::Nobody => {}
+        }
+    }
+
+    /// The peer has gone: what it has offered does not come any more.
+    pub(crate) fn abandon_offers_of(
+        &mut self,
+        peer: Peer,
+        error: &MessageError,
+        mut caller: Option<&mut Caller<'_>>,
+    ) {
+        while let Some(index) = self.transfers.iter().position(|it| it.source == peer) {
+            // Waits until the peer, which may still be dying, writes nothing more to its target.
+            let mut transfer = self.transfers.remove(index);
+            transfer.stage = Stage::Awaited(0);
+            self.abandon_transfer(&transfer, error, caller.as_deref_mut());
+        }
+        self.count_chores();
+        while let Some(key) = self.matching.any_offered(peer) {
+            drop(self.matching.take(key));
+        }
+    }
+
+    /// A receive that was called ends while its message is pulled: the message can be received by another. True if that
+    /// was so.
+    pub(crate) fn leave_transfer(&mut self, caller: &mut Caller<'_>) -> bool {
+        let is_it = |transfer: &Transfer<T::Pull>| transfer.to == Destination::Caller;
+        let Some(index) = self.transfers.iter().position(is_it) else { return false };
+        let transfer = self.transfers.remove(index);
+        let Transfer { source, mut offer, envelope, total, order, stage, is_invited, .. } =
+            transfer;
+        caller.state = CallerState::Waiting;
+        let mut bytes = Vec::new();
+        match stage {
+            Stage::Queued | Stage::Fetching(..) | Stage::Closing(..) => {}
+            Stage::Awaited(there) => {
+                bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
+            }
+            Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) if is_invited => {
+                if caller.target.adopts() && !self.transport.close_pull(&mut pull) {
+                    // The sender may be stopped while it writes to this memory.
+                    let memory = caller.target.written(0);
+                    let (to, stage) = (Destination::Nobody, Stage::Closing(pull, memory));
+                    let offer = ArrivedOffer { number: offer.number, place: Vec::new() };
+                    self.transfers.insert(
+                        index,
+                        Transfer { source, offer, envelope, total, order, to, stage, is_invited },
+                    );
+                }
+                // Another copy from both ends would meet a sender that still knows the old target.
+                self.request_data(source.row(), &mut offer, 0, false);
+            }
+            Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) => {
+                // What is there is kept, so that receives with short limits get the message in the end.
+                let there = self.transport.stop_pull(&mut pull, &mut *caller.target);
+                if there > 0 {
+                    bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
+                    self.request_data(source.row(), &mut offer, there, false);
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            let missing = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(bytes.len());
+            // Appending never grows it.
+            bytes.reserve_exact(missing);
+        }
+        self.count_chores();
+        let message = Unexpected::offered(source, envelope, total, offer, bytes);
+        let key = self.matching.keep_offered(order, message);
+        // A receive may have been posted meanwhile that asks for it.
+        self.make_available(key);
+        true
+    }
+}
