@@ -144,12 +144,15 @@ pub(crate) struct Pending {
     pub(crate) from: u64,
     /// For data: the envelope of its message, if somebody waits for it.
     pub(crate) inner: Option<Envelope>,
+    /// It was acknowledged before all of it had been sent: a receive has asked for it.
+    pub(crate) is_acked: bool,
 }
 
 impl Pending {
     /// A message of which nothing has been sent and for which nobody waits.
     pub(crate) const fn new(envelope: Envelope, memory: Memory) -> Self {
-        Self { operation: None, envelope, memory, sent: 0, from: 0, inner: None }
+        let (sent, from, inner) = (0, 0, None);
+        Self { operation: None, envelope, memory, sent, from, inner, is_acked: false }
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Caller<'a> {
     /// It also reports peers that come and go.
     pub(crate) reports_peers: bool,
     writing: Writing,
+    /// It asks for one message, which was claimed.
+    pub(crate) is_claimed: bool,
 }
 
 /// Whether the sender of a large message may write to a receive's target.
@@ -50,7 +52,8 @@ impl<'a> Caller<'a> {
     /// A receive of a message that `selector` asks for, into `target`.
     pub fn new(selector: Selector, target: &'a mut dyn Target) -> Self {
         let (state, writing) = (CallerState::Waiting, Writing::IfOwned);
-        Self { selector, target, state, reports_peers: false, writing }
+        let (reports_peers, is_claimed) = (false, false);
+        Self { selector, target, state, reports_peers, writing, is_claimed }
     }
 
     /// As [`new`](Self::new), for a receive that also reports peers that come and go. Its caller must call
@@ -341,6 +344,7 @@ impl<T: Transport> Engine<T> {
     pub fn begin_claimed(&mut self, matched: Matched, caller: &mut Caller<'_>) {
         let Matched { key, space, status } = matched;
         caller.selector = Selector::claimed(space, status.tag, status.source);
+        caller.is_claimed = true;
         self.take_kept_of(key, caller);
         match caller.state {
             CallerState::Waiting => {

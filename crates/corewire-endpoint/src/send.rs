@@ -198,7 +198,7 @@ impl<T: Transport> Engine<T> {
             return self.end_data(row, pending);
         }
         let cost = pending.reply_cost();
-        let Pending { operation, envelope, memory, inner, .. } = pending;
+        let Pending { operation, envelope, memory, inner, is_acked, .. } = pending;
         let envelope = inner.unwrap_or(envelope);
         let source = self.peer_of(row);
         let Envelope { tag, immediate, wants, .. } = envelope;
@@ -213,7 +213,7 @@ impl<T: Transport> Engine<T> {
         let Some(operation) = operation else { return };
         let status = Status { source, tag, bytes: memory.len() as u64, immediate };
         match (number, result) {
-            (Some(number), _) => {
+            (Some(number), _) if !is_acked => {
                 entry.unacknowledged.push_back(Unacknowledged {
                     number,
                     is_offer: false,
@@ -222,7 +222,7 @@ impl<T: Transport> Engine<T> {
                     memory,
                 });
             }
-            (None, result) => {
+            (_, result) => {
                 self.has_news = true;
                 self.operations.end(operation, result.map(|()| status), Some(memory));
             }
@@ -314,9 +314,18 @@ impl<T: Transport> Engine<T> {
 
     /// The peer of `row` has acknowledged the `number`-th message that requested it.
     pub(crate) fn handle_ack(&mut self, row: u32, number: u64) {
-        let unacknowledged = &mut self.rows[row as usize].unacknowledged;
+        let entry = &mut self.rows[row as usize];
+        let unacknowledged = &mut entry.unacknowledged;
         let is_it = |it: &Unacknowledged| !it.is_offer && it.number == number;
-        let Some(index) = unacknowledged.iter().position(is_it) else { return };
+        let Some(index) = unacknowledged.iter().position(is_it) else {
+            if let Some(pending) = entry.sends.front_mut()
+                && pending.sent > 0
+                && number == entry.sent_for_ack + 1
+            {
+                pending.is_acked = true;
+            }
+            return;
+        };
         if let Some(Unacknowledged { operation, status, memory, .. }) = unacknowledged.remove(index)
         {
             self.has_news = true;

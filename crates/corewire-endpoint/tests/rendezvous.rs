@@ -277,3 +277,225 @@ fn receives_without_time_get_a_large_message_in_the_end() {
     }
     panic!("never received");
 }
+
+/// Pseudo-random numbers from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, count: u64) -> u64 {
+        // Marsaglia's xorshift64*.
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % count
+    }
+}
+
+fn content(number: u64, length: usize) -> Vec<u8> {
+    (0..length).map(|at| number.wrapping_mul(31).wrapping_add(at as u64).to_le_bytes()[0]).collect()
+}
+
+/// Whatever is refused, taken back, pushed, left and begun again: each message comes once, whole and in its order, or was
+/// cancelled.
+#[test]
+fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
+    for seed in 1..2000u64 {
+        let network = Network::new(seed, 6, 64).with_offers().with_refusals();
+        let budget = if seed % 3 == 0 { 700 } else { 1 << 20 };
+        let mut ends = ends(&network, 2, budget);
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let to = ends[0].peer_at(1).unwrap();
+        let from = ends[1].peer_at(0).unwrap();
+        // By tag: the numbers of the messages that have not come, in the order sent.
+        let mut due = vec![Vec::<u64>::new(); 3];
+        let mut lengths = Vec::new();
+        let mut sends = Vec::new();
+        let mut receives = Vec::new();
+        let mut got = |tag: u64,
+                       number: u64,
+                       is_posted: bool,
+                       bytes: &[u8],
+                       due: &mut Vec<Vec<u64>>,
+                       lengths: &[usize]| {
+            let queue = &mut due[usize::try_from(tag).unwrap()];
+            let at = queue.iter().position(|it| *it == number);
+            let at = at.unwrap_or_else(|| panic!("seed {seed}: message {number} of {queue:?}"));
+            // A receive whose message was taken back gets a later one than receives that were posted behind it.
+            assert!(at == 0 || is_posted, "seed {seed}: message {number} of {queue:?}");
+            assert_eq!(
+                bytes,
+                content(number, lengths[usize::try_from(number).unwrap()]),
+                "seed {seed}"
+            );
+            queue.remove(at);
+        };
+        for step in 0..160 {
+            let is_draining = step >= 110;
+            match dice.below(if is_draining { 2 } else { 9 }) + if is_draining { 4 } else { 0 } {
+                0..=2 => {
+                    let (number, tag) = (lengths.len() as u64, dice.below(3));
+                    let length = usize::try_from(
+                        [8, 60, 200, 1500][usize::try_from(dice.below(4)).unwrap()],
+                    )
+                    .unwrap();
+                    lengths.push(length);
+                    due[usize::try_from(tag).unwrap()].push(number);
+                    let until = [Until::Copied, Until::Delivered, Until::Matched]
+                        [usize::try_from(dice.below(3)).unwrap()];
+                    let options = Options { until, context: number, ..Options::default() };
+                    let envelope = Envelope::tagged(tag).with_immediate(number);
+                    let memory = Memory::from(content(number, length));
+                    sends.push((
+                        tag,
+                        number,
+                        ends[0].start_send(to, envelope, memory, options).unwrap(),
+                    ));
+                }
+                3 => {
+                    let tag = dice.below(3);
+                    let selector = Selector::tag(tag).from(from);
+                    receives.push((
+                        tag,
+                        ends[1]
+                            .start_receive(selector, Memory::pooled(), Options::default())
+                            .unwrap(),
+                    ));
+                }
+                4 => {
+                    // A receive with a limit of a few steps, into memory of its own or of its caller. Receives that were
+                    // posted before come first.
+                    let tag = dice.below(3);
+                    if receives.iter().any(|(other, _)| *other == tag) {
+                        continue;
+                    }
+                    let (mut target, mut buffer) = (ends[1].new_message(), vec![0u8; 1500]);
+                    let mut slice = &mut buffer[..];
+                    let is_own = dice.below(2) == 0;
+                    let mut caller = if is_own {
+                        Caller::new(Selector::tag(tag), target.as_target())
+                    } else {
+                        Caller::new(Selector::tag(tag), &mut slice)
+                    };
+                    ends[1].begin_receive(&mut caller).unwrap();
+                    for _ in 0..dice.below(6) {
+                        if ends[1].end_of(&caller).is_some() {
+                            break;
+                        }
+                        ends[1].progress(Some(&mut caller)).unwrap();
+                        ends[0].progress(None).unwrap();
+                    }
+                    let end = ends[1].end_of(&caller);
+                    ends[1].leave(&mut caller);
+                    if let Some(status) = end {
+                        let status = status.unwrap();
+                        let length = usize::try_from(status.bytes).unwrap();
+                        let bytes = if is_own {
+                            target.finish(status).into_vec()
+                        } else {
+                            buffer[..length].to_vec()
+                        };
+                        got(tag, status.immediate.unwrap(), false, &bytes, &mut due, &lengths);
+                    }
+                }
+                5 => settle(&mut ends),
+                6 => _ = ends[0].relieve(),
+                7 => {
+                    if let Some(&(_, _, send)) =
+                        sends.get(usize::try_from(dice.below(sends.len().max(1) as u64)).unwrap())
+                    {
+                        ends[0].cancel(send).unwrap();
+                    }
+                }
+                _ => {
+                    let end = usize::try_from(dice.below(2)).unwrap();
+                    ends[end].progress(None).unwrap();
+                }
+            }
+            sends.retain(|(tag, number, send)| match ends[0].take_completion(*send).unwrap() {
+                None => true,
+                Some(completion) => {
+                    if completion.result.is_err() {
+                        let queue = &mut due[usize::try_from(*tag).unwrap()];
+                        let at = queue.iter().position(|it| it == number);
+                        queue.remove(at.unwrap_or_else(|| {
+                            panic!("seed {seed}: {number} came, and was cancelled")
+                        }));
+                    }
+                    false
+                }
+            });
+            let mut index = 0;
+            while index < receives.len() {
+                let (tag, receive) = receives[index];
+                match ends[1].take_completion(receive).unwrap() {
+                    None => index += 1,
+                    Some(completion) => {
+                        let status = completion.result.unwrap();
+                        got(
+                            tag,
+                            status.immediate.unwrap(),
+                            true,
+                            &completion.memory.into_vec(),
+                            &mut due,
+                            &lengths,
+                        );
+                        receives.remove(index);
+                    }
+                }
+            }
+        }
+        // Everything that was not cancelled comes.
+        for round in 0..3000 {
+            if due.iter().all(Vec::is_empty) {
+                break;
+            }
+            assert!(round < 2999, "seed {seed}: {due:?} never come");
+            for tag in 0..3u64 {
+                if !due[usize::try_from(tag).unwrap()].is_empty()
+                    && !receives.iter().any(|(other, _)| *other == tag)
+                {
+                    let selector = Selector::tag(tag).from(from);
+                    receives.push((
+                        tag,
+                        ends[1]
+                            .start_receive(selector, Memory::pooled(), Options::default())
+                            .unwrap(),
+                    ));
+                }
+            }
+            settle(&mut ends);
+            ends[0].relieve();
+            let mut index = 0;
+            while index < receives.len() {
+                let (tag, receive) = receives[index];
+                match ends[1].take_completion(receive).unwrap() {
+                    None => index += 1,
+                    Some(completion) => {
+                        let status = completion.result.unwrap();
+                        got(
+                            tag,
+                            status.immediate.unwrap(),
+                            true,
+                            &completion.memory.into_vec(),
+                            &mut due,
+                            &lengths,
+                        );
+                        receives.remove(index);
+                    }
+                }
+            }
+            sends.retain(|(tag, number, send)| match ends[0].take_completion(*send).unwrap() {
+                None => true,
+                Some(completion) => {
+                    if completion.result.is_err() {
+                        due[usize::try_from(*tag).unwrap()].retain(|it| it != number);
+                    }
+                    false
+                }
+            });
+        }
+        settle(&mut ends);
+        sends.retain(|(_, _, send)| ends[0].take_completion(*send).unwrap().is_none());
+        assert!(sends.is_empty(), "seed {seed}: {sends:?} never end");
+    }
+}

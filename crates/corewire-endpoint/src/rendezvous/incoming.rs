@@ -113,8 +113,10 @@ impl<T: Transport> Engine<T> {
             if offer.place.is_empty() { Stage::Awaited(bytes.len() as u64) } else { Stage::Queued };
         self.pool.give_back(bytes);
         // It need not be fetched any more.
-        let number = offer.number;
-        self.transfers.retain(|other| other.source != source || other.offer.number != number);
+        self.transfers.retain(|other| {
+            let is_fetched = matches!(other.to, Destination::Kept(_));
+            !(is_fetched && other.source == source && other.offer.number == offer.number)
+        });
         let is_invited = false;
         self.transfers.push(Transfer {
             source,

@@ -223,6 +223,13 @@ impl<T: Transport> Engine<T> {
         if let Some(it) = found.and_then(|index| unacknowledged.remove(index)) {
             self.has_news = true;
             self.operations.end(it.operation, Ok(it.status), Some(it.memory));
+            return;
+        }
+        // A receive has asked for it before all of its data has been sent.
+        let mut sends = self.rows[row as usize].sends.iter_mut();
+        let is_it = |envelope: &Envelope| envelope.space == Space::Data && envelope.tag == number;
+        if let Some(pending) = sends.find(|pending| is_it(&pending.envelope)) {
+            pending.is_acked = true;
         }
     }
 
@@ -407,14 +414,14 @@ impl<T: Transport> Engine<T> {
 
     /// The data of a message that was offered has been sent.
     pub(crate) fn end_data(&mut self, row: u32, pending: Pending) {
-        let Pending { operation, envelope, memory, inner, .. } = pending;
+        let Pending { operation, envelope, memory, inner, is_acked, .. } = pending;
         self.has_news = true;
         let (Some(operation), Some(inner)) = (operation, inner) else { return };
         let Envelope { tag, immediate, wants, .. } = inner;
         let (source, bytes) = (self.peer_of(row), memory.len() as u64);
         let status = Status { source, tag, bytes, immediate };
         self.transport.count_sent(row, bytes);
-        if wants == Wants::Nothing {
+        if wants == Wants::Nothing || is_acked {
             return self.operations.end(operation, Ok(status), Some(memory));
         }
         let (number, is_offer) = (envelope.tag, true);
