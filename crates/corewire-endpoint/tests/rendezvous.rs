@@ -311,7 +311,7 @@ fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
         let mut lengths = Vec::new();
         let mut sends = Vec::new();
         let mut receives = Vec::new();
-        let mut got = |tag: u64,
+        let got = |tag: u64,
                        number: u64,
                        is_posted: bool,
                        bytes: &[u8],
