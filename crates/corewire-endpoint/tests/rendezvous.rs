@@ -312,11 +312,11 @@ fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
         let mut sends = Vec::new();
         let mut receives = Vec::new();
         let got = |tag: u64,
-                       number: u64,
-                       is_posted: bool,
-                       bytes: &[u8],
-                       due: &mut Vec<Vec<u64>>,
-                       lengths: &[usize]| {
+                   number: u64,
+                   is_posted: bool,
+                   bytes: &[u8],
+                   due: &mut Vec<Vec<u64>>,
+                   lengths: &[usize]| {
             let queue = &mut due[usize::try_from(tag).unwrap()];
             let at = queue.iter().position(|it| *it == number);
             let at = at.unwrap_or_else(|| panic!("seed {seed}: message {number} of {queue:?}"));
