@@ -1,6 +1,7 @@
 //! Messages that arrive: where each goes.
 
 use corewire_layout::counters::EndpointCounter;
+use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_layout::rendezvous::Verb;
 use corewire_ring::message::{Arrival, Envelope, Memory, Sink, Space, Wants};
 
@@ -114,7 +115,8 @@ impl<T: Transport> Engine<T> {
             && caller.is_waiting()
             && caller.selector.takes_of(space, source, tag)
         {
-            match caller.target.prepare(arrival.total) {
+            let stays = arrival.is_in_place() && caller.target.adopts();
+            match if stays { Ok(()) } else { caller.target.prepare(arrival.total) } {
                 Ok(()) => {
                     caller.state = CallerState::Filling(self.status_of(row, arrival));
                     self.set_place(row, Place::Caller, arrival.total);
@@ -186,11 +188,13 @@ impl<T: Transport> Engine<T> {
         let (source, envelope, total) = (self.peer_of(row), arrival.envelope, arrival.total);
         // What is left of a peer that has gone is little, and its row is free only when all of it is kept.
         let is_departed = self.rows[row as usize].is_departed();
+        let stays = arrival.is_in_place();
         let has_room = is_departed
             || is_exempt
-            || self.matching.budget.has_room(row, total)
+            || self.matching.budget.has_room(row, if stays { 0 } else { total })
             || self.awaits_data(row);
-        let memory = has_room.then(|| self.pool.take(total)).flatten();
+        let take = || if stays { Some(Vec::new()) } else { self.pool.take(total) };
+        let memory = has_room.then(take).flatten();
         let is_held = memory.is_none();
         let bytes = memory.unwrap_or_default();
         let ack_due = self.count_ack_request(row, envelope.wants);
@@ -200,6 +204,8 @@ impl<T: Transport> Engine<T> {
             envelope,
             ack_due,
             total,
+            stays,
+            held: None,
             bytes,
             is_held,
             offer,
@@ -293,9 +299,13 @@ impl<T: Transport> Engine<T> {
         let (place, filled) = (entry.place, entry.filled);
         entry.filled += arrival.bytes;
         let is_whole = entry.filled as u64 == entry.expected;
-        let transport = &self.transport;
         let mut caller = caller;
+        if arrival.is_in_place() {
+            self.fill_in_place(row, arrival, place, caller.as_deref_mut());
+        }
+        let transport = &self.transport;
         match place {
+            _ if arrival.is_in_place() => {}
             Place::Operation(operation) => {
                 if let Operation::Receive { memory, .. } | Operation::Call { memory, .. } =
                     self.operations.by_index(operation)
@@ -347,9 +357,56 @@ impl<T: Transport> Engine<T> {
             };
             match (place, caller) {
                 (Place::Operation(operation), _) => self.end_receive(operation, status),
-                (Place::Caller, Some(caller)) => caller.state = CallerState::Ended(Ok(status)),
+                (Place::Caller, Some(caller)) => {
+                    caller.state = CallerState::Ended(Ok(status));
+                    let is_long = status.bytes > PAIR_INLINE_BYTES_MAX as u64;
+                    if is_long && !arrival.is_in_place() && caller.target.adopts() {
+                        self.note_copied(row);
+                    }
+                }
                 _ => {}
             }
+        }
+    }
+
+    /// A receive into memory of its own has copied a message of the peer of `row`.
+    pub(crate) fn note_copied(&mut self, row: u32) {
+        if self.may_grant(row) {
+            self.grant_first(row);
+        }
+    }
+
+    /// Takes a message that stays where its sender wrote it to where it goes.
+    fn fill_in_place(
+        &mut self,
+        row: u32,
+        arrival: &Arrival,
+        place: Place,
+        caller: Option<&mut Caller<'_>>,
+    ) {
+        // What nobody takes over is released here.
+        let Some(held) = self.transport.keep(row, arrival) else { return };
+        match place {
+            Place::Operation(operation) => {
+                if let Operation::Receive { memory, .. } | Operation::Call { memory, .. } =
+                    self.operations.by_index(operation)
+                {
+                    memory.put(0, &held);
+                }
+            }
+            Place::Caller => {
+                if let Some(caller) = caller
+                    && let Some(held) = caller.target.hold(held)
+                {
+                    caller.target.put(0, &held);
+                }
+            }
+            Place::Kept(key) => {
+                if let Some(message) = self.matching.get_mut(key) {
+                    message.held = Some(held);
+                }
+            }
+            Place::Words | Place::Nowhere | Place::Refused => {}
         }
     }
 

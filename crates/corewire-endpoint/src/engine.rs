@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::calls::Calls;
 use crate::error::MessageError;
 use crate::events::PeerEvents;
+use crate::grants::{GrantedHere, Grants};
 use crate::list::{Key, Seed};
 use crate::matching::Matching;
 use crate::message::OwnedMessage;
@@ -61,6 +62,10 @@ pub struct Engine<T: Transport> {
     /// A request that was deferred may be received since the last [`Engine::progress`].
     pub(crate) has_resumed: bool,
     changes: Vec<Change>,
+    /// What this endpoint grants its peers.
+    pub(crate) grants: Grants,
+    /// Rows of peers that grant less than this endpoint has.
+    pub(crate) lowering: Vec<u32>,
 }
 
 /// A peer's row.
@@ -74,6 +79,8 @@ pub(crate) struct Row {
     pub(crate) offered: Vec<Offered>,
     /// It cannot read this endpoint's memory.
     pub(crate) refuses_offers: bool,
+    /// What it grants this endpoint.
+    pub(crate) grant: GrantedHere,
     /// Its offers whose messages have neither arrived nor been dropped.
     pub(crate) offers_here: BTreeSet<u64>,
     /// Notices that wait for room: numbers of offers, and contents.
@@ -199,6 +206,8 @@ impl<T: Transport> Engine<T> {
             has_news: false,
             has_resumed: false,
             changes: Vec::new(),
+            grants: Grants::default(),
+            lowering: Vec::new(),
         }
     }
 
@@ -231,6 +240,8 @@ impl<T: Transport> Engine<T> {
             has_news,
             has_resumed,
             changes,
+            grants,
+            lowering,
             ..
         } = self;
         let transport = change(transport);
@@ -255,6 +266,8 @@ impl<T: Transport> Engine<T> {
             has_news,
             has_resumed,
             changes,
+            grants,
+            lowering,
         }
     }
 
@@ -284,6 +297,14 @@ impl<T: Transport> Engine<T> {
     pub fn name_of(&self, peer: Peer) -> Option<&ChannelName> {
         let row = self.rows.get(peer.row() as usize)?;
         row.name.as_ref().filter(|_| row.generation == peer.generation())
+    }
+
+    /// Whether messages can be sent to this peer.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_peer(&self, peer: Peer) -> Result<(), MessageError> {
+        self.row_of(peer).map(drop)
     }
 
     /// The row of a peer that has not gone.
@@ -343,6 +364,7 @@ impl<T: Transport> Engine<T> {
             has_news |= self.step_helps();
             has_news |= self.step_transfers(caller.as_deref_mut());
             has_news |= self.reap_peers(caller.as_deref_mut());
+            self.step_lowering();
         }
         if !self.senders.is_empty() {
             has_news |= self.send_pending();
@@ -364,7 +386,8 @@ impl<T: Transport> Engine<T> {
 
     /// Counts what is to be done in each [`progress`](Self::progress).
     pub(crate) fn count_chores(&mut self) {
-        self.chores = self.leaving.len() + self.transfers.len() + self.helps.len();
+        let lowering = self.lowering.len();
+        self.chores = self.leaving.len() + self.transfers.len() + self.helps.len() + lowering;
     }
 
     /// Learns of peers that have come or gone.
@@ -443,6 +466,7 @@ impl<T: Transport> Engine<T> {
             }
         }
         self.end_pushes(row);
+        self.lowering.retain(|&other| other != row);
         self.transport.look_at(row);
         self.leaving.push(row);
         self.count_chores();
@@ -492,6 +516,7 @@ impl<T: Transport> Engine<T> {
                 self.take_kept(caller);
             }
         }
+        self.end_grants_of(row);
         self.has_news = true;
         self.rows[row as usize].is_over = true;
         self.free_row_of(peer, error);

@@ -45,6 +45,17 @@ pub enum MessageError {
         /// The peer.
         name: ChannelName,
     },
+    /// The peer has not released enough of what was sent to it, and refuses more: see
+    /// [`EndpointBuilder::refuse_beyond_grants`](https://docs.rs/corewire/latest/corewire/struct.EndpointBuilder.html).
+    #[error("endpoint {name} has no room for {needed} bytes: it grants {granted}")]
+    ReceiverFull {
+        /// The peer.
+        name: ChannelName,
+        /// Bytes that it grants altogether.
+        granted: u64,
+        /// The message's length in bytes.
+        needed: u64,
+    },
     /// The operation did not complete within the given time.
     #[error("not within {after:?}")]
     Timeout {

@@ -8,10 +8,13 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Stretch, offer_number};
-use corewire_ring::message::{Arrival, Envelope, Fragment, Sink, Source, Wanted};
+use corewire_ring::message::{
+    Arrival, Envelope, Fragment, Held, Home, Place, Sink, Source, Wanted,
+};
 use corewire_ring::pair::PairViolation;
 
 use crate::selector::Peer;
@@ -45,6 +48,41 @@ struct End {
     offers: BTreeMap<u64, Registered>,
     /// Number of offers that it has made.
     uses: u64,
+    /// What its peers grant, by row.
+    granted: Vec<Granted>,
+}
+
+/// What a peer grants, and the messages that it has not released.
+#[derive(Debug, Default)]
+struct Granted {
+    limit: u64,
+    most: u64,
+    refuses: bool,
+    /// Messages so far; the number of each is its bit.
+    count: u16,
+    spent: BTreeMap<u16, u64>,
+    released: Arc<Released>,
+    shortage: Option<u64>,
+}
+
+/// Messages that a peer has released, in any thread.
+#[derive(Debug, Default)]
+struct Released(Mutex<Vec<u16>>);
+
+impl Home for Released {
+    fn release(&self, bit: u16) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bit);
+    }
+}
+
+impl Granted {
+    fn spent(&mut self) -> u64 {
+        let mut released = self.released.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for bit in released.drain(..) {
+            self.spent.remove(&bit).expect("a message is released once");
+        }
+        self.spent.values().sum()
+    }
 }
 
 #[derive(Debug)]
@@ -75,6 +113,8 @@ struct Part {
     total: u64,
     is_first: bool,
     bytes: Vec<u8>,
+    /// It stays with its sender until it is released by this number.
+    bit: Option<u16>,
 }
 
 impl Network {
@@ -122,10 +162,12 @@ impl Network {
         for end in &mut state.ends {
             end.changes.push(Change::Came { row, name: name.clone() });
             end.queues.push(Queue::default());
+            end.granted.push(Granted::default());
         }
         let queues = (0..=me).map(|_| Queue::default()).collect();
+        let granted = (0..=me).map(|_| Granted::default()).collect();
         let (offers, uses) = (BTreeMap::new(), 0);
-        state.ends.push(End { name, is_gone: false, changes, queues, offers, uses });
+        state.ends.push(End { name, is_gone: false, changes, queues, offers, uses, granted });
         InMemory { network: self.clone(), me, last: 0 }
     }
 
@@ -151,6 +193,43 @@ impl State {
         usize::try_from(drawn).unwrap_or(0) % count.max(1)
     }
 
+    /// Sends a message that stays with its sender. `None` if it must go in another way, false if it must wait.
+    fn place(
+        &mut self,
+        me: usize,
+        row: u32,
+        envelope: &Envelope,
+        source: &impl Source,
+    ) -> Option<bool> {
+        let (total, slots) = (source.bytes(), self.slots);
+        let granted = &mut self.ends[me].granted[row as usize];
+        if total > granted.most {
+            return None;
+        }
+        if granted.spent() + total > granted.limit {
+            granted.shortage = Some(total);
+            return granted.refuses.then_some(false);
+        }
+        if self.ends.get(row as usize)?.queues[me].parts.len() >= slots {
+            return Some(false);
+        }
+        let granted = &mut self.ends[me].granted[row as usize];
+        granted.count = granted.count.wrapping_add(1);
+        let bit = granted.count;
+        granted.spent.insert(bit, total);
+        let mut bytes = vec![0; usize::try_from(total).ok()?];
+        source.fill(0, &mut Fragment::private(&mut bytes));
+        let (envelope, is_first, bit) = (*envelope, true, Some(bit));
+        self.ends[row as usize].queues[me].parts.push_back(Part {
+            envelope,
+            total,
+            is_first,
+            bytes,
+            bit,
+        });
+        Some(true)
+    }
+
     /// Whether something that may happen at random happens now.
     fn happens(&mut self, one_in: usize) -> bool {
         self.is_random && self.below(one_in) == 0
@@ -172,6 +251,9 @@ impl InMemory {
         state.ends[self.me].queues.get_mut(row as usize).map(job)
     }
 }
+
+/// Messages of more bytes than this stay with their sender, as far as their receiver grants that.
+const SHORT_BYTES: u64 = 4;
 
 /// Bytes of a piece of a message that is read where its sender has it.
 const PIECE_BYTES: usize = 7;
@@ -199,7 +281,8 @@ fn arrival_of(queue: &Queue) -> Option<Arrival> {
     let (envelope, total) =
         if part.is_first { (part.envelope, part.total) } else { queue.middle? };
     let (bytes, is_first) = (part.bytes.len(), part.is_first);
-    Some(Arrival { envelope, total, bytes, is_first, place: None })
+    let place = part.bit.map_or(Place::Slots, |bit| Place::Block { at: 0, bit });
+    Some(Arrival { envelope, total, bytes, is_first, place })
 }
 
 impl Transport for InMemory {
@@ -239,6 +322,17 @@ impl Transport for InMemory {
     ) -> Result<bool, SendError> {
         let state = &mut *self.network.0.borrow_mut();
         let total = source.bytes();
+        let goes_in_place = *sent == 0 && envelope.space.is_matched() && total > SHORT_BYTES;
+        if goes_in_place && !state.happens(4) {
+            match state.place(self.me, row, envelope, source) {
+                Some(true) => {
+                    *sent = total;
+                    return Ok(true);
+                }
+                Some(false) => return Ok(false),
+                None => {}
+            }
+        }
         loop {
             if state.happens(5) {
                 return Ok(false);
@@ -257,7 +351,8 @@ impl Transport for InMemory {
             source.fill(*sent, &mut Fragment::private(&mut bytes));
             let is_first = *sent == 0;
             *sent += bytes.len() as u64;
-            parts.push_back(Part { envelope: *envelope, total, is_first, bytes });
+            let bit = None;
+            parts.push_back(Part { envelope: *envelope, total, is_first, bytes, bit });
             if *sent == total {
                 return Ok(true);
             }
@@ -273,7 +368,8 @@ impl Transport for InMemory {
             let plain = Envelope { immediate, ..Envelope::numbered(wanted.space, tag) };
             let (bytes, generation) = (arrival.bytes, queue.generation);
             let is_plain = arrival.envelope == plain;
-            let is_it = generation != 0 && bytes <= target.len() && !other && is_plain;
+            let is_short = bytes <= target.len() && !arrival.is_in_place();
+            let is_it = generation != 0 && is_short && !other && is_plain;
             let source = Wanted::source_bits(row, generation);
             if !is_it || !wanted.takes(source, tag) {
                 return None;
@@ -475,6 +571,34 @@ impl Transport for InMemory {
         }
         offer.is_helping = true;
         Helped::More
+    }
+
+    fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
+        let state = &mut *self.network.0.borrow_mut();
+        let granted = &mut state.ends[self.me].granted[row as usize];
+        (granted.limit, granted.most, granted.refuses) = (limit, most, refuses);
+        granted.shortage = None;
+    }
+
+    fn spent(&mut self, row: u32) -> u64 {
+        self.network.0.borrow_mut().ends[self.me].granted[row as usize].spent()
+    }
+
+    fn take_shortage(&mut self, row: u32) -> Option<u64> {
+        let state = &mut *self.network.0.borrow_mut();
+        state.ends[self.me].granted.get_mut(row as usize)?.shortage.take()
+    }
+
+    fn start_granting(&mut self, _row: u32) -> bool {
+        true
+    }
+
+    fn keep(&mut self, row: u32, arrival: &Arrival) -> Option<Held> {
+        let Place::Block { bit, .. } = arrival.place else { return None };
+        let state = &mut *self.network.0.borrow_mut();
+        let bytes = state.ends[self.me].queues[row as usize].parts.front()?.bytes.clone();
+        let home = state.ends[row as usize].granted[self.me].released.clone();
+        Some(Held::private(bytes.into(), bit, home))
     }
 
     fn is_here(&self, _row: u32) -> bool {

@@ -53,8 +53,9 @@ impl<T: Transport> Engine<T> {
         let (status, is_held) = (message.status(), message.is_held);
         let (source, total) = (message.source, message.total);
         let is_offered = message.offer.is_some();
+        let stays = message.stays;
         // Memory that holds a kept message may be taken over; otherwise there must be room for a copy.
-        if (is_held || is_offered || !caller.target.adopts())
+        if ((is_held && !stays) || is_offered || !caller.target.adopts())
             && let Err(error) = caller.target.prepare(total)
         {
             caller.state = CallerState::Ended(Err(error));
@@ -72,7 +73,11 @@ impl<T: Transport> Engine<T> {
         let envelope = message.ring_envelope();
         let message_data = message.data();
         self.show_kept(source.row());
-        if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
+        if let Some(held) = message.held {
+            if let Some(held) = caller.target.hold(held) {
+                caller.target.put(0, &held);
+            }
+        } else if !is_held && let Some(bytes) = caller.target.adopt(message.bytes) {
             caller.target.put(0, &bytes);
             self.pool.give_back(bytes);
         }
@@ -115,7 +120,7 @@ impl<T: Transport> Engine<T> {
         let (source, status) = (message.source, message.status());
         self.show_kept(source.row());
         if let Operation::Receive { memory, .. } = self.operations.by_index(operation) {
-            memory.put(0, &message.bytes);
+            memory.put(0, message.held.as_deref().unwrap_or(&message.bytes));
         }
         if message.is_whole() {
             self.end_receive(operation, status);
@@ -214,7 +219,8 @@ impl<T: Transport> Engine<T> {
             let Some(message) = self.matching.get(key) else { return };
             let (envelope, total) = (message.ring_envelope(), message.total);
             let is_data = message.carrier.is_some();
-            let Some(bytes) = self.pool.take(total) else {
+            let taken = if message.stays { Some(Vec::new()) } else { self.pool.take(total) };
+            let Some(bytes) = taken else {
                 if !is_departed(source.row()) {
                     return;
                 }
@@ -264,6 +270,8 @@ impl<T: Transport> Engine<T> {
             envelope,
             ack_due,
             total,
+            stays: false,
+            held: None,
             bytes,
             is_held,
             offer,

@@ -33,6 +33,7 @@ mod calls;
 mod engine;
 mod error;
 mod events;
+mod grants;
 pub mod in_memory;
 mod kept;
 mod list;
@@ -47,13 +48,15 @@ mod send;
 pub mod transport;
 
 pub use corewire_ring::message::{
-    Arrival, Envelope, Fragment, Landing, Memory, Sink, Source, Space, Wanted, Wants,
+    Arrival, Envelope, Fragment, Held, Home, Landing, Memory, Place, Sink, Source, Space, Wanted,
+    Wants,
 };
 
 pub use budget::{Budget, Kept};
 pub use engine::Engine;
 pub use error::MessageError;
 pub use events::PeerEvent;
+pub use grants::Grants;
 pub use list::Seed;
 pub use message::{OwnedMessage, Target};
 pub use operations::{Completion, Count, CounterId, OperationHandle, Options, Report, Until};

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use corewire_ring::message::{Envelope, Space, Wants};
+use corewire_ring::message::{Envelope, Held, Space, Wants};
 
 use crate::budget::Budget;
 use crate::list::{Index, Key, List, Pattern, Seed};
@@ -126,6 +126,9 @@ pub(crate) struct Unexpected {
     pub(crate) ack_due: Option<u64>,
     /// Bytes of the whole message.
     pub(crate) total: u64,
+    /// It stays where its sender wrote it: in `held`, once it was taken from its sender.
+    pub(crate) stays: bool,
+    pub(crate) held: Option<Held>,
     /// The part of it that has arrived.
     pub(crate) bytes: Vec<u8>,
     /// It is still with its sender, since the budget is spent.
@@ -148,8 +151,20 @@ impl Unexpected {
         bytes: Vec<u8>,
     ) -> Self {
         let (ack_due, offer, carrier) = (None, Some(offer), None);
-        let (is_held, is_claimed) = (false, false);
-        Self { source, envelope, ack_due, total, bytes, is_held, offer, carrier, is_claimed }
+        let (is_held, is_claimed, stays, held) = (false, false, false, None);
+        Self {
+            source,
+            envelope,
+            ack_due,
+            total,
+            stays,
+            held,
+            bytes,
+            is_held,
+            offer,
+            carrier,
+            is_claimed,
+        }
     }
 
     /// What a receive learns of it.
@@ -181,7 +196,13 @@ impl Unexpected {
 
     /// Whether all of it is here.
     pub(crate) fn is_whole(&self) -> bool {
-        !self.is_held && self.offer.is_none() && self.bytes.len() as u64 == self.total
+        let is_here = self.held.is_some() || self.bytes.len() as u64 == self.total;
+        !self.is_held && self.offer.is_none() && is_here
+    }
+
+    /// What keeping it costs of the budget besides what every message costs: its bytes, unless they stay with its sender.
+    fn kept_bytes(&self) -> u64 {
+        if self.stays { 0 } else { self.total }
     }
 }
 
@@ -320,7 +341,7 @@ impl Matching {
 
     /// Keeps a message: its first `bytes`, or none of it if it is held by its sender.
     pub(crate) fn keep(&mut self, message: Unexpected) -> Key {
-        let (source, total, is_held) = (message.source, message.total, message.is_held);
+        let (source, total, is_held) = (message.source, message.kept_bytes(), message.is_held);
         let key = self.unexpected.list.push_back(message);
         self.unexpected.add(key);
         if is_held {
@@ -415,7 +436,7 @@ impl Matching {
         self.held.retain(|held| *held != key);
         if let Some(message) = self.unexpected.list.get_mut(key) {
             message.is_held = false;
-            self.budget.spend(message.source.row(), message.total);
+            self.budget.spend(message.source.row(), message.kept_bytes());
         }
     }
 
@@ -463,7 +484,7 @@ impl Matching {
         if message.is_held {
             self.held.retain(|held| *held != key);
         } else if message.offer.is_none() {
-            self.budget.give_back(message.source.row(), message.total);
+            self.budget.give_back(message.source.row(), message.kept_bytes());
         }
         Some(message)
     }
@@ -474,7 +495,7 @@ impl Matching {
         let held = self.held.iter().filter_map(|&key| self.get(key).map(|message| (key, message)));
         held.filter(|(_, message)| {
             let row = message.source.row();
-            !message.is_claimed && (is_gone(row) || self.budget.has_room(row, message.total))
+            !message.is_claimed && (is_gone(row) || self.budget.has_room(row, message.kept_bytes()))
         })
         .map(|(key, message)| (key, message.source))
         .min()
@@ -501,7 +522,20 @@ mod tests {
         let envelope = Envelope::tagged(tag);
         let (bytes, offer, carrier) = (Vec::new(), None, None);
         let (ack_due, is_claimed) = (None, false);
-        Unexpected { source, envelope, ack_due, total, bytes, is_held, offer, carrier, is_claimed }
+        let (stays, held) = (false, None);
+        Unexpected {
+            source,
+            envelope,
+            ack_due,
+            total,
+            stays,
+            held,
+            bytes,
+            is_held,
+            offer,
+            carrier,
+            is_claimed,
+        }
     }
 
     #[test]

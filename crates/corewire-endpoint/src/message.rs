@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
-use corewire_ring::message::{Landing, Sink};
+use corewire_ring::message::{Held, Landing, Sink};
 
 use crate::error::MessageError;
 use crate::pool::Pool;
@@ -13,8 +13,11 @@ use crate::selector::{Peer, Status};
 /// A longer message has memory of its own beside what is known of it: as much as travels in slots.
 const SHORT_BYTES_MAX: usize = PAIR_INLINE_BYTES_MAX;
 
-/// A message that was received. It derefs to its bytes, may be sent to another thread, and gives its memory, if that is
-/// more than 1 KiB, back to its endpoint's pool when it is dropped.
+/// A message that was received. It derefs to its bytes, and may be sent to another thread.
+///
+/// Its bytes are its own, or lie where the sender wrote them ([`is_in_place`](Self::is_in_place)); which of them is up to
+/// what its endpoint grants the sender. Dropping it, in any thread and in any order, releases the sender's memory, or
+/// gives memory of more than 1 KiB back to its endpoint's pool. It may outlive its endpoint and its sender.
 ///
 /// It is one pointer: a larger value would be copied by each function that returns it, right after it was written in
 /// pieces, which processors do slowly (20 ns for 8 bytes of a message).
@@ -29,6 +32,8 @@ enum Bytes {
     /// Here, up to the status' length.
     Short([u8; SHORT_BYTES_MAX]),
     Long(Vec<u8>, Option<Pool>),
+    /// Where the sender wrote it.
+    Held(Held),
 }
 
 /// An empty message of nobody.
@@ -47,7 +52,13 @@ impl OwnedMessage {
         match &mut self.0.bytes {
             Bytes::Short(bytes) => bytes,
             Bytes::Long(bytes, _) => bytes,
+            Bytes::Held(_) => &mut [],
         }
+    }
+
+    /// The message lies there.
+    pub(crate) fn set_held(&mut self, held: Held) {
+        self.0.set(Bytes::Held(held));
     }
 
     /// Gets ready for a message of `bytes` bytes. `None` if there is no memory.
@@ -83,11 +94,18 @@ impl OwnedMessage {
         self.0.status.tag
     }
 
-    /// Its bytes in a vector. A message of more than 160 bytes is not copied for that.
+    /// Whether its bytes lie where the sender wrote them: receiving it has copied nothing.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        matches!(self.0.bytes, Bytes::Held(_))
+    }
+
+    /// Its bytes in a vector. A message of more than 160 bytes is not copied for that, unless it is
+    /// [in place](Self::is_in_place).
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
         match &mut self.0.bytes {
-            Bytes::Short(_) => self.to_vec(),
+            Bytes::Short(_) | Bytes::Held(_) => self.to_vec(),
             Bytes::Long(bytes, _) => std::mem::take(bytes),
         }
     }
@@ -104,6 +122,7 @@ impl Deref for OwnedMessage {
                 &bytes[..length.min(SHORT_BYTES_MAX)]
             }
             Bytes::Long(bytes, _) => bytes,
+            Bytes::Held(held) => held,
         }
     }
 }
@@ -140,7 +159,11 @@ impl Body {
     /// Puts the message in memory that was taken from `pool`.
     fn set_long(&mut self, memory: Vec<u8>, pool: &Pool) {
         let home = Pool::keeps(&memory).then(|| pool.clone());
-        let before = std::mem::replace(&mut self.bytes, Bytes::Long(memory, home));
+        self.set(Bytes::Long(memory, home));
+    }
+
+    fn set(&mut self, bytes: Bytes) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
         if let Bytes::Long(unfit, Some(pool)) = before {
             pool.give_back(unfit);
         }
@@ -152,6 +175,7 @@ impl Sink for Body {
         match &self.bytes {
             Bytes::Short(_) => SHORT_BYTES_MAX,
             Bytes::Long(bytes, _) => bytes.room(),
+            Bytes::Held(_) => 0,
         }
     }
 
@@ -160,6 +184,7 @@ impl Sink for Body {
         match &mut self.bytes {
             Bytes::Short(bytes) => bytes[..].put(at, source),
             Bytes::Long(bytes, _) => bytes.put(at, source),
+            Bytes::Held(_) => 0,
         }
     }
 
@@ -167,6 +192,7 @@ impl Sink for Body {
         match &mut self.bytes {
             Bytes::Short(bytes) => Landing::of_slice(bytes),
             Bytes::Long(bytes, _) => bytes.landing(),
+            Bytes::Held(_) => Landing::of_slice(&mut []),
         }
     }
 }
@@ -194,6 +220,11 @@ pub trait Target: Sink {
     /// Takes over memory that holds the beginning of a message, or all of it. Returns it if it cannot.
     fn adopt(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         Some(bytes)
+    }
+
+    /// Takes over a message that stays where it is. Returns it if it cannot.
+    fn hold(&mut self, held: Held) -> Option<Held> {
+        Some(held)
     }
 
     /// The first `count` bytes that were written.
@@ -267,10 +298,17 @@ impl Target for Filling {
         None
     }
 
+    fn hold(&mut self, held: Held) -> Option<Held> {
+        self.message.set_held(held);
+        None
+    }
+
     fn written(&mut self, count: usize) -> Vec<u8> {
         match &mut self.message.0.bytes {
             Bytes::Short(bytes) => bytes[..count].to_vec(),
             Bytes::Long(bytes, _) => std::mem::take(bytes),
+            // It came whole.
+            Bytes::Held(held) => held.to_vec(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_ring::message::{Memory, Space};
 
 use crate::engine::Engine;
@@ -177,12 +178,21 @@ impl<T: Transport> Engine<T> {
 
     #[inline(never)]
     fn try_take_long(&mut self, row: u32, selector: Selector) -> Looked<OwnedMessage> {
+        if let Some((Short::Taken { source, tag, immediate, bytes }, held)) =
+            self.transport.try_keep(row, selector.wanted())
+        {
+            self.spare.get_or_insert_default().set_held(held);
+            return self.finish_spare(status_of(source, tag, immediate, bytes));
+        }
         let (message, pool) = (self.spare.get_or_insert_default(), &self.pool);
         match self
             .transport
             .try_take_whole(row, selector.wanted(), |bytes| message.prepare(bytes as u64, pool))
         {
             Short::Taken { source, tag, immediate, bytes } => {
+                if self.may_grant(row) && bytes > PAIR_INLINE_BYTES_MAX {
+                    self.grant_first(row);
+                }
                 self.finish_spare(status_of(source, tag, immediate, bytes))
             }
             _ => Looked::Other,

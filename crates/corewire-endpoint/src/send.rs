@@ -40,6 +40,7 @@ impl<T: Transport> Engine<T> {
         }
         let done = self.push(row, &envelope, source, sent);
         self.rows[row as usize].is_within = matches!(done, Ok(false)) && *sent > 0;
+        self.ask_for_grant(row);
         done
     }
 
@@ -93,6 +94,7 @@ impl<T: Transport> Engine<T> {
                 return Err(error);
             }
         }
+        self.ask_for_grant(row);
         Ok(())
     }
 
@@ -127,9 +129,10 @@ impl<T: Transport> Engine<T> {
         let first = |row: u32| self.rows[row as usize].sends.front();
         let room = |&row: &u32| match first(row) {
             Some(Pending { envelope, memory, from, .. }) => {
-                Room { row, envelope: *envelope, bytes: memory.len() as u64 - from }
+                let bytes = memory.len() as u64 - from;
+                Room { row, envelope: *envelope, bytes, is_in_place: false }
             }
-            None => Room { row, envelope: ack(0), bytes: 0 },
+            None => Room { row, envelope: ack(0), bytes: 0, is_in_place: false },
         };
         let is_free = |row: &&u32| !self.rows[**row as usize].is_within;
         let mut wanted: Vec<Room> = self.senders.iter().filter(is_free).map(room).collect();
@@ -182,6 +185,7 @@ impl<T: Transport> Engine<T> {
                 has_news |= self.send_words(row);
             }
             self.resume_requests(row);
+            self.ask_for_grant(row);
             let entry = &self.rows[row as usize];
             if !entry.sends.is_empty() || entry.has_words() {
                 self.senders.push(row);

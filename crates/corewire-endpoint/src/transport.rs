@@ -3,7 +3,7 @@
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::Stretch;
-use corewire_ring::message::{Arrival, Envelope, Sink, Source, Wanted};
+use corewire_ring::message::{Arrival, Envelope, Held, Sink, Source, Wanted};
 use corewire_ring::pair::PairViolation;
 pub use corewire_ring::pair::{Polling, Short};
 
@@ -191,6 +191,45 @@ pub trait Transport {
         let _ = (row, bytes);
     }
 
+    // Messages that stay in their sender's heap while they are read.
+
+    /// The peer of `row` grants `limit` bytes, and never more than `most`. If it `refuses`, a message that would fit in the
+    /// most, and does not fit in the limit, is not sent in another way.
+    fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
+        let _ = (row, limit, most, refuses);
+    }
+
+    /// Bytes that the peer of `row` has not released.
+    fn spent(&mut self, row: u32) -> u64 {
+        let _ = row;
+        0
+    }
+
+    /// The length of the last message that did not fit in what the peer of `row` grants, if one did not since this was
+    /// called last.
+    fn take_shortage(&mut self, row: u32) -> Option<u64> {
+        let _ = row;
+        None
+    }
+
+    /// Gets ready for messages of the peer of `row` that stay where they are. False if that is not possible.
+    fn start_granting(&mut self, row: u32) -> bool {
+        let _ = row;
+        false
+    }
+
+    /// Takes an arrival that is [in place](Arrival::is_in_place). It must then be passed.
+    fn keep(&mut self, row: u32, arrival: &Arrival) -> Option<Held> {
+        let _ = (row, arrival);
+        None
+    }
+
+    /// As [`try_take_whole`](Self::try_take_whole), for a message that stays where it is.
+    fn try_keep(&mut self, row: u32, wanted: &Wanted) -> Option<(Short, Held)> {
+        let _ = (row, wanted);
+        None
+    }
+
     // Waiting.
 
     /// Whether the peer of `row` last ran on this processor. A hint.
@@ -321,4 +360,6 @@ pub struct Room {
     pub envelope: Envelope,
     /// The length of the message in bytes.
     pub bytes: u64,
+    /// In what the peer grants.
+    pub is_in_place: bool,
 }

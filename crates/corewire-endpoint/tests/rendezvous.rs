@@ -4,8 +4,8 @@
 use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::Gone;
 use corewire_endpoint::{
-    Budget, Caller, Engine, Envelope, Memory, Options, Seed, Selector, Space, Status, Transport,
-    Until,
+    Budget, Caller, Engine, Envelope, Grants, Memory, Options, OwnedMessage, Seed, Selector, Space,
+    Status, Transport, Until,
 };
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Notice, Offer, OfferWants, OfferedSpace, Verb, offer_number};
@@ -303,6 +303,14 @@ fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
         let network = Network::new(seed, 6, 64).with_offers().with_refusals();
         let budget = if seed % 3 == 0 { 700 } else { 1 << 20 };
         let mut ends = ends(&network, 2, budget);
+        // Two thirds with messages that stay with their sender, half of these with refusals.
+        if seed % 3 > 0 {
+            let total = if seed % 5 == 0 { 1 << 20 } else { 4000 };
+            let end = ends.remove(1).with_grants(Grants::new(total, 4, seed % 2 == 0));
+            ends.push(end);
+        }
+        // Messages that are read where their sender has them, and what they hold.
+        let mut held: Vec<(OwnedMessage, Vec<u8>)> = Vec::new();
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let to = ends[0].peer_at(1).unwrap();
         let from = ends[1].peer_at(0).unwrap();
@@ -331,6 +339,11 @@ fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
         };
         for step in 0..160 {
             let is_draining = step >= 110;
+            if !held.is_empty() && dice.below(3) == 0 {
+                let index = usize::try_from(dice.below(held.len() as u64)).unwrap();
+                let (message, bytes) = held.swap_remove(index);
+                assert_eq!(message, bytes, "seed {seed}: changed while it was held");
+            }
             match dice.below(if is_draining { 2 } else { 9 }) + if is_draining { 4 } else { 0 } {
                 0..=2 => {
                     let (number, tag) = (lengths.len() as u64, dice.below(3));
@@ -390,7 +403,10 @@ fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
                         let status = status.unwrap();
                         let length = usize::try_from(status.bytes).unwrap();
                         let bytes = if is_own {
-                            target.finish(status).into_vec()
+                            let message = target.finish(status);
+                            let bytes = message.to_vec();
+                            held.push((message, bytes.clone()));
+                            bytes
                         } else {
                             buffer[..length].to_vec()
                         };
@@ -444,6 +460,7 @@ fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
                 }
             }
         }
+        held.clear();
         // Everything that was not cancelled comes.
         for round in 0..3000 {
             if due.iter().all(Vec::is_empty) {

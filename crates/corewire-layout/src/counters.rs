@@ -108,6 +108,10 @@ pub enum EndpointCounter {
     Pulled = 11,
     /// Large messages of peers that it could not read, and that came in another way.
     Refusals = 12,
+    /// Messages that it received and reads where their senders wrote them.
+    InPlace = 13,
+    /// Number of times that a message of its own did not fit in what its receiver grants.
+    Nacks = 14,
 }
 
 /// Counters that an endpoint writes for each peer, by index.
@@ -159,7 +163,7 @@ impl SenderCounter {
 
 impl EndpointCounter {
     /// Every counter, in order, with its name for people.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 15] = [
         (Self::Waits, "waits"),
         (Self::Sleeps, "sleeps"),
         (Self::CapFinds, "cap_finds"),
@@ -173,6 +177,8 @@ impl EndpointCounter {
         (Self::Discarded, "discarded"),
         (Self::Pulled, "pulled"),
         (Self::Refusals, "refusals"),
+        (Self::InPlace, "in_place"),
+        (Self::Nacks, "nacks"),
     ];
 }
 

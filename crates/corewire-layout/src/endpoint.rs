@@ -18,6 +18,8 @@
 //!         offers, 1024 x u64       as a sender: the offers that are valid
 //!         rings, 64 bytes a slot   as a sender
 //!         cells                    as a sender
+//!         releases, 512 bytes a row  as a receiver: one bit for each block of this peer's heap that it was sent
+//!         heap, in chunks          as a sender: messages that their receivers read here
 //! ```
 //!
 //! Its activity page, which every peer writes, and which contains only hints:
@@ -31,6 +33,7 @@
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::grants::{HEAP_BYTES_MAX, HEAP_CHUNK_BYTES, RELEASES_BYTES};
 use crate::name::{ChannelName, NAME_BYTES_MAX};
 use crate::pair::MESSAGE_SLOTS_MAX;
 use crate::rendezvous::OFFERS_MAX;
@@ -160,6 +163,16 @@ pub enum EndpointSizeError {
         /// What was asked for.
         asked: u64,
     },
+    /// The heap's size is out of range.
+    #[error("bytes of the heap: a multiple of {unit} up to {max} is needed, not {asked}")]
+    HeapBytes {
+        /// Bytes of a chunk.
+        unit: u64,
+        /// Largest allowed.
+        max: u64,
+        /// What was asked for.
+        asked: u64,
+    },
 }
 
 /// Minimum and maximum number of slots of a ring.
@@ -172,7 +185,7 @@ pub const CELL_BYTES: (u64, u64) = (if cfg!(loom) { 64 } else { PAGE_BYTES as u6
 
 const _: () = assert!(CELLS.1 * CELL_BYTES.1 <= 1 << 32, "an offset among the cells has 32 bits");
 
-/// Sizes and offsets of an endpoint's parts, all derived from five numbers.
+/// Sizes and offsets of an endpoint's parts, all derived from six numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndpointSizes {
     peers_max: u64,
@@ -180,10 +193,11 @@ pub struct EndpointSizes {
     ring_slots: u64,
     cells: u64,
     cell_bytes: u64,
+    heap_bytes: u64,
 }
 
 impl EndpointSizes {
-    /// Checks the five numbers.
+    /// Checks the first five numbers. There is no heap: see [`with_heap`](Self::with_heap).
     ///
     /// # Errors
     /// [`EndpointSizeError`], which names the first number that is out of range.
@@ -213,7 +227,19 @@ impl EndpointSizes {
         if cell_bytes < min || cell_bytes > max || !cell_bytes.is_power_of_two() {
             return Err(Error::CellBytes { min, max, asked: cell_bytes });
         }
-        Ok(Self { peers_max, rings, ring_slots, cells, cell_bytes })
+        Ok(Self { peers_max, rings, ring_slots, cells, cell_bytes, heap_bytes: 0 })
+    }
+
+    /// The same sizes, with a heap of `heap_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`EndpointSizeError::HeapBytes`].
+    pub const fn with_heap(self, heap_bytes: u64) -> Result<Self, EndpointSizeError> {
+        if heap_bytes > HEAP_BYTES_MAX || !heap_bytes.is_multiple_of(HEAP_CHUNK_BYTES) {
+            let (unit, max) = (HEAP_CHUNK_BYTES, HEAP_BYTES_MAX);
+            return Err(EndpointSizeError::HeapBytes { unit, max, asked: heap_bytes });
+        }
+        Ok(Self { heap_bytes, ..self })
     }
 
     /// Maximum number of peers at one time.
@@ -298,10 +324,37 @@ impl EndpointSizes {
         self.cells * self.cell_bytes
     }
 
+    /// Bytes of the heap, a multiple of [`HEAP_CHUNK_BYTES`].
+    #[must_use]
+    pub const fn heap_bytes(&self) -> u64 {
+        self.heap_bytes
+    }
+
+    /// Offset of the release bits of the peer of `row`.
+    #[must_use]
+    pub const fn releases_offset(&self, row: u32) -> u64 {
+        match round_up(self.cells_offset() + self.cells_bytes(), PAGE_BYTES as u64) {
+            Some(releases) => releases + row as u64 * RELEASES_BYTES as u64,
+            None => u64::MAX,
+        }
+    }
+
+    /// Offset of the heap.
+    #[must_use]
+    pub const fn heap_offset(&self) -> u64 {
+        // At most 1024 rows.
+        #[expect(clippy::cast_possible_truncation, reason = "checked by `new`")]
+        let releases = self.releases_offset(self.peers_max as u32);
+        match round_up(releases, PAGE_BYTES as u64) {
+            Some(heap) => heap,
+            None => u64::MAX,
+        }
+    }
+
     /// Bytes of the segment.
     #[must_use]
     pub const fn segment_bytes(&self) -> u64 {
-        match round_up(self.cells_offset() + self.cells_bytes(), PAGE_BYTES as u64) {
+        match round_up(self.heap_offset() + self.heap_bytes, PAGE_BYTES as u64) {
             Some(bytes) => bytes,
             None => u64::MAX,
         }
@@ -325,7 +378,8 @@ pub struct RawEndpointHeader {
     name_length: U32,
     name: [u8; 112],
     budget_bytes: U64,
-    reserved: [u8; 56],
+    heap_bytes: U64,
+    reserved: [u8; 48],
 }
 
 const _: () = assert!(size_of::<RawEndpointHeader>() == ENDPOINT_SLEEPING);
@@ -375,12 +429,13 @@ impl EndpointHeader {
             name_length: u32::try_from(text.len()).unwrap_or_default().into(),
             name,
             budget_bytes: self.budget_bytes.into(),
-            reserved: [0; 56],
+            heap_bytes: self.sizes.heap_bytes.into(),
+            reserved: [0; 48],
         }
     }
 
     /// Checks a copy of the first 256 bytes of a segment of `segment_bytes` bytes. The offsets are
-    /// computed again from the five sizes, so no offset is ever taken from a peer.
+    /// computed again from the six sizes, so no offset is ever taken from a peer.
     ///
     /// # Errors
     /// [`HeaderError`], with the value that was found.
@@ -393,7 +448,8 @@ impl EndpointHeader {
             raw.ring_slots.get(),
             raw.cells.get(),
             raw.cell_bytes.get(),
-        )?;
+        )?
+        .with_heap(raw.heap_bytes.get())?;
         let expected = sizes.segment_bytes();
         if expected != segment_bytes {
             return Err(HeaderError::Length { expected, found: segment_bytes });
@@ -418,7 +474,10 @@ mod tests {
 
     fn header() -> EndpointHeader {
         EndpointHeader {
-            sizes: EndpointSizes::new(256, 64, 64, 64, 16 << 10).unwrap(),
+            sizes: EndpointSizes::new(256, 64, 64, 64, 16 << 10)
+                .unwrap()
+                .with_heap(1 << 20)
+                .unwrap(),
             fence_mode: FenceMode::Fenced,
             incarnation: 7,
             pid: 3,
@@ -440,7 +499,9 @@ mod tests {
         let sizes = header().sizes;
         assert!(sizes.row_offset(255) as u64 + ROW_BYTES as u64 <= sizes.ring_offset(0));
         assert!(sizes.ring_offset(64) <= sizes.cells_offset());
-        assert!(sizes.cells_offset() + sizes.cells_bytes() <= sizes.segment_bytes());
+        assert!(sizes.cells_offset() + sizes.cells_bytes() <= sizes.releases_offset(0));
+        assert!(sizes.releases_offset(255) + RELEASES_BYTES as u64 <= sizes.heap_offset());
+        assert!(sizes.heap_offset() + sizes.heap_bytes() <= sizes.segment_bytes());
     }
 
     #[test]
@@ -451,6 +512,9 @@ mod tests {
         assert!(matches!(new(1, 1, 65, 2, 4096), Err(EndpointSizeError::Slots { .. })));
         assert!(matches!(new(1, 1, 64, 1, 4096), Err(EndpointSizeError::Cells { .. })));
         assert!(matches!(new(1, 1, 64, 2, 100), Err(EndpointSizeError::CellBytes { .. })));
+        let heap = |bytes| new(1, 1, 64, 2, 4096).unwrap().with_heap(bytes);
+        assert!(matches!(heap(4096), Err(EndpointSizeError::HeapBytes { asked: 4096, .. })));
+        assert!(heap(HEAP_BYTES_MAX + HEAP_CHUNK_BYTES).is_err() && heap(0).is_ok());
     }
 
     proptest! {

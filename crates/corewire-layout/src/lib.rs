@@ -11,6 +11,7 @@
 //! | [`endpoint`] | an endpoint's segment and its activity page, each word with its writer |
 //! | [`pair`] | one slot of a pair ring |
 //! | [`rendezvous`] | large messages: offers, notices, and the words of a copy from both ends |
+//! | [`grants`] | messages that their receivers read where they were written |
 //! | [`slot`] | one slot of a ring: stamp, header, inline payload |
 //! | [`counters`] | the counters that each sender, receiver and endpoint keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
@@ -30,6 +31,7 @@ pub mod counters;
 pub mod endpoint;
 pub mod frame;
 pub mod geometry;
+pub mod grants;
 pub mod message_type;
 pub mod name;
 pub mod pair;
@@ -39,7 +41,7 @@ pub mod slot;
 
 /// The version of everything in this crate. A peer of another version is refused; corewire never
 /// guesses.
-pub const LAYOUT_VERSION: u32 = 9;
+pub const LAYOUT_VERSION: u32 = 10;
 
 /// Size of a cache line: the bytes that a core fetches and owns at once.
 pub const LINE_BYTES: usize = 64;

@@ -5,7 +5,7 @@
 //!  0        8        16       24       32       40                   64
 //!  | stamp  | tag    | inline payload, 48 bytes                      |   first slot of a message
 //!  | stamp  | tag    | immed. | inline payload, 40 bytes             |   the same, with an immediate
-//!  | stamp  | tag    | place  | total  | immed. | (unused)           |   the same, payload in a cell
+//!  | stamp  | tag    | place  | total  | immed. | (unused)           |   the same, payload in a cell or a block
 //!  | stamp  | payload, 56 bytes                                      |   continues an inline payload
 //!  | stamp  | (unused) | place | (unused)                            |   continues a payload in cells
 //! ```
@@ -26,7 +26,8 @@
 //! message lies in the one line that it polls.
 //!
 //! `place` is a fragment's offset among its sender's cells, in bytes, and its length: 32 bits each.
-//! `total` is the length of the whole message.
+//! `total` is the length of the whole message. The place of a message in a block of its sender's heap is
+//! the block's offset there in lines (32 bits), and the number of its release bit: see [`crate::grants`].
 
 use crate::slot::{INLINE, SLOT_BYTES};
 
@@ -52,9 +53,11 @@ pub enum SlotKind {
     Request = 8,
     /// The reply to a request, or the acknowledgement of a message.
     Reply = 9,
+    /// A message that lies in a block of its sender's heap, where its receiver reads it: see [`crate::grants`].
+    Block = 10,
 }
 
-/// Flag of a first slot of kind `Inline` or `Cell`: it has an immediate.
+/// Flag of a first slot of kind `Inline`, `Cell` or `Block`: it has an immediate.
 pub const IMMEDIATE: u64 = 1;
 /// Flag of such a slot: the message has no tag, and is matched with others that have none.
 pub const UNTAGGED: u64 = 2;
@@ -156,6 +159,7 @@ pub const fn kind_of(stamp: u64) -> Option<SlotKind> {
         7 => SlotKind::Notice,
         8 => SlotKind::Request,
         9 => SlotKind::Reply,
+        10 => SlotKind::Block,
         _ => return None,
     })
 }
@@ -219,9 +223,30 @@ pub const fn fragment_parts(place: u64) -> (u64, u64) {
     (place >> 32, place & 0xffff_ffff)
 }
 
+/// The place of a message in a block: the block's offset in the heap in lines, and the number of its release bit.
+#[inline(always)]
+#[must_use]
+pub const fn block(line: u32, bit: u16) -> u64 {
+    (line as u64) << 32 | bit as u64
+}
+
+/// Line and release bit of a message in a block, from its place. `None` if the place has no meaning.
+#[inline(always)]
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "parts")]
+pub const fn block_parts(place: u64) -> Option<(u64, u16)> {
+    if place & 0xffff_0000 != 0 { None } else { Some((place >> 32, place as u16)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_keeps_its_place() {
+        assert_eq!(block_parts(block(u32::MAX, 4095)), Some((u64::from(u32::MAX), 4095)));
+        assert_eq!(block_parts(block(1, 0) | 1 << 16), None);
+    }
 
     #[test]
     fn a_stamp_tells_its_position_kind_and_length() {
@@ -260,7 +285,7 @@ mod tests {
 
     #[test]
     fn other_kinds_mean_nothing() {
-        for kind in [0, 10, 15] {
+        for kind in [0, 11, 15] {
             assert_eq!(kind_of(kind << 12), None);
         }
     }

@@ -226,6 +226,12 @@ pub enum Verb {
     Refuse = 5,
     /// The sender has copied what it could after an answer.
     Helped = 6,
+    /// A receiver grants bytes of the sender's heap: see [`crate::grants`]. This and the next two name no offer.
+    Grant = 7,
+    /// A sender needs a larger grant.
+    Want = 8,
+    /// What a sender keeps of its grant.
+    Kept = 9,
 }
 
 /// A notice, without the place of an answer.
@@ -234,7 +240,7 @@ pub struct Notice {
     /// What it says.
     pub verb: Verb,
     /// For `Push` and `Refuse`: how many bytes of the message, from the beginning, the receiver has. For `Answer`: how
-    /// many it copies.
+    /// many it copies. For `Grant`, `Want` and `Kept`: bytes of the sender's heap.
     pub offset: u64,
 }
 
@@ -269,6 +275,9 @@ impl Notice {
             4 => Verb::Cancelled,
             5 => Verb::Refuse,
             6 => Verb::Helped,
+            7 => Verb::Grant,
+            8 => Verb::Want,
+            9 => Verb::Kept,
             _ => return None,
         };
         let has_place = verb == Verb::Answer;

@@ -139,6 +139,12 @@ impl Remote {
         u32::try_from(self.pid).is_ok_and(|pid| pid == std::process::id())
     }
 
+    /// Whether the process has ended, if that can be seen.
+    #[must_use]
+    pub fn has_died(&self) -> bool {
+        self.life.is_some() && self.has_ended(0)
+    }
+
     /// Waits for up to a millisecond until the process has ended. True if it has.
     pub(crate) fn wait_for_end(&self) -> bool {
         self.has_ended(1)

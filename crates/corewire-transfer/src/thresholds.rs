@@ -4,6 +4,9 @@
 /// Messages of more than this many bytes are offered; shorter ones are copied through cells.
 pub const OFFERED_ABOVE_BYTES: u64 = 32 << 10;
 
+/// Messages of up to this many bytes are written into the sender's heap if their receiver grants that, and are read there.
+pub const IN_PLACE_UP_TO_BYTES: u64 = 64 << 10;
+
 /// Messages of at least this many bytes may be copied from both ends.
 pub const BOTH_FROM_BYTES: u64 = 64 << 10;
 

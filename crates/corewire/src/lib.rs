@@ -223,7 +223,9 @@ pub use open::endpoint::EndpointBuilder;
 pub use open::levels::Levels;
 pub use open::receiver::ReceiverBuilder;
 pub use path::batch::{Batch, SendBatch};
-pub use path::endpoint::{DetachedRequest, Endpoint, Event, OwedReply, Rendezvous, Request};
+pub use path::endpoint::{
+    DetachedRequest, Endpoint, EndpointLoan, Event, OwedReply, Rendezvous, Request, UnsentLoan,
+};
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};

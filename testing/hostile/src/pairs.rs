@@ -9,16 +9,16 @@ use corewire_layout::endpoint::{
     ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_CPU, ENDPOINT_MODE,
     ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_RING, ROW_STATE, SUMMARY,
 };
-use corewire_layout::pair::{SlotKind, fragment, pair_stamp, stamp_bits};
+use corewire_layout::grants::HEAP_CHUNK_BYTES;
+use corewire_layout::pair::{SlotKind, block, fragment, pair_stamp, stamp_bits};
 use corewire_layout::segment::FenceMode;
 use corewire_layout::slot::{HEADER, LENGTH, POSITION, SLOT_BYTES, STAMP};
 use corewire_ring::Trusted;
-use corewire_ring::message::{Envelope, Space, Wanted};
+use corewire_ring::message::{Envelope, Held, Space, Wanted};
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PairViolation, PeerParts,
-    Polling, Short,
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Lending, PairViolation,
+    PeerParts, Polling, Short,
 };
-
 use corewire_ring::region::Region;
 
 use crate::effort::Effort;
@@ -39,6 +39,9 @@ const HONEST: u32 = 2;
 /// page holds.
 const POLLS_MAX: u32 = 1 << 14;
 
+/// What the hostile peer and its victim grant each other.
+const GRANTED: u64 = 64 << 10;
+
 type Pairs = Endpoint<Idle>;
 
 /// An endpoint and its memory.
@@ -56,7 +59,9 @@ struct Owner {
 
 impl Owner {
     fn new() -> Self {
-        let sizes = EndpointSizes::new(4, 2, 8, 4, 4096).expect("possible sizes");
+        let sizes = EndpointSizes::new(4, 2, 8, 4, 4096);
+        let sizes = sizes.and_then(|sizes| sizes.with_heap(4 * HEAP_CHUNK_BYTES));
+        let sizes = sizes.expect("possible sizes");
         let bytes = usize::try_from(sizes.segment_bytes()).expect("small");
         let (segment, page) = (Memory::new(bytes), Memory::new(ACTIVITY_BYTES));
         Self {
@@ -121,6 +126,8 @@ pub struct Victim {
     from: Talk,
     is_linked: bool,
     buffer: Vec<u8>,
+    /// Messages that lie in the hostile peer's memory.
+    held: Vec<Held>,
     steps: u64,
     /// Counts of the outcomes of the calls, to see whether the steps reach anything.
     pub tally: Tally,
@@ -174,6 +181,7 @@ impl Victim {
             from: Talk::default(),
             is_linked: false,
             buffer: vec![0; 4096],
+            held: Vec::new(),
             steps: 0,
             tally: Tally::default(),
         }
@@ -188,6 +196,13 @@ impl Victim {
         let length = LENGTHS[step.choose(LENGTHS.len())];
         // The hostile peer continues as an honest one would, as far as it can.
         self.around += u64::from(push(&mut self.hostile_pairs, 3, 7, &vec![7; length], &mut 0));
+        if step.happens(4) {
+            let message = vec![7; 200 + length];
+            let envelope = Envelope::tagged(7);
+            let sent =
+                self.hostile_pairs.send_in_block(3, &envelope, &&message[..], &mut |_, _| true);
+            self.around += u64::from(matches!(sent, Lending::Done(true)));
+        }
         talk(&mut self.honest_pairs, 1, &mut self.from, length);
         talk(&mut self.pairs, HONEST, &mut self.to, length);
         let (words, offset, width) = self.site(step);
@@ -215,11 +230,19 @@ impl Victim {
 
     /// Links a new hostile peer, whose memory is valid.
     fn link(&mut self) {
+        self.held.clear();
+        if let Some(granted) = self.pairs.take_granted(HOSTILE) {
+            self.pairs.end_granted(granted);
+        }
         self.pairs.remove_peer(HOSTILE);
         self.words.put_back(&vec![0; self.words.bytes() / 8]);
         self.hostile_pairs = self.hostile.start(&self.kernel);
         self.own.meet(&mut self.pairs, HOSTILE, self.hostile.as_peer(3));
         self.hostile.meet(&mut self.hostile_pairs, 3, self.own.as_peer(HOSTILE));
+        self.held.clear();
+        assert!(self.pairs.start_granting(HOSTILE), "nothing is held");
+        self.pairs.set_grant(HOSTILE, GRANTED, GRANTED);
+        self.hostile_pairs.set_grant(3, GRANTED, GRANTED);
         self.around = 0;
         self.is_linked = true;
     }
@@ -227,6 +250,9 @@ impl Victim {
     fn violated(&mut self, violation: PairViolation) {
         black_box(violation);
         self.tally.violations += 1;
+        if let Some(granted) = self.pairs.take_granted(HOSTILE) {
+            self.pairs.end_granted(granted);
+        }
         self.pairs.remove_peer(HOSTILE);
         self.is_linked = false;
     }
@@ -255,6 +281,9 @@ impl Victim {
             20 => return (self.page.clone(), SUMMARY, Width::Eight),
             21 => return (self.page.clone(), ACTIVE + place / 24 % 16 * 8, Width::Eight),
             22 => return (self.page.clone(), DOORBELL, Width::Four),
+            23 if place / 24 % 2 == 0 => {
+                (at(sizes.releases_offset(3)) + place / 48 % 4 * 8, Width::Eight)
+            }
             _ => (place / 24 * 64 % self.words.bytes(), Width::Eight),
         };
         (self.words.clone(), offset, width)
@@ -273,8 +302,9 @@ impl Victim {
             SlotKind::End,
             SlotKind::Request,
             SlotKind::Reply,
+            SlotKind::Block,
         ];
-        let kind = kinds[usize::try_from(value >> 8 & 0xff).expect("small") % 7];
+        let kind = kinds[usize::try_from(value >> 8 & 0xff).expect("small") % 8];
         // Often none: then more of them mean something.
         let flags = (value >> 40 & 0xf) & (value >> 44 & 0xf);
         let size = [48, 160, sizes.cell_bytes(), sizes.cells_bytes(), 1 << 32]
@@ -288,6 +318,12 @@ impl Victim {
             5 => pair_stamp(position, value >> 48),
             6 | 7 => fragment(low(near(size) / 64 * 64), low(near(size))),
             8 => fragment(low(near(sizes.cells_bytes())), low(near(64))),
+            // Blocks: within the heap and beyond it, with bits in use and beyond the last.
+            9 if value >> 60 & 1 == 0 => {
+                let line = low(near(sizes.heap_bytes() / 64) >> (value >> 56 & 0xf));
+                let bit = u16::try_from(value >> 32 & 0x1fff).expect("masked");
+                block(line, bit >> (value >> 50 & 0xf))
+            }
             9 => near(size),
             10 => (value & 7) << 32 | value >> 32 & 3,
             11 => position,
@@ -311,6 +347,9 @@ impl Victim {
                 let message = vec![9; length];
                 let end = effort.bound(kernel, 4, || {
                     push(pairs, HOSTILE, 9, &message, &mut 0);
+                    let envelope = Envelope::tagged(9);
+                    pairs.send_in_block(HOSTILE, &envelope, &&message[..], &mut |_, _| true);
+                    black_box(pairs.spent(HOSTILE));
                     pairs.make_room(HOSTILE)
                 });
                 if let Err(violation) = end {
@@ -372,6 +411,19 @@ impl Victim {
         };
         let arrival = effort.bound(kernel, 1, || pairs.arrival(row));
         match arrival {
+            Ok(Some(arrival)) if arrival.is_in_place() => {
+                assert_eq!(row, HOSTILE, "only this one was granted something");
+                let held = effort.bound(kernel, 1, || pairs.take_block(row, &arrival));
+                effort.bound(kernel, 1, || pairs.pass(row, &arrival));
+                let held = held.expect("it lies in a block");
+                black_box(held.iter().fold(0u8, |sum, &byte| sum ^ byte));
+                self.held.push(held);
+                if self.held.len() > 8 {
+                    let index = usize::try_from(self.steps % 8).expect("small");
+                    self.held.swap_remove(index);
+                }
+                self.count(HOSTILE, arrival.envelope.tag, 0, 0);
+            }
             Ok(Some(arrival)) => {
                 assert!(arrival.bytes <= buffer.len(), "a fragment of {} bytes", arrival.bytes);
                 let bytes = pairs.copy(row, &arrival, 0, &mut buffer[..]);

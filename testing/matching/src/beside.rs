@@ -3,7 +3,7 @@
 use corewire_endpoint::transport::{
     Attention, Change, Helped, Polling, Pulled, Room, SendError, Short,
 };
-use corewire_endpoint::{Arrival, Envelope, Peer, Sink, Source, Transport, Wanted};
+use corewire_endpoint::{Arrival, Envelope, Held, Peer, Sink, Source, Transport, Wanted};
 use corewire_layout::rendezvous::Stretch;
 use corewire_ring::pair::PairViolation;
 
@@ -152,6 +152,26 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
 
     fn look_at(&mut self, row: u32) {
         at!(self, row, |transport, row| transport.look_at(row));
+    }
+
+    fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
+        at!(self, row, |transport, row| transport.set_grant(row, limit, most, refuses));
+    }
+
+    fn spent(&mut self, row: u32) -> u64 {
+        at!(self, row, |transport, row| transport.spent(row))
+    }
+
+    fn take_shortage(&mut self, row: u32) -> Option<u64> {
+        at!(self, row, |transport, row| transport.take_shortage(row))
+    }
+
+    fn start_granting(&mut self, row: u32) -> bool {
+        at!(self, row, |transport, row| transport.start_granting(row))
+    }
+
+    fn keep(&mut self, row: u32, arrival: &Arrival) -> Option<Held> {
+        at!(self, row, |transport, row| transport.keep(row, arrival))
     }
 
     // The first carries large messages as they are.

@@ -2,7 +2,7 @@
 
 use corewire::{Domain, Endpoint, Peer};
 use corewire_endpoint::in_memory::{InMemory, Network};
-use corewire_endpoint::{Budget, Engine, Seed, Transport};
+use corewire_endpoint::{Budget, Engine, Grants, Seed, Transport};
 use corewire_layout::name::ChannelName;
 use corewire_matching::beside::Beside;
 use corewire_matching::programs::{Ends, SMALL_BUDGET, run_all};
@@ -33,7 +33,8 @@ fn endpoints(domain: &Domain, budget: Option<usize>, senders: usize) -> Ends<End
         .map(|index| {
             let builder = domain.endpoint(&name(index));
             match budget {
-                Some(bytes) => builder.budget(bytes).create().unwrap(),
+                // The model knows nothing of messages that cost no budget.
+                Some(bytes) => builder.budget(bytes).grants(0).create().unwrap(),
                 None => builder.create().unwrap(),
             }
         })
@@ -103,6 +104,19 @@ fn the_same_where_messages_are_offered() {
     for seed in [0, 0x5eed] {
         let network = Network::new(seed, 4, 64).with_offers();
         run_all(&mut in_network(&network, LARGE_BUDGET, 3), LARGE_BUDGET);
+    }
+}
+
+#[test]
+fn the_same_where_messages_stay_with_their_senders() {
+    for seed in [0, 0x5eed] {
+        for refuses in [false, true] {
+            let network = Network::new(seed, 4, 64).with_offers();
+            let mut ends = in_network(&network, LARGE_BUDGET, 3);
+            let grant = |engine: Engine<_>| engine.with_grants(Grants::new(1 << 20, 4, refuses));
+            ends.endpoints = ends.endpoints.into_iter().map(grant).collect();
+            run_all(&mut ends, LARGE_BUDGET);
+        }
     }
 }
 

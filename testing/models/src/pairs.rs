@@ -5,9 +5,10 @@ use std::sync::Arc;
 use corewire_layout::endpoint::EndpointSizes;
 use corewire_layout::segment::FenceMode;
 use corewire_ring::Trusted;
-use corewire_ring::message::{Envelope, Space, Wanted};
+use corewire_ring::message::{Envelope, Held, Space, Wanted};
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts, Polling, Short,
+    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, Lending, PeerParts, Polling,
+    Short,
 };
 use corewire_ring::region::Region;
 use corewire_ring::sync::{pause, set_light_fences};
@@ -37,7 +38,22 @@ impl ModelEndpoint {
     /// If no endpoint can have these sizes.
     #[must_use]
     pub fn new(rings: u64, fence_mode: FenceMode, kernel: &ModelKernel) -> Self {
-        let sizes = EndpointSizes::new(2, rings, 2, 2, 64).expect("a model's sizes");
+        Self::with_heap(0, rings, fence_mode, kernel)
+    }
+
+    /// The same, with a heap of `heap_bytes` bytes.
+    ///
+    /// # Panics
+    /// If no endpoint can have these sizes.
+    #[must_use]
+    pub fn with_heap(
+        heap_bytes: u64,
+        rings: u64,
+        fence_mode: FenceMode,
+        kernel: &ModelKernel,
+    ) -> Self {
+        let sizes = EndpointSizes::new(2, rings, 2, 2, 64);
+        let sizes = sizes.and_then(|sizes| sizes.with_heap(heap_bytes)).expect("a model's sizes");
         set_light_fences(fence_mode == FenceMode::Asymmetric);
         let activity = Activity::new(Region::model_activity());
         Self {
@@ -85,6 +101,75 @@ pub fn two(fence_mode: FenceMode) -> (ModelEndpoint, Pairs, ModelEndpoint, Pairs
     meet(&mut from, 0, b.as_peer(0));
     meet(&mut to, 0, a.as_peer(0));
     (a, from, b, to)
+}
+
+/// The same with heaps, of which the second grants the first `limit` bytes.
+///
+/// # Panics
+/// If it cannot.
+#[must_use]
+pub fn two_with_grants(
+    fence_mode: FenceMode,
+    limit: u64,
+) -> (ModelEndpoint, Pairs, ModelEndpoint, Pairs) {
+    let kernel = ModelKernel::new(true);
+    let a = ModelEndpoint::with_heap(256, 1, fence_mode, &kernel);
+    let b = ModelEndpoint::with_heap(256, 1, fence_mode, &kernel);
+    let (mut from, mut to) = (a.start(), b.start());
+    meet(&mut from, 0, b.as_peer(0));
+    meet(&mut to, 0, a.as_peer(0));
+    assert!(to.start_granting(0), "no message is held");
+    from.set_grant(0, limit, limit);
+    (a, from, b, to)
+}
+
+/// Sends message `number` of `length` bytes, which stays in the sender's heap, to the peer in `row`. Waits for room.
+///
+/// # Panics
+/// If the peer's memory holds impossible values.
+pub fn send_in_place(pairs: &mut Pairs, row: u32, number: u64, length: usize, wait: Wait) {
+    let bytes = bytes_of(number, length);
+    let envelope = envelope_of(number);
+    loop {
+        let mut is_room = |pairs: &mut Pairs| {
+            if !pairs.has_ring(row) {
+                pairs.make_room(row).expect("own memory");
+                return pairs.assign_ring(row);
+            }
+            pairs.has_room(row, &envelope, 0).expect("own memory")
+                && pairs.has_grant(row, length as u64)
+        };
+        if is_room(pairs) {
+            match pairs.send_in_block(row, &envelope, &&bytes[..], &mut |_, _| true) {
+                Lending::Done(true) => return,
+                other => panic!("there was room: {other:?}"),
+            }
+        }
+        // No endpoint sends to the sender.
+        assert_eq!(pairs.poll(), None);
+        match wait {
+            Wait::Spin => pause(),
+            Wait::Sleep => pairs.sleep(u64::MAX, Some(&mut is_room)),
+        }
+    }
+}
+
+/// Waits for message `number`, which stays where it is.
+///
+/// # Panics
+/// If it is another one.
+pub fn receive_in_place(pairs: &mut Pairs, number: u64) -> Held {
+    loop {
+        if let Some(row) = pairs.poll()
+            && let Some(arrival) = pairs.arrival(row).expect("own memory")
+        {
+            assert_eq!(arrival.envelope, envelope_of(number));
+            let held = pairs.take_block(row, &arrival).expect("it lies in a block");
+            pairs.pass(row, &arrival);
+            return held;
+        }
+        pause();
+    }
 }
 
 /// Adds a peer to `pairs` and accepts its messages by the short path.

@@ -15,7 +15,9 @@ fn is_over(error: &MessageError) -> bool {
 
 /// Sends back whatever it gets. After `count` messages it may be refused copies from other processes.
 pub(crate) fn echo(domain: &Domain, options: &Options) -> Outcome {
-    let mut endpoint = domain.endpoint(&options.channel).wait(options.wait).create()?;
+    // Nothing goes in place: large messages are copied.
+    let builder = domain.endpoint(&options.channel).grants(0);
+    let mut endpoint = builder.wait(options.wait).create()?;
     let parent = endpoint.peer_when_created("parent", None)?;
     let mut buffer = vec![0; BYTES];
     println!("ready");
@@ -40,7 +42,9 @@ pub(crate) fn echo(domain: &Domain, options: &Options) -> Outcome {
 
 /// Sends numbered messages of `count` bytes until nobody is there.
 pub(crate) fn push(domain: &Domain, options: &Options) -> Outcome {
-    let mut endpoint = domain.endpoint(&options.channel).wait(options.wait).create()?;
+    // Nothing goes in place: large messages are copied.
+    let builder = domain.endpoint(&options.channel).grants(0);
+    let mut endpoint = builder.wait(options.wait).create()?;
     let parent = endpoint.peer_when_created("parent", None)?;
     let length = usize::try_from(options.count)?;
     let messages = [0, 1].map(|number| bytes_of(number, length));
@@ -57,7 +61,9 @@ pub(crate) fn push(domain: &Domain, options: &Options) -> Outcome {
 
 /// Receives messages of `count` bytes until nobody is there.
 pub(crate) fn pull(domain: &Domain, options: &Options) -> Outcome {
-    let mut endpoint = domain.endpoint(&options.channel).wait(options.wait).create()?;
+    // Nothing goes in place: large messages are copied.
+    let builder = domain.endpoint(&options.channel).grants(0);
+    let mut endpoint = builder.wait(options.wait).create()?;
     let parent = endpoint.peer_when_created("parent", None)?;
     let length = usize::try_from(options.count)?;
     let messages = [0, 1].map(|number| bytes_of(number, length));
@@ -78,7 +84,9 @@ pub(crate) fn pull(domain: &Domain, options: &Options) -> Outcome {
 
 /// Sends a message of `count` bytes, and only then receives one: both sides do so at the same time.
 pub(crate) fn collide(domain: &Domain, options: &Options) -> Outcome {
-    let mut endpoint = domain.endpoint(&options.channel).wait(options.wait).create()?;
+    // Nothing goes in place: large messages are copied.
+    let builder = domain.endpoint(&options.channel).grants(0);
+    let mut endpoint = builder.wait(options.wait).create()?;
     let parent = endpoint.peer_when_created("parent", None)?;
     let message = bytes_of(1, usize::try_from(options.count)?);
     endpoint.send(parent, 1, &message)?;

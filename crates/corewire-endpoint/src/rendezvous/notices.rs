@@ -120,6 +120,7 @@ impl<T: Transport> Engine<T> {
             Verb::Cancelled => self.offer_is_cancelled(row, number, caller),
             // Whoever waits for it has been woken.
             Verb::Helped => {}
+            Verb::Grant | Verb::Want | Verb::Kept => self.handle_grant(row, number, notice),
         }
     }
 }

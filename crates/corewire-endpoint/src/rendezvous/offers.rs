@@ -82,7 +82,8 @@ impl<T: Transport> Engine<T> {
         lent.find_map(|(row, offered)| match offered.todo {
             Todo::Push(from, _) => {
                 let envelope = Envelope::numbered(Space::Data, offered.number);
-                Some(Room { row, envelope, bytes: offered.total - from })
+                let bytes = offered.total - from;
+                Some(Room { row, envelope, bytes, is_in_place: false })
             }
             _ => None,
         })

@@ -38,6 +38,12 @@ impl Space {
         !matches!(self, Self::Acknowledgement | Self::Offer | Self::Notice | Self::Data)
     }
 
+    /// Whether receives ask for messages of this space by tag, or by having none; requests and replies go another way.
+    #[must_use]
+    pub const fn is_matched(self) -> bool {
+        matches!(self, Self::Tagged | Self::Untagged)
+    }
+
     /// Kind and flags of a slot that holds such a message whole, without anything more.
     #[inline(always)]
     pub(crate) const fn inline_bits(self) -> u64 {
@@ -143,6 +149,13 @@ impl Envelope {
         self.space.cell_bits() | self.flags()
     }
 
+    /// The bits of a stamp of a message in a block, which is tagged or untagged.
+    #[inline(always)]
+    pub(crate) const fn block_bits(&self) -> u64 {
+        let flags = if matches!(self.space, Space::Untagged) { UNTAGGED } else { 0 };
+        stamp_bits(SlotKind::Block, flags, 0) | self.flags()
+    }
+
     /// The bytes of its immediate.
     #[inline(always)]
     pub(crate) const fn immediate_bytes(&self) -> usize {
@@ -224,11 +237,34 @@ pub struct Arrival {
     pub bytes: usize,
     /// Whether it is the first fragment of its message.
     pub is_first: bool,
-    /// Where it lies, as its transport records it.
-    pub place: Option<u64>,
+    /// Where it lies.
+    pub place: Place,
+}
+
+/// Where an arrival lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the slots of the ring.
+    Slots,
+    /// At this offset among its sender's cells.
+    Cell(u64),
+    /// At this offset of its sender's heap, where it stays until it is released by this bit.
+    Block {
+        /// Offset in bytes.
+        at: u64,
+        /// The number of its release bit.
+        bit: u16,
+    },
 }
 
 impl Arrival {
+    /// Whether it is a whole message that stays where it is until it is released.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        matches!(self.place, Place::Block { .. })
+    }
+
     /// Whether it is a whole message.
     #[inline(always)]
     #[must_use]

@@ -9,19 +9,23 @@
 //! | `mod.rs` | the two ends of a copy, for slices |
 //! | `envelope.rs` | what a message is matched by, and what a receive asks for |
 //! | `memory.rs` | the memory that a program lends to an operation |
+//! | `held.rs` | a message that is read where its sender wrote it |
 //! | `landing.rs` | the memory that a message goes to, for whoever does not copy it through a slice |
 
 use core::fmt;
 
 use corewire_layout::rendezvous::Stretch;
 
+use crate::pair::LentBlock;
 use crate::region::Payload;
 
 mod envelope;
+mod held;
 mod landing;
 mod memory;
 
-pub use envelope::{Arrival, Envelope, Space, Wanted, Wants};
+pub use envelope::{Arrival, Envelope, Place, Space, Wanted, Wants};
+pub use held::{Held, Home};
 pub use landing::Landing;
 pub use memory::Memory;
 
@@ -35,6 +39,11 @@ pub trait Source {
 
     /// Where its bytes lie, as numbers, one stretch after the other.
     fn stretches(&self, each: &mut dyn FnMut(Stretch));
+
+    /// The block of the sender's heap in which it lies already, if it does.
+    fn block(&self) -> Option<&LentBlock> {
+        None
+    }
 }
 
 /// Room for a part of a message.

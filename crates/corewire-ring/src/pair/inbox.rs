@@ -1,21 +1,25 @@
 //! The receiving side of a pair: the ring in the peer's segment.
 
+use alloc::boxed::Box;
+
 use corewire_layout::LINE_BYTES;
 use corewire_layout::counters::PeerCounter;
 use corewire_layout::endpoint::{PairState, blocked_mode};
+use corewire_layout::grants::RELEASES;
 use corewire_layout::pair::{
     ACK_DELIVERY, ACK_MATCH, ACKNOWLEDGES, DATA, DROPPED, HEAD_BYTES, IMMEDIATE, IN_CELL,
-    MORE_BYTES, PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, UNTAGGED, first_position, flags_of,
-    fragment_parts, is_at, kind_of, length_of, pair_stamp_base, slots_of, whole_length,
-    whole_length_with_immediate,
+    MORE_BYTES, PAIR_INLINE_BYTES_MAX, STAMP_BELOW, SlotKind, UNTAGGED, block_parts,
+    first_position, flags_of, fragment_parts, is_at, kind_of, length_of, pair_stamp_base, slots_of,
+    whole_length, whole_length_with_immediate,
 };
 use corewire_layout::segment::SleepMode;
 
 use super::PairViolation;
+use super::grants::{Kept, KeptBox};
 use super::traffic::Traffic;
 use super::words::EndpointMemory;
 use crate::doorbell;
-use crate::message::{Arrival, Envelope, Sink, Space, Wants};
+use crate::message::{Arrival, Envelope, Held, Place, Sink, Space, Wants};
 use crate::region::{Access, Payload, Slot, Slots, Store, Word32, Word64};
 use crate::sync::Ordering::Relaxed;
 use crate::{Trusted, fence_at, order};
@@ -78,6 +82,9 @@ pub struct Inbox {
     cells: Store,
     ring_word: Word64,
     peer: EndpointMemory,
+    /// The peer's heap, and what this endpoint holds of it.
+    heap: Store,
+    kept: KeptBox,
 }
 
 impl Inbox {
@@ -111,6 +118,8 @@ impl Inbox {
             cursor,
             state,
             cells: peer.cells(),
+            heap: peer.heap(),
+            kept: None,
             ring_word: peer.ring(row_there),
             blocked: peer.blocked(),
             cpu: peer.cpu(),
@@ -312,7 +321,13 @@ impl Inbox {
         {
             let envelope = Envelope::tagged(slot.header().load(Relaxed));
             let total = bytes as u64;
-            return Ok(Some(Arrival { envelope, total, bytes, is_first: true, place: None }));
+            return Ok(Some(Arrival {
+                envelope,
+                total,
+                bytes,
+                is_first: true,
+                place: Place::Slots,
+            }));
         }
         if stamp & STAMP_BELOW == Space::Tagged.cell_bits() && self.left == 0 {
             let envelope = Envelope::tagged(slot.header().load(Relaxed));
@@ -337,7 +352,8 @@ impl Inbox {
             Some(SlotKind::End) if flags == 0 && length == 0 => return Ok(None),
             _ if self.left > 0 => return bad("stamp", stamp),
             _ => {
-                let is_in_cell = kind == Some(SlotKind::Cell);
+                let is_in_block = kind == Some(SlotKind::Block);
+                let is_in_cell = is_in_block || kind == Some(SlotKind::Cell);
                 let Some((space, wants, is_in_cell)) = meaning_of(kind, flags, is_in_cell) else {
                     return bad("stamp", stamp);
                 };
@@ -359,13 +375,17 @@ impl Inbox {
                         total,
                         bytes,
                         is_first: true,
-                        place: None,
+                        place: Place::Slots,
                     }));
                 }
                 if length != 0 {
                     return bad("stamp", stamp);
                 }
-                (envelope, slot.length().load(Relaxed), true)
+                let total = slot.length().load(Relaxed);
+                if is_in_block {
+                    return self.block(slot, envelope, total);
+                }
+                (envelope, total, true)
             }
         };
         self.fragment(slot, envelope, total, is_first)
@@ -397,7 +417,56 @@ impl Inbox {
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most a cell")]
         let bytes = bytes as usize;
-        Ok(Some(Arrival { envelope, total, bytes, is_first, place: Some(offset) }))
+        Ok(Some(Arrival { envelope, total, bytes, is_first, place: Place::Cell(offset) }))
+    }
+
+    /// The message in the block that `slot` names.
+    fn block(
+        &self,
+        slot: Slot<'_>,
+        envelope: Envelope,
+        total: u64,
+    ) -> Result<Option<Arrival>, PairViolation> {
+        let place = slot.position().load(Relaxed);
+        let bad = PairViolation { word: "block", found: place, position: self.next };
+        let (line, bit) = block_parts(place).ok_or(bad)?;
+        let at = line * LINE_BYTES as u64;
+        let is_inside = total > 0 && at <= self.heap.bytes() && total <= self.heap.bytes() - at;
+        let is_unused = bit < RELEASES && self.kept.as_ref().is_some_and(|it| !it.is_in_use(bit));
+        let bytes = usize::try_from(total).map_err(|_| bad)?;
+        if !is_inside || !is_unused {
+            return Err(bad);
+        }
+        let place = Place::Block { at, bit };
+        Ok(Some(Arrival { envelope, total, bytes, is_first: true, place }))
+    }
+
+    /// Takes the message of an arrival that lies in a block, which is not passed yet. `None` if it lies elsewhere.
+    #[inline]
+    pub(super) fn take_block(&mut self, arrival: &Arrival) -> Option<Held> {
+        let Place::Block { at, bit } = arrival.place else { return None };
+        let kept = self.kept.as_mut()?;
+        Some(kept.take(&self.heap, (at, arrival.bytes), bit, self.trusted))
+    }
+
+    /// From now on the peer may send messages in blocks.
+    pub(super) fn set_kept(&mut self, kept: Kept) {
+        self.kept = Some(Box::new(kept));
+    }
+
+    /// May the peer send messages in blocks?
+    pub(super) fn has_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// The peer's heap.
+    pub(super) fn heap(&self) -> &Store {
+        &self.heap
+    }
+
+    /// Whether the peer waits for room, and how.
+    pub(super) fn blocked(&self) -> &Word32 {
+        &self.blocked
     }
 
     /// Copies the fragment into `sink`, where the message's bytes from `at` on go, as far as there is room. Returns
@@ -410,7 +479,7 @@ impl Inbox {
         sink: &mut (impl Sink + ?Sized),
     ) -> usize {
         let Some(slots) = &self.slots else { return 0 };
-        if let Some(offset) = arrival.place {
+        if let Place::Cell(offset) = arrival.place {
             let payload = self.cells.payload_at(offset, arrival.bytes as u64, Access::Read);
             return self.copy_piece(&payload, at, sink);
         }
@@ -445,12 +514,17 @@ impl Inbox {
     /// Moves past the arrival. True if the cursor should be published at once.
     #[inline(always)]
     pub(super) fn pass(&mut self, arrival: &Arrival) -> bool {
-        if arrival.place.is_none() {
+        if let Place::Slots = arrival.place {
             let slots = slots_of(arrival.envelope.immediate_bytes() + arrival.bytes);
             self.next += slots;
             let is_message = arrival.envelope.space.is_message();
             self.received.add(if is_message { arrival.total } else { 0 });
             self.received.skip(slots - u64::from(is_message));
+            return self.next >= self.publish_at;
+        }
+        if arrival.is_in_place() {
+            self.next += 1;
+            self.received.add(arrival.total);
             return self.next >= self.publish_at;
         }
         self.pass_fragment(arrival)
@@ -535,7 +609,7 @@ const LENGTH_BITS: u64 = 0xff;
 /// is no such slot.
 fn meaning_of(kind: Option<SlotKind>, flags: u64, is_cell: bool) -> Option<(Space, Wants, bool)> {
     match (kind?, flags) {
-        (SlotKind::Inline | SlotKind::Cell, _) => {
+        (SlotKind::Inline | SlotKind::Cell | SlotKind::Block, _) => {
             let wants = match (flags & ACK_DELIVERY, flags & ACK_MATCH) {
                 (0, 0) => Wants::Nothing,
                 (_, 0) => Wants::Delivery,

@@ -48,6 +48,7 @@
 //! | payload of up to 104 bytes | 1 more | | |
 //! | payload of up to 160 bytes | 2 more | | |
 //! | of n bytes in cells | n/64 more, each way | | |
+//! | of n bytes in place ([`grants`]) | n/64 more, once | 2 | 0 |
 //! | a sleeping receiver | the doorbell, its epoch | 1 | 1 on either side |
 //!
 //! # Threads and writers
@@ -58,6 +59,8 @@
 
 mod cells;
 mod endpoint;
+mod grants;
+mod heap;
 mod inbox;
 mod outbox;
 mod rendezvous;
@@ -66,6 +69,7 @@ mod watch;
 mod words;
 
 pub use endpoint::{Endpoint, EndpointParts, EndpointShared, PeerParts, Polling, Short};
+pub use grants::{Granted, Lending, LentBlock};
 pub use inbox::Inbox;
 pub use outbox::Outbox;
 pub use rendezvous::{Claim, Helper, Puller};

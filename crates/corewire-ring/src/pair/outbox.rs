@@ -122,6 +122,11 @@ impl Outbox {
         self.row_there
     }
 
+    /// The peer's doorbell.
+    pub(super) fn doorbell(&self) -> &Word32 {
+        self.activity.doorbell()
+    }
+
     /// Does it have a ring that it may still write?
     #[inline]
     #[must_use]
@@ -309,6 +314,26 @@ impl Outbox {
             self.holding.prefetch(room.bytes.min(PREFETCHED_BYTES_MAX), cells);
         }
         room.bytes.into()
+    }
+
+    /// Publishes a message of `total` bytes that lies in a block of this endpoint's heap: `place` names it. False if there
+    /// is no slot.
+    pub(super) fn send_block(&mut self, envelope: &Envelope, place: u64, total: u64) -> bool {
+        if self.head >= self.limit {
+            return false;
+        }
+        let slot = self.slots.at(self.head);
+        slot.position().store(place, Relaxed);
+        slot.length().store(total, Relaxed);
+        slot.header().store(envelope.tag, Relaxed);
+        if let Some(immediate) = envelope.immediate {
+            slot.cell_immediate().store(immediate, Relaxed);
+        }
+        // ORDER(P1): as in `enqueue`; makes the block visible, too.
+        slot.stamp().store(pair_stamp(self.head, envelope.block_bits()), order!(P1: Release));
+        self.head += 1;
+        self.sent.add(total);
+        true
     }
 
     /// Must `must_announce` be called? Must be checked after every stamp that the receiver must notice.

@@ -3,6 +3,7 @@
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::endpoint as at;
 use corewire_layout::endpoint::EndpointSizes;
+use corewire_layout::grants::RELEASES_BYTES;
 
 use crate::region::{Region, Slots, Store, Word32, Word64};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -124,6 +125,22 @@ impl EndpointMemory {
         let offset = usize::try_from(self.sizes.ring_offset(ring)).ok()?;
         let slots = self.sizes.ring_slots();
         (ring < self.sizes.rings()).then(|| Slots::at_offset(&self.segment, offset, slots))
+    }
+
+    /// The owner's release bits for the peer of `row`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn releases(&self, row: u32) -> Region {
+        let offset = usize::try_from(self.sizes.releases_offset(row)).unwrap_or(usize::MAX);
+        self.segment.part(offset, RELEASES_BYTES).expect("own sizes")
+    }
+
+    /// The heap.
+    #[must_use]
+    pub fn heap(&self) -> Store {
+        Store::new(&self.segment, self.sizes.heap_offset(), self.sizes.heap_bytes())
     }
 
     /// The cells.

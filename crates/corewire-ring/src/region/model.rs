@@ -380,6 +380,15 @@ impl Region {
         let cells = own_usize(sizes.cells_offset());
         let lines = (cells..cells + own_usize(sizes.cells_bytes())).step_by(LINE_BYTES);
         plan.cells.extend(lines.map(|at| at..at + LINE_BYTES));
+        if sizes.heap_bytes() > 0 {
+            for row in (0..MODEL_ROWS_MAX).take(own_usize(sizes.peers_max())) {
+                let releases = own_usize(sizes.releases_offset(row));
+                plan.words64.push(one64(releases));
+            }
+            let heap = own_usize(sizes.heap_offset());
+            let lines = (heap..heap + own_usize(sizes.heap_bytes())).step_by(LINE_BYTES);
+            plan.cells.extend(lines.map(|at| at..at + LINE_BYTES));
+        }
         plan.region(sizes.segment_bytes())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corewire_endpoint::{Budget, Seed};
+use corewire_endpoint::{Budget, Grants, Seed};
 use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointHeader, EndpointSizes};
 use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_layout::segment::FenceMode;
@@ -39,6 +39,9 @@ pub struct EndpointBuilder {
     cells: u64,
     cell_bytes: u64,
     budget_bytes: usize,
+    heap_bytes: u64,
+    grant_bytes: u64,
+    refuses: bool,
     wait: Wait,
     rendezvous: Rendezvous,
     sleep_cap: Option<Duration>,
@@ -55,6 +58,9 @@ impl EndpointBuilder {
             cells: 64,
             cell_bytes: 16 << 10,
             budget_bytes: 16 << 20,
+            heap_bytes: 16 << 20,
+            grant_bytes: 8 << 20,
+            refuses: false,
             wait: Wait::default(),
             rendezvous: Rendezvous::default(),
             sleep_cap: None,
@@ -99,6 +105,49 @@ impl EndpointBuilder {
     /// each peer, unless their sender does nothing but wait for them; then they are fetched as far as the budget allows.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes;
+        self
+    }
+
+    /// Bytes of the heap: memory for messages of this endpoint that its peers read there, a multiple of 64 KiB. Default: 16
+    /// MiB; 0 for none. It is allocated as it is needed, in pieces of 64 KiB, and stays allocated. One peer has at most half of
+    /// it; a message that finds no room there is sent in another way.
+    pub fn heap(mut self, bytes: usize) -> Self {
+        self.heap_bytes = bytes as u64;
+        self
+    }
+
+    /// How many bytes of their heaps the endpoint's peers may fill, altogether, with messages that this endpoint has not
+    /// released: those that were not received yet, and those whose [`OwnedMessage`](crate::OwnedMessage) has not been dropped.
+    /// Default: 8 MiB; 0 lets no message stay there.
+    ///
+    /// The endpoint grants a peer nothing before a receive has taken a message of more than 160 bytes of it into memory of its
+    /// own ([`receive`](Endpoint::receive)), or the peer asks for a [`loan`](Endpoint::loan). A quarter of the total is
+    /// divided among all the [`peers`](Self::peers) that there may be; the rest goes to those that need more, which give back
+    /// what they do not use when others need it. Blocks are counted, each as long as a power of two from 256 bytes on, or as
+    /// a multiple of 64 KiB.
+    ///
+    /// ```
+    /// use corewire::Domain;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-grants-{}", std::process::id()));
+    /// let domain = Domain::open_at(&directory)?;
+    /// // Up to 32 MiB of images may wait for the viewer, or be looked at.
+    /// let viewer = domain.endpoint("viewer").grants(32 << 20).create()?;
+    /// let camera = domain.endpoint("camera").heap(64 << 20).create()?;
+    /// # drop((viewer, camera, domain));
+    /// # let _ = std::fs::remove_dir_all(&directory);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn grants(mut self, bytes: usize) -> Self {
+        self.grant_bytes = bytes as u64;
+        self
+    }
+
+    /// A message of 161 bytes to 64 KiB that does not fit in what this endpoint [grants](Self::grants) its sender is refused:
+    /// `try_send` ends at once with [`ReceiverFull`](crate::MessageError::ReceiverFull), the other sends wait. By default it is
+    /// copied through the sender's cells, as long as there is room.
+    pub fn refuse_beyond_grants(mut self) -> Self {
+        self.refuses = true;
         self
     }
 
@@ -149,7 +198,8 @@ impl EndpointBuilder {
         };
         let rings = self.rings.unwrap_or(self.peers);
         let sizes =
-            EndpointSizes::new(self.peers, rings, self.ring_slots, self.cells, self.cell_bytes)?;
+            EndpointSizes::new(self.peers, rings, self.ring_slots, self.cells, self.cell_bytes)?
+                .with_heap(self.heap_bytes)?;
         let claim = self.domain.directory.claim(&name).map_err(|error| match error {
             ClaimError::AlreadyExists(name) => {
                 EndpointError::AlreadyExists(self.domain.name_in_use(&name))
@@ -211,9 +261,11 @@ impl EndpointBuilder {
         let mut pairs = PairRing::new(parts, Hosted::new(control.clone()));
         pairs.set_sleep_cap(cap_ns(self.sleep_cap));
         let budget = Budget::new(self.budget_bytes, self.peers);
+        let grants = Grants::new(self.grant_bytes, self.peers, self.refuses);
         // Peers know the incarnation, but must not know the seed.
         let seed = Seed(u64::try_from(random_u128()? >> 64).unwrap_or_default());
         let half = control.clone();
-        Ok((Endpoint::new(pairs, half, budget, seed, self.wait, self.rendezvous), control))
+        let (wait, rendezvous) = (self.wait, self.rendezvous);
+        Ok((Endpoint::new(pairs, half, budget, seed, grants, wait, rendezvous), control))
     }
 }

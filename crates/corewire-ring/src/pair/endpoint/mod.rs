@@ -7,12 +7,13 @@
 //! | `sending.rs` | sending: slots, cells, rings, announcements |
 //! | `turns.rs` | which pair has the turn: polling, bits, hot and cold |
 //! | `receiving.rs` | taking the message at the head of a pair; cursors |
+//! | `grants.rs` | messages that stay in their sender's heap while they are read |
 //! | `rendezvous.rs` | large messages: offers, and copies from both ends |
 //! | `sleep.rs` | sleeping, and waiting for room |
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
@@ -20,16 +21,19 @@ use corewire_layout::endpoint::{ACTIVE_WORDS, EndpointSizes};
 use corewire_layout::segment::FenceMode;
 
 use super::cells::Cells;
+use super::grants::GrantedBox;
+use super::heap::Heap;
 use super::inbox::{CLOSED, Inbox};
 use super::outbox::Outbox;
 use super::rendezvous::Offers;
 use super::watch::Watch;
 use super::words::{Activity, EndpointMemory};
 use crate::doorbell::Sleeper;
-use crate::message::Wanted;
+use crate::message::{Home, Wanted};
 use crate::sync::Ordering::Relaxed;
 use crate::{Host, Kernel};
 
+mod grants;
 mod parts;
 mod receiving;
 mod rendezvous;
@@ -45,6 +49,8 @@ pub use turns::Polling;
 struct Peer {
     inbox: Inbox,
     outbox: Outbox,
+    /// What it may have of this endpoint's heap.
+    granted: GrantedBox,
 }
 
 /// An endpoint's data thread.
@@ -78,6 +84,11 @@ pub struct Endpoint<H> {
     /// One bit for each row whose cursor is to be published when there is time.
     dirty: [u64; ACTIVE_WORDS],
     cells: Cells,
+    heap: Heap,
+    /// Number of links with peers that granted something.
+    links: u64,
+    /// By row: where messages are released, also those of the row's earlier peers.
+    homes: Vec<Option<Weak<dyn Home>>>,
     offers: Offers,
     /// Rings that no pair has.
     free_rings: VecDeque<u64>,
@@ -117,6 +128,9 @@ impl<H: Host> Endpoint<H> {
             cooling: Vec::new(),
             dirty: [0; ACTIVE_WORDS],
             cells: Cells::new(memory.cells(), sizes.cells(), sizes.cell_bytes()),
+            heap: Heap::new(memory.heap()),
+            links: 0,
+            homes: (0..peers).map(|_| None).collect(),
             offers: Offers::new(memory.clone()),
             free_rings: (0..sizes.rings()).collect(),
             memory,
@@ -208,7 +222,7 @@ impl<H: Host> Endpoint<H> {
         let is_fenced = self.fence_mode == FenceMode::Fenced || fence_mode == FenceMode::Fenced;
         let outbox = Outbox::new(&self.memory, row, &memory, activity, row_there, is_fenced);
         let inbox = Inbox::new(&self.memory, row, memory, row_there, trusted);
-        self.peers[row as usize] = Some(Box::new(Peer { inbox, outbox }));
+        self.peers[row as usize] = Some(Box::new(Peer { inbox, outbox, granted: None }));
         self.present.push(row);
         // It may have sent messages before it was known here.
         self.enqueue(row);

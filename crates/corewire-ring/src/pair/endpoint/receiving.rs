@@ -96,7 +96,11 @@ impl<H: Host> Endpoint<H> {
             return Short::Other(row);
         }
         let Some(target) = prepare(bytes) else { return Short::Other(row) };
-        peer.inbox.copy(arrival, 0, target);
+        if arrival.is_in_place() {
+            self.copy_held(row, arrival, target);
+        } else {
+            peer.inbox.copy(arrival, 0, target);
+        }
         self.pass(row, arrival);
         Short::Taken { source, tag, immediate, bytes }
     }

@@ -5,6 +5,7 @@
 //! | this one | the endpoint, its peers, waiting, closing |
 //! | [`send`] | sending, at once or when there is room |
 //! | [`receive`] | receiving |
+//! | [`loans`] | messages that the program writes where their receiver reads them |
 //! | [`operations`] | operations that continue by themselves |
 //! | [`probes`] | probing for messages, claiming and discarding them |
 //! | [`calls`] | requests and replies |
@@ -16,6 +17,7 @@
 
 mod calls;
 mod events;
+mod loans;
 mod operations;
 mod pipe;
 mod probes;
@@ -28,12 +30,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corewire_endpoint::transport::{Room, Transport};
-use corewire_endpoint::{Budget, Caller, Engine, MessageError, Peer, Seed};
+use corewire_endpoint::{Budget, Caller, Engine, Grants, MessageError, Peer, Seed};
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::name::ChannelName;
 
 pub use self::calls::{OwedReply, Request};
 pub use self::events::{DetachedRequest, Event};
+pub use self::loans::{EndpointLoan, UnsentLoan};
 use self::rings::PairRings;
 pub use self::rings::Rendezvous;
 use crate::error::{ConnectError, CounterError};
@@ -55,7 +58,8 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 /// | message | travels | copied |
 /// |---|---|---|
 /// | up to 160 bytes | in the slots of the pair's ring | twice |
-/// | up to 32 KiB | through cells of the sender's memory | twice |
+/// | up to 64 KiB, to a peer that grants it ([`EndpointBuilder::grants`](crate::EndpointBuilder::grants)) | stays in the sender's heap, where its receiver reads it | once; not at all from a [`loan`](Self::loan) |
+/// | otherwise up to 32 KiB | through cells of the sender's memory | twice |
 /// | longer | stays in the sender's memory until a receive asks for it; then the kernel copies it | once |
 /// | longer, where the kernel does not permit that (another user or PID namespace, seccomp, Yama, a process that cannot be dumped), from `try_send`, or in more than 250 parts | through cells, in as many fragments as needed | twice |
 ///
@@ -107,13 +111,14 @@ impl Endpoint {
         control: Arc<dyn EndpointHalf>,
         budget: Budget,
         seed: Seed,
+        grants: Grants,
         wait: Wait,
         rendezvous: Rendezvous,
     ) -> Self {
         let ring_slots = pairs.sizes().ring_slots();
         let rings = PairRings::new(pairs, Arc::clone(&control), rendezvous);
         Self {
-            engine: Engine::new(rings, budget, seed),
+            engine: Engine::new(rings, budget, seed).with_grants(grants),
             control,
             ring_slots,
             poller: Poller::for_messages(wait),
@@ -200,6 +205,8 @@ impl Endpoint {
     /// | `discarded` | messages that no receive had asked for, and that the program discarded |
     /// | `pulled` | large messages that it copied from their senders' memory |
     /// | `refusals` | large messages that it could not copy from there, and that came through cells |
+    /// | `in_place` | messages that it received and reads where their senders wrote them |
+    /// | `nacks` | times that a message of its own did not fit in what its receiver grants |
     ///
     /// # Errors
     /// [`CounterError`] if there is no counter of that name; it lists the names.

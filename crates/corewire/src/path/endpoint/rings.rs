@@ -2,21 +2,24 @@
 //! that the control thread links.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use corewire_endpoint::transport::{
     Attention, Change, Gone, Helped, Polling, Pulled, Room, SendError, Short, Transport,
 };
-use corewire_endpoint::{Arrival, Envelope, Fragment, Kept, Peer, Sink, Source, Wanted};
+use corewire_endpoint::{Arrival, Envelope, Fragment, Held, Kept, Peer, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
+use corewire_layout::grants::RELEASES_BYTES;
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
 use corewire_os::OsError;
-use corewire_ring::pair::PairViolation;
-use corewire_transfer::thresholds::{BOTH_FROM_BYTES, OFFERED_ABOVE_BYTES};
+use corewire_ring::pair::{Granted, Lending, LentBlock, PairViolation};
+use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use corewire_transfer::thresholds::{BOTH_FROM_BYTES, IN_PLACE_UP_TO_BYTES, OFFERED_ABOVE_BYTES};
 use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
 use super::pipe::Pipe;
+use crate::guard::lock;
 use crate::halves::{EndpointHalf, Link, notice};
 use crate::host::PairRing as Pairs;
 
@@ -52,7 +55,53 @@ pub(crate) struct PairRings {
     /// Number of rings whose memory is allocated.
     rings_there: u64,
     has_cells: bool,
+    /// What peers grant, by row.
+    grants: Vec<Grant>,
+    /// What removed peers still read of this endpoint's heap.
+    departed: Vec<(Granted, Option<Remote>)>,
+    /// Loans that were dropped unsent.
+    returned: Arc<Returned>,
+    /// Messages in cells since the last look for a grant.
+    in_cells: u32,
 }
+
+/// Loans that were dropped unsent, by any thread.
+#[derive(Debug, Default)]
+pub(super) struct Returned {
+    has_some: AtomicU32,
+    lent: Mutex<Vec<LentBlock>>,
+}
+
+impl Returned {
+    /// Gives a block back. Whoever looks next takes it.
+    pub(super) fn add(&self, lent: LentBlock) {
+        lock(&self.lent).push(lent);
+        self.has_some.store(1, Relaxed);
+    }
+
+    fn take(&self) -> Vec<LentBlock> {
+        if self.has_some.load(Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut lent = lock(&self.lent);
+        self.has_some.store(0, Relaxed);
+        std::mem::take(&mut *lent)
+    }
+}
+
+/// What a peer grants.
+#[derive(Debug, Clone, Copy, Default)]
+struct Grant {
+    /// It has granted something.
+    is_there: bool,
+    /// A message that does not fit is not sent in another way.
+    refuses: bool,
+    /// The length of the last message that did not fit.
+    shortage: Option<u64>,
+}
+
+/// After so many messages in cells, the next call looks for a grant.
+const CELLS_PER_LOOK: u32 = 64;
 
 impl PairRings {
     pub(super) fn new(
@@ -62,8 +111,21 @@ impl PairRings {
     ) -> Self {
         let cookie = Box::new(control.incarnation().to_le_bytes());
         let (pipe, remotes, helps) = (Pipe::new(), Vec::new(), Vec::new());
-        let (rings_there, has_cells) = (0, false);
-        Self { pairs, control, pipe, rendezvous, cookie, remotes, helps, rings_there, has_cells }
+        Self {
+            pairs,
+            control,
+            pipe,
+            rendezvous,
+            cookie,
+            remotes,
+            helps,
+            rings_there: 0,
+            has_cells: false,
+            grants: Vec::new(),
+            departed: Vec::new(),
+            returned: Arc::default(),
+            in_cells: 0,
+        }
     }
 
     /// Shows observers why this endpoint cannot copy from a peer's memory, or to it, and will not be able to.
@@ -90,8 +152,98 @@ impl PairRings {
 
     #[inline(never)]
     fn try_inject_in_cell(&mut self, row: u32, envelope: &Envelope, message: &[u8]) -> bool {
+        let bytes = message.len() as u64;
+        if self.goes_in_place(row, envelope, bytes) {
+            match self.send_in_block(row, envelope, &message) {
+                Lending::Done(is_sent) => return is_sent,
+                // Counted where it is sent in another way.
+                Lending::Spent => return false,
+                Lending::Impossible => {}
+            }
+        } else {
+            self.in_cells += 1;
+            if self.in_cells >= CELLS_PER_LOOK {
+                // A caller that only ever sends would not learn of a grant.
+                return false;
+            }
+        }
         let is_one = message.len() as u64 <= self.pairs.sizes().cell_bytes();
         self.has_cells && is_one && self.pairs.send_fragment(row, envelope, &message, 0) > 0
+    }
+
+    // Messages that stay in the heap while they are read.
+
+    /// Whether a message is written into the heap, if there is room.
+    fn goes_in_place(&self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
+        let is_granted = self.grants.get(row as usize).is_some_and(|grant| grant.is_there);
+        is_granted && bytes <= IN_PLACE_UP_TO_BYTES && envelope.space.is_matched()
+    }
+
+    fn send_in_block(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        source: &impl Source,
+    ) -> Lending<bool> {
+        self.take_returned();
+        let Self { pairs, control, .. } = self;
+        let mut allocate = |offset, bytes| control.allocate(offset, bytes).is_ok();
+        pairs.send_in_block(row, envelope, source, &mut allocate)
+    }
+
+    /// A block for the program to write a message of `bytes` bytes in.
+    pub(super) fn lend(&mut self, row: u32, bytes: usize) -> Lending<LentBlock> {
+        self.take_returned();
+        self.scan_departed();
+        let Self { pairs, control, .. } = self;
+        let mut allocate = |offset, bytes| control.allocate(offset, bytes).is_ok();
+        let lent = pairs.lend_block(row, bytes, &mut allocate);
+        if let Lending::Spent = lent {
+            self.pairs.count(EndpointCounter::Nacks);
+        }
+        lent
+    }
+
+    /// Where loans that are dropped go.
+    pub(super) fn returned(&self) -> &Arc<Returned> {
+        &self.returned
+    }
+
+    /// Whether a message of `bytes` bytes would be refused now, for lack of a grant.
+    pub(super) fn refuses(&mut self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
+        let grant = self.grants.get(row as usize).copied().unwrap_or_default();
+        grant.refuses
+            && self.goes_in_place(row, envelope, bytes)
+            && self.pairs.may_have_grant(row, bytes)
+            && !self.pairs.has_grant(row, bytes)
+    }
+
+    /// Messages since the last look for a grant begin again. True if it is time for one.
+    pub(super) fn must_look_for_grants(&mut self) -> bool {
+        let is_due = self.in_cells >= CELLS_PER_LOOK;
+        if is_due {
+            self.in_cells = 0;
+        }
+        is_due
+    }
+
+    /// Takes back loans that were dropped unsent.
+    fn take_returned(&mut self) {
+        for lent in self.returned.take() {
+            self.pairs.give_block_back(&lent);
+        }
+    }
+
+    /// Takes back what peers that have gone do not read any more.
+    fn scan_departed(&mut self) {
+        let Self { pairs, departed, .. } = self;
+        for (mut granted, remote) in std::mem::take(departed) {
+            if remote.as_ref().is_none_or(Remote::has_died) {
+                pairs.end_granted(granted);
+            } else if pairs.scan_granted(&mut granted) {
+                departed.push((granted, remote));
+            }
+        }
     }
 
     /// Assigns a ring to the pair towards the peer of `row`. False if none is free yet.
@@ -118,6 +270,41 @@ impl PairRings {
             self.has_cells = true;
         }
         Ok(())
+    }
+
+    /// Whether the ring towards the peer of `row` has a free slot.
+    fn has_slot(&mut self, row: u32) -> Result<bool, SendError> {
+        Ok(self.pairs.has_ring(row) && self.pairs.has_room(row, &NO_BYTES, 0)?)
+    }
+
+    /// Sends as much of a message through cells as there is room for. True if all of it has been sent.
+    fn send_in_cells(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        source: &impl Source,
+        sent: &mut u64,
+    ) -> Result<bool, SendError> {
+        self.want_cells()?;
+        let total = source.bytes();
+        let is_long = self.pairs.is_long(total);
+        if is_long && *sent == 0 {
+            let takes_recent = self.pipe.begin(row);
+            self.pairs.take_recent_cells(takes_recent);
+        }
+        loop {
+            let bytes = self.pairs.send_fragment(row, envelope, source, *sent);
+            *sent += bytes;
+            if *sent == total {
+                if is_long {
+                    self.pipe.end(row, total);
+                }
+                return Ok(true);
+            }
+            if bytes == 0 {
+                return Ok(false);
+            }
+        }
     }
 
     /// Sends a message in slots. True if there was room for it.
@@ -162,6 +349,9 @@ impl fmt::Debug for PairRings {
     }
 }
 
+/// The envelope of a message that takes one slot, whatever it carries.
+const NO_BYTES: Envelope = Envelope::tagged(0);
+
 /// Whether a message travels in slots.
 fn is_short(envelope: &Envelope, bytes: u64) -> bool {
     bytes <= envelope.inline_bytes_max() as u64
@@ -171,9 +361,24 @@ fn failed(error: &OsError) -> SendError {
     SendError::System(error.to_string())
 }
 
-/// True if there is room now for a waiting send.
-fn has_room(pairs: &mut Pairs, room: Room) -> bool {
-    let Room { row, envelope, bytes } = room;
+/// True if there is room now for a waiting send. `grants` are those of the peers.
+fn has_room(pairs: &mut Pairs, grants: &[Grant], room: Room) -> bool {
+    let Room { row, envelope, bytes, is_in_place } = room;
+    let refuses = grants.get(row as usize).is_some_and(|grant| grant.refuses)
+        && bytes > envelope.inline_bytes_max() as u64
+        && bytes <= IN_PLACE_UP_TO_BYTES
+        && envelope.space.is_matched()
+        && pairs.may_have_grant(row, bytes);
+    if (is_in_place || refuses) && !pairs.has_grant(row, bytes) {
+        return false;
+    }
+    if is_in_place {
+        return true;
+    }
+    if refuses {
+        // In one slot.
+        return pairs.has_room(row, &envelope, 0).unwrap_or(true);
+    }
     if pairs.has_ring(row) {
         // Impossible values count as room: the send then reports them.
         return pairs.has_room(row, &envelope, bytes).unwrap_or(true);
@@ -236,8 +441,13 @@ impl Transport for PairRings {
     }
 
     fn remove(&mut self, row: u32) {
-        if let Some(remote) = self.remotes.get_mut(row as usize) {
-            *remote = None;
+        let remote = self.remotes.get_mut(row as usize).and_then(Option::take);
+        if let Some(granted) = self.pairs.take_granted(row) {
+            self.departed.push((granted, remote));
+            self.scan_departed();
+        }
+        if let Some(grant) = self.grants.get_mut(row as usize) {
+            *grant = Grant::default();
         }
         self.pairs.remove_peer(row);
         self.control.free_row(row);
@@ -268,24 +478,47 @@ impl Transport for PairRings {
                 if self.try_send_short(row, envelope, source, sent) {
                     return Ok(true);
                 }
-            } else {
-                self.want_cells()?;
-                let is_long = self.pairs.is_long(total);
-                if is_long && *sent == 0 {
-                    let takes_recent = self.pipe.begin(row);
-                    self.pairs.take_recent_cells(takes_recent);
-                }
-                let bytes = self.pairs.send_fragment(row, envelope, source, *sent);
-                *sent += bytes;
-                if *sent == total {
-                    if is_long {
-                        self.pipe.end(row, total);
-                    }
+            } else if let Some(lent) = source.block() {
+                if self.pairs.send_block(envelope, lent) {
+                    *sent = total;
                     return Ok(true);
                 }
-                if bytes > 0 {
+                if self.pairs.has_ring(row) {
+                    self.pairs.make_room(row)?;
+                    if !self.pairs.has_room(row, envelope, 0)? {
+                        return Ok(false);
+                    }
                     continue;
                 }
+            } else if *sent == 0
+                && self.goes_in_place(row, envelope, total)
+                && self.has_slot(row)?
+            {
+                match self.send_in_block(row, envelope, source) {
+                    Lending::Done(true) => {
+                        *sent = total;
+                        return Ok(true);
+                    }
+                    Lending::Done(false) => {}
+                    Lending::Spent => {
+                        self.pairs.count(EndpointCounter::Nacks);
+                        let grant = &mut self.grants[row as usize];
+                        grant.shortage = Some(total);
+                        if grant.refuses {
+                            return Ok(false);
+                        }
+                        if self.send_in_cells(row, envelope, source, sent)? {
+                            return Ok(true);
+                        }
+                    }
+                    Lending::Impossible => {
+                        if self.send_in_cells(row, envelope, source, sent)? {
+                            return Ok(true);
+                        }
+                    }
+                }
+            } else if self.send_in_cells(row, envelope, source, sent)? {
+                return Ok(true);
             }
             let may_go_on = if self.pairs.has_ring(row) {
                 self.pairs.has_room(row, envelope, total)?
@@ -352,8 +585,12 @@ impl Transport for PairRings {
     type Pull = Pull;
     type Help = Help;
 
-    fn offered_above(&self, _row: u32) -> u64 {
-        if self.rendezvous == Rendezvous::Cells { u64::MAX } else { OFFERED_ABOVE_BYTES }
+    fn offered_above(&self, row: u32) -> u64 {
+        match self.rendezvous {
+            Rendezvous::Cells => u64::MAX,
+            _ if self.pairs.granted(row) >= IN_PLACE_UP_TO_BYTES => IN_PLACE_UP_TO_BYTES,
+            _ => OFFERED_ABOVE_BYTES,
+        }
     }
 
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
@@ -486,6 +723,40 @@ impl Transport for PairRings {
         self.pairs.count_received_beside(row, bytes);
     }
 
+    fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
+        let index = row as usize;
+        if self.grants.len() <= index {
+            self.grants.resize(index + 1, Grant::default());
+        }
+        self.grants[index] = Grant { is_there: true, refuses, shortage: None };
+        self.pairs.set_grant(row, limit, most);
+    }
+
+    fn spent(&mut self, row: u32) -> u64 {
+        self.take_returned();
+        self.pairs.spent(row)
+    }
+
+    fn take_shortage(&mut self, row: u32) -> Option<u64> {
+        self.grants.get_mut(row as usize)?.shortage.take()
+    }
+
+    fn start_granting(&mut self, row: u32) -> bool {
+        let sizes = self.pairs.sizes();
+        let (offset, bytes) = (sizes.releases_offset(row), RELEASES_BYTES as u64);
+        self.control.allocate(offset, bytes).is_ok() && self.pairs.start_granting(row)
+    }
+
+    #[inline]
+    fn keep(&mut self, row: u32, arrival: &Arrival) -> Option<Held> {
+        self.pairs.take_block(row, arrival)
+    }
+
+    #[inline]
+    fn try_keep(&mut self, row: u32, wanted: &Wanted) -> Option<(Short, Held)> {
+        self.pairs.take_held(row, wanted)
+    }
+
     fn is_here(&self, row: u32) -> bool {
         self.pairs.is_here(row)
     }
@@ -495,14 +766,18 @@ impl Transport for PairRings {
     }
 
     fn sleep(&mut self, limit_ns: u64, wanted: &[Room]) {
-        let mut is_room = |pairs: &mut Pairs| wanted.iter().any(|&room| has_room(pairs, room));
+        let grants = &self.grants;
+        let mut is_room =
+            |pairs: &mut Pairs| wanted.iter().any(|&room| has_room(pairs, grants, room));
         let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
             if wanted.is_empty() { None } else { Some(&mut is_room) };
         self.pairs.sleep(limit_ns, has_room);
     }
 
     fn arm(&mut self, wanted: &[Room]) -> bool {
-        let mut is_room = |pairs: &mut Pairs| wanted.iter().any(|&room| has_room(pairs, room));
+        let grants = &self.grants;
+        let mut is_room =
+            |pairs: &mut Pairs| wanted.iter().any(|&room| has_room(pairs, grants, room));
         let has_room: Option<&mut dyn FnMut(&mut Pairs) -> bool> =
             if wanted.is_empty() { None } else { Some(&mut is_room) };
         self.pairs.arm(has_room)

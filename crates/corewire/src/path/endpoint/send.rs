@@ -37,10 +37,11 @@ impl Endpoint {
     }
 
     /// Sends `message` if there is room now for it or for its beginning. Never blocks. The message goes through cells,
-    /// whatever its length.
+    /// whatever its length, or stays in this endpoint's heap as far as the peer [grants](crate::EndpointBuilder::grants) that.
     ///
     /// # Errors
-    /// [`MessageError::Full`] if there is no room; otherwise as for [`send`](Self::send).
+    /// [`MessageError::Full`] if there is no room; `ReceiverFull` if the peer
+    /// [refuses](crate::EndpointBuilder::refuse_beyond_grants) more than it grants; otherwise as for [`send`](Self::send).
     pub fn try_send(
         &mut self,
         peer: Peer,
@@ -158,14 +159,39 @@ impl Endpoint {
         envelope: Envelope,
         source: &impl Source,
     ) -> Result<(), MessageError> {
-        self.send_slowly(peer, envelope, source, Patience::None).map_err(|error| {
-            match (error, self.engine.name_of(peer)) {
-                (MessageError::Timeout { .. }, Some(name)) => {
-                    MessageError::Full { name: name.clone() }
-                }
-                (other, _) => other,
+        self.send_source(peer, envelope, source, Patience::None)
+    }
+
+    /// Sends a message, and says why there was no room if there is no time to wait for it.
+    pub(super) fn send_source(
+        &mut self,
+        peer: Peer,
+        envelope: Envelope,
+        source: &impl Source,
+        patience: Patience,
+    ) -> Result<(), MessageError> {
+        let bytes = source.bytes();
+        let is_late = |error: &MessageError| matches!(error, MessageError::Timeout { .. });
+        match self.send_slowly(peer, envelope, source, patience) {
+            Err(error) if is_late(&error) && matches!(patience, Patience::None) => {
+                Err(match self.engine.name_of(peer).cloned() {
+                    Some(name) if !self.is_refused(peer, &envelope, source) => {
+                        MessageError::Full { name }
+                    }
+                    _ => self.full_error(peer, bytes),
+                })
             }
-        })
+            ended => ended,
+        }
+    }
+
+    /// Whether the peer refuses a message now, because its grant is spent.
+    fn is_refused(&mut self, peer: Peer, envelope: &Envelope, source: &impl Source) -> bool {
+        let bytes = source.bytes();
+        let is_long = bytes > envelope.inline_bytes_max() as u64;
+        is_long
+            && source.block().is_none()
+            && self.engine.transport_mut().refuses(peer.row(), envelope, bytes)
     }
 
     /// The slow half of every send.
@@ -179,7 +205,11 @@ impl Endpoint {
         patience: Patience,
     ) -> Result<(), MessageError> {
         self.handle_notices()?;
+        if self.engine.transport_mut().must_look_for_grants() {
+            self.engine.progress(None)?;
+        }
         if !matches!(patience, Patience::None)
+            && source.block().is_none()
             && let Some(lent) = self.engine.offer_lent(peer, envelope, source)?
         {
             return self.wait_for_lent(lent, source, patience);
@@ -197,7 +227,9 @@ impl Endpoint {
         if let Some(end) = send(self, &mut sent) {
             return end;
         }
-        let room = Some(Room { row: peer.row(), envelope, bytes: source.bytes() });
+        // A message in a block needs one slot.
+        let bytes = if source.block().is_some() { 0 } else { source.bytes() };
+        let room = Some(Room { row: peer.row(), envelope, bytes, is_in_place: false });
         let ended = match patience {
             Patience::None => Err(MessageError::Timeout { after: Duration::ZERO }),
             _ => self.wait_for(patience, None, room, |endpoint, _| send(endpoint, &mut sent)),
