@@ -56,10 +56,12 @@ impl Message<'_> {
 /// In a forked child a held message of the parent contains zeros, like all of the parent's channels, and dropping it
 /// does nothing.
 ///
-/// If a receive returns [`ReceiveError::Violation`](crate::ReceiveError::Violation), the sender does not keep to the
-/// protocol, and the receiver has left the channel. Messages that it holds stay mapped, but nothing protects their
-/// content any more. The same holds if the receive returns [`ReceiveError::Evicted`](crate::ReceiveError::Evicted) in
-/// a shared channel that blocks, where that means that the receiver's process was taken for dead.
+/// The content is protected for as long as the sender counts the receiver. It stops counting a living receiver only if
+/// something is broken: the sender's memory held an impossible value
+/// ([`ReceiveError::Violation`](crate::ReceiveError::Violation), after which the receiver has left), or the sender's
+/// side could not communicate with the receiver's process or took it for dead
+/// ([`ReceiveError::Evicted`](crate::ReceiveError::Evicted), although this channel does not evict). Messages that are
+/// still held then stay mapped, but the sender may overwrite them: drop them.
 pub struct HeldMessage {
     ring: ring::Held<Hosted>,
 }
