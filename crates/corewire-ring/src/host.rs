@@ -56,6 +56,10 @@ pub trait Control {
     /// Makes another thread wake all sleepers that still wait on the sender's bell, so that the
     /// data thread does not have to.
     fn wake_rest(&self) {}
+
+    /// Gives up the receiver's row: the receiver was dropped, and now the last of its held messages. Called only if it
+    /// ever held one, by the thread that drops the last.
+    fn leave(&self) {}
 }
 
 /// No control thread.

@@ -12,11 +12,12 @@ use corewire_layout::frame::Welcome;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, Policy, RECEIVER_SEGMENT_BYTES};
 use corewire_ring::broadcast::{
-    End, Receiver, ReceiverParts, ReceiverShared, SenderShared, Violation,
+    End, Receiver, ReceiverParts, ReceiverShared, ReceiverWords, SenderShared, Violation,
 };
 use corewire_ring::doorbell::SLEEP_CAP_NS;
 use corewire_ring::region::Region;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster, RosterParts, Sender, SenderParts};
+use corewire_ring::sync::Ordering;
 use corewire_ring::{Host, Trusted};
 use yielding::Yielding;
 
@@ -285,4 +286,41 @@ fn the_longest_run_goes_where_nobody_receives() {
         sender.stage(&message(0, 0), give_up).unwrap();
     }
     assert_eq!(sender.sent(), 4 * 16);
+}
+
+/// A cursor never lies inside a run, even if the oldest held message does.
+#[test]
+fn a_message_held_inside_a_run_keeps_the_whole_run() {
+    let channel = Channel::new(Policy::Block);
+    let mut receiver = channel.receiver();
+    // SAFETY: the only sender is the one of this test, which keeps to the protocol.
+    let in_place = receiver.in_place(unsafe { Trusted::assume() }).unwrap();
+    let rows = usize::try_from(channel.geometry.table_rows_offset()).unwrap();
+    let cursor = ReceiverWords::new(channel.table.part(rows, RECEIVER_SEGMENT_BYTES).unwrap());
+    let cursor = || cursor.cursor().load(Ordering::Relaxed);
+    let mut sender = channel.sender();
+    sender.send_inline(&message(0, 0), |s| wait_for_room(s, 0)).unwrap();
+    for number in 1..5 {
+        sender.stage(&message(0, number), |s| wait_for_room(s, 0)).unwrap();
+    }
+    sender.flush(&mut |s| wait_for_room(s, 0)).unwrap();
+    sender.send_inline(&message(0, 7), |s| wait_for_room(s, 0)).unwrap();
+    let mut next = |is_held: bool| {
+        let message = receiver.receive_with(in_place, look).unwrap();
+        let held = is_held.then(|| message.hold());
+        receiver.publish_cursor();
+        held
+    };
+    assert!(next(false).is_none());
+    assert!(next(false).is_none());
+    let second = next(true);
+    assert_eq!(cursor(), 1, "the receiver is inside the run");
+    let third = next(true);
+    assert!(next(false).is_none());
+    assert!(next(false).is_none());
+    assert_eq!(cursor(), 1, "messages inside the run are held");
+    drop(second);
+    assert_eq!(cursor(), 1);
+    check(&third.unwrap());
+    assert_eq!(cursor(), 6, "everything is released");
 }

@@ -5,7 +5,8 @@
 
 mod yielding;
 
-use std::sync::{Arc, Mutex};
+use std::iter;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use corewire_layout::counters::ControlCounter;
@@ -13,8 +14,8 @@ use corewire_layout::frame::Start;
 use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, HINT_SEGMENT_BYTES, Policy, RECEIVER_SEGMENT_BYTES};
 use corewire_ring::broadcast::{
-    Channel, End, InPlace, Members, Receiver, ReceiverParts, ReceiverShared, Sender, SenderParts,
-    SenderShared, SenderWords, Violation, head_of,
+    Channel, End, Held, InPlace, Members, Message, Receiver, ReceiverParts, ReceiverShared, Sender,
+    SenderParts, SenderShared, SenderWords, Violation, head_of,
 };
 use corewire_ring::region::{Region, Rows, Slots};
 use corewire_ring::{Lock, Trusted};
@@ -197,6 +198,18 @@ fn a_receiver_that_holds_the_sender_back_is_evicted_while_it_copies() {
     }
 }
 
+/// The next message, waiting for it.
+fn next(receiver: &mut Receiver<Yielding>) -> Result<Message<'_, Yielding>, Over> {
+    let in_place = in_place(receiver);
+    receiver.receive_with(in_place, |receiver| match receiver.end()? {
+        Some(end) => Err(Over::Ended(end)),
+        None => {
+            receiver.sleep(u64::MAX);
+            Ok(())
+        }
+    })
+}
+
 fn stream(receivers_max: u32, count: usize) {
     let (mut sender, receivers, lock) = channel(receivers_max, Policy::Block);
     let readers: Vec<_> = receivers
@@ -204,16 +217,7 @@ fn stream(receivers_max: u32, count: usize) {
         .map(|mut receiver| {
             thread::spawn(move || {
                 for number in 0.. {
-                    let in_place = in_place(&receiver);
-                    let message =
-                        receiver.receive_with(in_place, |receiver| match receiver.end()? {
-                            Some(end) => Err(Over::Ended(end)),
-                            None => {
-                                receiver.sleep(u64::MAX);
-                                Ok(())
-                            }
-                        });
-                    let message = match message {
+                    let message = match next(&mut receiver) {
                         Ok(message) => message,
                         Err(over) => {
                             assert_eq!((over, number), (Over::Ended(End::Closed), count));
@@ -247,6 +251,62 @@ fn two_receivers_get_everything() {
 #[test]
 fn receivers_that_share_a_hint_get_everything() {
     stream(9, COUNT / 10);
+}
+
+fn check(held: &Held<Yielding>) {
+    let number = usize::try_from(held.sequence()).unwrap();
+    assert_eq!(held.len(), length_of(number));
+    assert!(held.iter().all(|&byte| byte == byte_of(number)), "{number} is torn");
+}
+
+/// Two threads release held messages, each in another order than they were received in.
+#[test]
+fn held_messages_are_released_in_any_order_by_several_threads() {
+    let (mut sender, mut receivers, lock) = channel(2, Policy::Block);
+    let plain = receivers.pop().unwrap();
+    let mut receiver = receivers.pop().unwrap();
+    let (to_threads, threads): (Vec<_>, Vec<_>) = (0..2)
+        .map(|_| {
+            let (to_thread, held) = mpsc::channel::<Held<Yielding>>();
+            let thread = thread::spawn(move || {
+                // The newest first. No thread keeps a message while it waits for another one.
+                while let Ok(first) = held.recv() {
+                    let mut some: Vec<_> =
+                        iter::once(first).chain(held.try_iter().take(3)).collect();
+                    some.iter().for_each(check);
+                    while let Some(released) = some.pop() {
+                        check(&released);
+                    }
+                }
+            });
+            (to_thread, thread)
+        })
+        .unzip();
+    let holding = thread::spawn(move || {
+        for number in 0.. {
+            let message = match next(&mut receiver) {
+                Ok(message) => message,
+                Err(over) => {
+                    assert_eq!((over, number), (Over::Ended(End::Closed), COUNT));
+                    break;
+                }
+            };
+            assert!(message.iter().all(|&byte| byte == byte_of(number)));
+            if number % 5 != 0 {
+                to_threads[number % 2].send(message.hold()).unwrap();
+            }
+        }
+    });
+    let reading = thread::spawn(move || {
+        let mut receiver = plain;
+        while next(&mut receiver).is_ok() {}
+    });
+    send(&mut sender, &lock, COUNT);
+    sender.close();
+    for thread in threads.into_iter().chain([holding, reading]) {
+        thread.join().unwrap();
+    }
+    assert!(!lock.with(|members| members.has_violators()));
 }
 
 /// The ring of a relay continues the numbers of another ring, at any place of a lap.

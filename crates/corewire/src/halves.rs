@@ -73,6 +73,9 @@ pub(crate) trait ReceiverHalf: Send + Sync {
     fn notify(&self, notices: u32);
     /// Leaves the channel.
     fn leave(&self);
+    /// Leaves the channel, but keeps the row in the ring that the receiver reads now, where it holds messages. When the
+    /// last of them is dropped, the ring calls [`Control::leave`](corewire_ring::Control::leave).
+    fn leave_except_row(&self) {}
     /// The descriptor by which the receiver is woken.
     fn readiness(&self) -> Result<Readiness, JoinError>;
 

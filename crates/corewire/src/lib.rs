@@ -52,8 +52,9 @@
 //!
 //! [`Sender::send`] copies a message into the channel. [`Sender::loan`] lends memory in the channel, and
 //! [`Loan::send`] publishes the message with one store. [`Receiver::receive`] returns a [`Message`], which
-//! derefs to the bytes in place; dropping it releases the memory. `src/path/` holds this path;
-//! `corewire-ring` holds the ring underneath.
+//! derefs to the bytes in place; dropping it releases the memory. [`Message::hold`] keeps it for longer, while
+//! the receiver continues, and for other threads. `src/path/` holds this path; `corewire-ring` holds the ring
+//! underneath.
 //!
 //! # Slow receivers
 //!
@@ -226,6 +227,7 @@ pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
     DetachedRequest, Endpoint, EndpointLoan, Event, OwedReply, Rendezvous, Request, UnsentLoan,
 };
+pub use path::held::HeldMessage;
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};
 pub use path::send::{Loan, Sender};
 pub use path::shared::{SharedBatch, SharedLoan, SharedSender};
@@ -234,7 +236,7 @@ pub use path::wait_set::{Source, WaitSet};
 pub use topology::{Topology, TopologyError};
 pub use typed::schema::ChannelType;
 pub use typed::{
-    MessageType, TypedBatch, TypedLoan, TypedReceiver, TypedSendBatch, TypedSender,
+    HeldValue, MessageType, TypedBatch, TypedLoan, TypedReceiver, TypedSendBatch, TypedSender,
     TypedSharedBatch, TypedSharedLoan, TypedSnapshotReceiver, Value,
 };
 pub use wait::{Interrupter, Readiness, Wait};

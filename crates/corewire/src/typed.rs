@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 pub use self::batch::{TypedBatch, TypedSendBatch, TypedSharedBatch};
-pub use self::loan::{TypedLoan, TypedSharedLoan, Value};
+pub use self::loan::{HeldValue, TypedLoan, TypedSharedLoan, Value};
 pub use self::schema::MessageType;
 use crate::error::{CounterError, JoinError, ReceiveError, SendError, WaitError};
 use crate::path::receive::{Copying, InPlace, Reading, Receiver, check, until_end};

@@ -28,8 +28,8 @@ use corewire_layout::geometry::Geometry;
 use corewire_layout::segment::{FenceMode, Policy, ROWS_WATCHED_MAX};
 use corewire_layout::slot::INLINE_BYTES_MAX;
 use corewire_ring::broadcast::{
-    Channel, End, InPlace, Joined, Members, Receiver, ReceiverParts, ReceiverShared, ReceiverWords,
-    Sender, SenderParts, SenderShared, SenderWords, Violation,
+    Channel, End, Held, InPlace, Joined, Members, Message, Receiver, ReceiverParts, ReceiverShared,
+    ReceiverWords, Sender, SenderParts, SenderShared, SenderWords, Violation,
 };
 use corewire_ring::doorbell::{Bells, SLEEP_CAP_NS, notice};
 use corewire_ring::region::{Region, Rows, Slots};
@@ -501,8 +501,23 @@ impl ModelReceiver {
     /// # Panics
     /// If the message is not what was sent.
     pub fn receive(&mut self, wait: Wait) -> Result<u64, Stop> {
+        let message = self.next(wait)?;
+        let sequence = message.sequence();
+        assert_whole(sequence, &message);
+        Ok(sequence)
+    }
+
+    /// Receives the next message and holds it.
+    ///
+    /// # Panics
+    /// If the channel ends first.
+    pub fn hold(&mut self, wait: Wait) -> Held<ModelKernel> {
+        self.next(wait).expect("assertion: no end yet").hold()
+    }
+
+    fn next(&mut self, wait: Wait) -> Result<Message<'_, ModelKernel>, Stop> {
         let in_place = self.1.expect("a channel that keeps its messages");
-        let message = self.0.receive_with(in_place, |receiver| {
+        self.0.receive_with(in_place, |receiver| {
             if let Some(end) = receiver.end()? {
                 return Err(Stop::End(end));
             }
@@ -511,10 +526,7 @@ impl ModelReceiver {
                 Wait::Sleep => receiver.sleep(SLEEP_CAP_NS),
             }
             Ok(())
-        })?;
-        let sequence = message.sequence();
-        assert!(message.iter().all(|&byte| byte == mark(sequence)), "message {sequence} is torn");
-        Ok(sequence)
+        })
     }
 
     /// Copies the next message out. Returns `None` if it was overwritten during the copy.
@@ -584,6 +596,18 @@ impl ModelReceiver {
         self.receive_many(sent - self.0.next(), wait);
         assert_eq!(self.receive(wait), Err(Stop::End(end)));
     }
+}
+
+/// Checks a held message and releases it.
+///
+/// # Panics
+/// If the message is not what was sent.
+pub fn release(held: Held<ModelKernel>) {
+    assert_whole(held.sequence(), &held);
+}
+
+fn assert_whole(sequence: u64, message: &[u8]) {
+    assert!(message.iter().all(|&byte| byte == mark(sequence)), "message {sequence} is torn");
 }
 
 /// Runs `model` of this test program in a separate process with one ordering weakened. The model

@@ -12,7 +12,22 @@ use crate::{Options, Outcome};
 pub(crate) fn run(domain: &Domain, options: &Options, directory: &Path) -> Outcome {
     let mut sender = domain.sender(&options.channel).create()?;
     let mut receiver = domain.receiver(&options.channel).join()?;
+    sender.send(b"held")?;
+    let held = receiver.receive()?.hold();
     sender.send(b"before")?;
+    // Messages whose receivers are gone.
+    let mut lone = domain.sender("lone").create()?;
+    let mut shared = domain.sender("shared").open_shared(2)?;
+    let mut lasts = Vec::new();
+    for name in ["lone", "shared"] {
+        let mut last = domain.receiver(name).join()?;
+        if name == "lone" {
+            lone.send(b"last")?
+        } else {
+            shared.send(b"last")?
+        };
+        lasts.push(last.receive()?.hold());
+    }
     // SAFETY: the child uses only what corewire allows after a fork, and ends with `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -20,8 +35,9 @@ pub(crate) fn run(domain: &Domain, options: &Options, directory: &Path) -> Outco
             && receiver.receive().map(|message| message.len()) == Err(ReceiveError::Forked)
             && matches!(domain.sender("other").create(), Err(CreateError::Forked))
             && matches!(domain.receiver(&options.channel).join(), Err(JoinError::Forked))
+            && lasts.iter().chain([&held]).all(|held| held[..] == [0; 4])
             && child_can_start_anew(directory, &options.channel);
-        drop((sender, receiver));
+        drop((sender, receiver, held, lasts));
         // SAFETY: ends the child without running its parent's exit handlers.
         unsafe { libc::_exit(i32::from(!is_right)) };
     }
@@ -32,6 +48,11 @@ pub(crate) fn run(domain: &Domain, options: &Options, directory: &Path) -> Outco
         return Err(format!("the child ended with {status:#x}").into());
     }
     // The parent's channel must be undisturbed.
+    let are_whole = lasts.iter().all(|last| last[..] == *b"last");
+    if held[..] != *b"held" || !are_whole || (lone.receivers(), shared.receivers()) != (1, 1) {
+        return Err("the fork disturbed a held message".into());
+    }
+    drop(held);
     sender.send(b"after")?;
     let first = receiver.receive()?.to_vec();
     let second = receiver.receive()?.to_vec();
@@ -47,7 +68,7 @@ fn child_can_start_anew(directory: &Path, channel: &str) -> bool {
     let Ok(domain) = Domain::open_at(directory) else { return false };
     let Ok(receiver) = domain.receiver(channel).join() else { return false };
     let Ok(mut own) = domain.sender("of-the-child").create() else { return false };
-    own.send(b"x").is_ok() && receiver.next_sequence() == 1
+    own.send(b"x").is_ok() && receiver.next_sequence() == 2
 }
 
 /// The descriptors that are open here, and the maps of segments.

@@ -38,7 +38,7 @@
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
 //! `shared` makes a sender one of several. `overwrite` and `evict-ms=N` set the policy for a
 //! sender's slow receivers. `levels` gives its channel two levels; `group=N` sets the last-level
-//! cache of a role. `owner=UID` and `access=group:GID` or `access=users:UID,UID` set how it opens
+//! cache of a role. `keep` makes a receiver hold all messages. `owner=UID` and `access=group:GID` or `access=users:UID,UID` set how it opens
 //! the domain.
 
 mod by_hand;
@@ -76,6 +76,7 @@ pub(crate) struct Options {
     pub(crate) levels: Levels,
     pub(crate) group: u32,
     pub(crate) has_snapshots: bool,
+    pub(crate) keeps: bool,
     pub(crate) worst: guest::Worst,
 }
 
@@ -122,6 +123,7 @@ fn run() -> Outcome {
         levels: Levels::One,
         group: 0,
         has_snapshots: false,
+        keeps: false,
         worst: guest::Worst::Nothing,
     };
     for option in words {
@@ -138,6 +140,7 @@ fn run() -> Outcome {
             ("levels", _) => options.levels = Levels::Two,
             ("group", value) => options.group = value.parse()?,
             ("snapshots", _) => options.has_snapshots = true,
+            ("keep", _) => options.keeps = true,
             ("trickle", _) => options.worst = guest::Worst::Trickle,
             ("stop", _) => options.worst = guest::Worst::Stop,
             ("rejoin", _) => options.worst = guest::Worst::Rejoin,

@@ -83,12 +83,14 @@ pub(crate) fn receive(domain: &Domain, options: &Options) -> Outcome {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         on_end.interrupt();
     });
+    let mut kept = Vec::new();
     loop {
         let next = receiver.next_sequence();
         match receiver.receive() {
             Ok(message) if message.sequence() != next || !is_whole(&message, next) => {
                 return Err(format!("message {next} is not what was sent").into());
             }
+            Ok(message) if options.keeps => kept.push(message.hold()),
             Ok(_) => {}
             Err(ReceiveError::EndOfStream) => return Ok(writeln!(out, "ended {next}")?),
             Err(ReceiveError::SenderDied) => return Ok(writeln!(out, "died {next}")?),

@@ -29,6 +29,10 @@
 //! A sender that streams prefetches lines. That costs one more transfer for each receiver that
 //! keeps up.
 //!
+//! A message can be *held* beyond the call that received it ([`Held`]), and is then released by any
+//! thread. The published cursor stays at the oldest held message. Only a receiver that has held one
+//! pays for that: see `receiver/held.rs`.
+//!
 //! If the kernel refuses `membarrier`, the channel is *fenced*: one locked instruction per message.
 //!
 //! # Slow receivers
@@ -56,7 +60,7 @@ mod sender;
 mod words;
 
 pub use members::{Channel, Joined, Members, head_of, inline_bytes_of};
-pub use receiver::{InPlace, Lost, Message, Receiver, ReceiverParts, Snapshot};
+pub use receiver::{Held, InPlace, Lost, Message, Receiver, ReceiverParts, Snapshot};
 pub use sender::{Loan, Sender, SenderParts};
 pub use words::{ReceiverWords, SenderWords};
 

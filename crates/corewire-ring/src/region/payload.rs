@@ -24,7 +24,7 @@ pub enum Access {
 }
 
 /// The bytes of one message, in its slot or elsewhere.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Payload {
     base: Address,
     bytes: usize,

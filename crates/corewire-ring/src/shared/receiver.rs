@@ -3,12 +3,12 @@
 //! that wait for room, and detects that no sender is left.
 
 use corewire_layout::segment::{DoorState, generation_of, tenure};
-use corewire_layout::slot::{ahead_of, is_claimed, owner_of, publishes, run_of};
+use corewire_layout::slot::{RUN_SLOTS_MAX, ahead_of, is_claimed, owner_of, publishes, run_of};
 
 use super::roster::Roster;
 use crate::channel::End;
 use crate::host::{Entrance, Party};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::{Control, Host, fence_at, order};
 
 /// The additional parts of a shared channel's receiver.
@@ -18,6 +18,34 @@ pub struct ManyParts {
     pub roster: Roster,
     /// This receiver's row.
     pub entrance: Entrance,
+}
+
+impl ManyParts {
+    /// As [`Many::is_evicted`].
+    pub(crate) fn is_evicted(&self) -> bool {
+        is_evicted(&self.roster, self.entrance)
+    }
+
+    /// The word that changes when a sender begins to wait for room.
+    pub(crate) fn blocked(&self) -> &AtomicU32 {
+        self.roster.ring.blocked()
+    }
+
+    /// Wakes the senders that wait for room.
+    pub(crate) fn make_room<H: Host>(&self, host: &H) {
+        self.roster.make_room(host);
+    }
+
+    /// The first message of the run that contains message `sequence`, or that message. The cursor must not have passed
+    /// the message; otherwise the result is any message up to it.
+    pub(crate) fn claim_start(&self, sequence: u64) -> u64 {
+        let before = (1..RUN_SLOTS_MAX).map_while(|back| sequence.checked_sub(back));
+        let mut starts = before.filter(|&first| {
+            let stamp = self.roster.slots.at(first).stamp().load(Relaxed);
+            ahead_of(stamp, first) == 0 && first + run_of(stamp) > sequence
+        });
+        starts.next().unwrap_or(sequence)
+    }
 }
 
 /// A receiver's view of many senders.
@@ -159,10 +187,12 @@ impl Many {
     /// Has this receiver been evicted? Called after a copy: if any of the copy belongs to a later
     /// message, the door says so.
     pub(crate) fn is_evicted(&self) -> bool {
-        // ORDER(E2): pairs with R3 and E1; the door is loaded after the copied words.
-        fence_at!(E2: Acquire);
-        let held = tenure(self.entrance.generation, DoorState::Joined);
-        self.roster.table.door(self.entrance.row).tenure().load(Relaxed) != held
+        is_evicted(&self.roster, self.entrance)
+    }
+
+    /// The parts, for threads that release held messages.
+    pub(crate) fn parts(&self) -> ManyParts {
+        ManyParts { roster: self.roster.clone(), entrance: self.entrance }
     }
 
     /// Will no further message come? Must be called when message `next` is not there. One scan of the
@@ -204,4 +234,11 @@ impl Many {
     pub(crate) fn leave<H: Host>(&self, host: &H) {
         self.roster.vacate(Party::Receiver, self.entrance, host);
     }
+}
+
+fn is_evicted(roster: &Roster, entrance: Entrance) -> bool {
+    // ORDER(E2): pairs with R3 and E1; the door is loaded after the copied words.
+    fence_at!(E2: Acquire);
+    let held = tenure(entrance.generation, DoorState::Joined);
+    roster.table.door(entrance.row).tenure().load(Relaxed) != held
 }

@@ -178,7 +178,7 @@ pub(crate) fn attach(
         shared,
         many: None,
     };
-    let mut ring = ReceiverRing::new(parts, Hosted::alone());
+    let mut ring = ReceiverRing::new(parts, Hosted::new(Arc::clone(&attachment) as _));
     ring.set_sleep_cap(cap_ns(sleep_cap));
     Ok(Answer::Linked(Row { ring, attachment, trusted, header }))
 }
@@ -566,6 +566,12 @@ impl ReceiverHalf for Attachment {
             bell.ring();
         }
         Ok(Readiness(Arc::clone(bell)))
+    }
+}
+
+impl corewire_ring::Control for Attachment {
+    fn leave(&self) {
+        ReceiverHalf::leave(self);
     }
 }
 

@@ -1,11 +1,13 @@
 //! The data path, read top to bottom: [`send`] and [`room`], then [`receive`]; [`batch`] for several messages at a
-//! time; [`snapshot`] for messages that may be overwritten while they are read; [`shared`] for several senders.
+//! time; [`held`] for messages that outlive a call; [`snapshot`] for messages that may be overwritten while they are
+//! read; [`shared`] for several senders.
 //!
 //! This module waits and provides the public types. The ring itself is `corewire_ring::broadcast`.
 
 pub(crate) mod batch;
 mod common;
 pub(crate) mod endpoint;
+pub(crate) mod held;
 pub(crate) mod receive;
 mod room;
 pub(crate) mod send;

@@ -25,7 +25,7 @@ use crate::wait::{Interrupter, NO_LIMIT_NS, Poller, Polls, Readiness, Wait};
 /// `A` says how it reads: [`InPlace`] reads messages where the sender wrote them; [`Copying`] copies them from channels
 /// whose messages may be overwritten while they are read ([`SnapshotReceiver`](crate::SnapshotReceiver)).
 ///
-/// Dropping the receiver leaves the channel.
+/// Dropping the receiver leaves the channel, once the messages that it [holds](Message::hold) are dropped, too.
 pub struct Receiver<A = InPlace> {
     pub(crate) ring: Ring,
     pub(crate) attachment: Arc<dyn ReceiverHalf>,
@@ -244,7 +244,8 @@ impl<A> Receiver<A> {
         Self { ring, attachment, access, poller: Poller::for_messages(wait), joiner, first }
     }
 
-    /// Tells the sender at once that this receiver has finished with every message received so far. The data flow does
+    /// Tells the sender at once that this receiver has finished with every message received so far, up to the oldest
+    /// that it [holds](Message::hold). The data flow does
     /// not need this: the sender learns it after every eighth of the ring, and whenever the receiver finds no message.
     /// But a receiver that will not ask for more for some time can end a sender's [`drain`](crate::Sender::drain)
     /// earlier.
@@ -441,8 +442,13 @@ impl<A> Drop for Receiver<A> {
         if self.ring.shared().notices() & notice::FORKED == 0 {
             self.ring.retract();
             self.ring.publish_cursor();
-            self.ring.leave();
-            self.attachment.leave();
+            if self.ring.has_held() {
+                // The row is given up with the last of `ring` and its held messages.
+                self.attachment.leave_except_row();
+            } else {
+                self.ring.leave();
+                self.attachment.leave();
+            }
         }
     }
 }
@@ -456,10 +462,11 @@ impl<A> fmt::Debug for Receiver<A> {
     }
 }
 
-/// A message, read where the sender wrote it. It derefs to its bytes. Dropping it releases the memory. Hold it no
-/// longer than necessary, because the sender may have to wait for it.
+/// A message, read where the sender wrote it. It derefs to its bytes. Dropping it releases the memory. Keep it no
+/// longer than necessary, because the sender may have to wait for it. [`hold`](Self::hold) makes it independent of the
+/// receiver.
 pub struct Message<'a> {
-    ring: ring::Message<'a, Hosted>,
+    pub(super) ring: ring::Message<'a, Hosted>,
 }
 
 impl Message<'_> {

@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::MessageType;
 use crate::error::{ReceiveError, SendError, ValueError};
+use crate::path::held::HeldMessage;
 use crate::path::receive::Message;
 use crate::path::send::Loan;
 use crate::path::shared::SharedLoan;
@@ -102,8 +103,9 @@ impl<T> TypedSharedLoan<'_, T> {
     }
 }
 
-/// A value, read where the sender wrote it. Derefs to the value. Dropping it releases the memory. Hold it no longer
-/// than necessary, because the sender may have to wait for it.
+/// A value, read where the sender wrote it. Derefs to the value. Dropping it releases the memory. Keep it no longer
+/// than necessary, because the sender may have to wait for it. [`hold`](Self::hold) makes it independent of the
+/// receiver.
 pub struct Value<'a, T> {
     message: Message<'a>,
     _type: PhantomData<fn() -> T>,
@@ -122,6 +124,43 @@ impl<T> Value<'_, T> {
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.message.sequence()
+    }
+
+    /// Holds the value beyond this call's borrow of the receiver, where the sender wrote it. Held values can be dropped
+    /// in any order, on any thread. See [`Message::hold`], which says what the sender waits for.
+    #[must_use]
+    pub fn hold(self) -> HeldValue<T> {
+        HeldValue { message: self.message.hold(), _type: PhantomData }
+    }
+}
+
+/// A value that stays where the sender wrote it until this is dropped, on any thread. Derefs to the value. See
+/// [`HeldMessage`].
+pub struct HeldValue<T> {
+    message: HeldMessage,
+    _type: PhantomData<fn() -> T>,
+}
+
+impl<T> HeldValue<T> {
+    /// Its number in the channel, from 0.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.message.sequence()
+    }
+}
+
+impl<T: MessageType> Deref for HeldValue<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        view(&self.message)
+    }
+}
+
+impl<T: MessageType + fmt::Debug> fmt::Debug for HeldValue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HeldValue").field(&**self).finish()
     }
 }
 

@@ -220,6 +220,7 @@ fn of_receivers() -> impl Iterator<Item = Operation<Broadcast>> {
                 };
                 "copy" in_place |reader, ledger| _ = reader.copy(ledger);
                 "batch" in_place |reader, ledger| reader.batch(ledger, 5);
+                "hold" in_place |reader, ledger| reader.hold(ledger);
                 "acknowledge" always |reader, ledger| {
                     _ = reader.take(ledger);
                     reader.ring.publish_cursor();

@@ -124,6 +124,25 @@ impl Reader {
         ensure!(self.ring.done(count).is_ok(), "a violation in a batch");
     }
 
+    /// Holds the next two messages, if they are there, receives a third, and releases the second before the first.
+    pub fn hold(&mut self, ledger: &[Vec<u8>]) {
+        let Some(in_place) = self.in_place else { return };
+        let [mut first, mut second] = [None, None];
+        for held in [&mut first, &mut second] {
+            let Ok(message) = self.ring.receive_with(in_place, give_up) else { break };
+            let (sequence, bytes) = (message.sequence(), message.to_vec());
+            let progress = (&mut self.expected, &mut self.delivered);
+            check(ledger, progress, sequence, &bytes, false);
+            *held = Some((message.hold(), bytes));
+        }
+        // There may be no third.
+        let _ = self.take(ledger);
+        self.ring.publish_cursor();
+        for (held, bytes) in [second, first].into_iter().flatten() {
+            ensure!(held[..] == bytes[..], "held message {} has changed", held.sequence());
+        }
+    }
+
     /// Wakes the receiver up: it no longer sleeps.
     pub fn wake_up(&mut self) {
         self.asleep = None;

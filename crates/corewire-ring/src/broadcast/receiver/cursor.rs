@@ -70,18 +70,29 @@ impl<H: Host> Receiver<H> {
         Ok(())
     }
 
-    /// Stores the cursor if it has moved, and wakes a sender that waits for it.
+    /// The cursor of a receiver that holds nothing.
+    pub(super) fn finished(&self) -> u64 {
+        self.many.as_ref().map_or(self.next, |many| many.cursor_at(self.next))
+    }
+
+    /// Stores the cursor if it has moved, and wakes a sender that waits for it. The cursor does not pass the oldest held
+    /// message.
     #[inline(never)]
     pub fn publish_cursor(&mut self) {
         self.publish_at = self.next + self.batch;
         self.fetch_ahead = 0;
-        let cursor = self.many.as_ref().map_or(self.next, |many| many.cursor_at(self.next));
+        let cursor = self.finished();
         if self.published == cursor {
             return;
         }
         self.published = cursor;
         self.window_held_bytes = 0;
         self.large_held_bytes = 0;
+        if let Some(holds) = &self.holds {
+            holds.pass(cursor);
+            self.publish_counters();
+            return;
+        }
         // ORDER(B3): pairs with B4; this receiver's reads are done before the sender writes there
         // again.
         self.own.cursor().store(cursor, order!(B3: Release));

@@ -149,9 +149,9 @@ impl<H: Host> Receiver<H> {
 /// A message, read where the sender wrote it. Dropping it finishes it.
 #[derive(Debug)]
 pub struct Message<'a, H: Host> {
-    receiver: &'a mut Receiver<H>,
-    payload: Payload,
-    in_place: InPlace,
+    pub(super) receiver: &'a mut Receiver<H>,
+    pub(super) payload: Payload,
+    pub(super) in_place: InPlace,
 }
 
 impl<H: Host> Message<'_, H> {

@@ -5,6 +5,7 @@
 //! | `mod.rs` | the receiver's state, its counters, whether a message is there |
 //! | `message.rs` | messages, read in place or copied out |
 //! | `cursor.rs` | finishing messages, and publishing the cursor |
+//! | `held.rs` | messages that outlive the call that received them |
 //! | `losses.rs` | messages that the sender overwrites, and eviction |
 //! | `sleep.rs` | the end of a channel, and sleeping |
 
@@ -27,10 +28,13 @@ use crate::sync::Ordering::Relaxed;
 use crate::{Host, Kernel, Trusted};
 
 mod cursor;
+mod held;
 mod losses;
 mod message;
 mod sleep;
 
+pub use held::Held;
+use held::Holds;
 pub use message::{Lost, Message, Snapshot};
 
 /// Proof that a channel's messages may be read in place: the sender is trusted, and overwrites no
@@ -63,7 +67,7 @@ pub struct ReceiverParts {
 
 /// A receiver.
 #[derive(Debug)]
-pub struct Receiver<H> {
+pub struct Receiver<H: Host> {
     slots: Slots,
     /// The first message that this receiver was to get.
     first: u64,
@@ -88,6 +92,8 @@ pub struct Receiver<H> {
     windows: Vec<Store>,
     larges: Vec<Store>,
     many: Option<Box<Many>>,
+    /// From the first held message on.
+    holds: Option<Arc<Holds<H>>>,
     sender: SenderWords,
     own: ReceiverWords,
     hint: Option<Region>,
@@ -139,6 +145,7 @@ impl<H: Host> Receiver<H> {
                 .map(|row| Store::new(&sender, geometry.large_offset(row), geometry.large_bytes()))
                 .collect(),
             many: parts.many.map(|many| Box::new(Many::new(many))),
+            holds: None,
             sender: SenderWords::new(sender),
             own: ReceiverWords::new(own),
             hint,

@@ -9,10 +9,10 @@ use corewire_os::event::Bell;
 use corewire_os::fork::{Descriptor, InChild};
 use corewire_os::sleep::Linux;
 use corewire_os::socket::Socket;
-use corewire_ring::Trusted;
 use corewire_ring::broadcast::{ReceiverParts, ReceiverShared};
 use corewire_ring::doorbell::notice;
 use corewire_ring::shared::{Entrance, ManyParts, Party, Roster};
+use corewire_ring::{Control, Trusted};
 
 use super::{SharedLink, SharedMemory};
 use crate::control::attach::{Row, Wishes, answer_within, confirm, protocol, refusal};
@@ -124,9 +124,30 @@ pub(crate) fn join(
         shared,
         many: Some(ManyParts { roster: link.roster.clone(), entrance }),
     };
-    let mut ring = ReceiverRing::new(parts, Hosted::new(link));
+    let control = ReceiverControl { link, attachment: Arc::clone(&attachment) };
+    let mut ring = ReceiverRing::new(parts, Hosted::new(Arc::new(control)));
     ring.set_sleep_cap(cap_ns(wishes.sleep_cap));
     Ok(Row { ring, attachment, trusted, header: memory.header })
+}
+
+/// Requests of a receiver's ring to its control half.
+struct ReceiverControl {
+    link: Arc<SharedLink>,
+    attachment: Arc<SharedAttachment>,
+}
+
+impl Control for ReceiverControl {
+    fn watch(&self, party: Party, who: Entrance, socket: u128) {
+        self.link.watch_party(party, who, socket);
+    }
+
+    fn wake_descriptor(&self, row: u32) {
+        self.link.wake(row);
+    }
+
+    fn leave(&self) {
+        ReceiverHalf::leave(&*self.attachment);
+    }
 }
 
 impl SharedAttachment {

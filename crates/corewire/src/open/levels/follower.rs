@@ -291,6 +291,34 @@ impl Follower {
         }
     }
 
+    /// Leaves the group. Keeps the row in the current relay's ring if `keeps_row`. A relay of this process ends even
+    /// then: its ring stays readable.
+    fn end(&self, keeps_row: bool) {
+        if self.domain.is_forked() {
+            return;
+        }
+        // First, so that no relay waits for this follower.
+        drop(lock(&self.note).take());
+        let mut state = lock(&self.state);
+        state.is_over = true;
+        state.newest = None;
+        let (current, nexts) = (state.current.take(), std::mem::take(&mut state.nexts));
+        let (relay, sender) = (state.relay.take(), state.sender.take());
+        drop(state);
+        self.changed.notify_all();
+        let current = current.filter(|_| !keeps_row);
+        for attachment in
+            current.into_iter().chain(nexts.into_iter().filter_map(|it| it.attachment))
+        {
+            attachment.leave();
+        }
+        drop(relay);
+        // Last, because the sender keeps unforwarded messages while this link exists.
+        if let Some(sender) = sender {
+            sender.leave();
+        }
+    }
+
     fn add_next(self: &Arc<Self>, next: Result<Next, ReceiveError>) {
         if !matches!(next, Ok(Next { attachment: Some(_), .. })) {
             // No relay must wait for a follower that does not join.
@@ -380,28 +408,11 @@ impl ReceiverHalf for Follower {
     }
 
     fn leave(&self) {
-        if self.domain.is_forked() {
-            return;
-        }
-        // First, so that no relay waits for this follower.
-        drop(lock(&self.note).take());
-        let mut state = lock(&self.state);
-        state.is_over = true;
-        state.newest = None;
-        let (current, nexts) = (state.current.take(), std::mem::take(&mut state.nexts));
-        let (relay, sender) = (state.relay.take(), state.sender.take());
-        drop(state);
-        self.changed.notify_all();
-        for attachment in
-            current.into_iter().chain(nexts.into_iter().filter_map(|it| it.attachment))
-        {
-            attachment.leave();
-        }
-        drop(relay);
-        // Last, because the sender keeps unforwarded messages while this link exists.
-        if let Some(sender) = sender {
-            sender.leave();
-        }
+        self.end(false);
+    }
+
+    fn leave_except_row(&self) {
+        self.end(true);
     }
 
     fn change_over(&self, ring: &mut ReceiverRing, limit_ns: u64) -> Result<bool, ReceiveError> {
