@@ -1,0 +1,1 @@
+pub(crate) fn probe(_: &corewire_transfer::driver::Courier) {}
