@@ -315,16 +315,7 @@ impl<L: Link> Mechanism for BothSides<L> {
             let source = Described::parse(other, KIND, Role::Source)?;
             piece::check_room(source.bytes, piece.bytes())?;
             let has_helper = source.bytes >= BOTH_FROM_BYTES;
-            let number = source.number;
-            let mut pull = start_pull(peer, link, source, last, has_helper)?;
-            if has_helper {
-                pull.invite();
-            }
-            if !pull.begin() {
-                let _ = pull.close();
-                return Err(CopyError::Deregistered);
-            }
-            piece.copying = Copying::Pulling { pull, number, is_told: true };
+            piece.copying = start_pull(peer, link, source, last, has_helper)?;
         }
         finish_pull(peer, piece)
     }

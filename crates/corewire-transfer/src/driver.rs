@@ -109,8 +109,14 @@ impl Courier {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let mut parts = [IoSliceMut::new(&mut bytes)];
-        let found =
-            rustix::io::retry_on_intr(|| recvmsg(&self.socket, &mut parts, &mut ancillary, flags));
+        let mut receive = || {
+            rustix::io::retry_on_intr(|| recvmsg(&self.socket, &mut parts, &mut ancillary, flags))
+        };
+        let found = match receive() {
+            // The peer closed before it had read everything. The kernel says so once; what the peer sent before follows.
+            Err(Errno::CONNRESET) => receive(),
+            other => other,
+        };
         let count = match found {
             Ok(found) => found.bytes,
             Err(Errno::AGAIN) => return Ok(None),

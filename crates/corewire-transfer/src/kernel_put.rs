@@ -137,16 +137,10 @@ impl<L: Link> Mechanism for KernelPut<L> {
         if let Copying::Nothing = piece.copying {
             let source = Described::parse(other, KIND, Role::Source)?;
             piece::check_room(source.bytes, piece.bytes())?;
-            if source.bytes == 0 {
+            if source.bytes == 0 && is_registered(link, source.number) {
                 return Ok(Step::Done(0));
             }
-            let number = source.number;
-            let mut pull = start_pull(peer, link, source, last, true)?;
-            if !(pull.invite() && pull.begin()) {
-                let _ = pull.close();
-                return Err(CopyError::Deregistered);
-            }
-            piece.copying = Copying::Pulling { pull, number, is_told: false };
+            piece.copying = start_pull(peer, link, source, last, true)?;
             return Ok(Step::Wait);
         }
         let Copying::Pulling { pull, number, is_told } = &mut piece.copying else {
@@ -217,26 +211,37 @@ pub(crate) fn start_help<L: Link>(
     Some(Help::new(helper, remote, source, target.place, piece.bytes()))
 }
 
-/// The target's side of a copy from `source`, which is not `last`, the previous one.
+/// Begins the target's side of a copy from `source`, which is not `last`, the previous one.
 pub(crate) fn start_pull<L: Link>(
     peer: &Peer,
     link: &L,
     source: Described,
     last: &mut u64,
     has_helper: bool,
-) -> Result<Pull, CopyError> {
+) -> Result<Copying, CopyError> {
     let Described { number, bytes, token, place } = source;
-    if std::mem::replace(last, number) == number {
+    if !is_registered(link, number) {
+        let has_ended = peer.has_ended();
+        return Err(if has_ended { CopyError::PeerEnded } else { CopyError::Deregistered });
+    }
+    if *last == number {
         // The source's word still says what it has copied for the first message.
-        return Err(CopyError::Unexpected {
-            what: "the number of a piece that has served",
-            found: number,
-        });
+        let what = "the number of a piece that has served";
+        return Err(CopyError::Unexpected { what, found: number });
     }
     let puller = link.puller(number, chunks_of(bytes));
     let puller =
         puller.ok_or(CopyError::Unexpected { what: "an offer's number", found: number })?;
-    Ok(Pull::new(puller, peer.remote(token), place, bytes, has_helper && !peer.is_here()))
+    let has_helper = has_helper && !peer.is_here();
+    let mut pull = Pull::new(puller, peer.remote(token), place, bytes, has_helper);
+    if pull.invite() {
+        *last = number;
+    }
+    if !pull.begin() {
+        // The drop waits until the source writes nothing.
+        return Err(CopyError::Deregistered);
+    }
+    Ok(Copying::Pulling { pull, number, is_told: false })
 }
 
 /// The target's next step.

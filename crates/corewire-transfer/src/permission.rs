@@ -165,12 +165,13 @@ fn is_refused_here(call: Call) -> bool {
 
 /// Whether this process has a filter.
 fn is_filtered() -> bool {
-    Status::of("self").is_some_and(|own| own.field("Seccomp:").is_some_and(|mode| mode != "0"))
+    Status::of("thread-self")
+        .is_some_and(|own| own.field("Seccomp:").is_some_and(|mode| mode != "0"))
 }
 
 fn explain_peer(pid: u32, call: &'static str) -> Reason {
     let unknown = Reason::NotPermitted { call };
-    let (Some(own), Some(peer)) = (Status::of("self"), Status::of(&pid.to_string())) else {
+    let (Some(own), Some(peer)) = (Status::of("thread-self"), Status::of(&pid.to_string())) else {
         return unknown;
     };
     if let Some(by) = peer.field("TracerPid:").and_then(|by| by.parse().ok()).filter(|by| *by != 0)

@@ -50,10 +50,15 @@ impl Arena {
         unsafe { Memory::pinned_parts(&self.pins()) }
     }
 
+    /// All of it. The mechanism has given the memory back.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the whole allocation.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.bytes) }
+    }
+
     /// Checks that the first bytes are those of the message, and that nothing else has changed.
     pub(crate) fn check(&self, seed: u64, message_bytes: usize) {
-        // SAFETY: the whole allocation; the mechanism has given the memory back.
-        let all = unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.bytes) };
+        let all = self.bytes();
         let (mut at, mut done) = (0, 0);
         for part in self.parts.iter().copied().chain([0]) {
             let end = all.len().min(at + CANARY_BYTES);
