@@ -11,7 +11,7 @@
 //! | | cost of a message of n bytes |
 //! |---|---|
 //! | register, deregister | no system call |
-//! | target | about half of the bytes copied, once; one system call for each chunk of 32 to 256 KiB |
+//! | target | about half of the bytes copied, once; one system call for each chunk of 32 to 256 KiB; one short message |
 //! | source | the rest; a system call for each chunk and one to see that the peer lives |
 
 use corewire_layout::rendezvous::{MemoryPlace, Stretch};
@@ -314,10 +314,24 @@ impl<L: Link> Mechanism for BothSides<L> {
         if let Copying::Nothing = piece.copying {
             let source = Described::parse(other, KIND, Role::Source)?;
             piece::check_room(source.bytes, piece.bytes())?;
-            let has_helper = source.bytes >= BOTH_FROM_BYTES;
-            piece.copying = start_pull(peer, link, source, last, has_helper)?;
+            let is_helped = is_helped(peer, source.bytes);
+            piece.copying = start_pull(peer, link, source, last, is_helped)?;
         }
-        finish_pull(peer, piece)
+        if let Copying::Pulling { number, .. } = piece.copying {
+            let step = finish_pull(peer, piece)?;
+            let Step::Done(bytes) = step else { return Ok(step) };
+            if !is_helped(peer, bytes) {
+                return Ok(step);
+            }
+            piece.copying = Copying::Telling { number, bytes };
+        }
+        let Copying::Telling { number, bytes } = piece.copying else { return Ok(Step::Wait) };
+        // Without room the source has not read what it was told before.
+        if !link.tell(number)? && !peer.has_ended() {
+            return Ok(Step::Wait);
+        }
+        piece.copying = Copying::Nothing;
+        Ok(Step::Done(bytes))
     }
 
     fn copy_remote(&mut self, piece: &mut Piece, other: &Description) -> Result<Step, CopyError> {
@@ -326,27 +340,52 @@ impl<L: Link> Mechanism for BothSides<L> {
         if let Copying::Nothing = piece.copying {
             let target = Described::parse(other, KIND, Role::Target)?;
             piece::check_room(piece.bytes(), target.bytes)?;
-            if piece.bytes() < BOTH_FROM_BYTES || peer.is_here() {
+            if !is_helped(peer, piece.bytes()) {
                 return Ok(Step::Done(piece.bytes()));
             }
             let number = target.number;
-            let Some(help) = start_help(peer, link, piece, target) else {
-                return match (is_registered(link, number), peer.has_ended()) {
-                    (true, false) => Ok(Step::Wait),
-                    (_, true) => Err(CopyError::PeerEnded),
-                    (false, false) => Err(CopyError::Deregistered),
-                };
-            };
-            piece.copying = Copying::Helping { help, steps: 0 };
-        }
-        let Copying::Helping { help, .. } = &mut piece.copying else { return Ok(Step::Wait) };
-        match help.step() {
-            HelpStep::More => Ok(Step::More),
-            // The target copies what this side has not copied, or may not copy.
-            HelpStep::Over | HelpStep::Refused(_) => {
-                piece.copying = Copying::Spent;
-                Ok(Step::Done(piece.bytes()))
+            match start_help(peer, link, piece, target) {
+                Some(help) => piece.copying = Copying::Helping { help, target: number, steps: 0 },
+                None => return await_end(peer, link, piece, number),
             }
         }
+        if let Copying::Helping { help, target, .. } = &mut piece.copying {
+            match help.step() {
+                HelpStep::More => return Ok(Step::More),
+                // The target copies what this side has not copied, or may not copy.
+                HelpStep::Over | HelpStep::Refused(_) => {
+                    piece.copying = Copying::Awaiting { target: *target };
+                }
+            }
+        }
+        let Copying::Awaiting { target } = piece.copying else { return Ok(Step::Wait) };
+        await_end(peer, link, piece, target)
     }
+}
+
+/// Whether the source may copy, too. Both sides come to the same answer.
+fn is_helped(peer: &Peer, bytes: u64) -> bool {
+    bytes >= BOTH_FROM_BYTES && !peer.is_here()
+}
+
+/// Looks whether the target has said that it has everything. It may have copied it before the source looked.
+fn await_end(
+    peer: &Peer,
+    link: &mut impl Link,
+    piece: &mut Piece,
+    target: u64,
+) -> Result<Step, CopyError> {
+    // Before the messages are read: a target that has what it wants may take its memory back.
+    let is_there = is_registered(link, target);
+    while let Some(arrival) = link.arrival()? {
+        link.pass(&arrival);
+        if arrival.envelope.tag == piece.number {
+            piece.copying = Copying::Spent;
+            return Ok(Step::Done(piece.bytes()));
+        }
+    }
+    if is_there {
+        return Ok(Step::Wait);
+    }
+    Err(if peer.has_ended() { CopyError::PeerEnded } else { CopyError::Deregistered })
 }

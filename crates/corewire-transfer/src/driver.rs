@@ -1,7 +1,7 @@
 //! Moves messages between two processes by any mechanism, for studies and tests.
 //!
-//! The two processes have a socket between them. Over it they [introduce](introduce) themselves, and send each other
-//! the descriptions of their memory and the end of each copy; this takes the place of the paper's barrier.
+//! The two processes have a socket between them. Over it they introduce themselves ([`introduce`]), and send each
+//! other the descriptions of their memory and the end of each copy; this takes the place of the paper's barrier.
 //!
 //! Source: the benchmark of Buntinas and others, III-A.
 

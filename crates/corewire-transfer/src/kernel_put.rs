@@ -106,10 +106,13 @@ impl<L: Link> Mechanism for KernelPut<L> {
             if piece.bytes() == 0 {
                 return Ok(Step::Done(0));
             }
+            let number = target.number;
             let Some(help) = start_help(peer, link, piece, target) else { return Ok(Step::Wait) };
-            piece.copying = Copying::Helping { help, steps: 0 };
+            piece.copying = Copying::Helping { help, target: number, steps: 0 };
         }
-        let Copying::Helping { help, steps } = &mut piece.copying else { return Ok(Step::Wait) };
+        let Copying::Helping { help, steps, .. } = &mut piece.copying else {
+            return Ok(Step::Wait);
+        };
         match help.step() {
             HelpStep::More => {
                 *steps += 1;

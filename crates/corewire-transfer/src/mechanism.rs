@@ -47,7 +47,7 @@ impl Role {
 pub enum Step {
     /// It has done a part of its work. Call again.
     More,
-    /// The other side must do something first. Call again later.
+    /// The other side must do something first. Call again later, unless [`Peer::has_ended`].
     Wait,
     /// This side's work is done. The message has this many bytes. At the target they are all there; the memory of a
     /// source may still be read by the other side.

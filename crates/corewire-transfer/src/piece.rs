@@ -120,6 +120,7 @@ pub(crate) enum Copying {
     /// From both ends, or by the source alone: the source's side.
     Helping {
         help: Help,
+        target: u64,
         steps: u64,
     },
     /// The same, the target's side. The source has the number `number`, and may have said that everything is there.
@@ -127,6 +128,16 @@ pub(crate) enum Copying {
         pull: Pull,
         number: u64,
         is_told: bool,
+    },
+    /// From both ends: the source has copied what it could. The target, whose piece has the number `target`, says when it
+    /// has everything.
+    Awaiting {
+        target: u64,
+    },
+    /// The same, the target's side: it has everything, and must say so to the source, whose piece has the number `number`.
+    Telling {
+        number: u64,
+        bytes: u64,
     },
     /// Through a pipe, of the message with the number `number`.
     Piping {

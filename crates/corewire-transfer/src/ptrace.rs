@@ -22,12 +22,14 @@
 //! | source | stopped and woken for each MiB |
 //! | target | n bytes copied twice, through a page of the kernel's; for each MiB 7 system calls, and one for each part |
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use corewire_layout::rendezvous::Stretch;
+use corewire_os::fork::Descriptor;
 use corewire_ring::message::{Memory, Sink};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::kernel_copy::{BothWalks, Refusal};
 use crate::kernel_get::read_step;
@@ -126,14 +128,17 @@ pub(crate) fn try_call() -> Result<(), Refusal> {
 }
 
 /// Opens the memory of process `pid`.
-fn open_memory(pid: u32) -> Result<File, Refusal> {
+fn open_memory(pid: u32) -> Result<Descriptor, Refusal> {
     if pid == 0 {
         return Err(Refusal::Invisible);
     }
-    File::open(format!("/proc/{pid}/mem")).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Refusal::NoProcess,
-        io::ErrorKind::PermissionDenied => Refusal::NotPermitted,
-        _ => Refusal::Other(error.raw_os_error().unwrap_or(libc::EIO)),
+    let path = format!("/proc/{pid}/mem");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let make = || retry_on_intr(|| open(path.as_str(), flags, Mode::empty()));
+    Descriptor::make(make).map_err(|errno| match errno {
+        Errno::NOENT => Refusal::NoProcess,
+        Errno::PERM | Errno::ACCESS => Refusal::NotPermitted,
+        errno => Refusal::Other(errno.raw_os_error()),
     })
 }
 
@@ -147,7 +152,7 @@ fn request(request: libc::c_uint, pid: libc::pid_t, data: usize) -> Result<(), R
 /// A process that this thread has stopped. It goes on when this value is dropped, or when this process ends.
 struct Stopped {
     pid: libc::pid_t,
-    memory: File,
+    memory: Descriptor,
     /// The signal that it was about to receive, or 0.
     signal: usize,
 }
@@ -193,7 +198,7 @@ impl Stopped {
     /// `here` is writable memory of this process, which nothing else uses.
     #[expect(clippy::cast_possible_truncation, reason = "an address and a length of this machine")]
     unsafe fn read_at(&self, address: u64, here: Stretch) -> Result<(), Refusal> {
-        let (mut done, fd) = (0, self.memory.as_raw_fd());
+        let (mut done, fd) = (0, self.memory.as_fd().as_raw_fd());
         while done < here.bytes {
             let target = std::ptr::with_exposed_provenance_mut((here.address + done) as usize);
             let offset = address.wrapping_add(done).cast_signed();
