@@ -122,7 +122,7 @@ impl Job for Lose<'_> {
 
 pub(crate) fn remove(courier: &Courier) {
     let (peer, link) = meet(courier);
-    while let Some(task) = Task::take(courier) {
+    while let Some(task) = Task::next(courier, &peer, &link) {
         with(Remove(courier), &task, &peer, &link).unwrap();
     }
 }
@@ -134,6 +134,9 @@ fn lose(mechanisms: &[u8], role: Role, steps: u32, lengths: &[usize]) {
         for &bytes in lengths {
             let own = Task { mechanism, role, seed: 9, steps, parts: vec![bytes] };
             let far = Task { role: role.other(), ..own.clone() };
+            if !own.is_possible(&other.courier, &peer, &link) {
+                continue;
+            }
             other.courier.give(&far.to_bytes(), &[]).unwrap();
             with(Lose(&other.courier), &own, &peer, &link).unwrap();
         }
@@ -207,7 +210,7 @@ impl Job for Die<'_> {
 
 pub(crate) fn die(courier: &Courier) {
     let (peer, link) = meet(courier);
-    let task = Task::take(courier).unwrap();
+    let Some(task) = Task::next(courier, &peer, &link) else { return };
     with(Die(courier), &task, &peer, &link).unwrap();
 }
 
@@ -220,6 +223,9 @@ fn a_death_in_mid_copy_is_an_error() {
                 let (peer, link) = meet(&other.courier);
                 let own = Task { mechanism, role, seed: 3, steps: 0, parts: vec![12 << 20] };
                 let far = Task { role: role.other(), steps, ..own.clone() };
+                if !own.is_possible(&other.courier, &peer, &link) {
+                    continue;
+                }
                 other.courier.give(&far.to_bytes(), &[]).unwrap();
                 let job = Move { peer: &peer, courier: &other.courier };
                 let moved = with(job, &own, &peer, &link).unwrap();
@@ -277,6 +283,9 @@ fn the_memory_of_a_dead_process_cannot_be_read() {
         let (peer, link) = meet(&other.courier);
         let own = Task { mechanism, role: Role::Target, seed: 3, steps: 1, parts: vec![24 << 20] };
         let far = Task { role: Role::Source, ..own.clone() };
+        if !own.is_possible(&other.courier, &peer, &link) {
+            continue;
+        }
         other.courier.give(&far.to_bytes(), &[]).unwrap();
         let job = Survive { courier: &other.courier, peer: &peer };
         with(job, &own, &peer, &link).unwrap();

@@ -68,16 +68,24 @@ fn lists() -> impl Strategy<Value = (Vec<usize>, Vec<usize>)> {
 
 fn every_list(mechanism: u8) {
     let couple = Couple::new();
+    let is_possible = |&role: &Role| {
+        let task = Task { mechanism, role, seed: 0, steps: 0, parts: Vec::new() };
+        task.is_possible(&couple.other.courier, &couple.peer, &couple.link)
+    };
+    let roles: Vec<Role> = [Role::Source, Role::Target].into_iter().filter(is_possible).collect();
+    if roles.is_empty() {
+        return;
+    }
     let config = Config { cases: 40, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let case = (lists(), any::<u64>(), any::<bool>());
     let outcome = runner.run(&case, |((source, target), seed, is_source)| {
-        let role = if is_source { Role::Source } else { Role::Target };
+        let role = roles[usize::from(is_source) % roles.len()];
         couple.move_one(mechanism, role, seed, &source, &target).unwrap();
         Ok(())
     });
     outcome.unwrap();
-    for role in [Role::Source, Role::Target] {
+    for role in roles.iter().copied() {
         // Nothing, in no part or in several.
         couple.move_one(mechanism, role, 1, &[], &[]).unwrap();
         couple.move_one(mechanism, role, 1, &[0, 0], &[0]).unwrap();

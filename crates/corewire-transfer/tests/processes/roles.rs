@@ -68,6 +68,23 @@ pub(crate) fn meet(courier: &Courier) -> (Peer, PairLink) {
     introduce(courier, CELLS, CELL_BYTES, trusted).unwrap()
 }
 
+/// In place of a number of steps: the task only asks whether it is possible.
+const QUESTION: u32 = u32::MAX;
+
+/// Does nothing with a mechanism that is possible.
+struct Nothing;
+
+impl Job for Nothing {
+    type Output = ();
+
+    fn run<M>(self, _mechanism: M, _task: &Task)
+    where
+        M: Mechanism,
+        M::Memory: From<Memory>,
+    {
+    }
+}
+
 /// What a process does with one message.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
@@ -100,6 +117,36 @@ impl Task {
         let steps = words.next().unwrap();
         let parts = words.map(|part| part as usize).collect();
         Some(Self { mechanism: bytes[0], role, seed, steps, parts })
+    }
+
+    /// The next task that is not a question whether a mechanism is possible. Answers those.
+    pub(crate) fn next(courier: &Courier, peer: &Peer, link: &PairLink) -> Option<Self> {
+        loop {
+            let task = Self::take(courier)?;
+            if task.steps != QUESTION {
+                return Some(task);
+            }
+            let answer = with(Nothing, &task, peer, link);
+            let text = answer.map_or_else(|reason| reason.to_string(), |()| "possible".into());
+            courier.give(text.as_bytes(), &[]).ok()?;
+        }
+    }
+
+    /// Whether the kernel allows the task to both sides. Prints why not: a setting of this machine, such as Yama's, may
+    /// forbid a child to reach its parent.
+    pub(crate) fn is_possible(&self, courier: &Courier, peer: &Peer, link: &PairLink) -> bool {
+        let far = Self { role: self.role.other(), steps: QUESTION, ..self.clone() };
+        courier.give(&far.to_bytes(), &[]).unwrap();
+        let there = String::from_utf8(courier.take().unwrap().0).unwrap();
+        let here = with(Nothing, self, peer, link);
+        let here = here.map_or_else(|reason| reason.to_string(), |()| "possible".into());
+        let name = MECHANISMS[usize::from(self.mechanism)];
+        for answer in [&here, &there] {
+            if answer != "possible" {
+                println!("skipped {name}, {:?}: {answer}", self.role);
+            }
+        }
+        here == "possible" && there == "possible"
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -188,7 +235,7 @@ pub(crate) fn take_back<M: Mechanism>(mechanism: &mut M, mut piece: Piece<M::Mem
 /// Moves messages until the parent is gone.
 fn move_as_told(courier: &Courier) {
     let (peer, link) = meet(courier);
-    while let Some(task) = Task::take(courier) {
+    while let Some(task) = Task::next(courier, &peer, &link) {
         with(Move { peer: &peer, courier }, &task, &peer, &link).unwrap().unwrap();
     }
 }
