@@ -108,7 +108,7 @@ impl Refusal {
         })
     }
 
-    fn last() -> Self {
+    pub(crate) fn last() -> Self {
         match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
             libc::EPERM | libc::EACCES => Self::NotPermitted,
             libc::ENOSYS => Self::Unsupported,
@@ -133,6 +133,11 @@ impl Remote {
         Self { life: Some(life), ..self }
     }
 
+    /// The same process, if it has this cookie instead. It has not been checked.
+    pub(crate) fn with_cookie(self, cookie: u128) -> Self {
+        Self { cookie, is_checked: Arc::default(), ..self }
+    }
+
     /// Whether it is this process.
     #[must_use]
     pub fn is_here(&self) -> bool {
@@ -151,7 +156,7 @@ impl Remote {
     }
 
     /// Whether the process has ended, or ends within so many milliseconds.
-    fn has_ended(&self, limit_ms: i32) -> bool {
+    pub(crate) fn has_ended(&self, limit_ms: i32) -> bool {
         // `poll` ignores descriptor -1, and only waits.
         let fd = self.life.as_ref().map_or(-1, |life| life.as_fd().as_raw_fd());
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -204,12 +209,19 @@ impl Remote {
                 // Not checked: the cookie comes last.
                 return Err((done, Refusal::NotMapped));
             }
-            if copied < piece.bytes || u128::from_le_bytes(found) != self.cookie {
+            if copied < piece.bytes {
                 return Err((done, Refusal::OtherProcess));
             }
+            self.check_cookie(found).map_err(|refusal| (done, refusal))?;
             done += piece.bytes - there.bytes;
         }
         Ok(())
+    }
+
+    /// Checks what was read as its cookie.
+    pub(crate) fn check_cookie(&self, found: [u8; COOKIE_BYTES]) -> Result<(), Refusal> {
+        let is_right = u128::from_le_bytes(found) == self.cookie;
+        if is_right { Ok(()) } else { Err(Refusal::OtherProcess) }
     }
 
     /// Checks that it is the process that has this cookie, and that its memory can be read.
@@ -275,6 +287,50 @@ impl Remote {
     }
 }
 
+/// An address that no process can map: the kernel looks at it only after it has found that this process may reach the
+/// other one's memory.
+const NOWHERE: Stretch = Stretch { address: u64::MAX - 4095, bytes: 1 };
+
+/// Asks whether this process may read the memory of process `pid`, 0 if it is not visible. Reads nothing.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn try_read(pid: u32) -> Result<(), Refusal> {
+    let mut byte = 0u8;
+    let here = Stretch { address: (&raw mut byte).expose_provenance() as u64, bytes: 1 };
+    let (here, there) = (vector_of(here), vector_of(NOWHERE));
+    // SAFETY: one local byte, and an address that is not mapped.
+    let copied =
+        unsafe { libc::process_vm_readv(known(pid)?, &raw const here, 1, &raw const there, 1, 0) };
+    tried(copied)
+}
+
+/// Asks whether this process may write to the memory of process `pid`, 0 if it is not visible. Writes nothing.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn try_write(pid: u32) -> Result<(), Refusal> {
+    let byte = 0u8;
+    let here = Stretch { address: (&raw const byte).expose_provenance() as u64, bytes: 1 };
+    let (here, there) = (vector_of(here), vector_of(NOWHERE));
+    // SAFETY: one local byte, and an address that is not mapped.
+    let copied =
+        unsafe { libc::process_vm_writev(known(pid)?, &raw const here, 1, &raw const there, 1, 0) };
+    tried(copied)
+}
+
+fn known(pid: u32) -> Result<i32, Refusal> {
+    i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Refusal::Invisible)
+}
+
+fn tried(copied: isize) -> Result<(), Refusal> {
+    match Refusal::last() {
+        _ if copied >= 0 => Ok(()),
+        Refusal::NotMapped => Ok(()),
+        refusal => Err(refusal),
+    }
+}
+
 /// The two lists of one system call, of the same length in bytes.
 #[derive(Debug, Default)]
 struct Piece {
@@ -299,7 +355,7 @@ fn vector_of(stretch: Stretch) -> iovec {
 }
 
 /// Two lists of stretches that are copied from one to the other, cut into pieces.
-struct BothWalks<L, R> {
+pub(crate) struct BothWalks<L, R> {
     local: Walk<L>,
     remote: Walk<R>,
     left: u64,
@@ -307,20 +363,29 @@ struct BothWalks<L, R> {
 
 impl<L: Iterator<Item = Stretch>, R: Iterator<Item = Stretch>> BothWalks<L, R> {
     /// The `bytes` bytes from byte `from` of each on.
-    fn new(local: L, remote: R, from: u64, bytes: u64) -> Self {
+    pub(crate) fn new(local: L, remote: R, from: u64, bytes: u64) -> Self {
         Self { local: Walk::new(local, from), remote: Walk::new(remote, from), left: bytes }
+    }
+
+    /// The next two stretches, of the same length; `None` at the end, or if one of the lists is too short.
+    pub(crate) fn next_pair(&mut self) -> Option<(Stretch, Stretch)> {
+        let bytes = self.local.ahead().min(self.remote.ahead()).min(self.left);
+        self.left -= bytes;
+        (bytes > 0).then(|| (self.local.pass(bytes), self.remote.pass(bytes)))
+    }
+
+    /// Bytes that are left.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
     /// As much as fits in one call; nothing if one of the lists is too short.
     fn next_piece(&mut self) -> Piece {
         let mut piece = Piece::default();
-        while self.left > 0 && piece.local.len() < STRETCHES_MAX - 1 {
-            let bytes = self.local.ahead().min(self.remote.ahead()).min(self.left);
-            if bytes == 0 {
-                break;
-            }
-            piece.push(self.local.pass(bytes), self.remote.pass(bytes));
-            self.left -= bytes;
+        while piece.local.len() < STRETCHES_MAX - 1
+            && let Some((local, remote)) = self.next_pair()
+        {
+            piece.push(local, remote);
         }
         piece
     }

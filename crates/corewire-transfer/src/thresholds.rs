@@ -20,6 +20,13 @@ const CHUNKS_OF_LONG: u64 = 16;
 /// What a receiver copies at a time if the sender does not.
 pub const ALONE_BYTES: u64 = 1 << 20;
 
+/// Maximum number of parts of a registered piece of memory. One system call takes as many.
+pub const PARTS_MAX: usize = 1024;
+/// Maximum number of pieces that a process has registered at a time, for one mechanism and peer.
+pub const PIECES_MAX: usize = 1024;
+/// What one step through a pipe of cells, or from mapped memory, copies at most.
+pub const STEP_BYTES: u64 = 1 << 20;
+
 /// Bytes of the chunks of a message of which `total` bytes may be copied from both ends: a quarter of it, but at least 32 KiB
 /// and at most 128 KiB; of more than 2 MiB a sixteenth, but at most 256 KiB, and never more than 65,535 chunks. Longer
 /// chunks mean fewer system calls; shorter ones, that one side waits less for the other's last chunk.
