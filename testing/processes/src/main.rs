@@ -32,6 +32,8 @@
 //! | `evicting-sender` | sends as fast as it can, says how much that was |
 //! | `echo` | sends back the large messages that it gets; may be refused copies after `count` of them |
 //! | `push`, `pull` | send or receive messages of `count` bytes as long as the endpoint `parent` is there |
+//! | `burst` | sends numbered messages of any length, at most `count` bytes of them, or loans; says what was refused |
+//! | `hold` | receives messages and keeps some, in place, as long as the endpoint `parent` is there |
 //! | `collide` | sends a message of `count` bytes before it receives one |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
@@ -48,6 +50,7 @@ mod executed;
 mod faults;
 mod forked;
 mod guest;
+mod in_place;
 mod intruder;
 mod large;
 mod refuse;
@@ -198,6 +201,8 @@ fn run() -> Outcome {
         "echo" => large::echo(&domain, &options),
         "push" => large::push(&domain, &options),
         "pull" => large::pull(&domain, &options),
+        "burst" => in_place::burst(&domain, &options),
+        "hold" => in_place::hold(&domain, &options),
         "collide" => large::collide(&domain, &options),
         "quiet-sender" => refuse::quiet_sender(&domain, &options),
         "quiet-receiver" => refuse::quiet_receiver(&domain, &options),

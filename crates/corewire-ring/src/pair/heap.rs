@@ -128,7 +128,7 @@ impl Heap {
     #[cold]
     fn carve(&mut self, bytes: u64, allocate: &mut dyn FnMut(u64, u64) -> bool) -> Option<()> {
         let size = size_of(bytes);
-        let chunk = self.unused_run(1, allocate)?;
+        let chunk = self.find_run(1, allocate)?;
         self.chunks[chunk].holds = Holds::Blocks { size, used: 0 };
         let first = chunk as u64 * HEAP_CHUNK_BYTES;
         // The first one is used first.
@@ -144,9 +144,35 @@ impl Heap {
         allocate: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Option<Block> {
         let count = usize::try_from(bytes / HEAP_CHUNK_BYTES).ok()?;
-        let first = self.unused_run(count, allocate)?;
+        let first = self.find_run(count, allocate)?;
         self.chunks[first..first + count].iter_mut().for_each(|chunk| chunk.holds = Holds::Run);
         Some(Block { line: line_of(first as u64 * HEAP_CHUNK_BYTES)?, bytes })
+    }
+
+    /// The first of `count` unused chunks, if need be of those that are kept for blocks of one size.
+    fn find_run(
+        &mut self,
+        count: usize,
+        allocate: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Option<usize> {
+        self.unused_run(count, allocate)
+            .or_else(|| self.free_chunks().then(|| self.unused_run(count, allocate)).flatten())
+    }
+
+    /// Frees the chunks of which no block is used. True if there was one.
+    #[cold]
+    fn free_chunks(&mut self) -> bool {
+        let Self { chunks, unused, lowest, .. } = self;
+        let is_kept = |chunk: &Chunk| matches!(chunk.holds, Holds::Blocks { used: 0, .. });
+        let Some(first) = chunks.iter().position(is_kept) else { return false };
+        for lines in unused.iter_mut() {
+            lines.retain(|&line| !is_kept(&chunks[chunk_index(line)]));
+        }
+        for chunk in chunks.iter_mut().filter(|chunk| is_kept(chunk)) {
+            chunk.holds = Holds::Nothing;
+        }
+        *lowest = (*lowest).min(first);
+        true
     }
 
     /// The first of `count` unused chunks, whose memory is allocated.
@@ -250,6 +276,16 @@ mod tests {
         assert_eq!(heap().take(CHUNKS * HEAP_CHUNK_BYTES, &mut |_, _| false), None);
         assert_eq!(heap().take((CHUNKS + 1) * HEAP_CHUNK_BYTES, &mut |_, _| true), None);
         assert_eq!(block_bytes(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn what_is_kept_for_one_size_serves_another() {
+        let mut heap = heap();
+        for size in [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768] {
+            let block = heap.take(size, &mut |_, _| true).unwrap();
+            heap.give_back(block);
+        }
+        assert!(heap.take(CHUNKS * HEAP_CHUNK_BYTES, &mut |_, _| true).is_some());
     }
 
     #[test]

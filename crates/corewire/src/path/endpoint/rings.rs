@@ -188,7 +188,12 @@ impl PairRings {
         self.take_returned();
         let Self { pairs, control, .. } = self;
         let mut allocate = |offset, bytes| control.allocate(offset, bytes).is_ok();
-        pairs.send_in_block(row, envelope, source, &mut allocate)
+        let sent = pairs.send_in_block(row, envelope, source, &mut allocate);
+        if matches!(sent, Lending::Impossible) && !self.departed.is_empty() {
+            // The next message may find room again.
+            self.scan_departed();
+        }
+        sent
     }
 
     /// A block for the program to write a message of `bytes` bytes in.
