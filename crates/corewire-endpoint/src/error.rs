@@ -89,6 +89,10 @@ pub enum MessageError {
     /// sender.
     #[error("cancelled")]
     Cancelled,
+    /// The memory of a message that was to be sent, which its owner had [pinned](crate::Memory::pinned), cannot be read any
+    /// more. The message was not sent.
+    #[error("the memory of the message is not mapped any more")]
+    Unmapped,
     /// Another thread interrupted the call.
     #[error("interrupted")]
     Interrupted,

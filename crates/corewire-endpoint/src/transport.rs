@@ -181,6 +181,12 @@ pub trait Transport {
     /// Copies the next piece.
     fn help(&mut self, row: u32, help: &mut Self::Help) -> Helped;
 
+    /// Whether these stretches of this process's memory, which their owner may have unmapped, can be read.
+    fn is_readable(&self, stretches: &[Stretch]) -> bool {
+        let _ = stretches;
+        true
+    }
+
     /// Counts a message of `bytes` bytes to the peer of `row` that was offered.
     fn count_sent(&mut self, row: u32, bytes: u64) {
         let _ = (row, bytes);

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, OnceLock};
 
+use corewire_layout::PAGE_BYTES;
 use corewire_layout::rendezvous::Stretch;
 use corewire_ring::message::Landing;
 use libc::{c_ulong, iovec};
@@ -424,6 +425,48 @@ impl<I: Iterator<Item = Stretch>> Walk<I> {
         passed
     }
 }
+
+/// Whether all these stretches of this process's memory can be read now, page by page. True if the kernel does not say.
+///
+/// A copy of memory that its owner has unmapped would end the process; this call says so before.
+#[must_use]
+pub fn is_readable(stretches: &[Stretch]) -> bool {
+    let page = PAGE_BYTES as u64;
+    let pages = stretches.iter().filter(|stretch| stretch.bytes > 0).flat_map(|stretch| {
+        let last = stretch.address.saturating_add(stretch.bytes - 1);
+        let others = (stretch.address / page + 1..=last / page).map(move |number| number * page);
+        std::iter::once(stretch.address).chain(others)
+    });
+    let mut pages = pages.map(|address| vector_of(Stretch { address, bytes: 1 }));
+    let mut found = [0u8; PROBED_AT_A_TIME];
+    loop {
+        let remote: Vec<iovec> = pages.by_ref().take(PROBED_AT_A_TIME).collect();
+        if remote.is_empty() {
+            return true;
+        }
+        let local = iovec { iov_base: found.as_mut_ptr().cast(), iov_len: remote.len() };
+        let pid = i32::try_from(std::process::id()).unwrap_or(0);
+        // SAFETY: the local stretch is an array that is long enough; the kernel checks the remote ones.
+        let read = unsafe {
+            libc::process_vm_readv(
+                pid,
+                &raw const local,
+                1,
+                remote.as_ptr(),
+                remote.len() as c_ulong,
+                0,
+            )
+        };
+        match usize::try_from(read) {
+            Ok(read) if read < remote.len() => return false,
+            Ok(_) => {}
+            Err(_) => return io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT),
+        }
+    }
+}
+
+/// Pages that one call asks for.
+const PROBED_AT_A_TIME: usize = 512;
 
 #[cfg(test)]
 mod tests {

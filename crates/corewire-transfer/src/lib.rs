@@ -54,7 +54,7 @@ mod shared_buffer;
 pub mod thresholds;
 
 pub use both_sides::{BothSides, Help, HelpStep, Pull, PullStep, chunks_of};
-pub use kernel_copy::{Refusal, Remote};
+pub use kernel_copy::{Refusal, Remote, is_readable};
 pub use kernel_get::KernelGet;
 pub use kernel_put::KernelPut;
 pub use link::{Cells, Link, LinkMemory, PairLink};

@@ -154,6 +154,10 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         at!(self, row, |transport, row| transport.look_at(row));
     }
 
+    fn is_readable(&self, stretches: &[Stretch]) -> bool {
+        self.first.is_readable(stretches)
+    }
+
     fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
         at!(self, row, |transport, row| transport.set_grant(row, limit, most, refuses));
     }

@@ -5,11 +5,13 @@
 
 mod roles;
 
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use corewire::{Domain, Endpoint, MessageError, Peer, Selector};
+use corewire::{Domain, Endpoint, Memory, MessageError, Peer, Selector};
 use corewire_processes::talk::bytes_of;
 use roles::{Directory, Random, Role};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Bytes before and behind a message that nobody may write.
 const CANARY_BYTES: usize = 4096;
@@ -178,6 +180,43 @@ fn spin(microseconds: u64) {
     while Instant::now() < end {
         std::hint::spin_loop();
     }
+}
+
+#[test]
+fn memory_that_is_unmapped_under_a_send_is_an_error_and_the_receive_waits_on() {
+    let directory = Directory::new("large-unmapped");
+    let domain = Domain::open_at(directory.path()).unwrap();
+    let mut sender = domain.endpoint("sender").create().unwrap();
+    let mut receiver = domain.endpoint("receiver").create().unwrap();
+    let peer = sender.peer("receiver").unwrap();
+    receiver.peer("sender").unwrap();
+    let bytes = 8 << 20;
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a new mapping, of nothing else's memory.
+    let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }.unwrap();
+    let at = NonNull::new(memory.cast::<u8>()).unwrap();
+    // SAFETY: nobody writes it; that a half is unmapped before the end is what is tested.
+    let pinned = unsafe { Memory::pinned(at, bytes) };
+    let send = sender.isend(peer, 1, pinned).unwrap();
+    // SAFETY: the half of the mapping above, to which no reference exists.
+    let half = unsafe { memory.byte_add(bytes / 2) };
+    // SAFETY: as above.
+    unsafe { munmap(half, bytes / 2) }.unwrap();
+    let receive = receiver.ireceive(Selector::any(), Memory::pooled()).unwrap();
+    let ended = loop {
+        receiver.progress().unwrap();
+        sender.progress().unwrap();
+        if let Some(completion) = sender.test(send).unwrap() {
+            break completion;
+        }
+    };
+    assert_eq!(ended.result, Err(MessageError::Unmapped));
+    sender.send(peer, 2, b"the next one").unwrap();
+    let completion = receiver.wait(receive).unwrap();
+    assert_eq!(
+        (completion.result.unwrap().tag, &completion.memory.into_vec()[..]),
+        (2, &b"the next one"[..])
+    );
 }
 
 #[test]

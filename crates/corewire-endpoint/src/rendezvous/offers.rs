@@ -278,7 +278,15 @@ impl<T: Transport> Engine<T> {
             offered.todo = Todo::Push(from, 0);
             return;
         }
-        let Offered { operation, envelope, memory, .. } = entry.offered.swap_remove(index);
+        let offered = entry.offered.swap_remove(index);
+        let Offered { operation, envelope, memory, stretches, .. } = offered;
+        let is_pinned = memory.as_ref().is_some_and(Memory::is_pinned);
+        if is_pinned && !self.transport.is_readable(&stretches) {
+            if let Some(operation) = operation {
+                self.operations.end(operation, Err(MessageError::Unmapped), memory);
+            }
+            return self.notify(row, number, Verb::Cancelled, 0);
+        }
         let data = Envelope::numbered(Space::Data, number);
         let pending = Pending {
             operation,

@@ -720,6 +720,10 @@ impl Transport for PairRings {
         }
     }
 
+    fn is_readable(&self, stretches: &[Stretch]) -> bool {
+        corewire_transfer::is_readable(stretches)
+    }
+
     fn count_sent(&mut self, row: u32, bytes: u64) {
         self.pairs.count_sent_beside(row, bytes);
     }
