@@ -66,6 +66,8 @@ pub struct Engine<T: Transport> {
     pub(crate) grants: Grants,
     /// Rows of peers that grant less than this endpoint has.
     pub(crate) lowering: Vec<u32>,
+    /// Rows of peers that have asked for a grant and cannot have one yet, and what they need.
+    pub(crate) ungranted: Vec<(u32, u64)>,
 }
 
 /// A peer's row.
@@ -208,6 +210,7 @@ impl<T: Transport> Engine<T> {
             changes: Vec::new(),
             grants: Grants::default(),
             lowering: Vec::new(),
+            ungranted: Vec::new(),
         }
     }
 
@@ -242,6 +245,7 @@ impl<T: Transport> Engine<T> {
             changes,
             grants,
             lowering,
+            ungranted,
             ..
         } = self;
         let transport = change(transport);
@@ -252,7 +256,7 @@ impl<T: Transport> Engine<T> {
             busy_steps: 0,
             blocked_bytes: 0,
             has_ended_lent: false,
-            chores: leaving.len(),
+            chores: leaving.len() + lowering.len() + ungranted.len(),
             rows,
             leaving,
             senders,
@@ -268,6 +272,7 @@ impl<T: Transport> Engine<T> {
             changes,
             grants,
             lowering,
+            ungranted,
         }
     }
 
@@ -386,7 +391,7 @@ impl<T: Transport> Engine<T> {
 
     /// Counts what is to be done in each [`progress`](Self::progress).
     pub(crate) fn count_chores(&mut self) {
-        let lowering = self.lowering.len();
+        let lowering = self.lowering.len() + self.ungranted.len();
         self.chores = self.leaving.len() + self.transfers.len() + self.helps.len() + lowering;
     }
 

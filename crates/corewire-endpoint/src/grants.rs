@@ -22,9 +22,7 @@ use crate::engine::Engine;
 use crate::transport::Transport;
 
 /// The first grant of a peer, in bytes, if there is as much.
-const FIRST_BYTES: u64 = 128 << 10;
-/// Notices that may wait for room towards a peer that asks for more: it asks again.
-const NOTICES_MAX: usize = 16;
+const FIRST_BYTES: u64 = 512 << 10;
 
 /// What an endpoint grants its peers.
 #[derive(Debug, Default)]
@@ -60,6 +58,8 @@ impl Grants {
     /// spent; otherwise its message is copied into cells, if there is room.
     #[must_use]
     pub fn new(total: u64, peers_max: u64, refuses: bool) -> Self {
+        // More than any memory.
+        let total = total.min(1 << 62);
         let share = total / 4 / peers_max.max(1);
         Self { total, share, refuses, ..Self::default() }
     }
@@ -132,7 +132,7 @@ impl Grants {
             let own = self.share.saturating_sub(limit);
             let possible = limit.saturating_add(own).saturating_add(left).min(self.most());
             let needed = limit.saturating_add(wants);
-            let new = needed.max(2 * limit).max(FIRST_BYTES).min(possible);
+            let new = needed.max(limit.saturating_mul(2)).max(FIRST_BYTES).min(possible);
             if new > limit {
                 self.set_limit(row, new);
                 self.grant(row).granted = new;
@@ -213,6 +213,7 @@ impl<T: Transport> Engine<T> {
 
     /// The peer of `row` has gone: others may have what it had.
     pub(crate) fn end_grants_of(&mut self, row: u32) {
+        self.ungranted.retain(|&(other, _)| other != row);
         if self.grants.total > 0 {
             let changes = self.grants.gone(row);
             self.tell_grants(changes);
@@ -223,15 +224,17 @@ impl<T: Transport> Engine<T> {
 
     /// A notice about grants has arrived.
     pub(crate) fn handle_grant(&mut self, row: u32, number: u64, notice: Notice) {
+        if self.rows[row as usize].gone.is_some() {
+            return;
+        }
         match notice.verb {
             Verb::Grant => self.set_grant(row, number, notice.offset),
-            Verb::Want => {
-                let is_behind = self.rows[row as usize].notices.len() >= NOTICES_MAX;
-                if self.grants.total > 0 && !is_behind && self.transport.start_granting(row) {
-                    let changes = self.grants.want(row, notice.offset.max(1));
-                    self.tell_grants(changes);
-                }
+            Verb::Want if self.grants.total > 0 => {
+                self.ungranted.retain(|&(other, _)| other != row);
+                self.ungranted.push((row, notice.offset.max(1)));
+                self.step_grants();
             }
+            Verb::Want => {}
             _ => {
                 let changes = self.grants.kept(row, notice.offset);
                 self.tell_grants(changes);
@@ -268,6 +271,9 @@ impl<T: Transport> Engine<T> {
         let was_told = grant.kept == Some(kept);
         grant.kept = (!is_over).then_some(kept);
         if !was_told {
+            // Only the last one matters.
+            let is_other = |(_, bytes): &(u64, Vec<u8>)| bytes.first() != Some(&(Verb::Kept as u8));
+            self.rows[row as usize].notices.retain(is_other);
             self.notify(row, 0, Verb::Kept, kept);
         }
         self.lowering.retain(|&other| other != row);
@@ -277,8 +283,24 @@ impl<T: Transport> Engine<T> {
         self.count_chores();
     }
 
-    /// Gives back what has been released of grants that were lowered.
+    /// Grants peers that have asked for it something, unless messages of an earlier peer of their row are held still.
+    fn step_grants(&mut self) {
+        for (row, bytes) in std::mem::take(&mut self.ungranted) {
+            if self.transport.start_granting(row) {
+                let changes = self.grants.want(row, bytes);
+                self.tell_grants(changes);
+            } else {
+                self.ungranted.push((row, bytes));
+            }
+        }
+        self.count_chores();
+    }
+
+    /// Grants what could not be granted before, and gives back what has been released of grants that were lowered.
     pub(crate) fn step_lowering(&mut self) {
+        if !self.ungranted.is_empty() {
+            self.step_grants();
+        }
         for row in self.lowering.clone() {
             self.tell_kept(row);
         }
@@ -324,12 +346,12 @@ mod tests {
 
     #[test]
     fn a_peer_gets_more_as_it_needs_it_up_to_its_most() {
-        let mut grants = Grants::new(1 << 20, 4, false);
+        let mut grants = Grants::new(8 << 20, 4, false);
         assert_eq!(grants.want(0, 1), [(0, FIRST_BYTES)]);
         assert_eq!(grants.want(0, 1), [(0, FIRST_BYTES * 2)]);
         assert_eq!(grants.want(0, u64::MAX), [(0, grants.most())]);
         assert_eq!(grants.want(0, 1), []);
-        assert_eq!(grants.most(), (3 << 18) + (1 << 16));
+        assert_eq!(grants.most(), (6 << 20) + (1 << 19));
     }
 
     #[test]
@@ -343,7 +365,7 @@ mod tests {
         // It still uses some.
         let now = grants.kept(0, most - (1 << 17));
         assert_eq!(now, [(1, 3 << 16)]);
-        assert_eq!(grants.kept(0, most / 2), [(1, 6 << 16)]);
+        assert_eq!(grants.kept(0, most / 2), [(1, 15 << 15)]);
     }
 
     #[test]

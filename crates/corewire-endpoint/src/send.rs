@@ -128,16 +128,24 @@ impl<T: Transport> Engine<T> {
     pub fn wanted_room(&self) -> Vec<Room> {
         let first = |row: u32| self.rows[row as usize].sends.front();
         let room = |&row: &u32| match first(row) {
-            Some(Pending { envelope, memory, from, .. }) => {
+            Some(Pending { envelope, memory, from, sent, .. }) => {
                 let bytes = memory.len() as u64 - from;
-                Room { row, envelope: *envelope, bytes, is_in_place: false }
+                Room { row, envelope: *envelope, bytes, is_in_place: false, is_begun: *sent > 0 }
             }
-            None => Room { row, envelope: ack(0), bytes: 0, is_in_place: false },
+            None => Room { row, envelope: ack(0), bytes: 0, is_in_place: false, is_begun: false },
         };
         let is_free = |row: &&u32| !self.rows[**row as usize].is_within;
         let mut wanted: Vec<Room> = self.senders.iter().filter(is_free).map(room).collect();
         wanted.extend(self.wanted_by_lent());
         wanted
+    }
+
+    /// The same room, as it is waited for now: `None` if what must be sent first is waited for instead.
+    #[must_use]
+    pub fn room_for(&self, room: Room) -> Option<Room> {
+        let entry = self.rows.get(room.row as usize)?;
+        let is_first = room.is_in_place || entry.sends.is_empty();
+        is_first.then_some(Room { is_begun: entry.is_within, ..room })
     }
 
     pub(crate) fn push(

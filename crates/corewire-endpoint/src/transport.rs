@@ -366,6 +366,8 @@ pub struct Room {
     pub envelope: Envelope,
     /// The length of the message in bytes.
     pub bytes: u64,
-    /// In what the peer grants.
+    /// For a loan, in what the peer grants.
     pub is_in_place: bool,
+    /// A part of the message has been sent.
+    pub is_begun: bool,
 }

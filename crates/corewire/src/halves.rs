@@ -123,6 +123,8 @@ pub(crate) mod notice {
     pub(crate) const OBSERVED: u32 = 8;
     /// Requests were dropped without a reply.
     pub(crate) const DROPPED: u32 = 16;
+    /// A loan was dropped unsent.
+    pub(crate) const RETURNED: u32 = 32;
 }
 
 /// The control half of an endpoint.

@@ -174,7 +174,9 @@ fn a_loan_is_read_where_it_was_written() {
         // As much as is asked for is granted when it is needed.
         let mut loan = loop {
             match a.try_loan(to_b, length) {
-                Ok(loan) => break loan,
+                Ok(loan) if loan.is_in_place() => break loan,
+                // More than is granted yet: it has memory of its own.
+                Ok(loan) => drop(loan),
                 Err(MessageError::ReceiverFull { needed, .. }) => assert_eq!(needed, length as u64),
                 Err(error) => panic!("{error}"),
             }
@@ -333,5 +335,62 @@ fn what_a_peer_that_has_left_still_reads_is_not_written_over() {
     assert!(c.counter("in_place").unwrap() > 0);
     for (number, got) in (0u64..).zip(&held) {
         assert_eq!(*got, message(number, 4000));
+    }
+}
+
+#[test]
+fn a_loan_that_is_dropped_wakes_who_waits_for_its_memory() {
+    let scratch = Scratch::new("in-place-dropped-loan");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").sleep_cap(LONG).create().unwrap();
+    let mut b = domain.endpoint("b").peers(1).grants(64 << 10).create().unwrap();
+    let to_b = a.peer("b").unwrap();
+    b.peer("a").unwrap();
+    warm_up((&mut a, to_b), &mut b);
+    let mut loans = Vec::new();
+    while let Ok(loan) = a.try_loan(to_b, 4000) {
+        assert!(loan.is_in_place());
+        loans.push(loan);
+    }
+    assert!(loans.len() >= 8);
+    let dropper = thread::spawn(move || drop(loans));
+    assert!(a.loan_timeout(to_b, 4000, LONG / 2).unwrap().is_in_place());
+    dropper.join().unwrap();
+}
+
+#[test]
+fn a_loan_is_sent_even_if_the_peer_holds_all_that_it_may() {
+    let scratch = Scratch::new("in-place-all-bits");
+    let (mut a, to_b, mut b, _) = two(scratch.domain());
+    warm_up((&mut a, to_b), &mut b);
+    let mut loan = a.loan(to_b, 200).unwrap();
+    assert!(loan.is_in_place());
+    loan.fill(5);
+    let mut held = Vec::new();
+    for _ in 0..5000 {
+        a.send(to_b, 0, &[1; 200]).unwrap();
+        held.push(b.receive(Selector::any()).unwrap());
+    }
+    a.try_send_loan(loan, 7).unwrap();
+    let got = b.receive(Selector::any()).unwrap();
+    assert_eq!((got.tag(), &got[..]), (7, &[5; 200][..]));
+}
+
+#[test]
+fn what_a_closed_receiver_did_not_take_is_used_again() {
+    let scratch = Scratch::new("in-place-closed");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").heap(1 << 20).create().unwrap();
+    for round in 0..20 {
+        let mut b = domain.endpoint("b").create().unwrap();
+        let to_b = a.peer("b").unwrap();
+        b.peer("a").unwrap();
+        warm_up((&mut a, to_b), &mut b);
+        for _ in 0..60 {
+            a.send(to_b, round, &[1; 4000]).unwrap();
+        }
+        drop(b);
+        // Until it is known that b has left.
+        while !matches!(a.try_send(to_b, 0, &[0; 8]), Err(MessageError::PeerLeft { .. })) {}
     }
 }

@@ -231,7 +231,7 @@ impl Victim {
     /// Links a new hostile peer, whose memory is valid.
     fn link(&mut self) {
         self.held.clear();
-        if let Some(granted) = self.pairs.take_granted(HOSTILE) {
+        if let Some(granted) = self.pairs.take_granted(HOSTILE, false) {
             self.pairs.end_granted(granted);
         }
         self.pairs.remove_peer(HOSTILE);
@@ -250,7 +250,7 @@ impl Victim {
     fn violated(&mut self, violation: PairViolation) {
         black_box(violation);
         self.tally.violations += 1;
-        if let Some(granted) = self.pairs.take_granted(HOSTILE) {
+        if let Some(granted) = self.pairs.take_granted(HOSTILE, false) {
             self.pairs.end_granted(granted);
         }
         self.pairs.remove_peer(HOSTILE);

@@ -137,7 +137,7 @@ pub fn send_in_place(pairs: &mut Pairs, row: u32, number: u64, length: usize, wa
                 return pairs.assign_ring(row);
             }
             pairs.has_room(row, &envelope, 0).expect("own memory")
-                && pairs.has_grant(row, length as u64)
+                && matches!(pairs.lending(row, length as u64), Lending::Done(()))
         };
         if is_room(pairs) {
             match pairs.send_in_block(row, &envelope, &&bytes[..], &mut |_, _| true) {

@@ -83,7 +83,7 @@ impl<T: Transport> Engine<T> {
             Todo::Push(from, _) => {
                 let envelope = Envelope::numbered(Space::Data, offered.number);
                 let bytes = offered.total - from;
-                Some(Room { row, envelope, bytes, is_in_place: false })
+                Some(Room { row, envelope, bytes, is_in_place: false, is_begun: true })
             }
             _ => None,
         })

@@ -26,7 +26,7 @@
 //!
 //! | | line transfers | locked instructions |
 //! |---|---|---|
-//! | sender | n/64 to own the block again; 1 for a word of bits, once in 16 KiB of blocks | 0 |
+//! | sender | n/64 to own the block again; 1 for a word of bits, once in 256 KiB of blocks | 0 |
 //! | receiver | 1 for the slot; n/64 if it reads the message | 1 for the handle, 1 for the bit, 1 fence |
 //!
 //! Source: Yamagiwa and others, "Active Zero-copy", which lets a receiver take messages that it posted no buffer for, and
@@ -49,9 +49,12 @@ use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
 use crate::{Control, Host, Trusted, doorbell, fence_at, order};
 
-/// The sender looks for released blocks after it has used so many bytes of blocks, even if it has others: released ones
-/// are in the caches.
-pub(super) const SCAN_AFTER_BYTES: u64 = 16 << 10;
+/// The sender looks for released blocks after it has used so many bytes of blocks, even if it has others: then as many
+/// take turns.
+pub(super) const SCAN_AFTER_BYTES: u64 = 256 << 10;
+
+/// So much of a message is fetched while its handle is made.
+const PREFETCHED_BYTES: usize = 4096;
 
 const WORDS: usize = RELEASES as usize / 64;
 
@@ -75,8 +78,8 @@ pub struct Granted {
     /// The words as last read; bits that are in use.
     seen: [u64; WORDS],
     in_use: [u64; WORDS],
-    /// By bit.
-    blocks: Vec<Block>,
+    /// By bit: the block, and the position of the slot that names it.
+    blocks: Vec<(Block, u64)>,
     /// Bits that are not in use, the one used last at the end.
     unused: Vec<u16>,
 }
@@ -99,7 +102,7 @@ impl Granted {
         for (index, seen) in seen.iter_mut().enumerate() {
             *seen = words.word64(8 * index).load(Relaxed);
         }
-        let blocks = alloc::vec![Block { line: 0, bytes: 0 }; RELEASES.into()];
+        let blocks = alloc::vec![(Block { line: 0, bytes: 0 }, 0); RELEASES.into()];
         let unused = (0..RELEASES).rev().collect();
         let (limit, most, spent, since_scan, in_use) = (0, 0, 0, 0, [0; WORDS]);
         Self { link, limit, most, spent, since_scan, words, seen, in_use, blocks, unused }
@@ -130,7 +133,7 @@ impl Granted {
                 released &= released - 1;
                 #[expect(clippy::cast_possible_truncation, reason = "below RELEASES")]
                 let number = (64 * index) as u16 + bit as u16;
-                let block = self.blocks[usize::from(number)];
+                let (block, _) = self.blocks[usize::from(number)];
                 self.spent = self.spent.saturating_sub(block.bytes);
                 self.unused.push(number);
                 heap.give_back(block);
@@ -138,20 +141,22 @@ impl Granted {
         }
     }
 
-    /// A bit for a block of which a slot is published next. `None` if all are in use.
+    /// A bit for a block. `None` if all are in use.
     #[inline]
-    pub(super) fn use_bit(&mut self, block: Block) -> Option<u16> {
-        let number = self.unused.pop()?;
-        let (index, bit) = bit_of(number);
-        self.in_use[index] |= bit;
-        self.blocks[usize::from(number)] = block;
-        Some(number)
+    pub(super) fn take_bit(&mut self) -> Option<u16> {
+        self.unused.pop()
     }
 
-    /// The slot was not published after all.
-    pub(super) fn unuse_bit(&mut self, number: u16) {
+    /// The block was published in the slot at `position`.
+    #[inline]
+    pub(super) fn use_bit(&mut self, number: u16, block: Block, position: u64) {
         let (index, bit) = bit_of(number);
-        self.in_use[index] &= !bit;
+        self.in_use[index] |= bit;
+        self.blocks[usize::from(number)] = (block, position);
+    }
+
+    /// The block with this bit was not published.
+    pub(super) fn give_bit_back(&mut self, number: u16) {
         self.unused.push(number);
     }
 
@@ -160,13 +165,16 @@ impl Granted {
         self.in_use.iter().any(|&word| word != 0)
     }
 
-    /// The peer's process has ended: all its blocks are unused.
-    pub(super) fn end(mut self, heap: &mut Heap) {
+    /// The peer takes no message from slots at `position` and beyond: their blocks are unused.
+    pub(super) fn end(&mut self, position: u64, heap: &mut Heap) {
         for number in 0..RELEASES {
             let (index, bit) = bit_of(number);
-            if self.in_use[index] & bit != 0 {
+            let (block, at) = self.blocks[usize::from(number)];
+            if self.in_use[index] & bit != 0 && at >= position {
                 self.in_use[index] &= !bit;
-                heap.give_back(self.blocks[usize::from(number)]);
+                self.spent = self.spent.saturating_sub(block.bytes);
+                self.unused.push(number);
+                heap.give_back(block);
             }
         }
     }
@@ -191,7 +199,9 @@ impl Kept {
     pub(super) fn new(words: Region, home: Arc<dyn Home>) -> Self {
         let mut taken = [0; WORDS];
         for (index, taken) in taken.iter_mut().enumerate() {
-            *taken = words.word64(8 * index).load(Relaxed);
+            // By a read-modify-write, which cannot read an older value than the release of an earlier peer's message that
+            // preceded the end of its handle, which was seen.
+            *taken = words.word64(8 * index).fetch_or(0, Relaxed);
         }
         Self { words, taken, home }
     }
@@ -215,6 +225,7 @@ impl Kept {
         let (index, bit) = bit_of(number);
         self.taken[index] ^= bit;
         let payload = heap.payload_at(at, bytes as u64, crate::region::Access::Read);
+        payload.prefetch_to_read(PREFETCHED_BYTES);
         Held::new(payload, trusted, number, Arc::clone(&self.home))
     }
 }
@@ -257,6 +268,7 @@ pub struct LentBlock {
     pub(super) block: Block,
     pub(super) row: u32,
     pub(super) link: u64,
+    pub(super) bit: u16,
     bytes: usize,
     heap: Store,
 }
@@ -273,8 +285,13 @@ impl fmt::Debug for LentBlock {
 }
 
 impl LentBlock {
-    pub(super) fn new(heap: &Heap, block: Block, (row, link): (u32, u64), bytes: usize) -> Self {
-        Self { block, row, link, bytes, heap: heap.store().clone() }
+    pub(super) fn new(
+        heap: &Heap,
+        (block, bit): (Block, u16),
+        (row, link): (u32, u64),
+        bytes: usize,
+    ) -> Self {
+        Self { block, row, link, bit, bytes, heap: heap.store().clone() }
     }
 
     /// The row of the peer that it is for.

@@ -2,10 +2,12 @@
 //!
 //! It consists of *chunks*, whose memory is allocated when they are first used and stays. A block of up to half a chunk
 //! is one of the equal blocks of a chunk, from 256 bytes on in powers of two; a longer one is a run of chunks. The block
-//! that became free last is used first: it is still in the caches.
+//! that was unused the longest is used first: the lines of one that was just read are in the reader's cache, from which
+//! each must be taken before it is written again (16 KiB written, sent and read: 2.7 us instead of 2.2).
 //!
 //! Only the sender knows which blocks are used, so nothing in shared memory can be damaged.
 
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -16,6 +18,8 @@ use crate::region::{Access, Payload, Store};
 
 /// Number of sizes of blocks that are smaller than a chunk.
 const SIZES: usize = (HEAP_CHUNK_BYTES / BLOCK_BYTES_MIN).ilog2() as usize;
+/// After a message, the block of the next one is fetched, up to so many bytes.
+const PREFETCHED_BYTES: u64 = 2048;
 /// Unused chunks of one size that are kept for this size.
 const KEPT_CHUNKS: usize = 2;
 
@@ -24,8 +28,8 @@ const KEPT_CHUNKS: usize = 2;
 pub(super) struct Heap {
     store: Store,
     chunks: Vec<Chunk>,
-    /// By size: lines at which unused blocks begin, the one that was used last at the end.
-    unused: [Vec<u32>; SIZES],
+    /// By size: lines at which unused blocks begin, the one that was unused the longest first.
+    unused: [VecDeque<u32>; SIZES],
     /// No chunk below it is unused.
     lowest: usize,
 }
@@ -117,7 +121,7 @@ impl Heap {
         if self.unused[size].is_empty() {
             self.carve(bytes, allocate)?;
         }
-        let line = self.unused[size].pop()?;
+        let line = self.unused[size].pop_front()?;
         if let Holds::Blocks { used, .. } = &mut self.chunk_of(line).holds {
             *used += 1;
         }
@@ -131,9 +135,8 @@ impl Heap {
         let chunk = self.find_run(1, allocate)?;
         self.chunks[chunk].holds = Holds::Blocks { size, used: 0 };
         let first = chunk as u64 * HEAP_CHUNK_BYTES;
-        // The first one is used first.
-        for index in (0..HEAP_CHUNK_BYTES / bytes).rev() {
-            self.unused[size].push(line_of(first + index * bytes)?);
+        for index in 0..HEAP_CHUNK_BYTES / bytes {
+            self.unused[size].push_back(line_of(first + index * bytes)?);
         }
         Some(())
     }
@@ -202,6 +205,26 @@ impl Heap {
         Some(first)
     }
 
+    /// Whether there may be a block of this length.
+    pub(super) fn has(&self, bytes: u64) -> bool {
+        let count = usize::try_from(bytes.div_ceil(HEAP_CHUNK_BYTES)).unwrap_or(usize::MAX);
+        let is_free =
+            |chunk: &Chunk| matches!(chunk.holds, Holds::Nothing | Holds::Blocks { used: 0, .. });
+        (bytes < HEAP_CHUNK_BYTES && !self.unused[size_of(bytes)].is_empty())
+            || self.chunks.windows(count).any(|run| run.iter().all(is_free))
+    }
+
+    /// Prefetches the block of this length that will be used next, while there is time.
+    #[inline]
+    pub(super) fn prefetch(&self, bytes: u64) {
+        if bytes < HEAP_CHUNK_BYTES
+            && let Some(&line) = self.unused[size_of(bytes)].front()
+        {
+            let prefetched = bytes.min(PREFETCHED_BYTES);
+            self.payload(Block { line, bytes }, prefetched).prefetch_to_write();
+        }
+    }
+
     /// A block is unused again.
     pub(super) fn give_back(&mut self, block: Block) {
         if block.bytes >= HEAP_CHUNK_BYTES {
@@ -213,7 +236,7 @@ impl Heap {
             return;
         }
         let size = size_of(block.bytes);
-        self.unused[size].push(block.line);
+        self.unused[size].push_back(block.line);
         let Holds::Blocks { used, .. } = &mut self.chunk_of(block.line).holds else { return };
         *used -= 1;
         let in_chunk = usize::try_from(HEAP_CHUNK_BYTES / block.bytes).unwrap_or(usize::MAX);
@@ -255,18 +278,17 @@ mod tests {
     }
 
     #[test]
-    fn the_block_that_was_used_last_is_used_again() {
+    fn the_block_that_was_unused_the_longest_is_used_first() {
         let mut heap = heap();
         let mut allocated = Vec::new();
         let mut allocate = |offset, bytes| {
             allocated.push((offset, bytes));
             true
         };
-        let first = heap.take(1024, &mut allocate).unwrap();
-        let second = heap.take(1024, &mut allocate).unwrap();
-        heap.give_back(first);
-        heap.give_back(second);
-        assert_eq!(heap.take(1024, &mut allocate), Some(second));
+        let all: Vec<_> = (0..64).map(|_| heap.take(1024, &mut allocate).unwrap()).collect();
+        heap.give_back(all[7]);
+        heap.give_back(all[3]);
+        assert_eq!(heap.take(1024, &mut allocate), Some(all[7]));
         assert_eq!(allocated, [(0, HEAP_CHUNK_BYTES)]);
     }
 

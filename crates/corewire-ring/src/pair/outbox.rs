@@ -122,6 +122,16 @@ impl Outbox {
         self.row_there
     }
 
+    /// The position of the next slot to write.
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The position of the first slot that the peer has not passed.
+    pub(super) fn cursor(&self) -> u64 {
+        self.cursor.load(Relaxed)
+    }
+
     /// The peer's doorbell.
     pub(super) fn doorbell(&self) -> &Word32 {
         self.activity.doorbell()

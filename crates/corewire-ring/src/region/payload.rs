@@ -59,6 +59,15 @@ impl Payload {
         }
     }
 
+    /// Makes the processor prefetch the first `bytes` bytes for reading.
+    #[inline(always)]
+    pub fn prefetch_to_read(&self, bytes: usize) {
+        for offset in (0..self.bytes.min(bytes)).step_by(LINE_BYTES) {
+            // SAFETY: below the payload's length.
+            unsafe { self.base.add(offset) }.prefetch_to_read();
+        }
+    }
+
     /// The bytes, to be read in place.
     ///
     /// # Safety

@@ -143,9 +143,11 @@ impl EndpointBuilder {
         self
     }
 
-    /// A message of 161 bytes to 64 KiB that does not fit in what this endpoint [grants](Self::grants) its sender is refused:
-    /// `try_send` ends at once with [`ReceiverFull`](crate::MessageError::ReceiverFull), the other sends wait. By default it is
-    /// copied through the sender's cells, as long as there is room.
+    /// A message of 161 bytes to 32 KiB (to 64 KiB from a grant of that size on) is refused while what this endpoint
+    /// [grants](Self::grants) its sender is spent: `try_send` ends at once with
+    /// [`ReceiverFull`](crate::MessageError::ReceiverFull), the other sends wait until messages are released. By default it is
+    /// copied through the sender's cells, as long as there is room. A message that is longer than the whole grant goes there in
+    /// any case, and its sender asks for more; a peer that makes no calls keeps what it was granted.
     pub fn refuse_beyond_grants(mut self) -> Self {
         self.refuses = true;
         self

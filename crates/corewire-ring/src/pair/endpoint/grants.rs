@@ -47,24 +47,31 @@ impl<H: Host> Endpoint<H> {
         granted.spent
     }
 
-    /// May there ever be room for a message of `bytes` bytes in the heap and in what the peer of `row` grants?
-    #[must_use]
-    pub fn may_have_grant(&self, row: u32, bytes: u64) -> bool {
-        let granted = self.peer(row).and_then(|peer| peer.granted.as_ref());
-        let most = granted.map_or(0, |granted| granted.most).min(self.heap.bytes() / 2);
-        bytes > 0 && block_bytes(bytes) <= most
+    /// Whether there is a block for a message of `bytes` bytes to the peer of `row`, as a send would find it.
+    pub fn lending(&mut self, row: u32, bytes: u64) -> Lending<()> {
+        let Self { peers, heap, .. } = self;
+        let Some(Some(peer)) = peers.get_mut(row as usize) else { return Lending::Impossible };
+        let Some(granted) = &mut peer.granted else { return Lending::Impossible };
+        let bytes = block_bytes(bytes);
+        if bytes == 0 || bytes > granted.limit || bytes > heap.bytes() / 2 {
+            return Lending::Impossible;
+        }
+        if !granted.has_room(bytes) {
+            granted.scan(heap);
+        }
+        if !granted.has_room(bytes) {
+            return Lending::Spent;
+        }
+        let is_possible = granted.spent + bytes <= heap.bytes() / 2 && heap.has(bytes);
+        if is_possible { Lending::Done(()) } else { Lending::Impossible }
     }
 
-    /// Is there room for a message of `bytes` bytes in what the peer of `row` grants?
-    pub fn has_grant(&mut self, row: u32, bytes: u64) -> bool {
-        let Self { peers, heap, .. } = self;
-        let Some(Some(peer)) = peers.get_mut(row as usize) else { return false };
-        let Some(granted) = &mut peer.granted else { return false };
-        let bytes = block_bytes(bytes);
-        granted.has_room(bytes) || {
-            granted.scan(heap);
-            granted.has_room(bytes)
-        }
+    /// Whether messages of an earlier peer of `row` are held: the peer of `row` cannot be granted anything yet.
+    #[must_use]
+    pub fn has_held(&self, row: u32) -> bool {
+        let is_new = self.peer(row).is_some_and(|peer| !peer.inbox.has_kept());
+        let home = self.homes.get(row as usize).and_then(Option::as_ref);
+        is_new && home.is_some_and(|home| home.strong_count() > 0)
     }
 
     /// A block for a message of `bytes` bytes to the peer of `row`. `allocate` gets memory for the given offset and length of
@@ -74,13 +81,13 @@ impl<H: Host> Endpoint<H> {
         row: u32,
         bytes: u64,
         allocate: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Lending<Block> {
+    ) -> Lending<(Block, u16)> {
         let Self { peers, heap, memory, .. } = self;
         let Some(Some(peer)) = peers.get_mut(row as usize) else { return Lending::Impossible };
         let Some(granted) = &mut peer.granted else { return Lending::Impossible };
         let bytes = block_bytes(bytes);
         // One peer has at most half, so that one that releases nothing leaves something for the others.
-        if bytes == 0 || bytes > granted.most || bytes > heap.bytes() / 2 {
+        if bytes == 0 || bytes > granted.limit || bytes > heap.bytes() / 2 {
             return Lending::Impossible;
         }
         if granted.since_scan >= SCAN_AFTER_BYTES || !granted.has_room(bytes) {
@@ -97,9 +104,13 @@ impl<H: Host> Endpoint<H> {
         else {
             return Lending::Impossible;
         };
+        let Some(bit) = granted.take_bit() else {
+            heap.give_back(block);
+            return Lending::Spent;
+        };
         granted.spent += bytes;
         granted.since_scan += bytes;
-        Lending::Done(block)
+        Lending::Done((block, bit))
     }
 
     /// Copies a message into a block and publishes it to the peer of `row`, which has a free slot.
@@ -116,29 +127,37 @@ impl<H: Host> Endpoint<H> {
             return Lending::Done(false);
         }
         let total = source.bytes();
-        let block = match self.find_block(row, total, allocate) {
-            Lending::Done(block) => block,
+        let (block, bit) = match self.find_block(row, total, allocate) {
+            Lending::Done(found) => found,
             Lending::Spent => return Lending::Spent,
             Lending::Impossible => return Lending::Impossible,
         };
         source.fill(0, &mut crate::message::Fragment::shared(self.heap.payload(block, total)));
-        let is_sent = self.publish_block(row, envelope, block, total);
-        if !is_sent {
-            self.unspend(row, None, block);
+        let is_sent = self.publish_block(row, envelope, (block, bit), total);
+        if is_sent {
+            self.heap.prefetch(block.bytes);
+        } else {
+            self.unspend(row, None, (block, bit));
         }
         Lending::Done(is_sent)
     }
 
     /// Publishes a block, which is spent.
-    fn publish_block(&mut self, row: u32, envelope: &Envelope, at: Block, total: u64) -> bool {
+    fn publish_block(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        (at, bit): (Block, u16),
+        total: u64,
+    ) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(row as usize) else { return false };
         let Peer { outbox, granted, .. } = &mut **peer;
         let Some(granted) = granted else { return false };
-        let Some(bit) = granted.use_bit(at) else { return false };
+        let position = outbox.head();
         if !outbox.send_block(envelope, block(at.line, bit), total) {
-            granted.unuse_bit(bit);
             return false;
         }
+        granted.use_bit(bit, at, position);
         if outbox.is_announcement_due() {
             self.announce_to(row);
         }
@@ -153,7 +172,7 @@ impl<H: Host> Endpoint<H> {
         allocate: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Lending<LentBlock> {
         let block = match self.find_block(row, bytes as u64, allocate) {
-            Lending::Done(block) => block,
+            Lending::Done(found) => found,
             Lending::Spent => return Lending::Spent,
             Lending::Impossible => return Lending::Impossible,
         };
@@ -166,7 +185,12 @@ impl<H: Host> Endpoint<H> {
     /// gone; it is the program's still.
     pub fn send_block(&mut self, envelope: &Envelope, lent: &LentBlock) -> bool {
         self.is_of_link(lent)
-            && self.publish_block(lent.row, envelope, lent.block, lent.as_slice().len() as u64)
+            && self.publish_block(
+                lent.row,
+                envelope,
+                (lent.block, lent.bit),
+                lent.as_slice().len() as u64,
+            )
     }
 
     fn is_of_link(&self, lent: &LentBlock) -> bool {
@@ -176,10 +200,10 @@ impl<H: Host> Endpoint<H> {
 
     /// A block that its program does not send after all.
     pub fn give_block_back(&mut self, lent: &LentBlock) {
-        self.unspend(lent.row, Some(lent.link), lent.block);
+        self.unspend(lent.row, Some(lent.link), (lent.block, lent.bit));
     }
 
-    fn unspend(&mut self, row: u32, link: Option<u64>, block: Block) {
+    fn unspend(&mut self, row: u32, link: Option<u64>, (block, bit): (Block, u16)) {
         let Self { peers, heap, .. } = self;
         heap.give_back(block);
         if let Some(Some(peer)) = peers.get_mut(row as usize)
@@ -187,15 +211,20 @@ impl<H: Host> Endpoint<H> {
             && link.is_none_or(|link| link == granted.link)
         {
             granted.spent = granted.spent.saturating_sub(block.bytes);
+            granted.give_bit_back(bit);
         }
     }
 
     /// What the peer of `row`, which is about to be removed, still reads of the heap. Its memory must not be used before it
-    /// is released, or the peer's process has ended.
-    pub fn take_granted(&mut self, row: u32) -> Option<Granted> {
+    /// is released, or the peer's process has ended. One that `has_left` takes no more messages.
+    pub fn take_granted(&mut self, row: u32, has_left: bool) -> Option<Granted> {
         let Self { peers, heap, .. } = self;
-        let mut granted = peers.get_mut(row as usize)?.as_mut()?.granted.take()?;
+        let peer = peers.get_mut(row as usize)?.as_mut()?;
+        let mut granted = peer.granted.take()?;
         granted.scan(heap);
+        if has_left {
+            granted.end(peer.outbox.cursor(), heap);
+        }
         granted.is_in_use().then_some(*granted)
     }
 
@@ -206,8 +235,8 @@ impl<H: Host> Endpoint<H> {
     }
 
     /// The process of a removed peer has ended: takes everything back.
-    pub fn end_granted(&mut self, granted: Granted) {
-        granted.end(&mut self.heap);
+    pub fn end_granted(&mut self, mut granted: Granted) {
+        granted.end(0, &mut self.heap);
     }
 }
 

@@ -131,9 +131,8 @@ impl Endpoint {
     /// Memory for a message of `bytes` bytes to `peer`, where the peer reads it: then neither side copies the message. Waits
     /// while what the peer [grants](crate::EndpointBuilder::grants) is spent.
     ///
-    /// As long as the peer has granted nothing (the first call asks for it), or where it cannot (a peer that grants nothing,
-    /// a message that is longer than it may ever grant, or than half of this endpoint's
-    /// [heap](crate::EndpointBuilder::heap)), the memory is the loan's own, and the message is sent as any other.
+    /// If the message is longer than what the peer grants altogether by now (the call asks for more), or than half of this
+    /// endpoint's [heap](crate::EndpointBuilder::heap), the memory is the loan's own, and the message is sent as any other.
     ///
     /// The memory holds what was written there before, by this endpoint.
     ///
@@ -197,8 +196,10 @@ impl Endpoint {
         bytes: usize,
         patience: Patience,
     ) -> Result<EndpointLoan, MessageError> {
-        if let Some(end) = self.find_loan(peer, bytes) {
-            return end;
+        match self.find_loan(peer, bytes) {
+            Some(Ok(loan)) if !loan.is_in_place() => {}
+            Some(end) => return end,
+            None => {}
         }
         // Grants arrive as messages do.
         self.engine.progress(None)?;
@@ -206,7 +207,8 @@ impl Endpoint {
             return end;
         }
         let (envelope, is_in_place) = (Envelope::tagged(0), true);
-        let room = Room { row: peer.row(), envelope, bytes: bytes as u64, is_in_place };
+        let room =
+            Room { row: peer.row(), envelope, bytes: bytes as u64, is_in_place, is_begun: false };
         self.wait_for(patience, None, Some(room), |endpoint, _| endpoint.find_loan(peer, bytes))
             .map_err(|error| match error {
                 MessageError::Timeout { .. } => MessageError::Timeout { after: after(patience) },
@@ -224,9 +226,6 @@ impl Endpoint {
             return Some(Err(error));
         }
         let (granted, most) = self.engine.granted(peer.row());
-        if most == 0 {
-            self.engine.want_grant(peer.row(), bytes as u64);
-        }
         let lent = if granted == 0 || bytes as u64 > most {
             Lending::Impossible
         } else {
@@ -239,6 +238,8 @@ impl Endpoint {
                 return None;
             }
             Lending::Impossible => {
+                // A larger grant may make the next one possible.
+                self.engine.want_grant(peer.row(), bytes as u64);
                 let mut own = Vec::new();
                 if own.try_reserve_exact(bytes).is_err() {
                     return Some(Err(MessageError::NoMemory { bytes: bytes as u64 }));

@@ -345,7 +345,7 @@ impl Endpoint {
             if poller.may_sleep() {
                 poller.sleeps();
                 let mut wanted = self.engine.wanted_room();
-                wanted.extend(room);
+                wanted.extend(room.and_then(|room| self.engine.room_for(room)));
                 self.engine.transport_mut().sleep(limit_ns, &wanted);
                 has_slept = true;
             }

@@ -66,17 +66,24 @@ pub(crate) struct PairRings {
 }
 
 /// Loans that were dropped unsent, by any thread.
-#[derive(Debug, Default)]
 pub(super) struct Returned {
     has_some: AtomicU32,
     lent: Mutex<Vec<LentBlock>>,
+    control: Arc<dyn EndpointHalf>,
+}
+
+impl fmt::Debug for Returned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Returned").finish_non_exhaustive()
+    }
 }
 
 impl Returned {
-    /// Gives a block back. Whoever looks next takes it.
+    /// Gives a block back, and wakes a call that waits for room.
     pub(super) fn add(&self, lent: LentBlock) {
         lock(&self.lent).push(lent);
         self.has_some.store(1, Relaxed);
+        self.control.notify(notice::RETURNED);
     }
 
     fn take(&self) -> Vec<LentBlock> {
@@ -98,6 +105,8 @@ struct Grant {
     refuses: bool,
     /// The length of the last message that did not fit.
     shortage: Option<u64>,
+    /// Its endpoint was closed: it takes no more messages.
+    has_left: bool,
 }
 
 /// After so many messages in cells, the next call looks for a grant.
@@ -111,6 +120,8 @@ impl PairRings {
     ) -> Self {
         let cookie = Box::new(control.incarnation().to_le_bytes());
         let (pipe, remotes, helps) = (Pipe::new(), Vec::new(), Vec::new());
+        let (has_some, lent) = (AtomicU32::new(0), Mutex::default());
+        let returned = Arc::new(Returned { has_some, lent, control: Arc::clone(&control) });
         Self {
             pairs,
             control,
@@ -123,7 +134,7 @@ impl PairRings {
             has_cells: false,
             grants: Vec::new(),
             departed: Vec::new(),
-            returned: Arc::default(),
+            returned,
             in_cells: 0,
         }
     }
@@ -219,8 +230,7 @@ impl PairRings {
         let grant = self.grants.get(row as usize).copied().unwrap_or_default();
         grant.refuses
             && self.goes_in_place(row, envelope, bytes)
-            && self.pairs.may_have_grant(row, bytes)
-            && !self.pairs.has_grant(row, bytes)
+            && matches!(self.pairs.lending(row, bytes), Lending::Spent)
     }
 
     /// Messages since the last look for a grant begin again. True if it is time for one.
@@ -368,21 +378,21 @@ fn failed(error: &OsError) -> SendError {
 
 /// True if there is room now for a waiting send. `grants` are those of the peers.
 fn has_room(pairs: &mut Pairs, grants: &[Grant], room: Room) -> bool {
-    let Room { row, envelope, bytes, is_in_place } = room;
-    let refuses = grants.get(row as usize).is_some_and(|grant| grant.refuses)
-        && bytes > envelope.inline_bytes_max() as u64
-        && bytes <= IN_PLACE_UP_TO_BYTES
-        && envelope.space.is_matched()
-        && pairs.may_have_grant(row, bytes);
-    if (is_in_place || refuses) && !pairs.has_grant(row, bytes) {
-        return false;
-    }
+    let Room { row, envelope, bytes, is_in_place, is_begun } = room;
     if is_in_place {
-        return true;
+        // A loan that is impossible has memory of its own.
+        return !matches!(pairs.lending(row, bytes), Lending::Spent);
     }
-    if refuses {
-        // In one slot.
-        return pairs.has_room(row, &envelope, 0).unwrap_or(true);
+    let grant = grants.get(row as usize).copied().unwrap_or_default();
+    let is_long = bytes > envelope.inline_bytes_max() as u64;
+    let goes_in_place = is_long && bytes <= IN_PLACE_UP_TO_BYTES && envelope.space.is_matched();
+    if grant.is_there && goes_in_place && !is_begun && pairs.has_ring(row) {
+        match pairs.lending(row, bytes) {
+            // In one slot, which cells would need, too.
+            Lending::Done(()) => return pairs.has_room(row, &envelope, 0).unwrap_or(true),
+            Lending::Spent if grant.refuses => return false,
+            _ => {}
+        }
     }
     if pairs.has_ring(row) {
         // Impossible values count as room: the send then reports them.
@@ -419,12 +429,21 @@ impl Transport for PairRings {
                     self.remotes[index] = Some(remote);
                     Change::Came { row, name }
                 }
-                Link::Gone { row, how } => Change::Gone { row, how },
+                Link::Gone { row, how } => {
+                    if let Some(grant) = self.grants.get_mut(row as usize) {
+                        grant.has_left = how == Gone::Left;
+                    }
+                    Change::Gone { row, how }
+                }
             });
         }
         if attention & notice::DROPPED != 0 {
             let dropped = self.control.dropped().into_iter();
             changes.extend(dropped.map(|(peer, number)| Change::Dropped { peer, number }));
+        }
+        if attention & notice::RETURNED != 0 {
+            shared.clear(notice::RETURNED);
+            self.take_returned();
         }
         if attention & notice::OBSERVED != 0 {
             shared.clear(notice::OBSERVED);
@@ -447,7 +466,8 @@ impl Transport for PairRings {
 
     fn remove(&mut self, row: u32) {
         let remote = self.remotes.get_mut(row as usize).and_then(Option::take);
-        if let Some(granted) = self.pairs.take_granted(row) {
+        let has_left = self.grants.get(row as usize).is_some_and(|grant| grant.has_left);
+        if let Some(granted) = self.pairs.take_granted(row, has_left) {
             self.departed.push((granted, remote));
             self.scan_departed();
         }
@@ -489,11 +509,10 @@ impl Transport for PairRings {
                     return Ok(true);
                 }
                 if self.pairs.has_ring(row) {
-                    self.pairs.make_room(row)?;
-                    if !self.pairs.has_room(row, envelope, 0)? {
-                        return Ok(false);
-                    }
-                    continue;
+                    let is_sent = self.pairs.has_room(row, envelope, 0)?
+                        && self.pairs.send_block(envelope, lent);
+                    *sent = if is_sent { total } else { 0 };
+                    return Ok(is_sent);
                 }
             } else if *sent == 0
                 && self.goes_in_place(row, envelope, total)
@@ -517,6 +536,8 @@ impl Transport for PairRings {
                         }
                     }
                     Lending::Impossible => {
+                        // A larger grant may make it possible.
+                        self.grants[row as usize].shortage = Some(total);
                         if self.send_in_cells(row, envelope, source, sent)? {
                             return Ok(true);
                         }
@@ -737,7 +758,7 @@ impl Transport for PairRings {
         if self.grants.len() <= index {
             self.grants.resize(index + 1, Grant::default());
         }
-        self.grants[index] = Grant { is_there: true, refuses, shortage: None };
+        self.grants[index] = Grant { is_there: true, refuses, ..Grant::default() };
         self.pairs.set_grant(row, limit, most);
     }
 
@@ -751,6 +772,9 @@ impl Transport for PairRings {
     }
 
     fn start_granting(&mut self, row: u32) -> bool {
+        if self.pairs.has_held(row) {
+            return false;
+        }
         let sizes = self.pairs.sizes();
         let (offset, bytes) = (sizes.releases_offset(row), RELEASES_BYTES as u64);
         self.control.allocate(offset, bytes).is_ok() && self.pairs.start_granting(row)

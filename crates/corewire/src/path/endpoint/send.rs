@@ -229,7 +229,8 @@ impl Endpoint {
         }
         // A message in a block needs one slot.
         let bytes = if source.block().is_some() { 0 } else { source.bytes() };
-        let room = Some(Room { row: peer.row(), envelope, bytes, is_in_place: false });
+        let room =
+            Some(Room { row: peer.row(), envelope, bytes, is_in_place: false, is_begun: false });
         let ended = match patience {
             Patience::None => Err(MessageError::Timeout { after: Duration::ZERO }),
             _ => self.wait_for(patience, None, room, |endpoint, _| send(endpoint, &mut sent)),
