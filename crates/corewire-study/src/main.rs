@@ -1,10 +1,12 @@
 //! `corewire-study`: repeats the papers' experiments on the reader's own machine, with corewire's
 //! rivals. `corewire study` starts it.
 
+mod active;
 mod check;
 mod collect;
 mod compare;
 mod count;
+mod distances;
 mod interrupt;
 mod job;
 mod journal;
@@ -28,7 +30,8 @@ use corewire_study::failure::{self, Failure};
 use corewire_study::harness::role::{Work, serve};
 
 /// What these processes do.
-const ROLES: &[&dyn Work<Failure>] = &[&worker::ROLE, &nemesis::ROLE, &nemesis::RING_ROLE];
+const ROLES: &[&dyn Work<Failure>] =
+    &[&worker::ROLE, &nemesis::ROLE, &nemesis::RING_ROLE, &active::ROLE];
 
 /// Repeat the papers' experiments on this machine, and compare the results with their claims.
 #[derive(Debug, Parser)]
@@ -42,6 +45,7 @@ struct Cli {
 enum Command {
     Zimp(zimp::Args),
     Nemesis(nemesis::Args),
+    Active(active::Args),
     Compare(compare::Args),
     Report(compare::ReportArgs),
     Check(check::Args),
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Zimp(args) => zimp::run(args),
         Command::Nemesis(args) => nemesis::run(&args),
+        Command::Active(args) => active::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
         Command::Check(args) => check::run(&args),

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use corewire_study::harness::statistics::Spread;
+use serde::de::DeserializeOwned;
 
 use crate::failure::{Doing, Failure};
 use crate::report;
@@ -46,6 +47,27 @@ pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
         )));
     }
     Ok(results)
+}
+
+/// Reads the results of study `study` from `directory`; `None` if it holds none of it.
+pub(crate) fn read_study<R: DeserializeOwned>(
+    directory: &Path,
+    study: &str,
+    format: u32,
+) -> Result<Option<R>, Failure> {
+    let path = directory.join("results.json");
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    if found["study"] != study {
+        return Ok(None);
+    }
+    if found["format"] != format {
+        let (path, other) = (path.display(), &found["format"]);
+        return Err(Failure::usage(format!(
+            "{path} has format {other}; this program reads {format}"
+        )));
+    }
+    serde_json::from_value(found).doing("read results").map(Some)
 }
 
 fn points(results: &Results) -> Result<String, Failure> {

@@ -1,7 +1,6 @@
 //! `corewire-study nemesis`: the intranode experiments of Nemesis (papers/002, section 4.1), with
 //! corewire, libfabric and Open MPI beside it.
 
-pub(crate) mod distances;
 mod instructions;
 mod peer;
 mod polling;
@@ -225,7 +224,7 @@ fn lacks(plan: &Plan, results: &Results, index: usize) -> bool {
     let home = results.distances().into_iter().next();
     let count = plan.shapes.len();
     results.points[index * count..][..count].iter().any(|point| {
-        let is_here = |found: &&Found| home.is_some_and(|home| home.has(found));
+        let is_here = |found: &&Found| home.is_some_and(|home| home.has(found.line_ns));
         let here = point.runs.iter().filter(is_here).count();
         here < point.runs.len() && 2 * here < plan.runs as usize
     })
@@ -267,19 +266,9 @@ fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
 
 /// Draws the page of `directory` again, if it holds results of this study. Returns whether it does.
 pub(crate) fn redraw(directory: &Path, with_plots: bool) -> Result<bool, Failure> {
-    let Ok(text) = fs::read_to_string(directory.join("results.json")) else { return Ok(false) };
-    let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    if found["study"] != STUDY {
+    let Some(results) = output::read_study::<Results>(directory, STUDY, FORMAT)? else {
         return Ok(false);
-    }
-    if found["format"] != FORMAT {
-        return Err(Failure::usage(format!(
-            "{} has format {}; this program reads {FORMAT}",
-            directory.join("results.json").display(),
-            found["format"]
-        )));
-    }
-    let results: Results = serde_json::from_value(found).doing("read results")?;
+    };
     write(directory, &results)?;
     if with_plots {
         for (stem, svg) in page::plots(&results).doing("draw the plots")? {

@@ -4,6 +4,7 @@
 use corewire_study::harness::statistics::Spread;
 use serde::{Deserialize, Serialize};
 
+use crate::distances::{self, Distance, Lines};
 use crate::results::Machine;
 
 /// Version of the format of the file.
@@ -82,7 +83,7 @@ pub(crate) struct Found {
     pub(crate) mean_ns: f64,
     /// Time of a bare line one way, before and after the shape; `None` if both processes share a core.
     #[serde(default)]
-    pub(crate) line_ns: Option<[f64; 2]>,
+    pub(crate) line_ns: Lines,
 }
 
 /// Rounds of a message through a ring of processes.
@@ -132,6 +133,24 @@ impl Point {
 }
 
 impl Results {
+    /// The distances of the cores, the one with the most runs first. Empty if the cores were moved during every run.
+    pub(crate) fn distances(&self) -> Vec<Distance> {
+        distances::of(self.points.iter().flat_map(|point| &point.runs).map(|found| found.line_ns))
+    }
+
+    /// The runs that were measured at `distance`.
+    pub(crate) fn at(&self, distance: &Distance) -> Self {
+        let mut here = self.clone();
+        let points = here.points.iter_mut();
+        points.for_each(|point| point.runs.retain(|found| distance.has(found.line_ns)));
+        here
+    }
+
+    /// The runs that were measured at the distance with the most runs.
+    pub(crate) fn at_most_frequent(&self) -> Self {
+        self.distances().first().map_or_else(|| self.clone(), |distance| self.at(distance))
+    }
+
     /// The point of a wire for a size and a kind of buffers.
     pub(crate) fn point(&self, wire: &str, bytes: u64, cold: bool) -> Option<&Point> {
         let is_it =

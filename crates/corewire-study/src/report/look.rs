@@ -32,7 +32,7 @@ const fn look(colour: &'static str, width: f64, dash: &'static str, marker: Mark
 }
 
 /// The look of a mechanism, and its name in narrow plots.
-const MECHANISMS: [(&str, &str, Look); 22] = [
+const MECHANISMS: [(&str, &str, Look); 29] = [
     ("unix_datagram", "Unix", look("#6e6e6e", 1.3, "", Marker::Square)),
     ("tcp", "TCP", look("#7a6440", 1.3, "6 3", Marker::Up)),
     ("udp", "UDP", look("#8a5a78", 1.3, "2 2", Marker::Down)),
@@ -55,6 +55,13 @@ const MECHANISMS: [(&str, &str, Look); 22] = [
     ("nemesis_global", "N. global", look("#7a6440", 1.6, "8 2 2 2", Marker::Square)),
     ("libfabric_shm", "libfabric", look("#0072b2", 2.2, "6 3", Marker::Up)),
     ("open_mpi", "Open MPI", look("#8f6200", 2.2, "", Marker::Down)),
+    ("active", "active", look("#111111", 3.4, "", Marker::Circle)),
+    ("active_loan", "loan", look("#0072b2", 3.4, "", Marker::Diamond)),
+    ("passive", "passive", look("#c25400", 2.2, "", Marker::Square)),
+    ("pre_posted", "pre-posted", look("#00785a", 2.2, "6 3", Marker::Up)),
+    ("pooled", "pooled", look("#c25400", 2.2, "", Marker::Square)),
+    ("allocated", "allocated", look("#a8467f", 2.2, "6 3", Marker::Down)),
+    ("scatter", "pages", look("#00785a", 2.2, "2 2", Marker::Up)),
 ];
 
 /// The looks of lines for machines or sizes instead of mechanisms.

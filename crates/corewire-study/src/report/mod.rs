@@ -4,6 +4,7 @@
 //! not the machine of the developers.
 
 mod absent;
+pub(crate) mod active;
 mod chart;
 mod claims;
 mod comparison;

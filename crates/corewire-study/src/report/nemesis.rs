@@ -3,7 +3,7 @@
 
 use corewire_study::harness::statistics::Spread;
 
-use crate::nemesis::distances::Distance;
+use crate::distances::Distance;
 use crate::nemesis::results::{Instructions, Point, Polling, Results, Ring, Wire};
 
 use super::chart::{Axis, Chart, Figure, Mark, Picture, Series};

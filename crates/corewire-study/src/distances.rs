@@ -3,12 +3,13 @@
 //! distances cannot be compared. So a bare line is timed before and after each size, and only runs with
 //! similar line times are compared.
 
-use super::results::{Found, Results};
-
 /// Line times that differ by at most this factor count as the same distance.
 const ALIKE: f64 = 1.5;
 /// A distance is shown if it has at least this share of all runs.
 const SHOWN_SHARE: f64 = 0.2;
+
+/// The time of a bare line one way, before and after a run; `None` if both processes share a core.
+pub(crate) type Lines = Option<[f64; 2]>;
 
 /// A distance that the cores had for a while.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,39 +23,21 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// Whether a run was measured at this distance.
-    pub(crate) fn has(&self, found: &Found) -> bool {
+    /// Whether a run was measured at this distance. `line_ns` are the times of a line before and after it.
+    pub(crate) fn has(&self, line_ns: Lines) -> bool {
         let Some((least, most)) = self.line_ns else { return true };
-        line_of(found).is_some_and(|line| (least..=most).contains(&line))
+        line_of(line_ns).is_some_and(|line| (least..=most).contains(&line))
     }
 }
 
-impl Results {
-    /// The distances, the one with the most runs first. Empty if the cores were moved during every run.
-    pub(crate) fn distances(&self) -> Vec<Distance> {
-        of(self.points.iter().flat_map(|point| &point.runs))
-    }
-
-    /// The runs that were measured at `distance`.
-    pub(crate) fn at(&self, distance: &Distance) -> Self {
-        let mut here = self.clone();
-        here.points.iter_mut().for_each(|point| point.runs.retain(|found| distance.has(found)));
-        here
-    }
-
-    /// The runs that were measured at the distance with the most runs.
-    pub(crate) fn at_most_frequent(&self) -> Self {
-        self.distances().first().map_or_else(|| self.clone(), |distance| self.at(distance))
-    }
-}
-
-fn of<'a>(runs: impl Iterator<Item = &'a Found>) -> Vec<Distance> {
+/// The distances of runs, the one with the most runs first. Empty if the cores were moved during every run.
+pub(crate) fn of(runs: impl Iterator<Item = Lines>) -> Vec<Distance> {
     let (mut lines, mut of) = (Vec::new(), 0);
     let mut is_timed = false;
-    for found in runs {
+    for run in runs {
         of += 1;
-        is_timed |= found.line_ns.is_some();
-        lines.extend(line_of(found));
+        is_timed |= run.is_some();
+        lines.extend(line_of(run));
     }
     if !is_timed {
         let one = Distance { line_ns: None, runs: of, of };
@@ -82,8 +65,8 @@ fn widest(lines: &[f64]) -> Option<(usize, usize)> {
 }
 
 /// The line time of a run; `None` if the cores were moved during the run.
-fn line_of(found: &Found) -> Option<f64> {
-    let [before, after] = found.line_ns?;
+fn line_of(line_ns: Lines) -> Option<f64> {
+    let [before, after] = line_ns?;
     (before.max(after) <= before.min(after) * ALIKE).then_some(f64::midpoint(before, after))
 }
 
@@ -91,27 +74,23 @@ fn line_of(found: &Found) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn found(line_ns: Option<[f64; 2]>) -> Found {
-        Found { rounds: 8, p50_ns: 1.0, p99_ns: 1.0, mean_ns: 1.0, line_ns }
-    }
-
     #[test]
     fn runs_with_alike_lines_are_of_one_distance_and_those_between_of_none() {
         let lines = [[64.0, 66.0], [280.0, 300.0], [290.0, 285.0], [66.0, 290.0], [270.0, 280.0]];
-        let all = lines.map(|line| found(Some(line)));
-        let distances = of(all.iter());
+        let all = lines.map(Some);
+        let distances = of(all.into_iter());
         let far = Distance { line_ns: Some((275.0, 290.0)), runs: 3, of: 5 };
         let near = Distance { line_ns: Some((65.0, 65.0)), runs: 1, of: 5 };
         assert_eq!(distances, [far, near]);
-        assert_eq!(all.map(|found| far.has(&found)), [false, true, true, false, true]);
+        assert_eq!(all.map(|run| far.has(run)), [false, true, true, false, true]);
     }
 
     #[test]
     fn without_lines_all_runs_are_of_one_distance() {
-        let all = [found(None), found(None)];
+        let all = [None, None];
         let distance = Distance { line_ns: None, runs: 2, of: 2 };
-        assert_eq!(of(all.iter()), [distance]);
-        assert!(distance.has(&all[0]));
-        assert_eq!(of([].iter()), []);
+        assert_eq!(of(all.into_iter()), [distance]);
+        assert!(distance.has(None));
+        assert_eq!(of([].into_iter()), []);
     }
 }
