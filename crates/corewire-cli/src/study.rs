@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   corewire study zimp --quick --out zimp
   corewire study nemesis --quick --out nemesis
+  corewire study active --quick --out active
   corewire study compare laptop.json server.json
   corewire study help\n\
 \n\

@@ -89,7 +89,7 @@ struct Plan {
 impl Plan {
     fn new(is_quick: bool) -> Self {
         let (effort, runs, milliseconds) =
-            if is_quick { ("quick", 3, 4) } else { ("default", 9, 20) };
+            if is_quick { ("quick", 3, 4) } else { ("default", 7, 20) };
         let powers = (3..).map(|power| 1 << power).take_while(|&size| size <= LONGEST);
         let sizes = if is_quick { QUICK_SIZES.to_vec() } else { powers.collect() };
         let mut shapes = Vec::new();
@@ -261,7 +261,7 @@ fn add(results: &mut Results, report: Report, run: u32) {
 
 /// Writes page, results and table to `directory`.
 fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(results).doing("write results")?;
+    let json = serde_json::to_string(results).doing("write results")?;
     output::put(directory, "results.json", &(json + "\n"))?;
     output::put(directory, "points.csv", &table(results)?)?;
     output::put(directory, "report.html", &page::render(results).doing("draw the page")?)

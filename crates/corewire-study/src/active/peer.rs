@@ -7,7 +7,7 @@ use corewire_study::harness::board::READY;
 use corewire_study::harness::line::LINES;
 use corewire_study::harness::role::{Role, Worker};
 use corewire_study::harness::rounds::nanoseconds;
-use corewire_study::harness::statistics::median;
+use corewire_study::harness::statistics::{median, thousandths};
 use serde::{Deserialize, Serialize};
 
 use super::results::{Found, SlowFound};
@@ -131,7 +131,7 @@ fn follow(worker: &Worker, order: Order) -> Result<(), Failure> {
         };
         end.finish()?;
         let after = line();
-        let line_ns = before.zip(after).map(|(before, after)| [before, after]);
+        let line_ns = before.zip(after).map(|(before, after)| [before, after].map(tenths));
         found.extend(asked.map(|asked| Found { line_ns, ..asked }));
         before = after;
     }
@@ -173,12 +173,17 @@ fn ask(end: &mut End<'_>, shape: Shape, measured: Duration) -> Result<Found, Fai
     Ok(Found {
         run: 0,
         count: (blocks * sizes.len()) as u64,
-        p50_ns: median(times) / of(sizes.len() as u64, 1),
-        mean_ns: total / of((blocks * sizes.len()) as u64, 1),
-        in_place: of(taken.in_place, messages),
-        copied_bytes: of(taken.copied, messages),
+        p50_ns: tenths(median(times) / of(sizes.len() as u64, 1)),
+        mean_ns: tenths(total / of((blocks * sizes.len()) as u64, 1)),
+        in_place: thousandths(of(taken.in_place, messages)),
+        copied_bytes: tenths(of(taken.copied, messages)),
         line_ns: None,
     })
+}
+
+/// A figure with one decimal.
+fn tenths(figure: f64) -> f64 {
+    (figure * 10.0).round() / 10.0
 }
 
 /// Sends messages of all `sizes`. Returns how many ticks it took.

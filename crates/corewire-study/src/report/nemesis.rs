@@ -21,6 +21,10 @@ const QUEUES: &str = "nemesis_queues";
 const PLAIN: &str = "nemesis_plain";
 /// Libraries in common use.
 const RIVALS: [&str; 2] = ["libfabric_shm", "open_mpi"];
+/// How corewire carries the long messages of Figure 5.
+const RENDEZVOUS: &str = " corewire carries messages of more than 32 KiB by rendezvous, as the paper suggests for large \
+                          messages: they go from the sender\u{2019}s buffer straight to the receiver\u{2019}s, copied from both \
+                          ends at once, where the kernel allows this; otherwise, and up to 32 KiB, through cells.";
 /// The largest size in Figure 4.
 const LATENCY_MAX: u64 = 1024;
 /// The largest size at which the page compares corewire with these libraries.
@@ -243,7 +247,9 @@ fn bandwidth(results: &Results) -> Vec<Figure> {
     let axis = || Axis::new("Bytes per second, one way", Quantity::ByteRate);
     #[expect(clippy::cast_precision_loss, reason = "messages are far smaller than 2^52 bytes")]
     let rate = |bytes: u64, time: f64| bytes as f64 / (time / 1e9);
-    by_size(results, "figure-5", "Figure 5: bandwidth", axis, |_| true, rate)
+    let mut figures = by_size(results, "figure-5", "Figure 5: bandwidth", axis, |_| true, rate);
+    figures.iter_mut().for_each(|figure| figure.caption.push_str(RENDEZVOUS));
+    figures
 }
 
 /// One figure for warm buffers, and one for cold buffers.

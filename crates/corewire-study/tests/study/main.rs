@@ -1,5 +1,6 @@
 //! Tests of the study, run like a user runs it.
 
+mod active;
 mod commands;
 mod mechanisms;
 mod nemesis;
