@@ -20,6 +20,9 @@ const LOAN: &str = "active_loan";
 /// The styles beside the passive one.
 const OTHERS: [&str; 3] = [ACTIVE, LOAN, "pre_posted"];
 const ARRIVALS: [&str; 5] = [ACTIVE, LOAN, "pooled", "allocated", "scatter"];
+/// What curves of untouched data show.
+const UNTOUCHED: &str = " Nobody reads or writes a loan here: no data moves, and its curve shows what a message costs, \
+                         whatever its size.";
 /// Messages of more bytes do not travel in the slots of the ring.
 const IN_SLOTS_MAX: u64 = 160;
 /// Sizes in the table of Figure 4, if they were measured.
@@ -229,9 +232,10 @@ fn by_size(
         Some(Figure {
             stem: format!("{stem}-{which}"),
             heading: format!("{heading}, {words}"),
-            caption: "Median of the runs; thin bars reach from the slowest to the fastest. Both axes are \
-                      logarithmic."
-                .to_owned(),
+            caption: format!(
+                "Median of the runs; thin bars reach from the slowest to the fastest. Both axes are logarithmic.{}",
+                if touched { "" } else { UNTOUCHED }
+            ),
             picture: Picture::Lines(chart),
         })
     };
