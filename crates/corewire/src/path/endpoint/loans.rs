@@ -148,7 +148,7 @@ impl Endpoint {
     /// let mut viewer = domain.endpoint("viewer").create()?;
     /// let peer = camera.peer("viewer")?;
     ///
-    /// let mut image = camera.loan(peer, 640 * 480)?;
+    /// let mut image = camera.loan(peer, 320 * 240)?;
     /// image.fill(7);
     /// camera.send_loan(image, 1)?;
     ///
