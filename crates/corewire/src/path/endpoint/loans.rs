@@ -315,9 +315,12 @@ impl Endpoint {
         if let Err(error) = sent {
             return Err(UnsentLoan { loan, error });
         }
-        if is_block(loan.len()) {
-            // The peer has it now.
-            loan.memory = LoanMemory::Gone;
+        let is_sent = is_block(loan.len());
+        if let LoanMemory::Block(lent) = std::mem::replace(&mut loan.memory, LoanMemory::Gone)
+            && !is_sent
+        {
+            // The message was short; no other thread has to be told.
+            self.engine.transport_mut().take_back(&lent);
         }
         Ok(())
     }

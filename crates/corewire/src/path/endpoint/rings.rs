@@ -220,6 +220,11 @@ impl PairRings {
         lent
     }
 
+    /// Takes back a loan that was not sent.
+    pub(super) fn take_back(&mut self, lent: &LentBlock) {
+        self.pairs.give_block_back(lent);
+    }
+
     /// Where loans that are dropped go.
     pub(super) fn returned(&self) -> &Arc<Returned> {
         &self.returned
