@@ -254,7 +254,7 @@ impl<T: Transport> Engine<T> {
             &mut entry.grant,
             GrantedHere { limit, most, refuses, is_asked: false, kept: None },
         );
-        self.transport.set_grant(row, limit, most, refuses);
+        self.transport.set_grant(row, limit, refuses);
         if limit < before.limit {
             self.rows[row as usize].grant.is_asked = before.is_asked;
             self.tell_kept(row);

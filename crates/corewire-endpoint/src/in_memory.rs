@@ -56,7 +56,6 @@ struct End {
 #[derive(Debug, Default)]
 struct Granted {
     limit: u64,
-    most: u64,
     refuses: bool,
     /// Messages so far; the number of each is its bit.
     count: u16,
@@ -203,10 +202,11 @@ impl State {
     ) -> Option<bool> {
         let (total, slots) = (source.bytes(), self.slots);
         let granted = &mut self.ends[me].granted[row as usize];
-        if total > granted.most {
+        if total > granted.limit {
+            granted.shortage = (granted.limit > 0).then_some(total);
             return None;
         }
-        if granted.spent() + total > granted.limit {
+        if granted.spent() > granted.limit - total {
             granted.shortage = Some(total);
             return granted.refuses.then_some(false);
         }
@@ -573,10 +573,10 @@ impl Transport for InMemory {
         Helped::More
     }
 
-    fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
+    fn set_grant(&mut self, row: u32, limit: u64, refuses: bool) {
         let state = &mut *self.network.0.borrow_mut();
         let granted = &mut state.ends[self.me].granted[row as usize];
-        (granted.limit, granted.most, granted.refuses) = (limit, most, refuses);
+        (granted.limit, granted.refuses) = (limit, refuses);
         granted.shortage = None;
     }
 

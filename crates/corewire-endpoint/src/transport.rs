@@ -199,10 +199,10 @@ pub trait Transport {
 
     // Messages that stay in their sender's heap while they are read.
 
-    /// The peer of `row` grants `limit` bytes, and never more than `most`. If it `refuses`, a message that would fit in the
-    /// most, and does not fit in the limit, is not sent in another way.
-    fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
-        let _ = (row, limit, most, refuses);
+    /// The peer of `row` grants `limit` bytes. If it `refuses`, a message that fits there waits while they are spent, and is
+    /// not sent in another way.
+    fn set_grant(&mut self, row: u32, limit: u64, refuses: bool) {
+        let _ = (row, limit, refuses);
     }
 
     /// Bytes that the peer of `row` has not released.

@@ -1,8 +1,8 @@
-//! A peer that says anything about large messages: it is cut off or harmless, and another peer notices nothing.
+//! A peer that says anything about large messages and grants: it is cut off or harmless, and another peer notices nothing.
 
 use corewire_endpoint::in_memory::Network;
 use corewire_endpoint::{
-    Budget, Caller, Engine, Envelope, Memory, Options, Seed, Selector, Space, Transport,
+    Budget, Caller, Engine, Envelope, Grants, Memory, Options, Seed, Selector, Space, Transport,
 };
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Notice, Offer, OfferWants, OfferedSpace, Verb, offer_number};
@@ -55,7 +55,10 @@ fn sent() -> impl Strategy<Value = Sent> {
         Just(Verb::Push),
         Just(Verb::Cancelled),
         Just(Verb::Refuse),
-        Just(Verb::Helped)
+        Just(Verb::Helped),
+        Just(Verb::Grant),
+        Just(Verb::Want),
+        Just(Verb::Kept)
     ];
     let notice = (verb, prop_oneof![0u64..300, any::<u64>()])
         .prop_map(|(verb, offset)| Notice { verb, offset });
@@ -80,7 +83,7 @@ proptest! {
         let network = Network::new(seed | 1, 8, 32).with_offers().with_refusals();
         let join = |name: &str| network.join(ChannelName::new(name).unwrap());
         let engine = |transport| Engine::new(transport, Budget::new(1 << 16, 4), Seed(5));
-        let mut victim = engine(join("victim"));
+        let mut victim = engine(join("victim")).with_grants(Grants::new(1 << 16, 4, seed & 2 == 0));
         let mut hostile = join("hostile");
         let mut honest = engine(join("honest"));
         for engine in [&mut victim, &mut honest] {

@@ -352,5 +352,5 @@ macro_rules! atomic {
     };
 }
 
-atomic!(AtomicU32, u32, fetch_add fetch_sub fetch_or fetch_and fetch_max fetch_min swap);
-atomic!(AtomicU64, u64, fetch_add fetch_sub fetch_or fetch_and fetch_max fetch_min swap);
+atomic!(AtomicU32, u32, fetch_add fetch_sub fetch_or fetch_xor fetch_and fetch_max fetch_min swap);
+atomic!(AtomicU64, u64, fetch_add fetch_sub fetch_or fetch_xor fetch_and fetch_max fetch_min swap);

@@ -17,7 +17,7 @@
 //! | `ptrace.rs` | by the kernel, from a process that is stopped meanwhile |
 //! | `mapped.rs` | out of the sender's memory, which the receiver has mapped |
 //! | `kernel_copy.rs` | the calls that copy from and to another process's memory |
-//! | `thresholds.rs` | from which size on what is used: constants, until there is a tuner |
+//! | `thresholds.rs` | from which size on what is used: constants |
 //! | `driver.rs` | moves messages between two processes by any mechanism |
 //!
 //! # Cost of a message of `n` bytes

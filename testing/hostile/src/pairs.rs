@@ -241,8 +241,8 @@ impl Victim {
         self.hostile.meet(&mut self.hostile_pairs, 3, self.own.as_peer(HOSTILE));
         self.held.clear();
         assert!(self.pairs.start_granting(HOSTILE), "nothing is held");
-        self.pairs.set_grant(HOSTILE, GRANTED, GRANTED);
-        self.hostile_pairs.set_grant(3, GRANTED, GRANTED);
+        self.pairs.set_grant(HOSTILE, GRANTED);
+        self.hostile_pairs.set_grant(3, GRANTED);
         self.around = 0;
         self.is_linked = true;
     }

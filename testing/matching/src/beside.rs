@@ -158,8 +158,8 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         self.first.is_readable(stretches)
     }
 
-    fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
-        at!(self, row, |transport, row| transport.set_grant(row, limit, most, refuses));
+    fn set_grant(&mut self, row: u32, limit: u64, refuses: bool) {
+        at!(self, row, |transport, row| transport.set_grant(row, limit, refuses));
     }
 
     fn spent(&mut self, row: u32) -> u64 {

@@ -119,7 +119,7 @@ pub fn two_with_grants(
     meet(&mut from, 0, b.as_peer(0));
     meet(&mut to, 0, a.as_peer(0));
     assert!(to.start_granting(0), "no message is held");
-    from.set_grant(0, limit, limit);
+    from.set_grant(0, limit);
     (a, from, b, to)
 }
 

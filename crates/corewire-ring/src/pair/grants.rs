@@ -53,8 +53,9 @@ use crate::{Control, Host, Trusted, doorbell, fence_at, order};
 /// take turns.
 pub(super) const SCAN_AFTER_BYTES: u64 = 256 << 10;
 
-/// So much of a message is fetched while its handle is made.
-const PREFETCHED_BYTES: usize = 4096;
+/// So much of a message is fetched while its handle is made: a transaction of 256 bytes to 1 KiB that are read takes 5 to
+/// 15 % less, longer ones gain nothing.
+const PREFETCHED_BYTES: usize = 1024;
 
 const WORDS: usize = RELEASES as usize / 64;
 
@@ -67,8 +68,6 @@ pub struct Granted {
     /// Tells this link from later ones of the same row.
     pub(super) link: u64,
     pub(super) limit: u64,
-    /// The most that the peer may ever grant.
-    pub(super) most: u64,
     /// Bytes of blocks that the peer holds or will get: those of messages, and those that the program writes.
     pub(super) spent: u64,
     /// Bytes of blocks used since the words were read last.
@@ -104,8 +103,8 @@ impl Granted {
         }
         let blocks = alloc::vec![(Block { line: 0, bytes: 0 }, 0); RELEASES.into()];
         let unused = (0..RELEASES).rev().collect();
-        let (limit, most, spent, since_scan, in_use) = (0, 0, 0, 0, [0; WORDS]);
-        Self { link, limit, most, spent, since_scan, words, seen, in_use, blocks, unused }
+        let (limit, spent, since_scan, in_use) = (0, 0, 0, [0; WORDS]);
+        Self { link, limit, spent, since_scan, words, seen, in_use, blocks, unused }
     }
 
     /// May a block of `bytes` bytes be used, as far as is known?
@@ -273,7 +272,7 @@ pub struct LentBlock {
     heap: Store,
 }
 
-// SAFETY: whoever has this value is the only one who accesses the block.
+// SAFETY: no other value names this block, so its owner, in any thread, is the only one who accesses it.
 unsafe impl Send for LentBlock {}
 // SAFETY: through a shared reference it is only read.
 unsafe impl Sync for LentBlock {}

@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use corewire_layout::counters::EndpointCounter;
 use corewire_layout::pair::block;
 
 use super::{Endpoint, Peer, Short};
@@ -16,8 +15,8 @@ use crate::sync::AtomicU32;
 
 /// As a sender.
 impl<H: Host> Endpoint<H> {
-    /// The peer of `row` grants `limit` bytes of this endpoint's heap, and never more than `most`.
-    pub fn set_grant(&mut self, row: u32, limit: u64, most: u64) {
+    /// The peer of `row` grants `limit` bytes of this endpoint's heap.
+    pub fn set_grant(&mut self, row: u32, limit: u64) {
         let link = self.links;
         let Some(peer) = self.peer_mut(row) else { return };
         let Peer { inbox, outbox, granted } = peer;
@@ -26,7 +25,7 @@ impl<H: Host> Endpoint<H> {
             *granted = Some(Box::new(Granted::new(link, words)));
         }
         if let Some(granted) = granted {
-            (granted.limit, granted.most) = (limit, most);
+            granted.limit = limit;
         }
         self.links = link + 1;
     }
@@ -277,7 +276,7 @@ impl<H: Host> Endpoint<H> {
     #[inline]
     pub fn take_block(&mut self, row: u32, arrival: &Arrival) -> Option<Held> {
         let held = self.peer_mut(row)?.inbox.take_block(arrival)?;
-        self.count(EndpointCounter::InPlace);
+        self.taken_in_place += 1;
         Some(held)
     }
 

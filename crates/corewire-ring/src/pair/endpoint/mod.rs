@@ -75,6 +75,8 @@ pub struct Endpoint<H> {
     /// Announcements and wake-ups not yet counted in the segment.
     announced: u64,
     woken: u64,
+    /// The same of messages that were taken in place.
+    taken_in_place: u64,
     activity: Activity,
     shared: Arc<EndpointShared>,
     /// Rows to check, such as those named by bits.
@@ -122,6 +124,7 @@ impl<H: Host> Endpoint<H> {
             visited: 0,
             announced: 0,
             woken: 0,
+            taken_in_place: 0,
             activity,
             shared,
             queue: VecDeque::new(),
@@ -172,6 +175,7 @@ impl<H: Host> Endpoint<H> {
         let private = match counter {
             EndpointCounter::Announcements => self.announced,
             EndpointCounter::Wakes => self.woken,
+            EndpointCounter::InPlace => self.taken_in_place,
             _ => 0,
         };
         self.memory.counter(counter).load(Relaxed) + private
@@ -189,6 +193,7 @@ impl<H: Host> Endpoint<H> {
 
     /// Stores what was sent and received in the counters that observers read.
     pub fn publish_traffic(&mut self) {
+        self.publish_counters();
         let Self { peers, memory, present, .. } = self;
         for &row in &*present {
             if let Some(Some(peer)) = peers.get_mut(row as usize) {
@@ -203,6 +208,7 @@ impl<H: Host> Endpoint<H> {
         let private = [
             (EndpointCounter::Announcements, &mut self.announced),
             (EndpointCounter::Wakes, &mut self.woken),
+            (EndpointCounter::InPlace, &mut self.taken_in_place),
         ];
         for (counter, count) in private {
             if *count > 0 {

@@ -206,6 +206,9 @@ impl Endpoint {
         if let Some(end) = self.find_loan(peer, bytes) {
             return end;
         }
+        if matches!(patience, Patience::None) {
+            return Err(MessageError::Timeout { after: Duration::ZERO });
+        }
         let (envelope, is_in_place) = (Envelope::tagged(0), true);
         let room =
             Room { row: peer.row(), envelope, bytes: bytes as u64, is_in_place, is_begun: false };

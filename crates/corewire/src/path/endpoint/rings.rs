@@ -758,13 +758,13 @@ impl Transport for PairRings {
         self.pairs.count_received_beside(row, bytes);
     }
 
-    fn set_grant(&mut self, row: u32, limit: u64, most: u64, refuses: bool) {
+    fn set_grant(&mut self, row: u32, limit: u64, refuses: bool) {
         let index = row as usize;
         if self.grants.len() <= index {
             self.grants.resize(index + 1, Grant::default());
         }
         self.grants[index] = Grant { is_there: true, refuses, ..Grant::default() };
-        self.pairs.set_grant(row, limit, most);
+        self.pairs.set_grant(row, limit);
     }
 
     fn spent(&mut self, row: u32) -> u64 {
