@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use corewire_layout::grants::{grant_number, grant_parts};
+use corewire_layout::grants::{GRANT_BYTES_MAX, grant_number, grant_parts};
 use corewire_layout::rendezvous::{Notice, Verb};
 
 use crate::engine::Engine;
@@ -48,10 +48,36 @@ struct Grant {
     granted: u64,
     /// Bytes that it needs beyond the limit.
     wants: u64,
+    /// The number of the last `Grant` that it was sent.
+    serial: u16,
 }
 
-/// A row and what is granted to it now.
-type Change = (u32, u64);
+impl Grant {
+    /// It was asked to give back, and has not done so.
+    fn is_giving_back(&self) -> bool {
+        self.granted < self.limit
+    }
+
+    /// The peer of `row`, which this is for, is granted `limit` bytes.
+    fn tell(&mut self, row: u32, limit: u64) -> Change {
+        self.granted = limit;
+        self.serial = self.serial.wrapping_add(1);
+        Change { row, limit, serial: self.serial }
+    }
+
+    /// What the peer knows that it has.
+    fn known(&self) -> u64 {
+        self.granted.min(self.limit)
+    }
+}
+
+/// What is granted to a row now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Change {
+    row: u32,
+    limit: u64,
+    serial: u16,
+}
 
 impl Grants {
     /// `total` bytes for at most `peers_max` peers. If it `refuses`, a sender waits, or gets an error, when its grant is
@@ -59,7 +85,7 @@ impl Grants {
     #[must_use]
     pub fn new(total: u64, peers_max: u64, refuses: bool) -> Self {
         // More than any memory.
-        let total = total.min(1 << 62);
+        let total = total.min(GRANT_BYTES_MAX);
         let share = total / 4 / peers_max.max(1);
         Self { total, share, refuses, ..Self::default() }
     }
@@ -93,16 +119,21 @@ impl Grants {
     fn want(&mut self, row: u32, bytes: u64) -> Vec<Change> {
         let most = self.most();
         let grant = self.grant(row);
-        grant.wants = bytes.min(most.saturating_sub(grant.limit));
+        // One that was asked to give back knows only of what it will have then.
+        grant.wants = bytes.min(most.saturating_sub(grant.known()));
         if grant.wants > 0 && !self.wanting.contains(&row) {
             self.wanting.push_back(row);
         }
         self.serve()
     }
 
-    /// The peer of `row` has given back what is beyond `limit`.
-    fn kept(&mut self, row: u32, limit: u64) -> Vec<Change> {
+    /// The peer of `row` has given back what is beyond `limit`. It knew of the `Grant` with this number and of no later one:
+    /// since then it may have used more.
+    fn kept(&mut self, row: u32, serial: u16, limit: u64) -> Vec<Change> {
         let grant = *self.grant(row);
+        if serial != grant.serial {
+            return Vec::new();
+        }
         // It has no say in getting more.
         self.set_limit(row, limit.clamp(grant.granted.min(grant.limit), grant.limit));
         self.serve()
@@ -117,40 +148,57 @@ impl Grants {
     }
 
     /// Gives those that asked what there is, in their order. If that is too little, asks the one that has most to give back.
+    /// What one was to give back it may keep, if it asks and the others have what they need.
     fn serve(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
-        let mut first_unserved = None;
+        let (mut first_unserved, mut giving_back) = (None, Vec::new());
         for row in std::mem::take(&mut self.wanting) {
-            let Grant { limit, granted, wants } = *self.grant(row);
-            let is_giving_back = granted < limit;
-            if is_giving_back {
-                self.wanting.push_back(row);
-                continue;
-            }
-            // If an earlier one did not get all that it needs, nothing is left but this one's share.
-            let left = self.total - self.total / 4 - self.common;
-            let own = self.share.saturating_sub(limit);
-            let possible = limit.saturating_add(own).saturating_add(left).min(self.most());
-            let needed = limit.saturating_add(wants);
-            let new = needed.max(limit.saturating_mul(2)).max(FIRST_BYTES).min(possible);
-            if new > limit {
-                self.set_limit(row, new);
-                self.grant(row).granted = new;
-                changes.push((row, new));
-            }
-            self.grant(row).wants = needed.saturating_sub(new);
-            if needed > new {
-                self.wanting.push_back(row);
+            if self.grant(row).is_giving_back() {
+                giving_back.push(row);
+            } else if !self.serve_one(row, &mut changes) {
                 first_unserved = first_unserved.or(Some(row));
+            }
+        }
+        for row in giving_back {
+            if first_unserved.is_some() {
+                self.wanting.push_back(row);
+            } else if !self.serve_one(row, &mut changes) {
+                first_unserved = Some(row);
             }
         }
         changes.extend(first_unserved.and_then(|row| self.ask_back(row)));
         changes
     }
 
+    /// Gives the peer of `row` what it asked for, as far as there is something left. False if that is too little: it goes on
+    /// asking.
+    fn serve_one(&mut self, row: u32, changes: &mut Vec<Change>) -> bool {
+        let (most, share) = (self.most(), self.share);
+        let grant = *self.grant(row);
+        let (known, limit) = (grant.known(), grant.limit);
+        // If an earlier one did not get all that it needs, nothing is left but this one's share.
+        let left = self.total - self.total / 4 - self.common;
+        let own = share.saturating_sub(limit);
+        let possible = limit.saturating_add(own).saturating_add(left).min(most);
+        let needed = limit.saturating_add(grant.wants).min(most);
+        let new = needed.max(limit.saturating_mul(2)).max(FIRST_BYTES).min(possible);
+        self.set_limit(row, new.max(limit));
+        let grant = self.grant(row);
+        let limit = grant.limit;
+        grant.wants = needed.saturating_sub(limit);
+        let is_served = grant.wants == 0;
+        if limit > known {
+            changes.push(grant.tell(row, limit));
+        }
+        if !is_served {
+            self.wanting.push_back(row);
+        }
+        is_served
+    }
+
     /// Asks the peer that has most, besides that of `row`, to give back half, unless one was asked already.
     fn ask_back(&mut self, row: u32) -> Option<Change> {
-        if self.rows.iter().any(|grant| grant.granted < grant.limit) {
+        if self.rows.iter().any(Grant::is_giving_back) {
             return None;
         }
         let others = (0u32..).zip(&self.rows).filter(|(other, _)| *other != row);
@@ -159,8 +207,7 @@ impl Grants {
         if less >= grant.limit {
             return None;
         }
-        self.grant(other).granted = less;
-        Some((other, less))
+        Some(self.grant(other).tell(other, less))
     }
 }
 
@@ -171,6 +218,8 @@ pub(crate) struct GrantedHere {
     /// The most that it may ever grant.
     most: u64,
     refuses: bool,
+    /// The number of the last `Grant`.
+    serial: u16,
     /// It was asked for more.
     is_asked: bool,
     /// It was told last that this endpoint keeps so much, which is more than it grants.
@@ -205,8 +254,8 @@ impl<T: Transport> Engine<T> {
     }
 
     fn tell_grants(&mut self, changes: Vec<Change>) {
-        let number = grant_number(self.grants.most(), self.grants.refuses);
-        for (row, limit) in changes {
+        for Change { row, limit, serial } in changes {
+            let number = grant_number(self.grants.most(), self.grants.refuses, serial);
             self.notify(row, number, Verb::Grant, limit);
         }
     }
@@ -236,7 +285,9 @@ impl<T: Transport> Engine<T> {
             }
             Verb::Want => {}
             _ => {
-                let changes = self.grants.kept(row, notice.offset);
+                // A number that no Grant has is as good as an old one.
+                let serial = u16::try_from(number).unwrap_or_default();
+                let changes = self.grants.kept(row, serial, notice.offset);
                 self.tell_grants(changes);
             }
         }
@@ -245,14 +296,14 @@ impl<T: Transport> Engine<T> {
     // As a sender.
 
     fn set_grant(&mut self, row: u32, number: u64, limit: u64) {
-        let (most, refuses) = grant_parts(number);
+        let (most, refuses, serial) = grant_parts(number);
         let entry = &mut self.rows[row as usize];
         if entry.gone.is_some() {
             return;
         }
         let before = std::mem::replace(
             &mut entry.grant,
-            GrantedHere { limit, most, refuses, is_asked: false, kept: None },
+            GrantedHere { limit, most, refuses, serial, is_asked: false, kept: None },
         );
         self.transport.set_grant(row, limit, refuses);
         if limit < before.limit {
@@ -274,7 +325,8 @@ impl<T: Transport> Engine<T> {
             // Only the last one matters.
             let is_other = |(_, bytes): &(u64, Vec<u8>)| bytes.first() != Some(&(Verb::Kept as u8));
             self.rows[row as usize].notices.retain(is_other);
-            self.notify(row, 0, Verb::Kept, kept);
+            let serial = self.rows[row as usize].grant.serial;
+            self.notify(row, serial.into(), Verb::Kept, kept);
         }
         self.lowering.retain(|&other| other != row);
         if !is_over {
@@ -344,13 +396,26 @@ impl<T: Transport> Engine<T> {
 mod tests {
     use super::*;
 
+    /// Rows and limits.
+    fn told(changes: Vec<Change>) -> Vec<(u32, u64)> {
+        changes.into_iter().map(|change| (change.row, change.limit)).collect()
+    }
+
+    impl Grants {
+        /// As `kept`, from a peer that knows what it was granted last.
+        fn kept_now(&mut self, row: u32, limit: u64) -> Vec<Change> {
+            let serial = self.grant(row).serial;
+            self.kept(row, serial, limit)
+        }
+    }
+
     #[test]
     fn a_peer_gets_more_as_it_needs_it_up_to_its_most() {
         let mut grants = Grants::new(8 << 20, 4, false);
-        assert_eq!(grants.want(0, 1), [(0, FIRST_BYTES)]);
-        assert_eq!(grants.want(0, 1), [(0, FIRST_BYTES * 2)]);
-        assert_eq!(grants.want(0, u64::MAX), [(0, grants.most())]);
-        assert_eq!(grants.want(0, 1), []);
+        assert_eq!(told(grants.want(0, 1)), [(0, FIRST_BYTES)]);
+        assert_eq!(told(grants.want(0, 1)), [(0, FIRST_BYTES * 2)]);
+        assert_eq!(told(grants.want(0, u64::MAX)), [(0, grants.most())]);
+        assert_eq!(told(grants.want(0, 1)), []);
         assert_eq!(grants.most(), (6 << 20) + (1 << 19));
     }
 
@@ -360,16 +425,78 @@ mod tests {
         grants.want(0, u64::MAX);
         let most = grants.most();
         // Its share at once, and the rest when the first one has given something back.
-        assert_eq!(grants.want(1, 1 << 18), [(1, 1 << 16), (0, most / 2)]);
-        assert_eq!(grants.want(2, 1), [(2, 1 << 16)]);
+        assert_eq!(told(grants.want(1, 1 << 18)), [(1, 1 << 16), (0, most / 2)]);
+        assert_eq!(told(grants.want(2, 1)), [(2, 1 << 16)]);
         // It still uses some.
-        let now = grants.kept(0, most - (1 << 17));
-        assert_eq!(now, [(1, 3 << 16)]);
-        assert_eq!(grants.kept(0, most / 2), [(1, 15 << 15)]);
+        let now = grants.kept_now(0, most - (1 << 17));
+        assert_eq!(told(now), [(1, 3 << 16)]);
+        assert_eq!(told(grants.kept_now(0, most / 2)), [(1, 15 << 15)]);
     }
 
     #[test]
-    fn what_is_promised_is_never_more_than_there_is() {
+    fn one_that_is_asked_to_give_back_gets_all_once_nobody_else_needs_it() {
+        let mut grants = Grants::new(1 << 20, 4, true);
+        grants.want(0, u64::MAX);
+        let most = grants.most();
+        assert_eq!(told(grants.want(1, 1 << 18)), [(1, 1 << 16), (0, most / 2)]);
+        // All that it may use is read still, so it needs more and can give nothing back.
+        assert_eq!(told(grants.kept_now(0, most)), []);
+        assert_eq!(told(grants.want(0, 1)), []);
+        let serial = grants.grant(0).serial;
+        assert_eq!(told(grants.gone(1)), [(0, most)]);
+        // It says that before it knows of the last grant.
+        grants.kept(0, serial, most / 2);
+        assert_eq!(grants.grant(0).limit, most);
+    }
+
+    /// A peer: what it was granted last, what it uses of that, what is on the way between the two.
+    #[derive(Debug, Default)]
+    struct Sender {
+        limit: u64,
+        serial: u16,
+        used: u64,
+        is_asked: bool,
+        kept: Option<u64>,
+        changes: VecDeque<Change>,
+        words: VecDeque<Word>,
+    }
+
+    #[derive(Debug)]
+    enum Word {
+        Want(u64),
+        Kept(u16, u64),
+    }
+
+    impl Sender {
+        /// Takes in a change, as the engine does.
+        fn change(&mut self) {
+            let Some(Change { limit, serial, .. }) = self.changes.pop_front() else { return };
+            let is_less = limit < self.limit;
+            self.is_asked &= is_less;
+            (self.limit, self.serial, self.kept) = (limit, serial, None);
+            if is_less {
+                self.tell_kept();
+            }
+        }
+
+        fn tell_kept(&mut self) {
+            let kept = self.used.max(self.limit);
+            if self.kept != Some(kept) {
+                self.kept = Some(kept);
+                self.words.push_back(Word::Kept(self.serial, kept));
+            }
+        }
+    }
+
+    fn hear(grants: &mut Grants, row: u32, word: &Word) -> Vec<Change> {
+        match *word {
+            Word::Want(bytes) => grants.want(row, bytes),
+            Word::Kept(serial, limit) => grants.kept(row, serial, limit),
+        }
+    }
+
+    #[test]
+    fn no_more_is_promised_than_there_is_and_whoever_asks_is_answered_in_the_end() {
         let mut dice = 11u64;
         let mut draw = |below: u64| {
             dice ^= dice << 13;
@@ -378,29 +505,70 @@ mod tests {
             dice % below
         };
         let total = 1 << 20;
-        let mut grants = Grants::new(total, 5, false);
-        // What each peer believes, and what it has told.
-        let mut limits = [0u64; 5];
-        for _ in 0..20_000 {
-            let row = u32::try_from(draw(5)).unwrap();
-            let changes = match draw(8) {
-                0 => {
-                    limits[row as usize] = 0;
-                    grants.gone(row)
+        for _ in 0..4000 {
+            let mut grants = Grants::new(total, 4, true);
+            let most = grants.most();
+            let mut peers: [Sender; 4] = Default::default();
+            for _ in 0..draw(120) {
+                let row = u32::try_from(draw(4)).unwrap();
+                let peer = &mut peers[row as usize];
+                let changes = match draw(12) {
+                    0 if draw(4) == 0 => {
+                        *peer = Sender::default();
+                        grants.gone(row)
+                    }
+                    1..5 => {
+                        // A message: it fits, or more is wanted.
+                        let bytes = 1 + draw(1 << 18);
+                        if peer.used + bytes <= peer.limit {
+                            peer.used += bytes;
+                        } else if !peer.is_asked && (peer.limit == 0 || peer.limit < most) {
+                            peer.is_asked = true;
+                            peer.words.push_back(Word::Want(bytes));
+                        }
+                        Vec::new()
+                    }
+                    5 | 6 => {
+                        peer.used -= draw(peer.used + 1);
+                        if peer.kept.is_some() {
+                            peer.tell_kept();
+                        }
+                        Vec::new()
+                    }
+                    7..9 => {
+                        peer.change();
+                        Vec::new()
+                    }
+                    _ => match peer.words.pop_front() {
+                        Some(word) => hear(&mut grants, row, &word),
+                        None => Vec::new(),
+                    },
+                };
+                for change in changes {
+                    peers[change.row as usize].changes.push_back(change);
                 }
-                1..5 => grants.want(row, 1 + draw(1 << 19)),
-                _ => {
-                    let granted = grants.grant(row).granted;
-                    let kept = granted + draw(limits[row as usize].saturating_sub(granted) + 1);
-                    limits[row as usize] = kept.min(limits[row as usize]);
-                    grants.kept(row, kept)
-                }
-            };
-            for (row, limit) in changes {
-                limits[row as usize] = limits[row as usize].max(limit);
+                let promised = peers.iter().map(|peer| {
+                    let coming = peer.changes.iter().map(|change| change.limit).max();
+                    peer.used.max(peer.limit).max(coming.unwrap_or_default())
+                });
+                assert!(promised.sum::<u64>() <= total, "{peers:?}");
+                assert!(grants.rows.iter().map(|grant| grant.limit).sum::<u64>() <= total);
             }
-            assert!(limits.iter().sum::<u64>() <= total, "{limits:?}");
-            assert!(grants.rows.iter().map(|grant| grant.limit).sum::<u64>() <= total);
+            // The first one stays, and releases nothing.
+            for row in 1..4 {
+                peers[row as usize] = Sender::default();
+                for change in grants.gone(row) {
+                    peers[change.row as usize].changes.push_back(change);
+                }
+            }
+            let peer = &mut peers[0];
+            while !peer.changes.is_empty() || !peer.words.is_empty() {
+                peer.change();
+                if let Some(word) = peer.words.pop_front() {
+                    peer.changes.extend(hear(&mut grants, 0, &word));
+                }
+            }
+            assert!(!peer.is_asked || peer.limit == most, "no answer: {peer:?} {grants:?}");
         }
     }
 }

@@ -15,9 +15,9 @@
 //!
 //! | verb | from | number | offset |
 //! |---|---|---|---|
-//! | `Grant` | receiver | [`grant_number`]: the most that it may ever grant, and whether a message beyond the grant waits | bytes granted |
+//! | `Grant` | receiver | [`grant_number`]: the most that it may ever grant, whether a message beyond the grant waits, and a serial number | bytes granted |
 //! | `Want` | sender | 0 | bytes that it needs beyond its grant |
-//! | `Kept` | sender | 0 | what it keeps of its grant, after one that was smaller than the one before |
+//! | `Kept` | sender | the serial number of the last `Grant` | what it keeps of its grant, if that is smaller than the one before |
 
 /// Number of release bits of a row: the maximum number of messages of one sender that its receiver holds.
 pub const RELEASES: u16 = if cfg!(loom) { 64 } else { 4096 };
@@ -32,17 +32,21 @@ pub const BLOCK_BYTES_MIN: u64 = if cfg!(loom) { 64 } else { 256 };
 
 const _: () = assert!(HEAP_BYTES_MAX / crate::LINE_BYTES as u64 <= 1 << 32, "lines have 32 bits");
 
-/// The number of a `Grant`: the most that its receiver may ever grant this sender, and whether messages beyond the
-/// grant wait, or are refused, instead of being copied.
+/// The most that one sender can ever be granted, in bytes.
+pub const GRANT_BYTES_MAX: u64 = (1 << 47) - 1;
+
+/// The number of a `Grant`: the most that its receiver may ever grant this sender, at most [`GRANT_BYTES_MAX`]; whether
+/// messages beyond the grant wait, or are refused, instead of being copied; and a serial number, one more than that of
+/// the `Grant` before.
 #[must_use]
-pub const fn grant_number(most: u64, refuses: bool) -> u64 {
-    most << 1 | refuses as u64
+pub const fn grant_number(most: u64, refuses: bool, serial: u16) -> u64 {
+    (serial as u64) << 48 | (refuses as u64) << 47 | most
 }
 
 /// The parts of that number.
 #[must_use]
-pub const fn grant_parts(number: u64) -> (u64, bool) {
-    (number >> 1, number & 1 == 1)
+pub const fn grant_parts(number: u64) -> (u64, bool, u16) {
+    (number & GRANT_BYTES_MAX, number >> 47 & 1 == 1, (number >> 48) as u16)
 }
 
 #[cfg(test)]
@@ -51,8 +55,8 @@ mod tests {
 
     #[test]
     fn the_number_of_a_grant_keeps_its_parts() {
-        for (most, refuses) in [(0, false), (1 << 40, true), (u64::MAX >> 1, false)] {
-            assert_eq!(grant_parts(grant_number(most, refuses)), (most, refuses));
+        for parts in [(0, false, 0), (1 << 40, true, u16::MAX), (GRANT_BYTES_MAX, false, 7)] {
+            assert_eq!(grant_parts(grant_number(parts.0, parts.1, parts.2)), parts);
         }
     }
 }
