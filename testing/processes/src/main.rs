@@ -157,6 +157,8 @@ fn run() -> Outcome {
                 let (call, errno) = value.split_once(':').ok_or("refuse=CALL:ERRNO")?;
                 refuse::refuse_beyond_streams(call.parse()?, errno.parse()?)?;
             }
+            ("not-dumpable", _) => refuse::become_opaque()?,
+            ("user-namespace", _) => refuse::enter_user_namespace()?,
             ("no-membarrier", _) => refuse::refuse_membarrier()?,
             ("no-waitv", _) => refuse::refuse_waitv()?,
             ("no-peer-life", _) => refuse::refuse_peer_life()?,

@@ -1,5 +1,6 @@
 //! A process that is refused a system call, as by the filter of a container.
 
+use std::fs;
 use std::io;
 use std::time::Duration;
 
@@ -22,6 +23,22 @@ pub(crate) fn refuse_peer_life() -> io::Result<()> {
     /// `SO_PEERPIDFD`.
     const OPTION: u32 = 77;
     refuse(libc::SYS_getsockopt, Some((2, OPTION)), libc::ENOPROTOOPT)
+}
+
+/// Makes the kernel hide this process's memory from others of its user.
+pub(crate) fn become_opaque() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
+}
+
+/// Enters a user namespace of its own, in which its user has the same number. There must be no other thread.
+pub(crate) fn enter_user_namespace() -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    // SAFETY: there is no other thread, whose user would differ.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) }?;
+    let (user, group) = (user.as_raw(), group.as_raw());
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
 /// A receiver that prints what it receives. It may lose `membarrier` after it has joined.

@@ -1,7 +1,7 @@
 //! Large messages between processes: whole or not at all, whatever the kernel refuses and whoever dies or is stopped.
 //!
-//! `COREWIRE_TORTURE_KILLS` sets the number of deaths (default: 60). `COREWIRE_SEED` repeats a run as far as the kernel
-//! allows.
+//! `COREWIRE_TORTURE_KILLS` sets the number of deaths (default: 60), `COREWIRE_STOPS` how often a sender is stopped (20),
+//! `COREWIRE_STOP_MS` for how long (20). `COREWIRE_SEED` repeats a run as far as the kernel allows.
 
 mod roles;
 
@@ -18,9 +18,13 @@ const CANARY_BYTES: usize = 4096;
 const CANARY: u8 = 0xa5;
 const LONG: Duration = Duration::from_secs(60);
 
+fn from_environment(name: &str, default: u64) -> u64 {
+    let given = std::env::var(name).ok().and_then(|text| text.parse().ok());
+    given.unwrap_or(default)
+}
+
 fn kills() -> u64 {
-    let given = std::env::var("COREWIRE_TORTURE_KILLS").ok().and_then(|text| text.parse().ok());
-    given.unwrap_or(60)
+    from_environment("COREWIRE_TORTURE_KILLS", 60)
 }
 
 fn parent(directory: &Directory) -> (Domain, Endpoint) {
@@ -112,6 +116,9 @@ fn exchange(test: &str, options: &[&str]) -> [u64; 4] {
     let seen = domain.observe_endpoint("echo").unwrap().look();
     let count = seen.counters.iter().find(|(name, _)| *name == "refusals").unwrap().1;
     assert_eq!(seen.copy_refusal.is_some(), count > 0, "{seen:?}");
+    let seen = domain.observe_endpoint("parent").unwrap().look();
+    let count = seen.counters.iter().find(|(name, _)| *name == "refusals").unwrap().1;
+    assert_eq!(seen.copy_refusal.is_some(), count > 0, "{seen:?}");
     let own = ["pulled", "refusals"].map(|name| endpoint.counter(name).unwrap());
     assert_eq!(endpoint.counter("violations"), Ok(0));
     endpoint.close().unwrap();
@@ -157,6 +164,34 @@ fn they_arrive_where_permission_ends() {
     let [there, refusals, ..] = exchange("large-later", &["filter-later", "count=20"]);
     assert!(there > 0, "{there}");
     assert_eq!(refusals, 1);
+}
+
+/// Makes this thread one that may not look into a process that hides its memory.
+fn give_up_tracing() {
+    let mut sets = rustix::thread::capabilities(None).unwrap();
+    let tracing = rustix::thread::CapabilitySet::SYS_PTRACE;
+    sets.effective.remove(tracing);
+    sets.permitted.remove(tracing);
+    rustix::thread::set_capabilities(None, sets).unwrap();
+}
+
+#[test]
+fn they_arrive_where_one_side_hides_its_memory() {
+    give_up_tracing();
+    let [there, _, here, refusals] = exchange("large-hidden", &["not-dumpable"]);
+    assert_eq!((here, refusals), (0, 1), "it is refused once, and then not tried again");
+    assert!(there > 30, "{there} of this side's were pulled");
+}
+
+#[test]
+fn they_arrive_where_one_side_lives_in_a_user_namespace() {
+    let has_namespaces = std::process::Command::new("unshare").args(["--user", "true"]).status();
+    if !has_namespaces.is_ok_and(|status| status.success()) {
+        println!("skipped: no user namespace can be made here");
+        return;
+    }
+    let [there, refusals, ..] = exchange("large-namespace", &["user-namespace"]);
+    assert_eq!((there, refusals), (0, 1), "it may not look into a process outside");
 }
 
 #[test]
@@ -316,7 +351,7 @@ fn a_stopped_sender_holds_up_nobody_who_has_a_limit() {
     let to_echo = endpoint.peer_when_created("echo", Some(LONG)).unwrap();
     let pushing = endpoint.peer_when_created("push", Some(LONG)).unwrap();
     let mut due = 0u64;
-    for _ in 0..20 {
+    for _ in 0..from_environment("COREWIRE_STOPS", 20) {
         let after = random.below(2000);
         let stopped = &mut role;
         std::thread::scope(|scope| {
@@ -324,7 +359,7 @@ fn a_stopped_sender_holds_up_nobody_who_has_a_limit() {
                 spin(after);
                 stopped.stop();
             });
-            let limit = Duration::from_millis(20);
+            let limit = Duration::from_millis(from_environment("COREWIRE_STOP_MS", 20));
             loop {
                 let began = Instant::now();
                 // Into memory of the endpoint, which the sender may be writing to.
@@ -335,7 +370,7 @@ fn a_stopped_sender_holds_up_nobody_who_has_a_limit() {
                         due += 1;
                     }
                     None => {
-                        assert!(began.elapsed() < LONG);
+                        assert!(began.elapsed() < limit + LONG);
                         break;
                     }
                 }
