@@ -5,7 +5,7 @@ mod scratch;
 use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corewire::{Domain, Endpoint, MessageError, OwnedMessage, Peer, Selector, UnsentLoan};
 use scratch::Scratch;
@@ -354,7 +354,9 @@ fn a_loan_that_is_dropped_wakes_who_waits_for_its_memory() {
     }
     assert!(loans.len() >= 8);
     let dropper = thread::spawn(move || drop(loans));
+    let began = Instant::now();
     assert!(a.loan_timeout(to_b, 4000, LONG / 2).unwrap().is_in_place());
+    assert!(began.elapsed() < LONG / 2, "woken, and not at its end");
     dropper.join().unwrap();
 }
 
@@ -388,6 +390,10 @@ fn what_a_closed_receiver_did_not_take_is_used_again() {
         warm_up((&mut a, to_b), &mut b);
         for _ in 0..60 {
             a.send(to_b, round, &[1; 4000]).unwrap();
+        }
+        if round == 19 {
+            let all_in_place = (0..60).all(|_| b.receive(Selector::any()).unwrap().is_in_place());
+            assert!(all_in_place, "there is room for all of them");
         }
         drop(b);
         // Until it is known that b has left.
