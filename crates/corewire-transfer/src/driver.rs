@@ -241,7 +241,9 @@ pub fn move_message<M: Mechanism>(
 
     let copied = copy(mechanism, peer, piece, &other, courier);
     match &copied {
-        Ok(_) => courier.give(&[DONE], &[])?,
+        Ok(_) => {
+            courier.give(&[DONE], &[]).map_err(|error| reason(courier, error))?;
+        }
         // The other side may have failed first, and gone.
         Err(DriverError::Copy(error)) => {
             let mut packet = vec![FAILED];
@@ -252,7 +254,7 @@ pub fn move_message<M: Mechanism>(
     }
     let (bytes, is_told) = copied?;
     if !is_told {
-        let (packet, _) = courier.take()?;
+        let (packet, _) = courier.take().map_err(|error| reason(courier, error))?;
         if packet[0] != DONE {
             return Err(told(&packet, "the end of a copy"));
         }
@@ -289,7 +291,7 @@ fn copy<M: Mechanism>(
             if peer.has_ended() {
                 return Err(CopyError::PeerEnded.into());
             }
-            match (is_told, courier.try_take()?) {
+            match (is_told, courier.try_take().map_err(|error| reason(courier, error))?) {
                 (false, Some((packet, _))) if packet[0] == DONE => is_told = true,
                 (_, Some((packet, _))) => return Err(told(&packet, "nothing")),
                 (_, None) => {}
@@ -300,6 +302,14 @@ fn copy<M: Mechanism>(
 
 /// After so many calls that had to wait, the driver looks whether the other side has failed.
 const LOOK_EVERY: u32 = 64;
+
+/// Why the other side has gone, as this `error` of the socket says: it may have sent the reason before.
+fn reason(courier: &Courier, error: OsError) -> DriverError {
+    // A call may get the socket's error first, which comes once, and the packet then.
+    let packets = (0..2).filter_map(|_| courier.try_take().ok().flatten());
+    let failed = packets.map(|(packet, _)| packet).find(|packet| packet.first() == Some(&FAILED));
+    failed.map_or(error.into(), |packet| told(&packet, "nothing"))
+}
 
 /// The error that the other side has sent instead of what was due.
 fn told(packet: &[u8], due: &'static str) -> DriverError {
