@@ -137,6 +137,14 @@ impl<T: Transport> Engine<T> {
         let is_free = |row: &&u32| !self.rows[**row as usize].is_within;
         let mut wanted: Vec<Room> = self.senders.iter().filter(is_free).map(room).collect();
         wanted.extend(self.wanted_by_lent());
+        // Who is to give back tells its peer when that has released enough.
+        wanted.extend(self.lowering.iter().map(|&row| Room {
+            row,
+            envelope: ack(0),
+            bytes: 0,
+            is_in_place: true,
+            is_begun: false,
+        }));
         wanted
     }
 

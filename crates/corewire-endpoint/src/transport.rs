@@ -366,7 +366,7 @@ pub struct Room {
     pub envelope: Envelope,
     /// The length of the message in bytes.
     pub bytes: u64,
-    /// For a loan, in what the peer grants.
+    /// For a loan, in what the peer grants; or, if it has no bytes, until no more is used than the peer grants.
     pub is_in_place: bool,
     /// A part of the message has been sent.
     pub is_begun: bool,

@@ -400,3 +400,46 @@ fn what_a_closed_receiver_did_not_take_is_used_again() {
         while !matches!(a.try_send(to_b, 0, &[0; 8]), Err(MessageError::PeerLeft { .. })) {}
     }
 }
+
+#[test]
+fn a_sender_that_only_sleeps_gives_back_what_it_is_asked_for() {
+    let scratch = Scratch::new("in-place-asleep");
+    let domain = scratch.domain();
+    let sender = |name: &str| domain.endpoint(name).sleep_cap(LONG).create().unwrap();
+    let (mut a, mut other) = (sender("a"), sender("other"));
+    let b = domain.endpoint("b").peers(2).grants(1 << 20).refuse_beyond_grants();
+    let mut b = b.create().unwrap();
+    let (to_b, from_other) = (a.peer("b").unwrap(), other.peer("b").unwrap());
+    let [to_a, _] = ["a", "other"].map(|name| b.peer(name).unwrap());
+    warm_up((&mut a, to_b), &mut b);
+    // Most of what there is.
+    let mut held = Vec::new();
+    while held.len() < 200 {
+        let sent = a.try_send(to_b, 1, &[1; 4000]);
+        assert!(matches!(sent, Ok(()) | Err(MessageError::ReceiverFull { .. })), "{sent:?}");
+        held.extend(b.receive_timeout(Selector::any(), Duration::ZERO).unwrap());
+        a.progress().unwrap();
+    }
+    warm_up((&mut other, from_other), &mut b);
+    let mut kept = Vec::new();
+    while other.try_send(from_other, 2, &[2; 4000]).is_ok() {
+        kept.push(b.receive(Selector::any()).unwrap());
+    }
+    let asleep = thread::spawn(move || a.receive(Selector::any()).unwrap().tag());
+    let sending = thread::spawn(move || {
+        let began = Instant::now();
+        (0..60).for_each(|_| other.send_timeout(from_other, 3, &[3; 4000], LONG / 2).unwrap());
+        began.elapsed()
+    });
+    // The one that sleeps is asked while all of its messages are held still.
+    for _ in 0..100 {
+        kept.extend(b.receive_timeout(Selector::any(), Duration::from_millis(5)).unwrap());
+    }
+    drop(held);
+    while !sending.is_finished() {
+        kept.extend(b.receive_timeout(Selector::any(), Duration::from_millis(1)).unwrap());
+    }
+    assert!(sending.join().unwrap() < LONG / 2);
+    b.send(to_a, 4, &[]).unwrap();
+    assert_eq!(asleep.join().unwrap(), 4);
+}

@@ -210,8 +210,13 @@ impl Endpoint {
             return Err(MessageError::Timeout { after: Duration::ZERO });
         }
         let (envelope, is_in_place) = (Envelope::tagged(0), true);
-        let room =
-            Room { row: peer.row(), envelope, bytes: bytes as u64, is_in_place, is_begun: false };
+        let room = Room {
+            row: peer.row(),
+            envelope,
+            bytes: bytes.max(1) as u64,
+            is_in_place,
+            is_begun: false,
+        };
         self.wait_for(patience, None, Some(room), |endpoint, _| endpoint.find_loan(peer, bytes))
             .map_err(|error| match error {
                 MessageError::Timeout { .. } => MessageError::Timeout { after: after(patience) },

@@ -384,6 +384,9 @@ fn failed(error: &OsError) -> SendError {
 /// True if there is room now for a waiting send. `grants` are those of the peers.
 fn has_room(pairs: &mut Pairs, grants: &[Grant], room: Room) -> bool {
     let Room { row, envelope, bytes, is_in_place, is_begun } = room;
+    if is_in_place && bytes == 0 {
+        return pairs.spent(row) <= pairs.granted(row);
+    }
     if is_in_place {
         // A loan that is impossible has memory of its own.
         return !matches!(pairs.lending(row, bytes), Lending::Spent);
