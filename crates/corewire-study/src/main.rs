@@ -20,6 +20,7 @@ mod program;
 mod report;
 mod results;
 mod system_call;
+mod touch;
 mod worker;
 mod zimp;
 

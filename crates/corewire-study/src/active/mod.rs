@@ -21,7 +21,6 @@ pub(crate) use peer::ROLE;
 use peer::{Order, Repeat, Report, Shape};
 use results::{About, FORMAT, Found, Point, Refusals, Results, STUDY, Slow, find, sizes};
 pub(crate) use slow::COMPUTES;
-pub(crate) use styles::PAGE_BYTES;
 use styles::Style;
 
 use crate::failure::{Doing, Failure};

@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::failure::{Doing, Failure};
+use crate::touch::{Mark, PAGE_BYTES};
 
 /// Time for the other process to join.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Receives that are posted at a time.
 pub(super) const POSTED: usize = 4;
-/// Bytes of a page to which a message is scattered.
-pub(crate) const PAGE_BYTES: usize = 4096;
 
 const REQUEST: u64 = 1;
 const READY: u64 = 2;
@@ -218,19 +217,19 @@ impl<'a> End<'a> {
     /// Sends a message, and waits for its acknowledgement.
     #[inline(always)]
     pub(super) fn give(&mut self, bytes: usize) -> Result<(), Failure> {
-        let mark = mark(self.given);
+        let mark = Mark::of(self.given);
         self.given += 1;
         let side = &mut *self.side;
         if self.style == Style::ActiveLoan {
             let mut loan = side.endpoint.loan(side.peer, bytes).doing("lend memory")?;
             if self.is_touched {
-                loan.fill(mark);
+                mark.write(&mut loan);
             }
             side.endpoint.send_loan(loan, DATA).map_err(|unsent| unsent.error).doing("send")?;
         } else {
             let message = &mut self.memory.from[..bytes];
             if self.is_touched {
-                message.fill(mark);
+                mark.write(message);
             }
             if self.style == Style::Passive {
                 side.say(REQUEST, bytes as u64)?;
@@ -244,14 +243,14 @@ impl<'a> End<'a> {
     /// Receives a message, and acknowledges it.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Result<(), Failure> {
-        let check = Check { mark: mark(self.received), is_wanted: self.is_touched };
+        let mark = self.is_touched.then(|| Mark::of(self.received));
         self.received += 1;
         self.taken.messages += 1;
         let side = &mut *self.side;
         let bytes = match self.style {
             Style::Active | Style::ActiveLoan | Style::Pooled => {
                 let message = side.take()?;
-                check.whole(&message)?;
+                mark.map_or(Ok(()), |mark| mark.read(&message))?;
                 side.say(ACK, 0)?;
                 if message.is_in_place() {
                     self.taken.in_place += 1;
@@ -264,7 +263,7 @@ impl<'a> End<'a> {
                 side.say(READY, 0)?;
                 let (selector, buffer) = (side.selector(DATA), &mut self.memory.to[..bytes]);
                 side.endpoint.receive_into(selector, buffer).doing("receive")?;
-                check.whole(buffer)?;
+                mark.map_or(Ok(()), |mark| mark.read(buffer))?;
                 side.say(ACK, 0)?;
                 bytes
             }
@@ -272,7 +271,7 @@ impl<'a> End<'a> {
                 let oldest = self.posted.pop_front();
                 let oldest = oldest.ok_or_else(|| Failure::other("no receive is posted"))?;
                 let (memory, bytes) = side.wait(oldest)?;
-                check.whole(&memory[..bytes])?;
+                mark.map_or(Ok(()), |mark| mark.read(&memory[..bytes]))?;
                 side.say(ACK, 0)?;
                 self.posted.push_back(side.post(memory)?);
                 bytes
@@ -283,7 +282,7 @@ impl<'a> End<'a> {
                 let bytes = usize::try_from(bytes).doing("allocate so much")?;
                 let mut buffer = vec![0; bytes];
                 side.endpoint.receive_into(selector, &mut buffer).doing("receive")?;
-                check.whole(&buffer)?;
+                mark.map_or(Ok(()), |mark| mark.read(&buffer))?;
                 side.say(ACK, 0)?;
                 bytes
             }
@@ -294,7 +293,7 @@ impl<'a> End<'a> {
                 let status = side.endpoint.receive_scatter(selector, &mut pages);
                 let bytes = usize::try_from(status.doing("receive")?.bytes);
                 let bytes = bytes.doing("receive so long a message")?;
-                check.pages(&pages, bytes)?;
+                mark.map_or(Ok(()), |mark| mark.read_pages(&pages, bytes))?;
                 side.say(ACK, 0)?;
                 bytes
             }
@@ -310,73 +309,5 @@ impl<'a> End<'a> {
             self.side.endpoint.wait(posted).doing("cancel a receive")?;
         }
         Ok(())
-    }
-}
-
-/// The byte of which message `number` consists.
-fn mark(number: u64) -> u8 {
-    number.to_le_bytes()[0]
-}
-
-/// Reads a message, and compares its sum.
-#[derive(Clone, Copy)]
-struct Check {
-    mark: u8,
-    is_wanted: bool,
-}
-
-impl Check {
-    #[inline(always)]
-    fn whole(self, message: &[u8]) -> Result<(), Failure> {
-        if self.is_wanted { self.compare(sum(message), message.len()) } else { Ok(()) }
-    }
-
-    fn pages(self, pages: &[&mut [u8]], bytes: usize) -> Result<(), Failure> {
-        if !self.is_wanted {
-            return Ok(());
-        }
-        let lengths = (0..bytes).step_by(PAGE_BYTES).map(|at| PAGE_BYTES.min(bytes - at));
-        let sums = pages.iter().zip(lengths).map(|(page, length)| sum(&page[..length]));
-        self.compare(sums.fold(0, u64::wrapping_add), bytes)
-    }
-
-    fn compare(self, sum: u64, bytes: usize) -> Result<(), Failure> {
-        let word = u64::from_le_bytes([self.mark; 8]);
-        let words = (bytes as u64 / 8).wrapping_mul(word);
-        let rest = (bytes as u64 % 8) * u64::from(self.mark);
-        if sum == words.wrapping_add(rest) {
-            return Ok(());
-        }
-        Err(Failure::other(format!("a message of {bytes} bytes arrived damaged")))
-    }
-}
-
-/// The sum of all words, and of the bytes behind the last one.
-fn sum(message: &[u8]) -> u64 {
-    let (words, rest) = message.as_chunks::<8>();
-    let words = words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_le_bytes(*word)));
-    rest.iter().fold(words, |sum, byte| sum.wrapping_add(u64::from(*byte)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sum_shows_a_byte_that_differs() {
-        let check = Check { mark: 201, is_wanted: true };
-        for bytes in [0, 1, 7, 8, 100, 5000] {
-            let mut message = vec![201; bytes];
-            assert_eq!(check.whole(&message), Ok(()));
-            if let Some(last) = message.last_mut() {
-                *last = 200;
-                assert!(check.whole(&message).is_err(), "{bytes} bytes");
-            }
-        }
-        let (mut one, mut other) = (vec![201; PAGE_BYTES], vec![201; PAGE_BYTES]);
-        other[905] = 7;
-        assert_eq!(check.pages(&[&mut one, &mut other], 5001), Ok(()));
-        other[904] = 7;
-        assert!(check.pages(&[&mut one, &mut other], 5001).is_err());
     }
 }

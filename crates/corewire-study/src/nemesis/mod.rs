@@ -22,7 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) use instructions::{Operation, run as count};
 pub(crate) use peer::ROLE;
 use peer::{COLD_BYTES, Order, Report, Shape};
-use results::{FORMAT, Found, Point, Results, STUDY, Wire};
+use results::{Data, FORMAT, Found, Point, Results, STUDY, Wire};
 pub(crate) use ring::ROLE as RING_ROLE;
 use wires::Id;
 
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Directory for the results; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "corewire-study-nemesis")]
     out: PathBuf,
-    /// Powers of two only, and shorter: about a minute
+    /// Powers of two only, and shorter: about two minutes
     #[arg(long)]
     quick: bool,
     /// Measure only these
@@ -83,21 +83,25 @@ impl Plan {
         let (effort, runs, milliseconds) =
             if args.quick { ("quick", 3, 4) } else { ("default", 5, 20) };
         let mut sizes: Vec<usize> = args.sizes.iter().map(|&size| size as usize).collect();
+        let mut beside = Vec::new();
         if sizes.is_empty() {
             sizes.extend(SMALL);
             let powers = (0..).map(|power| 1 << power).take_while(|&size| size <= LONGEST);
             for size in powers {
                 sizes.push(size);
                 if !args.quick && size >= 4 * BESIDE {
-                    sizes.extend([size - BESIDE, size + BESIDE]);
+                    beside.extend([size - BESIDE, size + BESIDE]);
                 }
             }
         }
-        sizes.sort_unstable();
-        sizes.dedup();
-        let shapes = [false, true]
-            .into_iter()
-            .flat_map(|is_cold| sizes.iter().map(move |&bytes| Shape { bytes, is_cold }));
+        let shapes = Data::ALL.into_iter().flat_map(|data| {
+            // What is beside a power of two shows in how a message is copied, not in how it is read.
+            let beside = if data.touched { &[][..] } else { &beside };
+            let mut sizes = [&sizes, beside].concat();
+            sizes.sort_unstable();
+            sizes.dedup();
+            sizes.into_iter().map(move |bytes| Shape { bytes, data })
+        });
         let all = || Id::value_variants().to_vec();
         let wires = if args.wires.is_empty() { all() } else { args.wires.clone() };
         let measured = Duration::from_millis(milliseconds);
@@ -169,7 +173,7 @@ fn points(plan: &Plan) -> Vec<Point> {
         plan.shapes.iter().map(move |shape| Point {
             wire: id.text(),
             bytes: shape.bytes as u64,
-            cold: shape.is_cold,
+            data: shape.data,
             runs: Vec::new(),
         })
     };
@@ -286,6 +290,7 @@ fn table(results: &Results) -> Result<String, Failure> {
         "wire",
         "bytes",
         "cold",
+        "touched",
         "runs",
         "one_way_ns_p50",
         "min",
@@ -305,7 +310,8 @@ fn table(results: &Results) -> Result<String, Failure> {
                 line.clone(),
                 point.wire.clone(),
                 point.bytes.to_string(),
-                point.cold.to_string(),
+                point.data.cold.to_string(),
+                point.data.touched.to_string(),
                 point.runs.len().to_string(),
                 number(middle.median),
                 number(middle.min),
@@ -328,7 +334,7 @@ fn print(directory: &Path, results: &Results) {
     let heads: String = sizes.iter().map(|size| format!("{size:>10}")).collect();
     println!("{:<26}{heads}", "");
     for wire in &results.wires {
-        let cell = |&size: &u64| match results.one_way_ns(&wire.id, size, false) {
+        let cell = |&size: &u64| match results.one_way_ns(&wire.id, size, Data::WARM) {
             Some(time) => format!("{time:>10.0}"),
             None => format!("{:>10}", "-"),
         };

@@ -1,5 +1,5 @@
 //! One process of a run. It sends messages there and back by NetPIPE's method (papers/002, section
-//! 4.1): each size, and the sizes beside it, repeatedly for a while, from warm or cold buffers.
+//! 4.1): each size, and the sizes beside it, repeatedly for a while, from warm or cold buffers, which are written and read or not.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,10 @@ use corewire_study::harness::role::{Role, Worker};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::results::Found;
+use super::results::{Data, Found};
 use super::wires::{Id, Seat, Visit, Wire};
 use crate::failure::{Doing, Failure};
+use crate::touch::Mark;
 
 /// Size of the memory for cold buffers: more than the private caches of any processor.
 pub(crate) const COLD_BYTES: usize = 128 << 20;
@@ -27,13 +28,11 @@ const TICKS_MAX: u64 = 1 << 40;
 /// Round trips of a bare line between two sizes.
 const LINE_ROUNDS: u64 = 2 * LINES as u64;
 
-/// A size, and the kind of buffers.
+/// A size and kind of data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Shape {
     pub(crate) bytes: usize,
-    /// Each message uses memory that is in no private cache; otherwise all messages use the same
-    /// buffer.
-    pub(crate) is_cold: bool,
+    pub(crate) data: Data,
 }
 
 /// Everything that a process needs to know.
@@ -72,7 +71,7 @@ impl Visit for Follow<'_> {
     fn visit<W: Wire>(self) -> Result<(), Failure> {
         let Self { order, worker } = self;
         let longest = order.shapes.iter().map(|shape| shape.bytes).max().unwrap_or_default();
-        let has_cold = order.shapes.iter().any(|shape| shape.is_cold);
+        let has_cold = order.shapes.iter().any(|shape| shape.data.cold);
         let (mut from, mut to) = (Buffers::new(longest, has_cold), Buffers::new(longest, has_cold));
         let mut wire = W::open(&Seat::of(worker, &order.ticket))?;
         worker.reach(READY);
@@ -126,7 +125,7 @@ impl Buffers {
     /// The next buffer of this shape.
     #[inline(always)]
     fn next(&mut self, shape: Shape) -> &mut [u8] {
-        if !shape.is_cold {
+        if !shape.data.cold {
             return &mut self.memory[..shape.bytes];
         }
         if self.next + shape.bytes > self.memory.len() {
@@ -183,12 +182,13 @@ impl<W: Wire> End<'_, W> {
 
     fn rounds(&mut self, rounds: u64, times: &mut Histogram<u64>) -> Result<(), Failure> {
         self.command(rounds)?;
-        for _ in 0..rounds {
+        for round in 0..rounds {
             let from = self.from.next(self.shape);
             let to = self.to.next(self.shape);
+            let mark = self.shape.data.touched.then(|| Mark::of(round));
             let start = ticks();
-            self.wire.send(from)?;
-            self.wire.receive(to)?;
+            send(self.wire, from, mark)?;
+            receive(self.wire, to, mark)?;
             times.saturating_record(ticks() - start);
         }
         Ok(())
@@ -206,10 +206,10 @@ impl<W: Wire> End<'_, W> {
             if rounds == 0 {
                 return Ok(());
             }
-            for _ in 0..rounds {
-                let to = self.to.next(self.shape);
-                self.wire.receive(to)?;
-                self.wire.send(self.from.next(self.shape))?;
+            for round in 0..rounds {
+                let mark = self.shape.data.touched.then(|| Mark::of(round));
+                receive(self.wire, self.to.next(self.shape), mark)?;
+                send(self.wire, self.from.next(self.shape), mark)?;
             }
         }
     }
@@ -229,4 +229,20 @@ impl<W: Wire> End<'_, W> {
         }
         Err(Failure::other(format!("a message of {bytes} bytes came back damaged")))
     }
+}
+
+/// Sends a message, which is written before if it gets a mark.
+#[inline(always)]
+fn send(wire: &mut impl Wire, from: &mut [u8], mark: Option<Mark>) -> Result<(), Failure> {
+    if let Some(mark) = mark {
+        mark.write(from);
+    }
+    wire.send(from)
+}
+
+/// Receives a message, which is read after if it has a mark.
+#[inline(always)]
+fn receive(wire: &mut impl Wire, to: &mut [u8], mark: Option<Mark>) -> Result<(), Failure> {
+    wire.receive(to)?;
+    mark.map_or(Ok(()), |mark| mark.read(to))
 }

@@ -63,15 +63,55 @@ pub(crate) struct Wire {
     pub(crate) failures: Vec<String>,
 }
 
-/// Half round trips of a wire, for one size and kind of buffers.
+/// Half round trips of a wire, for one size and kind of data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
     /// A [`Wire::id`].
     pub(crate) wire: String,
     pub(crate) bytes: u64,
-    /// Whether the buffers were cold.
-    pub(crate) cold: bool,
+    #[serde(flatten)]
+    pub(crate) data: Data,
     pub(crate) runs: Vec<Found>,
+}
+
+/// The data of the messages of a point. Its keys are among those of the point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Data {
+    /// Whether each message used memory that was in no private cache; otherwise all used the same buffer.
+    pub(crate) cold: bool,
+    /// Whether each message was written before it was sent, and read after it was received.
+    #[serde(default)]
+    pub(crate) touched: bool,
+}
+
+impl Data {
+    pub(crate) const WARM: Self = Self { cold: false, touched: false };
+    pub(crate) const COLD: Self = Self { cold: true, touched: false };
+    const WARM_TOUCHED: Self = Self { cold: false, touched: true };
+    const COLD_TOUCHED: Self = Self { cold: true, touched: true };
+    /// In the order of pages.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::WARM, Self::COLD, Self::WARM_TOUCHED, Self::COLD_TOUCHED];
+
+    /// Its words in file names.
+    pub(crate) const fn stem(self) -> &'static str {
+        match self {
+            Self::WARM => "warm",
+            Self::COLD => "cold",
+            Self::WARM_TOUCHED => "warm-touched",
+            Self::COLD_TOUCHED => "cold-touched",
+        }
+    }
+
+    /// Its words in headings.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::WARM => "warm buffers",
+            Self::COLD => "cold buffers",
+            Self::WARM_TOUCHED => "warm buffers, written and read",
+            Self::COLD_TOUCHED => "cold buffers, written and read",
+        }
+    }
 }
 
 /// What the asking process measured for a shape: half of the round-trip time.
@@ -151,16 +191,16 @@ impl Results {
         self.distances().first().map_or_else(|| self.clone(), |distance| self.at(distance))
     }
 
-    /// The point of a wire for a size and a kind of buffers.
-    pub(crate) fn point(&self, wire: &str, bytes: u64, cold: bool) -> Option<&Point> {
+    /// The point of a wire for a size and kind of data.
+    pub(crate) fn point(&self, wire: &str, bytes: u64, data: Data) -> Option<&Point> {
         let is_it =
-            |point: &&Point| (point.wire.as_str(), point.bytes, point.cold) == (wire, bytes, cold);
+            |point: &&Point| (point.wire.as_str(), point.bytes, point.data) == (wire, bytes, data);
         self.points.iter().find(is_it)
     }
 
     /// The median of a wire's half round trips, in nanoseconds.
-    pub(crate) fn one_way_ns(&self, wire: &str, bytes: u64, cold: bool) -> Option<f64> {
-        Some(self.point(wire, bytes, cold)?.p50_ns()?.median)
+    pub(crate) fn one_way_ns(&self, wire: &str, bytes: u64, data: Data) -> Option<f64> {
+        Some(self.point(wire, bytes, data)?.p50_ns()?.median)
     }
 
     /// The name of a wire to display.

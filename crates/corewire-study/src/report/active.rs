@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use corewire_study::harness::statistics::{Spread, median};
 
+use crate::active::COMPUTES;
 use crate::active::results::{About, PASSIVE, Point, Ratio, Results, Slow, SlowFound, find, sizes};
-use crate::active::{COMPUTES, PAGE_BYTES};
+use crate::touch::PAGE_BYTES;
 
 use super::chart::{Axis, Chart, Figure, Mark, Picture, Series};
 use super::error::Error;

@@ -4,7 +4,7 @@
 use corewire_study::harness::statistics::Spread;
 
 use crate::distances::Distance;
-use crate::nemesis::results::{Instructions, Point, Polling, Results, Ring, Wire};
+use crate::nemesis::results::{Data, Instructions, Point, Polling, Results, Ring, Wire};
 
 use super::chart::{Axis, Chart, Figure, Mark, Picture, Series};
 use super::error::Error;
@@ -27,8 +27,6 @@ const RENDEZVOUS: &str = " corewire carries messages of more than 32 KiB by rend
                           ends at once, where the kernel allows this; otherwise, and up to 32 KiB, through cells.";
 /// The largest size in Figure 4.
 const LATENCY_MAX: u64 = 1024;
-/// The largest size at which the page compares corewire with these libraries.
-const AHEAD_MAX: u64 = 4096;
 /// Sizes in the tables, if they were measured.
 const SHOWN: [u64; 10] = [0, 1, 8, 48, 64, 160, 512, 1024, 4096, 65_536];
 
@@ -108,7 +106,7 @@ fn summary(results: &Results) -> String {
         plural(machine.cores, "core"),
     );
     let times = results.wires.iter().filter_map(|wire| {
-        let time = nanoseconds(results.one_way_ns(&wire.id, 8, false)?);
+        let time = nanoseconds(results.one_way_ns(&wire.id, 8, Data::WARM)?);
         Some(format!("{time} through {}", wire.name))
     });
     let times: Vec<String> = times.collect();
@@ -122,14 +120,13 @@ fn summary(results: &Results) -> String {
 fn ahead(results: &Results) -> Vec<String> {
     let mut sentences = Vec::new();
     for rival in RIVALS {
-        for is_cold in [false, true] {
+        for data in Data::ALL {
             let ratios: Vec<(u64, f64)> = results
                 .sizes()
                 .into_iter()
-                .filter(|&size| size <= AHEAD_MAX)
                 .filter_map(|size| {
-                    let own = results.one_way_ns(OWN, size, is_cold)?;
-                    Some((size, results.one_way_ns(rival, size, is_cold)? / own))
+                    let own = results.one_way_ns(OWN, size, data)?;
+                    Some((size, results.one_way_ns(rival, size, data)? / own))
                 })
                 .collect();
             let Some(worst) = ratios.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)) else {
@@ -140,7 +137,7 @@ fn ahead(results: &Results) -> Vec<String> {
             };
             let behind: Vec<String> =
                 ratios.iter().filter(|(_, ratio)| *ratio <= 1.0).map(|it| bytes(it.0)).collect();
-            let buffers = if is_cold { "cold" } else { "warm" };
+            let buffers = data.words();
             let (who, count) = (name(results, rival), ratios.len());
             let range = format!(
                 "{who} takes {} to {} times as long (the most at {}, the least at {})",
@@ -151,13 +148,10 @@ fn ahead(results: &Results) -> Vec<String> {
             );
             sentences.push(match behind.len() {
                 0 => format!(
-                    "With {buffers} buffers corewire is ahead of {who} at all {count} sizes up to {}: {range}.",
-                    bytes(AHEAD_MAX)
+                    "With {buffers} corewire is ahead of {who} at all {count} sizes: {range}."
                 ),
                 few => format!(
-                    "With {buffers} buffers corewire is not ahead of {who} at {few} of {count} sizes up to {} \
-                     ({}): {range}.",
-                    bytes(AHEAD_MAX),
+                    "With {buffers} corewire is not ahead of {who} at {few} of {count} sizes ({}): {range}.",
                     and(&behind)
                 ),
             });
@@ -195,7 +189,9 @@ fn how_to_read(results: &Results, distances: &[Distance]) -> String {
          the round-trip time: the median of the medians of its runs ({}). {crowd} A message is sent from a buffer of \
          the sender and received into a buffer of the receiver, matched by tag and sender. Warm buffers are the \
          same for each message; cold buffers move through {} of memory, which is more than a core\u{2019}s own \
-         caches hold, but not more than all caches of a large machine.",
+         caches hold, but not more than all caches of a large machine. Messages that are written and read are written \
+         by each sender before it sends them and read by each receiver, within the measured time; the others are only \
+         carried.",
         runs(results),
         bytes(results.cold_bytes),
     );
@@ -239,7 +235,8 @@ fn whereabouts(results: &Results, distances: &[Distance]) -> Option<String> {
 fn latency(results: &Results) -> Vec<Figure> {
     let shown = |point: &Point| point.bytes <= LATENCY_MAX;
     let axis = || Axis::new("One-way latency", Quantity::Nanoseconds);
-    by_size(results, "figure-4", "Figure 4: latency of small messages", axis, shown, |_, time| time)
+    let about = ("figure-4", "Figure 4: latency of small messages");
+    by_size(results, about, &[Data::WARM, Data::COLD], axis, shown, |_, time| time)
 }
 
 /// Figure 5.
@@ -247,34 +244,34 @@ fn bandwidth(results: &Results) -> Vec<Figure> {
     let axis = || Axis::new("Bytes per second, one way", Quantity::ByteRate);
     #[expect(clippy::cast_precision_loss, reason = "messages are far smaller than 2^52 bytes")]
     let rate = |bytes: u64, time: f64| bytes as f64 / (time / 1e9);
-    let mut figures = by_size(results, "figure-5", "Figure 5: bandwidth", axis, |_| true, rate);
+    let about = ("figure-5", "Figure 5: bandwidth");
+    let mut figures = by_size(results, about, &Data::ALL, axis, |_| true, rate);
     figures.iter_mut().for_each(|figure| figure.caption.push_str(RENDEZVOUS));
     figures
 }
 
-/// One figure for warm buffers, and one for cold buffers.
+/// One figure for each kind of `data`.
 fn by_size(
     results: &Results,
-    stem: &str,
-    heading: &str,
+    (stem, heading): (&str, &str),
+    data: &[Data],
     y: impl Fn() -> Axis,
     is_shown: impl Fn(&Point) -> bool,
     figure: impl Fn(u64, f64) -> f64,
 ) -> Vec<Figure> {
-    let one = |is_cold: bool| {
+    let one = |data: Data| {
         let series = results.wires.iter().map(|wire| {
             let own = results
                 .points
                 .iter()
-                .filter(|point| point.wire == wire.id && point.cold == is_cold && is_shown(point));
+                .filter(|point| point.wire == wire.id && point.data == data && is_shown(point));
             line(wire, own.map(|point| mark(point, &figure)).collect())
         });
         let x = Axis::new("Message size", Quantity::Bytes);
         let chart = Chart { x, y: y(), series: series.collect(), reference: None }.shown()?;
-        let buffers = if is_cold { "cold" } else { "warm" };
         Some(Figure {
-            stem: format!("{stem}-{buffers}"),
-            heading: format!("{heading}, {buffers} buffers"),
+            stem: format!("{stem}-{}", data.stem()),
+            heading: format!("{heading}, {}", data.words()),
             caption: format!(
                 "Median of {}; thin bars reach from the smallest to the largest. Both axes are logarithmic.",
                 runs(results)
@@ -282,7 +279,7 @@ fn by_size(
             picture: Picture::Lines(chart),
         })
     };
-    [false, true].into_iter().filter_map(one).collect()
+    data.iter().filter_map(|&data| one(data)).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "messages are far smaller than 2^52 bytes")]
@@ -304,21 +301,21 @@ fn line(wire: &Wire, marks: Vec<Option<Mark>>) -> Series {
 
 /// The medians as tables.
 fn numbers(results: &Results) -> String {
-    let one = |is_cold: bool| {
+    let one = |data: Data| {
         let sizes = shown_sizes(results);
         let head = std::iter::once("One way".to_owned()).chain(sizes.iter().map(|it| bytes(*it)));
         let row = |wire: &Wire| {
             let cells = sizes.iter().map(|&size| {
-                let time = results.one_way_ns(&wire.id, size, is_cold);
+                let time = results.one_way_ns(&wire.id, size, data);
                 time.map_or("\u{2013}".to_owned(), nanoseconds)
             });
             std::iter::once(wire.name.clone()).chain(cells).collect()
         };
         let rows = results.wires.iter().map(row).collect();
         let table = Table { head: head.collect(), rows, is_prose: false };
-        table.html(if is_cold { "Cold buffers" } else { "Warm buffers" })
+        table.html(&format!("With {}", data.words()))
     };
-    one(false) + &one(true)
+    Data::ALL.map(one).concat()
 }
 
 fn shown_sizes(results: &Results) -> Vec<u64> {
@@ -338,7 +335,7 @@ fn optimisations(results: &Results) -> String {
     let sizes = shown_sizes(results);
     let rows = pairs.into_iter().map(|(what, without, with)| {
         let cells = sizes.iter().map(|&size| {
-            let of = |wire: &str| results.one_way_ns(wire, size, false);
+            let of = |wire: &str| results.one_way_ns(wire, size, Data::WARM);
             match of(without).zip(of(with)) {
                 Some((without, with)) => format!("{:+.0} ns", with - without),
                 None => "\u{2013}".to_owned(),

@@ -23,7 +23,7 @@ fn a_study_of_nemesis_leaves_a_page_results_and_a_table() {
         if wire["impossible"].is_string() { 0 } else { 3 - failures }
     };
     let points = results["points"].as_array().expect("points");
-    assert_eq!(points.len(), 8 * 4 * 2, "each wire with each size, warm and cold");
+    assert_eq!(points.len(), 8 * 4 * 4, "each wire with each size, warm and cold, touched and not");
     for point in points {
         let runs = point["runs"].as_array().expect("runs");
         // There are more runs where the cores were moved.
@@ -41,7 +41,7 @@ fn a_study_of_nemesis_leaves_a_page_results_and_a_table() {
     let page = fs::read_to_string(out.path().join("report.html")).expect("a page");
     assert!(page.contains("Figure 4") && page.contains("Figure 5"));
     let table = fs::read_to_string(out.path().join("points.csv")).expect("a table");
-    assert!(table.lines().count() > 6 * 4 * 2, "{table}");
+    assert!(table.lines().count() > 6 * 4 * 4, "{table}");
 
     // The page is drawn again, with each plot as a file.
     let again = study(&["report", out.text(), "--plots"]);
