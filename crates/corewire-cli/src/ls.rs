@@ -220,7 +220,7 @@ fn render(rows: &[Row]) -> String {
     }
     for row in rows {
         if let Row::Endpoint(Endpoint { name, copy_refusal: Some(why), .. }) = row {
-            text += &format!("\n{name} gets messages of more than 32 KiB in two copies: {why}\n");
+            text += &format!("\n{name} gets messages of more than 128 KiB in two copies: {why}\n");
         }
     }
     text

@@ -428,10 +428,9 @@ impl Transport for InMemory {
     type Pull = InMemoryPull;
     type Help = InMemoryHelp;
 
-    fn offered_above(&self, _row: u32) -> u64 {
+    fn is_offered(&mut self, _row: u32, bytes: u64) -> bool {
         let state = &mut *self.network.0.borrow_mut();
-        let is_offered = state.offers && !state.happens(2);
-        if is_offered { state.fragment_bytes as u64 } else { u64::MAX }
+        state.offers && !state.happens(2) && bytes > state.fragment_bytes as u64
     }
 
     fn register(&mut self, _row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
@@ -462,8 +461,8 @@ impl Transport for InMemory {
         state.ends[self.me].offers.get(&number).is_some_and(|offer| offer.has_begun)
     }
 
-    fn room_for_data(&self, _row: u32) -> u64 {
-        u64::MAX
+    fn has_room_for_data(&mut self, _row: u32, _bytes: u64) -> bool {
+        true
     }
 
     fn start_pull(

@@ -111,8 +111,8 @@ pub trait Transport {
     /// A message that is being copied to its receiver.
     type Help;
 
-    /// Messages of more than this many bytes to the peer of `row` are offered.
-    fn offered_above(&self, row: u32) -> u64;
+    /// Whether a message of `bytes` bytes to the peer of `row` is offered now, because no other way is faster.
+    fn is_offered(&mut self, row: u32, bytes: u64) -> bool;
 
     /// Lets the peer of `row` read a message. Returns the offer's number, and appends the message's place to `place`. `None`
     /// if there are too many offers.
@@ -127,8 +127,8 @@ pub trait Transport {
     /// Whether it is the latest message that the peer has begun to read.
     fn has_begun(&self, row: u32, number: u64) -> bool;
 
-    /// The longest message that could be sent to the peer of `row` now although that takes nothing.
-    fn room_for_data(&self, row: u32) -> u64;
+    /// Whether a message of `bytes` bytes could be sent to the peer of `row` now although that takes nothing.
+    fn has_room_for_data(&mut self, row: u32, bytes: u64) -> bool;
 
     /// Gets ready to read the first `bytes` bytes of a message of `total` bytes that the peer of `row` has offered.
     /// `is_helped` if the sender may copy, too.

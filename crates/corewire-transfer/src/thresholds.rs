@@ -2,7 +2,11 @@
 //! `docs/decisions.md`.
 
 /// Messages of more than this many bytes are offered; shorter ones are copied through cells.
-pub const OFFERED_ABOVE_BYTES: u64 = 32 << 10;
+pub const OFFERED_ABOVE_BYTES: u64 = 128 << 10;
+
+/// The same while the cells have no room for such a message: a message that waits for cells needs its sender once more, one
+/// that is offered does not.
+pub const OFFERED_IF_SCARCE_ABOVE_BYTES: u64 = 32 << 10;
 
 /// Messages of up to this many bytes are written into the sender's heap if their receiver grants that, and are read there.
 pub const IN_PLACE_UP_TO_BYTES: u64 = 64 << 10;

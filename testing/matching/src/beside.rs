@@ -182,8 +182,8 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
     type Pull = B::Pull;
     type Help = B::Help;
 
-    fn offered_above(&self, row: u32) -> u64 {
-        if row < FIRST_ROWS { u64::MAX } else { self.second.offered_above(row - FIRST_ROWS) }
+    fn is_offered(&mut self, row: u32, bytes: u64) -> bool {
+        row >= FIRST_ROWS && self.second.is_offered(row - FIRST_ROWS, bytes)
     }
 
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
@@ -202,8 +202,8 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
         row >= FIRST_ROWS && self.second.has_begun(row - FIRST_ROWS, number)
     }
 
-    fn room_for_data(&self, row: u32) -> u64 {
-        if row < FIRST_ROWS { 0 } else { self.second.room_for_data(row - FIRST_ROWS) }
+    fn has_room_for_data(&mut self, row: u32, bytes: u64) -> bool {
+        row >= FIRST_ROWS && self.second.has_room_for_data(row - FIRST_ROWS, bytes)
     }
 
     fn start_pull(

@@ -9,7 +9,7 @@ pub mod talk {
     #[must_use]
     pub fn length_of(number: u64) -> usize {
         let length = match number % 32 {
-            0 => 60_000 + number % 40_000,
+            0 => 60_000 + number * 7919 % 200_000,
             1..=6 => number % 5000,
             _ => number % 110,
         };

@@ -91,7 +91,7 @@ fn talkers_die_and_what_they_had_sent_arrives() {
     let builder = domain.endpoint("sink").peers(16).rings(8).cells(4, 16 << 10);
     let mut sink = Sink {
         endpoint: builder.create().unwrap(),
-        buffer: vec![0; 200_000],
+        buffer: vec![0; 300_000],
         talkers: HashMap::new(),
     };
     let for_ever = sink.endpoint.ireceive(Selector::tag(NEVER), vec![0; 8]).unwrap();

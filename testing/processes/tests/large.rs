@@ -59,15 +59,16 @@ impl Guarded {
     }
 }
 
-const LENGTHS: [usize; 14] = [
+const LENGTHS: [usize; 15] = [
     1,
     32 << 10,
     (32 << 10) + 1,
-    40_000,
-    (64 << 10) - 1,
     64 << 10,
-    100_001,
+    128 << 10,
+    (128 << 10) + 1,
+    2_000_000,
     200_000,
+    (2 << 20) + 1,
     (1 << 20) - 1,
     1 << 20,
     3_000_017,
@@ -161,7 +162,7 @@ fn they_arrive_where_one_side_may_neither_read_nor_write() {
 
 #[test]
 fn they_arrive_where_permission_ends() {
-    let [there, refusals, ..] = exchange("large-later", &["filter-later", "count=20"]);
+    let [there, refusals, ..] = exchange("large-later", &["filter-later", "count=40"]);
     assert!(there > 0, "{there}");
     assert_eq!(refusals, 1);
 }

@@ -260,7 +260,7 @@ fn huge_pages(setting: Option<&str>) -> Finding {
 
 fn cross_process_copy(tried: &Result<(), String>, ptrace_scope: Option<u32>) -> Finding {
     let check = "cross-process copy";
-    let unused = "without it endpoints copy messages of more than 32 KiB twice;";
+    let unused = "without it endpoints copy messages of more than 128 KiB twice;";
     match (tried, ptrace_scope) {
         (Err(error), _) => {
             let advice =
@@ -398,7 +398,7 @@ fn refusals(place: &Place) -> Option<Finding> {
     if refused.is_empty() {
         return None;
     }
-    let advice = "their messages of more than 32 KiB are copied twice: let the processes share a user \
+    let advice = "their messages of more than 128 KiB are copied twice: let the processes share a user \
                   namespace and a PID namespace, and allow process_vm_readv and process_vm_writev";
     Some(Finding::improvable("large messages", refused.join("; "), advice))
 }

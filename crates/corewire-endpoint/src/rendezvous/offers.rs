@@ -138,13 +138,11 @@ impl<T: Transport> Engine<T> {
         let total = source.bytes();
         let entry = &self.rows[row as usize];
         // A notice that waits may be about the offer whose place in the table this one would get.
-        if total <= self.transport.offered_above(row)
-            || entry.refuses_offers
+        if entry.refuses_offers
             || !entry.notices.is_empty()
+            || !self.transport.is_offered(row, total)
+            || offer_of(0, envelope, total, is_blocking).is_none()
         {
-            return Ok(None);
-        }
-        if offer_of(0, envelope, total, is_blocking).is_none() {
             return Ok(None);
         }
         let mut bytes = vec![0; OFFER_BYTES];
@@ -308,11 +306,10 @@ impl<T: Transport> Engine<T> {
             let waiting = waiting.filter(|offered| offered.todo == Todo::Wait);
             let waiting: Vec<_> = waiting.map(|it| (it.number, it.total)).collect();
             for (number, total) in waiting {
-                let is_unread = || {
-                    total <= self.transport.room_for_data(row)
-                        && !self.transport.has_begun(row, number)
-                };
-                if is_deaf || is_unread() {
+                let transport = &mut self.transport;
+                let is_unread =
+                    !transport.has_begun(row, number) && transport.has_room_for_data(row, total);
+                if is_deaf || is_unread {
                     // Data that the peer does not need any more it drops.
                     self.transport.withdraw(row, number);
                     self.push_offered(row, number, 0);

@@ -165,7 +165,7 @@ impl Outbox {
         self.holding.find(u64::MAX, total, cells).is_some()
     }
 
-    /// The longest message in cells for which there is room now, as far as is known.
+    /// The longest message in cells for which there is room, by the cursor as last read.
     pub(super) fn cell_room(&self, cells: &Cells) -> u64 {
         let slots = self.limit.saturating_sub(self.head);
         self.holding.room(cells).min(slots * cells.cell_bytes())

@@ -22,9 +22,9 @@ const PLAIN: &str = "nemesis_plain";
 /// Libraries in common use.
 const RIVALS: [&str; 2] = ["libfabric_shm", "open_mpi"];
 /// How corewire carries the long messages of Figure 5.
-const RENDEZVOUS: &str = " corewire carries messages of more than 32 KiB by rendezvous, as the paper suggests for large \
+const RENDEZVOUS: &str = " corewire carries messages of more than 128 KiB by rendezvous, as the paper suggests for large \
                           messages: they go from the sender\u{2019}s buffer straight to the receiver\u{2019}s, copied from both \
-                          ends at once, where the kernel allows this; otherwise, and up to 32 KiB, through cells.";
+                          ends at once, where the kernel allows this; otherwise, and up to 128 KiB, through cells.";
 /// The largest size in Figure 4.
 const LATENCY_MAX: u64 = 1024;
 /// Sizes in the tables, if they were measured.

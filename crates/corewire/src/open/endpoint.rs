@@ -89,8 +89,9 @@ impl EndpointBuilder {
     }
 
     /// Number of cells, for messages of more than 160 bytes, and the length of each: a power of two from 4 KiB to 256
-    /// KiB. Default: 64 of 16 KiB. Messages of more than 32 KiB go through cells only if they cannot be copied from one
-    /// process's memory to the other's; one longer than 256 KiB goes repeatedly through 256 KiB of them, as through a pipe.
+    /// KiB. Default: 64 of 16 KiB. Messages of more than 128 KiB, and those of more than 32 KiB for which there is no room in
+    /// the cells, go through cells only if they cannot be copied from one process's memory to the other's; one longer than
+    /// 256 KiB goes repeatedly through 256 KiB of them, as through a pipe.
     pub fn cells(mut self, count: usize, bytes: usize) -> Self {
         self.cells = count as u64;
         self.cell_bytes = bytes as u64;
@@ -101,7 +102,7 @@ impl EndpointBuilder {
     /// Default: 16 MiB. One peer has at most half of it, and a quarter is divided among all possible
     /// [`peers`](Self::peers), so that no peer takes the share of another. A message beyond the budget stays with its
     /// sender, whose later messages wait behind it: receive it, or [`discard`](Endpoint::discard) messages that no
-    /// receive will ask for. Messages of more than 32 KiB stay in their senders' memory, outside the budget, up to 1024 of
+    /// receive will ask for. Messages that did not go through cells stay in their senders' memory, outside the budget, up to 1024 of
     /// each peer, unless their sender does nothing but wait for them; then they are fetched as far as the budget allows.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes;
@@ -159,7 +160,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Sets how messages of more than 32 KiB are moved. Default: [`Rendezvous::BothSides`]. Use [`Rendezvous::Pull`] where
+    /// Sets how messages are moved that stay in their sender's memory (of more than 128 KiB, or 32 KiB without room in the
+    /// cells). Default: [`Rendezvous::BothSides`]. Use [`Rendezvous::Pull`] where
     /// no process may write to another's memory, and [`Rendezvous::Cells`] where none may read it, either.
     ///
     /// ```

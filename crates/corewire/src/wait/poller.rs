@@ -48,6 +48,13 @@ const HOG_NS: u64 = 200_000;
 const YIELDS_NS: u64 = 1_000_000;
 /// After this many yields in a row that returned at once, there is no crowd any more.
 const ALONE_YIELDS: u32 = 8;
+/// Time that a wait polls longer for each byte of a large message before it, in ns: about as long as its reader takes for it.
+/// A wait that sleeps while the peer reads what it got, or is about to take it, would lengthen each exchange by a wake-up.
+const HANDLING_NS_PER_BYTE: f64 = 0.25;
+/// Shorter messages change nothing: they are handled while a wait polls anyway.
+const HANDLING_MIN_BYTES: u64 = 8 << 10;
+/// Limit on that time, in ns.
+const HANDLING_MAX_NS: f64 = 1e6;
 /// Number of pauses between two polls for room. A poll for room takes a line that a receiver writes, and room is made
 /// for many messages at once, so that a pause delays its discovery by little.
 const PAUSES_FOR_ROOM: u32 = 8;
@@ -76,6 +83,8 @@ pub(crate) struct Poller {
     backs_off: bool,
     /// Number of waits in a row that slept.
     in_vain: u32,
+    /// Number of pauses that the next waits may make in addition, because a peer handles a large message. A sleep ends that.
+    handling: u32,
 }
 
 /// How far a wait has come, after its bare polls.
@@ -140,6 +149,7 @@ impl Poller {
             skips: 0,
             backs_off,
             in_vain: 0,
+            handling: 0,
         };
         poller.choose_bare_polls();
         poller
@@ -178,13 +188,16 @@ impl Poller {
         if self.wait == Wait::Park || polls.is_last {
             return false;
         }
-        let has_pauses = polls.paused < self.pauses_left();
+        let has_pauses = polls.paused < self.pauses_left() || self.handling > 0;
         let is_adaptive = self.wait == Wait::Adaptive;
         let is_useless = is_adaptive
             && (self.is_crowded
                 || polls.yielding_since_ns != 0
                 || polls.paused == 0 && is_peer_here());
         if has_pauses && !is_useless {
+            if polls.paused >= self.pauses_left() {
+                self.handling -= 1;
+            }
             self.pause(polls);
             return true;
         }
@@ -199,6 +212,17 @@ impl Poller {
         }
         polls.is_last = !self.yields(polls);
         true
+    }
+
+    /// A message of so many bytes is about to be sent, or has been received: a peer is expected to act on it, or on the
+    /// answer, soon.
+    #[inline]
+    pub(crate) fn expect_handling(&mut self, bytes: u64) {
+        if bytes >= HANDLING_MIN_BYTES && self.wait == Wait::Adaptive {
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let time_ns = (bytes as f64 * HANDLING_NS_PER_BYTE).min(HANDLING_MAX_NS);
+            self.handling = self.handling.max(pauses_of(time_ns));
+        }
     }
 
     fn pause(&self, polls: &mut Polls) {
@@ -247,6 +271,7 @@ impl Poller {
     /// To be called before a sleep.
     pub(crate) fn sleeps(&mut self) {
         self.in_vain = self.in_vain.wrapping_add(1);
+        self.handling = 0;
         self.gives_up();
     }
 
@@ -270,9 +295,13 @@ impl Poller {
 /// Number of pauses that an adaptive wait makes before it sleeps. Together with the polls between them they take as long
 /// as a wake-up costs on this machine.
 fn adaptive_pauses() -> u32 {
-    let pauses = (wake_up_ns() / (pause_ns() + POLL_NS)).clamp(16.0, 16_384.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-    let pauses = pauses as u32;
+    pauses_of(wake_up_ns()).clamp(16, 16_384)
+}
+
+/// Number of pauses that take so long, together with the polls between them.
+fn pauses_of(time_ns: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short time")]
+    let pauses = (time_ns / (pause_ns() + POLL_NS)) as u32;
     pauses
 }
 
@@ -291,6 +320,38 @@ mod tests {
     fn a_wait_without_time_never_yields() {
         let mut poller = Poller::for_messages(Wait::Adaptive);
         assert!((0..100).all(|_| !polls_out(&mut poller, 0)));
+    }
+
+    fn pauses_before_a_sleep(poller: &mut Poller) -> u32 {
+        let mut polls = Polls::within(0);
+        while poller.may_poll(&mut polls, || false) {}
+        polls.paused
+    }
+
+    #[test]
+    fn a_wait_after_a_large_message_polls_longer_once() {
+        let mut poller = Poller::for_messages(Wait::Adaptive);
+        let pauses = pauses_before_a_sleep(&mut poller);
+        poller.expect_handling(HANDLING_MIN_BYTES - 1);
+        assert_eq!(pauses_before_a_sleep(&mut poller), pauses);
+        poller.expect_handling(1 << 20);
+        // Only the longest message counts.
+        poller.expect_handling(16 << 10);
+        let more = pauses_of((1 << 20) as f64 * HANDLING_NS_PER_BYTE);
+        assert_eq!(pauses_before_a_sleep(&mut poller), pauses + more);
+        assert_eq!(pauses_before_a_sleep(&mut poller), pauses);
+        poller.expect_handling(u64::MAX);
+        poller.sleeps();
+        assert_eq!(pauses_before_a_sleep(&mut poller), pauses, "a sleep ends it");
+    }
+
+    #[test]
+    fn only_adaptive_waits_poll_longer() {
+        for wait in [Wait::Park, Wait::Spin] {
+            let mut poller = Poller::for_messages(wait);
+            poller.expect_handling(1 << 20);
+            assert_eq!(poller.handling, 0);
+        }
     }
 
     #[test]

@@ -41,13 +41,16 @@ impl<H: Host> Endpoint<H> {
         self.offers.end_all();
     }
 
-    /// The longest message to the peer of `row` for which there is room in cells now, as far as is known.
+    /// Whether there is room in cells now for a message of `bytes` bytes to the peer of `row`. Reads the peer's cursor if
+    /// there was too little room before.
     #[must_use]
-    pub fn cell_room(&self, row: u32) -> u64 {
-        match self.peers.get(row as usize) {
-            Some(Some(peer)) => peer.outbox.cell_room(&self.cells),
-            _ => 0,
-        }
+    pub fn has_cells_for(&mut self, row: u32, bytes: u64) -> bool {
+        let has_room = |this: &Self| match this.peers.get(row as usize) {
+            Some(Some(peer)) => bytes <= peer.outbox.cell_room(&this.cells),
+            _ => false,
+        };
+        // A violation is found again when the pair is next used.
+        has_room(self) || (self.make_room(row).is_ok() && has_room(self))
     }
 
     /// The receiver's side of a copy of `chunks` chunks. `None` if there is no such peer or offer.

@@ -17,7 +17,7 @@ pub(crate) struct Wired {
 }
 
 pub(super) fn settings() -> String {
-    "as made without options: 64 slots a pair, 64 cells of 16 KiB, adaptive wait, rendezvous beyond 32 KiB".to_owned()
+    "as made without options: 64 slots a pair, 64 cells of 16 KiB, adaptive wait, rendezvous beyond 128 KiB".to_owned()
 }
 
 impl Wire for Wired {

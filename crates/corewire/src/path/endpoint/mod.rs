@@ -59,7 +59,7 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 /// |---|---|---|
 /// | up to 160 bytes | in the slots of the pair's ring | twice |
 /// | up to 64 KiB, to a peer that grants it ([`EndpointBuilder::grants`](crate::EndpointBuilder::grants)) | stays in the sender's heap, where its receiver reads it | once; not at all from a [`loan`](Self::loan) |
-/// | otherwise up to 32 KiB | through cells of the sender's memory | twice |
+/// | otherwise up to 128 KiB; up to 32 KiB while the cells have no room for it | through cells of the sender's memory | twice |
 /// | longer | stays in the sender's memory until a receive asks for it; then the kernel copies it | once |
 /// | longer, where the kernel does not permit that (another user or PID namespace, seccomp, Yama, a process that cannot be dumped), from `try_send`, or in more than 250 parts | through cells, in as many fragments as needed | twice |
 ///

@@ -97,10 +97,14 @@ impl Endpoint {
             }
             handles.is_empty().then_some(Err(MessageError::UnknownOperation))
         };
-        match look(self) {
-            Some(end) => end,
-            None => self.wait_for(patience, None, None, |endpoint, _| look(endpoint))?,
+        let (index, completion) = match look(self) {
+            Some(end) => end?,
+            None => self.wait_for(patience, None, None, |endpoint, _| look(endpoint))??,
+        };
+        if let Ok(status) = &completion.result {
+            self.poller.expect_handling(status.bytes);
         }
+        Ok((index, completion))
     }
 
     /// Asks an operation to end. If its message has begun to arrive or to be sent, the operation ends as if it had

@@ -248,6 +248,10 @@ impl Endpoint {
         });
         self.engine.leave(&mut caller);
         match ended {
+            Ok(Ok(status)) => {
+                self.poller.expect_handling(status.bytes);
+                Ok(status)
+            }
             Ok(end) => end,
             Err(MessageError::Timeout { .. }) => {
                 Err(MessageError::Timeout { after: after(patience) })

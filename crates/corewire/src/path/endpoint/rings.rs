@@ -15,7 +15,9 @@ use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
 use corewire_os::OsError;
 use corewire_ring::pair::{Granted, Lending, LentBlock, PairViolation};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
-use corewire_transfer::thresholds::{BOTH_FROM_BYTES, IN_PLACE_UP_TO_BYTES, OFFERED_ABOVE_BYTES};
+use corewire_transfer::thresholds::{
+    BOTH_FROM_BYTES, IN_PLACE_UP_TO_BYTES, OFFERED_ABOVE_BYTES, OFFERED_IF_SCARCE_ABOVE_BYTES,
+};
 use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
 use super::pipe::Pipe;
@@ -23,7 +25,7 @@ use crate::guard::lock;
 use crate::halves::{EndpointHalf, Link, notice};
 use crate::host::PairRing as Pairs;
 
-/// How an endpoint moves messages of more than 32 KiB: see [`Endpoint`](super::Endpoint). The sender's setting decides
+/// How an endpoint moves messages that stay in their sender's memory: see [`Endpoint`](super::Endpoint). The sender's setting decides
 /// whether a message goes through cells. Both sides copy only if both say `BothSides`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -619,12 +621,14 @@ impl Transport for PairRings {
     type Pull = Pull;
     type Help = Help;
 
-    fn offered_above(&self, row: u32) -> u64 {
-        match self.rendezvous {
-            Rendezvous::Cells => u64::MAX,
-            _ if self.pairs.granted(row) >= IN_PLACE_UP_TO_BYTES => IN_PLACE_UP_TO_BYTES,
-            _ => OFFERED_ABOVE_BYTES,
+    fn is_offered(&mut self, row: u32, bytes: u64) -> bool {
+        if self.rendezvous == Rendezvous::Cells || bytes <= OFFERED_IF_SCARCE_ABOVE_BYTES {
+            return false;
         }
+        let goes_in_place =
+            bytes <= IN_PLACE_UP_TO_BYTES && self.pairs.granted(row) >= IN_PLACE_UP_TO_BYTES;
+        let mut has_cells = || bytes <= OFFERED_ABOVE_BYTES && self.pairs.has_cells_for(row, bytes);
+        !goes_in_place && !has_cells()
     }
 
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
@@ -650,8 +654,8 @@ impl Transport for PairRings {
         self.pairs.has_begun(row, number)
     }
 
-    fn room_for_data(&self, row: u32) -> u64 {
-        self.pairs.cell_room(row)
+    fn has_room_for_data(&mut self, row: u32, bytes: u64) -> bool {
+        self.pairs.has_cells_for(row, bytes)
     }
 
     fn start_pull(

@@ -13,7 +13,7 @@ use crate::wait::Patience;
 impl Endpoint {
     /// Sends `message` to `peer`, waiting for room if necessary. The envelope is a tag, or an [`Envelope`] with an
     /// immediate or without a tag. When this returns, the memory may be reused, but the peer may not have received the
-    /// message yet. A message of more than 32 KiB that does not fit in the cells is sent when the peer has received it, or
+    /// message yet. A message that does not fit in the cells is sent when the peer has received it, or
     /// keeps it within its budget: until then the call waits.
     ///
     /// If the call is interrupted after a part of the message has been sent, later calls send the rest, and this call
@@ -110,8 +110,8 @@ impl Endpoint {
         self.send_slowly(peer, envelope.into(), &parts, Patience::until(timeout))
     }
 
-    /// Begins to send `memory`, and never waits. The completion returns the memory. A send of up to 32 KiB for which there
-    /// is room now ends at once; a longer one when the peer has received the message, or has been sent it through cells.
+    /// Begins to send `memory`, and never waits. The completion returns the memory. A send of up to 128 KiB for which
+    /// there is room now ends at once; a longer one when the peer has received the message, or has been sent it through cells.
     ///
     /// # Errors
     /// As for [`send`](Self::send); a later failure is the operation's result.
@@ -135,8 +135,10 @@ impl Endpoint {
         memory: impl Into<Memory>,
         options: Options,
     ) -> Result<OperationHandle, MessageError> {
+        let memory = memory.into();
+        self.poller.expect_handling(memory.len() as u64);
         self.handle_notices()?;
-        self.engine.start_send(peer, envelope.into(), memory.into(), options)
+        self.engine.start_send(peer, envelope.into(), memory, options)
     }
 
     /// Like [`send`](Self::send), but waits for as long as `patience` says.
@@ -204,6 +206,7 @@ impl Endpoint {
         source: &impl Source,
         patience: Patience,
     ) -> Result<(), MessageError> {
+        self.poller.expect_handling(source.bytes());
         self.handle_notices()?;
         if self.engine.transport_mut().must_look_for_grants() {
             self.engine.progress(None)?;
