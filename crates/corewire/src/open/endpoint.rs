@@ -89,9 +89,9 @@ impl EndpointBuilder {
     }
 
     /// Number of cells, for messages of more than 160 bytes, and the length of each: a power of two from 4 KiB to 256
-    /// KiB. Default: 64 of 16 KiB. Messages of more than 128 KiB, and those of more than 32 KiB for which there is no room in
-    /// the cells, go through cells only if they cannot be copied from one process's memory to the other's; one longer than
-    /// 256 KiB goes repeatedly through 256 KiB of them, as through a pipe.
+    /// KiB. Default: 64 of 16 KiB. Messages of more than 128 KiB, and those of more than 32 KiB for which there is no room
+    /// in the cells, go through cells only if they cannot be copied from one process's memory to the other's; one longer
+    /// than 256 KiB goes repeatedly through 256 KiB of them, as through a pipe.
     pub fn cells(mut self, count: usize, bytes: usize) -> Self {
         self.cells = count as u64;
         self.cell_bytes = bytes as u64;
@@ -102,8 +102,9 @@ impl EndpointBuilder {
     /// Default: 16 MiB. One peer has at most half of it, and a quarter is divided among all possible
     /// [`peers`](Self::peers), so that no peer takes the share of another. A message beyond the budget stays with its
     /// sender, whose later messages wait behind it: receive it, or [`discard`](Endpoint::discard) messages that no
-    /// receive will ask for. Messages that did not go through cells stay in their senders' memory, outside the budget, up to 1024 of
-    /// each peer, unless their sender does nothing but wait for them; then they are fetched as far as the budget allows.
+    /// receive will ask for. Messages that did not go through cells stay in their senders' memory, outside the budget, up
+    /// to 1024 of each peer, unless their sender does nothing but wait for them; then they are fetched as far as the budget
+    /// allows.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes;
         self
@@ -144,11 +145,11 @@ impl EndpointBuilder {
         self
     }
 
-    /// A message of 161 bytes to 32 KiB (to 64 KiB from a grant of that size on) is refused while what this endpoint
-    /// [grants](Self::grants) its sender is spent: `try_send` ends at once with
-    /// [`ReceiverFull`](crate::MessageError::ReceiverFull), the other sends wait until messages are released. By default it is
-    /// copied through the sender's cells, as long as there is room. A message that is longer than the whole grant goes there in
-    /// any case, and its sender asks for more; a peer that makes no calls keeps what it was granted.
+    /// A message of 161 bytes to 64 KiB is refused while what this endpoint [grants](Self::grants) its sender is spent:
+    /// `try_send` ends at once with [`ReceiverFull`](crate::MessageError::ReceiverFull), the other sends wait until messages
+    /// are released. By default it is copied through the sender's cells, as long as there is room. A message whose block (its
+    /// length, rounded up to a power of two) is longer than the whole grant goes there in any case, and its sender asks for
+    /// more; a peer that makes no calls keeps what it was granted.
     pub fn refuse_beyond_grants(mut self) -> Self {
         self.refuses = true;
         self

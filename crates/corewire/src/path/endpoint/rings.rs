@@ -25,8 +25,8 @@ use crate::guard::lock;
 use crate::halves::{EndpointHalf, Link, notice};
 use crate::host::PairRing as Pairs;
 
-/// How an endpoint moves messages that stay in their sender's memory: see [`Endpoint`](super::Endpoint). The sender's setting decides
-/// whether a message goes through cells. Both sides copy only if both say `BothSides`.
+/// How an endpoint moves messages that stay in their sender's memory: see [`Endpoint`](super::Endpoint). The sender's
+/// setting decides whether a message goes through cells. Both sides copy only if both say `BothSides`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Rendezvous {
