@@ -121,6 +121,13 @@ struct Slot {
 }
 
 impl Operations {
+    /// Whether one has not ended.
+    pub(crate) fn has_some_under_way(&self) -> bool {
+        let has_ended =
+            |slot: &Slot| matches!(slot.operation, Operation::Free | Operation::Ended(_));
+        !self.slots.iter().all(has_ended)
+    }
+
     pub(crate) fn add(&mut self, operation: Operation, options: Options) -> OperationHandle {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];

@@ -123,6 +123,15 @@ impl<T: Transport> Engine<T> {
         self.rows.iter().any(|row| !row.sends.is_empty() || !row.offered.is_empty())
     }
 
+    /// Whether an operation or a send is under way, so that arrivals and room may be waited for.
+    #[must_use]
+    pub fn has_operations(&self) -> bool {
+        self.operations.has_some_under_way()
+            || self.has_pending_sends()
+            || !self.transfers.is_empty()
+            || !self.helps.is_empty()
+    }
+
     /// The room that is waited for.
     #[must_use]
     pub fn wanted_room(&self) -> Vec<Room> {

@@ -225,7 +225,8 @@ pub use open::levels::Levels;
 pub use open::receiver::ReceiverBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
-    DetachedRequest, Endpoint, EndpointLoan, Event, OwedReply, Rendezvous, Request, UnsentLoan,
+    DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply, ProgressingEndpoint,
+    Rendezvous, Request, UnsentLoan,
 };
 pub use path::held::HeldMessage;
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use corewire::{CreateError, Domain, JoinError, ReceiveError, SendError};
+use corewire::{CreateError, Domain, JoinError, MessageError, ReceiveError, Selector, SendError};
 
 use crate::{Options, Outcome};
 
@@ -28,19 +28,26 @@ pub(crate) fn run(domain: &Domain, options: &Options, directory: &Path) -> Outco
         };
         lasts.push(last.receive()?.hold());
     }
+    let progressing = domain.endpoint("progressing").create()?.with_progress_thread()?;
+    progressing.lock()?.ireceive(Selector::any(), vec![0; 8])?;
+    // Nobody in the child releases what is locked now.
+    let locked = progressing.lock()?;
     // SAFETY: the child uses only what corewire allows after a fork, and ends with `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let is_right = sender.send(b"from the child") == Err(SendError::Forked)
+        let is_right = matches!(progressing.lock(), Err(MessageError::Forked))
+            && sender.send(b"from the child") == Err(SendError::Forked)
             && receiver.receive().map(|message| message.len()) == Err(ReceiveError::Forked)
             && matches!(domain.sender("other").create(), Err(CreateError::Forked))
             && matches!(domain.receiver(&options.channel).join(), Err(JoinError::Forked))
             && lasts.iter().chain([&held]).all(|held| held[..] == [0; 4])
             && child_can_start_anew(directory, &options.channel);
-        drop((sender, receiver, held, lasts));
+        drop((sender, receiver, held, lasts, locked));
+        drop(progressing);
         // SAFETY: ends the child without running its parent's exit handlers.
         unsafe { libc::_exit(i32::from(!is_right)) };
     }
+    drop(locked);
     let mut status = 0;
     // SAFETY: waits for our own child.
     unsafe { libc::waitpid(child, &raw mut status, 0) };

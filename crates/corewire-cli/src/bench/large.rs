@@ -116,10 +116,9 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     }
     report.value("by_size", by_size);
     absent(options, &mut ends[0], &mut arena, &mut report)?;
+    ends.into_iter().try_for_each(|end| end.endpoint.close())?;
+    computing(options, crew.domain()?, &mut report)?;
     crew.describe(&mut report);
-    for end in ends {
-        end.endpoint.close()?;
-    }
     crew.finish()?;
     Ok(report)
 }
@@ -141,10 +140,10 @@ fn peer(worker: &Worker, options: Options) -> Result<(), Failure> {
     }
     work_elsewhere(&options, &mut ends[0], &mut arena)?;
     ends.into_iter().try_for_each(|end| end.endpoint.close())?;
-    Ok(())
+    send_to_computing(&options, &worker.domain()?)
 }
 
-/// How long a sender computes right after it has begun to send.
+/// How long a sender computes right after it has begun to send, and a receiver after it has posted a receive.
 const ABSENT: Duration = Duration::from_millis(1);
 /// Tags of the part with an absent sender: where its memory lies, when it began, and what the beginning cost it.
 const PLACE: u64 = 1;
@@ -209,15 +208,69 @@ fn work_elsewhere(options: &Options, end: &mut End, arena: &mut Arena) -> Result
         let began = ticks();
         let send = end.endpoint.isend(end.other, LARGE, message)?;
         let returned = ticks();
-        let work = Instant::now();
-        while work.elapsed() < ABSENT {
-            hint::spin_loop();
-        }
+        compute();
         end.endpoint.wait(send)?;
         end.endpoint.send(end.other, BEGAN, [began, returned].as_bytes())?;
     }
     black_box((cookie_bytes, bare));
     Ok(())
+}
+
+fn compute() {
+    let work = Instant::now();
+    while work.elapsed() < ABSENT {
+        hint::spin_loop();
+    }
+}
+
+/// Names of the endpoints of the part with a receiver that computes, and of their sender.
+const COMPUTING: [&str; 2] = ["computing", "progressing"];
+const WRITER: &str = "writer";
+
+/// Receives messages while it computes, without and with a progress thread: how long it must still wait when it has computed.
+fn computing(options: &Options, domain: &Domain, report: &mut Report) -> Result<(), Failure> {
+    let [plain, progressing] =
+        COMPUTING.map(|name| domain.endpoint(name).wait(options.wait()).create());
+    let (mut plain, mut progressing) = (plain?, progressing?);
+    let [one, other] = [&mut plain, &mut progressing].map(|it| it.peer_when_created(WRITER, None));
+    let (one, other) = (one?, other?);
+    let progressing = progressing.with_progress_thread()?;
+    let mut memory = [vec![1; MAIN_BYTES], vec![1; MAIN_BYTES]];
+    let blocks = alternate(options.rounds, |_| {
+        let [alone, helped] = memory.each_mut().map(std::mem::take);
+        let posted = plain.ireceive(Selector::tag(LARGE), alone)?;
+        plain.send(one, BEGAN, b"")?;
+        compute();
+        let start = ticks();
+        let alone = plain.wait(posted)?.memory;
+        let alone_us = nanoseconds(ticks() - start) / 1e3;
+        let posted = progressing.lock()?.ireceive(Selector::tag(LARGE), helped)?;
+        progressing.lock()?.send(other, BEGAN, b"")?;
+        compute();
+        let start = ticks();
+        let helped = progressing.lock()?.wait(posted)?.memory;
+        let helped_us = nanoseconds(ticks() - start) / 1e3;
+        memory = [alone.into_vec(), helped.into_vec()];
+        Ok::<_, Failure>([alone_us, helped_us])
+    })?;
+    let what = "1 MiB, wait of a receiver after it has computed for 1 ms";
+    report.figure("computing_receiver_us", what, blocks.median(0), "us");
+    report.figure("progress_thread_us", "the same with a progress thread", blocks.median(1), "us");
+    report.spread_with_line("progress_thread_ratio", "ratio to that", &blocks.ratios(1, 0));
+    Ok(())
+}
+
+/// The sender of these messages.
+fn send_to_computing(options: &Options, domain: &Domain) -> Result<(), Failure> {
+    let mut writer = domain.endpoint(WRITER).wait(options.wait()).create()?;
+    let message = vec![1; MAIN_BYTES];
+    for _ in all(options.rounds) {
+        for _ in COMPUTING {
+            let other = writer.receive_into(Selector::tag(BEGAN), &mut [])?.source;
+            writer.send(other, LARGE, &message)?;
+        }
+    }
+    Ok(writer.close()?)
 }
 
 /// An endpoint of one way to move messages, and its peer.

@@ -12,6 +12,7 @@
 //! | [`events`] | peers that come and go, between the messages |
 //! | [`rings`] | the pair rings as the transport of the engine |
 //! | [`pipe`] | which memory long messages go through |
+//! | [`progressing`] | a thread that continues operations while the program computes |
 //!
 //! The engine handles messages: see `corewire-endpoint`. This module makes its calls wait.
 
@@ -21,6 +22,7 @@ mod loans;
 mod operations;
 mod pipe;
 mod probes;
+mod progressing;
 mod receive;
 mod rings;
 mod send;
@@ -37,6 +39,7 @@ use corewire_layout::name::ChannelName;
 pub use self::calls::{OwedReply, Request};
 pub use self::events::{DetachedRequest, Event};
 pub use self::loans::{EndpointLoan, UnsentLoan};
+pub use self::progressing::{EndpointGuard, ProgressingEndpoint};
 use self::rings::PairRings;
 pub use self::rings::Rendezvous;
 use crate::error::{ConnectError, CounterError};
@@ -79,7 +82,8 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 /// # Progress
 ///
 /// An endpoint works only inside its calls: receives and sends that are under way ([`isend`](Self::isend)) continue
-/// while one of its calls runs or waits.
+/// while one of its calls runs or waits. [`with_progress_thread`](Self::with_progress_thread) starts a thread that continues
+/// them while the program computes.
 ///
 /// # Threads
 ///
