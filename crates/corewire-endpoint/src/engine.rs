@@ -35,6 +35,8 @@ pub struct Engine<T: Transport> {
     pub(crate) transfers: Vec<Transfer<T::Pull>>,
     /// Messages that are copied to their receivers: rows and numbers.
     pub(crate) helps: Vec<(u32, u64, T::Help)>,
+    /// Number of passes over them.
+    pub(crate) passes: u64,
     /// Steps in a row in which a pull has waited for its sender.
     pub(crate) busy_steps: u32,
     /// The length of the message that a call has offered and waits for; 0 if there is none.
@@ -77,8 +79,8 @@ pub(crate) struct Row {
     pub(crate) name: Option<ChannelName>,
     /// It has gone, but something that it sent may be left.
     pub(crate) gone: Option<Gone>,
-    /// Messages that were offered to it.
-    pub(crate) offered: Vec<Offered>,
+    /// Messages that were offered to it, by the numbers of the offers.
+    pub(crate) offered: BTreeMap<u64, Offered>,
     /// It cannot read this endpoint's memory.
     pub(crate) refuses_offers: bool,
     /// What it grants this endpoint.
@@ -112,6 +114,8 @@ pub(crate) struct Row {
     pub(crate) received_for_ack: u64,
     /// The number of the message that is arriving, if it is acknowledged when all of it has arrived.
     pub(crate) ack_due: Option<u64>,
+    /// The last pass over all transfers in which one of its messages was pulled: the others wait for the next pass.
+    pub(crate) pulled_in: u64,
     /// Acknowledgements that wait for room.
     pub(crate) acks: VecDeque<u64>,
     /// What replies that wait for room cost.
@@ -191,6 +195,7 @@ impl<T: Transport> Engine<T> {
             transport,
             transfers: Vec::new(),
             helps: Vec::new(),
+            passes: 0,
             busy_steps: 0,
             blocked_bytes: 0,
             has_ended_lent: false,
@@ -253,6 +258,7 @@ impl<T: Transport> Engine<T> {
             transport,
             transfers: Vec::new(),
             helps: Vec::new(),
+            passes: 0,
             busy_steps: 0,
             blocked_bytes: 0,
             has_ended_lent: false,

@@ -105,10 +105,11 @@ impl<T: Transport> Engine<T> {
         {
             let Pending { operation, envelope, memory, .. } =
                 std::mem::replace(pending, Pending::new(ack(0), Memory::default()));
-            let place = self.rows[row as usize].offered.len();
+            // Its stretches stay where they are when it moves.
             self.add_offered(row, number, operation, envelope, &memory, None);
-            // Its stretches stay where they are.
-            self.rows[row as usize].offered[place].memory = Some(memory);
+            if let Some(offered) = self.rows[row as usize].offered.get_mut(&number) {
+                offered.memory = Some(memory);
+            }
             return Ok(Gone::Offered);
         }
         let Pending { envelope, memory, from, sent, .. } = pending;

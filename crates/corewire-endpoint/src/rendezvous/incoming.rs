@@ -2,7 +2,7 @@
 
 use corewire_layout::counters::EndpointCounter;
 use corewire_layout::rendezvous::{OFFERS_MAX, Offer, Verb};
-use corewire_ring::message::Space;
+use corewire_ring::message::{Envelope, Space};
 use corewire_ring::pair::PairViolation;
 
 use super::{ArrivedOffer, Destination, Stage, Transfer, envelope_of};
@@ -32,18 +32,32 @@ impl<T: Transport> Engine<T> {
         }
         let envelope = envelope_of(offer, tag);
         let arrived = ArrivedOffer { number: offer.number, place: place.to_vec() };
-        let (space, total) = (envelope.space, offer.total);
         let source = self.peer_of(row);
         let order = self.matching.new_order();
-        let unexpected = Unexpected::offered(source, envelope, total, arrived, Vec::new());
-        if space == Space::Request && self.owes_too_much(row) {
-            let key = self.matching.keep_offered(order, unexpected);
+        let message = Unexpected::offered(source, envelope, offer.total, arrived, Vec::new());
+        if envelope.space == Space::Request && self.owes_too_much(row) {
+            let key = self.matching.keep_offered(order, message);
             return self.defer_kept(row, key, 0);
         }
+        if let Some(message) = self.match_offered(order, message, caller) {
+            self.keep_offered(order, message, offer.is_blocking);
+        }
+    }
+
+    /// Gives a message to the receive that asks for it. Returns it if there is none.
+    fn match_offered(
+        &mut self,
+        order: u64,
+        message: Unexpected,
+        caller: Option<&mut Caller<'_>>,
+    ) -> Option<Unexpected> {
+        let Unexpected { source, envelope, total, .. } = message;
+        let Envelope { space, tag, .. } = envelope;
         while let Some(posted) = self.matching.take_posted(space, source, tag) {
             if self.prepare(posted.operation, total) {
                 let to = Destination::Operation(posted.operation);
-                return self.begin_transfer(order, unexpected, to);
+                self.begin_transfer(order, message, to);
+                return None;
             }
         }
         if let Some(caller) = caller
@@ -52,23 +66,34 @@ impl<T: Transport> Engine<T> {
         {
             match caller.target.prepare(total) {
                 Ok(()) => {
-                    caller.state = CallerState::Filling(unexpected.status());
-                    return self.begin_transfer(order, unexpected, Destination::Caller);
+                    caller.state = CallerState::Filling(message.status());
+                    self.begin_transfer(order, message, Destination::Caller);
+                    return None;
                 }
                 Err(MessageError::NoMemory { .. }) if space == Space::Request => {
                     self.drop_request(source, tag);
-                    return self.finish_with(row, offer.number);
+                    if let Some(offer) = message.offer {
+                        self.finish_with(source.row(), offer.number);
+                    }
+                    return None;
                 }
                 Err(error) => caller.state = CallerState::Ended(Err(error)),
             }
         }
+        Some(message)
+    }
+
+    /// Keeps a record of a message until a receive asks for it. Fetches the message of a sender that waits, if there is room.
+    fn keep_offered(&mut self, order: u64, message: Unexpected, is_blocking: bool) {
         self.transport.count(EndpointCounter::Unexpected);
         self.has_news = true;
-        let key = self.matching.keep_offered(order, unexpected);
-        if offer.is_blocking && self.may_fetch(row, total) {
+        let Unexpected { source, envelope, total, ref offer, .. } = message;
+        let number = offer.as_ref().map_or(0, |offer| offer.number);
+        let key = self.matching.keep_offered(order, message);
+        if is_blocking && self.may_fetch(source.row(), total) {
             self.transfers.push(Transfer {
                 source,
-                offer: ArrivedOffer { number: offer.number, place: Vec::new() },
+                offer: ArrivedOffer { number, place: Vec::new() },
                 envelope,
                 total,
                 order,

@@ -51,7 +51,6 @@ pub use offers::Lent;
 /// A message that this endpoint has offered.
 #[derive(Debug)]
 pub(crate) struct Offered {
-    pub(crate) number: u64,
     /// `None` if nobody waits for it, or a call does.
     pub(crate) operation: Option<u32>,
     pub(crate) envelope: Envelope,

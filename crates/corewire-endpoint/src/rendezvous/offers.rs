@@ -50,8 +50,7 @@ impl<T: Transport> Engine<T> {
         source: &impl Source,
     ) -> Option<Result<(), MessageError>> {
         let (row, number) = (lent.peer.row(), lent.number);
-        let index = self.offered_index(row, number)?;
-        match self.rows[row as usize].offered[index].todo.clone() {
+        match self.offered(row, number)?.todo.clone() {
             Todo::Wait => None,
             Todo::End(result) => Some(result),
             Todo::Push(from, mut sent) => {
@@ -63,7 +62,7 @@ impl<T: Transport> Engine<T> {
                 let entry = &mut self.rows[row as usize];
                 entry.is_within = matches!(done, Ok(false)) && sent > 0;
                 // The peer may have been cut off.
-                if let Some(offered) = entry.offered.iter_mut().find(|it| it.number == number) {
+                if let Some(offered) = entry.offered.get_mut(&number) {
                     offered.todo = Todo::Push(from, sent);
                 }
                 match done {
@@ -79,9 +78,9 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn wanted_by_lent(&self) -> Option<Room> {
         let rows = (0u32..).zip(&self.rows);
         let mut lent = rows.flat_map(|(row, entry)| entry.offered.iter().map(move |it| (row, it)));
-        lent.find_map(|(row, offered)| match offered.todo {
+        lent.find_map(|(row, (&number, offered))| match offered.todo {
             Todo::Push(from, _) => {
-                let envelope = Envelope::numbered(Space::Data, offered.number);
+                let envelope = Envelope::numbered(Space::Data, number);
                 let bytes = offered.total - from;
                 Some(Room { row, envelope, bytes, is_in_place: false, is_begun: true })
             }
@@ -94,8 +93,8 @@ impl<T: Transport> Engine<T> {
     pub fn end_lent(&mut self, lent: Lent, source: &impl Source) -> bool {
         self.blocked_bytes = 0;
         let (row, number) = (lent.peer.row(), lent.number);
-        let Some(index) = self.offered_index(row, number) else { return false };
-        let offered = self.rows[row as usize].offered.swap_remove(index);
+        let entry = self.rows.get_mut(row as usize);
+        let Some(offered) = entry.and_then(|it| it.offered.remove(&number)) else { return false };
         let copied = |from, sent| Pending {
             sent,
             from,
@@ -186,20 +185,13 @@ impl<T: Transport> Engine<T> {
         let mut stretches = Vec::new();
         source.stretches(&mut |stretch| stretches.push(stretch));
         let total = source.bytes();
-        self.rows[row as usize].offered.push(Offered {
-            number,
-            operation,
-            envelope,
-            memory,
-            total,
-            stretches,
-            todo: Todo::Wait,
-        });
+        let todo = Todo::Wait;
+        let offered = Offered { operation, envelope, memory, total, stretches, todo };
+        self.rows[row as usize].offered.insert(number, offered);
     }
 
-    fn offered_index(&self, row: u32, number: u64) -> Option<usize> {
-        let offered = &self.rows.get(row as usize)?.offered;
-        offered.iter().position(|offered| offered.number == number)
+    fn offered(&self, row: u32, number: u64) -> Option<&Offered> {
+        self.rows.get(row as usize)?.offered.get(&number)
     }
 
     /// The peer can read the message no more. True if it had not begun to.
@@ -211,7 +203,7 @@ impl<T: Transport> Engine<T> {
     /// The peer has the message, or has dropped it.
     pub(crate) fn offer_is_done(&mut self, row: u32, number: u64) {
         self.end_help(row, number);
-        if self.offered_index(row, number).is_some() {
+        if self.offered(row, number).is_some() {
             self.transport.deregister(row, number);
             self.end_offered(row, number, Ok(()));
             return;
@@ -234,23 +226,25 @@ impl<T: Transport> Engine<T> {
 
     /// Nothing more is to be done for a message that was offered.
     pub(crate) fn end_offered(&mut self, row: u32, number: u64, result: Result<(), MessageError>) {
-        let Some(index) = self.offered_index(row, number) else { return };
         let source = self.peer_of(row);
-        let entry = &mut self.rows[row as usize];
+        let Some(entry) = self.rows.get_mut(row as usize) else { return };
+        let Some(offered) = entry.offered.get_mut(&number) else { return };
         self.has_news = true;
         if result.is_ok() {
-            self.transport.count_sent(row, entry.offered[index].total);
+            self.transport.count_sent(row, offered.total);
         }
-        if entry.offered[index].memory.is_none() {
-            let todo = &entry.offered[index].todo;
-            if *todo == Todo::Wait || (result.is_err() && matches!(todo, Todo::Push(..))) {
-                entry.offered[index].todo = Todo::End(result);
+        if offered.memory.is_none() {
+            let is_pushed = matches!(offered.todo, Todo::Push(..));
+            if offered.todo == Todo::Wait || (result.is_err() && is_pushed) {
+                offered.todo = Todo::End(result);
                 self.has_ended_lent = true;
             }
             return;
         }
-        let Offered { operation, envelope, memory, total, .. } = entry.offered.swap_remove(index);
-        let Some(operation) = operation else { return };
+        let Some(offered) = entry.offered.remove(&number) else { return };
+        let Offered { operation: Some(operation), envelope, memory, total, .. } = offered else {
+            return;
+        };
         let Envelope { tag, immediate, .. } = envelope;
         let status = Status { source, tag, bytes: total, immediate };
         self.operations.end(operation, result.map(|()| status), memory);
@@ -259,9 +253,8 @@ impl<T: Transport> Engine<T> {
     /// The message follows as data, from byte `from` on.
     pub(crate) fn push_offered(&mut self, row: u32, number: u64, from: u64) {
         self.end_help(row, number);
-        let Some(index) = self.offered_index(row, number) else { return };
-        let entry = &mut self.rows[row as usize];
-        let offered = &mut entry.offered[index];
+        let Some(entry) = self.rows.get_mut(row as usize) else { return };
+        let Some(offered) = entry.offered.get_mut(&number) else { return };
         // It may be pushed already, or nobody may be there any more: then it ends when the peer is removed.
         if offered.todo != Todo::Wait || entry.gone.is_some() {
             return;
@@ -276,7 +269,7 @@ impl<T: Transport> Engine<T> {
             offered.todo = Todo::Push(from, 0);
             return;
         }
-        let offered = entry.offered.swap_remove(index);
+        let Some(offered) = entry.offered.remove(&number) else { return };
         let Offered { operation, envelope, memory, stretches, .. } = offered;
         let is_pinned = memory.as_ref().is_some_and(Memory::is_pinned);
         if is_pinned && !self.transport.is_readable(&stretches) {
@@ -303,8 +296,8 @@ impl<T: Transport> Engine<T> {
             // The peer's notices may lie behind a message that is left with it.
             let is_deaf = self.matching.held_of(self.peer_of(row)).is_some();
             let waiting = self.rows[row as usize].offered.iter();
-            let waiting = waiting.filter(|offered| offered.todo == Todo::Wait);
-            let waiting: Vec<_> = waiting.map(|it| (it.number, it.total)).collect();
+            let waiting = waiting.filter(|(_, offered)| offered.todo == Todo::Wait);
+            let waiting: Vec<_> = waiting.map(|(&number, it)| (number, it.total)).collect();
             for (number, total) in waiting {
                 let transport = &mut self.transport;
                 let is_unread =
@@ -322,9 +315,8 @@ impl<T: Transport> Engine<T> {
 
     /// Takes back the offer of an operation, unless the peer has begun to read it. Returns its memory.
     pub(crate) fn take_offered(&mut self, row: u32, operation: u32) -> Option<Memory> {
-        let offered = &self.rows.get(row as usize)?.offered;
-        let index = offered.iter().position(|it| it.operation == Some(operation))?;
-        let number = offered[index].number;
+        let mut offered = self.rows.get(row as usize)?.offered.iter();
+        let (&number, _) = offered.find(|(_, it)| it.operation == Some(operation))?;
         if self.transport.has_begun(row, number) {
             return None;
         }
@@ -334,24 +326,24 @@ impl<T: Transport> Engine<T> {
             return None;
         }
         self.notify(row, number, Verb::Cancelled, 0);
-        let index = self.offered_index(row, number)?;
-        self.rows[row as usize].offered.swap_remove(index).memory
+        self.rows[row as usize].offered.remove(&number)?.memory
     }
 
     /// The memory of a request that was offered is its caller's again: it is not sent any more if that `is_over`, or the
     /// peer gets a copy.
     pub(crate) fn release_offered_request(&mut self, row: u32, call: u64, is_over: bool) {
         let is_it = |it: &Offered| it.envelope.space == Space::Request && it.envelope.tag == call;
-        let Some(entry) = self.rows.get_mut(row as usize) else { return };
-        let Some(index) = entry.offered.iter().position(is_it) else { return };
-        let number = entry.offered[index].number;
+        let Some(entry) = self.rows.get(row as usize) else { return };
+        let found = entry.offered.iter().find(|(_, offered)| is_it(offered));
+        let Some((&number, _)) = found else { return };
         if self.withdraw_offer(row, number) && is_over {
             self.notify(row, number, Verb::Cancelled, 0);
-            self.rows[row as usize].offered.swap_remove(index);
+            self.rows[row as usize].offered.remove(&number);
             return;
         }
-        let offered = &mut self.rows[row as usize].offered[index];
-        if let Some(memory) = offered.memory.take() {
+        if let Some(offered) = self.rows[row as usize].offered.get_mut(&number)
+            && let Some(memory) = offered.memory.take()
+        {
             offered.memory = Some(if memory.is_pinned() { to_memory(&memory) } else { memory });
         }
         self.push_offered(row, number, 0);
@@ -362,7 +354,7 @@ impl<T: Transport> Engine<T> {
         self.helps.retain(|help| help.0 != row);
         self.count_chores();
         let error = self.error_of(row);
-        let offered = self.rows[row as usize].offered.iter_mut();
+        let offered = self.rows[row as usize].offered.values_mut();
         for offered in offered.filter(|offered| matches!(offered.todo, Todo::Push(..))) {
             offered.todo = Todo::End(Err(error.clone()));
         }
@@ -370,8 +362,8 @@ impl<T: Transport> Engine<T> {
 
     /// Nothing is left of the peer of `row`: what it has not received by now it never does.
     pub(crate) fn end_all_offered(&mut self, row: u32) {
-        let numbers = self.rows[row as usize].offered.iter().map(|it| it.number);
-        for number in numbers.collect::<Vec<_>>() {
+        let numbers: Vec<_> = self.rows[row as usize].offered.keys().copied().collect();
+        for number in numbers {
             self.transport.deregister(row, number);
             let error = self.error_of(row);
             self.end_offered(row, number, Err(error));
@@ -382,8 +374,8 @@ impl<T: Transport> Engine<T> {
 
     /// The peer pulls a message and invites this side to copy, too.
     pub(crate) fn begin_help(&mut self, row: u32, number: u64, bytes: u64, place: &[u8]) {
-        let Some(index) = self.offered_index(row, number) else { return };
-        let offered = &self.rows[row as usize].offered[index];
+        let Some(entry) = self.rows.get(row as usize) else { return };
+        let Some(offered) = entry.offered.get(&number) else { return };
         if offered.todo != Todo::Wait || bytes > offered.total {
             return;
         }

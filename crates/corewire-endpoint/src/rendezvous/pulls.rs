@@ -35,10 +35,10 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn step_transfers(&mut self, mut caller: Option<&mut Caller<'_>>) -> bool {
         let (mut has_news, mut has_awaited) = (false, false);
         let mut index = 0;
+        self.passes += 1;
         while index < self.transfers.len() {
-            let row = self.transfers[index].row();
-            let mut earlier = self.transfers[..index].iter();
-            if earlier.any(|other| other.row() == row && other.holds_row()) {
+            let row = self.transfers[index].row() as usize;
+            if self.rows[row].pulled_in == self.passes {
                 index += 1;
                 continue;
             }
@@ -48,6 +48,9 @@ impl<T: Transport> Engine<T> {
                 stepped => {
                     has_news |= stepped != Stepped::Nothing;
                     has_awaited |= stepped == Stepped::Awaits;
+                    if transfer.holds_row() {
+                        self.rows[row].pulled_in = self.passes;
+                    }
                     self.transfers.insert(index, transfer);
                     index += 1;
                 }
