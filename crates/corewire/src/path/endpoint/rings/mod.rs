@@ -1,27 +1,34 @@
-//! The pair rings as an endpoint's transport: sending, receiving and waiting, the memory of the rings, and the peers
-//! that the control thread links.
+//! The pair rings as an endpoint's transport.
+//!
+//! | file | holds |
+//! |---|---|
+//! | this one | the transport, and the peers that the control thread links |
+//! | [`sending`] | the ways of a message into slots and cells |
+//! | [`blocks`] | messages that stay in the heap while their receivers read them |
+
+mod blocks;
+mod sending;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use corewire_endpoint::transport::{
     Attention, Change, Gone, Helped, Polling, Pulled, Room, SendError, Short, Transport,
 };
-use corewire_endpoint::{Arrival, Envelope, Fragment, Held, Kept, Peer, Sink, Source, Wanted};
+use corewire_endpoint::{Arrival, Envelope, Held, Kept, Peer, Sink, Source, Wanted};
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::grants::RELEASES_BYTES;
-use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
-use corewire_os::OsError;
-use corewire_ring::pair::{Granted, Lending, LentBlock, PairViolation};
-use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use corewire_ring::pair::{Granted, PairViolation};
 use corewire_transfer::thresholds::{
     BOTH_FROM_BYTES, IN_PLACE_UP_TO_BYTES, OFFERED_ABOVE_BYTES, OFFERED_IF_SCARCE_ABOVE_BYTES,
 };
 use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
+use self::blocks::Grant;
+pub(super) use self::blocks::Returned;
+use self::sending::has_room;
 use super::pipe::Pipe;
-use crate::guard::lock;
 use crate::halves::{EndpointHalf, Link, notice};
 use crate::host::PairRing as Pairs;
 
@@ -67,53 +74,6 @@ pub(crate) struct PairRings {
     in_cells: u32,
 }
 
-/// Loans that were dropped unsent, by any thread.
-pub(super) struct Returned {
-    has_some: AtomicU32,
-    lent: Mutex<Vec<LentBlock>>,
-    control: Arc<dyn EndpointHalf>,
-}
-
-impl fmt::Debug for Returned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Returned").finish_non_exhaustive()
-    }
-}
-
-impl Returned {
-    /// Gives a block back, and wakes a call that waits for room.
-    pub(super) fn add(&self, lent: LentBlock) {
-        lock(&self.lent).push(lent);
-        self.has_some.store(1, Relaxed);
-        self.control.notify(notice::RETURNED);
-    }
-
-    fn take(&self) -> Vec<LentBlock> {
-        if self.has_some.load(Relaxed) == 0 {
-            return Vec::new();
-        }
-        let mut lent = lock(&self.lent);
-        self.has_some.store(0, Relaxed);
-        std::mem::take(&mut *lent)
-    }
-}
-
-/// What a peer grants.
-#[derive(Debug, Clone, Copy, Default)]
-struct Grant {
-    /// It has granted something.
-    is_there: bool,
-    /// A message that does not fit is not sent in another way.
-    refuses: bool,
-    /// The length of the last message that did not fit.
-    shortage: Option<u64>,
-    /// Its endpoint was closed: it takes no more messages.
-    has_left: bool,
-}
-
-/// After so many messages in cells, the next call looks for a grant.
-const CELLS_PER_LOOK: u32 = 64;
-
 impl PairRings {
     pub(super) fn new(
         pairs: Pairs,
@@ -122,8 +82,7 @@ impl PairRings {
     ) -> Self {
         let cookie = Box::new(control.incarnation().to_le_bytes());
         let (pipe, remotes, helps) = (Pipe::new(), Vec::new(), Vec::new());
-        let (has_some, lent) = (AtomicU32::new(0), Mutex::default());
-        let returned = Arc::new(Returned { has_some, lent, control: Arc::clone(&control) });
+        let returned = Arc::new(Returned::new(Arc::clone(&control)));
         Self {
             pairs,
             control,
@@ -162,195 +121,6 @@ impl PairRings {
     pub(super) fn counter(&self, counter: EndpointCounter) -> u64 {
         self.pairs.counter(counter)
     }
-
-    #[inline(never)]
-    fn try_inject_in_cell(&mut self, row: u32, envelope: &Envelope, message: &[u8]) -> bool {
-        let bytes = message.len() as u64;
-        if self.goes_in_place(row, envelope, bytes) {
-            match self.send_in_block(row, envelope, &message) {
-                Lending::Done(is_sent) => return is_sent,
-                // Counted where it is sent in another way.
-                Lending::Spent => return false,
-                Lending::Impossible => {}
-            }
-        } else {
-            self.in_cells += 1;
-            if self.in_cells >= CELLS_PER_LOOK {
-                // A caller that only ever sends would not learn of a grant.
-                return false;
-            }
-        }
-        let is_one = message.len() as u64 <= self.pairs.sizes().cell_bytes();
-        self.has_cells && is_one && self.pairs.send_fragment(row, envelope, &message, 0) > 0
-    }
-
-    // Messages that stay in the heap while they are read.
-
-    /// Whether a message is written into the heap, if there is room.
-    fn goes_in_place(&self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
-        let is_granted = self.grants.get(row as usize).is_some_and(|grant| grant.is_there);
-        is_granted && bytes <= IN_PLACE_UP_TO_BYTES && envelope.space.is_matched()
-    }
-
-    fn send_in_block(
-        &mut self,
-        row: u32,
-        envelope: &Envelope,
-        source: &impl Source,
-    ) -> Lending<bool> {
-        self.take_returned();
-        let Self { pairs, control, .. } = self;
-        let mut allocate = |offset, bytes| control.allocate(offset, bytes).is_ok();
-        let sent = pairs.send_in_block(row, envelope, source, &mut allocate);
-        if matches!(sent, Lending::Impossible) && !self.departed.is_empty() {
-            // The next message may find room again.
-            self.scan_departed();
-        }
-        sent
-    }
-
-    /// A block for the program to write a message of `bytes` bytes in.
-    pub(super) fn lend(&mut self, row: u32, bytes: usize) -> Lending<LentBlock> {
-        self.take_returned();
-        self.scan_departed();
-        let Self { pairs, control, .. } = self;
-        let mut allocate = |offset, bytes| control.allocate(offset, bytes).is_ok();
-        let lent = pairs.lend_block(row, bytes, &mut allocate);
-        if let Lending::Spent = lent {
-            self.pairs.count(EndpointCounter::Nacks);
-        }
-        lent
-    }
-
-    /// Takes back a loan that was not sent.
-    pub(super) fn take_back(&mut self, lent: &LentBlock) {
-        self.pairs.give_block_back(lent);
-    }
-
-    /// Where loans that are dropped go.
-    pub(super) fn returned(&self) -> &Arc<Returned> {
-        &self.returned
-    }
-
-    /// Whether a message of `bytes` bytes would be refused now, for lack of a grant.
-    pub(super) fn refuses(&mut self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
-        let grant = self.grants.get(row as usize).copied().unwrap_or_default();
-        grant.refuses
-            && self.goes_in_place(row, envelope, bytes)
-            && matches!(self.pairs.lending(row, bytes), Lending::Spent)
-    }
-
-    /// Messages since the last look for a grant begin again. True if it is time for one.
-    pub(super) fn must_look_for_grants(&mut self) -> bool {
-        let is_due = self.in_cells >= CELLS_PER_LOOK;
-        if is_due {
-            self.in_cells = 0;
-        }
-        is_due
-    }
-
-    /// Takes back loans that were dropped unsent.
-    fn take_returned(&mut self) {
-        for lent in self.returned.take() {
-            self.pairs.give_block_back(&lent);
-        }
-    }
-
-    /// Takes back what peers that have gone do not read any more.
-    fn scan_departed(&mut self) {
-        let Self { pairs, departed, .. } = self;
-        for (mut granted, remote) in std::mem::take(departed) {
-            if remote.as_ref().is_none_or(Remote::has_died) {
-                pairs.end_granted(granted);
-            } else if pairs.scan_granted(&mut granted) {
-                departed.push((granted, remote));
-            }
-        }
-    }
-
-    /// Assigns a ring to the pair towards the peer of `row`. False if none is free yet.
-    fn want_ring(&mut self, row: u32) -> Result<bool, SendError> {
-        self.pairs.make_room(row)?;
-        if self.pairs.next_ring().is_none() {
-            self.pairs.take_ring_back(row);
-        }
-        let Some(ring) = self.pairs.next_ring() else { return Ok(false) };
-        if ring >= self.rings_there {
-            let sizes = self.pairs.sizes();
-            let (offset, bytes) = (sizes.ring_offset(ring), sizes.ring_bytes());
-            self.control.allocate(offset, bytes).map_err(|error| failed(&error))?;
-            self.rings_there = ring + 1;
-        }
-        Ok(self.pairs.assign_ring(row))
-    }
-
-    fn want_cells(&mut self) -> Result<(), SendError> {
-        if !self.has_cells {
-            let sizes = self.pairs.sizes();
-            let (offset, bytes) = (sizes.cells_offset(), sizes.cells_bytes());
-            self.control.allocate(offset, bytes).map_err(|error| failed(&error))?;
-            self.has_cells = true;
-        }
-        Ok(())
-    }
-
-    /// Whether the ring towards the peer of `row` has a free slot.
-    fn has_slot(&mut self, row: u32) -> Result<bool, SendError> {
-        Ok(self.pairs.has_ring(row) && self.pairs.has_room(row, &NO_BYTES, 0)?)
-    }
-
-    /// Sends as much of a message through cells as there is room for. True if all of it has been sent.
-    fn send_in_cells(
-        &mut self,
-        row: u32,
-        envelope: &Envelope,
-        source: &impl Source,
-        sent: &mut u64,
-    ) -> Result<bool, SendError> {
-        self.want_cells()?;
-        let total = source.bytes();
-        let is_long = self.pairs.is_long(total);
-        if is_long && *sent == 0 {
-            let takes_recent = self.pipe.begin(row);
-            self.pairs.take_recent_cells(takes_recent);
-        }
-        loop {
-            let bytes = self.pairs.send_fragment(row, envelope, source, *sent);
-            *sent += bytes;
-            if *sent == total {
-                if is_long {
-                    self.pipe.end(row, total);
-                }
-                return Ok(true);
-            }
-            if bytes == 0 {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// Sends a message in slots. True if there was room for it.
-    fn try_send_short(
-        &mut self,
-        row: u32,
-        envelope: &Envelope,
-        source: &impl Source,
-        sent: &mut u64,
-    ) -> bool {
-        let mut bytes = [0; PAIR_INLINE_BYTES_MAX];
-        let total = source.bytes();
-        let message = &mut bytes[..usize::try_from(total).unwrap_or(PAIR_INLINE_BYTES_MAX)];
-        source.fill(0, &mut Fragment::private(message));
-        let is_sent = if envelope.space.is_message() {
-            self.pairs.try_send(row, envelope, message)
-        } else {
-            self.pairs.try_send_beside(row, envelope, message)
-        };
-        if is_sent {
-            *sent = total;
-        }
-        is_sent
-    }
 }
 
 /// Closes the endpoint.
@@ -368,49 +138,6 @@ impl Drop for PairRings {
 impl fmt::Debug for PairRings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PairRings").finish_non_exhaustive()
-    }
-}
-
-/// The envelope of a message that takes one slot, whatever it carries.
-const NO_BYTES: Envelope = Envelope::tagged(0);
-
-/// Whether a message travels in slots.
-fn is_short(envelope: &Envelope, bytes: u64) -> bool {
-    bytes <= envelope.inline_bytes_max() as u64
-}
-
-fn failed(error: &OsError) -> SendError {
-    SendError::System(error.to_string())
-}
-
-/// True if there is room now for a waiting send. `grants` are those of the peers.
-fn has_room(pairs: &mut Pairs, grants: &[Grant], room: Room) -> bool {
-    let Room { row, envelope, bytes, is_in_place, is_begun } = room;
-    if is_in_place && bytes == 0 {
-        return pairs.spent(row) <= pairs.granted(row);
-    }
-    if is_in_place {
-        // A loan that is impossible has memory of its own.
-        return !matches!(pairs.lending(row, bytes), Lending::Spent);
-    }
-    let grant = grants.get(row as usize).copied().unwrap_or_default();
-    let is_long = bytes > envelope.inline_bytes_max() as u64;
-    let goes_in_place = is_long && bytes <= IN_PLACE_UP_TO_BYTES && envelope.space.is_matched();
-    if grant.is_there && goes_in_place && !is_begun && pairs.has_ring(row) {
-        match pairs.lending(row, bytes) {
-            // In one slot, which cells would need, too.
-            Lending::Done(()) => return pairs.has_room(row, &envelope, 0).unwrap_or(true),
-            Lending::Spent if grant.refuses => return false,
-            _ => {}
-        }
-    }
-    if pairs.has_ring(row) {
-        // Impossible values count as room: the send then reports them.
-        return pairs.has_room(row, &envelope, bytes).unwrap_or(true);
-    }
-    pairs.make_room(row).is_err() || {
-        pairs.take_ring_back(row);
-        pairs.next_ring().is_some()
     }
 }
 
@@ -507,64 +234,7 @@ impl Transport for PairRings {
         source: &impl Source,
         sent: &mut u64,
     ) -> Result<bool, SendError> {
-        let total = source.bytes();
-        loop {
-            if is_short(envelope, total) {
-                if self.try_send_short(row, envelope, source, sent) {
-                    return Ok(true);
-                }
-            } else if let Some(lent) = source.block() {
-                if self.pairs.send_block(envelope, lent) {
-                    *sent = total;
-                    return Ok(true);
-                }
-                if self.pairs.has_ring(row) {
-                    let is_sent = self.pairs.has_room(row, envelope, 0)?
-                        && self.pairs.send_block(envelope, lent);
-                    *sent = if is_sent { total } else { 0 };
-                    return Ok(is_sent);
-                }
-            } else if *sent == 0
-                && self.goes_in_place(row, envelope, total)
-                && self.has_slot(row)?
-            {
-                match self.send_in_block(row, envelope, source) {
-                    Lending::Done(true) => {
-                        *sent = total;
-                        return Ok(true);
-                    }
-                    Lending::Done(false) => {}
-                    Lending::Spent => {
-                        self.pairs.count(EndpointCounter::Nacks);
-                        let grant = &mut self.grants[row as usize];
-                        grant.shortage = Some(total);
-                        if grant.refuses {
-                            return Ok(false);
-                        }
-                        if self.send_in_cells(row, envelope, source, sent)? {
-                            return Ok(true);
-                        }
-                    }
-                    Lending::Impossible => {
-                        // A larger grant may make it possible.
-                        self.grants[row as usize].shortage = Some(total);
-                        if self.send_in_cells(row, envelope, source, sent)? {
-                            return Ok(true);
-                        }
-                    }
-                }
-            } else if self.send_in_cells(row, envelope, source, sent)? {
-                return Ok(true);
-            }
-            let may_go_on = if self.pairs.has_ring(row) {
-                self.pairs.has_room(row, envelope, total)?
-            } else {
-                self.want_ring(row)?
-            };
-            if !may_go_on {
-                return Ok(false);
-            }
-        }
+        self.send_on(row, envelope, source, sent)
     }
 
     #[inline(always)]

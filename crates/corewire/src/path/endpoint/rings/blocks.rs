@@ -1,0 +1,155 @@
+//! Messages that stay in this endpoint's heap while their receivers read them: what peers grant, and what they release.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use corewire_endpoint::{Envelope, Source};
+use corewire_layout::counters::EndpointCounter;
+use corewire_ring::pair::{Lending, LentBlock};
+use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
+use corewire_transfer::Remote;
+use corewire_transfer::thresholds::IN_PLACE_UP_TO_BYTES;
+
+use super::PairRings;
+use crate::guard::lock;
+use crate::halves::{EndpointHalf, notice};
+
+/// Loans that were dropped unsent, by any thread.
+pub(in crate::path::endpoint) struct Returned {
+    has_some: AtomicU32,
+    lent: Mutex<Vec<LentBlock>>,
+    control: Arc<dyn EndpointHalf>,
+}
+
+impl fmt::Debug for Returned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Returned").finish_non_exhaustive()
+    }
+}
+
+impl Returned {
+    pub(super) fn new(control: Arc<dyn EndpointHalf>) -> Self {
+        Self { has_some: AtomicU32::new(0), lent: Mutex::default(), control }
+    }
+
+    /// Gives a block back, and wakes a call that waits for room.
+    pub(in crate::path::endpoint) fn add(&self, lent: LentBlock) {
+        lock(&self.lent).push(lent);
+        self.has_some.store(1, Relaxed);
+        self.control.notify(notice::RETURNED);
+    }
+
+    fn take(&self) -> Vec<LentBlock> {
+        if self.has_some.load(Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut lent = lock(&self.lent);
+        self.has_some.store(0, Relaxed);
+        std::mem::take(&mut *lent)
+    }
+}
+
+/// What a peer grants.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Grant {
+    /// It has granted something.
+    pub(super) is_there: bool,
+    /// A message that does not fit is not sent in another way.
+    pub(super) refuses: bool,
+    /// The length of the last message that did not fit.
+    pub(super) shortage: Option<u64>,
+    /// Its endpoint was closed: it takes no more messages.
+    pub(super) has_left: bool,
+}
+
+/// After so many messages in cells, the next call looks for a grant.
+pub(super) const CELLS_PER_LOOK: u32 = 64;
+
+impl PairRings {
+    /// Whether a message is written into the heap, if there is room.
+    pub(super) fn goes_in_place(&self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
+        let is_granted = self.grants.get(row as usize).is_some_and(|grant| grant.is_there);
+        is_granted && bytes <= IN_PLACE_UP_TO_BYTES && envelope.space.is_matched()
+    }
+
+    pub(super) fn send_in_block(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        source: &impl Source,
+    ) -> Lending<bool> {
+        self.take_returned();
+        let Self { pairs, control, .. } = self;
+        let mut allocate = |offset, bytes| control.allocate(offset, bytes).is_ok();
+        let sent = pairs.send_in_block(row, envelope, source, &mut allocate);
+        if matches!(sent, Lending::Impossible) && !self.departed.is_empty() {
+            // The next message may find room again.
+            self.scan_departed();
+        }
+        sent
+    }
+
+    /// A block for the program to write a message of `bytes` bytes in.
+    pub(in crate::path::endpoint) fn lend(&mut self, row: u32, bytes: usize) -> Lending<LentBlock> {
+        self.take_returned();
+        self.scan_departed();
+        let Self { pairs, control, .. } = self;
+        let mut allocate = |offset, bytes| control.allocate(offset, bytes).is_ok();
+        let lent = pairs.lend_block(row, bytes, &mut allocate);
+        if let Lending::Spent = lent {
+            self.pairs.count(EndpointCounter::Nacks);
+        }
+        lent
+    }
+
+    /// Takes back a loan that was not sent.
+    pub(in crate::path::endpoint) fn take_back(&mut self, lent: &LentBlock) {
+        self.pairs.give_block_back(lent);
+    }
+
+    /// Where loans that are dropped go.
+    pub(in crate::path::endpoint) fn returned(&self) -> &Arc<Returned> {
+        &self.returned
+    }
+
+    /// Whether a message of `bytes` bytes would be refused now, for lack of a grant.
+    pub(in crate::path::endpoint) fn refuses(
+        &mut self,
+        row: u32,
+        envelope: &Envelope,
+        bytes: u64,
+    ) -> bool {
+        let grant = self.grants.get(row as usize).copied().unwrap_or_default();
+        grant.refuses
+            && self.goes_in_place(row, envelope, bytes)
+            && matches!(self.pairs.lending(row, bytes), Lending::Spent)
+    }
+
+    /// Messages since the last look for a grant begin again. True if it is time for one.
+    pub(in crate::path::endpoint) fn must_look_for_grants(&mut self) -> bool {
+        let is_due = self.in_cells >= CELLS_PER_LOOK;
+        if is_due {
+            self.in_cells = 0;
+        }
+        is_due
+    }
+
+    /// Takes back loans that were dropped unsent.
+    pub(super) fn take_returned(&mut self) {
+        for lent in self.returned.take() {
+            self.pairs.give_block_back(&lent);
+        }
+    }
+
+    /// Takes back what peers that have gone do not read any more.
+    pub(super) fn scan_departed(&mut self) {
+        let Self { pairs, departed, .. } = self;
+        for (mut granted, remote) in std::mem::take(departed) {
+            if remote.as_ref().is_none_or(Remote::has_died) {
+                pairs.end_granted(granted);
+            } else if pairs.scan_granted(&mut granted) {
+                departed.push((granted, remote));
+            }
+        }
+    }
+}
