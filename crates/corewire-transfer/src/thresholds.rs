@@ -8,8 +8,10 @@ pub const OFFERED_ABOVE_BYTES: u64 = 128 << 10;
 /// that is offered does not.
 pub const OFFERED_IF_SCARCE_ABOVE_BYTES: u64 = 32 << 10;
 
-/// Messages of up to this many bytes are written into the sender's heap if their receiver grants that, and are read there.
-pub const IN_PLACE_UP_TO_BYTES: u64 = 64 << 10;
+/// By default, messages of up to this many bytes are written into the sender's heap if their receiver grants that, and are
+/// read there. A longer one is copied through cells while the rest of it is being written, and what was copied is near its
+/// reader: that is faster for a receiver that reads all of it.
+pub const IN_PLACE_UP_TO_BYTES: u64 = 16 << 10;
 
 /// Messages of at least this many bytes may be copied from both ends.
 pub const BOTH_FROM_BYTES: u64 = 64 << 10;

@@ -49,9 +49,13 @@ fn warm_up((a, to_b): (&mut Endpoint, Peer), b: &mut Endpoint) {
 #[test]
 fn messages_of_every_length_come_in_place_and_whole() {
     let scratch = Scratch::new("in-place-every-length");
-    let (mut a, to_b, mut b, to_a) = two(scratch.domain());
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").in_place_up_to(200_000).create().unwrap();
+    let mut b = domain.endpoint("b").create().unwrap();
+    let (to_b, to_a) = (a.peer("b").unwrap(), b.peer("a").unwrap());
     warm_up((&mut a, to_b), &mut b);
-    let lengths = [161, 255, 256, 257, 1000, 4096, 5000, 32_767, 32_768, 32_769, 65_535, 65_536];
+    let lengths =
+        [161, 255, 256, 257, 1000, 4096, 16_384, 16_385, 32_769, 65_535, 65_536, 65_537, 200_000];
     for (number, length) in (0u64..).zip(lengths) {
         let sent = message(number, length);
         a.send(to_b, number, &sent).unwrap();
@@ -152,6 +156,30 @@ fn a_receiver_that_keeps_every_thousandth_gets_all() {
     drop(b);
     for (number, got) in kept {
         assert_eq!(got, message(number, 1024), "after the endpoints have gone");
+    }
+}
+
+#[test]
+fn only_messages_of_up_to_the_length_that_was_chosen_come_in_place() {
+    for (chosen, longest) in [(None, 16 << 10), (Some(1000), 1000), (Some(0), 0)] {
+        let scratch = Scratch::new("in-place-up-to");
+        let builder = scratch.domain().endpoint("a");
+        let builder = match chosen {
+            Some(bytes) => builder.in_place_up_to(bytes),
+            None => builder,
+        };
+        let mut a = builder.create().unwrap();
+        let mut b = scratch.domain().endpoint("b").create().unwrap();
+        let to_b = a.peer("b").unwrap();
+        b.peer("a").unwrap();
+        if longest > 0 {
+            warm_up((&mut a, to_b), &mut b);
+        }
+        for length in [161, 1000, 1001, 16 << 10, (16 << 10) + 1, 100_000] {
+            a.send(to_b, 0, &message(7, length)).unwrap();
+            let got = b.receive(Selector::any()).unwrap();
+            assert_eq!((got.is_in_place(), &got[..]), (length <= longest, &message(7, length)[..]));
+        }
     }
 }
 

@@ -68,7 +68,7 @@ impl Style {
         match self {
             Self::Active => {
                 "send from the application\u{2019}s buffer, receive (read where it lies if the message has 161 B \
-                 to 64 KiB), acknowledgement"
+                 to 16 KiB), acknowledgement"
             }
             Self::ActiveLoan => "loan, send_loan, receive (read where it was written), acknowledgement",
             Self::Passive => {

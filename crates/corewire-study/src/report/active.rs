@@ -386,7 +386,7 @@ fn copies(results: &Results) -> String {
     let intro = paragraph(&format!(
         "Counted message by message: the share that the receiver reads where the sender wrote it, and the bytes of a \
          message, on average, that lie in memory of the receiver instead. Messages of up to {} travel in the slots of \
-         the ring and are copied out of them; messages of more than 64 KiB come in place only in a loan.",
+         the ring and are copied out of them; messages of more than 16 KiB come in place only in a loan.",
         bytes(IN_SLOTS_MAX)
     ));
     let points = results.transactions.iter().map(|point| ("random, up to", point));

@@ -13,6 +13,7 @@ use corewire_os::memory::Segment;
 use corewire_os::sleep::Linux;
 use corewire_os::{process, random_u128};
 use corewire_ring::pair::{Activity, EndpointMemory, EndpointParts, EndpointShared};
+use corewire_transfer::thresholds::IN_PLACE_UP_TO_BYTES;
 use zerocopy::IntoBytes;
 
 use crate::control::domain::DomainInner;
@@ -20,7 +21,7 @@ use crate::control::endpoint::{EndpointControl, EndpointControlParts};
 use crate::error::EndpointError;
 use crate::host::{Hosted, PairRing};
 use crate::open::domain::Domain;
-use crate::path::endpoint::{Endpoint, Rendezvous};
+use crate::path::endpoint::{Endpoint, LongMessages, Rendezvous};
 use crate::wait::{Wait, cap_ns};
 
 /// Builder of an endpoint, returned by [`Domain::endpoint`].
@@ -43,7 +44,7 @@ pub struct EndpointBuilder {
     grant_bytes: u64,
     refuses: bool,
     wait: Wait,
-    rendezvous: Rendezvous,
+    long: LongMessages,
     sleep_cap: Option<Duration>,
 }
 
@@ -62,7 +63,10 @@ impl EndpointBuilder {
             grant_bytes: 8 << 20,
             refuses: false,
             wait: Wait::default(),
-            rendezvous: Rendezvous::default(),
+            long: LongMessages {
+                rendezvous: Rendezvous::default(),
+                in_place_up_to: IN_PLACE_UP_TO_BYTES,
+            },
             sleep_cap: None,
         }
     }
@@ -145,8 +149,26 @@ impl EndpointBuilder {
         self
     }
 
-    /// A message of 161 bytes to 64 KiB is refused while what this endpoint [grants](Self::grants) its sender is spent:
-    /// `try_send` ends at once with [`ReceiverFull`](crate::MessageError::ReceiverFull), the other sends wait until messages
+    /// Length of the longest message that this endpoint sends in place to a receiver that grants that, except in
+    /// [loans](Endpoint::loan), which are always in place. Default: 16 KiB. A receiver that reads all of a longer message gets
+    /// it sooner through cells; one that forwards it, or reads parts of it, saves a copy if it is in place. A message takes a
+    /// block whose length is the next power of two, from 64 KiB on the next multiple of 64 KiB.
+    ///
+    /// ```
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-in-place-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&directory)?;
+    /// let endpoint = domain.endpoint("images").heap(64 << 20).in_place_up_to(1 << 20).create()?;
+    /// # drop((endpoint, domain));
+    /// # let _ = std::fs::remove_dir_all(&directory);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_place_up_to(mut self, bytes: usize) -> Self {
+        self.long.in_place_up_to = bytes as u64;
+        self
+    }
+
+    /// A message that its sender would send [in place](Self::in_place_up_to) is refused while what this endpoint
+    /// [grants](Self::grants) that sender is spent: `try_send` ends at once with [`ReceiverFull`](crate::MessageError::ReceiverFull), the other sends wait until messages
     /// are released. By default it is copied through the sender's cells, as long as there is room. A message whose block (its
     /// length, rounded up to a power of two) is longer than the whole grant goes there in any case, and its sender asks for
     /// more; a peer that makes no calls keeps what it was granted.
@@ -176,7 +198,7 @@ impl EndpointBuilder {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     pub fn rendezvous(mut self, rendezvous: Rendezvous) -> Self {
-        self.rendezvous = rendezvous;
+        self.long.rendezvous = rendezvous;
         self
     }
 
@@ -270,7 +292,7 @@ impl EndpointBuilder {
         // Peers know the incarnation, but must not know the seed.
         let seed = Seed(u64::try_from(random_u128()? >> 64).unwrap_or_default());
         let half = control.clone();
-        let (wait, rendezvous) = (self.wait, self.rendezvous);
-        Ok((Endpoint::new(pairs, half, budget, seed, grants, wait, rendezvous), control))
+        let (wait, long) = (self.wait, self.long);
+        Ok((Endpoint::new(pairs, half, budget, seed, grants, wait, long), control))
     }
 }

@@ -40,6 +40,7 @@ pub use self::calls::{OwedReply, Request};
 pub use self::events::{DetachedRequest, Event};
 pub use self::loans::{EndpointLoan, UnsentLoan};
 pub use self::progressing::{EndpointGuard, ProgressingEndpoint};
+pub(crate) use self::rings::LongMessages;
 use self::rings::PairRings;
 pub use self::rings::Rendezvous;
 use crate::error::{ConnectError, CounterError};
@@ -61,7 +62,7 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 /// | message | travels | copied |
 /// |---|---|---|
 /// | up to 160 bytes | in the slots of the pair's ring | twice |
-/// | up to 64 KiB, to a peer that grants it ([`EndpointBuilder::grants`](crate::EndpointBuilder::grants)) | stays in the sender's heap, where its receiver reads it | once; not at all from a [`loan`](Self::loan) |
+/// | up to 16 KiB ([`EndpointBuilder::in_place_up_to`](crate::EndpointBuilder::in_place_up_to)), to a peer that grants it ([`EndpointBuilder::grants`](crate::EndpointBuilder::grants)) | stays in the sender's heap, where its receiver reads it | once; not at all from a [`loan`](Self::loan) |
 /// | otherwise up to 128 KiB; up to 32 KiB while the cells have no room for it | through cells of the sender's memory | twice |
 /// | longer | stays in the sender's memory until a receive asks for it; then the kernel copies it | once |
 /// | longer, where the kernel does not permit that (another user or PID namespace, seccomp, Yama, a process that cannot be dumped), from `try_send`, or in more than 250 parts | through cells, in as many fragments as needed | twice |
@@ -117,10 +118,10 @@ impl Endpoint {
         seed: Seed,
         grants: Grants,
         wait: Wait,
-        rendezvous: Rendezvous,
+        long: LongMessages,
     ) -> Self {
         let ring_slots = pairs.sizes().ring_slots();
-        let rings = PairRings::new(pairs, Arc::clone(&control), rendezvous);
+        let rings = PairRings::new(pairs, Arc::clone(&control), long);
         Self {
             engine: Engine::new(rings, budget, seed).with_grants(grants),
             control,

@@ -8,7 +8,6 @@ use corewire_layout::counters::EndpointCounter;
 use corewire_ring::pair::{Lending, LentBlock};
 use corewire_ring::sync::{AtomicU32, Ordering::Relaxed};
 use corewire_transfer::Remote;
-use corewire_transfer::thresholds::IN_PLACE_UP_TO_BYTES;
 
 use super::PairRings;
 use crate::guard::lock;
@@ -62,16 +61,46 @@ pub(super) struct Grant {
     pub(super) has_left: bool,
 }
 
+/// What all peers grant.
+#[derive(Debug)]
+pub(super) struct PeerGrants {
+    rows: Vec<Grant>,
+    /// Longer messages go in place only in loans.
+    pub(super) in_place_up_to: u64,
+}
+
+impl PeerGrants {
+    pub(super) const fn new(in_place_up_to: u64) -> Self {
+        Self { rows: Vec::new(), in_place_up_to }
+    }
+
+    pub(super) fn of(&self, row: u32) -> Grant {
+        self.rows.get(row as usize).copied().unwrap_or_default()
+    }
+
+    pub(super) fn get_mut(&mut self, row: u32) -> Option<&mut Grant> {
+        self.rows.get_mut(row as usize)
+    }
+
+    pub(super) fn set(&mut self, row: u32, grant: Grant) {
+        let index = row as usize;
+        if self.rows.len() <= index {
+            self.rows.resize(index + 1, Grant::default());
+        }
+        self.rows[index] = grant;
+    }
+
+    /// Whether a message is written into the heap, if there is room.
+    pub(super) fn goes_in_place(&self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
+        let is_granted = self.rows.get(row as usize).is_some_and(|grant| grant.is_there);
+        is_granted && bytes <= self.in_place_up_to && envelope.space.is_matched()
+    }
+}
+
 /// After so many messages in cells, the next call looks for a grant.
 pub(super) const CELLS_PER_LOOK: u32 = 64;
 
 impl PairRings {
-    /// Whether a message is written into the heap, if there is room.
-    pub(super) fn goes_in_place(&self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
-        let is_granted = self.grants.get(row as usize).is_some_and(|grant| grant.is_there);
-        is_granted && bytes <= IN_PLACE_UP_TO_BYTES && envelope.space.is_matched()
-    }
-
     pub(super) fn send_in_block(
         &mut self,
         row: u32,
@@ -87,6 +116,13 @@ impl PairRings {
             self.scan_departed();
         }
         sent
+    }
+
+    /// The next call asks for a grant of at least so much.
+    pub(super) fn note_shortage(&mut self, row: u32, bytes: u64) {
+        if let Some(grant) = self.grants.get_mut(row) {
+            grant.shortage = Some(bytes);
+        }
     }
 
     /// A block for the program to write a message of `bytes` bytes in.
@@ -119,9 +155,8 @@ impl PairRings {
         envelope: &Envelope,
         bytes: u64,
     ) -> bool {
-        let grant = self.grants.get(row as usize).copied().unwrap_or_default();
-        grant.refuses
-            && self.goes_in_place(row, envelope, bytes)
+        self.grants.of(row).refuses
+            && self.grants.goes_in_place(row, envelope, bytes)
             && matches!(self.pairs.lending(row, bytes), Lending::Spent)
     }
 

@@ -21,12 +21,12 @@ use corewire_layout::grants::RELEASES_BYTES;
 use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
 use corewire_ring::pair::{Granted, PairViolation};
 use corewire_transfer::thresholds::{
-    BOTH_FROM_BYTES, IN_PLACE_UP_TO_BYTES, OFFERED_ABOVE_BYTES, OFFERED_IF_SCARCE_ABOVE_BYTES,
+    BOTH_FROM_BYTES, OFFERED_ABOVE_BYTES, OFFERED_IF_SCARCE_ABOVE_BYTES,
 };
 use corewire_transfer::{Help, HelpStep, Pull, PullStep, Refusal, Remote, chunks_of};
 
-use self::blocks::Grant;
 pub(super) use self::blocks::Returned;
+use self::blocks::{Grant, PeerGrants};
 use self::sending::has_room;
 use super::pipe::Pipe;
 use crate::halves::{EndpointHalf, Link, notice};
@@ -49,6 +49,14 @@ pub enum Rendezvous {
     Cells,
 }
 
+/// How an endpoint sends messages that do not fit in slots.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LongMessages {
+    pub(crate) rendezvous: Rendezvous,
+    /// Length of the longest one in the heap.
+    pub(crate) in_place_up_to: u64,
+}
+
 /// The rings between one endpoint and all its peers on this machine.
 pub(crate) struct PairRings {
     pairs: Pairs,
@@ -64,8 +72,7 @@ pub(crate) struct PairRings {
     /// Number of rings whose memory is allocated.
     rings_there: u64,
     has_cells: bool,
-    /// What peers grant, by row.
-    grants: Vec<Grant>,
+    grants: PeerGrants,
     /// What removed peers still read of this endpoint's heap.
     departed: Vec<(Granted, Option<Remote>)>,
     /// Loans that were dropped unsent.
@@ -75,11 +82,8 @@ pub(crate) struct PairRings {
 }
 
 impl PairRings {
-    pub(super) fn new(
-        pairs: Pairs,
-        control: Arc<dyn EndpointHalf>,
-        rendezvous: Rendezvous,
-    ) -> Self {
+    pub(super) fn new(pairs: Pairs, control: Arc<dyn EndpointHalf>, long: LongMessages) -> Self {
+        let LongMessages { rendezvous, in_place_up_to } = long;
         let cookie = Box::new(control.incarnation().to_le_bytes());
         let (pipe, remotes, helps) = (Pipe::new(), Vec::new(), Vec::new());
         let returned = Arc::new(Returned::new(Arc::clone(&control)));
@@ -93,7 +97,7 @@ impl PairRings {
             helps,
             rings_there: 0,
             has_cells: false,
-            grants: Vec::new(),
+            grants: PeerGrants::new(in_place_up_to),
             departed: Vec::new(),
             returned,
             in_cells: 0,
@@ -167,7 +171,7 @@ impl Transport for PairRings {
                     Change::Came { row, name }
                 }
                 Link::Gone { row, how } => {
-                    if let Some(grant) = self.grants.get_mut(row as usize) {
+                    if let Some(grant) = self.grants.get_mut(row) {
                         grant.has_left = how == Gone::Left;
                     }
                     Change::Gone { row, how }
@@ -203,12 +207,12 @@ impl Transport for PairRings {
 
     fn remove(&mut self, row: u32) {
         let remote = self.remotes.get_mut(row as usize).and_then(Option::take);
-        let has_left = self.grants.get(row as usize).is_some_and(|grant| grant.has_left);
+        let has_left = self.grants.of(row).has_left;
         if let Some(granted) = self.pairs.take_granted(row, has_left) {
             self.departed.push((granted, remote));
             self.scan_departed();
         }
-        if let Some(grant) = self.grants.get_mut(row as usize) {
+        if let Some(grant) = self.grants.get_mut(row) {
             *grant = Grant::default();
         }
         self.pairs.remove_peer(row);
@@ -295,8 +299,8 @@ impl Transport for PairRings {
         if self.rendezvous == Rendezvous::Cells || bytes <= OFFERED_IF_SCARCE_ABOVE_BYTES {
             return false;
         }
-        let goes_in_place =
-            bytes <= IN_PLACE_UP_TO_BYTES && self.pairs.granted(row) >= IN_PLACE_UP_TO_BYTES;
+        let up_to = self.grants.in_place_up_to;
+        let goes_in_place = bytes <= up_to && self.pairs.granted(row) >= up_to;
         let mut has_cells = || bytes <= OFFERED_ABOVE_BYTES && self.pairs.has_cells_for(row, bytes);
         !goes_in_place && !has_cells()
     }
@@ -436,11 +440,7 @@ impl Transport for PairRings {
     }
 
     fn set_grant(&mut self, row: u32, limit: u64, refuses: bool) {
-        let index = row as usize;
-        if self.grants.len() <= index {
-            self.grants.resize(index + 1, Grant::default());
-        }
-        self.grants[index] = Grant { is_there: true, refuses, ..Grant::default() };
+        self.grants.set(row, Grant { is_there: true, refuses, ..Grant::default() });
         self.pairs.set_grant(row, limit);
     }
 
@@ -450,7 +450,7 @@ impl Transport for PairRings {
     }
 
     fn take_shortage(&mut self, row: u32) -> Option<u64> {
-        self.grants.get_mut(row as usize)?.shortage.take()
+        self.grants.get_mut(row)?.shortage.take()
     }
 
     fn start_granting(&mut self, row: u32) -> bool {

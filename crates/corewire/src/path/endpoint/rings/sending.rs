@@ -6,10 +6,9 @@ use corewire_layout::counters::EndpointCounter;
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_os::OsError;
 use corewire_ring::pair::Lending;
-use corewire_transfer::thresholds::IN_PLACE_UP_TO_BYTES;
 
 use super::PairRings;
-use super::blocks::{CELLS_PER_LOOK, Grant};
+use super::blocks::{CELLS_PER_LOOK, PeerGrants};
 use crate::host::PairRing as Pairs;
 
 impl PairRings {
@@ -39,7 +38,7 @@ impl PairRings {
                     return Ok(is_sent);
                 }
             } else if *sent == 0
-                && self.goes_in_place(row, envelope, total)
+                && self.grants.goes_in_place(row, envelope, total)
                 && self.has_slot(row)?
             {
                 match self.send_in_block(row, envelope, source) {
@@ -50,9 +49,8 @@ impl PairRings {
                     Lending::Done(false) => {}
                     Lending::Spent => {
                         self.pairs.count(EndpointCounter::Nacks);
-                        let grant = &mut self.grants[row as usize];
-                        grant.shortage = Some(total);
-                        if grant.refuses {
+                        self.note_shortage(row, total);
+                        if self.grants.of(row).refuses {
                             return Ok(false);
                         }
                         if self.send_in_cells(row, envelope, source, sent)? {
@@ -61,7 +59,7 @@ impl PairRings {
                     }
                     Lending::Impossible => {
                         // A larger grant may make it possible.
-                        self.grants[row as usize].shortage = Some(total);
+                        self.note_shortage(row, total);
                         if self.send_in_cells(row, envelope, source, sent)? {
                             return Ok(true);
                         }
@@ -89,7 +87,7 @@ impl PairRings {
         message: &[u8],
     ) -> bool {
         let bytes = message.len() as u64;
-        if self.goes_in_place(row, envelope, bytes) {
+        if self.grants.goes_in_place(row, envelope, bytes) {
             match self.send_in_block(row, envelope, &message) {
                 Lending::Done(is_sent) => return is_sent,
                 // Counted where it is sent in another way.
@@ -205,7 +203,7 @@ fn failed(error: &OsError) -> SendError {
 }
 
 /// True if there is room now for a waiting send. `grants` are those of the peers.
-pub(super) fn has_room(pairs: &mut Pairs, grants: &[Grant], room: Room) -> bool {
+pub(super) fn has_room(pairs: &mut Pairs, grants: &PeerGrants, room: Room) -> bool {
     let Room { row, envelope, bytes, is_in_place, is_begun } = room;
     if is_in_place && bytes == 0 {
         return pairs.spent(row) <= pairs.granted(row);
@@ -214,14 +212,12 @@ pub(super) fn has_room(pairs: &mut Pairs, grants: &[Grant], room: Room) -> bool 
         // A loan that is impossible has memory of its own.
         return !matches!(pairs.lending(row, bytes), Lending::Spent);
     }
-    let grant = grants.get(row as usize).copied().unwrap_or_default();
-    let is_long = bytes > envelope.inline_bytes_max() as u64;
-    let goes_in_place = is_long && bytes <= IN_PLACE_UP_TO_BYTES && envelope.space.is_matched();
-    if grant.is_there && goes_in_place && !is_begun && pairs.has_ring(row) {
+    let goes_in_place = !is_short(&envelope, bytes) && grants.goes_in_place(row, &envelope, bytes);
+    if goes_in_place && !is_begun && pairs.has_ring(row) {
         match pairs.lending(row, bytes) {
             // In one slot, which cells would need, too.
             Lending::Done(()) => return pairs.has_room(row, &envelope, 0).unwrap_or(true),
-            Lending::Spent if grant.refuses => return false,
+            Lending::Spent if grants.of(row).refuses => return false,
             _ => {}
         }
     }
