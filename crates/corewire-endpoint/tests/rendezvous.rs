@@ -228,6 +228,31 @@ fn a_receive_may_run_out_of_time_at_any_piece() {
 }
 
 #[test]
+fn a_message_that_arrives_in_pieces_is_not_copied_by_each_call_that_does_not_wait() {
+    // Four fragments at a time.
+    let network = Network::new(0, 4, 64);
+    let mut ends = ends(&network, 2, 1 << 16);
+    let to = ends[0].peer_at(1).unwrap();
+    let message = vec![7; 2000];
+    ends[0].start_send(to, 5.into(), Memory::from(message.clone()), Options::default()).unwrap();
+    let (mut attempts, mut written) = (0, 0);
+    let received = loop {
+        let mut buffer = vec![0; 2000];
+        let mut target = &mut buffer[..];
+        let mut caller = Caller::new(Selector::tag(5), &mut target);
+        let end = ends[1].receive_now(&mut caller).unwrap();
+        attempts += 1;
+        if end.is_some() {
+            break buffer;
+        }
+        written += usize::from(buffer.contains(&7));
+        ends[0].progress(None).unwrap();
+    };
+    assert_eq!(received, message);
+    assert!(attempts > 5 && written <= 1, "{written} of {attempts} calls have copied a part");
+}
+
+#[test]
 fn an_offer_that_comes_twice_loses_no_receive() {
     let network = Network::new(0, 64, 64).with_offers();
     let name = |n: &str| ChannelName::new(n).unwrap();

@@ -165,7 +165,10 @@ impl Couple {
             return Ok(());
         }
         let text = serde_json::to_string(case).unwrap();
-        Err(format!("here: {here:?}; there: {there}\nCOREWIRE_CASE='{text}'"))
+        let reason = format!("here: {here:?}; there: {there}\nCOREWIRE_CASE='{text}'");
+        // With `--nocapture`: before the case is made smaller, which may take long.
+        eprintln!("{reason}");
+        Err(reason)
     }
 }
 
@@ -178,7 +181,7 @@ fn every_case(test: &str, options: &'static [&'static str], share: u32) {
     let given = std::env::var("COREWIRE_CASES").ok().and_then(|count| count.parse().ok());
     let cases = (given.unwrap_or(60u32) / share).max(1);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let config = Config { max_shrink_iters: 500, ..config };
+    let config = Config { max_shrink_iters: 500, max_shrink_time: 180_000, ..config };
     let couple = std::cell::RefCell::new(couple);
     let outcome = TestRunner::new(config).run(&case(), |case| {
         let case = case.without_deadlocks();

@@ -20,7 +20,7 @@ use self::memory::Arena;
 use self::plan::{Case, Message, Parts, Receiving, Room, Round, Sending, Side, Way};
 
 /// A case that takes longer has failed.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(20);
 /// The tag bit of messages that say that the other side may send.
 const GO: u64 = 1 << 63;
 /// What is kept of memory that nobody may write any more, in bytes.
