@@ -20,7 +20,7 @@ use self::memory::Arena;
 use self::plan::{Case, Message, Parts, Receiving, Room, Round, Sending, Side, Way};
 
 /// A case that takes longer has failed.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 /// The tag bit of messages that say that the other side may send.
 const GO: u64 = 1 << 63;
 /// What is kept of memory that nobody may write any more, in bytes.
@@ -80,7 +80,10 @@ pub fn create(domain: &Domain, name: &str, side: &Side) -> Result<Endpoint, Stri
 /// # Errors
 /// What was wrong.
 pub fn run(mut endpoint: Endpoint, other: &str, case: &Case, side: usize) -> Result<(), String> {
-    let peer = endpoint.peer_when_created(other, Some(LIMIT)).map_err(|error| error.to_string())?;
+    let peer = endpoint.peer_when_created(other, Some(LIMIT)).map_err(|error| {
+        // Whether it is there all the same.
+        format!("{error}; then: {:?}; peers: {:?}", endpoint.peer(other), endpoint.peers())
+    })?;
     let watch = Watch::new(endpoint.interrupter());
     let mut exchange = Exchange {
         endpoint,
