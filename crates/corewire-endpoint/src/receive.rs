@@ -5,6 +5,7 @@ use std::fmt;
 use corewire_layout::pair::PAIR_INLINE_BYTES_MAX;
 use corewire_ring::message::{Memory, Space};
 
+use crate::arrivals::Place;
 use crate::engine::Engine;
 use crate::error::MessageError;
 use crate::list::Key;
@@ -236,6 +237,12 @@ impl<T: Transport> Engine<T> {
         caller: &mut Caller<'_>,
     ) -> Result<Option<Result<Status, MessageError>>, MessageError> {
         caller.writing = Writing::Never;
+        if self.is_arriving_elsewhere(caller) {
+            self.progress(None)?;
+            if self.is_arriving_elsewhere(caller) {
+                return Ok(None);
+            }
+        }
         self.begin_receive(caller)?;
         let mut is_first = true;
         while self.end_of(caller).is_none() && (is_first || self.is_pulling_for_caller()) {
@@ -252,6 +259,19 @@ impl<T: Transport> Engine<T> {
         let end = self.end_of(caller);
         self.leave(caller);
         Ok(end)
+    }
+
+    /// Whether the message that `caller` asks for is arriving where it is kept, and would have to be copied from there. A
+    /// receive that does not wait, or not for long, leaves it there until it is whole: each call would copy all that is
+    /// there, and copy it back.
+    #[must_use]
+    pub fn is_arriving_elsewhere(&mut self, caller: &Caller<'_>) -> bool {
+        if caller.target.adopts() {
+            return false;
+        }
+        let Some((key, message)) = self.matching.find(&caller.selector) else { return false };
+        let fits = message.total <= caller.target.room() as u64;
+        fits && self.rows[message.source.row() as usize].place == Place::Kept(key)
     }
 
     /// How a receive that is being called has ended, if it has.

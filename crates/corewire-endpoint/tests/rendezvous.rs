@@ -196,6 +196,63 @@ fn a_send_ends_whose_notice_lies_behind_a_message_that_is_left_with_its_peer() {
 }
 
 #[test]
+fn a_receive_may_run_out_of_time_at_any_piece() {
+    for steps in 0..40 {
+        let network = Network::new(0, 64, 64).with_offers();
+        let mut ends = ends(&network, 2, 1 << 16);
+        let to = ends[0].peer_at(1).unwrap();
+        let message: Vec<u8> = (0..=u8::MAX).take(140).collect();
+        let source = &message[..];
+        let lent = ends[0].offer_lent(to, 5.into(), &source).unwrap().unwrap();
+        let mut buffer = [0; 140];
+        let mut target = &mut buffer[..];
+        let mut caller = Caller::new(Selector::tag(5), &mut target);
+        ends[1].begin_receive(&mut caller).unwrap();
+        for _ in 0..steps {
+            ends[1].progress(Some(&mut caller)).unwrap();
+        }
+        let is_received = ends[1].end_of(&caller).is_some();
+        ends[1].leave(&mut caller);
+        if !is_received {
+            let (mut end, mut got) = (None, None);
+            for _ in 0..500 {
+                ends[0].progress(None).unwrap();
+                end = end.or_else(|| ends[0].end_of_lent(&lent, &source));
+                got = got.or_else(|| receive(&mut ends[1], Selector::tag(5)));
+            }
+            assert_eq!(got.map(|(_, bytes)| bytes), Some(message), "after {steps} steps");
+            assert_eq!(end, Some(Ok(())), "after {steps} steps");
+        }
+        assert!(is_received || steps < 30);
+    }
+}
+
+#[test]
+fn a_message_that_arrives_in_pieces_is_not_copied_by_each_call_that_does_not_wait() {
+    // Four fragments at a time.
+    let network = Network::new(0, 4, 64);
+    let mut ends = ends(&network, 2, 1 << 16);
+    let to = ends[0].peer_at(1).unwrap();
+    let message = vec![7; 2000];
+    ends[0].start_send(to, 5.into(), Memory::from(message.clone()), Options::default()).unwrap();
+    let (mut attempts, mut written) = (0, 0);
+    let received = loop {
+        let mut buffer = vec![0; 2000];
+        let mut target = &mut buffer[..];
+        let mut caller = Caller::new(Selector::tag(5), &mut target);
+        let end = ends[1].receive_now(&mut caller).unwrap();
+        attempts += 1;
+        if end.is_some() {
+            break buffer;
+        }
+        written += usize::from(buffer.contains(&7));
+        ends[0].progress(None).unwrap();
+    };
+    assert_eq!(received, message);
+    assert!(attempts > 5 && written <= 1, "{written} of {attempts} calls have copied a part");
+}
+
+#[test]
 fn an_offer_that_comes_twice_loses_no_receive() {
     let network = Network::new(0, 64, 64).with_offers();
     let name = |n: &str| ChannelName::new(n).unwrap();

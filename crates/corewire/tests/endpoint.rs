@@ -630,6 +630,31 @@ fn a_receive_that_runs_out_of_time_loses_nothing() {
 }
 
 #[test]
+fn a_message_that_arrives_in_pieces_is_not_copied_by_each_receive_that_runs_out_of_time() {
+    let scratch = Scratch::new("endpoint-a_message_that_arrives_in_pieces");
+    let domain = scratch.domain();
+    let (cells, way) = ((16, 4096), corewire::Rendezvous::Cells);
+    let builder = domain.endpoint("a").cells(cells.0, cells.1).rendezvous(way);
+    let (mut a, mut b) = (builder.create().unwrap(), domain.endpoint("b").create().unwrap());
+    let (to_b, to_a) = (a.peer("b").unwrap(), b.peer("a").unwrap());
+    let message = vec![7; 4 << 20];
+    a.isend(to_b, 1, message.clone()).unwrap();
+    let (mut attempts, mut written) = (0, 0);
+    let received = loop {
+        let mut buffer = vec![0; message.len()];
+        let (selector, limit) = (Selector::any().from(to_a), Duration::from_nanos(1));
+        attempts += 1;
+        if b.receive_into_timeout(selector, &mut buffer, limit).unwrap().is_some() {
+            break buffer;
+        }
+        written += u32::from(buffer.contains(&7));
+        a.progress().unwrap();
+    };
+    assert!(received == message);
+    assert!(attempts > 10 && written <= 1, "{written} of {attempts} have copied a part");
+}
+
+#[test]
 fn a_name_that_is_made_anew_meanwhile_is_the_next_endpoint_or_none() {
     let scratch = Scratch::new("endpoint-anew");
     let domain = scratch.domain().clone();

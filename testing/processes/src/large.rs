@@ -1,6 +1,7 @@
 //! Endpoints that exchange large messages with the endpoint `parent`.
 
 use corewire::{Domain, MessageError, Selector};
+use corewire_processes::exchange;
 use corewire_processes::talk::bytes_of;
 
 use crate::refuse::refuse_beyond_streams;
@@ -93,4 +94,17 @@ pub(crate) fn collide(domain: &Domain, options: &Options) -> Outcome {
     let received = endpoint.receive(Selector::any())?;
     println!("same {}", received == message);
     Ok(endpoint.close()?)
+}
+
+/// Is the other side of the cases of a property test, one a line; see `testing/processes/tests/exchanges.rs`.
+pub(crate) fn exchange(domain: &Domain, options: &Options) -> Outcome {
+    for line in std::io::stdin().lines() {
+        let case: exchange::plan::Case = serde_json::from_str(&line?)?;
+        let endpoint = exchange::create(domain, &options.channel, &case.sides[1])?;
+        match exchange::run(endpoint, "parent", &case, 1) {
+            Ok(()) => println!("good"),
+            Err(error) => println!("bad {error}"),
+        }
+    }
+    Ok(())
 }

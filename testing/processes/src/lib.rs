@@ -1,5 +1,7 @@
 //! Definitions that the tests share with their processes.
 
+pub mod exchange;
+
 /// The messages of a talker to the sink; see `testing/processes/tests/endpoints.rs`.
 pub mod talk {
     /// The tag of a talker's first message, which holds its name.

@@ -35,6 +35,7 @@
 //! | `burst` | sends numbered messages of any length, at most `count` bytes of them, or loans; says what was refused |
 //! | `hold` | receives messages and keeps some, in place, as long as the endpoint `parent` is there |
 //! | `collide` | sends a message of `count` bytes before it receives one |
+//! | `exchange` | takes part in a case of a property test, which it reads from its standard input |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
@@ -205,6 +206,7 @@ fn run() -> Outcome {
         "pull" => large::pull(&domain, &options),
         "burst" => in_place::burst(&domain, &options),
         "hold" => in_place::hold(&domain, &options),
+        "exchange" => large::exchange(&domain, &options),
         "collide" => large::collide(&domain, &options),
         "quiet-sender" => refuse::quiet_sender(&domain, &options),
         "quiet-receiver" => refuse::quiet_receiver(&domain, &options),

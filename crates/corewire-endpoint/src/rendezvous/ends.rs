@@ -6,7 +6,7 @@ use crate::error::MessageError;
 use crate::matching::Unexpected;
 use crate::receive::{Caller, CallerState};
 use crate::selector::Peer;
-use crate::transport::Transport;
+use crate::transport::{Pulled, Transport};
 
 impl<T: Transport> Engine<T> {
     /// The sender has taken an offer back.
@@ -80,7 +80,7 @@ impl<T: Transport> Engine<T> {
         let Transfer { source, mut offer, envelope, total, order, stage, is_invited, .. } =
             transfer;
         caller.state = CallerState::Waiting;
-        let mut bytes = Vec::new();
+        let (mut bytes, mut is_whole) = (Vec::new(), false);
         match stage {
             Stage::Queued | Stage::Fetching(..) | Stage::Closing(..) => {}
             Stage::Awaited(there) => {
@@ -103,9 +103,15 @@ impl<T: Transport> Engine<T> {
             Stage::Pulling(mut pull) | Stage::Stopping(mut pull, _) => {
                 // What is there is kept, so that receives with short limits get the message in the end.
                 let there = self.transport.stop_pull(&mut pull, &mut *caller.target);
-                if there > 0 {
-                    bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
+                if there == total {
+                    // Nothing is left to request. If the sender has taken the offer back, all of the message follows.
+                    is_whole = self.transport.pull(&mut pull, &mut *caller.target) == Pulled::Done;
+                    offer.place = Vec::new();
+                } else if there > 0 {
                     self.request_data(source.row(), &mut offer, there, false);
+                }
+                if is_whole || (there > 0 && there < total) {
+                    bytes = caller.target.written(usize::try_from(there).unwrap_or(usize::MAX));
                 }
             }
         }
@@ -115,8 +121,13 @@ impl<T: Transport> Engine<T> {
             bytes.reserve_exact(missing);
         }
         self.count_chores();
-        let message = Unexpected::offered(source, envelope, total, offer, bytes);
+        let number = offer.number;
+        let beginning = if is_whole { Vec::new() } else { std::mem::take(&mut bytes) };
+        let message = Unexpected::offered(source, envelope, total, offer, beginning);
         let key = self.matching.keep_offered(order, message);
+        if is_whole {
+            self.keep_pulled(source.row(), key, number, bytes);
+        }
         // A receive may have been posted meanwhile that asks for it.
         self.make_available(key);
         true

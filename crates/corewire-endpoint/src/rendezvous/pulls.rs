@@ -227,14 +227,10 @@ impl<T: Transport> Engine<T> {
         }
         let Stage::Fetching(_, memory) = &mut transfer.stage else { return Stepped::Over };
         let mut memory = std::mem::take(memory);
-        let Some((mut offer, total)) = self.matching.offer_of(key) else { return Stepped::Over };
+        let Some((mut offer, _)) = self.matching.offer_of(key) else { return Stepped::Over };
         match pulled {
             Pulled::Done => {
-                self.matching.set_offer(key, None, memory);
-                self.transport.count(EndpointCounter::Pulled);
-                self.transport.count_received(row, total);
-                self.show_kept(row);
-                self.finish_with(row, offer.number);
+                self.keep_pulled(row, key, offer.number, memory);
                 return Stepped::Over;
             }
             Pulled::Refused { bytes, is_final } => {
@@ -252,6 +248,16 @@ impl<T: Transport> Engine<T> {
         }
         self.matching.set_offer(key, Some(offer), memory);
         Stepped::Over
+    }
+
+    /// All of a message that is kept has been pulled to `memory`.
+    pub(super) fn keep_pulled(&mut self, row: u32, key: Key, number: u64, memory: Vec<u8>) {
+        let bytes = memory.len() as u64;
+        self.matching.set_offer(key, None, memory);
+        self.transport.count(EndpointCounter::Pulled);
+        self.transport.count_received(row, bytes);
+        self.show_kept(row);
+        self.finish_with(row, number);
     }
 
     fn finish_transfer(

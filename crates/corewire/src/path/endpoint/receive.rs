@@ -236,8 +236,17 @@ impl Endpoint {
             let late = MessageError::Timeout { after: Duration::ZERO };
             return self.engine.receive_now(&mut caller)?.unwrap_or(Err(late));
         }
+        let with_limit = |error| match error {
+            MessageError::Timeout { .. } => MessageError::Timeout { after: after(patience) },
+            other => other,
+        };
         if matches!(patience, Patience::Forever) {
             caller = caller.patient();
+        } else if self.engine.is_arriving_elsewhere(&caller) {
+            self.wait_for(patience, None, None, |endpoint, _| {
+                (!endpoint.engine.is_arriving_elsewhere(&caller)).then_some(())
+            })
+            .map_err(with_limit)?;
         }
         self.engine.begin_receive(&mut caller)?;
         if let Some(end) = self.engine.end_of(&caller) {
@@ -253,10 +262,7 @@ impl Endpoint {
                 Ok(status)
             }
             Ok(end) => end,
-            Err(MessageError::Timeout { .. }) => {
-                Err(MessageError::Timeout { after: after(patience) })
-            }
-            Err(other) => Err(other),
+            Err(error) => Err(with_limit(error)),
         }
     }
 }

@@ -57,6 +57,12 @@ impl Endpoint {
 
     /// Like [`send`](Self::send), but waits for at most `timeout`.
     ///
+    /// The call ends late if the peer is reading a message of more than 32 KiB in this endpoint's memory then: by a piece of
+    /// at most 256 KiB that this endpoint is helping to copy, and by a copy of the whole message into new memory, since the
+    /// caller's is free when the call returns. It never waits for the peer. On an AMD EPYC the piece took 30 us and
+    /// the copy 10 us for 256 KiB, 35 us for 1 MiB, 170 to 380 us for 4 MiB, and milliseconds for 16 MiB, mostly
+    /// to get the memory. The call returns `Ok` then. [`isend`](Self::isend) copies nothing: the endpoint keeps the memory.
+    ///
     /// # Errors
     /// [`MessageError::Timeout`]; otherwise as for [`send`](Self::send).
     pub fn send_timeout(
