@@ -290,6 +290,22 @@ fn a_header_that_lies_is_refused() {
     live.finish();
 }
 
+/// A process that has looked up an endpoint which ended meanwhile must not be linked with the next one of that name: that
+/// one may be linking with it at the same time.
+#[test]
+fn a_request_for_an_endpoint_that_has_ended_is_not_for_the_next_one() {
+    let _alone = alone();
+    let directory = Directory::new("next-endpoint");
+    let domain = Domain::open_at(&directory.0).unwrap();
+    let endpoint = domain.endpoint("e").create().unwrap();
+    let raw = Raw::connect(&directory.socket());
+    let name = ChannelName::new("e").unwrap();
+    assert!(raw.say(&Frame::Pair { name, row: 0, incarnation: 2, target: 1 }, &[]));
+    let (answer, _) = raw.hear().unwrap();
+    assert_eq!(answer, Frame::Refused(Reason::NotFound));
+    drop(endpoint);
+}
+
 /// The row of a relay that leaves is kept for its group, unless the relay was caught lying. Then
 /// the row is free for any receiver, and the next relay gets a row of its own.
 #[test]

@@ -218,6 +218,8 @@ pub enum Frame {
         row: u32,
         /// The requester's incarnation.
         incarnation: u128,
+        /// The incarnation of the endpoint that the requester has looked up. A later one of the same name refuses.
+        target: u128,
     },
     /// The answer to it.
     Paired {

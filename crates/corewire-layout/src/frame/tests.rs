@@ -70,10 +70,8 @@ fn frames() -> impl Strategy<Value = Frame> {
         (any::<u32>(), proptest::collection::vec(any::<u32>(), 0..=JOINING_MAX))
             .prop_map(|(count, joining)| Frame::Observed { count, joining }),
         Just(Frame::ObservedEndpoint),
-        (names(), any::<(u32, u128)>()).prop_map(|(name, (row, incarnation))| Frame::Pair {
-            name,
-            row,
-            incarnation
+        (names(), any::<(u32, u128, u128)>()).prop_map(|(name, (row, incarnation, target))| {
+            Frame::Pair { name, row, incarnation, target }
         }),
         any::<(u32, u128)>().prop_map(|(row, incarnation)| Frame::Paired { row, incarnation }),
         proptest::collection::vec(any::<u16>(), 0..=ROWS_PER_FRAME).prop_map(Frame::Rows),

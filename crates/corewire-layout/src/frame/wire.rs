@@ -83,8 +83,10 @@ impl Frame {
                 [(*row).into(), (*generation).into(), 0, 0, 0, 0]
             }
             Self::Start { start } => [*start, 0, 0, 0, 0, 0],
-            Self::Wake { row, .. } | Self::Pair { row, .. } | Self::Paired { row, .. } => {
-                [(*row).into(), 0, 0, 0, 0, 0]
+            Self::Wake { row, .. } | Self::Paired { row, .. } => [(*row).into(), 0, 0, 0, 0, 0],
+            Self::Pair { row, target, .. } => {
+                let [low, high] = halves(*target);
+                [(*row).into(), low, high, 0, 0, 0]
             }
             _ => [0; 6],
         };
@@ -181,7 +183,12 @@ impl Frame {
             15 => Self::Follow { name: raw.name()? },
             16 => Self::Wake { row: small("row", a)?, incarnation: id },
             17 => Self::Relayed { channel: whole(a, b), relay: id },
-            18 => Self::Pair { name: raw.name()?, row: small("row", a)?, incarnation: id },
+            18 => Self::Pair {
+                name: raw.name()?,
+                row: small("row", a)?,
+                incarnation: id,
+                target: whole(b, c),
+            },
             19 => Self::Paired { row: small("row", a)?, incarnation: id },
             20 => Self::ObservedEndpoint,
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),

@@ -18,6 +18,7 @@ use crate::control::hub::{Handler, Token};
 use crate::control::owner::EMFILE;
 use crate::control::shared::member::{Arrival, Member};
 use crate::guard::lock;
+use crate::halves::EndpointHalf;
 use crate::tell::tell;
 
 /// Maximum number of requests of one connection per event, so that the control thread also handles other events.
@@ -94,8 +95,9 @@ impl Connection {
                 }
                 true
             }
-            Frame::Pair { name, row, incarnation } if !self.is_foreign() => {
-                let Some(endpoint) = domain.endpoint(&name) else {
+            Frame::Pair { name, row, incarnation, target } if !self.is_foreign() => {
+                let endpoint = domain.endpoint(&name).filter(|it| it.incarnation() == target);
+                let Some(endpoint) = endpoint else {
                     return self.refuse(Reason::NotFound);
                 };
                 // From here on the endpoint watches the socket.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use corewire_layout::endpoint::EndpointHeader;
 use corewire_layout::frame::{Frame, Reason};
-use corewire_layout::name::{ChannelName, NameKind};
+use corewire_layout::name::{ChannelName, NameKind, NameRecord};
 use corewire_os::OsError;
 use corewire_os::fork::Descriptor;
 use corewire_os::memory::SegmentError;
@@ -32,12 +32,33 @@ impl EndpointControl {
         if self.is_forked() {
             return Err(ConnectError::Forked);
         }
-        let not_found = || ConnectError::NotFound(name.clone());
+        let mut record = self.record_of(name)?;
+        loop {
+            let linked = self.link_with_that(name, &record);
+            if !matches!(linked, Err(ConnectError::NotFound(_))) {
+                return linked;
+            }
+            // It may have ended just now, and another one has its name.
+            let next = self.record_of(name)?;
+            if next.incarnation == record.incarnation {
+                return linked;
+            }
+            record = next;
+        }
+    }
+
+    /// What the runtime directory says about an endpoint.
+    fn record_of(&self, name: &ChannelName) -> Result<NameRecord, ConnectError> {
         let record = self.domain.directory.look_up(name).map_err(JoinError::from)?;
-        let record = record.ok_or_else(not_found)?;
+        let record = record.ok_or_else(|| ConnectError::NotFound(name.clone()))?;
         if record.kind != NameKind::Endpoint {
             return Err(ConnectError::NotAnEndpoint(name.clone()));
         }
+        Ok(record)
+    }
+
+    /// Links this endpoint with the one that was looked up.
+    fn link_with_that(&self, name: &ChannelName, record: &NameRecord) -> Result<u32, ConnectError> {
         let max = self.header.sizes.peers_max();
         let row = {
             let mut state = lock(&self.state);
@@ -50,7 +71,7 @@ impl EndpointControl {
         };
         let linked = connect_to(&self.domain, name, record.socket, Patience::Forever)
             .map_err(ConnectError::from)
-            .and_then(|socket| socket.ok_or_else(not_found))
+            .and_then(|socket| socket.ok_or_else(|| ConnectError::NotFound(name.clone())))
             .and_then(|socket| self.ask_to_pair(name, row, record.incarnation, socket));
         match linked {
             // Unless the peer has linked itself meanwhile.
@@ -83,18 +104,6 @@ impl EndpointControl {
         is_asked
     }
 
-    /// Transfers a row reserved for the peer `before` to the peer `after`. False if that peer has a row already: it
-    /// has just asked for one itself, and has been told its row.
-    fn rename(&self, row: u32, before: u128, after: u128) -> bool {
-        let mut state = lock(&self.state);
-        if state.rows.contains_key(&after) {
-            return false;
-        }
-        state.rows.remove(&before);
-        state.rows.insert(after, row);
-        true
-    }
-
     fn ask_to_pair(
         &self,
         name: &ChannelName,
@@ -108,7 +117,9 @@ impl EndpointControl {
             owner: who.uid,
             user: effective_uid(),
         })?;
-        let request = Frame::Pair { name: name.clone(), row, incarnation: self.header.incarnation };
+        let own = self.header.incarnation;
+        let request =
+            Frame::Pair { name: name.clone(), row, incarnation: own, target: incarnation };
         self.with_own_descriptors(|descriptors| Ok(ask(&socket, name, &request, descriptors)))??;
         let (row_there, found, descriptors) = match answer(&socket, name)? {
             (Frame::Paired { row, incarnation }, descriptors) => (row, incarnation, descriptors),
@@ -124,12 +135,11 @@ impl EndpointControl {
         };
         let introduction =
             Introduction::check(descriptors).map_err(|unfit| unfit.to_error(name))?;
-        check_row(&introduction.header, row_there, found)
+        let is_that =
+            if found == incarnation { Ok(()) } else { Err("for another endpoint".into()) };
+        is_that
+            .and_then(|()| check_row(&introduction.header, row_there, found))
             .map_err(|found| ConnectError::Protocol { name: name.clone(), found })?;
-        // The endpoint that was looked up has ended; this is the next one of the same name.
-        if found != incarnation && !self.rename(row, incarnation, found) {
-            return Err(ConnectError::NotFound(name.clone()));
-        }
         let socket = Arc::new(socket);
         Ok(self.link(row, row_there, &socket, introduction, (trusted, who.pid))?)
     }
