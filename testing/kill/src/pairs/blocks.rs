@@ -19,7 +19,7 @@ pub(super) struct Holding {
 
 /// What a live peer that was removed may still hold.
 #[derive(Debug)]
-pub(super) struct Departed(Granted);
+pub(super) struct Departed(Role, Granted);
 
 impl Party {
     /// Copies a message into a block of the heap and sends it. Returns false if there is no room.
@@ -104,7 +104,7 @@ impl Party {
     pub(super) fn take_granted(&mut self, peer: Role, is_dead: bool) {
         match self.pairs.take_granted(peer.0, false) {
             Some(granted) if is_dead => self.pairs.end_granted(granted),
-            Some(granted) => self.departed.push(Departed(granted)),
+            Some(granted) => self.departed.push(Departed(peer, granted)),
             None => {}
         }
     }
@@ -112,7 +112,18 @@ impl Party {
     /// Takes back what removed peers have released.
     fn scan_departed(&mut self) {
         let Self { departed, pairs, .. } = self;
-        departed.retain_mut(|departed| pairs.scan_granted(&mut departed.0));
+        departed.retain_mut(|departed| pairs.scan_granted(&mut departed.1));
+    }
+
+    /// The process of a peer that was removed before has ended.
+    pub(super) fn end_departed(&mut self, gone: Role) {
+        for Departed(peer, granted) in std::mem::take(&mut self.departed) {
+            if peer == gone {
+                self.pairs.end_granted(granted);
+            } else {
+                self.departed.push(Departed(peer, granted));
+            }
+        }
     }
 }
 

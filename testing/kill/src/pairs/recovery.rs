@@ -83,6 +83,7 @@ impl Pairs {
     /// Receives what a peer that is gone has left, then removes the peer.
     fn see_off(&mut self, role: Role, gone: Role) {
         if self.parted == Some((role, gone)) {
+            self.party(role).end_departed(gone);
             return;
         }
         if !self.forgets_the_dead {
