@@ -188,7 +188,9 @@ fn a_ring_ends_while_offers_are_out_and_both_sides_copy_on() {
         }
     }
     let offers = [(); 3].map(|()| ends[0].make_offer(1).unwrap());
-    offers.map(|number| tell(&mut ends, 0, 1, Space::Offer, number));
+    for number in offers {
+        tell(&mut ends, 0, 1, Space::Offer, number);
+    }
     let mut puller = ends[1].puller(0, offers[0], 4).unwrap();
     puller.invite();
     assert!(puller.begin());
