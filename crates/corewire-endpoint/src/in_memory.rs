@@ -170,6 +170,29 @@ impl Network {
         InMemory { network: self.clone(), me, last: 0 }
     }
 
+    /// A new endpoint in the place of one that has ended and that all others have removed: they know it by the same row.
+    ///
+    /// # Panics
+    /// If there was no such endpoint.
+    #[must_use]
+    pub fn join_in_place_of(&self, number: usize, name: ChannelName) -> InMemory {
+        let state = &mut *self.0.borrow_mut();
+        let row = u32::try_from(number).expect("few endpoints");
+        assert!(state.ends[number].is_gone, "the endpoint is there");
+        let mut changes = Vec::new();
+        for (other, end) in (0u32..).zip(&mut state.ends).filter(|(_, end)| !end.is_gone) {
+            end.changes.push(Change::Came { row, name: name.clone() });
+            end.granted[number] = Granted::default();
+            changes.push(Change::Came { row: other, name: end.name.clone() });
+        }
+        changes.push(Change::Came { row, name: name.clone() });
+        let queues = state.ends.iter().map(|_| Queue::default()).collect();
+        let granted = state.ends.iter().map(|_| Granted::default()).collect();
+        let (offers, uses) = (BTreeMap::new(), 0);
+        state.ends[number] = End { name, is_gone: false, changes, queues, offers, uses, granted };
+        InMemory { network: self.clone(), me: number, last: 0 }
+    }
+
     /// Ends an endpoint: the others learn of it. A message of which only a part has been sent never becomes
     /// whole.
     pub fn end(&self, number: usize, how: Gone) {

@@ -20,11 +20,17 @@
 //! | `Kept` | sender | the serial number of the last `Grant` | what it keeps of its grant, if that is smaller than the one before |
 
 /// Number of release bits of a row: the maximum number of messages of one sender that its receiver holds.
-pub const RELEASES: u16 = if cfg!(loom) { 64 } else { 4096 };
+pub const RELEASES: u16 = if cfg!(any(loom, corewire_kill)) { 64 } else { 4096 };
 /// Bytes of a row's release bits.
 pub const RELEASES_BYTES: usize = RELEASES as usize / 8;
 /// The heap is allocated in chunks of so many bytes.
-pub const HEAP_CHUNK_BYTES: u64 = if cfg!(loom) { 128 } else { 64 << 10 };
+pub const HEAP_CHUNK_BYTES: u64 = if cfg!(loom) {
+    128
+} else if cfg!(corewire_kill) {
+    4 << 10
+} else {
+    64 << 10
+};
 /// The largest heap in bytes.
 pub const HEAP_BYTES_MAX: u64 = 1 << 36;
 /// The smallest block in bytes.

@@ -40,7 +40,13 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Maximum number of offers of an endpoint at one time.
-pub const OFFERS_MAX: u16 = if cfg!(loom) { 2 } else { 1024 };
+pub const OFFERS_MAX: u16 = if cfg!(loom) {
+    2
+} else if cfg!(corewire_kill) {
+    8
+} else {
+    1024
+};
 /// Maximum number of stretches of a message that is offered, or of the target in an answer. A message of more goes through
 /// cells.
 pub const STRETCHES_MAX: usize = 250;

@@ -10,7 +10,8 @@ use corewire_layout::segment::FenceMode;
 use corewire_ring::Trusted;
 use corewire_ring::message::{Envelope, Space, Wanted};
 use corewire_ring::pair::{
-    Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts, Polling, Short,
+    Activity, Claim, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts, Polling,
+    Short,
 };
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::Relaxed;
@@ -140,6 +141,84 @@ fn messages_of_every_kind_arrive_in_order() {
     a.make_room(2).unwrap();
     b.remove_peer(3);
     assert_eq!(b.poll(), None);
+}
+
+/// Sends a word of 16 bytes about a large message. Takes the only ring back from another peer, if need be; all receive.
+fn tell(ends: &mut [Pairs; 3], from: usize, to: usize, space: Space, number: u64) {
+    let row = u32::try_from(to).unwrap();
+    for _ in 0..8 {
+        if ends[from].try_send_beside(row, &Envelope::numbered(space, number), &[1; 16]) {
+            let mut found = None;
+            for _ in 0..4 {
+                found = found.or(hear(&mut ends[to]));
+            }
+            assert_eq!(found, Some((u32::try_from(from).unwrap(), space, number)));
+            return ends[to].publish_cursors();
+        }
+        ends[from].make_room(row).unwrap();
+        if !ends[from].has_ring(row) && !ends[from].assign_ring(row) {
+            assert!(ends[from].take_ring_back(row), "another peer has the ring");
+        }
+        for end in &mut *ends {
+            assert_eq!(hear(end), None, "only the end of the ring");
+            end.publish_cursors();
+        }
+    }
+    panic!("no ring for {space:?} of {number}");
+}
+
+fn hear(pairs: &mut Pairs) -> Option<(u32, Space, u64)> {
+    let row = pairs.poll()?;
+    let arrival = pairs.arrival(row).unwrap()?;
+    pairs.pass(row, &arrival);
+    Some((row, arrival.envelope.space, arrival.envelope.tag))
+}
+
+/// Nothing of a large message but its offer and its notices is in a ring, so the ring need not wait for offers that are out.
+#[test]
+fn a_ring_ends_while_offers_are_out_and_both_sides_copy_on() {
+    let sizes = EndpointSizes::new(4, 1, 8, 4, 4096).unwrap();
+    let memories = [(); 3].map(|()| Memory::new(sizes));
+    let mut ends = [0, 1, 2].map(|index: usize| memories[index].start());
+    for (here, end) in (0u32..).zip(&mut ends) {
+        for (there, memory) in (0u32..).zip(&memories).filter(|(there, _)| *there != here) {
+            let own = memories[here as usize].words().0;
+            Pairs::reset_row(&own, there);
+            end.add_peer(there, PeerParts { row_there: here, ..memory.as_peer(0) });
+        }
+    }
+    let offers = [(); 3].map(|()| ends[0].make_offer(1).unwrap());
+    for number in offers {
+        tell(&mut ends, 0, 1, Space::Offer, number);
+    }
+    let mut puller = ends[1].puller(0, offers[0], 4).unwrap();
+    puller.invite();
+    assert!(puller.begin());
+    tell(&mut ends, 1, 0, Space::Notice, offers[0]);
+    let mut helper = ends[0].helper(1, offers[0], 4).unwrap();
+    assert_eq!((puller.claim(1), helper.claim()), (Claim::Chunks(0..1), Some(3)));
+    helper.finish();
+    // Both rings go to the third endpoint, and serve it.
+    tell(&mut ends, 0, 2, Space::Notice, 7);
+    tell(&mut ends, 1, 2, Space::Notice, 8);
+    assert!(ends[0].has_begun(1, offers[0]) && !ends[0].has_ring(1));
+    assert_eq!((puller.claim(1), helper.claim()), (Claim::Chunks(1..2), Some(2)));
+    helper.finish();
+    assert_eq!((helper.claim(), puller.claim(1)), (None, Claim::Over));
+    assert!(puller.is_valid());
+    tell(&mut ends, 1, 0, Space::Notice, offers[0]);
+    ends[0].end_offer(offers[0]);
+    assert!(!puller.is_valid());
+    // What was begun follows as data, what was not is taken back; both through a ring that has come back.
+    let mut begun = ends[1].puller(0, offers[1], 4).unwrap();
+    assert!(begun.begin());
+    assert!(!ends[0].withdraw_offer(1, offers[1]) && !begun.is_valid());
+    tell(&mut ends, 0, 1, Space::Data, offers[1]);
+    // The receiver's word names its latest copy only. An offer that was made before that may have been begun, too.
+    assert!(!ends[0].withdraw_offer(1, offers[2]));
+    let last = ends[0].make_offer(1).unwrap();
+    assert!(ends[0].withdraw_offer(1, last), "nobody knows of it");
+    assert!(!ends[1].puller(0, last, 4).unwrap().begin());
 }
 
 /// What a peer that writes anything may write: a word, anywhere.

@@ -41,6 +41,12 @@ impl Effort {
         Self { accesses_max, calls_max: 8 + 4 * peers }
     }
 
+    /// The same for a call that visits so many words besides.
+    #[must_use]
+    pub fn visiting(self, words: u64) -> Self {
+        Self { accesses_max: self.accesses_max + words, ..self }
+    }
+
     /// Runs `call` and asserts that it did at most `times` times the maximum work.
     #[inline]
     pub fn bound<R>(&self, kernel: &Idle, times: u64, call: impl FnOnce() -> R) -> R {

@@ -2,15 +2,19 @@
 //! every word of the endpoint's own activity page, which all its peers write. The other peer is
 //! honest; it neither gains nor loses a message because of the hostile one.
 
+mod large;
+
 use std::hint::black_box;
 use std::sync::Arc;
 
 use corewire_layout::endpoint::{
     ACTIVE, ACTIVITY_BYTES, DOORBELL, ENDPOINT_BLOCKED, ENDPOINT_CPU, ENDPOINT_MODE,
-    ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_RING, ROW_STATE, SUMMARY,
+    ENDPOINT_SLEEPING, EndpointSizes, ROW_CURSOR, ROW_HELPED, ROW_PULLED, ROW_RING, ROW_STATE,
+    SUMMARY,
 };
 use corewire_layout::grants::HEAP_CHUNK_BYTES;
 use corewire_layout::pair::{SlotKind, block, fragment, pair_stamp, stamp_bits};
+use corewire_layout::rendezvous::OFFERS_MAX;
 use corewire_layout::segment::FenceMode;
 use corewire_layout::slot::{HEADER, LENGTH, POSITION, SLOT_BYTES, STAMP};
 use corewire_ring::Trusted;
@@ -21,6 +25,9 @@ use corewire_ring::pair::{
 };
 use corewire_ring::region::Region;
 
+use large::Large;
+pub use large::LargeTally;
+
 use crate::effort::Effort;
 use crate::kernel::Idle;
 use crate::memory::{Memory, Width, Words};
@@ -29,7 +36,7 @@ use crate::step::Step;
 /// Steps before a new hostile peer replaces the old one.
 const STEPS_PER_SCENE: u64 = 32;
 /// Calls that follow each word that is written.
-const CALLS: u16 = 7;
+const CALLS: u16 = 9;
 /// Lengths of messages: some take one slot, some two or three, one a cell, one several cells.
 const LENGTHS: [usize; 8] = [0, 48, 49, 104, 105, 160, 161, 9000];
 /// Rows of the endpoint. The two peers do not know each other.
@@ -38,6 +45,9 @@ const HONEST: u32 = 2;
 /// After at most this many polls every message of an honest peer has arrived, whatever the activity
 /// page holds.
 const POLLS_MAX: u32 = 1 << 14;
+
+/// Kinds of words that a step may write.
+const SITES: usize = 32;
 
 /// What the hostile peer and its victim grant each other.
 const GRANTED: u64 = 64 << 10;
@@ -128,6 +138,7 @@ pub struct Victim {
     buffer: Vec<u8>,
     /// Messages that lie in the hostile peer's memory.
     held: Vec<Held>,
+    large: Large,
     steps: u64,
     /// Counts of the outcomes of the calls, to see whether the steps reach anything.
     pub tally: Tally,
@@ -155,6 +166,8 @@ pub struct Tally {
     pub violations: u64,
     /// Polls that found nothing.
     pub empty: u64,
+    /// What became of large messages.
+    pub large: LargeTally,
 }
 
 impl Victim {
@@ -182,6 +195,7 @@ impl Victim {
             is_linked: false,
             buffer: vec![0; 4096],
             held: Vec::new(),
+            large: Large::default(),
             steps: 0,
             tally: Tally::default(),
         }
@@ -205,7 +219,14 @@ impl Victim {
         }
         talk(&mut self.honest_pairs, 1, &mut self.from, length);
         talk(&mut self.pairs, HONEST, &mut self.to, length);
+        self.large.go_on_there(&mut self.hostile_pairs, step);
         let (words, offset, width) = self.site(step);
+        match usize::from(step.place) % SITES {
+            24 | 25 => self.large.tally.words[0] += 1,
+            26 | 27 => self.large.tally.words[1] += 1,
+            28..=30 => self.large.tally.words[2] += 1,
+            _ => {}
+        }
         let found = words.load(offset, width);
         words.store(offset, width, self.value(step, found));
         if step.order % 8 == 7 {
@@ -219,6 +240,10 @@ impl Victim {
             words.store(offset, width, found);
         }
         self.hear_honest();
+        if step.happens(4) {
+            self.large.exchange(&mut self.pairs, &mut self.honest_pairs, step);
+        }
+        self.tally.large = self.large.tally;
     }
 
     /// Receives everything that the honest peer has sent, and checks that it gets everything sent
@@ -231,6 +256,8 @@ impl Victim {
     /// Links a new hostile peer, whose memory is valid.
     fn link(&mut self) {
         self.held.clear();
+        self.large.end_all(&mut self.pairs, &self.effort, &self.kernel);
+        self.large.end(&mut self.pairs);
         if let Some(granted) = self.pairs.take_granted(HOSTILE, false) {
             self.pairs.end_granted(granted);
         }
@@ -250,6 +277,7 @@ impl Victim {
     fn violated(&mut self, violation: PairViolation) {
         black_box(violation);
         self.tally.violations += 1;
+        self.large.end(&mut self.pairs);
         if let Some(granted) = self.pairs.take_granted(HOSTILE, false) {
             self.pairs.end_granted(granted);
         }
@@ -266,7 +294,16 @@ impl Victim {
         let position = self.around.wrapping_add(u64::from(step.place >> 8) % 8);
         let slot = ring + at(position % sizes.ring_slots()) * SLOT_BYTES;
         let row = sizes.row_offset(3);
-        let (offset, width) = match place % 24 {
+        let bulk = place / SITES;
+        let (offset, width) = match place % SITES {
+            24 | 25 => {
+                // The first ones are in use.
+                let index = if bulk.is_multiple_of(8) { bulk / 8 } else { bulk % 4 };
+                let index = u16::try_from(index).unwrap_or_default() % OFFERS_MAX;
+                (sizes.offer_offset(index), Width::Eight)
+            }
+            26 | 27 => (row + ROW_HELPED, Width::Eight),
+            28..=30 => (row + ROW_PULLED, Width::Eight),
             0..=4 => (slot + STAMP, Width::Eight),
             5 | 6 => (slot + HEADER, Width::Eight),
             7..=9 => (slot + POSITION, Width::Eight),
@@ -279,12 +316,12 @@ impl Victim {
             18 => (ENDPOINT_BLOCKED, Width::Four),
             19 => (ENDPOINT_CPU, Width::Four),
             20 => return (self.page.clone(), SUMMARY, Width::Eight),
-            21 => return (self.page.clone(), ACTIVE + place / 24 % 16 * 8, Width::Eight),
+            21 => return (self.page.clone(), ACTIVE + place / SITES % 16 * 8, Width::Eight),
             22 => return (self.page.clone(), DOORBELL, Width::Four),
-            23 if place / 24 % 2 == 0 => {
-                (at(sizes.releases_offset(3)) + place / 48 % 4 * 8, Width::Eight)
+            23 if (place / SITES).is_multiple_of(2) => {
+                (at(sizes.releases_offset(3)) + place / SITES / 2 % 4 * 8, Width::Eight)
             }
-            _ => (place / 24 * 64 % self.words.bytes(), Width::Eight),
+            _ => (place / SITES * 64 % self.words.bytes(), Width::Eight),
         };
         (self.words.clone(), offset, width)
     }
@@ -292,6 +329,9 @@ impl Victim {
     /// The value that a step writes: anything, or a value close to one that matters.
     fn value(&self, step: &Step, found: u64) -> u64 {
         let (value, sizes) = (step.value, &self.own.sizes);
+        if (24..31).contains(&(usize::from(step.place) % SITES)) && !step.shape.is_multiple_of(4) {
+            return self.large.value(step);
+        }
         let near = |centre: u64| centre.wrapping_add(value % 5).wrapping_sub(2);
         let position = near(self.around);
         let kinds = [
@@ -377,6 +417,8 @@ impl Victim {
                 black_box(pairs.poll());
                 pairs.release(HOSTILE);
             }),
+            6 => self.large.offer(pairs, (effort, kernel), step),
+            7 => self.large.pull(pairs, (effort, kernel), step),
             _ => effort.bound(kernel, 2, || {
                 black_box(pairs.take_ring_back(HONEST) && buffer.is_empty());
                 pairs.publish_cursors();

@@ -96,6 +96,9 @@ fn an_endpoint_bears_any_word_of_a_peers_and_the_others_get_everything() {
     let tally = victim.tally;
     assert!(tally.hostile > 0 && tally.violations > 0 && tally.empty > 0);
     assert!(tally.honest > each / 2);
+    assert!(tally.large.is_complete(), "some outcome of large messages was not reached");
+    // A twentieth of all words: more than 100,000 of each kind in the long run.
+    assert!(tally.large.words.iter().all(|&words| words > each / 20), "{:?}", tally.large.words);
 }
 
 /// Runs `job` while another thread calls `write` repeatedly. Returns the number of those calls.

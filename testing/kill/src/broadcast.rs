@@ -7,8 +7,6 @@ mod reader;
 mod recovery;
 mod start;
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use corewire_layout::counters::ControlCounter;
@@ -38,7 +36,7 @@ pub use start::State;
 pub type Start = crate::start::Start<State>;
 
 use crate::engine::{Operation, World, content, stretch};
-use crate::kernel::{Log, TurnKernel, address};
+use crate::kernel::{Log, SharedLog, TurnKernel, address};
 use crate::start::EVICT_AFTER_NS;
 
 /// Slots of the ring. Receivers publish their cursors only after two messages, so some messages
@@ -93,7 +91,7 @@ pub struct Broadcast {
     pub shared: Arc<SenderShared>,
     /// The receivers of the channel.
     pub members: TurnLock,
-    log: Rc<RefCell<Log>>,
+    log: SharedLog,
     /// The data thread's half.
     pub sender: Sender<TurnKernel>,
     /// The live receivers, by row.
@@ -119,7 +117,7 @@ impl Broadcast {
         let rows = Region::private(receivers_max as usize * RECEIVER_SEGMENT_BYTES).unwrap();
         let hint = is_hinted.then(|| Region::private(HINT_SEGMENT_BYTES).unwrap());
         let shared = Arc::new(SenderShared::new(receivers_max, false));
-        let log = Rc::default();
+        let log = SharedLog::default();
         let parts = SenderParts {
             segment: segment.clone(),
             policy: start.policy,
@@ -130,7 +128,7 @@ impl Broadcast {
             hint: hint.clone(),
             shared: Arc::clone(&shared),
         };
-        let kernel = TurnKernel { cpu: CPU, log: Rc::clone(&log) };
+        let kernel = TurnKernel { cpu: CPU, log: log.clone() };
         let mut world = Self {
             start,
             slots: Slots::new(&segment, &geometry),
@@ -160,7 +158,7 @@ impl Broadcast {
     /// The kernel of all roles.
     #[must_use]
     pub fn kernel(&self) -> TurnKernel {
-        TurnKernel { cpu: CPU, log: Rc::clone(&self.log) }
+        TurnKernel { cpu: CPU, log: self.log.clone() }
     }
 
     /// Runs `job` with the members, as the control thread does.
@@ -288,7 +286,7 @@ impl Broadcast {
 
     /// Whether this sleeper has been woken.
     fn is_woken(&self, row: u32, asleep: Asleep) -> bool {
-        let log = self.log.borrow();
+        let log = self.log.lock();
         match asleep.mode {
             SleepMode::Futex => {
                 let bell = self.words.bell();
@@ -352,7 +350,7 @@ impl World for Broadcast {
     fn new(start: Start) -> Self {
         let mut world = Self::empty(start);
         world.bring_to(start.state);
-        *world.log.borrow_mut() = Log::default();
+        *world.log.lock() = Log::default();
         world
     }
 

@@ -1,7 +1,6 @@
 //! A kernel in which no role really sleeps, and which records the wake-ups.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corewire_ring::doorbell::Bells;
 use corewire_ring::sync::{AtomicU32, kill};
@@ -16,12 +15,23 @@ pub(crate) struct Log {
     pub(crate) descriptors: Vec<u32>,
 }
 
+/// The log that all roles of a world share. Roles run on one thread, but a ring may require that its kernel can be used
+/// by several.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SharedLog(Arc<Mutex<Log>>);
+
+impl SharedLog {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The kernel as one role calls it.
 #[derive(Debug, Clone)]
 pub struct TurnKernel {
     /// The CPU that it reports for the role.
     pub(crate) cpu: u32,
-    pub(crate) log: Rc<RefCell<Log>>,
+    pub(crate) log: SharedLog,
 }
 
 impl Kernel for TurnKernel {
@@ -31,7 +41,7 @@ impl Kernel for TurnKernel {
 
     fn wake(&self, word: &AtomicU32, _count_max: u32) {
         if kill::effect() {
-            self.log.borrow_mut().wakes.push(address(word));
+            self.log.lock().wakes.push(address(word));
         }
     }
 
@@ -47,7 +57,7 @@ impl Kernel for TurnKernel {
 impl Control for TurnKernel {
     fn wake_descriptor(&self, row: u32) {
         if kill::effect() {
-            self.log.borrow_mut().descriptors.push(row);
+            self.log.lock().descriptors.push(row);
         }
     }
 }

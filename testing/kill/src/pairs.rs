@@ -1,17 +1,28 @@
 //! Three endpoints, each linked with the other two.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `party` | one endpoint: its messages with each peer, sending and receiving them |
+//! | `blocks` | messages that their receiver holds where the sender has them |
+//! | `offers`, `copies` | large messages: a small engine around the words of rendezvous, and what both sides copy |
+//! | `sleep` | sleeping, and what an endpoint waits for |
+//! | `start`, `operations`, `recovery` | states, the table of operations, the recovery of the survivors, and the oracle |
 
+mod blocks;
+mod copies;
+mod offers;
 mod operations;
 mod party;
 mod recovery;
+mod sleep;
 mod start;
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
+use corewire_layout::grants::HEAP_CHUNK_BYTES;
 use corewire_layout::segment::Policy;
 use corewire_ring::sync::kill::Stretch;
 
 pub use party::Party;
+use party::Taken;
 pub use start::State;
 
 /// The policy and the state in which an operation begins.
@@ -20,7 +31,7 @@ pub type Start = crate::start::Start<State>;
 use crate::engine::stretch;
 use crate::engine::{Operation, World};
 use crate::ensure;
-use crate::kernel::Log;
+use crate::kernel::{Log, SharedLog};
 
 /// Slots of each ring. Receivers publish their cursors after two.
 const SLOTS: u64 = 8;
@@ -38,6 +49,15 @@ pub const TWO_SLOTS: usize = 99;
 pub const CELL: usize = 501;
 /// Length of a message that takes three cells.
 pub const LONG: usize = 2 * CELL_BYTES + 77;
+/// Length of a message in a block.
+pub const IN_PLACE: usize = 333;
+/// What an endpoint grants each peer: four such messages, half of the heap.
+const GRANTED_BYTES: u64 = HEAP_BYTES / 2;
+const HEAP_BYTES: u64 = HEAP_CHUNK_BYTES;
+/// Length of a message that is offered.
+pub const LARGE: usize = 32;
+/// Chunks of such a message.
+const CHUNKS: u16 = 4;
 /// After this number of polls that find nothing, an endpoint has done its occasional work.
 const MANY_LOOKS: u32 = 257;
 
@@ -64,20 +84,31 @@ pub struct Pairs {
     dead: Vec<Role>,
     /// The role that has removed a live peer, and that peer.
     parted: Option<(Role, Role)>,
-    log: Rc<RefCell<Log>>,
+    log: SharedLog,
     /// A mistake: what dead endpoints have sent is not read.
     pub forgets_the_dead: bool,
+    /// A mistake: the blocks that a dead endpoint holds stay with it.
+    pub leaves_blocks_to_the_dead: bool,
 }
 
 impl Pairs {
     fn empty(start: Start) -> Self {
-        let log = Rc::default();
+        let log = SharedLog::default();
         let parties = ALL.map(|role| Party::new(role, &log));
         let (dead, parted) = (Vec::new(), None);
-        let mut world = Self { start, parties, dead, parted, log, forgets_the_dead: false };
+        let mut world = Self {
+            start,
+            parties,
+            dead,
+            parted,
+            log,
+            forgets_the_dead: false,
+            leaves_blocks_to_the_dead: false,
+        };
         for (one, other) in [(A, B), (A, C), (B, C)] {
             world.link(one, other);
         }
+        world.grant(A, B);
         world
     }
 
@@ -91,7 +122,7 @@ impl Pairs {
     /// `role` removes `other`, as if it had found an impossible value.
     fn let_go(&mut self, role: Role, other: Role) {
         self.parted = Some((role, other));
-        self.party(role).part_from(other);
+        self.party(role).part_from(other, false);
     }
 
     /// The endpoint of a role.
@@ -113,7 +144,14 @@ impl Pairs {
     /// if there is none.
     pub fn receive_one(&mut self, role: Role, looks: u32) -> bool {
         let Some((row, found)) = self.party(role).take(looks) else { return false };
-        if let Some((tag, bytes)) = found {
+        if let Some(Taken::Word(word)) = &found {
+            let got = self.party(role).words_got_of(Role(row));
+            let expected = self.parties[row as usize].word_to(role, got);
+            ensure!(expected == Some(word), "word {got} of row {row} is torn or invented");
+            self.party(role).talk(Role(row)).words.got += 1;
+            self.handle_word(role, Role(row), word);
+        }
+        if let Some(Taken::Message(tag, bytes)) = found {
             let sent = self.parties[row as usize].sent_to(role);
             let expected = usize::try_from(tag).ok().and_then(|index| sent.get(index));
             ensure!(expected.is_some(), "message {tag} of row {row} is invented");
@@ -139,7 +177,7 @@ impl World for Pairs {
     fn new(start: Start) -> Self {
         let mut world = Self::empty(start);
         world.bring_to(start.state);
-        *world.log.borrow_mut() = Log::default();
+        *world.log.lock() = Log::default();
         world
     }
 

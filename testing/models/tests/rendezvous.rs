@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use corewire_layout::segment::FenceMode::Asymmetric;
-use corewire_models::pairs::two;
-use corewire_models::{check_bare, mutants};
+use corewire_models::pairs::{two, warm_up};
+use corewire_models::{check, check_bare, mutants};
+use corewire_ring::message::{Envelope, Space};
 use corewire_ring::pair::{Claim, Helper, Puller};
 use corewire_ring::sync::pause;
 use loom::cell::UnsafeCell;
@@ -196,7 +197,43 @@ fn a_word_that_is_used_again_makes_no_old_offer_valid() {
     });
 }
 
+/// The sender of a large message does nothing else: it sleeps until its receiver says that it has the message.
+#[test]
+fn quick_a_sender_that_sleeps_until_its_message_is_copied_is_woken() {
+    check(3, || {
+        let (_a, mut from, _b, mut to) = two(Asymmetric);
+        // The notice comes through a pair that the sender polls.
+        warm_up(&mut to, &mut from, 0);
+        let number = from.make_offer(0).unwrap();
+        let mut puller = to.puller(0, number, 1).unwrap();
+        assert!(puller.begin());
+        let receiver = thread::spawn(move || {
+            assert_eq!(puller.claim(1), Claim::Chunks(0..1));
+            assert!(puller.is_valid(), "assertion: nobody has ended it");
+            let done = Envelope::numbered(Space::Notice, number);
+            assert!(to.try_send_beside(0, &done, &[2; 16]), "there is room");
+            to
+        });
+        let arrival = loop {
+            if let Some(row) = from.poll()
+                && let Some(arrival) = from.arrival(row).expect("own memory")
+            {
+                break arrival;
+            }
+            from.sleep(u64::MAX, None);
+        };
+        assert_eq!((arrival.envelope.space, arrival.envelope.tag), (Space::Notice, number));
+        from.end_offer(number);
+        receiver.join().unwrap();
+    });
+}
+
 mutants! {
+    mutant_l5_of_a_cancel: L5 => quick_a_target_that_is_closed_is_written_no_more;
+    mutant_l6_of_a_cancel: L6 => quick_a_target_that_is_closed_is_written_no_more;
+    mutant_l7_of_a_cancel: L7 => quick_a_target_that_is_closed_is_written_no_more;
+    mutant_l8_of_a_cancel: L8 => quick_a_target_that_is_closed_is_written_no_more;
+    mutant_w6_of_a_notice: W6 => quick_a_sender_that_sleeps_until_its_message_is_copied_is_woken;
     mutant_l1: L1 => quick_an_offer_is_taken_back_or_begun;
     mutant_l2: L2 => quick_an_offer_is_taken_back_or_begun;
     mutant_l3: L3 => quick_what_is_read_of_an_offer_that_has_ended_is_not_the_message;

@@ -57,9 +57,9 @@ impl Broadcast {
         let is_evicting = self.start.is_evicting();
         for row in 0..self.readers.len() {
             let Some(mut reader) = self.readers[row].take() else { continue };
-            let wakes = self.log.borrow().wakes.len();
+            let wakes = self.log.lock().wakes.len();
             reader.ring.shared().notify(notice::PEER_GONE, &reader.kernel);
-            ensure!(self.log.borrow().wakes.len() > wakes, "row {row} sleeps on");
+            ensure!(self.log.lock().wakes.len() > wakes, "row {row} sleeps on");
             let has_door = self.has_door(&reader);
             let told = match reader.drain(&self.ledger) {
                 None => fail(format!("row {row} waits for the dead")),
@@ -99,14 +99,14 @@ impl Broadcast {
         {
             let words = self.receiver_words(row);
             let is_woken = words.wake().load(Relaxed) != wake
-                && self.log.borrow().wakes.contains(&address(words.wake()));
+                && self.log.lock().wakes.contains(&address(words.wake()));
             let has_moved = words.cursor().load(Relaxed) != cursor;
             ensure!(!has_moved || is_woken, "the sender is left asleep");
         }
     }
 
     fn forget_wakes(&self) {
-        *self.log.borrow_mut() = Log::default();
+        *self.log.lock() = Log::default();
     }
 
     /// Whether the sender can continue without lapping this receiver. Under `Overwrite` nothing
@@ -122,9 +122,9 @@ impl Broadcast {
             return;
         }
         self.with_members(|members, channel| members.leave(row, channel, why));
-        let wakes = self.log.borrow().wakes.len();
+        let wakes = self.log.lock().wakes.len();
         self.shared.nudge(&self.kernel());
-        let is_nudged = self.log.borrow().wakes.len() > wakes;
+        let is_nudged = self.log.lock().wakes.len() > wakes;
         ensure!(is_nudged, "the sender is not woken by a death");
         if self.blocked.take().is_some() {
             self.words.blocked().store(2, Relaxed);

@@ -1,28 +1,34 @@
 //! One endpoint, with the messages that it has sent and received.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes, blocked};
-use corewire_layout::segment::{FenceMode, SleepMode};
+use corewire_layout::endpoint::{ACTIVITY_BYTES, EndpointSizes};
+use corewire_layout::segment::FenceMode;
 use corewire_layout::slot::SLOT_BYTES;
 use corewire_ring::Trusted;
-use corewire_ring::message::{Envelope, Space, Wanted};
+use corewire_ring::message::{Arrival, Envelope, Space, Wanted};
 use corewire_ring::pair::{
     Activity, Endpoint, EndpointMemory, EndpointParts, EndpointShared, PeerParts, Polling, Short,
 };
 use corewire_ring::region::Region;
-use corewire_ring::sync::Ordering::Relaxed;
 use corewire_ring::sync::kill::Stretch;
 
-use super::{CELL_BYTES, CELLS, RINGS, Role, SLOTS};
+use super::blocks::{Departed, Holding};
+use super::offers::{Offered, Pull, Word, Words};
+use super::sleep::Asleep;
+use super::{CELL_BYTES, CELLS, HEAP_BYTES, RINGS, Role, SLOTS};
 use crate::engine::{content, fail};
 use crate::ensure;
-use crate::kernel::{Log, TurnKernel};
+use crate::kernel::{SharedLog, TurnKernel};
 
-/// A whole message: its number and its bytes.
-pub(super) type Message = (u64, Vec<u8>);
+/// What an endpoint has taken from a pair.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// A whole message: its number and its bytes.
+    Message(u64, Vec<u8>),
+    /// A word between two engines, or the data of a large message.
+    Word(Word),
+}
 
 /// A live endpoint.
 #[derive(Debug)]
@@ -47,42 +53,48 @@ pub struct Party {
     pub(super) asleep: Option<Asleep>,
     /// Its messages with each peer, by row.
     with: Vec<Talk>,
-}
-
-/// An endpoint that sleeps.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asleep {
-    pub(super) mode: SleepMode,
-    pub(super) doorbell: u32,
-    /// The peer toward which it waits for room, and the cursor of that peer when the wait began.
-    pub(super) room: Option<(Role, u64)>,
+    /// Messages that it holds where their senders have them.
+    pub(super) held: Vec<Holding>,
+    /// What live peers that were removed may hold.
+    pub(super) departed: Vec<Departed>,
+    /// Number of offers that were ended at once, with all others.
+    pub(super) ended_at_once: usize,
 }
 
 /// The messages between two endpoints, as one of them sees them.
-#[derive(Debug, Default, Clone)]
-struct Talk {
+#[derive(Debug, Default)]
+pub(super) struct Talk {
     /// Every message that was sent or was about to be sent.
-    sent: Vec<Vec<u8>>,
+    pub(super) sent: Vec<Vec<u8>>,
     /// Number of them that were sent whole, as far as this endpoint knows.
-    finished: u64,
+    pub(super) finished: u64,
     /// Bytes of the last message that have been sent while it is incomplete.
-    under_way: u64,
+    pub(super) under_way: u64,
     /// The received part of a message that is not complete yet.
     part: Vec<u8>,
     /// Number of whole messages received.
     got: u64,
+    /// Number of the peer's messages that were held here and released.
+    pub(super) released: u64,
+    /// Words between the two engines.
+    pub(super) words: Words,
+    /// Large messages that were offered to the peer.
+    pub(super) offers: Vec<Offered>,
+    /// Large messages of the peer that are not complete, and the numbers of those that are.
+    pub(super) pulls: Vec<Pull>,
+    pub(super) completed: Vec<u64>,
 }
 
 /// The envelope of a message: every other one has an immediate.
-fn envelope_of(tag: u64) -> Envelope {
+pub(super) fn envelope_of(tag: u64) -> Envelope {
     let envelope = Envelope::tagged(tag);
     if tag % 2 == 1 { envelope.with_immediate(!tag) } else { envelope }
 }
 
 impl Party {
-    pub(super) fn new(role: Role, log: &Rc<RefCell<Log>>) -> Self {
-        let sizes =
-            EndpointSizes::new(3, RINGS, SLOTS, CELLS, CELL_BYTES as u64).expect("possible sizes");
+    pub(super) fn new(role: Role, log: &SharedLog) -> Self {
+        let sizes = EndpointSizes::new(3, RINGS, SLOTS, CELLS, CELL_BYTES as u64);
+        let sizes = sizes.and_then(|sizes| sizes.with_heap(HEAP_BYTES)).expect("possible sizes");
         let bytes = usize::try_from(sizes.segment_bytes()).expect("small");
         let segment = Region::private(bytes).expect("memory");
         let page = Region::private(ACTIVITY_BYTES).expect("memory");
@@ -95,10 +107,25 @@ impl Party {
             fence_mode: FenceMode::Asymmetric,
             shared: Arc::clone(&shared),
         };
-        let kernel = TurnKernel { cpu: role.0, log: Rc::clone(log) };
-        let with = vec![Talk::default(); 3];
+        let kernel = TurnKernel { cpu: role.0, log: log.clone() };
+        let with = (0..3).map(|_| Talk::default()).collect();
+        let (held, departed, ended_at_once) = (Vec::new(), Vec::new(), 0);
         let pairs = Endpoint::new(parts, kernel.clone());
-        Self { role, pairs, kernel, segment, page, memory, activity, shared, asleep: None, with }
+        Self {
+            role,
+            pairs,
+            kernel,
+            segment,
+            page,
+            memory,
+            activity,
+            shared,
+            asleep: None,
+            with,
+            held,
+            departed,
+            ended_at_once,
+        }
     }
 
     /// What its peers know of it.
@@ -123,9 +150,37 @@ impl Party {
     }
 
     /// Removes a peer. A message that was not sent whole counts as never sent.
-    pub(super) fn part_from(&mut self, peer: Role) {
+    pub(super) fn part_from(&mut self, peer: Role, is_dead: bool) {
+        self.end_offers_to(peer);
+        self.take_granted(peer, is_dead);
         self.pairs.remove_peer(peer.0);
         self.with[peer.0 as usize].under_way = 0;
+    }
+
+    /// Its messages with a peer.
+    pub(super) fn talk(&mut self, peer: Role) -> &mut Talk {
+        &mut self.with[peer.0 as usize]
+    }
+
+    /// Number of words that were sent to a peer.
+    pub(super) fn words_finished_to(&self, peer: Role) -> u64 {
+        self.with[peer.0 as usize].words.finished
+    }
+
+    /// The word to a peer with this number, if it was sent or was about to be sent.
+    pub(super) fn word_to(&self, peer: Role, number: u64) -> Option<&Word> {
+        let index = usize::try_from(number).ok()?;
+        self.with[peer.0 as usize].words.sent.get(index)
+    }
+
+    /// Number of words received from a peer.
+    pub(super) fn words_got_of(&self, peer: Role) -> u64 {
+        self.with[peer.0 as usize].words.got
+    }
+
+    /// Number of a peer's messages that were held here and released.
+    pub(super) fn released_of(&self, peer: Role) -> u64 {
+        self.with[peer.0 as usize].released
     }
 
     /// Every message that was sent to a peer or was about to be sent.
@@ -203,21 +258,9 @@ impl Party {
         }
     }
 
-    /// Makes room toward a peer, if there is any. Returns whether there is room.
-    pub(super) fn make_room(&mut self, to: Role) -> bool {
-        let last = (0u64..).zip(&self.with[to.0 as usize].sent).last();
-        let (envelope, bytes) =
-            last.map_or((envelope_of(0), 0), |(tag, last)| (envelope_of(tag), last.len() as u64));
-        let is_room = is_room(&mut self.pairs, to, &envelope, bytes);
-        if is_room && !self.pairs.has_ring(to.0) {
-            return self.pairs.assign_ring(to.0);
-        }
-        is_room
-    }
-
     /// Takes the next arrival, with at most `looks` polls. Returns the sender's row, and the
     /// message if it is whole.
-    pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Message>)> {
+    pub(super) fn take(&mut self, looks: u32) -> Option<(u32, Option<Taken>)> {
         let mut short = [0; 48];
         let mut look =
             || match self.pairs.take_inline(Polling::Once, &Wanted::any(Space::Tagged), &mut short)
@@ -229,7 +272,7 @@ impl Party {
             Short::Taken { source, tag, immediate, bytes, .. } => {
                 let row = Wanted::row_of(source);
                 ensure!(immediate == envelope_of(tag).immediate, "message {} has another's", tag);
-                return Some((row, Some((tag, short[..bytes].to_vec()))));
+                return Some((row, Some(Taken::Message(tag, short[..bytes].to_vec()))));
             }
             Short::Other(row) => row,
             Short::Nothing => return None,
@@ -241,7 +284,15 @@ impl Party {
             Err(violation) => fail(format!("row {row}: {violation}")),
         };
         let tag = arrival.envelope.tag;
+        if !arrival.envelope.space.is_message() {
+            return Some((row, Some(Taken::Word(self.take_word(row, &arrival)))));
+        }
         ensure!(arrival.envelope == envelope_of(tag), "message {} has another's envelope", tag);
+        if let Some(held) = self.pairs.take_block(row, &arrival) {
+            self.pairs.pass(row, &arrival);
+            let bytes = self.hold(Role(row), held);
+            return Some((row, Some(Taken::Message(tag, bytes))));
+        }
         let talk = &mut self.with[row as usize];
         if arrival.is_first {
             talk.part.clear();
@@ -253,47 +304,15 @@ impl Party {
         self.pairs.pass(row, &arrival);
         let is_whole = talk.part.len() as u64 == arrival.total;
         ensure!(is_whole != self.pairs.is_within(row), "the end of a message is not where it is");
-        Some((row, is_whole.then(|| (tag, std::mem::take(&mut talk.part)))))
+        Some((row, is_whole.then(|| Taken::Message(tag, std::mem::take(&mut talk.part)))))
     }
 
-    /// Announces that it sleeps in this mode, for room toward a peer or for messages. Returns false
-    /// if there is something to do.
-    pub(super) fn fall_asleep(&mut self, mode: SleepMode, room: Option<(Role, u64)>) -> bool {
-        let doorbell = self.activity.doorbell().load(Relaxed);
-        let is_armed = self.arm(room.map(|(to, _)| to));
-        if is_armed {
-            // A real call that sleeps stores these words too, and resets them before it returns.
-            self.memory.mode().store(mode as u32, Relaxed);
-            if room.is_some() {
-                self.memory.blocked().store(blocked(1, mode), Relaxed);
-            }
-            self.asleep = Some(Asleep { mode, doorbell, room });
-        }
-        is_armed
-    }
-
-    /// Announces that it waits for its descriptor.
-    pub(super) fn arm(&mut self, room: Option<Role>) -> bool {
-        match room {
-            Some(to) => self.pairs.arm(Some(&mut |pairs| is_room(pairs, to, &envelope_of(0), 0))),
-            None => self.pairs.arm(None),
-        }
-    }
-
-    /// Sleeps. The kernel of these tests returns at once.
-    pub(super) fn sleep(&mut self, room: Option<Role>) {
-        match room {
-            Some(to) => self
-                .pairs
-                .sleep(u64::MAX, Some(&mut |pairs| is_room(pairs, to, &envelope_of(0), 0))),
-            None => self.pairs.sleep(u64::MAX, None),
-        }
-    }
-
-    /// Wakes the endpoint up: it no longer sleeps.
-    pub(super) fn wake_up(&mut self) {
-        self.asleep = None;
-        self.pairs.retract();
+    /// Takes a word, which is short.
+    fn take_word(&mut self, row: u32, arrival: &Arrival) -> Word {
+        let mut bytes = vec![0; arrival.bytes];
+        self.pairs.copy(row, arrival, 0, &mut bytes[..]);
+        self.pairs.pass(row, arrival);
+        (arrival.envelope, bytes)
     }
 
     /// The addresses of the slots of its ring.
@@ -306,17 +325,4 @@ impl Party {
         let stamp = |position| slots.at(position).stamp().as_ptr().addr();
         stamp(0)..stamp(SLOTS - 1) + SLOT_BYTES
     }
-}
-
-/// Whether there is room toward a peer, or a ring that can be assigned.
-fn is_room(pairs: &mut Endpoint<TurnKernel>, to: Role, envelope: &Envelope, bytes: u64) -> bool {
-    let own = "own memory";
-    if pairs.has_ring(to.0) {
-        return pairs.has_room(to.0, envelope, bytes).expect(own);
-    }
-    pairs.make_room(to.0).expect(own);
-    if pairs.next_ring().is_none() {
-        pairs.take_ring_back(to.0);
-    }
-    pairs.next_ring().is_some()
 }

@@ -3,10 +3,17 @@
 use corewire_layout::segment::SleepMode;
 use corewire_ring::sync::Ordering::Relaxed;
 
-use super::party::Asleep;
-use super::{ALL, CELL_BYTES, LONG, Pairs, Party, Role, SHORT, SLOTS, TWO_SLOTS};
+use super::sleep::{Asleep, Wanted};
+use super::{A, ALL, B, CELL_BYTES, LONG, Pairs, Party, Role, SHORT, SLOTS, TWO_SLOTS};
+use crate::engine::fail;
 use crate::ensure;
 use crate::kernel::{Log, address};
+
+/// After so many rounds in which nothing was received or sent, nothing more comes: in one, a ring may have been given
+/// back.
+const QUIET_ROUNDS: u32 = 3;
+/// More rounds than any exchange takes.
+const ROUNDS_MAX: u32 = 64;
 
 impl Pairs {
     /// The others learn of these deaths, recover and continue.
@@ -28,7 +35,7 @@ impl Pairs {
             && !dead.contains(&other)
         {
             self.receive_all(other);
-            self.party(other).part_from(role);
+            self.party(other).part_from(role, false);
             self.link(role, other);
         }
         self.settle();
@@ -45,34 +52,45 @@ impl Pairs {
             }
         }
         self.settle();
+        self.use_blocks_that_are_left(A);
+        self.release_everything();
+        for from in [A, B] {
+            self.use_all_blocks(from);
+        }
+        for (from, to) in [(A, B), (B, A)] {
+            self.use_offers(from, to);
+        }
+        self.settle();
     }
 
     /// All other endpoints that do not count as dead, including those that replace dead ones.
-    fn live_beside(&self, role: Role) -> Vec<Role> {
+    pub(super) fn live_beside(&self, role: Role) -> Vec<Role> {
         self.live().into_iter().filter(|&other| other != role).collect()
     }
 
     /// A control thread gives its data thread a notice, which must wake it.
     fn tell(&mut self, role: Role) {
-        let wakes = self.log.borrow().wakes.len();
+        let wakes = self.log.lock().wakes.len();
         let kernel = self.party(role).kernel.clone();
         let party = self.party(role);
         party.shared.notify(1, &kernel);
         ensure!(party.pairs.has_notice(), "row {} is not told", role.0);
         party.shared.clear(1);
         party.wake_up();
-        ensure!(self.log.borrow().wakes.len() > wakes, "row {} sleeps on", role.0);
+        ensure!(self.log.lock().wakes.len() > wakes, "row {} sleeps on", role.0);
     }
 
     /// Receives what a peer that is gone has left, then removes the peer.
     fn see_off(&mut self, role: Role, gone: Role) {
         if self.parted == Some((role, gone)) {
+            self.party(role).end_departed(gone);
             return;
         }
         if !self.forgets_the_dead {
             self.party(role).pairs.enqueue(gone.0);
             self.receive_all(role);
         }
+        while self.pull(role, gone) {}
         let sent = &self.parties[gone.0 as usize];
         let (finished, begun) = (sent.finished_to(role), sent.sent_to(role).len() as u64);
         let got = self.party(role).got_of(gone);
@@ -80,7 +98,15 @@ impl Pairs {
             (finished..=begun).contains(&got),
             "{got} messages, of {finished} that the dead sent and {begun} that they began"
         );
-        self.party(role).part_from(gone);
+        let sent = &mut self.parties[gone.0 as usize].talk(role).words;
+        let (finished, begun) = (sent.finished, sent.sent.len() as u64);
+        let got = self.party(role).words_got_of(gone);
+        ensure!(
+            (finished..=begun).contains(&got),
+            "{got} words, of {finished} that the dead sent and {begun} that they began"
+        );
+        let is_dead = !self.leaves_blocks_to_the_dead;
+        self.party(role).part_from(gone, is_dead);
     }
 
     /// Checks that no endpoint sleeps that should be awake.
@@ -88,21 +114,27 @@ impl Pairs {
         for party in &self.parties {
             let Some(asleep) = party.asleep else { continue };
             let row = party.role.0;
-            let has_news = self
-                .parties
-                .iter()
-                .any(|sender| sender.finished_to(party.role) > party.got_of(sender.role));
-            let has_room = asleep.room.is_some_and(|(to, cursor)| {
-                let reader = &self.parties[to.0 as usize].memory;
-                reader.cursor(row).load(Relaxed) >= cursor + SLOTS / 2
+            let has_news = self.parties.iter().any(|sender| {
+                sender.finished_to(party.role) > party.got_of(sender.role)
+                    || sender.words_finished_to(party.role) > party.words_got_of(sender.role)
             });
-            let is_due = has_news || has_room;
+            let has_wanted = match asleep.wanted {
+                Wanted::Nothing => false,
+                Wanted::Room(to, cursor) => {
+                    let reader = &self.parties[to.0 as usize].memory;
+                    reader.cursor(row).load(Relaxed) >= cursor + SLOTS / 2
+                }
+                Wanted::Block(to, released) => {
+                    self.parties[to.0 as usize].released_of(party.role) > released
+                }
+            };
+            let is_due = has_news || has_wanted;
             ensure!(!is_due || self.is_woken(party, asleep), "row {row} is left asleep");
         }
     }
 
     fn is_woken(&self, party: &Party, asleep: Asleep) -> bool {
-        let log = self.log.borrow();
+        let log = self.log.lock();
         let doorbell = party.activity.doorbell();
         match asleep.mode {
             SleepMode::Futex => {
@@ -113,14 +145,35 @@ impl Pairs {
     }
 
     /// Every live endpoint receives everything, and incomplete messages continue.
-    fn settle(&mut self) {
-        for _ in 0..8 {
+    pub(super) fn settle(&mut self) {
+        // Who is copying need not look at what has arrived before it has copied everything that it may.
+        for role in self.live() {
+            for other in self.live_beside(role) {
+                while self.help(role, other) {}
+                while self.pull(role, other) {}
+            }
+        }
+        let mut quiet = 0;
+        for _ in 0..ROUNDS_MAX {
+            quiet += 1;
             for role in self.live() {
-                self.receive_all(role);
+                while self.receive_one(role, 2) {
+                    quiet = 0;
+                    for other in self.live_beside(role) {
+                        self.pull(role, other);
+                    }
+                }
                 self.party(role).pairs.publish_cursors();
                 for other in self.live_beside(role) {
-                    self.party(role).go_on(other);
+                    let party = self.party(role);
+                    let has_sent = party.go_on(other) || party.send_late_words(other);
+                    if has_sent || self.pull(role, other) || self.help(role, other) {
+                        quiet = 0;
+                    }
                 }
+            }
+            if quiet == QUIET_ROUNDS {
+                break;
             }
         }
         for to in self.live() {
@@ -128,8 +181,26 @@ impl Pairs {
                 let sender = &self.parties[from.0 as usize];
                 let (sent, got) = (sender.sent_to(to).len() as u64, self.party(to).got_of(from));
                 ensure!(sent == got, "{got} messages of {sent} from row {}", from.0);
+                let sent = self.party(from).words_finished_to(to);
+                let got = self.party(to).words_got_of(from);
+                ensure!(sent == got, "{got} words of {sent} from row {}", from.0);
+                self.check_large(to, from);
             }
         }
+    }
+
+    /// Waits until `from` has a ring toward `to` with a free slot.
+    pub(super) fn fetch_ring(&mut self, from: Role, to: Role) {
+        for _ in 0..6 {
+            if self.party(from).make_slot(to) {
+                return;
+            }
+            for role in self.live() {
+                self.receive_all(role);
+                self.party(role).pairs.publish_cursors();
+            }
+        }
+        fail(format!("row {} gets no ring toward row {}", from.0, to.0));
     }
 
     /// Sends a message that must find room once every endpoint has polled.
@@ -152,8 +223,8 @@ impl Pairs {
     fn wake(&mut self, from: Role, to: Role) {
         for mode in [SleepMode::Futex, SleepMode::Descriptor] {
             self.settle();
-            ensure!(self.party(to).fall_asleep(mode, None), "row {} cannot sleep", to.0);
-            *self.log.borrow_mut() = Log::default();
+            ensure!(self.party(to).fall_asleep(mode, Wanted::Nothing), "row {} cannot sleep", to.0);
+            *self.log.lock() = Log::default();
             // Another peer may have the ring; it then polls first.
             self.send_surely(from, to, SHORT);
             if self.party(to).got_of(from) < self.parties[from.0 as usize].finished_to(to) {

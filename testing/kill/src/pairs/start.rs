@@ -3,6 +3,7 @@
 use corewire_layout::segment::SleepMode;
 use corewire_ring::sync::Ordering::Relaxed;
 
+use super::sleep::Wanted;
 use super::{A, B, C, CELL, LONG, Pairs, SHORT, SLOTS, TWO_SLOTS};
 use crate::ensure;
 
@@ -36,6 +37,30 @@ crate::states! {
     Ending = "ending";
     /// The same, and the third endpoint has passed the end of the ring.
     Returned = "returned";
+    /// The second endpoint holds two messages that lie in blocks of the first one, and has not read two more. All that
+    /// was granted is used. The third endpoint holds a message of the second one.
+    Held = "held";
+    /// The second endpoint has held four such messages and released the first and the third, which the sender does not
+    /// know.
+    Released = "released";
+    /// The second endpoint holds four such messages, and the first one sleeps on its doorbell until one is released.
+    Starved = "starved";
+    /// The same, asleep on its descriptor.
+    StarvedArmed = "starved_armed";
+    /// The first endpoint has offered a large message; the second one has not read the offer.
+    Offered = "offered";
+    /// The same, and the first endpoint sleeps on its doorbell.
+    Lent = "lent";
+    /// The same, and the first endpoint has taken the offer back.
+    TakenBack = "taken_back";
+    /// The second endpoint has begun to copy, and has invited the first one to copy, too.
+    Begun = "begun";
+    /// Each of them has copied one of four chunks.
+    Helping = "helping";
+    /// The first endpoint copies a chunk, and the second one has copied all that was left.
+    Busy = "busy";
+    /// Each has copied a chunk, and then the first endpoint has taken the offer back: the message follows as data.
+    Pushed = "pushed";
 }
 
 impl Pairs {
@@ -88,7 +113,77 @@ impl Pairs {
                 self.end_ring();
                 self.receive_all(C);
             }
+            State::Held => {
+                self.grant(B, C);
+                let is_sent = self.party(B).send_in_place(C);
+                self.receive_all(C);
+                self.use_grant();
+                self.receive_one(B, 1);
+                self.receive_one(B, 1);
+                ensure!(is_sent && self.party(B).held.len() == 2, "nothing is held");
+            }
+            State::Released => {
+                self.use_grant();
+                self.receive_all(B);
+                self.party(B).release(2);
+                self.party(B).release(0);
+            }
+            State::Starved => self.starve(SleepMode::Futex),
+            State::StarvedArmed => self.starve(SleepMode::Descriptor),
+            State::Offered => self.offer_at_once(),
+            State::Lent => {
+                self.offer_at_once();
+                self.receive_all(A);
+                let is_asleep = self.party(A).fall_asleep(SleepMode::Futex, Wanted::Nothing);
+                ensure!(is_asleep, "nothing to sleep for");
+            }
+            State::TakenBack => {
+                self.offer_at_once();
+                self.party(A).withdraw(B);
+            }
+            State::Begun => self.begin_to_copy(),
+            State::Helping => self.copy_at_both_ends(),
+            State::Busy => {
+                self.copy_at_both_ends();
+                let has_claimed = self.claim_chunk(A, B);
+                ensure!(has_claimed && self.pull(B, A), "nothing is left to copy");
+                ensure!(!self.pull(B, A), "both copy the same");
+            }
+            State::Pushed => {
+                self.copy_at_both_ends();
+                self.party(A).withdraw(B);
+            }
         }
+    }
+
+    fn use_grant(&mut self) {
+        while self.party(A).send_in_place(B) {}
+    }
+
+    fn starve(&mut self, mode: SleepMode) {
+        self.use_grant();
+        self.receive_all(B);
+        self.receive_all(A);
+        let is_asleep = self.party(A).fall_asleep(mode, Wanted::Block(B, 0));
+        ensure!(is_asleep, "there is a block although all are held");
+    }
+
+    fn offer_at_once(&mut self) {
+        ensure!(self.party(A).offer(B), "no room for an offer at the start");
+    }
+
+    /// The second endpoint has sent its invitation, and copied nothing.
+    fn begin_to_copy(&mut self) {
+        self.offer_at_once();
+        self.receive_all(B);
+        ensure!(self.pull(B, A), "there is no offer");
+    }
+
+    fn copy_at_both_ends(&mut self) {
+        self.begin_to_copy();
+        self.receive_all(A);
+        let has_copied = self.pull(B, A) && self.help(A, B);
+        ensure!(has_copied, "nothing is copied at the start");
     }
 
     fn send_at_once(&mut self, bytes: usize) {
@@ -107,7 +202,7 @@ impl Pairs {
     }
 
     fn put_to_sleep(&mut self, mode: SleepMode) {
-        ensure!(self.party(B).fall_asleep(mode, None), "nothing to sleep for");
+        ensure!(self.party(B).fall_asleep(mode, Wanted::Nothing), "nothing to sleep for");
     }
 
     fn block(&mut self, mode: SleepMode) {
@@ -115,7 +210,7 @@ impl Pairs {
         self.fill();
         self.receive_all(A);
         let cursor = self.party(B).memory.cursor(A.0).load(Relaxed);
-        let is_asleep = self.party(A).fall_asleep(mode, Some((B, cursor)));
+        let is_asleep = self.party(A).fall_asleep(mode, Wanted::Room(B, cursor));
         ensure!(is_asleep, "there is room in what is full");
     }
 
