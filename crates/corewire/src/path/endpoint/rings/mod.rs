@@ -440,6 +440,9 @@ impl Transport for PairRings {
     }
 
     fn set_grant(&mut self, row: u32, limit: u64, refuses: bool) {
+        // The row's release bits may be those of an endpoint that was here before: what it has released is taken back before
+        // the bits change again.
+        self.scan_departed();
         self.grants.set(row, Grant { is_there: true, refuses, ..Grant::default() });
         self.pairs.set_grant(row, limit);
     }
