@@ -111,6 +111,15 @@ fn every_file_that_is_named_or_linked_exists() {
 
 /// Each line of README's program is a line of the example, in the same order.
 #[test]
+fn no_document_has_the_marks_of_a_merge() {
+    for document in DOCUMENTS {
+        let text = read(document);
+        let is_mark = |line: &&str| ["<<<<<<< ", ">>>>>>> "].iter().any(|it| line.starts_with(it));
+        assert_eq!(text.lines().find(is_mark), None, "{document}");
+    }
+}
+
+#[test]
 fn readme_shows_the_example_that_is_run() {
     let (example, readme) = (read("examples/hello.rs"), read("README.md"));
     let code = |line: &str| line.split("//").next().unwrap().trim().to_owned();

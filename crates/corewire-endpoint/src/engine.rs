@@ -30,8 +30,8 @@ const ARRIVALS_AT_A_TIME: u32 = 64;
 /// Matching, operations and progress of one endpoint, over a transport.
 pub struct Engine<T: Transport> {
     pub(crate) transport: T,
-    /// Messages that are pulled, oldest first. Before the memory of operations: a pull that is dropped waits until nothing
-    /// more is written to its target.
+    /// Messages that are pulled, oldest first. Before the memory of operations: a pull that is dropped waits until
+    /// nothing more is written to its target.
     pub(crate) transfers: Vec<Transfer<T::Pull>>,
     /// Messages that are copied to their receivers: rows and numbers.
     pub(crate) helps: Vec<(u32, u64, T::Help)>,

@@ -170,7 +170,8 @@ impl Network {
         InMemory { network: self.clone(), me, last: 0 }
     }
 
-    /// A new endpoint in the place of one that has ended and that all others have removed: they know it by the same row.
+    /// A new endpoint in the place of one that has ended and that all others have removed: they know it by the same
+    /// row.
     ///
     /// # Panics
     /// If there was no such endpoint.
@@ -451,7 +452,7 @@ impl Transport for InMemory {
     type Pull = InMemoryPull;
     type Help = InMemoryHelp;
 
-    fn is_offered(&mut self, _row: u32, bytes: u64) -> bool {
+    fn is_offered(&mut self, _row: u32, _envelope: &Envelope, bytes: u64) -> bool {
         let state = &mut *self.network.0.borrow_mut();
         state.offers && !state.happens(2) && bytes > state.fragment_bytes as u64
     }

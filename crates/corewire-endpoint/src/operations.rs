@@ -108,6 +108,8 @@ pub(crate) enum Operation {
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     slots: Vec<Slot>,
+    /// Number of operations that have not ended.
+    under_way: usize,
     free: Vec<u32>,
     queue: VecDeque<Completion>,
     counts: Vec<Count>,
@@ -123,12 +125,11 @@ struct Slot {
 impl Operations {
     /// Whether one has not ended.
     pub(crate) fn has_some_under_way(&self) -> bool {
-        let has_ended =
-            |slot: &Slot| matches!(slot.operation, Operation::Free | Operation::Ended(_));
-        !self.slots.iter().all(has_ended)
+        self.under_way > 0
     }
 
     pub(crate) fn add(&mut self, operation: Operation, options: Options) -> OperationHandle {
+        self.under_way += 1;
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
             slot.generation = slot.generation.wrapping_add(1);
@@ -167,6 +168,9 @@ impl Operations {
         sent: Option<Memory>,
     ) {
         let slot = &mut self.slots[index as usize];
+        if !matches!(slot.operation, Operation::Free | Operation::Ended(_)) {
+            self.under_way -= 1;
+        }
         let memory = match std::mem::replace(&mut slot.operation, Operation::Free) {
             Operation::Receive { memory, .. } | Operation::Call { memory, .. } => memory,
             _ => sent.unwrap_or_default(),

@@ -65,8 +65,8 @@ impl<'a> Caller<'a> {
         Self { reports_peers: true, ..self }
     }
 
-    /// As [`new`](Self::new), for a receive without a time limit: the sender of a large message may write to its target. If
-    /// the receive is interrupted, [`Engine::leave`] waits until the sender has written its piece.
+    /// As [`new`](Self::new), for a receive without a time limit: the sender of a large message may write to its
+    /// target. If the receive is interrupted, [`Engine::leave`] waits until the sender has written its piece.
     #[must_use]
     pub fn patient(self) -> Self {
         Self { writing: Writing::Always, ..self }
@@ -261,9 +261,9 @@ impl<T: Transport> Engine<T> {
         Ok(end)
     }
 
-    /// Whether the message that `caller` asks for is arriving where it is kept, and would have to be copied from there. A
-    /// receive that does not wait, or not for long, leaves it there until it is whole: each call would copy all that is
-    /// there, and copy it back.
+    /// Whether the message that `caller` asks for is arriving where it is kept, and would have to be copied from
+    /// there. A receive that does not wait, or has a time limit, leaves it there until it is whole: otherwise each
+    /// such call would copy all that is there, and copy it back.
     #[must_use]
     pub fn is_arriving_elsewhere(&mut self, caller: &Caller<'_>) -> bool {
         if caller.target.adopts() {

@@ -129,6 +129,7 @@ impl<T: Transport> Engine<T> {
     pub fn has_operations(&self) -> bool {
         self.operations.has_some_under_way()
             || self.has_pending_sends()
+            || !self.senders.is_empty()
             || !self.transfers.is_empty()
             || !self.helps.is_empty()
     }
@@ -290,8 +291,8 @@ impl<T: Transport> Engine<T> {
         is_muted
     }
 
-    /// The maximum number of acknowledgements that may wait for room towards a peer. A message that was kept has left its
-    /// ring before it is acknowledged, so this covers all that may be kept.
+    /// The maximum number of acknowledgements that may wait for room towards a peer. A message that was kept has
+    /// left its ring before it is acknowledged, so this covers all that may be kept.
     fn acks_max(&self) -> usize {
         let kept = usize::try_from(self.matching.budget.of_one_peer() / cost(0));
         kept.unwrap_or(usize::MAX).saturating_mul(2).saturating_add(ACKS_MAX)
@@ -443,8 +444,8 @@ impl<T: Transport> Engine<T> {
     }
 }
 
-/// Bytes of requests that are kept beyond the budget while replies wait, besides one message: as many as the cells of an
-/// endpoint hold that was built without options.
+/// Bytes of requests that are kept beyond the budget while replies wait, besides one message: as many as the cells
+/// of an endpoint hold that was built without options.
 pub(crate) const DEFERRED_BYTES_MAX: u64 = 1 << 20;
 
 /// Acknowledgements that may wait for room towards a peer, besides those of kept messages.

@@ -60,8 +60,8 @@ pub trait Transport {
     /// `target`, and comes from an open peer.
     fn try_take(&mut self, polling: Polling, wanted: &Wanted, target: &mut [u8]) -> Short;
 
-    /// The same of the peer of `row`, of which [`try_take`](Self::try_take) has found something else, for a message that
-    /// may be longer: `prepare` is told its length, and returns where it goes.
+    /// The same of the peer of `row`, of which [`try_take`](Self::try_take) has found something else, for a message
+    /// that may be longer: `prepare` is told its length, and returns where it goes.
     fn try_take_whole<'a, S: Sink + ?Sized + 'a>(
         &mut self,
         row: u32,
@@ -112,10 +112,10 @@ pub trait Transport {
     type Help;
 
     /// Whether a message of `bytes` bytes to the peer of `row` is offered now, because no other way is faster.
-    fn is_offered(&mut self, row: u32, bytes: u64) -> bool;
+    fn is_offered(&mut self, row: u32, envelope: &Envelope, bytes: u64) -> bool;
 
-    /// Lets the peer of `row` read a message. Returns the offer's number, and appends the message's place to `place`. `None`
-    /// if there are too many offers.
+    /// Lets the peer of `row` read a message. Returns the offer's number, and appends the message's place to
+    /// `place`. `None` if there are too many offers.
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64>;
 
     /// Lets the peer read it no more: whatever it reads from now on, it does not take it for the message.
@@ -160,15 +160,15 @@ pub trait Transport {
     /// Copies the next piece.
     fn pull(&mut self, pull: &mut Self::Pull, target: &mut dyn Sink) -> Pulled;
 
-    /// Ends a pull of which the sender was not invited to copy, between two steps. Returns the number of bytes, from the
-    /// beginning, that are in the target.
+    /// Ends a pull of which the sender was not invited to copy, between two steps. Returns the number of bytes, from
+    /// the beginning, that are in the target.
     fn stop_pull(&mut self, pull: &mut Self::Pull, target: &mut dyn Sink) -> u64;
 
     /// Ends a pull before it is complete. True once the sender writes nothing more to the target.
     fn close_pull(&mut self, pull: &mut Self::Pull) -> bool;
 
-    /// Gets ready to copy a message that lies at `source` to the place of the target of the peer of `row`, of `bytes` bytes.
-    /// `None` if that is not possible.
+    /// Gets ready to copy a message that lies at `source` to the place of the target of the peer of `row`, of
+    /// `bytes` bytes. `None` if that is not possible.
     fn start_help(
         &mut self,
         row: u32,
@@ -199,8 +199,8 @@ pub trait Transport {
 
     // Messages that stay in their sender's heap while they are read.
 
-    /// The peer of `row` grants `limit` bytes. If it `refuses`, a message that fits there waits while they are spent, and is
-    /// not sent in another way.
+    /// The peer of `row` grants `limit` bytes. If it `refuses`, a message that fits there waits while they are
+    /// spent, and is not sent in another way.
     fn set_grant(&mut self, row: u32, limit: u64, refuses: bool) {
         let _ = (row, limit, refuses);
     }

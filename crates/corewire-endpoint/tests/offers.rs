@@ -1,11 +1,11 @@
-//! Large messages where the path of their notices is blocked, ends, or leads to another peer. Each case is one exact order
-//! of events, over the transport in memory.
+//! Large messages where the path of their notices is blocked, ends, or leads to another peer. Each case is one exact
+//! order of events, over the transport in memory.
 
 use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::Gone;
 use corewire_endpoint::{
-    Budget, Engine, Envelope, Memory, MessageError, OperationHandle, Options, Peer, Seed, Selector,
-    Space, Transport, Until,
+    Budget, Caller, Engine, Envelope, Memory, MessageError, OperationHandle, Options, Peer, Seed,
+    Selector, Space, Transport, Until,
 };
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Notice, Verb, offer_number};
@@ -177,8 +177,8 @@ fn the_end_of_a_receiver_gives_the_memory_of_offers_back() {
     }
 }
 
-/// A notice that waits for room when its peer dies is about an offer of the dead. The next peer of the row makes an offer
-/// with the same number, for numbers begin again.
+/// A notice that waits for room when its peer dies is about an offer of the dead. The next peer of the row makes an
+/// offer with the same number, for numbers begin again.
 #[test]
 fn a_notice_to_the_dead_never_reaches_the_next_peer_of_their_row() {
     let network = Network::new(0, SLOTS, FRAGMENT_BYTES).with_offers();
@@ -226,4 +226,39 @@ fn notices_about_offers_to_an_earlier_peer_of_the_row_mean_nothing() {
     }
     assert!(ends[0].take_completion(new).unwrap().is_none(), "that was another offer");
     assert!(ends[0].peer_at(1).is_some(), "late notices are no violation");
+}
+
+#[test]
+fn a_side_that_waits_for_a_copy_of_the_other_side_to_end_may_sleep() {
+    let network = Network::new(0, 64, FRAGMENT_BYTES).with_offers();
+    let mut ends = two(&network);
+    send(&mut ends[0], 1, Until::Copied);
+    let mut target = ends[1].new_message();
+    let mut caller = Caller::new(Selector::tag(LARGE_TAG), target.as_target()).patient();
+    ends[1].begin_receive(&mut caller).unwrap();
+    ends[1].progress(Some(&mut caller)).unwrap();
+    // The sender begins to copy a piece, and is stopped there.
+    ends[0].progress(None).unwrap();
+    assert!(ends[0].is_copying() && ends[1].is_copying());
+    ends[1].leave(&mut caller);
+    go_on_alone(&mut ends[1]);
+    assert!(!ends[1].is_copying(), "nothing can be done before the sender goes on");
+    let again = receive(&mut ends[1], LARGE_TAG);
+    settle(&mut ends);
+    assert!(end_of(&mut ends[1], again, "the next receive").0.is_ok());
+}
+
+#[test]
+fn there_is_work_until_the_end_of_a_message_has_been_said() {
+    let network = Network::new(0, SLOTS, FRAGMENT_BYTES).with_offers();
+    let mut ends = two(&network);
+    let send = send(&mut ends[0], 1, Until::Copied);
+    assert_eq!(fill(&mut ends[1], 0), SLOTS);
+    let receive = receive(&mut ends[1], LARGE_TAG);
+    go_on_alone(&mut ends[1]);
+    assert!(end_of(&mut ends[1], receive, "the receive").0.is_ok());
+    assert!(ends[1].has_operations(), "the sender does not know yet that its memory is free");
+    settle(&mut ends);
+    assert!(end_of(&mut ends[0], send, "the send").0.is_ok());
+    assert!(ends.iter().all(|end| !end.has_operations()));
 }

@@ -1,5 +1,5 @@
-//! Large messages in unusual orders: what comes late, is taken back, lies behind something else, or comes twice. All over
-//! the transport in memory.
+//! Large messages in unusual orders: what comes late, is taken back, lies behind something else, or comes twice. All
+//! over the transport in memory.
 
 use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::Gone;
@@ -352,8 +352,8 @@ fn content(number: u64, length: usize) -> Vec<u8> {
     (0..length).map(|at| number.wrapping_mul(31).wrapping_add(at as u64).to_le_bytes()[0]).collect()
 }
 
-/// Whatever is refused, taken back, pushed, left and begun again: each message comes once, whole and in its order, or was
-/// cancelled.
+/// Whatever is refused, taken back, pushed, left and begun again: each message comes once, whole and in its order,
+/// or was cancelled.
 #[test]
 fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
     for seed in 1..2000u64 {
@@ -432,8 +432,8 @@ fn each_message_comes_once_and_in_order_whatever_happens_on_its_way() {
                     ));
                 }
                 4 => {
-                    // A receive with a limit of a few steps, into memory of its own or of its caller. Receives that were
-                    // posted before come first.
+                    // A receive with a limit of a few steps, into memory of its own or of its caller. Receives that
+                    // were posted before come first.
                     let tag = dice.below(3);
                     if receives.iter().any(|(other, _)| *other == tag) {
                         continue;

@@ -47,8 +47,8 @@ pub const OFFERS_MAX: u16 = if cfg!(loom) {
 } else {
     1024
 };
-/// Maximum number of stretches of a message that is offered, or of the target in an answer. A message of more goes through
-/// cells.
+/// Maximum number of stretches of a message that is offered, or of the target in an answer. A message of more goes
+/// through cells.
 pub const STRETCHES_MAX: usize = 250;
 /// The longest offer or answer in bytes.
 pub const WORDS_BYTES_MAX: u64 = (OFFER_BYTES + 8 + STRETCHES_MAX * size_of::<RawStretch>()) as u64;
@@ -77,8 +77,8 @@ pub const fn offer_key(number: u64) -> u32 {
     number as u32
 }
 
-/// The receiver's word of a copy: the offer's key, how many copies the receiver has begun (modulo 2^16), and the number of
-/// chunks, from the beginning, that it has copied or is copying.
+/// The receiver's word of a copy: the offer's key, how many copies the receiver has begun (modulo 2^16), and the
+/// number of chunks, from the beginning, that it has copied or is copying.
 #[inline]
 #[must_use]
 pub const fn pulled(key: u32, begun: u16, chunks: u16) -> u64 {

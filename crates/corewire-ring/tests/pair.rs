@@ -174,7 +174,8 @@ fn hear(pairs: &mut Pairs) -> Option<(u32, Space, u64)> {
     Some((row, arrival.envelope.space, arrival.envelope.tag))
 }
 
-/// Nothing of a large message but its offer and its notices is in a ring, so the ring need not wait for offers that are out.
+/// Nothing of a large message but its offer and its notices is in a ring, so the ring need not wait for offers that
+/// are out.
 #[test]
 fn a_ring_ends_while_offers_are_out_and_both_sides_copy_on() {
     let sizes = EndpointSizes::new(4, 1, 8, 4, 4096).unwrap();

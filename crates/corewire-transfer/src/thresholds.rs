@@ -4,13 +4,13 @@
 /// Messages of more than this many bytes are offered; shorter ones are copied through cells.
 pub const OFFERED_ABOVE_BYTES: u64 = 128 << 10;
 
-/// The same while the cells have no room for such a message: a message that waits for cells needs its sender once more, one
-/// that is offered does not.
+/// The same while the cells have no room for such a message. Its sender must act again when cells are free; the
+/// sender of an offered message need not.
 pub const OFFERED_IF_SCARCE_ABOVE_BYTES: u64 = 32 << 10;
 
-/// By default, messages of up to this many bytes are written into the sender's heap if their receiver grants that, and are
-/// read there. A longer one is copied through cells while the rest of it is being written, and what was copied is near its
-/// reader: that is faster for a receiver that reads all of it.
+/// By default, messages of up to this many bytes are written into the sender's heap if their receiver grants that,
+/// and are read there. A longer one is copied through cells while the rest of it is being written, and what was
+/// copied is near its reader: that is faster for a receiver that reads all of it.
 pub const IN_PLACE_UP_TO_BYTES: u64 = 16 << 10;
 
 /// Messages of at least this many bytes may be copied from both ends.
@@ -33,9 +33,9 @@ pub const PIECES_MAX: usize = 1024;
 /// What one step through a pipe of cells, or from mapped memory, copies at most.
 pub const STEP_BYTES: u64 = 1 << 20;
 
-/// Bytes of the chunks of a message of which `total` bytes may be copied from both ends: a quarter of it, but at least 32 KiB
-/// and at most 128 KiB; of more than 2 MiB a sixteenth, but at most 256 KiB, and never more than 65,535 chunks. Longer
-/// chunks mean fewer system calls; shorter ones, that one side waits less for the other's last chunk.
+/// Bytes of the chunks of a message of which `total` bytes may be copied from both ends: a quarter of it, but at
+/// least 32 KiB and at most 128 KiB; of more than 2 MiB a sixteenth, but at most 256 KiB, and never more than 65,535
+/// chunks. Longer chunks mean fewer system calls; shorter ones, that one side waits less for the other's last chunk.
 #[must_use]
 pub const fn chunk_bytes(total: u64) -> u64 {
     let (least, most) = CHUNK_BYTES;

@@ -184,6 +184,32 @@ fn only_messages_of_up_to_the_length_that_was_chosen_come_in_place() {
 }
 
 #[test]
+fn a_grant_grows_for_long_messages_in_place() {
+    const LONG_ONE: usize = 1 << 20;
+    let scratch = Scratch::new("in-place-grows");
+    let mut a = scratch.domain().endpoint("a").in_place_up_to(LONG_ONE).create().unwrap();
+    let mut b = scratch.domain().endpoint("b").create().unwrap();
+    let to_b = a.peer("b").unwrap();
+    b.peer("a").unwrap();
+    warm_up((&mut a, to_b), &mut b);
+    let mut take = |a: &mut Endpoint, number| {
+        let operation = a.isend(to_b, number, message(number, LONG_ONE)).unwrap();
+        let got = loop {
+            a.progress().unwrap();
+            if let Some(got) = b.try_receive(Selector::any()).unwrap() {
+                break got;
+            }
+        };
+        assert_eq!(got, message(number, LONG_ONE));
+        a.wait(operation).unwrap().result.unwrap();
+        got.is_in_place()
+    };
+    let is_in_place: Vec<bool> = (0..10).map(|number| take(&mut a, number)).collect();
+    assert!(!is_in_place[0], "the first grant is shorter");
+    assert!(is_in_place.ends_with(&[true, true]), "{is_in_place:?}");
+}
+
+#[test]
 fn a_loan_is_read_where_it_was_written() {
     let scratch = Scratch::new("in-place-loan");
     let domain = scratch.domain();

@@ -10,6 +10,8 @@ use scratch::Scratch;
 
 /// More than fits in cells.
 const LARGE: usize = 5_000_001;
+/// Longer than anything takes.
+const LONG: Duration = Duration::from_secs(60);
 
 fn message(length: usize) -> Vec<u8> {
     (0u32..).take(length).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -106,7 +108,11 @@ fn an_interruption_is_for_the_next_call() {
     a.lock().unwrap().isend(to_b, 1, message(LARGE)).unwrap();
     interrupter.interrupt();
     assert!(b.receive(Selector::any()).unwrap() == message(LARGE));
-    let late = a.lock().unwrap().wait_timeout(operation, Duration::from_secs(60));
+    let late = a.lock().unwrap().wait_timeout(operation, LONG);
+    assert!(matches!(late, Err(MessageError::Interrupted)), "{late:?}");
+    interrupter.interrupt();
+    let mut a = a.into_endpoint().unwrap();
+    let late = a.wait_timeout(operation, LONG);
     assert!(matches!(late, Err(MessageError::Interrupted)), "{late:?}");
 }
 

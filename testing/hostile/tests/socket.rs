@@ -290,8 +290,8 @@ fn a_header_that_lies_is_refused() {
     live.finish();
 }
 
-/// A process that has looked up an endpoint which ended meanwhile must not be linked with the next one of that name: that
-/// one may be linking with it at the same time.
+/// A process that has looked up an endpoint which ended meanwhile must not be linked with the next one of that name:
+/// that one may be linking with it at the same time.
 #[test]
 fn a_request_for_an_endpoint_that_has_ended_is_not_for_the_next_one() {
     let _alone = alone();

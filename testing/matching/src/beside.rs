@@ -182,8 +182,8 @@ impl<A: Transport, B: Transport> Transport for Beside<A, B> {
     type Pull = B::Pull;
     type Help = B::Help;
 
-    fn is_offered(&mut self, row: u32, bytes: u64) -> bool {
-        row >= FIRST_ROWS && self.second.is_offered(row - FIRST_ROWS, bytes)
+    fn is_offered(&mut self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
+        row >= FIRST_ROWS && self.second.is_offered(row - FIRST_ROWS, envelope, bytes)
     }
 
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {

@@ -1,5 +1,5 @@
-//! Models of large messages: offers that are taken back, and copies from both ends. The bytes of a message are words that
-//! loom tracks; the kernel, which copies them between processes, orders nothing.
+//! Models of large messages: offers that are taken back, and copies from both ends. The bytes of a message are words
+//! that loom tracks; the kernel, which copies them between processes, orders nothing.
 
 #![cfg(loom)]
 

@@ -41,8 +41,8 @@
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
 //! `shared` makes a sender one of several. `overwrite` and `evict-ms=N` set the policy for a
 //! sender's slow receivers. `levels` gives its channel two levels; `group=N` sets the last-level
-//! cache of a role. `keep` makes a receiver hold all messages. `owner=UID` and `access=group:GID` or `access=users:UID,UID` set how it opens
-//! the domain.
+//! cache of a role. `keep` makes a receiver hold all messages. `owner=UID` and `access=group:GID` or
+//! `access=users:UID,UID` set how it opens the domain.
 
 mod by_hand;
 mod copying;

@@ -119,10 +119,15 @@ fn side() -> impl Strategy<Value = Side> {
     let cells = prop_oneof![3 => Just((64, 16 << 10)), 1 => Just((16, 4096))];
     let budget = prop_oneof![3 => Just(16usize << 20), 1 => Just(256 << 10)];
     let refuses = prop_oneof![3 => Just(false), 1 => Just(true)];
-    (way, grants, refuses, cells, budget, any::<bool>()).prop_map(
-        |(rendezvous, grants, refuses, cells, budget, parks)| Side {
+    let in_place_up_to = prop_oneof![3 => Just(16usize << 10), 1 => Just(0), 1 => Just(1 << 20), 1 => Just(usize::MAX)];
+    let heap = prop_oneof![2 => Just(16usize << 20), 1 => Just(0), 1 => Just(1 << 20)];
+    let in_place = (grants, refuses, in_place_up_to, heap);
+    (way, in_place, cells, budget, any::<bool>()).prop_map(
+        |(rendezvous, (grants, refuses, in_place_up_to, heap), cells, budget, parks)| Side {
             rendezvous,
             grants,
+            in_place_up_to,
+            heap,
             refuses,
             cells,
             budget,

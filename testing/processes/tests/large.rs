@@ -1,7 +1,7 @@
 //! Large messages between processes: whole or not at all, whatever the kernel refuses and whoever dies or is stopped.
 //!
-//! `COREWIRE_TORTURE_KILLS` sets the number of deaths (default: 60), `COREWIRE_STOPS` how often a sender is stopped (20),
-//! `COREWIRE_STOP_MS` for how long (20). `COREWIRE_SEED` repeats a run as far as the kernel allows.
+//! `COREWIRE_TORTURE_KILLS` sets the number of deaths (default: 60), `COREWIRE_STOPS` how often a sender is stopped
+//! (20), `COREWIRE_STOP_MS` for how long (20). `COREWIRE_SEED` repeats a run as far as the kernel allows.
 
 mod roles;
 

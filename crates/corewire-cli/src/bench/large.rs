@@ -1,6 +1,6 @@
-//! Large messages between two endpoints: copied by the kernel from both ends at once, by the receiver alone, and through
-//! cells, which copies twice. All in the same run, in alternating blocks; cold and warm, as they are, and written by the
-//! sender before and read by the receiver after.
+//! Large messages between two endpoints: copied by the kernel from both ends at once, by the receiver alone, and
+//! through cells, which copies twice. All in the same run, in alternating blocks; cold and warm, as they are, and
+//! written by the sender before and read by the receiver after.
 
 use std::hint::{self, black_box};
 use std::time::{Duration, Instant};
@@ -150,8 +150,8 @@ const PLACE: u64 = 1;
 const BEGAN: u64 = 2;
 const LARGE: u64 = 3;
 
-/// Receives messages whose sender does something else after it has begun to send them, and copies as many bytes from its
-/// memory without an endpoint.
+/// Receives messages whose sender does something else after it has begun to send them, and copies as many bytes from
+/// its memory without an endpoint.
 fn absent(
     options: &Options,
     end: &mut End,
@@ -227,7 +227,8 @@ fn compute() {
 const COMPUTING: [&str; 2] = ["computing", "progressing"];
 const WRITER: &str = "writer";
 
-/// Receives messages while it computes, without and with a progress thread: how long it must still wait when it has computed.
+/// Receives messages while it computes, without and with a progress thread: how long it must still wait when it has
+/// computed.
 fn computing(options: &Options, domain: &Domain, report: &mut Report) -> Result<(), Failure> {
     let [plain, progressing] =
         COMPUTING.map(|name| domain.endpoint(name).wait(options.wait()).create());

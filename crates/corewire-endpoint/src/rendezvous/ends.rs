@@ -41,7 +41,8 @@ impl<T: Transport> Engine<T> {
             Destination::Caller => {
                 if let Some(caller) = caller {
                     caller.state = CallerState::Waiting;
-                    // What has arrived meanwhile may be what it asks for, unless it asks for a message that was claimed.
+                    // What has arrived meanwhile may be what it asks for, unless it asks for a message that was
+                    // claimed.
                     if !caller.is_claimed {
                         self.take_kept(caller);
                     }

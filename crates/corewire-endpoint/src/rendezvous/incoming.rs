@@ -83,7 +83,8 @@ impl<T: Transport> Engine<T> {
         Some(message)
     }
 
-    /// Keeps a record of a message until a receive asks for it. Fetches the message of a sender that waits, if there is room.
+    /// Keeps a record of a message until a receive asks for it. Fetches the message of a sender that waits, if there
+    /// is room.
     fn keep_offered(&mut self, order: u64, message: Unexpected, is_blocking: bool) {
         self.transport.count(EndpointCounter::Unexpected);
         self.has_news = true;
@@ -105,9 +106,9 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Whether a message whose sender waits is fetched before a receive asks for it: if the budget allows it. One message
-    /// of each peer that is no longer than what this endpoint itself is sending always is, since one of two endpoints
-    /// that send to each other must go on.
+    /// Whether a message whose sender waits is fetched before a receive asks for it: if the budget allows it. One
+    /// message of each peer that is no longer than what this endpoint itself is sending always is, since one of two
+    /// endpoints that send to each other must go on.
     pub(super) fn may_fetch(&self, row: u32, total: u64) -> bool {
         self.matching.budget.has_room(row, total)
             || (total <= self.blocked_bytes && self.matching.budget.kept(row).messages == 0)

@@ -4,9 +4,11 @@
 //!
 //! 1. The sender makes its memory readable under a number, and sends an [`Offer`] with it, in its place among the other
 //!    messages (`offers.rs`). What it sends afterwards goes on at once.
-//! 2. The offer is matched like a message (`incoming.rs`). Until a receive asks for it, a record of it is kept; only a sender
+//! 2. The offer is matched like a message (`incoming.rs`). Until a receive asks for it, a record of it is kept; only
+//!    a sender
 //!    that does nothing else has its message fetched into the budget.
-//! 3. The receiver pulls the message (`pulls.rs`). If the memory it goes to allows it, an *answer* invites the sender, who copies from
+//! 3. The receiver pulls the message (`pulls.rs`). If the memory it goes to allows it, an *answer* invites the
+//!    sender, who copies from
 //!    the end whenever it is in a call.
 //! 4. The receiver checks that the offer was valid to the end, and says *done*: the sender's memory is free.
 //!
@@ -21,13 +23,13 @@
 //! # Why data may follow later
 //!
 //! Data has the place in the order that its offer had: it goes to the receive that has matched the offer, or to the
-//! record of it. It passes messages that wait for room at its sender; and while it is awaited, messages before it in the
-//! ring are kept whatever the budget, so that nothing unexpected keeps it from a receive that waits.
+//! record of it. It passes messages that wait for room at its sender; and while it is awaited, messages before it in
+//! the ring are kept whatever the budget, so that nothing unexpected keeps it from a receive that waits.
 //!
 //! # Cost
 //!
-//! Two slots for the offer, one for the end; a record of 100 bytes, and up to 4 KiB for a message in many parts, until the
-//! match: outside the budget, but at most 1024 for each peer. The message is copied once.
+//! Two slots for the offer, one for the end; a record of 100 bytes, and up to 4 KiB for a message in many parts,
+//! until the match: outside the budget, but at most 1024 for each peer. The message is copied once.
 //!
 //! Sources: Buntinas and others, "Data Transfers between Processes in a SMP System", IV-A; Yamagiwa and others, "Active
 //! Zero-copy", 2.
@@ -77,7 +79,8 @@ pub(crate) enum Todo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArrivedOffer {
     pub(crate) number: u64,
-    /// Where the transport finds the message. Empty once it cannot be read any more: it follows as data, or is cancelled.
+    /// Where the transport finds the message. Empty once it cannot be read any more: it follows as data, or is
+    /// cancelled.
     pub(crate) place: Vec<u8>,
 }
 
@@ -127,8 +130,8 @@ pub(crate) enum Stage<P> {
     Pulling(P),
     /// Is pulled to this memory, before a receive asks for it.
     Fetching(P, Vec<u8>),
-    /// Nothing is read any more, and the sender may still be writing: then data follows, and if the receiver could not read
-    /// on, it says from which byte on, and whether any other message could be read.
+    /// Nothing is read any more, and the sender may still be writing: then data follows, and if the receiver could
+    /// not read on, it says from which byte on, and whether any other message could be read.
     Stopping(P, Option<(u64, bool)>),
     /// Nothing is read any more. The sender may still be writing to this memory.
     Closing(P, #[expect(dead_code, reason = "kept until it may be freed")] Vec<u8>),

@@ -37,7 +37,9 @@ impl<T: Transport> Engine<T> {
         if entry.is_within || !entry.sends.is_empty() {
             return Ok(None);
         }
-        let Some(number) = self.try_offer(row, &envelope, source, true)? else { return Ok(None) };
+        let number = self.try_offer(row, &envelope, source, true)?;
+        self.ask_for_grant(row);
+        let Some(number) = number else { return Ok(None) };
         self.add_offered(row, number, None, envelope, source, None);
         self.blocked_bytes = source.bytes();
         Ok(Some(Lent { peer, number }))
@@ -139,8 +141,8 @@ impl<T: Transport> Engine<T> {
         // A notice that waits may be about the offer whose place in the table this one would get.
         if entry.refuses_offers
             || !entry.notices.is_empty()
-            || !self.transport.is_offered(row, total)
             || offer_of(0, envelope, total, is_blocking).is_none()
+            || !self.transport.is_offered(row, envelope, total)
         {
             return Ok(None);
         }
@@ -288,8 +290,8 @@ impl<T: Transport> Engine<T> {
         self.send_first(row, pending);
     }
 
-    /// Before a wait for sends sleeps: sends as data what was offered, has not been begun, and fits in the transport, as
-    /// if it had not been offered. True if there was such a message.
+    /// Before a wait for sends sleeps: sends as data what was offered, has not been begun, and fits in the
+    /// transport, as if it had not been offered. True if there was such a message.
     pub fn relieve(&mut self) -> bool {
         let mut has_news = false;
         for row in (0u32..).take(self.rows.len()) {
@@ -300,9 +302,9 @@ impl<T: Transport> Engine<T> {
             let waiting: Vec<_> = waiting.map(|(&number, it)| (number, it.total)).collect();
             for (number, total) in waiting {
                 let transport = &mut self.transport;
-                let is_unread =
-                    !transport.has_begun(row, number) && transport.has_room_for_data(row, total);
-                if is_deaf || is_unread {
+                let mut is_unread =
+                    || !transport.has_begun(row, number) && transport.has_room_for_data(row, total);
+                if is_deaf || is_unread() {
                     // Data that the peer does not need any more it drops.
                     self.transport.withdraw(row, number);
                     self.push_offered(row, number, 0);
@@ -329,8 +331,8 @@ impl<T: Transport> Engine<T> {
         self.rows[row as usize].offered.remove(&number)?.memory
     }
 
-    /// The memory of a request that was offered is its caller's again: it is not sent any more if that `is_over`, or the
-    /// peer gets a copy.
+    /// The memory of a request that was offered is its caller's again: it is not sent any more if that `is_over`, or
+    /// the peer gets a copy.
     pub(crate) fn release_offered_request(&mut self, row: u32, call: u64, is_over: bool) {
         let is_it = |it: &Offered| it.envelope.space == Space::Request && it.envelope.tag == call;
         let Some(entry) = self.rows.get(row as usize) else { return };

@@ -280,10 +280,14 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Whether a message is being copied, in any direction: then there is something to do.
+    /// Whether a message is being copied, in any direction: then there is something to do. Not if all that is left
+    /// to do is to wait until its sender writes nothing more, which that sender says.
     #[must_use]
     pub fn is_copying(&self) -> bool {
-        let is_pulling = self.transfers.iter().any(Transfer::holds_row);
+        let is_pulled = |transfer: &Transfer<T::Pull>| {
+            matches!(transfer.stage, Stage::Pulling(_) | Stage::Fetching(..))
+        };
+        let is_pulling = self.transfers.iter().any(is_pulled);
         !self.helps.is_empty() || (is_pulling && self.busy_steps < BUSY_STEPS_MAX)
     }
 

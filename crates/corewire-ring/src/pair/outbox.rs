@@ -326,8 +326,8 @@ impl Outbox {
         room.bytes.into()
     }
 
-    /// Publishes a message of `total` bytes that lies in a block of this endpoint's heap: `place` names it. False if there
-    /// is no slot.
+    /// Publishes a message of `total` bytes that lies in a block of this endpoint's heap: `place` names it. False if
+    /// there is no slot.
     pub(super) fn send_block(&mut self, envelope: &Envelope, place: u64, total: u64) -> bool {
         if self.head >= self.limit {
             return false;

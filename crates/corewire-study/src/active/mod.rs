@@ -191,8 +191,8 @@ fn points(plan: &Plan, repeat: Repeat) -> Vec<Point> {
     shapes.map(point).collect()
 }
 
-/// Makes all runs, every other one in the opposite order. Then makes up to as many again, if points lack runs at the most
-/// frequent distance of the cores.
+/// Makes all runs, every other one in the opposite order. Then makes up to as many again, if points lack runs at the
+/// most frequent distance of the cores.
 fn measure(plan: &Plan, scratch: &Path, results: &mut Results) -> Result<(), Failure> {
     let time = plan.time_of_run() * plan.runs;
     eprintln!("it will take about {} seconds", time.as_secs().max(1));

@@ -1,5 +1,6 @@
 //! One process of a run. It sends messages there and back by NetPIPE's method (papers/002, section
-//! 4.1): each size, and the sizes beside it, repeatedly for a while, from warm or cold buffers, which are written and read or not.
+//! 4.1): each size, and the sizes beside it, repeatedly for a while, from warm or cold buffers, which are written
+//! and read or not.
 
 use std::time::{Duration, Instant};
 

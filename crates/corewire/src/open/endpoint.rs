@@ -26,9 +26,9 @@ use crate::wait::{Wait, cap_ns};
 
 /// Builder of an endpoint, returned by [`Domain::endpoint`].
 ///
-/// Its memory: 512 bytes for each possible peer and 8 KiB for offers; a ring (default: 16 KiB) for each peer that it sends to, at most
-/// [`rings`](Self::rings) whatever the number of peers; and, once it sends a message of more than 160 bytes, the
-/// cells (default: 1 MiB).
+/// Its memory: 512 bytes for each possible peer and 8 KiB for offers; a ring (default: 16 KiB) for each peer that it
+/// sends to, at most [`rings`](Self::rings) whatever the number of peers; and, once it sends a message of more than
+/// 160 bytes, the cells (default: 1 MiB).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is made before `create`"]
 pub struct EndpointBuilder {
@@ -93,9 +93,9 @@ impl EndpointBuilder {
     }
 
     /// Number of cells, for messages of more than 160 bytes, and the length of each: a power of two from 4 KiB to 256
-    /// KiB. Default: 64 of 16 KiB. Messages of more than 128 KiB, and those of more than 32 KiB for which there is no room
-    /// in the cells, go through cells only if they cannot be copied from one process's memory to the other's; one longer
-    /// than 256 KiB goes repeatedly through 256 KiB of them, as through a pipe.
+    /// KiB. Default: 64 of 16 KiB. Messages of more than 128 KiB, and those of more than 32 KiB for which there is
+    /// no room in the cells, go through cells only if they cannot be copied from one process's memory to the
+    /// other's; one longer than 256 KiB goes repeatedly through 256 KiB of them, as through a pipe.
     pub fn cells(mut self, count: usize, bytes: usize) -> Self {
         self.cells = count as u64;
         self.cell_bytes = bytes as u64;
@@ -106,31 +106,31 @@ impl EndpointBuilder {
     /// Default: 16 MiB. One peer has at most half of it, and a quarter is divided among all possible
     /// [`peers`](Self::peers), so that no peer takes the share of another. A message beyond the budget stays with its
     /// sender, whose later messages wait behind it: receive it, or [`discard`](Endpoint::discard) messages that no
-    /// receive will ask for. Messages that did not go through cells stay in their senders' memory, outside the budget, up
-    /// to 1024 of each peer, unless their sender does nothing but wait for them; then they are fetched as far as the budget
-    /// allows.
+    /// receive will ask for. Offered messages (of more than 128 KiB, or of more than 32 KiB without room in the cells)
+    /// stay in their senders' memory, outside the budget, up to 1024 of each peer. If their sender does nothing but
+    /// wait for them, they are fetched as far as the budget allows.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes;
         self
     }
 
-    /// Bytes of the heap: memory for messages of this endpoint that its peers read there, a multiple of 64 KiB. Default: 16
-    /// MiB; 0 for none. It is allocated as it is needed, in pieces of 64 KiB, and stays allocated. One peer has at most half of
-    /// it; a message that finds no room there is sent in another way.
+    /// Bytes of the heap: memory for messages of this endpoint that its peers read there, a multiple of 64 KiB.
+    /// Default: 16 MiB; 0 for none. It is allocated as it is needed, in pieces of 64 KiB, and stays allocated. One
+    /// peer has at most half of it; a message that finds no room there is sent in another way.
     pub fn heap(mut self, bytes: usize) -> Self {
         self.heap_bytes = bytes as u64;
         self
     }
 
-    /// How many bytes of their heaps the endpoint's peers may fill, altogether, with messages that this endpoint has not
-    /// released: those that were not received yet, and those whose [`OwnedMessage`](crate::OwnedMessage) has not been dropped.
-    /// Default: 8 MiB; 0 lets no message stay there.
+    /// How many bytes of their heaps the endpoint's peers may fill, altogether, with messages that this endpoint has
+    /// not released: those that were not received yet, and those whose [`OwnedMessage`](crate::OwnedMessage) has not
+    /// been dropped. Default: 8 MiB; 0 lets no message stay there.
     ///
-    /// The endpoint grants a peer nothing before a receive has taken a message of more than 160 bytes of it into memory of its
-    /// own ([`receive`](Endpoint::receive)), or the peer asks for a [`loan`](Endpoint::loan). A quarter of the total is
-    /// divided among all the [`peers`](Self::peers) that there may be; the rest goes to those that need more, which give back
-    /// what they do not use when others need it. Blocks are counted, each as long as a power of two from 256 bytes on, or as
-    /// a multiple of 64 KiB.
+    /// The endpoint grants a peer nothing before a receive has taken a message of more than 160 bytes of it into
+    /// memory of its own ([`receive`](Endpoint::receive)), or the peer asks for a [`loan`](Endpoint::loan). A
+    /// quarter of the total is divided among all the [`peers`](Self::peers) that there may be; the rest goes to
+    /// those that need more, which give back what they do not use when others need it. Blocks are counted, each as
+    /// long as a power of two from 256 bytes on, or as a multiple of 64 KiB.
     ///
     /// ```
     /// use corewire::Domain;
@@ -150,9 +150,11 @@ impl EndpointBuilder {
     }
 
     /// Length of the longest message that this endpoint sends in place to a receiver that grants that, except in
-    /// [loans](Endpoint::loan), which are always in place. Default: 16 KiB. A receiver that reads all of a longer message gets
-    /// it sooner through cells; one that forwards it, or reads parts of it, saves a copy if it is in place. A message takes a
-    /// block whose length is the next power of two, from 64 KiB on the next multiple of 64 KiB.
+    /// [loans](Endpoint::loan), which are always in place. Default: 16 KiB. A receiver that reads all of a longer
+    /// message gets it sooner through cells; one that forwards it, or reads parts of it, saves a copy if it is in
+    /// place. A message takes a block of its length, rounded up to a power of two, or beyond 64 KiB to a multiple
+    /// of 64 KiB. If that is more than the peer grants yet, the message travels in another way, and the peer is
+    /// asked for more.
     ///
     /// ```
     /// # let directory = std::env::temp_dir().join(format!("corewire-doc-in-place-{}", std::process::id()));
@@ -167,11 +169,13 @@ impl EndpointBuilder {
         self
     }
 
-    /// A message that its sender would send [in place](Self::in_place_up_to) is refused while what this endpoint
-    /// [grants](Self::grants) that sender is spent: `try_send` ends at once with [`ReceiverFull`](crate::MessageError::ReceiverFull), the other sends wait until messages
-    /// are released. By default it is copied through the sender's cells, as long as there is room. A message whose block (its
-    /// length, rounded up to a power of two) is longer than the whole grant goes there in any case, and its sender asks for
-    /// more; a peer that makes no calls keeps what it was granted.
+    /// A message that its sender would send in place (by default one of 161 bytes to 16 KiB:
+    /// [`in_place_up_to`](Self::in_place_up_to)) is refused while what this endpoint [grants](Self::grants) that
+    /// sender is spent. `try_send` ends at once with
+    /// [`ReceiverFull`](crate::MessageError::ReceiverFull); the other sends wait until messages are released. By
+    /// default such a message is copied through the sender's cells, as long as there is room. A message whose block
+    /// is longer than the whole grant travels in another way in any case, and its sender asks for more; a peer that
+    /// makes no calls keeps what it was granted.
     pub fn refuse_beyond_grants(mut self) -> Self {
         self.refuses = true;
         self
@@ -183,9 +187,9 @@ impl EndpointBuilder {
         self
     }
 
-    /// Sets how messages are moved that stay in their sender's memory (of more than 128 KiB, or 32 KiB without room in the
-    /// cells). Default: [`Rendezvous::BothSides`]. Use [`Rendezvous::Pull`] where
-    /// no process may write to another's memory, and [`Rendezvous::Cells`] where none may read it, either.
+    /// Sets how messages are moved that stay in their sender's memory (of more than 128 KiB, or 32 KiB without room
+    /// in the cells). Default: [`Rendezvous::BothSides`]. Use [`Rendezvous::Pull`] where no process may write to
+    /// another's memory, and [`Rendezvous::Cells`] where none may read it, either.
     ///
     /// ```
     /// use corewire::{Domain, Rendezvous};

@@ -48,11 +48,12 @@ const HOG_NS: u64 = 200_000;
 const YIELDS_NS: u64 = 1_000_000;
 /// After this many yields in a row that returned at once, there is no crowd any more.
 const ALONE_YIELDS: u32 = 8;
-/// Time that a wait polls longer for each byte of a large message before it, in ns: about as long as its reader takes for it.
-/// A wait that sleeps while the peer reads what it got, or is about to take it, would lengthen each exchange by a wake-up.
+/// Time that a wait polls longer for each byte of a large message before it, in ns: about the time that a receiver
+/// needs to read it. A wait that sleeps while the peer reads or copies the message would lengthen each exchange by a
+/// wake-up.
 const HANDLING_NS_PER_BYTE: f64 = 0.25;
-/// Shorter messages change nothing: they are handled while a wait polls anyway.
-const HANDLING_MIN_BYTES: u64 = 8 << 10;
+/// Shorter messages change nothing: a receiver reads them while a wait polls anyway.
+const HANDLING_MIN_BYTES: u64 = 16 << 10;
 /// Limit on that time, in ns.
 const HANDLING_MAX_NS: f64 = 1e6;
 /// Number of pauses between two polls for room. A poll for room takes a line that a receiver writes, and room is made
@@ -83,14 +84,15 @@ pub(crate) struct Poller {
     backs_off: bool,
     /// Number of waits in a row that slept.
     in_vain: u32,
-    /// Number of pauses that the next waits may make in addition, because a peer handles a large message. A sleep ends that.
+    /// Number of pauses that the next waits may make in addition, because a peer handles a large message. A sleep
+    /// sets it to 0.
     handling: u32,
 }
 
 /// How far a wait has come, after its bare polls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Polls {
-    /// Limit on the time that it spends yielding, in nanoseconds.
+    /// Limit on the time that it spends yielding, and on that of longer polling, in nanoseconds.
     limit_ns: u64,
     paused: u32,
     /// When it yielded for the first time; 0 before.
@@ -188,14 +190,16 @@ impl Poller {
         if self.wait == Wait::Park || polls.is_last {
             return false;
         }
-        let has_pauses = polls.paused < self.pauses_left() || self.handling > 0;
+        let pauses = self.pauses_left();
+        let is_longer = polls.paused >= pauses;
+        let has_pauses = !is_longer || self.may_poll_longer(polls);
         let is_adaptive = self.wait == Wait::Adaptive;
         let is_useless = is_adaptive
             && (self.is_crowded
                 || polls.yielding_since_ns != 0
-                || polls.paused == 0 && is_peer_here());
+                || (polls.paused == 0 || polls.paused == pauses) && is_peer_here());
         if has_pauses && !is_useless {
-            if polls.paused >= self.pauses_left() {
+            if is_longer {
                 self.handling -= 1;
             }
             self.pause(polls);
@@ -212,6 +216,13 @@ impl Poller {
         }
         polls.is_last = !self.yields(polls);
         true
+    }
+
+    /// Whether a peer that handles a large message is waited for. Not for longer than the whole wait.
+    fn may_poll_longer(&self, polls: &Polls) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let limit_ns = polls.limit_ns as f64;
+        self.handling > 0 && polls.paused < pauses_of(limit_ns)
     }
 
     /// A message of so many bytes is about to be sent, or has been received: a peer is expected to act on it, or on the
@@ -292,8 +303,8 @@ impl Poller {
     }
 }
 
-/// Number of pauses that an adaptive wait makes before it sleeps. Together with the polls between them they take as long
-/// as a wake-up costs on this machine.
+/// Number of pauses that an adaptive wait makes before it sleeps. Together with the polls between them they take as
+/// long as a wake-up costs on this machine.
 fn adaptive_pauses() -> u32 {
     pauses_of(wake_up_ns()).clamp(16, 16_384)
 }
@@ -323,7 +334,11 @@ mod tests {
     }
 
     fn pauses_before_a_sleep(poller: &mut Poller) -> u32 {
-        let mut polls = Polls::within(0);
+        pauses_within(poller, u64::MAX)
+    }
+
+    fn pauses_within(poller: &mut Poller, limit_ns: u64) -> u32 {
+        let mut polls = Polls::within(limit_ns);
         while poller.may_poll(&mut polls, || false) {}
         polls.paused
     }
@@ -343,6 +358,17 @@ mod tests {
         poller.expect_handling(u64::MAX);
         poller.sleeps();
         assert_eq!(pauses_before_a_sleep(&mut poller), pauses, "a sleep ends it");
+    }
+
+    #[test]
+    fn a_wait_with_little_time_polls_little_longer() {
+        let mut poller = Poller::for_messages(Wait::Adaptive);
+        let pauses = pauses_before_a_sleep(&mut poller);
+        poller.expect_handling(4 << 20);
+        for limit_ns in [0, 10_000, 50_000] {
+            let most = pauses.max(pauses_of(limit_ns as f64));
+            assert!(pauses_within(&mut poller, limit_ns) <= most, "{limit_ns} ns");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Large messages of an endpoint and its hostile peer. Both offer, copy from both ends, take back and close, as far as
-//! the words of rendezvous let them; the hostile peer's are its table of offers and the words of its row for the victim.
+//! the words of rendezvous let them; the hostile peer's are its table of offers and the words of its row for the
+//! victim.
 
 use std::hint::black_box;
 

@@ -1,7 +1,7 @@
 //! One side of a property test of endpoints: it sends and receives as a plan says, and checks every byte.
 //!
-//! Both processes run the same code. All memory that a message goes to lies between canaries. When a receive has ended its
-//! memory is reset, and looked at again after further messages: nobody may write there any more.
+//! Both processes run the same code. All memory that a message goes to lies between canaries. When a receive has
+//! ended its memory is reset, and looked at again after further messages: nobody may write there any more.
 
 mod memory;
 pub mod plan;
@@ -69,6 +69,7 @@ pub fn create(domain: &Domain, name: &str, side: &Side) -> Result<Endpoint, Stri
         Way::Cells => Rendezvous::Cells,
     };
     let builder = domain.endpoint(name).rendezvous(rendezvous).grants(side.grants);
+    let builder = builder.in_place_up_to(side.in_place_up_to).heap(side.heap);
     let builder = builder.cells(side.cells.0, side.cells.1).budget(side.budget).peers(4);
     let builder = builder.wait(if side.parks { Wait::Park } else { Wait::default() });
     let builder = if side.refuses { builder.refuse_beyond_grants() } else { builder };

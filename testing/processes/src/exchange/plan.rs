@@ -1,4 +1,5 @@
-//! What two endpoints do, one after the other: the case of a property test, which goes to the other process as one line.
+//! What two endpoints do, one after the other: the case of a property test, which goes to the other process as one
+//! line.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,11 @@ pub struct Side {
     pub rendezvous: Way,
     /// Bytes that it grants its senders.
     pub grants: usize,
-    /// It refuses what does not fit in that.
+    /// Bytes of the longest message that it sends in place.
+    pub in_place_up_to: usize,
+    /// Bytes of its heap.
+    pub heap: usize,
+    /// It refuses what does not fit in what it grants.
     pub refuses: bool,
     /// Number and length of its cells.
     pub cells: (usize, usize),

@@ -41,16 +41,19 @@ impl<H: Host> Endpoint<H> {
         self.offers.end_all();
     }
 
-    /// Whether there is room in cells now for a message of `bytes` bytes to the peer of `row`. Reads the peer's cursor if
-    /// there was too little room before.
+    /// Whether there is room in cells now for a message of `bytes` bytes to the peer of `row`. Reads the peers'
+    /// cursors if there was too little room before.
     #[must_use]
     pub fn has_cells_for(&mut self, row: u32, bytes: u64) -> bool {
         let has_room = |this: &Self| match this.peers.get(row as usize) {
             Some(Some(peer)) => bytes <= peer.outbox.cell_room(&this.cells),
             _ => false,
         };
-        // A violation is found again when the pair is next used.
-        has_room(self) || (self.make_room(row).is_ok() && has_room(self))
+        if has_room(self) {
+            return true;
+        }
+        self.make_room_everywhere();
+        has_room(self)
     }
 
     /// The receiver's side of a copy of `chunks` chunks. `None` if there is no such peer or offer.

@@ -98,13 +98,18 @@ impl<H: Host> Endpoint<H> {
         if !has_slots || has_cell {
             return Ok(has_slots);
         }
-        // All peers share the cells: other peers may have freed some since their cursors were last read.
+        self.make_room_everywhere();
+        let (has_slots, has_cell) = self.room_now(row, slots, total);
+        Ok(has_slots && has_cell)
+    }
+
+    /// Reads the cursors of all peers. They share the cells: others may have freed some since their cursors were
+    /// last read.
+    pub(super) fn make_room_everywhere(&mut self) {
         for index in 0..self.present.len() {
             // A violation by another peer is found when that pair is next used.
             let _ = self.make_room(self.present[index]);
         }
-        let (has_slots, has_cell) = self.room_now(row, slots, total);
-        Ok(has_slots && has_cell)
     }
 
     /// Are there enough slots, and a cell if `slots` is `None`, as far as is known?

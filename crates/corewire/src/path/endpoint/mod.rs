@@ -70,21 +70,21 @@ use crate::wait::{Interrupter, Patience, Poller, Polls, Readiness, Wait};
 /// From 64 KiB on the receiver and a sender that is in a call copy at once, from both ends
 /// ([`EndpointBuilder::rendezvous`](crate::EndpointBuilder::rendezvous)).
 ///
-/// `send` returns when the buffer may be reused. A short message may not have been received by then. A message that stays
-/// in its sender's memory has been received by then, or is kept by the peer within its budget; if the peer does neither,
-/// it goes through cells, provided that it fits there, and otherwise the call waits. If a call runs out of time, `Timeout`
-/// means that the message was never sent; if the peer had begun to read it, the call returns `Ok`, and a copy of the
-/// message is delivered later.
+/// `send` returns when the buffer may be reused. A short message may not have been received by then. A message that
+/// stays in its sender's memory has been received by then, or is kept by the peer within its budget; if the peer
+/// does neither, it goes through cells, provided that it fits there, and otherwise the call waits. If a call runs
+/// out of time, `Timeout` means that the message was never sent; if the peer had begun to read it, the call returns
+/// `Ok`, and a copy of the message is delivered later.
 ///
-/// A receive without a time limit lets the sender write to its buffer. If such a receive is interrupted while the sender
-/// writes, it returns when the sender has written its piece of at most 256 KiB; so does dropping an endpoint with a receive
-/// in the background.
+/// A receive without a time limit lets the sender write to its buffer. If such a receive is interrupted while the
+/// sender writes, it returns when the sender has written its piece of at most 256 KiB; so does dropping an endpoint
+/// with a receive in the background.
 ///
 /// # Progress
 ///
 /// An endpoint works only inside its calls: receives and sends that are under way ([`isend`](Self::isend)) continue
-/// while one of its calls runs or waits. [`with_progress_thread`](Self::with_progress_thread) starts a thread that continues
-/// them while the program computes.
+/// while one of its calls runs or waits. [`with_progress_thread`](Self::with_progress_thread) starts a thread that
+/// continues them while the program computes.
 ///
 /// # Threads
 ///
@@ -267,8 +267,8 @@ impl Endpoint {
         Ok(self.engine.take_news())
     }
 
-    /// Completes all sends that are under way, including replies. Waits for as long as that takes: for large messages that
-    /// do not fit in the cells until the peer receives them.
+    /// Completes all sends that are under way, including replies. Waits for as long as that takes: for large
+    /// messages that do not fit in the cells until the peer receives them.
     ///
     /// # Errors
     /// [`MessageError::Interrupted`] or `Forked`; the rest is sent by later calls.

@@ -2,20 +2,22 @@
 //!
 //! # Data path
 //!
-//! The endpoint lies behind a lock. The program's calls are made under the lock, and continue operations themselves, as
-//! always. When the program releases the lock while an operation is under way, it rings `kick`. The thread then takes the
-//! lock for one step of [`Endpoint::progress`] at a time, until nothing is left to do, arms the endpoint's descriptor, and
-//! waits for it and for `kick`. Without an operation it waits for `kick` alone, so that messages of peers do not wake it.
+//! The endpoint lies behind a lock. The program's calls are made under the lock, and continue operations
+//! themselves, as always. When the program releases the lock while an operation is under way and the thread
+//! waits, the program rings `kick`. The thread then takes the lock for one step of [`Endpoint::progress`] at a
+//! time, until nothing is left to do. Then it arms the endpoint's descriptor, and waits for it and for `kick`.
+//! Without an operation it waits for `kick` alone, so that messages of peers do not wake it.
 //!
 //! # Turns
 //!
-//! Each side takes `turn` before `inner`, and releases it as soon as it has `inner`. A mutex alone would let the thread take
-//! `inner` again and again while the program waits: with two, the program waits for at most one step, which copies at most
-//! 1 MiB.
+//! Each side takes `turn` before `inner`, and releases it as soon as it has `inner`. With `inner` alone the
+//! thread could take it again and again while the program waits. With both, the program waits for at most one
+//! step: what has arrived, and one piece of at most 1 MiB of a large message for each peer.
 //!
 //! # Cost
 //!
-//! Two locks for each guard, and one system call when it is dropped while an operation is under way.
+//! Two locks for each guard, and one system call when it is dropped while an operation is under way and the
+//! thread waits.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -33,8 +35,8 @@ use super::Endpoint;
 use crate::guard::lock;
 use crate::halves::EndpointHalf;
 
-/// An [`Endpoint`] whose operations continue while the program makes no call: a thread of this process copies messages and
-/// answers peers meanwhile. Returned by [`Endpoint::with_progress_thread`].
+/// An [`Endpoint`] whose operations continue while the program makes no call: a thread of this process copies
+/// messages and answers peers meanwhile. Returned by [`Endpoint::with_progress_thread`].
 ///
 /// Calls are made through [`lock`](Self::lock), by any thread:
 ///
@@ -58,12 +60,20 @@ use crate::halves::EndpointHalf;
 /// ```
 ///
 /// The thread works while an operation ([`isend`](Endpoint::isend), [`ireceive`](Endpoint::ireceive),
-/// [`icall`](Endpoint::icall)) is under way or a reply waits for room, and nobody holds the lock. Otherwise it sleeps, and
-/// messages that nothing asks for wait for the next call. It helps a program that computes for long between its calls; one
-/// that is in a call most of the time only pays for the lock. The thread needs a processor of its own to be of use.
+/// [`icall`](Endpoint::icall)) is under way or a reply waits for room, and nobody holds the lock. Otherwise it
+/// sleeps, and messages that nothing asks for wait for the next call. It helps a program that computes for long
+/// between its calls. A program that is nearly always in a call gains nothing and pays for the lock. The thread
+/// competes with the program if there is no spare processor.
 ///
-/// Dropping it ends the thread and closes the endpoint. In a forked child, [`lock`](Self::lock) returns
-/// [`MessageError::Forked`].
+/// - A thread that holds a guard must drop it before it calls [`lock`](Self::lock) again: otherwise it waits for
+///   itself. In `endpoint.lock()?.wait(endpoint.lock()?.ireceive(..)?)` both guards live until the end of the
+///   statement.
+/// - The thread uses the [`readiness`](Endpoint::readiness) descriptor: no event loop and no
+///   [`WaitSet`](crate::WaitSet) can wait for the same endpoint.
+/// - Dropping it ends the thread and closes the endpoint. [`into_endpoint`](Self::into_endpoint) ends the thread
+///   alone; then [`Endpoint::close`] sends what is under way.
+/// - In a forked child, [`lock`](Self::lock) returns [`MessageError::Forked`].
+/// - If the kernel refuses to wait for descriptors, the thread looks every 5 ms.
 pub struct ProgressingEndpoint {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -80,11 +90,26 @@ struct Shared {
 struct Inner {
     /// `None` once the program has taken it back.
     endpoint: Option<Endpoint>,
+    /// The thread waits for `kick`, and perhaps for something else.
+    is_waiting: bool,
     /// The thread was interrupted instead of the program's next call.
     is_interrupted: bool,
 }
 
+impl Inner {
+    /// Makes the program's next call return the interruption of which the thread learned.
+    fn pass_interruption_on(&mut self) {
+        if std::mem::take(&mut self.is_interrupted)
+            && let Some(endpoint) = &self.endpoint
+        {
+            endpoint.interrupter().interrupt();
+        }
+    }
+}
+
 impl Shared {
+    /// Waits for its turn. A program that panics while it holds a guard does so between two calls, so that the
+    /// endpoint is whole.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         let _turn = lock(&self.turn);
         lock(&self.inner)
@@ -92,17 +117,17 @@ impl Shared {
 }
 
 impl Endpoint {
-    /// Starts a thread that continues this endpoint's operations while the program makes no call: large messages are copied
-    /// while it computes. Does not block. The thread uses the [`readiness`](Self::readiness) descriptor, so an event loop
-    /// cannot wait for that of the same endpoint.
+    /// Starts a thread that continues this endpoint's operations while the program makes no call: large messages
+    /// are copied while it computes. Does not block.
     ///
     /// # Errors
-    /// [`OsError`] if there is no thread or descriptor left, or the kernel refuses to wait for one.
+    /// [`OsError`] if there is no thread or descriptor left, or the kernel refuses to wait for one. The endpoint is
+    /// closed then.
     pub fn with_progress_thread(self) -> Result<ProgressingEndpoint, OsError> {
         let kick = Bell::new()?;
         wait_readable(&[kick.as_fd()], Some(Instant::now()))?;
         let control = Arc::clone(&self.control);
-        let inner = Inner { endpoint: Some(self), is_interrupted: false };
+        let inner = Inner { endpoint: Some(self), is_waiting: false, is_interrupted: false };
         let (turn, inner) = (Mutex::default(), Mutex::new(inner));
         let shared = Arc::new(Shared { turn, inner, kick, control });
         let own = Arc::clone(&shared);
@@ -115,15 +140,14 @@ impl Endpoint {
             what: "start a progress thread".into(),
             errno: error.raw_os_error().unwrap_or_default(),
         })?;
-        // What was begun before.
-        shared.kick.ring();
         Ok(ProgressingEndpoint { shared, thread: Some(thread) })
     }
 }
 
 impl ProgressingEndpoint {
-    /// The endpoint, for calls of this thread. Waits while another thread has it, and while the progress thread copies a
-    /// piece of a message (at most 1 MiB). A call that waits for a message keeps other threads out until it returns.
+    /// The endpoint, for calls of this thread. Waits while another thread has it, and for one step of the progress
+    /// thread: at most 1 MiB is copied for each peer. A call that waits for a message keeps other threads out until
+    /// it returns.
     ///
     /// # Errors
     /// [`MessageError::Forked`] in a forked child.
@@ -133,12 +157,8 @@ impl ProgressingEndpoint {
             return Err(MessageError::Forked);
         }
         let mut inner = self.shared.inner();
-        if std::mem::take(&mut inner.is_interrupted)
-            && let Some(endpoint) = &inner.endpoint
-        {
-            endpoint.interrupter().interrupt();
-        }
-        Ok(EndpointGuard { shared: &self.shared, inner })
+        inner.pass_interruption_on();
+        Ok(EndpointGuard { shared: &self.shared, inner: Some(inner) })
     }
 
     /// Ends the thread, and returns the endpoint. Its operations continue in its calls.
@@ -156,7 +176,10 @@ impl ProgressingEndpoint {
             std::mem::forget(thread);
             return None;
         }
-        let endpoint = self.shared.inner().endpoint.take();
+        let mut inner = self.shared.inner();
+        inner.pass_interruption_on();
+        let endpoint = inner.endpoint.take();
+        drop(inner);
         self.shared.kick.ring();
         // It does not panic.
         let _ = thread.join();
@@ -178,22 +201,24 @@ impl fmt::Debug for ProgressingEndpoint {
 }
 
 /// An [`Endpoint`] that this thread has for itself. The progress thread goes on when it is dropped.
+#[must_use = "the endpoint is released when this is dropped"]
 pub struct EndpointGuard<'a> {
     shared: &'a Shared,
-    inner: MutexGuard<'a, Inner>,
+    /// `None` while it is dropped.
+    inner: Option<MutexGuard<'a, Inner>>,
 }
 
 impl Deref for EndpointGuard<'_> {
     type Target = Endpoint;
 
     fn deref(&self) -> &Endpoint {
-        self.inner.endpoint.as_ref().expect(IS_THERE)
+        self.inner.as_ref().and_then(|inner| inner.endpoint.as_ref()).expect(IS_THERE)
     }
 }
 
 impl DerefMut for EndpointGuard<'_> {
     fn deref_mut(&mut self) -> &mut Endpoint {
-        self.inner.endpoint.as_mut().expect(IS_THERE)
+        self.inner.as_mut().and_then(|inner| inner.endpoint.as_mut()).expect(IS_THERE)
     }
 }
 
@@ -202,7 +227,13 @@ const IS_THERE: &str = "the endpoint is there while it can be locked";
 
 impl Drop for EndpointGuard<'_> {
     fn drop(&mut self) {
-        if self.engine.has_operations() {
+        let Some(inner) = self.inner.take() else { return };
+        let has_work = inner.endpoint.as_ref().is_some_and(|it| it.engine.has_operations());
+        // A thread that does not wait finds the work when it has the lock.
+        let must_wake = has_work && inner.is_waiting;
+        // Before the thread is woken, which takes it.
+        drop(inner);
+        if must_wake {
             self.shared.kick.ring();
         }
     }
@@ -224,11 +255,15 @@ enum Next {
     Arrival,
 }
 
-/// The thread. Ends when the program has taken the endpoint, or the kernel refuses to wait.
+/// Time between two looks where the kernel refuses to wait for descriptors.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The thread. Ends when the program has taken the endpoint.
 fn run(shared: &Shared) {
     loop {
         let mut inner = shared.inner();
         let Some(next) = step(&mut inner) else { return };
+        inner.is_waiting = !matches!(next, Next::Step);
         let readiness = inner.endpoint.as_ref().map(Endpoint::readiness);
         drop(inner);
         let waited = match (next, readiness) {
@@ -240,8 +275,9 @@ fn run(shared: &Shared) {
             _ => continue,
         };
         if waited.is_err() {
-            return;
+            std::thread::park_timeout(LOOK_EVERY);
         }
+        // What it was rung for was done before, under the lock.
         shared.kick.silence();
     }
 }
@@ -260,6 +296,7 @@ fn step(inner: &mut Inner) -> Option<Next> {
             inner.is_interrupted = true;
             Some(Next::Step)
         }
+        // In a forked child, which does not have this thread.
         Err(_) => None,
     }
 }

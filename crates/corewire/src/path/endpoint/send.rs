@@ -37,11 +37,13 @@ impl Endpoint {
     }
 
     /// Sends `message` if there is room now for it or for its beginning. Never blocks. The message goes through cells,
-    /// whatever its length, or stays in this endpoint's heap as far as the peer [grants](crate::EndpointBuilder::grants) that.
+    /// whatever its length, or stays in this endpoint's heap as far as the peer
+    /// [grants](crate::EndpointBuilder::grants) that.
     ///
     /// # Errors
     /// [`MessageError::Full`] if there is no room; `ReceiverFull` if the peer
-    /// [refuses](crate::EndpointBuilder::refuse_beyond_grants) more than it grants; otherwise as for [`send`](Self::send).
+    /// [refuses](crate::EndpointBuilder::refuse_beyond_grants) more than it grants; otherwise as for
+    /// [`send`](Self::send).
     pub fn try_send(
         &mut self,
         peer: Peer,
@@ -57,11 +59,12 @@ impl Endpoint {
 
     /// Like [`send`](Self::send), but waits for at most `timeout`.
     ///
-    /// The call ends late if the peer is reading a message of more than 32 KiB in this endpoint's memory then: by a piece of
-    /// at most 256 KiB that this endpoint is helping to copy, and by a copy of the whole message into new memory, since the
-    /// caller's is free when the call returns. It never waits for the peer. On an AMD EPYC the piece took 30 us and
-    /// the copy 10 us for 256 KiB, 35 us for 1 MiB, 170 to 380 us for 4 MiB, and milliseconds for 16 MiB, mostly
-    /// to get the memory. The call returns `Ok` then. [`isend`](Self::isend) copies nothing: the endpoint keeps the memory.
+    /// The call ends late if the peer is reading a message of more than 32 KiB in this endpoint's memory then: by a
+    /// piece of at most 256 KiB that this endpoint is helping to copy, and by a copy of the whole message into new
+    /// memory, since the caller's is free when the call returns. It never waits for the peer. On an AMD EPYC the
+    /// piece took 30 us and the copy 10 us for 256 KiB, 35 us for 1 MiB, 170 to 380 us for 4 MiB, and milliseconds
+    /// for 16 MiB, mostly to get the memory. The call returns `Ok` then. [`isend`](Self::isend) copies nothing: the
+    /// endpoint keeps the memory.
     ///
     /// # Errors
     /// [`MessageError::Timeout`]; otherwise as for [`send`](Self::send).
@@ -117,7 +120,8 @@ impl Endpoint {
     }
 
     /// Begins to send `memory`, and never waits. The completion returns the memory. A send of up to 128 KiB for which
-    /// there is room now ends at once; a longer one when the peer has received the message, or has been sent it through cells.
+    /// there is room now ends at once; a longer one when the peer has received the message, or has been sent it
+    /// through cells.
     ///
     /// # Errors
     /// As for [`send`](Self::send); a later failure is the operation's result.
@@ -263,8 +267,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits until the peer has a large message that was offered. If that takes too long, the message was never sent, or
-    /// counts as sent if the peer has begun to read it.
+    /// Waits until the peer has a large message that was offered. If that takes too long, the message was never
+    /// sent, or counts as sent if the peer has begun to read it.
     fn wait_for_lent(
         &mut self,
         lent: Lent,

@@ -19,7 +19,7 @@ use corewire_endpoint::{Arrival, Envelope, Held, Kept, Peer, Sink, Source, Wante
 use corewire_layout::counters::{EndpointCounter, PeerCounter};
 use corewire_layout::grants::RELEASES_BYTES;
 use corewire_layout::rendezvous::{MemoryPlace, STRETCHES_MAX, Stretch};
-use corewire_ring::pair::{Granted, PairViolation};
+use corewire_ring::pair::{Granted, Lending, PairViolation};
 use corewire_transfer::thresholds::{
     BOTH_FROM_BYTES, OFFERED_ABOVE_BYTES, OFFERED_IF_SCARCE_ABOVE_BYTES,
 };
@@ -37,15 +37,16 @@ use crate::host::PairRing as Pairs;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Rendezvous {
-    /// As a sender: its peers may read the message in its memory; from 64 KiB on it writes to their memory, too, while it
-    /// is in a call. As a receiver: it reads its peers' memory, and lets them write to the memory of the receive.
+    /// As a sender: its peers may read the message in its memory; from 64 KiB on it writes to their memory, too,
+    /// while it is in a call. As a receiver: it reads its peers' memory, and lets them write to the memory of the
+    /// receive.
     #[default]
     BothSides,
-    /// As a sender: its peers may read the message in its memory. As a receiver: it reads its peers' memory. It writes to
-    /// no other process's memory, and lets no peer write to its own.
+    /// As a sender: its peers may read the message in its memory. As a receiver: it reads its peers' memory. It
+    /// writes to no other process's memory, and lets no peer write to its own.
     Pull,
-    /// As a sender: its messages go through its cells, copied twice, and no peer reads its memory. As a receiver: it reads
-    /// the messages that peers offer in their memory.
+    /// As a sender: its messages go through its cells, copied twice, and no peer reads its memory. As a receiver: it
+    /// reads the messages that peers offer in their memory.
     Cells,
 }
 
@@ -295,14 +296,19 @@ impl Transport for PairRings {
     type Pull = Pull;
     type Help = Help;
 
-    fn is_offered(&mut self, row: u32, bytes: u64) -> bool {
+    fn is_offered(&mut self, row: u32, envelope: &Envelope, bytes: u64) -> bool {
         if self.rendezvous == Rendezvous::Cells || bytes <= OFFERED_IF_SCARCE_ABOVE_BYTES {
             return false;
         }
-        let up_to = self.grants.in_place_up_to;
-        let goes_in_place = bytes <= up_to && self.pairs.granted(row) >= up_to;
-        let mut has_cells = || bytes <= OFFERED_ABOVE_BYTES && self.pairs.has_cells_for(row, bytes);
-        !goes_in_place && !has_cells()
+        if self.grants.goes_in_place(row, envelope, bytes) {
+            match self.pairs.lending(row, bytes) {
+                Lending::Done(()) => return false,
+                Lending::Spent if self.grants.of(row).refuses => return false,
+                // A larger grant may make it possible.
+                Lending::Spent | Lending::Impossible => self.note_shortage(row, bytes),
+            }
+        }
+        bytes > OFFERED_ABOVE_BYTES || !self.pairs.has_cells_for(row, bytes)
     }
 
     fn register(&mut self, row: u32, source: &impl Source, place: &mut Vec<u8>) -> Option<u64> {
@@ -440,8 +446,8 @@ impl Transport for PairRings {
     }
 
     fn set_grant(&mut self, row: u32, limit: u64, refuses: bool) {
-        // The row's release bits may be those of an endpoint that was here before: what it has released is taken back before
-        // the bits change again.
+        // The row's release bits may be those of an endpoint that was here before: what it has released is taken
+        // back before the bits change again.
         self.scan_departed();
         self.grants.set(row, Grant { is_there: true, refuses, ..Grant::default() });
         self.pairs.set_grant(row, limit);
