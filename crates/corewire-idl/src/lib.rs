@@ -45,7 +45,9 @@
 mod check;
 pub mod corpus;
 mod diagnostics;
+mod diff;
 pub mod form;
+mod format;
 mod lexer;
 mod parser;
 mod source;
@@ -53,6 +55,8 @@ pub mod syntax;
 
 pub use check::{Check, Checked};
 pub use diagnostics::{Code, Diagnostic, Diagnostics, FileId, Label, Severity};
+pub use diff::{Change, ChangeKind, Diff, Effect, diff};
+pub use format::format;
 pub use source::{Position, SOURCE_BYTES_MAX, Source, Span};
 
 use std::sync::Arc;

@@ -34,9 +34,8 @@ impl<'a> Checker<'a> {
         let messages = ast.messages.iter().zip(ordinals);
         let messages =
             messages.map(|(message, ordinal)| self.message(place, message, ordinal)).collect();
-        let own = |main: bool| main;
         let mut constants =
-            self.constants.values().filter(|one| own(one.place.main)).collect::<Vec<_>>();
+            self.constants.values().filter(|one| one.place.main).collect::<Vec<_>>();
         constants.sort_by_key(|one| one.ast.name.span.start);
         let constants = constants.iter().filter_map(|one| one.value.clone()).collect();
         // Imported sets come first, in the order of their files.

@@ -1,5 +1,7 @@
 //! Types in the JSON form.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Builtin, Hash, Layout};
@@ -165,4 +167,20 @@ pub struct EnumValue {
     pub docs: Vec<String>,
     /// The value.
     pub value: i32,
+}
+
+/// As a file of edition 1 has it: `vector<pair, 4>`.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin { builtin } => f.write_str(builtin.as_str()),
+            Self::Named { name } => f.write_str(name),
+            Self::String { bytes_max } => write!(f, "String[{bytes_max}]"),
+            Self::Vector { element, count_max } => write!(f, "vector<{element}, {count_max}>"),
+            Self::Optional { of } => write!(f, "optional<{of}>"),
+            Self::Capability { capability } => f.write_str(capability.as_str()),
+            Self::Channel { of } => write!(f, "channel<{of}>"),
+            Self::Client { interface } => write!(f, "client<{interface}>"),
+        }
+    }
 }
