@@ -44,6 +44,9 @@ pub(crate) struct Tokens {
     pub(crate) comments: Vec<Comment>,
 }
 
+/// The longest name. Paths in layouts repeat names, so that their length multiplies.
+pub(crate) const NAME_BYTES_MAX: usize = 128;
+
 const MARKS: &[u8] = b"{}()[]<>;,@=!-";
 
 /// Splits the whole file. What is no token is reported and passed over.
@@ -118,6 +121,15 @@ impl Lexer<'_> {
         let rest = &self.text.as_bytes()[start..];
         self.at += rest.iter().position(|byte| !belongs(*byte)).unwrap_or(rest.len());
         self.token(kind, start);
+        if kind == Kind::Name && self.at - start > NAME_BYTES_MAX {
+            let span = Span::new(start, self.at);
+            let message = format!(
+                "a name of {} bytes: at most {NAME_BYTES_MAX} are possible",
+                span.end - span.start
+            );
+            let one = Diagnostic::new(Code::NameTooLong, self.file, span, message);
+            self.diagnostics.push(one);
+        }
     }
 
     fn comment(&mut self, kind: CommentKind, start: usize) {
@@ -202,7 +214,11 @@ impl Lexer<'_> {
             }
             self.at += c.len_utf8();
             if shown.len() < 16 {
-                shown.extend(c.escape_debug());
+                if c.is_control() {
+                    shown.extend(c.escape_debug());
+                } else {
+                    shown.push(c);
+                }
             }
         }
         if self.at == start {
@@ -219,7 +235,7 @@ impl Lexer<'_> {
         let mut diagnostic = Diagnostic::new(Code::UnexpectedCharacter, self.file, span, message);
         if shown == "/" {
             diagnostic = diagnostic.help("comments begin with `//` or `/*`");
-        } else if shown.starts_with("\\'") {
+        } else if shown.starts_with('\'') {
             diagnostic = diagnostic.note("names consist of letters, digits and `_`");
         } else if shown.starts_with('.') || shown.starts_with(':') {
             diagnostic = diagnostic.note("types have plain names, without `.` or `::`");

@@ -168,12 +168,36 @@ fn sizes_and_depths_have_limits() {
         "interface some \"\" {{ typedef struct {{ {wide} }} t; {} }};",
         (0..10_000).map(|at| format!("message m{at}(t x); ")).collect::<String>()
     );
+    let name = format!("interface some \"\" {{ message {}(); }};", "m".repeat(200));
     let large = " ".repeat(3 << 20);
-    for text in [&deep, &nested, &many, &chain, &doubled, &line, &wide, &large] {
+    for text in [&deep, &nested, &many, &chain, &doubled, &line, &wide, &name, &large] {
         let checked = Check::new(Source::new("some.if", text.as_str())).run();
         assert!(checked.diagnostics.has_errors(), "{}", &text[..80]);
         assert!(checked.diagnostics.render(false).len() < 1 << 20);
         assert!(checked.diagnostics.iter().count() <= 1200);
         accept(text.as_bytes());
+    }
+}
+
+#[test]
+fn forms_that_were_changed_are_refused() {
+    let text = "edition 1; interface some \"\" { typedef struct { int x; } t; typedef t u[2];
+        rpc m(in t a, in optional<fd> b, out u c); };";
+    let json = check(text).to_json();
+    assert!(Interface::from_json(&json).is_ok());
+    let changes = [
+        ("\"form\": 1", "\"form\": 2"),
+        ("\"int32\"", "\"int64\""),
+        ("\"offset\": 0", "\"offset\": 1"),
+        ("\"count\": 2", "\"count\": 0"),
+        ("\"bytes_max\": 4", "\"bytes_max\": 3"),
+        ("\"direction\": \"in\"", "\"direction\": null"),
+        ("\"ordinal\": 1", "\"ordinal\": 0"),
+        ("\"inline\": true", "\"inline\": false"),
+    ];
+    for (old, new) in changes {
+        assert!(json.contains(old), "{old}\n{json}");
+        let error = Interface::from_json(&json.replace(old, new)).expect_err(new).to_string();
+        assert!(!error.is_empty());
     }
 }

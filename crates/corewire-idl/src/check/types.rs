@@ -192,7 +192,7 @@ impl<'a> Checker<'a> {
         match u32::try_from(value) {
             Ok(small) if (1..=BOUND_MAX).contains(&value) => Ok(small),
             _ => {
-                let message = format!("{value} is not possible here");
+                let message = format!("a bound of {value} is not possible");
                 let one = self.error(Code::BadBound, place, span, message);
                 Err(self.report(one.note(format!("bounds lie between 1 and {BOUND_MAX}"))))
             }
@@ -232,6 +232,13 @@ impl<'a> Checker<'a> {
             Brackets::Number(_) => return Err(self.no_bound(place, span, &argument.name)),
             Brackets::Name(name) if string && place.edition > Edition::Zero => {
                 Type::String { bytes_max: self.constant_bound(place, name)? }
+            }
+            Brackets::Name(name) if string => {
+                let argument = &argument.name.text;
+                let message = format!("string `{argument}` needs a number as its bound");
+                let one = self.error(Code::BoundMissing, place, name.span, message);
+                let one = one.note("constants as bounds need edition 1");
+                return Err(self.report(one.help(format!("write `{argument}[64]`"))));
             }
             Brackets::Name(_) => {
                 let count_max = self.legacy_bound(place, argument, "array")?;

@@ -63,6 +63,7 @@ codes! {
     UnknownEdition "E0009" "an edition that does not exist";
     ReservedName "E0010" "a reserved word used as a name";
     BadString "E0011" "a string with an unknown escape";
+    NameTooLong "E0012" "a name that is too long";
     UndeclaredType "E0020" "a type that is not declared";
     TypeTwice "E0021" "a type that is declared twice";
     MessageTwice "E0022" "a message that is declared twice";

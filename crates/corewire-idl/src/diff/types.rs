@@ -92,7 +92,8 @@ impl<'a> Differ<'a> {
         }
         let users = users(self.old, name);
         for change in &mut self.changes[first..] {
-            if change.subject == owner && !users.is_empty() {
+            let inside = change.subject.ends_with(&format!(" of {owner}"));
+            if (change.subject == owner || inside) && !users.is_empty() {
                 change.note(format!("used by {}", users.join(", ")));
             }
         }

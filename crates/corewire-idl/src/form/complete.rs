@@ -9,6 +9,7 @@ use super::{
     Argument, Definition, Direction, Earlier, FormError, Hash, Interface, Kind, Layout, Message,
     Role, Route, Type, Wire,
 };
+use crate::lexer::NAME_BYTES_MAX;
 
 /// The largest number of leaves in all layouts of an interface. A file of a megabyte could ask for 100 million.
 pub(crate) const LEAVES_MAX: u64 = 1 << 16;
@@ -18,6 +19,7 @@ const EARLIER_MAX: usize = 8;
 
 /// Computes all members that follow from others. Fails only for forms that the checker has not made.
 pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
+    names(interface)?;
     let mut known = Known::default();
     let mut budget = Budget(LEAVES_MAX);
     for decl in &mut interface.types {
@@ -48,12 +50,16 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
         if message.arguments.len() > usize::from(u16::MAX) {
             return Err(other(name, "it has more than 65535 arguments"));
         }
+        let rpc = message.kind == Kind::Rpc;
+        if message.arguments.iter().any(|argument| argument.direction.is_some() != rpc) {
+            return Err(other(name, "arguments of an rpc have a direction, others have none"));
+        }
         // Checked before the layouts are made.
         let facts = message.arguments.iter().map(|argument| known.facts(&argument.of));
         let leaves = facts.map(|facts| facts.unwrap_or_default().leaves).sum::<u64>();
         budget.spend(name, leaves * (1 + optional_at_end(message) as u64))?;
         message.wires = wires(&known, message).map_err(|one| impossible(&message.name, one))?;
-        let mut text = format!("{:?}", message.kind);
+        let mut text = message.kind.as_str().to_owned();
         for wire in &message.wires {
             // Writing to a string cannot fail.
             let _ = write!(text, " {}", wire.hash);
@@ -62,6 +68,21 @@ pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
     }
     interface.hash = hash_of_interface(interface);
     Ok(())
+}
+
+/// Layouts repeat names, so their length is limited as in files.
+fn names(interface: &Interface) -> Result<(), FormError> {
+    let fields = interface.types.iter().flat_map(|decl| match &decl.definition {
+        Definition::Struct { fields } | Definition::Union { arms: fields, .. } => fields.as_slice(),
+        _ => &[],
+    });
+    let arguments = interface.messages.iter().flat_map(|message| &message.arguments);
+    let messages = interface.messages.iter().map(|message| &message.name);
+    let names = fields.map(|field| &field.name).chain(arguments.map(|one| &one.name));
+    match names.chain(messages).find(|name| name.len() > NAME_BYTES_MAX) {
+        Some(name) => Err(other(name, &format!("longer than {NAME_BYTES_MAX} bytes"))),
+        None => Ok(()),
+    }
 }
 
 struct Budget(u64);

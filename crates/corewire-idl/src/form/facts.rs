@@ -139,21 +139,16 @@ impl Known {
             Type::Vector { element, count_max } => {
                 let element = self.facts(element)?;
                 if !element.is_plain() || element.fixed_bytes == 0 {
-                    return Refusal::impossible(format!(
-                        "elements of a vector or dynamic array have a fixed size and no {}",
-                        if element.capabilities > 0 {
-                            "capabilities"
-                        } else {
-                            "strings or vectors"
-                        }
-                    ));
+                    return Refusal::impossible(
+                        "elements of a vector or dynamic array have a fixed size and no capabilities",
+                    );
                 }
                 let vector = dynamic(element.fixed_bytes, *count_max)?;
                 Facts { depth: element.depth, ..vector }
             }
             Type::Optional { of } => {
-                if self.is_optional(of) {
-                    return Refusal::impossible("a value that is optional already");
+                if let Some(reason) = self.is_optional(of) {
+                    return Refusal::impossible(reason);
                 }
                 self.facts(of)?.and(Facts::fixed(1))
             }
@@ -211,6 +206,9 @@ impl Known {
                     return Refusal::impossible("elements of an array have a fixed size");
                 }
                 let count = u64::from(*count);
+                if count == 0 {
+                    return Refusal::impossible("an array without elements");
+                }
                 let fixed_bytes = element.fixed_bytes.saturating_mul(count);
                 let capabilities = element.capabilities.saturating_mul(count);
                 Facts { fixed_bytes, bytes_max: fixed_bytes, capabilities, ..element }
@@ -220,20 +218,22 @@ impl Known {
     }
 
     /// Whether a value of this type can already be absent.
-    fn is_optional(&self, of: &Type) -> bool {
+    fn is_optional(&self, of: &Type) -> Option<&'static str> {
         let mut of = of;
         for _ in 0..=NESTING_MAX {
             match of {
-                Type::Optional { .. } => return true,
-                Type::Capability { capability } => return capability.is_nullable(),
+                Type::Optional { .. } => return Some("the value is optional already"),
+                Type::Capability { capability } if capability.is_nullable() => {
+                    return Some("this capability can be absent anyway");
+                }
                 Type::Named { name } => match self.get(name).map(|entry| &entry.definition) {
                     Some(Definition::Alias { target }) => of = target,
-                    _ => return false,
+                    _ => return None,
                 },
-                _ => return false,
+                _ => return None,
             }
         }
-        false
+        None
     }
 }
 

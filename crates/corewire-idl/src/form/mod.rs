@@ -138,6 +138,20 @@ pub enum Kind {
     Event,
 }
 
+impl Kind {
+    /// The word in interface files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Call => "call",
+            Self::Response => "response",
+            Self::Rpc => "rpc",
+            Self::Event => "event",
+        }
+    }
+}
+
 /// A message, or an rpc, which is two messages on the wire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {

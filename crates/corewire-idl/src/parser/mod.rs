@@ -132,7 +132,9 @@ impl Cursor<'_> {
         }
         let (declarations, messages) = (Vec::new(), Vec::new());
         let mut interface = Interface { docs, name, description, declarations, messages };
-        self.members(&mut interface, opened);
+        if !self.members(&mut interface, opened) {
+            return Ok(interface);
+        }
         // Edition 0 demands this semicolon, edition 1 does not.
         if !self.eat(b';') && self.edition == Edition::Zero && self.kind() != Kind::Mark(b'}') {
             self.missing(b';', "the interface");
@@ -140,16 +142,21 @@ impl Cursor<'_> {
         Ok(interface)
     }
 
-    fn members(&mut self, interface: &mut Interface, opened: Span) {
+    /// Whether the closing brace was there.
+    fn members(&mut self, interface: &mut Interface, opened: Span) -> bool {
         loop {
             match self.kind() {
-                Kind::Mark(b'}') => return self.advance(),
+                Kind::Mark(b'}') => {
+                    self.advance();
+                    return true;
+                }
                 Kind::End => {
                     let end = self.previous().after();
                     let one = self.error(Code::Expected, end, "the interface does not end");
                     let file = self.file;
                     let one = one.label("expected `}`").also(file, opened, "opened here");
-                    return self.push(one);
+                    self.push(one);
+                    return false;
                 }
                 _ => {}
             }
