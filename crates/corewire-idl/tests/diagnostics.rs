@@ -160,3 +160,13 @@ fn errors_of_several_files_are_told() {
     let other = "edition 1; interface other { alias id uint8; message b(id x); }";
     assert_eq!(codes(main(client).loader(loader(other))), []);
 }
+
+#[test]
+fn the_reference_lists_all_codes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/interfaces.md");
+    let reference = fs::read_to_string(path).expect("the reference is there");
+    for code in Code::ALL {
+        let row = format!("| {code} | {} |\n", code.title());
+        assert!(reference.contains(&row), "docs/interfaces.md lacks {row}");
+    }
+}

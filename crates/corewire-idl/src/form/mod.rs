@@ -71,7 +71,7 @@ pub struct Interface {
     pub description: Option<String>,
     /// Lines of documentation.
     pub docs: Vec<String>,
-    /// Structural hash of all messages; see [`Hash`].
+    /// Structural hash of all messages; see [`Hash`](struct@Hash).
     pub hash: Hash,
     /// Constants.
     pub constants: Vec<Constant>,
@@ -172,7 +172,7 @@ pub struct Message {
     pub arguments: Vec<Argument>,
     /// The name of the errors that the rpc can answer with.
     pub errors: Option<String>,
-    /// Structural hash of the whole; see [`Hash`].
+    /// Structural hash of the whole; see [`Hash`](struct@Hash).
     pub hash: Hash,
     /// What travels: one message, or request and reply.
     pub wires: Vec<Wire>,

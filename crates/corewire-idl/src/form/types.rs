@@ -101,7 +101,7 @@ pub struct TypeDecl {
     /// What the name stands for.
     #[serde(flatten)]
     pub definition: Definition,
-    /// Structural hash; see [`Hash`].
+    /// Structural hash; see [`Hash`](struct@Hash).
     pub hash: Hash,
     /// Where a value's parts lie when it stands alone: as an element of a vector, or as the value of a channel. `None`
     /// if it has no fixed size or contains capabilities.
