@@ -68,13 +68,20 @@ pub struct Position {
 /// assert_eq!(source.position(32).line, 2);
 /// assert_eq!(source.stem(), "calc");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Source {
     name: String,
     text: String,
     line_starts: Vec<usize>,
     invalid_at: Option<usize>,
     cut: bool,
+}
+
+/// The text itself may have a megabyte.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({:?}, {} bytes)", self.name, self.text.len())
+    }
 }
 
 impl Source {
@@ -169,16 +176,22 @@ impl Source {
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
         }
-        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let line = self.line(offset);
         let start = self.line_starts[line - 1];
         Position { line, column: self.text[start..offset].chars().count() + 1 }
+    }
+
+    /// The line of the byte at `offset`, from 1. Unlike [`Source::position`] it does not read the line.
+    #[must_use]
+    pub fn line(&self, offset: usize) -> usize {
+        self.line_starts.partition_point(|start| *start <= offset)
     }
 
     /// The bytes of the whole lines that `span` touches, without the last line feed.
     #[must_use]
     pub fn lines_of(&self, span: Span) -> Span {
-        let first = self.position(span.start).line;
-        let last = self.position(span.end.max(span.start)).line;
+        let first = self.line(span.start);
+        let last = self.line(span.end.max(span.start));
         let end = self.line_starts.get(last).map_or(self.text.len(), |next| next - 1);
         Span::new(self.line_starts[first - 1], end)
     }

@@ -169,8 +169,20 @@ fn sizes_and_depths_have_limits() {
         (0..10_000).map(|at| format!("message m{at}(t x); ")).collect::<String>()
     );
     let name = format!("interface some \"\" {{ message {}(); }};", "m".repeat(200));
+    let words = format!("interface some \"\" {{ {}", "message ".repeat(120_000));
+    let comments = format!("interface some \"\" {{ {} ", "/**/".repeat(200_000));
+    let types = (0..3000).map(|at| format!("alias abcdefghijkl{at} int; ")).collect::<String>();
+    let types = format!(
+        "interface some \"\" {{ {types} {} }};",
+        "message m(abcdefghijkl x); ".repeat(30_000)
+    );
+    let ordinals = (0..30_000).map(|at| format!("message m{at}(); ")).collect::<String>();
+    let ordinals = format!("edition 1; interface some {{ message m @1 (); {ordinals} }};");
     let large = " ".repeat(3 << 20);
-    for text in [&deep, &nested, &many, &chain, &doubled, &line, &wide, &name, &large] {
+    for text in [
+        &deep, &nested, &many, &chain, &doubled, &line, &wide, &name, &words, &comments, &types,
+        &ordinals, &large,
+    ] {
         let checked = Check::new(Source::new("some.if", text.as_str())).run();
         assert!(checked.diagnostics.has_errors(), "{}", &text[..80]);
         assert!(checked.diagnostics.render(false).len() < 1 << 20);

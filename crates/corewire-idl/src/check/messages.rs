@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Checker, Place};
-use crate::diagnostics::{Code, similar};
+use crate::diagnostics::Code;
 use crate::form::{self, Argument, Direction, Hash, Kind, Meta, MetaValue, Type};
 use crate::parser::Reported;
 use crate::source::{Source, Span};
@@ -58,6 +58,8 @@ impl<'a> Checker<'a> {
     /// The ordinal of each message: as stated, or its position.
     fn ordinals(&mut self, place: Place, messages: &'a [Message]) -> Vec<u16> {
         let stated = messages.iter().find_map(|message| message.ordinal);
+        let used = messages.iter().filter_map(|message| message.ordinal);
+        let next = used.map(|ordinal| ordinal.value).max().unwrap_or(0).saturating_add(1);
         let mut seen = HashMap::new();
         let mut ordinals = Vec::with_capacity(messages.len());
         for (position, message) in messages.iter().enumerate() {
@@ -67,9 +69,6 @@ impl<'a> Checker<'a> {
                 (None, Some(first)) => {
                     let message = format!("message `{}` has no ordinal", name.text);
                     let one = self.error(Code::BadOrdinal, place, name.span, message);
-                    let used = messages.iter().filter_map(|message| message.ordinal);
-                    let next =
-                        used.map(|ordinal| ordinal.value).max().unwrap_or(0).saturating_add(1);
                     self.report(
                         one.also(place.file, first.span, "another message has one")
                             .note("either all messages of an interface have ordinals, or none")
@@ -265,7 +264,7 @@ impl<'a> Checker<'a> {
             return;
         }
         let message = format!("`{}` is no argument of `{}`", argument.text, ast.name.text);
-        let meant = similar(&argument.text, names).map(|meant| format!("did you mean `{meant}`?"));
+        let meant = self.meant(&argument.text, names);
         let one = self.error(Code::MetaNamesNothing, place, argument.span, message);
         self.report(one.help_if(meant));
     }
@@ -284,9 +283,7 @@ impl<'a> Checker<'a> {
             return Some(name.text.clone());
         }
         let message = format!("errors `{}` are not declared", name.text);
-        let mut known = self.errors.keys().copied().collect::<Vec<_>>();
-        known.sort_unstable();
-        let meant = similar(&name.text, known).map(|meant| format!("did you mean `{meant}`?"));
+        let meant = self.meant(&name.text, self.errors.keys().copied());
         let declare =
             meant.is_none().then(|| format!("declare them: `errors {} {{ ... }};`", name.text));
         let one = self.error(Code::BadErrors, place, name.span, message);

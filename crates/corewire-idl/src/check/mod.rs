@@ -11,7 +11,7 @@ pub use loading::Check;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::diagnostics::{Code, Diagnostic, Diagnostics, FileId};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, FileId, similar};
 use crate::form::{self, Known, TypeDecl};
 use crate::parser::Reported;
 use crate::source::{Source, Span};
@@ -126,6 +126,17 @@ impl Checker<'_> {
     fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         self.diagnostics.push(diagnostic);
         Reported
+    }
+
+    /// `did you mean ...?`, unless nobody would see it.
+    fn meant<'n>(&self, name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<String> {
+        if self.diagnostics.is_full() {
+            return None;
+        }
+        // Names come out of maps in any order, and the first of two equally good ones is taken.
+        let mut names = names.into_iter().collect::<Vec<_>>();
+        names.sort_unstable();
+        similar(name, names).map(|meant| format!("did you mean `{meant}`?"))
     }
 
     fn uses(&mut self, file: FileId) {

@@ -128,6 +128,9 @@ impl<'a> Checker<'a> {
 
     /// Suggests a type, and shows its declaration if it has one.
     fn with_similar(&self, one: Diagnostic, place: Place, name: &str) -> Diagnostic {
+        if self.diagnostics.is_full() {
+            return one;
+        }
         let builtins = Builtin::ALL.iter().map(|builtin| builtin.as_str());
         let builtins = builtins.chain(["int", "cap", "give_away_cap", "fd", "endpoint"]);
         let builtins = builtins.filter(|one| is_builtin(one, place.edition));
@@ -148,9 +151,7 @@ impl<'a> Checker<'a> {
             return Ok(Type::Client { interface });
         }
         let message = format!("interface `{interface}` is not known here");
-        let mut known = self.interfaces.keys().copied().collect::<Vec<_>>();
-        known.sort_unstable();
-        let meant = similar(&interface, known).map(|meant| format!("did you mean `{meant}`?"));
+        let meant = self.meant(&interface, self.interfaces.keys().copied());
         let import = meant.is_none().then(|| "import the file of that interface".to_owned());
         let one = self.error(Code::UndeclaredInterface, place, name.span, message);
         Err(self.report(one.help_if(meant).help_if(import)))
@@ -166,9 +167,7 @@ impl<'a> Checker<'a> {
     fn constant_bound(&mut self, place: Place, name: &'a Name) -> Resolved<u32> {
         let Some(constant) = self.constants.get(name.text.as_str()) else {
             let message = format!("constant `{}` is not declared", name.text);
-            let mut known = self.constants.keys().copied().collect::<Vec<_>>();
-            known.sort_unstable();
-            let meant = similar(&name.text, known).map(|meant| format!("did you mean `{meant}`?"));
+            let meant = self.meant(&name.text, self.constants.keys().copied());
             let one = self.error(Code::UndeclaredConstant, place, name.span, message);
             return Err(self.report(one.help_if(meant)));
         };

@@ -16,6 +16,9 @@ use crate::source::{Source, Span};
 /// After this number of errors a run stops to report more: a binary file would fill the screen.
 const ERRORS_MAX: usize = 100;
 
+/// After this number of errors and warnings a run stops to report warnings.
+const LIST_MAX: usize = 1000;
+
 /// A file of one run, as an index into [`Diagnostics::sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub(crate) usize);
@@ -166,6 +169,11 @@ impl Diagnostics {
         }));
     }
 
+    /// Whether what is reported from now on is counted, but not kept: suggestions for it would be work for nothing.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.errors >= ERRORS_MAX || self.list.len() >= LIST_MAX
+    }
+
     pub(crate) fn add_source(&mut self, source: Arc<Source>) -> FileId {
         self.sources.push(source);
         FileId(self.sources.len() - 1)
@@ -174,7 +182,7 @@ impl Diagnostics {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         if diagnostic.severity() == Severity::Warning {
             // Warnings are as many as a file has lines at most, but they, too, fill a screen.
-            if self.list.len() < 10 * ERRORS_MAX {
+            if self.list.len() < LIST_MAX {
                 self.list.push(diagnostic);
             }
             return;

@@ -96,6 +96,8 @@ mod tests {
             "/* a */ interface a \"\" { /* b */ message m(); /* c */ message n(int x /* d */); /* e */ };/* f */",
         );
         formatted("// only a comment");
+        let many = "/**/ ".repeat(40_000);
+        formatted(&format!("interface a \"\" {{ {many} message m({many}); {many} }};"));
         formatted("");
         formatted("alias a int;\n\n\n\n/* b\nc */ alias b int; /* d\n  * e */\n");
     }

@@ -8,7 +8,8 @@ const WIDTH: usize = 100;
 const INDENT: usize = 4;
 
 pub(super) fn print(items: &[Item<'_>]) -> String {
-    let mut printer = Printer { items, at: 0, out: String::new(), level: 0, feed: false };
+    let mut printer =
+        Printer { items, at: 0, out: String::new(), level: 0, feed: false, plain_until: 0 };
     printer.block(true);
     if !printer.out.is_empty() && !printer.out.ends_with('\n') {
         printer.out.push('\n');
@@ -23,6 +24,8 @@ struct Printer<'a> {
     level: usize,
     /// The next item begins a new line, unless it is a comment that stands in the same line in the file.
     feed: bool,
+    /// Comments before this item lead no statement. Found once for all of them.
+    plain_until: usize,
 }
 
 /// How a statement is printed.
@@ -62,12 +65,18 @@ impl<'a> Printer<'a> {
     }
 
     /// Whether the comment here stands in one line with the beginning of a statement.
-    fn leads_statement(&self) -> bool {
+    fn leads_statement(&mut self) -> bool {
+        if self.at < self.plain_until {
+            return false;
+        }
         let rest = self.items[self.at..].iter();
-        let next = rest.copied().find(|item| item.kind != ItemKind::SoftComment);
-        next.is_some_and(|next| {
-            !next.is_comment() && !next.is(b'}') && next.kind != ItemKind::Token(Kind::End)
-        })
+        let soft = rest.take_while(|item| item.kind == ItemKind::SoftComment).count();
+        let next = self.items[(self.at + soft).min(self.items.len() - 1)];
+        let end = next.is(b'}') || next.kind == ItemKind::Token(Kind::End);
+        if next.is_comment() || end {
+            self.plain_until = self.at + soft;
+        }
+        self.at >= self.plain_until
     }
 
     fn statement(&mut self) {
@@ -238,6 +247,9 @@ impl<'a> Printer<'a> {
 
     /// Lines of a comment that begin with a star are aligned below the first one; others stay.
     fn comment(&mut self, text: &str) {
+        if !text.contains('\n') {
+            return self.out.push_str(text.trim_end());
+        }
         let line = self.out.rsplit('\n').next().unwrap_or_default();
         let indent = line.len() - line.trim_start_matches(' ').len();
         for (at, line) in text.split('\n').enumerate() {

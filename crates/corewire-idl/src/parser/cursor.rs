@@ -134,9 +134,7 @@ impl<'a> Cursor<'a> {
         if self.eat(b';') {
             return;
         }
-        let next_line = self.source.position(self.span().start).line
-            > self.source.position(self.previous().end).line;
-        if next_line || matches!(self.kind(), Kind::Mark(b'}') | Kind::End) {
+        if self.starts_line() || matches!(self.kind(), Kind::Mark(b'}') | Kind::End) {
             self.missing(b';', behind);
         } else {
             self.expected("`;`", &[]);
@@ -247,8 +245,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether this token is the first of its line.
     fn starts_line(&self) -> bool {
-        let line = |offset| self.source.position(offset).line;
-        line(self.span().start) > line(self.previous().end)
+        self.source.line(self.span().start) > self.source.line(self.previous().end)
     }
 
     /// Continues behind the next semicolon, before the brace that ends the interface, or before a member.
