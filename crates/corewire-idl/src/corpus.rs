@@ -106,6 +106,13 @@ impl Corpus {
 
 /// Checks all `.if` files below `tree`, whose folder `if` has the imports.
 ///
+/// ```no_run
+/// use std::path::Path;
+///
+/// let corpus = corewire_idl::corpus::check_tree(Path::new("/usr/src/barrelfish")).unwrap();
+/// print!("{}", corpus.summary());
+/// ```
+///
 /// # Errors
 ///
 /// [`CorpusError`]: an unreadable file, or no architecture. Errors in interface files are in the result.

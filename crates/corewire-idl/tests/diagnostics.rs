@@ -170,3 +170,14 @@ fn the_reference_lists_all_codes() {
         assert!(reference.contains(&row), "docs/interfaces.md lacks {row}");
     }
 }
+
+#[test]
+fn only_names_that_travel_can_clash() {
+    let codes = |text: &str| {
+        let found = Check::new(Source::new("m.if", text)).run().diagnostics;
+        found.count_by_code().into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(codes("interface m \"\" { rpc a(); rpc a_call(); };"), []);
+    let clash = "interface m \"\" { rpc a(); message a_reply(); };";
+    assert_eq!(codes(clash), [Code::WireNameTwice]);
+}

@@ -113,6 +113,10 @@ impl<'a> Checker<'a> {
                 self.report(one.also(place.file, first, "first declared here"));
             }
         }
+        // An rpc does not travel under its own name.
+        for message in messages.iter().filter(|message| message.keyword.0 == Keyword::Rpc) {
+            names.remove(message.name.text.as_str());
+        }
         for Message { name, keyword, .. } in messages {
             if keyword.0 != Keyword::Rpc {
                 continue;
