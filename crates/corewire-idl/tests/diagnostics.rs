@@ -172,6 +172,24 @@ fn the_reference_lists_all_codes() {
 }
 
 #[test]
+fn the_reference_shows_the_form_as_it_is() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/interfaces.md");
+    let reference = fs::read_to_string(path).expect("the reference is there");
+    let (before, after) = reference.split_once("```json\n").expect("there is a block of JSON");
+    let (json, _) = after.split_once("```").expect("the block ends");
+    let (_, file) = before.rsplit_once("```\nedition 1;").expect("the file stands before it");
+    let (file, _) = file.split_once("```").expect("the block ends");
+    let checked = Check::new(Source::new("calc.if", format!("edition 1;{file}"))).run();
+    let interface = checked.interface.expect("the file is right");
+    assert_eq!(Interface::from_json(json).expect("the form is right"), interface);
+    assert_eq!(
+        corewire_idl::format(Source::new("calc.if", format!("edition 1;{file}"))).ok(),
+        Some(format!("edition 1;{file}")),
+        "and in canonical form"
+    );
+}
+
+#[test]
 fn only_names_that_travel_can_clash() {
     let codes = |text: &str| {
         let found = Check::new(Source::new("m.if", text)).run().diagnostics;

@@ -39,6 +39,20 @@ fn names_of_types_and_documentation_change_nothing() {
     let old = "typedef struct { int a; } t; alias id uint64; message m @1 (t t, id i);";
     let new = "typedef struct { int32 a; } u; /// More\nmessage m @1 (u t, uint64 i);";
     assert_eq!(one(old, new), "");
+    let whole = |inside: &str| form(&format!("edition 1; interface x {{ {inside} }}"));
+    assert_eq!(whole(old).hash, whole(new).hash);
+    let swapped = "typedef struct { int a; } t; message m @1 (uint64 i, t t);";
+    assert_ne!(whole(old).hash, whole(swapped).hash);
+}
+
+/// Hashes are compared between processes of different builds, so they must never change by accident.
+#[test]
+fn hashes_stay() {
+    let text = "interface calc \"\" { rpc add(in int a, in int b, out int64 sum); message log(String s[9]); };";
+    let interface = form(&text.replace("calc", "x"));
+    let hashes = interface.wires().map(|(_, wire)| format!("{} {}", wire.name, wire.hash));
+    let all = hashes.chain([format!("x {}", interface.hash)]).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!("hashes", all);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 mod common;
 
-use corewire_idl::{Check, Code, Source, form::Interface, format, parse};
+use corewire_idl::form::{INLINE_BYTES, Interface, Layout, LeafRole};
+use corewire_idl::{Check, Code, Source, format, parse};
 use proptest::prelude::*;
 
 fn check(text: &str) -> Interface {
@@ -23,6 +24,40 @@ fn format_keeps(text: &str) {
     assert_eq!(characters(text), characters(&once), "only white space changes");
     let json = interface.to_json();
     assert_eq!(Interface::from_json(&json).expect("the form is right"), interface);
+    for (message, wire) in interface.wires() {
+        let layouts = wire.earlier.iter().map(|earlier| &earlier.layout);
+        layouts.chain([&wire.layout]).for_each(layout_is_right);
+        assert!(wire.earlier.iter().all(|earlier| earlier.hash != wire.hash));
+        for argument in message.arguments_of(wire) {
+            let alone = interface.layout_of(&argument.of).expect("the type is possible");
+            assert!(alone.fixed_bytes <= wire.layout.fixed_bytes);
+        }
+    }
+}
+
+/// Leaves lie one behind the other, the largest first, and everything that points to a leaf finds the right one.
+fn layout_is_right(layout: &Layout) {
+    let mut end = 0;
+    for leaf in &layout.leaves {
+        assert_eq!(leaf.offset, end);
+        assert_eq!(leaf.offset % leaf.builtin.bytes(), 0);
+        end += leaf.bytes();
+    }
+    assert_eq!(layout.fixed_bytes, end);
+    assert!(layout.leaves.is_sorted_by_key(|leaf| std::cmp::Reverse(leaf.builtin.bytes())));
+    let leaf = |index: u32| &layout.leaves[usize::try_from(index).expect("indices are small")];
+    let mut most = end;
+    for dynamic in &layout.dynamics {
+        let length = leaf(dynamic.length_leaf);
+        assert_eq!((&length.path, length.role), (&dynamic.path, LeafRole::Length));
+        most += dynamic.element_bytes * dynamic.count_max;
+    }
+    for capability in &layout.capabilities {
+        if let Some(present) = capability.present_leaf {
+            assert_eq!(leaf(present).role, LeafRole::Present);
+        }
+    }
+    assert_eq!((layout.bytes_max, layout.inline), (most, most <= INLINE_BYTES));
 }
 
 proptest! {
@@ -37,6 +72,25 @@ proptest! {
     #[test]
     fn formatting_keeps_the_meaning_in_edition_1(text in common::text(1)) {
         format_keeps(&text);
+    }
+
+    #[test]
+    fn any_form_is_read(
+        tokens in common::tokens(1),
+        at in any::<prop::sample::Index>(),
+        change in prop::sample::select(vec!["0", "4294967295", "-1", "null", "[]", "{}", "\"\"", "9", "x"]),
+    ) {
+        // One word or number of a right form is replaced by something else.
+        let json = check(&tokens.join(" ")).to_json();
+        let words = json.split(' ').collect::<Vec<_>>();
+        let at = at.index(words.len());
+        let ending = if words[at].contains(',') { ",\n" } else { "\n" };
+        let changed = format!("{change}{ending}");
+        let words = words.iter().enumerate().map(|(i, word)| if i == at { changed.as_str() } else { word });
+        let changed = words.collect::<Vec<_>>().join(" ");
+        if let Ok(interface) = Interface::from_json(&changed) {
+            prop_assert_eq!(Interface::from_json(&interface.to_json()).expect("it is right"), interface);
+        }
     }
 
     #[test]

@@ -42,6 +42,14 @@ pub struct Layout {
     pub capabilities: Vec<Capability>,
 }
 
+impl Layout {
+    /// The leaf of an argument or field that holds its value, its length, and so on.
+    #[must_use]
+    pub fn leaf(&self, path: &str, role: LeafRole) -> Option<&Leaf> {
+        self.leaves.iter().find(|leaf| leaf.role == role && leaf.path == path)
+    }
+}
+
 /// A number, or an array of numbers, at a fixed place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Leaf {
@@ -61,7 +69,7 @@ impl Leaf {
     /// Bytes of all elements.
     #[must_use]
     pub const fn bytes(&self) -> u32 {
-        self.builtin.bytes() * self.count
+        self.builtin.bytes().saturating_mul(self.count)
     }
 }
 

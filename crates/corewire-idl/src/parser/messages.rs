@@ -58,7 +58,7 @@ impl Cursor<'_> {
             let span = self.span();
             let message = "an ordinal stands behind the name of the message";
             let one = self.error(Code::BadOrdinal, span, message);
-            self.push(one.help("write `message name @1 (...)`"));
+            self.push(one.help("write `message name @1(...)`"));
             return Err(Reported);
         }
         let name = self.name("the name of an annotation")?;
