@@ -1,0 +1,223 @@
+//! Fills in what follows from the rest: sizes, layouts, hashes and what travels.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use super::facts::{Entry, Facts, Known, Refusal};
+use super::layout::Builder;
+use super::{
+    Argument, Definition, Direction, Earlier, FormError, Hash, Interface, Kind, Layout, Message,
+    Role, Route, Type, Wire,
+};
+use crate::lexer::NAME_BYTES_MAX;
+
+/// The largest number of leaves in all layouts of an interface. A file of a megabyte could ask for 100 million.
+pub(crate) const LEAVES_MAX: u64 = 1 << 16;
+
+/// How many earlier versions of a message stay readable. Each has a layout.
+const EARLIER_MAX: usize = 8;
+
+/// Computes all members that follow from others. Fails only for forms that the checker has not made.
+pub(crate) fn complete(interface: &mut Interface) -> Result<(), FormError> {
+    names(interface)?;
+    let mut known = Known::default();
+    let mut budget = Budget(LEAVES_MAX);
+    for decl in &mut interface.types {
+        let entry =
+            entry(&known, &mut decl.definition).map_err(|one| impossible(&decl.name, one))?;
+        decl.hash = Hash::of(&entry.text);
+        let of = Type::Named { name: decl.name.clone() };
+        if known.get(&decl.name).is_some() {
+            return Err(other(&decl.name, "two types have this name"));
+        }
+        let plain =
+            entry.facts.fixed_bytes == entry.facts.bytes_max && entry.facts.capabilities == 0;
+        budget.spend(&decl.name, entry.facts.leaves)?;
+        known.insert(decl.name.clone(), entry);
+        decl.layout = plain.then(|| {
+            let mut builder = Builder::new(&known);
+            builder.add("", &of);
+            builder.finish()
+        });
+    }
+    let (mut ordinals, mut names) = (HashSet::new(), HashSet::new());
+    for message in &mut interface.messages {
+        let name = &message.name;
+        if !ordinals.insert(message.ordinal) || message.ordinal == 0 || !names.insert(name.clone())
+        {
+            return Err(other(name, "its name or ordinal is not unique, or the ordinal is 0"));
+        }
+        if message.arguments.len() > usize::from(u16::MAX) {
+            return Err(other(name, "it has more than 65535 arguments"));
+        }
+        let rpc = message.kind == Kind::Rpc;
+        if message.arguments.iter().any(|argument| argument.direction.is_some() != rpc) {
+            return Err(other(name, "arguments of an rpc have a direction, others have none"));
+        }
+        // Checked before the layouts are made.
+        let facts = message.arguments.iter().map(|argument| known.facts(&argument.of));
+        let leaves = facts.map(|facts| facts.unwrap_or_default().leaves).sum::<u64>();
+        budget.spend(name, leaves * (1 + optional_at_end(message) as u64))?;
+        message.wires = wires(&known, message).map_err(|one| impossible(&message.name, one))?;
+        let mut text = message.kind.as_str().to_owned();
+        for wire in &message.wires {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " {}", wire.hash);
+        }
+        message.hash = Hash::of(&text);
+    }
+    interface.hash = hash_of_interface(interface);
+    Ok(())
+}
+
+/// Layouts repeat names, so their length is limited as in files.
+fn names(interface: &Interface) -> Result<(), FormError> {
+    let fields = interface.types.iter().flat_map(|decl| match &decl.definition {
+        Definition::Struct { fields } | Definition::Union { arms: fields, .. } => fields.as_slice(),
+        _ => &[],
+    });
+    let arguments = interface.messages.iter().flat_map(|message| &message.arguments);
+    let messages = interface.messages.iter().map(|message| &message.name);
+    let names = fields.map(|field| &field.name).chain(arguments.map(|one| &one.name));
+    match names.chain(messages).find(|name| name.len() > NAME_BYTES_MAX) {
+        Some(name) => Err(other(name, &format!("longer than {NAME_BYTES_MAX} bytes"))),
+        None => Ok(()),
+    }
+}
+
+struct Budget(u64);
+
+impl Budget {
+    fn spend(&mut self, name: &str, leaves: u64) -> Result<(), FormError> {
+        let exceeded = || other(name, &format!("the interface has more than {LEAVES_MAX} parts"));
+        self.0 = self.0.checked_sub(leaves).ok_or_else(exceeded)?;
+        Ok(())
+    }
+}
+
+fn optional_at_end(message: &Message) -> usize {
+    let optional = |one: &&Argument| matches!(one.of, Type::Optional { .. });
+    message.arguments.iter().rev().take_while(optional).count().min(EARLIER_MAX)
+}
+
+impl Interface {
+    /// The declared types, for questions about types that are not in the form itself.
+    pub(crate) fn known(&self) -> Result<Known, FormError> {
+        let mut known = Known::default();
+        for decl in &self.types {
+            let mut definition = decl.definition.clone();
+            let entry =
+                entry(&known, &mut definition).map_err(|one| impossible(&decl.name, one))?;
+            known.insert(decl.name.clone(), entry);
+        }
+        Ok(known)
+    }
+}
+
+fn impossible(name: &str, refusal: Refusal) -> FormError {
+    FormError::Impossible { name: name.to_owned(), reason: refusal.reason }
+}
+
+fn other(name: &str, reason: &str) -> FormError {
+    FormError::Impossible { name: name.to_owned(), reason: reason.to_owned() }
+}
+
+pub(crate) fn entry(known: &Known, definition: &mut Definition) -> Result<Entry, Refusal> {
+    let facts = known.facts_of_definition(definition)?;
+    if let Definition::Union { area_bytes, .. } = definition {
+        *area_bytes = u32::try_from(facts.fixed_bytes - 4).unwrap_or(u32::MAX);
+    }
+    let text = known.text_of_definition(definition);
+    Ok(Entry { facts, text, definition: definition.clone() })
+}
+
+fn hash_of_interface(interface: &Interface) -> Hash {
+    let mut messages =
+        interface.messages.iter().map(|one| (one.ordinal, one.hash)).collect::<Vec<_>>();
+    messages.sort_unstable();
+    let mut text = interface.name.clone();
+    for (ordinal, hash) in messages {
+        let _ = write!(text, " {ordinal}:{hash}");
+    }
+    Hash::of(&text)
+}
+
+fn wires(known: &Known, message: &Message) -> Result<Vec<Wire>, Refusal> {
+    let (name, kind) = (&message.name, message.kind);
+    let wire = |name: String, role, direction, chosen: Option<Direction>| {
+        wire(known, message, Plan { name, role, direction, chosen })
+    };
+    match kind {
+        Kind::Rpc => Ok(vec![
+            wire(format!("{name}_call"), Role::Call, Route::ToService, Some(Direction::In))?,
+            wire(format!("{name}_reply"), Role::Reply, Route::ToClient, Some(Direction::Out))?,
+        ]),
+        Kind::Message => Ok(vec![wire(name.clone(), Role::OneWay, Route::Both, None)?]),
+        Kind::Call => Ok(vec![wire(name.clone(), Role::OneWay, Route::ToService, None)?]),
+        Kind::Response | Kind::Event => {
+            Ok(vec![wire(name.clone(), Role::OneWay, Route::ToClient, None)?])
+        }
+    }
+}
+
+struct Plan {
+    name: String,
+    role: Role,
+    direction: Route,
+    chosen: Option<Direction>,
+}
+
+fn wire(known: &Known, message: &Message, plan: Plan) -> Result<Wire, Refusal> {
+    let Plan { name, role, direction, chosen } = plan;
+    let travels = message.arguments.iter().enumerate();
+    let travels = travels.filter(|(_, argument)| argument.direction == chosen);
+    let (indices, arguments) = travels.unzip::<_, _, Vec<_>, Vec<_>>();
+    let fails = role == Role::Reply && message.errors.is_some();
+    let hash = hash_of_wire(known, &name, fails, &arguments);
+    let layout = layout(known, fails, &arguments)?;
+    let mut earlier = Vec::new();
+    let required = arguments
+        .iter()
+        .rposition(|argument| !matches!(argument.of, Type::Optional { .. }))
+        .map_or(0, |last| last + 1);
+    for count in (required..arguments.len()).rev().take(EARLIER_MAX) {
+        let some = &arguments[..count];
+        let (hash, layout) =
+            (hash_of_wire(known, &name, fails, some), layout_of(known, fails, some));
+        earlier.push(Earlier { argument_count: small(count), hash, layout });
+    }
+    let arguments = indices.into_iter().map(small).collect();
+    Ok(Wire { name, role, direction, arguments, hash, layout, earlier })
+}
+
+fn hash_of_wire(known: &Known, name: &str, fails: bool, arguments: &[&Argument]) -> Hash {
+    let mut text = format!("{name}{}(", if fails { "!" } else { "" });
+    for argument in arguments {
+        let _ = write!(text, "{}:{};", argument.name, known.text(&argument.of));
+    }
+    Hash::of(&text)
+}
+
+/// The layout of these arguments, which must be within the limits of a message.
+fn layout(known: &Known, fails: bool, arguments: &[&Argument]) -> Result<Layout, Refusal> {
+    let mut facts = Facts::default();
+    for argument in arguments {
+        facts = facts.and(known.facts(&argument.of)?).within_limits()?;
+    }
+    Ok(layout_of(known, fails, arguments))
+}
+
+fn layout_of(known: &Known, fails: bool, arguments: &[&Argument]) -> Layout {
+    let mut builder = Builder::new(known);
+    if fails {
+        builder.error();
+    }
+    for argument in arguments {
+        builder.add(&argument.name, &argument.of);
+    }
+    builder.finish()
+}
+
+fn small(index: usize) -> u16 {
+    u16::try_from(index).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,117 @@
+//! Structural hashes: two processes compare them when they bind.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use super::facts::Known;
+use super::{Definition, Field, Type};
+
+/// 64 bits of SHA-256 over a canonical text of a type, message or interface. Written as 16 hexadecimal digits.
+///
+/// What is in the text: the order, names and types of arguments and fields; bounds; the names and values of strict
+/// enums; the name, kind and ordinal of each message; the name of the interface. Names are in it because swapping two
+/// arguments of one type would change no byte of the layout.
+///
+/// What is not: names of types, so that an alias is its target; documentation, annotations, constants; the values of
+/// flexible enums and of errors, which may grow; the edition.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Hash(pub u64);
+
+impl Hash {
+    pub(crate) fn of(text: &str) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        let mut value = 0_u64;
+        for byte in digest.iter().take(8) {
+            value = value << 8 | u64::from(*byte);
+        }
+        Self(value)
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hash({self})")
+    }
+}
+
+impl FromStr for Hash {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let value = u64::from_str_radix(text, 16).ok().filter(|_| digits);
+        value.map(Self).ok_or_else(|| format!("a hash has 16 hexadecimal digits, not `{text}`"))
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Known {
+    /// The canonical text of a type. A struct stands in it as its hash, so that the text stays short.
+    pub(crate) fn text(&self, of: &Type) -> String {
+        match of {
+            Type::Builtin { builtin } => builtin.as_str().to_owned(),
+            Type::Named { name } => {
+                self.get(name).map(|entry| entry.text.clone()).unwrap_or_default()
+            }
+            Type::String { bytes_max } => format!("String[{bytes_max}]"),
+            Type::Vector { element, count_max } => {
+                format!("vector<{},{count_max}>", self.text(element))
+            }
+            Type::Optional { of } => format!("optional<{}>", self.text(of)),
+            Type::Capability { capability } => capability.as_str().to_owned(),
+            Type::Channel { of } => format!("channel<{}>", self.text(of)),
+            Type::Client { interface } => format!("client<{interface}>"),
+        }
+    }
+
+    pub(crate) fn text_of_definition(&self, definition: &Definition) -> String {
+        match definition {
+            Definition::Alias { target } => self.text(target),
+            Definition::Array { element, count } => {
+                format!("array<{},{count}>", self.text(element))
+            }
+            Definition::Struct { fields } => format!("struct#{}", Hash::of(&self.fields(fields))),
+            Definition::Union { arms, .. } => format!("union#{}", Hash::of(&self.fields(arms))),
+            Definition::Enum { flexible: true, .. } => "flexible enum".to_owned(),
+            Definition::Enum { flexible: false, values } => {
+                let mut pairs =
+                    values.iter().map(|one| (one.value, one.name.as_str())).collect::<Vec<_>>();
+                pairs.sort_unstable();
+                let mut text = String::new();
+                for (value, name) in pairs {
+                    // Writing to a string cannot fail.
+                    let _ = write!(text, "{name}={value};");
+                }
+                format!("enum#{}", Hash::of(&text))
+            }
+        }
+    }
+
+    fn fields(&self, fields: &[Field]) -> String {
+        let mut text = String::new();
+        for field in fields {
+            let _ = write!(text, "{}:{};", field.name, self.text(&field.of));
+        }
+        text
+    }
+}
