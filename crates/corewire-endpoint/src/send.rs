@@ -131,6 +131,8 @@ impl<T: Transport> Engine<T> {
             || self.has_pending_sends()
             || !self.transfers.is_empty()
             || !self.helps.is_empty()
+            // What peers are told may wait for room: that their messages have been received, for example.
+            || !self.senders.is_empty()
     }
 
     /// The room that is waited for.
