@@ -51,6 +51,30 @@ fn until(until: Until) -> Options {
 }
 
 #[test]
+fn a_receiver_does_not_poll_without_end_for_a_sender_that_stopped_while_it_wrote() {
+    let network = Network::new(0, 64, 64).with_offers();
+    let mut ends = ends(&network, 2, 4000);
+    let to = ends[0].peer_at(1).unwrap();
+    ends[0].start_send(to, 1.into(), Memory::from(vec![9; 4000]), Options::default()).unwrap();
+    let mut target = ends[1].new_message();
+    let mut caller = Caller::new(Selector::any(), target.as_target()).patient();
+    ends[1].begin_receive(&mut caller).unwrap();
+    ends[1].progress(Some(&mut caller)).unwrap();
+    // The sender begins to copy a piece, and does not go on.
+    ends[0].progress(None).unwrap();
+    ends[1].leave(&mut caller);
+    let mut steps = 0;
+    while ends[1].is_copying() {
+        ends[1].progress(None).unwrap();
+        steps += 1;
+        assert!(steps < 100_000, "it polls");
+    }
+    assert!(ends[1].has_operations(), "the sender was not copying");
+    settle(&mut ends);
+    assert_eq!(receive(&mut ends[1], Selector::any()).unwrap().1, vec![9; 4000]);
+}
+
+#[test]
 fn data_that_was_left_with_its_sender_keeps_its_tag_and_is_acknowledged() {
     let network = Network::new(0, 64, 64).with_offers();
     let mut ends = ends(&network, 2, 400);

@@ -73,10 +73,15 @@ impl<T: Transport> Engine<T> {
             Stage::Awaited(_) => return Stepped::Nothing,
             Stage::Queued => return self.begin_pull(transfer, caller),
             Stage::Closing(pull, _) => {
-                return if transport.close_pull(pull) { Stepped::Over } else { Stepped::Nothing };
+                if transport.close_pull(pull) {
+                    return Stepped::Over;
+                }
+                self.count_busy_step();
+                return Stepped::Nothing;
             }
             Stage::Stopping(pull, why) => {
                 if !transport.close_pull(pull) {
+                    self.count_busy_step();
                     return Stepped::Nothing;
                 }
                 let why = *why;
@@ -97,7 +102,7 @@ impl<T: Transport> Engine<T> {
                 Stepped::On
             }
             Pulled::Busy => {
-                self.busy_steps = self.busy_steps.saturating_add(1);
+                self.count_busy_step();
                 if self.busy_steps < BUSY_STEPS_MAX { Stepped::On } else { Stepped::Nothing }
             }
             Pulled::Done => {
@@ -108,6 +113,11 @@ impl<T: Transport> Engine<T> {
             Pulled::Void => self.stop(transfer, None),
             Pulled::Refused { bytes, is_final } => self.stop(transfer, Some((bytes, is_final))),
         }
+    }
+
+    /// A sender is still copying. It may be stopped, so this side does not poll for it without end.
+    fn count_busy_step(&mut self) {
+        self.busy_steps = self.busy_steps.saturating_add(1);
     }
 
     /// A message cannot be read on: data follows once the sender writes nothing more to the target.
