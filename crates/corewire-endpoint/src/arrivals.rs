@@ -191,7 +191,7 @@ impl<T: Transport> Engine<T> {
         let stays = arrival.is_in_place();
         let has_room = is_departed
             || is_exempt
-            || self.matching.budget.has_room(row, if stays { 0 } else { total })
+            || self.may_keep(row, if stays { 0 } else { total })
             || self.awaits_data(row);
         let take = || if stays { Some(Vec::new()) } else { self.pool.take(total) };
         let memory = has_room.then(take).flatten();

@@ -54,6 +54,19 @@ impl Budget {
         after <= self.share || (after <= self.bytes / 2 && common <= self.bytes - self.bytes / 4)
     }
 
+    /// The same while this endpoint waits in the send of a message of `blocked_bytes` bytes: one message of each peer that is
+    /// no longer may be kept beyond the budget, since one of two endpoints that send to each other must go on.
+    pub(crate) fn may_keep(&self, row: u32, total: u64, blocked_bytes: u64) -> bool {
+        self.has_room(row, total) || (total <= blocked_bytes && self.is_within(row))
+    }
+
+    /// Whether what is kept of a peer is within the budget.
+    fn is_within(&self, row: u32) -> bool {
+        let kept = self.kept(row).bytes;
+        let is_common_within = self.common <= self.bytes - self.bytes / 4;
+        kept <= self.share || (kept <= self.bytes / 2 && is_common_within)
+    }
+
     /// A message of `total` bytes is kept. One that was put back may cost more than there is.
     pub(crate) fn spend(&mut self, row: u32, total: u64) {
         self.change(row, |kept| {
@@ -112,6 +125,19 @@ mod tests {
             budget.give_back(255, 8);
         }
         assert!(budget.has_room(255, 800) && !budget.has_room(255, u64::MAX));
+    }
+
+    #[test]
+    fn one_message_of_each_peer_may_be_beyond_the_budget_while_a_send_waits() {
+        let mut budget = Budget::new(10_000, 4);
+        for row in 0..2 {
+            budget.spend(row, 100);
+            assert!(!budget.may_keep(row, 20_000, 19_999) && budget.may_keep(row, 20_000, 20_000));
+            budget.spend(row, 20_000);
+            assert!(!budget.may_keep(row, 20_000, 20_000));
+        }
+        budget.give_back(0, 20_000);
+        assert!(budget.may_keep(0, 20_000, 20_000));
     }
 
     #[test]

@@ -87,6 +87,8 @@ pub(crate) struct Row {
     pub(crate) grant: GrantedHere,
     /// Its offers whose messages have neither arrived nor been dropped.
     pub(crate) offers_here: BTreeSet<u64>,
+    /// The last of them whose sender waits.
+    pub(crate) blocking_offer: Option<u64>,
     /// Notices that wait for room: numbers of offers, and contents.
     pub(crate) notices: VecDeque<(u64, Vec<u8>)>,
     /// The offer or notice that is arriving.

@@ -215,7 +215,10 @@ impl<T: Transport> Engine<T> {
             let is_departed = |row: u32| self.rows[row as usize].is_departed();
             // What lies before data that is awaited must not keep it from coming.
             let must_come = |row: u32| is_departed(row) || self.awaits_data(row);
-            let Some((key, source)) = self.matching.next_to_fetch(must_come) else { return };
+            let Some((key, source)) = self.matching.next_to_fetch(self.blocked_bytes, must_come)
+            else {
+                return;
+            };
             let Some(message) = self.matching.get(key) else { return };
             let (envelope, total) = (message.ring_envelope(), message.total);
             let is_data = message.carrier.is_some();

@@ -491,11 +491,16 @@ impl Matching {
 
     /// The oldest message that is with its sender, is not claimed, and could be kept here by now, or whose sender
     /// has gone.
-    pub(crate) fn next_to_fetch(&self, is_gone: impl Fn(u32) -> bool) -> Option<(Key, Peer)> {
+    pub(crate) fn next_to_fetch(
+        &self,
+        blocked_bytes: u64,
+        is_gone: impl Fn(u32) -> bool,
+    ) -> Option<(Key, Peer)> {
         let held = self.held.iter().filter_map(|&key| self.get(key).map(|message| (key, message)));
         held.filter(|(_, message)| {
             let row = message.source.row();
-            !message.is_claimed && (is_gone(row) || self.budget.has_room(row, message.kept_bytes()))
+            let may_keep = || self.budget.may_keep(row, message.kept_bytes(), blocked_bytes);
+            !message.is_claimed && (is_gone(row) || may_keep())
         })
         .map(|(key, message)| (key, message.source))
         .min()
@@ -590,10 +595,10 @@ mod tests {
         let mut matching = matching(2000);
         let id = matching.keep(message(PEERS[0], 1, 800, false));
         let held = matching.keep(message(PEERS[0], 1, 800, true));
-        assert_eq!(matching.next_to_fetch(|_| false), None);
-        assert_eq!(matching.next_to_fetch(|_| true), Some((held, PEERS[0])));
+        assert_eq!(matching.next_to_fetch(0, |_| false), None);
+        assert_eq!(matching.next_to_fetch(0, |_| true), Some((held, PEERS[0])));
         matching.take(id).unwrap();
-        assert_eq!(matching.next_to_fetch(|_| false), Some((held, PEERS[0])));
+        assert_eq!(matching.next_to_fetch(0, |_| false), Some((held, PEERS[0])));
         matching.fetch(held);
         assert!(!matching.budget.has_room(0, 100));
         assert_eq!(matching.held_of(PEERS[0]), None);

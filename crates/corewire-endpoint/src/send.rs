@@ -129,6 +129,7 @@ impl<T: Transport> Engine<T> {
     pub fn has_operations(&self) -> bool {
         self.operations.has_some_under_way()
             || self.has_pending_sends()
+            // What peers are told may wait for room: that their messages have been received, for example.
             || !self.senders.is_empty()
             || !self.transfers.is_empty()
             || !self.helps.is_empty()

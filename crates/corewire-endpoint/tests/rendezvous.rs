@@ -4,8 +4,8 @@
 use corewire_endpoint::in_memory::{InMemory, Network};
 use corewire_endpoint::transport::Gone;
 use corewire_endpoint::{
-    Budget, Caller, Engine, Envelope, Grants, Memory, Options, OwnedMessage, Seed, Selector, Space,
-    Status, Transport, Until,
+    Budget, Caller, Engine, Envelope, Grants, Lent, Memory, Options, OwnedMessage, Peer, Seed,
+    Selector, Space, Status, Transport, Until,
 };
 use corewire_layout::name::ChannelName;
 use corewire_layout::rendezvous::{Notice, Offer, OfferWants, OfferedSpace, Verb, offer_number};
@@ -48,6 +48,108 @@ fn receive(engine: &mut Engine<InMemory>, selector: Selector) -> Option<(Status,
 }
 fn until(until: Until) -> Options {
     Options { until, ..Options::default() }
+}
+
+#[test]
+fn a_receiver_does_not_poll_without_end_for_a_sender_that_stopped_while_it_wrote() {
+    let network = Network::new(0, 64, 64).with_offers();
+    let mut ends = ends(&network, 2, 4000);
+    let to = ends[0].peer_at(1).unwrap();
+    ends[0].start_send(to, 1.into(), Memory::from(vec![9; 4000]), Options::default()).unwrap();
+    let mut target = ends[1].new_message();
+    let mut caller = Caller::new(Selector::any(), target.as_target()).patient();
+    ends[1].begin_receive(&mut caller).unwrap();
+    ends[1].progress(Some(&mut caller)).unwrap();
+    // The sender begins to copy a piece, and does not go on.
+    ends[0].progress(None).unwrap();
+    ends[1].leave(&mut caller);
+    let mut steps = 0;
+    while ends[1].is_copying() {
+        ends[1].progress(None).unwrap();
+        steps += 1;
+        assert!(steps < 100_000, "it polls");
+    }
+    assert!(ends[1].has_operations(), "the sender was not copying");
+    settle(&mut ends);
+    assert_eq!(receive(&mut ends[1], Selector::any()).unwrap().1, vec![9; 4000]);
+}
+
+/// A send that a call waits for.
+struct Blocking {
+    to: Peer,
+    message: Vec<u8>,
+    lent: Option<Lent>,
+    sent: u64,
+    is_over: bool,
+}
+
+impl Blocking {
+    fn begin(engine: &mut Engine<InMemory>, to: Peer, bytes: usize) -> Self {
+        let message = vec![7; bytes];
+        let lent = engine.offer_lent(to, 1.into(), &message.as_slice()).unwrap();
+        if lent.is_none() {
+            engine.begin_blocking(bytes as u64);
+        }
+        Self { to, message, lent, sent: 0, is_over: false }
+    }
+
+    fn step(&mut self, engine: &mut Engine<InMemory>) {
+        let source = self.message.as_slice();
+        if self.is_over {
+            return;
+        }
+        self.is_over = match self.lent {
+            Some(lent) => {
+                let is_over = engine.end_of_lent(&lent, &source).is_some();
+                is_over && engine.end_lent(lent, &source)
+            }
+            None => engine.send_step(self.to, 1.into(), &source, &mut self.sent).unwrap(),
+        };
+        if self.is_over {
+            engine.end_blocking();
+        }
+    }
+}
+
+#[test]
+fn two_that_send_to_each_other_go_on_whatever_they_keep_and_whoever_began() {
+    let ways = [false, true].map(|offers| [false, true].map(|keeps| (offers, keeps)));
+    for (offers, keeps) in ways.into_iter().flatten() {
+        for bytes in [[5000, 9000], [9000, 5000], [5000, 5000]] {
+            let network = Network::new(0, 8, 64);
+            let network = if offers { network.with_offers() } else { network };
+            let mut ends = ends(&network, 2, 2000);
+            let to = [ends[0].peer_at(1).unwrap(), ends[1].peer_at(0).unwrap()];
+            if keeps {
+                for (end, to) in ends.iter_mut().zip(to) {
+                    let short = Memory::from(vec![1; 8]);
+                    end.start_send(to, 2.into(), short, Options::default()).unwrap();
+                }
+                settle(&mut ends);
+            }
+            let mut first = Blocking::begin(&mut ends[0], to[0], bytes[0]);
+            for _ in 0..100 {
+                ends[0].progress(None).unwrap();
+                first.step(&mut ends[0]);
+                ends[1].progress(None).unwrap();
+            }
+            let mut second = Blocking::begin(&mut ends[1], to[1], bytes[1]);
+            for _ in 0..5000 {
+                for (end, send) in ends.iter_mut().zip([&mut first, &mut second]) {
+                    end.progress(None).unwrap();
+                    send.step(end);
+                }
+                // One that has sent its message goes on to receive, outside of this test.
+                if first.is_over || second.is_over {
+                    break;
+                }
+            }
+            assert!(
+                first.is_over || second.is_over,
+                "offers {offers}, keeps {keeps}, {bytes:?}: both wait"
+            );
+        }
+    }
 }
 
 #[test]

@@ -125,3 +125,43 @@ fn an_endpoint_that_is_dropped_leaves() {
     let end = b.receive(Selector::any().from(to_a));
     assert!(matches!(end, Err(MessageError::PeerLeft { .. })), "{end:?}");
 }
+
+#[test]
+fn a_sender_learns_that_its_message_was_received_once_there_is_room_to_say_so() {
+    let scratch = Scratch::new("progress-notice");
+    let domain = scratch.domain();
+    let mut a = domain.endpoint("a").create().unwrap();
+    let mut b = domain.endpoint("b").create().unwrap();
+    let (to_b, to_a) = (a.peer("b").unwrap(), b.peer("a").unwrap());
+    // Until nothing fits in the ring any more, not even that the message was received.
+    while a.try_send(to_b, 2, b"short").is_ok() {}
+    let a = a.with_progress_thread().unwrap();
+    let receive = a.lock().unwrap().ireceive(Selector::any(), vec![0; LARGE]).unwrap();
+    let send = b.isend(to_a, 1, message(LARGE)).unwrap();
+    while a.lock().unwrap().counter("pulled").unwrap() == 0 {
+        thread::yield_now();
+    }
+    // From now on `a` has no operation any more, and its program makes no call.
+    let end = b.wait_timeout(send, Duration::from_secs(60)).unwrap();
+    assert!(end.is_some_and(|end| end.result.is_ok()));
+    let end = a.lock().unwrap().wait(receive).unwrap();
+    assert!(end.memory.into_vec() == message(LARGE));
+}
+
+#[test]
+fn a_panic_of_its_program_stops_nothing() {
+    let scratch = Scratch::new("progress-panic");
+    let (a, to_b, mut b, _) = two(&scratch, Rendezvous::Cells);
+    let panicked = thread::scope(|scope| {
+        let program = || {
+            let mut guard = a.lock().unwrap();
+            guard.isend(to_b, 1, message(LARGE)).unwrap();
+            panic!("while it has the lock");
+        };
+        scope.spawn(program).join()
+    });
+    assert!(panicked.is_err());
+    assert!(b.receive(Selector::any()).unwrap() == message(LARGE));
+    a.lock().unwrap().send(to_b, 2, b"later").unwrap();
+    assert!(b.receive(Selector::any()).unwrap() == *b"later");
+}

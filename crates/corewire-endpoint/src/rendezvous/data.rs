@@ -87,10 +87,8 @@ impl<T: Transport> Engine<T> {
             return false;
         };
         let is_departed = self.rows[row as usize].is_departed();
-        let has_room = from > 0
-            || is_departed
-            || self.awaits_data(row)
-            || self.matching.budget.has_room(row, total);
+        let has_room =
+            from > 0 || is_departed || self.awaits_data(row) || self.may_keep(row, total);
         let memory = match from {
             0 => has_room.then(|| self.pool.take(total)).flatten(),
             _ => self.matching.get_mut(key).map(|message| std::mem::take(&mut message.bytes)),

@@ -8,6 +8,7 @@ use corewire_ring::pair::PairViolation;
 use super::{ArrivedOffer, Destination, Stage, Transfer, envelope_of};
 use crate::engine::Engine;
 use crate::error::MessageError;
+use crate::list::Key;
 use crate::matching::Unexpected;
 use crate::receive::{Caller, CallerState};
 use crate::selector::Peer;
@@ -88,30 +89,63 @@ impl<T: Transport> Engine<T> {
     fn keep_offered(&mut self, order: u64, message: Unexpected, is_blocking: bool) {
         self.transport.count(EndpointCounter::Unexpected);
         self.has_news = true;
-        let Unexpected { source, envelope, total, ref offer, .. } = message;
+        let Unexpected { source, ref offer, .. } = message;
         let number = offer.as_ref().map_or(0, |offer| offer.number);
         let key = self.matching.keep_offered(order, message);
-        if is_blocking && self.may_fetch(source.row(), total) {
-            self.transfers.push(Transfer {
-                source,
-                offer: ArrivedOffer { number, place: Vec::new() },
-                envelope,
-                total,
-                order,
-                to: Destination::Kept(key),
-                stage: Stage::Queued,
-                is_invited: false,
-            });
-            self.count_chores();
+        if is_blocking {
+            self.rows[source.row() as usize].blocking_offer = Some(number);
+            self.fetch_offered(source, number, key);
         }
     }
 
-    /// Whether a message whose sender waits is fetched before a receive asks for it: if the budget allows it. One
-    /// message of each peer that is no longer than what this endpoint itself is sending always is, since one of two
-    /// endpoints that send to each other must go on.
-    pub(super) fn may_fetch(&self, row: u32, total: u64) -> bool {
-        self.matching.budget.has_room(row, total)
-            || (total <= self.blocked_bytes && self.matching.budget.kept(row).messages == 0)
+    /// Fetches a message that a sender offers and waits for, if there is room.
+    fn fetch_offered(&mut self, source: Peer, number: u64, key: Key) {
+        let Some(message) = self.matching.get(key) else { return };
+        let (envelope, total, order) = (message.envelope, message.total, key.order);
+        let is_readable = message.offer.as_ref().is_some_and(|offer| !offer.place.is_empty());
+        let to = Destination::Kept(key);
+        let is_begun = self.transfers.iter().any(|transfer| transfer.to == to);
+        if is_begun || !is_readable || !self.may_keep(source.row(), total) {
+            return;
+        }
+        let (offer, stage) = (ArrivedOffer { number, place: Vec::new() }, Stage::Queued);
+        let is_invited = false;
+        self.transfers.push(Transfer {
+            source,
+            offer,
+            envelope,
+            total,
+            order,
+            to,
+            stage,
+            is_invited,
+        });
+        self.count_chores();
+    }
+
+    /// A call begins to wait until its message of `bytes` bytes has been sent. What peers send meanwhile in the same way is
+    /// kept beyond the budget, also what has come before.
+    pub fn begin_blocking(&mut self, bytes: u64) {
+        self.blocked_bytes = bytes;
+        self.fetch_held();
+        for row in (0u32..).take(self.rows.len()) {
+            let source = self.peer_of(row);
+            if let Some(number) = self.rows[row as usize].blocking_offer
+                && let Some(key) = self.matching.find_offered(source, number)
+            {
+                self.fetch_offered(source, number, key);
+            }
+        }
+    }
+
+    /// The call has ended.
+    pub fn end_blocking(&mut self) {
+        self.blocked_bytes = 0;
+    }
+
+    /// Whether the budget allows it to keep a message before a receive asks for it.
+    pub(crate) fn may_keep(&self, row: u32, total: u64) -> bool {
+        self.matching.budget.may_keep(row, total, self.blocked_bytes)
     }
 
     /// This side needs the sender's memory no more.
@@ -128,7 +162,9 @@ impl<T: Transport> Engine<T> {
     }
 
     pub(super) fn forget_offer(&mut self, row: u32, number: u64) {
-        self.rows[row as usize].offers_here.remove(&number);
+        let entry = &mut self.rows[row as usize];
+        entry.offers_here.remove(&number);
+        entry.blocking_offer.take_if(|blocking| *blocking == number);
     }
 
     /// A message that was offered goes to a receive.

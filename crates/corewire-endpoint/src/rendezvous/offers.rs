@@ -41,7 +41,7 @@ impl<T: Transport> Engine<T> {
         self.ask_for_grant(row);
         let Some(number) = number else { return Ok(None) };
         self.add_offered(row, number, None, envelope, source, None);
-        self.blocked_bytes = source.bytes();
+        self.begin_blocking(source.bytes());
         Ok(Some(Lent { peer, number }))
     }
 
@@ -93,7 +93,7 @@ impl<T: Transport> Engine<T> {
     /// The call ends, and its memory is its caller's again. True if the message counts as sent: what the peer does not
     /// have yet is copied.
     pub fn end_lent(&mut self, lent: Lent, source: &impl Source) -> bool {
-        self.blocked_bytes = 0;
+        self.end_blocking();
         let (row, number) = (lent.peer.row(), lent.number);
         let entry = self.rows.get_mut(row as usize);
         let Some(offered) = entry.and_then(|it| it.offered.remove(&number)) else { return false };

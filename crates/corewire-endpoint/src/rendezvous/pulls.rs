@@ -198,7 +198,7 @@ impl<T: Transport> Engine<T> {
     fn begin_fetch(&mut self, transfer: &mut Transfer<T::Pull>, key: Key) -> Stepped {
         let (row, total) = (transfer.row(), transfer.total);
         let Some((mut offer, _)) = self.matching.offer_of(key) else { return Stepped::Over };
-        if !self.may_fetch(row, total) {
+        if !self.may_keep(row, total) {
             return Stepped::Over;
         }
         let Some(memory) = self.pool.take(total) else { return Stepped::Over };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use corewire_endpoint::transport::Room;
 use corewire_endpoint::{
-    Envelope, Lent, Memory, MessageError, OperationHandle, Options, Peer, Source,
+    Caller, Envelope, Lent, Memory, MessageError, OperationHandle, Options, Peer, Source,
 };
 
 use super::{Endpoint, after};
@@ -246,7 +246,14 @@ impl Endpoint {
             Some(Room { row: peer.row(), envelope, bytes, is_in_place: false, is_begun: false });
         let ended = match patience {
             Patience::None => Err(MessageError::Timeout { after: Duration::ZERO }),
-            _ => self.wait_for(patience, None, room, |endpoint, _| send(endpoint, &mut sent)),
+            _ => {
+                self.engine.begin_blocking(bytes);
+                let look =
+                    |endpoint: &mut Self, _: Option<&mut Caller<'_>>| send(endpoint, &mut sent);
+                let ended = self.wait_for(patience, None, room, look);
+                self.engine.end_blocking();
+                ended
+            }
         };
         match ended {
             Ok(end) => end,
