@@ -108,7 +108,9 @@ impl EndpointBuilder {
     /// sender, whose later messages wait behind it: receive it, or [`discard`](Endpoint::discard) messages that no
     /// receive will ask for. Offered messages (of more than 128 KiB, or of more than 32 KiB without room in the cells)
     /// stay in their senders' memory, outside the budget, up to 1024 of each peer. If their sender does nothing but
-    /// wait for them, they are fetched as far as the budget allows.
+    /// wait for them, they are fetched as far as the budget allows. While this endpoint waits in a send, one message of
+    /// each peer that is no longer than its own is kept beyond the budget: otherwise two endpoints that send to each
+    /// other could wait for ever.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes;
         self
