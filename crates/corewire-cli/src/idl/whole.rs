@@ -12,6 +12,8 @@ const NAMES_MAX: u32 = 100;
 /// may set them. A symbolic link stays, and the file that it names is replaced.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let target = fs::canonicalize(path)?;
+    // Renaming needs permission for the folder only, but a file that is read-only is not to be changed.
+    OpenOptions::new().write(true).open(&target)?;
     let (beside, file) = create_beside(&target)?;
     let written = fill(&file, &target, text).and_then(|()| fs::rename(&beside, &target));
     if written.is_err() {
