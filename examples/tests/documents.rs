@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 16] = [
     "README.md",
     "ARCHITECTURE.md",
     "PROMISES.md",
@@ -14,6 +14,7 @@ const DOCUMENTS: [&str; 15] = [
     "docs/costs.md",
     "docs/decisions.md",
     "docs/guide.md",
+    "docs/interfaces.md",
     "docs/layout.md",
     "docs/ordering.md",
     "docs/results/README.md",

@@ -8,6 +8,7 @@ mod call;
 mod doctor;
 mod failure;
 mod fan_out;
+mod idl;
 mod ls;
 mod metrics;
 mod model;
@@ -66,6 +67,7 @@ enum Command {
     Call(call::Args),
     Bench(bench::Args),
     Model(model::Args),
+    Idl(idl::Args),
     Ls(ls::Args),
     Top(top::Args),
     Metrics(metrics::Args),
@@ -100,8 +102,10 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
             | Command::FanOut(_)
             | Command::Bench(_)
     );
-    let is_apart =
-        matches!(command, Command::FanOutReceiver(_) | Command::Model(_) | Command::Study(_));
+    let is_apart = matches!(
+        command,
+        Command::FanOutReceiver(_) | Command::Model(_) | Command::Idl(_) | Command::Study(_)
+    );
     let is_for_guests = !creates && !is_apart;
     access::choose_owner(owner, is_for_guests)?;
     match command {
@@ -113,6 +117,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::Call(args) => call::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Model(args) => model::run(&args),
+        Command::Idl(args) => idl::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Metrics(args) => metrics::run(&args),

@@ -20,6 +20,12 @@ pub(crate) fn note(text: impl Display) {
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
+/// Writes a report of many lines for people to standard error.
+pub(crate) fn report(text: &str) {
+    // If nobody can read it, nobody misses it.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Writes `value` to standard output as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::other)?;

@@ -162,6 +162,21 @@ fn errors_of_several_files_are_told() {
 }
 
 #[test]
+fn what_two_runs_find_in_one_file_is_kept_once() {
+    let import = Source::new("types.if", "alias a foo; alias b bar;");
+    let user = |name: &str| {
+        let text = format!("interface {name} \"\" {{ message m(missing x); }};");
+        Check::new(Source::new(format!("{name}.if"), text)).import(import.clone()).run().diagnostics
+    };
+    let mut both = user("m");
+    assert_eq!(both.error_count(), 3);
+    both.append(user("n"));
+    let names = both.iter().map(|one| both.source(one.primary.file).name()).collect::<Vec<_>>();
+    assert_eq!(names, ["m.if", "types.if", "types.if", "n.if"]);
+    assert_eq!(both.error_count(), 4);
+}
+
+#[test]
 fn the_reference_lists_all_codes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/interfaces.md");
     let reference = fs::read_to_string(path).expect("the reference is there");

@@ -4,6 +4,7 @@ mod bench;
 mod calls;
 mod containers;
 mod fan_out;
+mod idl;
 mod live;
 mod look;
 mod model;

@@ -8,7 +8,7 @@ mod similar;
 pub use codes::{Code, Severity};
 pub(crate) use similar::similar;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::source::{Source, Span};
@@ -156,17 +156,30 @@ impl Diagnostics {
         &self.sources[file.0]
     }
 
-    /// Adds the diagnostics of another run, as a build does that checks several files.
+    /// Adds the diagnostics of another run, as a build does that checks several files. What both found, because both read
+    /// the same file, is kept once.
     pub fn append(&mut self, other: Self) {
         let offset = self.sources.len();
         let moved = |label: &mut Label| label.file.0 += offset;
-        self.sources.extend(other.sources);
+        let known = self.list.iter().map(|one| self.identity(one)).collect::<HashSet<_>>();
+        let is_new = |one: &Diagnostic| !known.contains(&other.identity(one));
+        let are_new = other.list.iter().map(is_new).collect::<Vec<_>>();
         self.errors += other.errors;
-        self.list.extend(other.list.into_iter().map(|mut diagnostic| {
-            moved(&mut diagnostic.primary);
-            diagnostic.secondary.iter_mut().for_each(moved);
-            diagnostic
-        }));
+        self.sources.extend(other.sources);
+        for (mut diagnostic, is_new) in other.list.into_iter().zip(are_new) {
+            if is_new {
+                moved(&mut diagnostic.primary);
+                diagnostic.secondary.iter_mut().for_each(moved);
+                self.list.push(diagnostic);
+            } else if diagnostic.severity() == Severity::Error {
+                self.errors = self.errors.saturating_sub(1);
+            }
+        }
+    }
+
+    /// What makes two diagnostics of different runs the same.
+    fn identity<'a>(&'a self, one: &'a Diagnostic) -> (Code, &'a str, Span, &'a str) {
+        (one.code, self.source(one.primary.file).name(), one.primary.span, &one.message)
     }
 
     /// Whether what is reported from now on is counted, but not kept: suggestions for it would be work for nothing.
