@@ -77,6 +77,17 @@ const LENGTHS: [usize; 15] = [
     1000,
 ];
 
+/// Half of an endpoint's cells. A longer message never goes through them, however long it waits for its receiver.
+const HALF_OF_CELLS_BYTES: usize = 512 << 10;
+
+/// Number of messages in each direction that are always copied by the kernel. (How many shorter ones are depends on how
+/// busy the machine is: a sender that sleeps sends them through cells.)
+fn copied_min() -> u64 {
+    const WAYS: u64 = 4;
+    let long = LENGTHS.iter().filter(|&&length| length > HALF_OF_CELLS_BYTES);
+    WAYS * long.count() as u64
+}
+
 /// Sends messages of all lengths to an echo, and receives them again in every way. Returns what the echo says of its
 /// counters, and this side's: pulled, refusals.
 fn exchange(test: &str, options: &[&str]) -> [u64; 4] {
@@ -135,7 +146,7 @@ fn number(role: &mut Role, word: &str) -> u64 {
 #[test]
 fn large_messages_are_copied_once_by_the_kernel() {
     let [there, refusals_there, here, refusals_here] = exchange("large", &[]);
-    assert!(there > 30 && here > 30, "{there} and {here} were pulled");
+    assert!(there.min(here) >= copied_min(), "{there} and {here} were pulled");
     assert_eq!((refusals_there, refusals_here), (0, 0));
 }
 
@@ -148,7 +159,7 @@ fn they_arrive_where_one_side_may_not_read() {
     let readv = refuse(libc::SYS_process_vm_readv, libc::ENOSYS);
     let [there, refusals, here, _] = exchange("large-readv", &[&readv]);
     assert_eq!((there, refusals), (0, 1), "it is refused once, and then not tried again");
-    assert!(here > 30);
+    assert!(here >= copied_min(), "{here} were pulled");
 }
 
 #[test]
@@ -157,7 +168,7 @@ fn they_arrive_where_one_side_may_neither_read_nor_write() {
     let writev = refuse(libc::SYS_process_vm_writev, libc::EPERM);
     let [there, refusals, here, _] = exchange("large-neither", &[&readv, &writev]);
     assert_eq!((there, refusals), (0, 1));
-    assert!(here > 30);
+    assert!(here >= copied_min(), "{here} were pulled");
 }
 
 #[test]
@@ -181,7 +192,7 @@ fn they_arrive_where_one_side_hides_its_memory() {
     give_up_tracing();
     let [there, _, here, refusals] = exchange("large-hidden", &["not-dumpable"]);
     assert_eq!((here, refusals), (0, 1), "it is refused once, and then not tried again");
-    assert!(there > 30, "{there} of this side's were pulled");
+    assert!(there >= copied_min(), "{there} of this side's were pulled");
 }
 
 #[test]
