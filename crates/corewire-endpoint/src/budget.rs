@@ -54,10 +54,12 @@ impl Budget {
         after <= self.share || (after <= self.bytes / 2 && common <= self.bytes - self.bytes / 4)
     }
 
-    /// The same while this endpoint waits in the send of a message of `blocked_bytes` bytes: one message of each peer that is
-    /// no longer may be kept beyond the budget, since one of two endpoints that send to each other must go on.
+    /// The same while this endpoint waits in the send of a message of `blocked_bytes` bytes (0: it waits in none). One
+    /// message of each peer that is no longer may be kept beyond the budget, since one of two endpoints that send to each
+    /// other must go on.
     pub(crate) fn may_keep(&self, row: u32, total: u64, blocked_bytes: u64) -> bool {
-        self.has_room(row, total) || (total <= blocked_bytes && self.is_within(row))
+        let is_no_longer = blocked_bytes > 0 && total <= blocked_bytes;
+        self.has_room(row, total) || (is_no_longer && self.is_within(row))
     }
 
     /// Whether what is kept of a peer is within the budget.
@@ -136,6 +138,7 @@ mod tests {
             budget.spend(row, 20_000);
             assert!(!budget.may_keep(row, 20_000, 20_000));
         }
+        assert!(!budget.may_keep(0, 0, 0) && !budget.has_room(0, 0));
         budget.give_back(0, 20_000);
         assert!(budget.may_keep(0, 20_000, 20_000));
     }
