@@ -55,7 +55,7 @@ impl Budget {
     }
 
     /// The same while this endpoint waits in the send of a message of `blocked_bytes` bytes (0: it waits in none). One
-    /// message of each peer that is no longer may be kept beyond the budget, since one of two endpoints that send to each
+    /// message of each peer that is no longer may be kept beyond the budget: one of two endpoints that send to each
     /// other must go on.
     pub(crate) fn may_keep(&self, row: u32, total: u64, blocked_bytes: u64) -> bool {
         let is_no_longer = blocked_bytes > 0 && total <= blocked_bytes;

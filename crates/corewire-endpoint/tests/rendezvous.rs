@@ -112,7 +112,7 @@ impl Blocking {
 }
 
 #[test]
-fn two_that_send_to_each_other_go_on_whatever_they_keep_and_whoever_began() {
+fn two_endpoints_that_send_to_each_other_both_finish() {
     let ways = [false, true].map(|offers| [false, true].map(|keeps| (offers, keeps)));
     for (offers, keeps) in ways.into_iter().flatten() {
         for bytes in [[5000, 9000], [9000, 5000], [5000, 5000]] {

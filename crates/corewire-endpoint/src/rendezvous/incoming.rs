@@ -123,8 +123,8 @@ impl<T: Transport> Engine<T> {
         self.count_chores();
     }
 
-    /// A call begins to wait until its message of `bytes` bytes has been sent. What peers send meanwhile in the same way is
-    /// kept beyond the budget, also what has come before.
+    /// A call begins to wait until its message of `bytes` bytes has been sent. Until it ends, one message of each peer
+    /// that is no longer is kept beyond the budget, also one that has come before.
     pub fn begin_blocking(&mut self, bytes: u64) {
         self.blocked_bytes = bytes;
         self.fetch_held();

@@ -2,9 +2,9 @@
 //!
 //! Arguments are taken apart into leaves: integers and the like. Leaves lie one behind the other, those of eight bytes
 //! first, then those of four, two and one, otherwise in the order of the file: without padding, and each aligned to
-//! its size if the message is. (A union's bytes are one leaf of bytes: its arms are not aligned.) All are little-endian. The length of a string or vector is a leaf of 32 bits; its bytes
-//! lie behind the fixed part, in the order of [`Layout::dynamics`]. Capabilities travel beside the bytes, in the order of
-//! [`Layout::capabilities`].
+//! its size if the message is. (A union's bytes are one leaf of bytes: its arms are not aligned.) All are
+//! little-endian. The length of a string or vector is a leaf of 32 bits; its bytes lie behind the fixed part, in the
+//! order of [`Layout::dynamics`]. Capabilities travel beside the bytes, in the order of [`Layout::capabilities`].
 //!
 //! Papers/003 (section 5.2) measured what other layouts cost: Flounder's grow by fragments and by 64-bit lengths.
 
