@@ -91,11 +91,12 @@ pub enum Reason {
         /// The limit.
         max: u64,
     },
-    /// One foreign user has all the places in the listener's queue that one user may have.
+    /// The guests of one user have the places in the listener's queue that are theirs, or all guests together.
     #[error(
-        "the listener has not accepted {max} connections of user {user} yet, the maximum of one user"
+        "guests have the {max} places among the listener's waiting connections that those of user \
+         {user}, or all guests, may have"
     )]
-    ListenerFullOfUser {
+    ListenerFullOfGuests {
         /// The requester's effective user.
         user: u32,
         /// The limit.
@@ -145,7 +146,7 @@ impl Reason {
             Self::GuestFromNow => (14, 0, 0),
             Self::GuestsFull { user, max } => (15, user as u64, max),
             Self::ListenerFull { max } => (16, max, 0),
-            Self::ListenerFullOfUser { user, max } => (17, user as u64, max),
+            Self::ListenerFullOfGuests { user, max } => (17, user as u64, max),
         }
     }
 
@@ -171,7 +172,7 @@ impl Reason {
             14 => Self::GuestFromNow,
             15 => Self::GuestsFull { user: small("user", a)?, max: b },
             16 => Self::ListenerFull { max: a },
-            17 => Self::ListenerFullOfUser { user: small("user", a)?, max: b },
+            17 => Self::ListenerFullOfGuests { user: small("user", a)?, max: b },
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }

@@ -5,6 +5,7 @@
 //! socket, and adds it to the listener's queue. From then on it belongs to the program.
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,6 @@ use corewire_os::directory::Claim;
 use corewire_os::event::{Bell, wait_readable};
 use corewire_os::process::effective_uid;
 use corewire_os::socket::{Peer, ReceiveError, Socket};
-use std::os::fd::AsFd;
 
 use crate::control::attach::{ANSWER_TIMEOUT, deadline_of};
 use crate::control::domain::{DomainInner, EAGAIN};
@@ -26,7 +26,9 @@ use crate::wait::Patience;
 /// Maximum number of connections that wait to be accepted. Each takes a descriptor of the process.
 const WAITING_MAX: usize = 256;
 /// Maximum number of these per foreign user, so that one user cannot exclude the others.
-const WAITING_OF_GUEST_MAX: usize = 64;
+const WAITING_OF_GUEST_MAX: usize = WAITING_MAX / 4;
+/// Maximum number of these of all foreign users, so that they cannot exclude this one.
+const WAITING_OF_GUESTS_MAX: usize = WAITING_MAX / 4 * 3;
 
 /// The control half of a listener.
 pub(crate) struct ListenerControl {
@@ -73,10 +75,14 @@ impl ListenerControl {
         if state.waiting.len() >= WAITING_MAX {
             return Err(Reason::ListenerFull { max: WAITING_MAX as u64 });
         }
-        let of_user = state.waiting.iter().filter(|(_, other)| other.uid == peer.uid).count();
-        if peer.trusted().is_none() && of_user >= WAITING_OF_GUEST_MAX {
-            let (user, max) = (peer.uid, WAITING_OF_GUEST_MAX as u64);
-            return Err(Reason::ListenerFullOfUser { user, max });
+        if peer.trusted().is_none() {
+            let guests = || state.waiting.iter().filter(|(_, other)| other.trusted().is_none());
+            let of_user = guests().filter(|(_, other)| other.uid == peer.uid).count();
+            let limits =
+                [(of_user, WAITING_OF_GUEST_MAX), (guests().count(), WAITING_OF_GUESTS_MAX)];
+            if let Some((_, max)) = limits.into_iter().find(|(count, max)| count >= max) {
+                return Err(Reason::ListenerFullOfGuests { user: peer.uid, max: max as u64 });
+            }
         }
         // The control thread still has the other descriptor for a moment.
         let own = socket.duplicate().map_err(resources)?;
@@ -196,16 +202,14 @@ fn connect_by(
         let (owner, user) = (peer.uid, effective_uid());
         return Err(ConnectServiceError::NotPermitted { name: name.clone(), owner, user });
     }
+    socket.remove_limit()?;
     // A process that has refused the connection has closed it; its answer can still be received.
     match socket.send(&Frame::Connect { name: name.clone() }, &[]) {
         Err(error) if !error.is_hang_up() => return Err(error.into()),
         _ => {}
     }
     match socket.receive_by(deadline) {
-        Ok((Frame::Done, _)) => {
-            socket.remove_limit()?;
-            Ok((socket, peer))
-        }
+        Ok((Frame::Done, _)) => Ok((socket, peer)),
         Ok((Frame::Refused(reason), _)) => Err(refusal(name, reason)),
         Ok((other, _)) => Err(protocol(name, format!("{other:?}"))),
         Err(ReceiveError::Nothing) => Err(no_answer(peer.pid)),
@@ -228,7 +232,7 @@ fn refusal(name: &ChannelName, reason: Reason) -> ConnectServiceError {
         Reason::NotPermitted { owner, asker } => {
             ConnectServiceError::NotPermitted { name, owner, user: asker }
         }
-        Reason::ListenerFull { .. } | Reason::ListenerFullOfUser { .. } => {
+        Reason::ListenerFull { .. } | Reason::ListenerFullOfGuests { .. } => {
             ConnectServiceError::Full { name, reason }
         }
         reason => ConnectServiceError::Refused { name, reason },

@@ -95,12 +95,13 @@ pub enum ConnectServiceError {
         /// This process's effective user.
         user: u32,
     },
-    /// The listener has as many connections that it has not accepted yet as it may have, in all or of this user.
+    /// The listener has as many connections that it has not accepted yet as it may have: in all, of this user, or of
+    /// guests.
     #[error("listener {name}: {reason}")]
     Full {
         /// The listener.
         name: ChannelName,
-        /// Which limit that is: [`Reason::ListenerFull`] or [`Reason::ListenerFullOfUser`].
+        /// Which limit that is: [`Reason::ListenerFull`] or [`Reason::ListenerFullOfGuests`].
         reason: Reason,
     },
     /// The listener's process refused.

@@ -35,7 +35,8 @@ pub struct Connection {
 
 impl Domain {
     /// Creates the listener `name`: from now on other processes can connect to it, also guests of this domain. Up to 256
-    /// connections wait to be accepted, of these up to 64 of one foreign user; further ones are refused.
+    /// connections wait to be accepted; of these up to 64 are of one foreign user, and up to 192 of all. Further ones are
+    /// refused.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
