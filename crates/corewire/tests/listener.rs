@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use corewire::{
-    ConnectError, ConnectServiceError, Connection, CreateError, Domain, EndpointError,
-    JoinError, ListenError, Listener, NameUse, Observed, Reason,
+    ConnectError, ConnectServiceError, Connection, CreateError, Domain, EndpointError, JoinError,
+    ListenError, Listener, NameUse, Observed, Reason,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
