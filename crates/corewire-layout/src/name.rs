@@ -215,10 +215,10 @@ pub struct NameRecord {
 
 impl NameRecord {
     /// The text of the record: `corewire1 <socket> <incarnation>` and a line end, with `endpoint1`
-    /// as the first word for an endpoint, and `service1` for a listener.
+    /// as the first word for an endpoint, and `service1` for a listener, with a space more.
     #[must_use]
     pub fn to_text(&self) -> String {
-        format!("{} {:032x} {:032x}\n", self.kind.word(), self.socket.0, self.incarnation)
+        format!("{:9} {:032x} {:032x}\n", self.kind.word(), self.socket.0, self.incarnation)
     }
 
     /// Parses a record. `None` for anything else, including an empty or half-written file.

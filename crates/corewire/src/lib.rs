@@ -138,6 +138,12 @@
 //! # }
 //! ```
 //!
+//! # Listeners
+//!
+//! A [`Listener`] is a name to which processes connect, also guests of the domain. Both programs get one end of a
+//! connected socket, a [`Connection`]: for handshakes, descriptors, and what else does not belong into shared memory.
+//! See [`Domain::listener`] and [`Domain::connect_when_created`].
+//!
 //! # Sleeping and waking
 //!
 //! [`Wait`] says how a call waits. By default it polls for about as long as a wake-up costs, and then

@@ -16,7 +16,8 @@ use crate::open::domain::Domain;
 use crate::wait::Readiness;
 
 /// A name to which other processes connect, created by [`Domain::listener`]. Each connection is a socket between the
-/// two programs. Dropping the listener releases the name and closes the connections that were not accepted.
+/// two programs. Dropping the listener releases the name and closes the connections that were not accepted: a client
+/// reads the end, or `ECONNRESET` if it has sent something. In a forked child, its calls return an error.
 pub struct Listener {
     control: Arc<ListenerControl>,
 }
@@ -34,9 +35,9 @@ pub struct Connection {
 }
 
 impl Domain {
-    /// Creates the listener `name`: from now on other processes can connect to it, also guests of this domain. Up to 256
-    /// connections wait to be accepted; of these up to 64 are of one foreign user, and up to 192 of all. Further ones are
-    /// refused.
+    /// Creates the listener `name`: from now on other processes can connect to it, also guests of this domain. Up to
+    /// 256 connections wait to be accepted; of these up to 64 are of one foreign user, and up to 192 of all foreign
+    /// users. Further ones are refused.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -111,8 +112,27 @@ impl Domain {
         Ok(Connection { socket, peer })
     }
 
-    /// Connects to the listener `name` as soon as it exists. Waits for at most `timeout`; `None` waits without a limit. A
-    /// listener that exists has at least half a second and at most 10 s to answer.
+    /// Connects to the listener `name` as soon as it exists. Waits for at most `timeout`; `None` waits without a limit.
+    /// A listener that exists has at least half a second and at most 10 s to answer.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("corewire-doc-connect-{}", std::process::id()));
+    /// # let domain = corewire::Domain::open_at(&dir)?;
+    /// use corewire::ConnectServiceError;
+    /// use std::time::Duration;
+    ///
+    /// let soon = Some(Duration::from_millis(1));
+    /// let error = domain.connect_when_created("clock", soon).unwrap_err();
+    /// assert!(matches!(error, ConnectServiceError::NotCreated { .. }));
+    ///
+    /// let listener = domain.listener("clock")?;
+    /// let connection = domain.connect_when_created("clock", None)?;
+    /// assert_eq!(domain.listeners()?[0].as_str(), "clock");
+    /// # drop((connection, listener, domain)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ConnectServiceError::NotCreated`] if it was not created in time; otherwise as for [`connect`](Self::connect).
@@ -219,8 +239,8 @@ impl AsFd for Connection {
     }
 }
 
-/// The descriptor becomes an ordinary one, which a forked child keeps. Of a connection that a forked child has inherited,
-/// the result is a socket whose other end is closed.
+/// The descriptor becomes an ordinary one, which a forked child keeps. Of a connection that a forked child has
+/// inherited, the result is a socket whose other end is closed.
 impl From<Connection> for OwnedFd {
     fn from(connection: Connection) -> Self {
         connection.socket.into_fd()
