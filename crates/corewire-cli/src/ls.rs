@@ -1,6 +1,6 @@
-//! `corewire ls`: the channels and endpoints that exist.
+//! `corewire ls`: the channels, endpoints and services that exist.
 
-use corewire::{ChannelView, EndpointView};
+use corewire::{ChannelView, EndpointView, ListenerView};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -16,11 +16,12 @@ maximum; messages sent; how many messages the slowest receiver is behind, by its
 published cursor; the maximum length of a message; the memory of ring and payload;
 processes that are joining. Columns of endpoints: the PID; peers, and the maximum;
 messages sent and received; bytes of unexpected messages (no receive call matches
-them yet), and the limit; the peer that sent most of these. Looking costs a channel
-or an endpoint nothing. With --owner neither receivers nor endpoints are shown.
+them yet), and the limit; the peer that sent most of these. A service is a name to
+which processes connect; its column is the PID. Looking costs a channel or an
+endpoint nothing. With --owner neither receivers nor endpoints are shown.
 
-A process that is stopped cannot answer: its channels and endpoints are listed with
-its PID after at most a second, and the others are not delayed.
+A process that is stopped cannot answer: its names are listed with its PID after at
+most a second, and the others are not delayed.
 
 --json prints an array of objects with the key kind. Channels have name, pid,
 receivers, receivers_max, sent, lag_max, largest_message_bytes, memory_bytes,
@@ -28,10 +29,10 @@ joining (an array of processes); with --owner, receivers and lag_max are null.
 Endpoints have name, pid, peers, peers_max, sent_messages, sent_bytes,
 received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null if
 nothing is kept), copy_refusal (why it could not copy large messages from a peer's
-memory, or null), memory_bytes. Objects of the kind silent have name, is_endpoint
-and pid (0 if it is not known).";
+memory, or null), memory_bytes. Services have name and pid. Objects of the kind
+silent have name, is_endpoint, is_service and pid (0 if it is not known).";
 
-/// List channels and endpoints: owner, participants, undelivered messages.
+/// List channels, endpoints and services: owner, participants, undelivered messages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -45,6 +46,7 @@ pub(crate) struct Args {
 enum Row {
     Channel(Channel),
     Endpoint(Endpoint),
+    Service(Service),
     Silent(Silent),
 }
 
@@ -76,6 +78,12 @@ struct Endpoint {
     most_kept_of: Option<String>,
     copy_refusal: Option<String>,
     memory_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Service {
+    name: String,
+    pid: u32,
 }
 
 impl Channel {
@@ -145,24 +153,35 @@ impl Endpoint {
     }
 }
 
+impl Service {
+    fn new(ListenerView { name, pid, .. }: ListenerView) -> Self {
+        Self { name, pid }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.name.clone(), self.pid.to_string(), String::new()]
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     let is_guest = domain.is_guest();
-    let Seen { channels, endpoints, silent, unseen } = seen::look(&domain)?;
+    let Seen { channels, endpoints, listeners, silent, unseen } = seen::look(&domain)?;
     for why in unseen {
         eprintln!("corewire: {why}");
     }
     let channels = channels.into_iter().map(|view| Row::Channel(Channel::new(view, is_guest)));
     let endpoints = endpoints.into_iter().map(|view| Row::Endpoint(Endpoint::new(view)));
-    let rows: Vec<_> =
-        channels.chain(endpoints).chain(silent.into_iter().map(Row::Silent)).collect();
+    let services = listeners.into_iter().map(|view| Row::Service(Service::new(view)));
+    let silent = silent.into_iter().map(Row::Silent);
+    let rows: Vec<_> = channels.chain(endpoints).chain(services).chain(silent).collect();
     if args.json {
         return output::print_json(&rows);
     }
     if rows.is_empty() {
         let path = domain.runtime_directory().display();
-        return output::print(&format!("No channels and no endpoints in {path}.\n"));
+        return output::print(&format!("No channels, endpoints or services in {path}.\n"));
     }
     output::print(&render(&rows))
 }
@@ -188,35 +207,47 @@ const ENDPOINTS: [(&str, bool); 7] = [
     ("top peer", false),
 ];
 
+const SERVICES: [(&str, bool); 3] = [("service", false), ("pid", true), ("", false)];
+
 /// The names whose processes do not answer stand below those of their kind that do.
 fn render(rows: &[Row]) -> String {
-    let silent = |is_endpoint| {
+    let silent = |is_endpoint, is_service| {
         rows.iter().filter_map(move |row| match row {
-            Row::Silent(silent) if silent.is_endpoint == is_endpoint => Some(silent),
+            Row::Silent(silent)
+                if (silent.is_endpoint, silent.is_service) == (is_endpoint, is_service) =>
+            {
+                Some(silent)
+            }
             _ => None,
         })
     };
-    let channels: Vec<_> = rows
-        .iter()
-        .filter_map(
-            |row| if let Row::Channel(channel) = row { Some(channel.cells()) } else { None },
-        )
-        .chain(silent(false).map(|silent| padded(silent, CHANNELS.len(), CHANNELS.len() - 1)))
-        .collect();
-    let endpoints: Vec<_> = rows
-        .iter()
-        .filter_map(|row| if let Row::Endpoint(it) = row { Some(it.cells()) } else { None })
-        .chain(silent(true).map(|silent| padded(silent, ENDPOINTS.len(), ENDPOINTS.len() - 1)))
-        .collect();
+    let cells = |of: fn(&Row) -> Option<Vec<String>>| rows.iter().filter_map(of);
+    let channels: Vec<_> = cells(|row| match row {
+        Row::Channel(channel) => Some(channel.cells()),
+        _ => None,
+    })
+    .chain(silent(false, false).map(|silent| padded(silent, &CHANNELS)))
+    .collect();
+    let endpoints: Vec<_> = cells(|row| match row {
+        Row::Endpoint(endpoint) => Some(endpoint.cells()),
+        _ => None,
+    })
+    .chain(silent(true, false).map(|silent| padded(silent, &ENDPOINTS)))
+    .collect();
+    let services: Vec<_> = cells(|row| match row {
+        Row::Service(service) => Some(service.cells()),
+        _ => None,
+    })
+    .chain(silent(false, true).map(|silent| padded(silent, &SERVICES)))
+    .collect();
     let mut text = String::new();
-    if !channels.is_empty() {
-        text += &table::render(&CHANNELS, &channels);
-    }
-    if !endpoints.is_empty() {
+    let tables: [(&[_], _); 3] =
+        [(&CHANNELS, channels), (&ENDPOINTS, endpoints), (&SERVICES, services)];
+    for (columns, lines) in tables.iter().filter(|(_, lines)| !lines.is_empty()) {
         if !text.is_empty() {
             text.push('\n');
         }
-        text += &table::render(&ENDPOINTS, &endpoints);
+        text += &table::render(columns, lines);
     }
     for row in rows {
         if let Row::Endpoint(Endpoint { name, copy_refusal: Some(why), .. }) = row {
@@ -226,13 +257,13 @@ fn render(rows: &[Row]) -> String {
     text
 }
 
-/// A line of `count` cells for a name whose process does not answer, which the cell at `place` says.
-fn padded(silent: &Silent, count: usize, place: usize) -> Vec<String> {
-    let mut cells = vec!["-".to_owned(); count];
+/// A line for a name whose process does not answer, which the last cell says.
+fn padded(silent: &Silent, columns: &[(&str, bool)]) -> Vec<String> {
+    let mut cells = vec!["-".to_owned(); columns.len()];
     cells[0].clone_from(&silent.name);
     if silent.pid != 0 {
         cells[1] = silent.pid.to_string();
     }
-    cells[place] = silent.text();
+    cells[columns.len() - 1] = silent.text();
     cells
 }

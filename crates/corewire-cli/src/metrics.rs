@@ -1,4 +1,4 @@
-//! `corewire metrics`: counters of the channels in the text format of Prometheus.
+//! `corewire metrics`: counters of the channels and endpoints in the text format of Prometheus.
 
 use std::fmt::{Display, Write as _};
 use std::fs;
@@ -19,8 +19,8 @@ Examples:
   corewire metrics --file /var/lib/node_exporter/corewire.prom
   corewire metrics --port 9464\n\
 \n\
-Prints the counters of all channels and endpoints once, or writes them to FILE, for the textfile \
-collector of node_exporter: a reader of FILE finds the old text or the new text, and \
+Prints the counters of all channels and endpoints, and all services, once, or writes \
+them to FILE, for the textfile collector of node_exporter: a reader of FILE finds the old text or the new text, and \
 nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended. \
 They are looked up for each answer. Senders of a shared channel come and go, \
 and most of their counters with them; of these only the messages are shown.\n\
@@ -143,7 +143,7 @@ fn render(seen: &Seen) -> String {
     let mut text = Text(String::new());
     text.gauge(
         "unseen_names",
-        "Channels and endpoints that could not be looked at.",
+        "Names that could not be looked at.",
         [(String::new(), seen.unseen.len())],
     );
     let silent = seen.silent.iter().map(|silent| {
@@ -187,6 +187,11 @@ fn render(seen: &Seen) -> String {
     let joining = channels().map(|(of, view)| (of, view.joining.len()));
     text.gauge("joining", "Invited receivers that have not joined yet.", joining);
     render_endpoints(&seen.endpoints, &mut text);
+    let listeners = seen.listeners.iter().map(|view| {
+        let (name, pid) = (&view.name, view.pid);
+        (format!("{{service=\"{name}\",pid=\"{pid}\"}}"), 1)
+    });
+    text.gauge("service", "1 for a service: a name to which processes connect.", listeners);
     text.0
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use corewire::{ChannelView, Domain, EndpointView, JoinError, Observed};
+use corewire::{ChannelView, Domain, EndpointView, JoinError, ListenerView, Observed};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -16,6 +16,7 @@ const TIMEOUT: Duration = Duration::from_millis(400);
 pub(crate) struct Seen {
     pub(crate) channels: Vec<ChannelView>,
     pub(crate) endpoints: Vec<EndpointView>,
+    pub(crate) listeners: Vec<ListenerView>,
     pub(crate) silent: Vec<Silent>,
     /// Why others cannot be looked at.
     pub(crate) unseen: Vec<String>,
@@ -26,6 +27,7 @@ pub(crate) struct Seen {
 pub(crate) struct Silent {
     pub(crate) name: String,
     pub(crate) is_endpoint: bool,
+    pub(crate) is_service: bool,
     /// 0 if it is not known.
     pub(crate) pid: u32,
 }
@@ -44,13 +46,15 @@ impl Silent {
 pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
     let mut seen = Seen::default();
     for sighting in domain.observe_all(TIMEOUT)? {
-        let (name, is_endpoint) = (sighting.name, sighting.is_endpoint);
+        let name = sighting.name;
+        let (is_endpoint, is_service) = (sighting.is_endpoint, sighting.is_listener);
         match sighting.observed {
             Ok(Observed::Channel(channel)) => seen.channels.push(channel.look()),
             Ok(Observed::Endpoint(endpoint)) => seen.endpoints.push(endpoint.look()),
+            Ok(Observed::Listener(listener)) => seen.listeners.push(listener),
             Ok(_) => {}
             Err(JoinError::NoAnswer { pid, .. }) => {
-                seen.silent.push(Silent { name, is_endpoint, pid });
+                seen.silent.push(Silent { name, is_endpoint, is_service, pid });
             }
             Err(error) => seen.unseen.push(error.to_string()),
         }

@@ -184,14 +184,20 @@ pub enum NameKind {
     Channel,
     /// An endpoint.
     Endpoint,
+    /// A listener.
+    Listener,
 }
 
 impl NameKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Channel, Self::Endpoint, Self::Listener];
+
     /// The first word of a record.
     const fn word(self) -> &'static str {
         match self {
             Self::Channel => "corewire1",
             Self::Endpoint => "endpoint1",
+            Self::Listener => "service1",
         }
     }
 }
@@ -203,16 +209,16 @@ pub struct NameRecord {
     pub kind: NameKind,
     /// The owner's socket.
     pub socket: SocketName,
-    /// The incarnation of the channel or endpoint, or the waiter's number.
+    /// The incarnation of the channel, endpoint or listener, or the waiter's number.
     pub incarnation: u128,
 }
 
 impl NameRecord {
     /// The text of the record: `corewire1 <socket> <incarnation>` and a line end, with `endpoint1`
-    /// as the first word for an endpoint.
+    /// as the first word for an endpoint, and `service1` for a listener, with a space more.
     #[must_use]
     pub fn to_text(&self) -> String {
-        format!("{} {:032x} {:032x}\n", self.kind.word(), self.socket.0, self.incarnation)
+        format!("{:9} {:032x} {:032x}\n", self.kind.word(), self.socket.0, self.incarnation)
     }
 
     /// Parses a record. `None` for anything else, including an empty or half-written file.
@@ -221,8 +227,7 @@ impl NameRecord {
         let text = core::str::from_utf8(text).ok()?;
         let mut words = text.lines().next()?.split_ascii_whitespace();
         let word = words.next()?;
-        let kinds = [NameKind::Channel, NameKind::Endpoint];
-        let kind = kinds.into_iter().find(|kind| kind.word() == word)?;
+        let kind = NameKind::ALL.into_iter().find(|kind| kind.word() == word)?;
         let mut number = || {
             let word = words.next()?;
             (word.len() == 32).then(|| u128::from_str_radix(word, 16).ok()).flatten()
@@ -256,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_record_has_its_stated_size() {
-        for kind in [NameKind::Channel, NameKind::Endpoint] {
+        for kind in NameKind::ALL {
             let record = NameRecord { kind, socket: SocketName(u128::MAX), incarnation: 0 };
             assert_eq!(record.to_text().len(), RECORD_BYTES);
         }
@@ -264,8 +269,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_survive_the_file(socket: u128, incarnation: u128, is_channel: bool) {
-            let kind = if is_channel { NameKind::Channel } else { NameKind::Endpoint };
+        fn records_survive_the_file(socket: u128, incarnation: u128, kind in 0usize..3) {
+            let kind = NameKind::ALL[kind];
             let record = NameRecord { kind, socket: SocketName(socket), incarnation };
             prop_assert_eq!(NameRecord::parse(record.to_text().as_bytes()), Some(record));
         }

@@ -292,6 +292,21 @@ impl Descriptor {
         }
     }
 
+    /// Gives the descriptor to other code; a child that is forked afterwards keeps its copy. `None` in a forked child,
+    /// where it is closed.
+    pub(crate) fn into_fd(self) -> Option<OwnedFd> {
+        let mut this = ManuallyDrop::new(self);
+        if !this.is_ours() {
+            return None;
+        }
+        let raw = this.inner.as_raw_fd();
+        with_entries(|entries| {
+            remove(entries, |entry| matches!(entry, Entry::Descriptor(at) if *at == raw));
+        });
+        // SAFETY: taken once, here, since `this` is not dropped.
+        Some(unsafe { ManuallyDrop::take(&mut this.inner) })
+    }
+
     /// False in a forked child, where the descriptor is closed and its number may belong to another one.
     #[must_use]
     pub fn is_ours(&self) -> bool {

@@ -12,7 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-    recvmsg, sendmsg, socket_with, sockopt,
+    recvmsg, sendmsg, socket_with, socketpair, sockopt,
 };
 
 use crate::event::wait_readable;
@@ -278,6 +278,36 @@ impl Socket {
         Ok((Frame::parse(&bytes[..received.bytes])?, descriptors))
     }
 
+    /// A second descriptor of this end of the connection.
+    ///
+    /// # Errors
+    /// [`OsError`] if no descriptor is left.
+    pub fn duplicate(&self) -> Result<Self, OsError> {
+        if !self.0.is_ours() {
+            return Err(OsError::new("duplicate a socket in a forked child", Errno::BADF));
+        }
+        let duplicate = || rustix::io::fcntl_dupfd_cloexec(&self.0, 0);
+        Descriptor::make(duplicate).doing("duplicate a socket").map(Self)
+    }
+
+    /// Removes the limit that [`Socket::connect`] has set on the time of calls that send, for code that makes the
+    /// socket blocking.
+    ///
+    /// # Errors
+    /// [`OsError`] if the kernel refuses.
+    pub fn remove_limit(&self) -> Result<(), OsError> {
+        let what = "remove a socket's time limit";
+        sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Send, None).doing(what)
+    }
+
+    /// Gives the descriptor to code that does not follow this crate's rules for forks: a child that is forked
+    /// afterwards keeps its copy. In a forked child, the result is a socket whose other end is closed, because this
+    /// one is closed there. That call waits while the child has no free descriptor.
+    #[must_use]
+    pub fn into_fd(self) -> OwnedFd {
+        self.0.into_fd().unwrap_or_else(hung_up)
+    }
+
     /// Ends the connection for both sides, even if another descriptor of this end is open.
     pub fn hang_up(&self) {
         if self.0.is_ours() {
@@ -347,6 +377,18 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// A socket whose other end is closed.
+fn hung_up() -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    loop {
+        match socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None) {
+            Ok((socket, _)) => return socket,
+            // Another thread may close a descriptor.
+            Err(_) => drop(wait_readable(&[], Some(Instant::now() + Duration::from_millis(1)))),
+        }
     }
 }
 

@@ -34,6 +34,7 @@
 //! | several senders, in one order | [`SenderBuilder::open_shared`] |
 //! | values of one type | [`SenderBuilder::create_typed`] |
 //! | requests and replies between any two processes | [`Domain::endpoint`] |
+//! | a connected socket to a process of this or another user | [`Domain::listener`], [`Domain::connect`] |
 //! | to wait for several of these at once | [`WaitSet`] |
 //! | to observe without taking part | [`Domain::observe_all`] |
 //!
@@ -137,6 +138,12 @@
 //! # }
 //! ```
 //!
+//! # Listeners
+//!
+//! A [`Listener`] is a name to which processes connect, also guests of the domain. Both programs get one end of a
+//! connected socket, a [`Connection`]: for handshakes, descriptors, and what else does not belong into shared memory.
+//! See [`Domain::listener`] and [`Domain::connect_when_created`].
+//!
 //! # Sleeping and waking
 //!
 //! [`Wait`] says how a call waits. By default it polls for about as long as a wake-up costs, and then
@@ -194,7 +201,7 @@ mod typed;
 mod wait;
 
 pub use control::endpoint::observer::{EndpointObserver, EndpointView, PeerView};
-pub use control::look::{Observed, Sighting};
+pub use control::look::{ListenerView, Observed, Sighting};
 pub use control::observer::{ChannelView, Observer, ReceiverView};
 pub use control::sample::MessageSample;
 pub use corewire_derive::{MessageType, message};
@@ -215,13 +222,15 @@ pub use corewire_os::memory::SegmentError;
 pub use corewire_ring::broadcast::Violation;
 pub use corewire_ring::pair::PairViolation;
 pub use error::{
-    ConnectError, CounterError, CreateError, EndpointError, JoinError, NameInUse, NameUse,
-    OpenError, Overwritten, ReceiveError, SendError, ValueError, WaitError,
+    AcceptError, ConnectError, ConnectServiceError, CounterError, CreateError, EndpointError,
+    JoinError, ListenError, NameInUse, NameUse, OpenError, Overwritten, ReceiveError, SendError,
+    ValueError, WaitError,
 };
 pub use open::channel::SenderBuilder;
 pub use open::domain::{Domain, DomainBuilder};
 pub use open::endpoint::EndpointBuilder;
 pub use open::levels::Levels;
+pub use open::listener::{Connection, Listener};
 pub use open::receiver::ReceiverBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{

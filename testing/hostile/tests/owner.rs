@@ -328,6 +328,7 @@ fn any_frames_for_an_answer_are_an_error() {
         Frame::Observed { count: u32::MAX, joining: vec![1; 44] },
         Frame::ObservedEndpoint,
         Frame::Rows(vec![1, 2, 3]),
+        Frame::Connect { name: ChannelName::new(NAME).unwrap() },
     ];
     for round in 0..600 {
         let mut packet = answers[round % answers.len()].to_bytes().to_vec();

@@ -67,6 +67,7 @@ fn every_kind() -> Vec<Frame> {
         Frame::Invite { name: name(), waiter: 9 },
         Frame::Observe { name: name() },
         Frame::Observe { name: ChannelName::new("nobody").unwrap() },
+        Frame::Connect { name: name() },
         Frame::Observed { count: 3, joining: vec![7] },
         Frame::ObservedEndpoint,
         Frame::Rows(vec![0, 1, 2]),

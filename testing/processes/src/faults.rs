@@ -5,6 +5,8 @@
 //! that it hit. After the scenario everything is dropped and counted, and the scenario runs once
 //! more.
 
+mod listener;
+
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Display;
@@ -62,6 +64,7 @@ pub(crate) fn run(scenario: &str, directory: &Path, numbers: &str) -> Outcome {
         "host" => host,
         "shared" => shared,
         "copier" => copier,
+        "listener" => listener::listener,
         other => return Err(format!("no scenario {other}").into()),
     };
     let numbers: std::result::Result<Vec<u32>, _> = numbers.split(',').map(str::parse).collect();

@@ -36,6 +36,10 @@
 //! | `hold` | receives messages and keeps some, in place, as long as the endpoint `parent` is there |
 //! | `collide` | sends a message of `count` bytes before it receives one |
 //! | `exchange` | takes part in a case of a property test, which it reads from its standard input |
+//! | `listen` | sends back a packet of each of `count` clients of its listener, and keeps the listener |
+//! | `connect` | connects when the listener exists, exchanges a packet, says how that ended |
+//! | `crowd` | connects to a listener until it is refused, `count` times at most |
+//! | `fork-listener` | forks with a listener and connections, and checks what child and parent can do |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
@@ -54,6 +58,7 @@ mod guest;
 mod in_place;
 mod intruder;
 mod large;
+mod listening;
 mod refuse;
 mod stream;
 mod supervised;
@@ -202,6 +207,10 @@ fn run() -> Outcome {
         "exec" => executed::execute(&domain, &options, directory.as_ref()),
         "talker" => talker::talk(&domain, &options),
         "echo" => large::echo(&domain, &options),
+        "listen" => listening::listen(&domain, &options),
+        "connect" => listening::connect(&domain, &options),
+        "crowd" => listening::crowd(&domain, &options),
+        "fork-listener" => listening::fork(&domain, &options, directory.as_ref()),
         "push" => large::push(&domain, &options),
         "pull" => large::pull(&domain, &options),
         "burst" => in_place::burst(&domain, &options),

@@ -68,7 +68,7 @@ struct Scenario {
     peer: Part,
 }
 
-static SCENARIOS: [Scenario; 8] = [
+static SCENARIOS: [Scenario; 9] = [
     Scenario { name: "alone", peer: Part::Nothing },
     Scenario { name: "owner", peer: Part::Receives },
     Scenario { name: "waiter", peer: Part::Sends },
@@ -77,6 +77,7 @@ static SCENARIOS: [Scenario; 8] = [
     Scenario { name: "host", peer: Part::Nothing },
     Scenario { name: "shared", peer: Part::Nothing },
     Scenario { name: "copier", peer: Part::Nothing },
+    Scenario { name: "listener", peer: Part::Nothing },
 ];
 
 /// One run in a separate directory. Returns the run and what was wrong with it.

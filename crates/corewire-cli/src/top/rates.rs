@@ -120,7 +120,7 @@ impl Watcher {
 
     /// The channels and endpoints, with their rates since the last call.
     pub(crate) fn look(&mut self) -> Result<Look, Failure> {
-        let Seen { channels, endpoints, silent, mut unseen } = seen::look(&self.domain)?;
+        let Seen { channels, endpoints, silent, mut unseen, .. } = seen::look(&self.domain)?;
         unseen.extend(silent.iter().map(|silent| format!("{} {}", silent.name, silent.text())));
         let now = Instant::now();
         let since = |at: &Instant| now.duration_since(*at).as_secs_f64();

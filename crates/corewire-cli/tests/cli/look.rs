@@ -13,7 +13,7 @@ fn ls_shows_what_is_there() {
     let scratch = Scratch::new("ls");
     let empty = scratch.run("ls");
     empty.expect_code(0);
-    assert!(empty.text().starts_with("No channels and no endpoints in "), "{}", empty.text());
+    assert!(empty.text().starts_with("No channels, endpoints or services in "), "{}", empty.text());
     assert_eq!(scratch.run("ls --json").json(), serde_json::json!([]));
 
     let mut sender =
@@ -106,6 +106,29 @@ fn more_channels_are_shown_than_the_observer_has_descriptors() {
     let rows: serde_json::Value = serde_json::from_slice(&looked.stdout).unwrap();
     let shown = rows.as_array().unwrap().iter().filter(|row| row["kind"] == "channel").count();
     assert_eq!(shown, senders.len());
+}
+
+#[test]
+fn services_are_shown_with_their_process() {
+    let scratch = Scratch::new("services");
+    let domain = corewire::Domain::open_at(&scratch.runtime()).unwrap();
+    let _channel = domain.sender("channel").create().unwrap();
+    let listener = domain.listener("service").unwrap();
+    let rows = scratch.run("ls --json").json();
+    let pid = std::process::id();
+    assert_eq!(rows[1], serde_json::json!({ "kind": "service", "name": "service", "pid": pid }));
+    let text = scratch.run("ls").text().to_owned();
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines: Vec<_> = lines.collect();
+    assert!(lines.ends_with(&["service pid".into(), format!("service {pid}")]), "{text}");
+    let metrics = scratch.run("metrics").text().to_owned();
+    let expected = format!("corewire_service{{service=\"service\",pid=\"{pid}\"}} 1\n");
+    assert!(metrics.contains(&expected), "{metrics}");
+    let top = scratch.run("top --once --json");
+    top.expect_code(0);
+    drop(listener);
+    let rows = scratch.run("ls --json").json();
+    assert_eq!(rows.as_array().unwrap().len(), 1);
 }
 
 #[test]

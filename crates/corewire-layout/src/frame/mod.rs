@@ -11,6 +11,8 @@
 //! | `Readiness` | receiver, owner | an eventfd, or none to an owner of another user | wake me through this when I ask for it |
 //! | `Ring` | owner, receiver of another user | | the wake-up that `Readiness` asked for |
 //! | `Done` | owner, receiver | | the last request is done |
+//! | | listener, client | | the listener has the connection: what follows are no frames |
+//! | | listener, observer | | that is a listener |
 //! | | new sender or receiver, host, and back | | I have taken my place in the shared channel; you count |
 //! | `Leave` | receiver, owner | | I am leaving; what follows is a hang-up, not a death |
 //! | `Enter` | sender, host | | let me send on the shared channel `name` |
@@ -19,12 +21,13 @@
 //! | `Follow` | sender, host | | I send on `name`, too; tell me when you go |
 //! | `Wake` | sender, receiver | | ring your descriptor for row `row` |
 //! | `Invite` | owner, waiter | | the name you wait for exists now |
-//! | `Observe` | observer, owner | | let me observe the channel or endpoint `name` |
+//! | `Observe` | observer, owner | | let me observe the channel, endpoint or listener `name` |
 //! | `Observed` | owner, observer | sender's segment | followed by `count` rows; these processes are joining |
 //! | `ObservedEndpoint` | owner, observer | endpoint's segment, list of its peers | |
 //! | `Rows` | owner, observer | receivers' segments | the rows they belong to |
 //! | `Pair` | endpoint, endpoint | its segment, its activity page, its eventfd, its process | connect: you are my row `row` |
 //! | `Paired` | endpoint, endpoint | the same | connected; you are my row `row` |
+//! | `Connect` | client, listener | | hand this connection to the listener `name` |
 //!
 //! A frame is hostile until [`Frame::parse`] has read it. A frame that it refuses closes the
 //! connection.
@@ -158,7 +161,7 @@ pub enum Frame {
         /// The waiter's number.
         waiter: u128,
     },
-    /// A request to observe a channel or an endpoint.
+    /// A request to observe a channel, an endpoint or a listener.
     Observe {
         /// Its name.
         name: ChannelName,
@@ -227,6 +230,11 @@ pub enum Frame {
         row: u32,
         /// The incarnation of the answering endpoint.
         incarnation: u128,
+    },
+    /// A request to hand this connection to a listener.
+    Connect {
+        /// The listener.
+        name: ChannelName,
     },
 }
 

@@ -85,6 +85,23 @@ pub enum Reason {
         /// The limit.
         max: u64,
     },
+    /// The listener's queue is full.
+    #[error("the listener has its maximum of {max} connections that it has not accepted yet")]
+    ListenerFull {
+        /// The limit.
+        max: u64,
+    },
+    /// The guests of one user have the places in the listener's queue that are theirs, or all guests together.
+    #[error(
+        "guests have the {max} places among the listener's waiting connections that those of user \
+         {user}, or all guests, may have"
+    )]
+    ListenerFullOfGuests {
+        /// The requester's effective user.
+        user: u32,
+        /// The limit.
+        max: u64,
+    },
     /// All peers' rows are taken.
     #[error("the endpoint has its maximum of {max} peers")]
     PeersFull {
@@ -128,6 +145,8 @@ impl Reason {
             Self::PeersFull { max } => (13, max, 0),
             Self::GuestFromNow => (14, 0, 0),
             Self::GuestsFull { user, max } => (15, user as u64, max),
+            Self::ListenerFull { max } => (16, max, 0),
+            Self::ListenerFullOfGuests { user, max } => (17, user as u64, max),
         }
     }
 
@@ -152,6 +171,8 @@ impl Reason {
             13 => Self::PeersFull { max: a },
             14 => Self::GuestFromNow,
             15 => Self::GuestsFull { user: small("user", a)?, max: b },
+            16 => Self::ListenerFull { max: a },
+            17 => Self::ListenerFullOfGuests { user: small("user", a)?, max: b },
             _ => return Err(FrameError::Field { field: "reason", found: code }),
         })
     }

@@ -17,7 +17,7 @@ fn names() -> impl Strategy<Value = ChannelName> {
 }
 
 fn reasons() -> impl Strategy<Value = Reason> {
-    (1u64..=15, any::<u32>(), any::<u32>(), "[ -~]{1,64}").prop_map(|(code, a, b, name)| {
+    (1u64..=17, any::<u32>(), any::<u32>(), "[ -~]{1,64}").prop_map(|(code, a, b, name)| {
         let a = u64::from(a).max(1);
         Reason::of_words(code, a, b.into(), name.as_bytes()).unwrap()
     })
@@ -59,6 +59,7 @@ fn frames() -> impl Strategy<Value = Frame> {
         (names(), any::<u128>()).prop_map(|(name, waiter)| Frame::Invite { name, waiter }),
         names().prop_map(|name| Frame::Observe { name }),
         names().prop_map(|name| Frame::Follow { name }),
+        names().prop_map(|name| Frame::Connect { name }),
         (names(), any::<(u64, u64, u128)>()).prop_map(|(name, (hash, bytes, socket))| {
             Frame::Enter { name, type_key: TypeKey { hash, bytes }, socket }
         }),

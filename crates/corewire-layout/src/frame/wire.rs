@@ -96,9 +96,10 @@ impl Frame {
             Self::Welcome(w) => raw.id = w.incarnation.to_le_bytes(),
             Self::Relayed { relay, .. } => raw.id = relay.to_le_bytes(),
             Self::Invite { name, waiter } => raw.set_name(name, *waiter),
-            Self::Observe { name } | Self::Enter { name, .. } | Self::Follow { name } => {
-                raw.set_name(name, 0);
-            }
+            Self::Observe { name }
+            | Self::Enter { name, .. }
+            | Self::Follow { name }
+            | Self::Connect { name } => raw.set_name(name, 0),
             Self::Entered { incarnation, .. }
             | Self::Wake { incarnation, .. }
             | Self::Paired { incarnation, .. } => {
@@ -191,6 +192,7 @@ impl Frame {
             },
             19 => Self::Paired { row: small("row", a)?, incarnation: id },
             20 => Self::ObservedEndpoint,
+            21 => Self::Connect { name: raw.name()? },
             kind => return Err(FrameError::Field { field: "kind", found: kind.into() }),
         })
     }
@@ -217,6 +219,7 @@ impl Frame {
             Self::Pair { .. } => 18,
             Self::Paired { .. } => 19,
             Self::ObservedEndpoint => 20,
+            Self::Connect { .. } => 21,
         }
     }
 }

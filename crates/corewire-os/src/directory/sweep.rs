@@ -21,7 +21,7 @@ pub struct ForeignFile {
 }
 
 impl ForeignFile {
-    /// The channel or endpoint that cannot be created while this file is there, if there is one.
+    /// The channel, endpoint or listener that cannot be created while this file is there, if there is one.
     #[must_use]
     pub fn blocks(&self) -> Option<ChannelName> {
         // A members' file is locked; what it holds does not matter.

@@ -42,7 +42,23 @@ impl Watch {
     /// # Errors
     /// [`OsError`] if the kernel refuses.
     pub fn wait(&self, other: BorrowedFd<'_>, deadline: Option<Instant>) -> Result<bool, OsError> {
-        let ready = wait_readable(&[self.0.as_fd(), other], deadline)?;
+        self.wait_beside(&[self.0.as_fd(), other], deadline)
+    }
+
+    /// As [`Watch::wait`], for the directory's files alone.
+    ///
+    /// # Errors
+    /// [`OsError`] if the kernel refuses.
+    pub fn wait_alone(&self, deadline: Option<Instant>) -> Result<bool, OsError> {
+        self.wait_beside(&[self.0.as_fd()], deadline)
+    }
+
+    fn wait_beside(
+        &self,
+        all: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<bool, OsError> {
+        let ready = wait_readable(all, deadline)?;
         let mut space = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut space);
         while events.next().is_ok_and(|event| event.file_name().is_some_and(is_any)) {}

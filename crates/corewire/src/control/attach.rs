@@ -266,7 +266,7 @@ pub(crate) fn answer_within(
 }
 
 /// The deadline for an answer, and the time limit to report to the caller.
-fn deadline_of(patience: Patience) -> (Instant, Duration) {
+pub(crate) fn deadline_of(patience: Patience) -> (Instant, Duration) {
     let now = Instant::now();
     match patience {
         // A running process answers sooner than this minimum, even if the caller has less time.

@@ -108,6 +108,7 @@ impl Connection {
                     Err(reason) => self.refuse(reason),
                 }
             }
+            Frame::Connect { name } => self.hand_over(domain, &name),
             Frame::Invite { name, waiter } if !self.is_foreign() => {
                 domain.invited(&name, waiter, Arc::clone(&self.socket));
                 false
@@ -197,6 +198,22 @@ impl Connection {
         }
     }
 
+    /// Gives this connection to a listener's program.
+    fn hand_over(&self, domain: &DomainInner, name: &ChannelName) -> bool {
+        let Some(listener) = domain.listener(name) else {
+            return self.refuse(Reason::NotFound);
+        };
+        // What follows on the socket is for that program.
+        self.unwatch(domain);
+        match listener.add(&self.socket, self.peer) {
+            Ok(()) => false,
+            Err(reason) => {
+                tell!(info, "a connection was refused", listener = name, reason = reason);
+                self.refuse(reason)
+            }
+        }
+    }
+
     fn show_endpoint(&self, endpoint: &EndpointControl) -> bool {
         if self.is_foreign() {
             return self.refuse(Reason::NotForGuests);
@@ -228,6 +245,12 @@ impl Connection {
         }
         if let Some(endpoint) = domain.endpoint(name) {
             return self.show_endpoint(&endpoint);
+        }
+        if domain.listener(name).is_some() {
+            return match self.socket.send(&Frame::Done, &[]) {
+                Ok(()) => true,
+                Err(error) => self.refuse(Reason::Resources { errno: error.errno.unsigned_abs() }),
+            };
         }
         let Some(owner) = domain.channel(name) else {
             return self.refuse(Reason::NotFound);

@@ -18,6 +18,7 @@ use corewire_os::socket::{Listener, Peer, Socket};
 use crate::control::connection::Connection;
 use crate::control::endpoint::EndpointControl;
 use crate::control::hub::{Handler, Hub, HubHandle, Token};
+use crate::control::listener::ListenerControl;
 use crate::control::owner::{EMFILE, Owner};
 use crate::control::shared::attachment::SharedAttachment;
 use crate::control::shared::member::Member;
@@ -48,6 +49,7 @@ pub(crate) struct DomainInner {
 struct DomainState {
     channels: BTreeMap<ChannelName, Weak<Owner>>,
     endpoints: BTreeMap<ChannelName, Weak<EndpointControl>>,
+    listeners: BTreeMap<ChannelName, Weak<ListenerControl>>,
     /// The shared channels whose names this process holds.
     members: BTreeMap<ChannelName, Weak<Member>>,
     /// Receivers of shared channels, by incarnation and row.
@@ -138,6 +140,18 @@ impl DomainInner {
 
     pub(crate) fn endpoint(&self, name: &ChannelName) -> Option<Arc<EndpointControl>> {
         lock(&self.state).endpoints.get(name).and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn add_listener(&self, listener: &Arc<ListenerControl>) {
+        lock(&self.state).listeners.insert(listener.name().clone(), Arc::downgrade(listener));
+    }
+
+    pub(crate) fn remove_listener(&self, name: &ChannelName) {
+        lock(&self.state).listeners.remove(name);
+    }
+
+    pub(crate) fn listener(&self, name: &ChannelName) -> Option<Arc<ListenerControl>> {
+        lock(&self.state).listeners.get(name).and_then(Weak::upgrade)
     }
 
     pub(crate) fn add_member(&self, member: &Arc<Member>) {
@@ -235,6 +249,7 @@ impl DomainInner {
         let record = self.directory.look_up(name).ok().flatten();
         let kind = match record.map(|record| record.kind) {
             Some(NameKind::Endpoint) => NameUse::Endpoint,
+            Some(NameKind::Listener) => NameUse::Listener,
             _ if matches!(self.directory.has_members(name), Ok(true)) => NameUse::SharedChannel,
             Some(NameKind::Channel) => NameUse::Channel,
             None => NameUse::Unknown,

@@ -35,6 +35,18 @@ pub enum Observed {
     Channel(Observer),
     /// An endpoint.
     Endpoint(EndpointObserver),
+    /// A listener.
+    Listener(ListenerView),
+}
+
+/// A listener, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListenerView {
+    /// Its name.
+    pub name: String,
+    /// Its process; 0 if that is in another container.
+    pub pid: u32,
 }
 
 /// A name, and the object found under it.
@@ -43,8 +55,10 @@ pub enum Observed {
 pub struct Sighting {
     /// The name.
     pub name: String,
-    /// True for an endpoint, false for a channel.
+    /// True for an endpoint.
     pub is_endpoint: bool,
+    /// True for a listener. A name that is neither is a channel's.
+    pub is_listener: bool,
     /// An observer, or why there is none: [`JoinError::NoAnswer`] if the process did not answer in time. It may be
     /// stopped.
     pub observed: Result<Observed, JoinError>,
@@ -150,6 +164,10 @@ impl Look {
                 let observer = EndpointObserver::new(name, segment, &peers)?;
                 return Ok(Some(Observed::Endpoint(observer)));
             }
+            (Frame::Done, None) => {
+                let (name, pid) = (name.as_str().to_owned(), self.pid);
+                return Ok(Some(Observed::Listener(ListenerView { name, pid })));
+            }
             (Frame::Rows(numbers), Some(rows))
                 if numbers.len() == descriptors.len() && !numbers.is_empty() =>
             {
@@ -197,8 +215,8 @@ pub(crate) fn one(
         let record = domain.directory.look_up(name)?.ok_or_else(not_found)?;
         match kind {
             _ if record.kind == kind => {}
-            NameKind::Channel => return Err(JoinError::NotAChannel(name.clone())),
             NameKind::Endpoint => return Err(JoinError::NotAnEndpoint(name.clone())),
+            _ => return Err(JoinError::NotAChannel(name.clone())),
         }
         match Look::begin(domain, name, record.socket)? {
             Ok(look) => break look,
@@ -335,7 +353,9 @@ fn note(
 ) {
     // It ended between the two looks, or the file belongs to another user and does not count here.
     if !matches!(observed, Err(JoinError::NotFound(_) | JoinError::ForeignFile(_))) {
-        let (name, is_endpoint) = (name.as_str().to_owned(), kind == NameKind::Endpoint);
-        sightings.push(Sighting { name, is_endpoint, observed });
+        let name = name.as_str().to_owned();
+        let [is_endpoint, is_listener] =
+            [NameKind::Endpoint, NameKind::Listener].map(|it| kind == it);
+        sightings.push(Sighting { name, is_endpoint, is_listener, observed });
     }
 }

@@ -9,6 +9,7 @@
 //! | [`attach`] | the receiver's side: joining, and the sender's death |
 //! | [`shared`] | channels of several senders: entering, admitting, taking over, watching |
 //! | [`endpoint`] | an endpoint's side: who its peers are |
+//! | [`listener`] | a listener's side: connections that wait to be accepted |
 //! | [`look`] | asking the processes that have names, one or all at once |
 //! | [`memory`] | private memory of senders |
 //! | [`observer`] | looking on without joining |
@@ -20,6 +21,7 @@ pub(crate) mod connection;
 pub(crate) mod domain;
 pub(crate) mod endpoint;
 pub(crate) mod hub;
+pub(crate) mod listener;
 pub(crate) mod look;
 pub(crate) mod memory;
 pub(crate) mod observer;

@@ -37,6 +37,8 @@ pub enum NameUse {
     SharedChannel,
     /// An endpoint.
     Endpoint,
+    /// A listener.
+    Listener,
     /// The process that holds the name has not published yet what it creates.
     Unknown,
 }
@@ -47,6 +49,7 @@ impl fmt::Display for NameInUse {
             NameUse::Channel => ("channel ", "is its sender"),
             NameUse::SharedChannel => ("shared channel ", "is one of its senders"),
             NameUse::Endpoint => ("endpoint ", "has it"),
+            NameUse::Listener => ("listener ", "has it"),
             NameUse::Unknown => ("", "has the name"),
         };
         write!(f, "{kind}{} already exists", self.name)?;

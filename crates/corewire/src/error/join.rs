@@ -29,8 +29,8 @@ pub enum ConnectError {
         /// How long the call waited.
         after: Duration,
     },
-    /// The name belongs to a channel.
-    #[error("{0} is a channel, not an endpoint")]
+    /// The name belongs to a channel or a listener.
+    #[error("{0} is a channel or a listener, not an endpoint")]
     NotAnEndpoint(ChannelName),
     /// This endpoint has its maximum number of peers.
     #[error("this endpoint has its maximum of {max} peers")]
@@ -102,7 +102,7 @@ pub enum ConnectError {
 }
 
 /// The text for a process in an error message; empty if its number is not known.
-fn shown_pid(pid: u32) -> String {
+pub(super) fn shown_pid(pid: u32) -> String {
     if pid == 0 { String::new() } else { format!(" (pid {pid})") }
 }
 
@@ -142,8 +142,8 @@ pub enum JoinError {
     /// No channel of this name exists now.
     #[error("channel {0} does not exist")]
     NotFound(ChannelName),
-    /// The name belongs to an endpoint.
-    #[error("{0} is an endpoint, not a channel")]
+    /// The name belongs to an endpoint or a listener.
+    #[error("{0} is an endpoint or a listener, not a channel")]
     NotAChannel(ChannelName),
     /// No channel of this name was created within the given time.
     #[error("channel {name} was not created within {after:?}")]
@@ -226,8 +226,8 @@ pub enum JoinError {
         /// The process; 0 if it is not known.
         pid: u32,
     },
-    /// The name belongs to a channel.
-    #[error("{0} is a channel, not an endpoint")]
+    /// The name belongs to a channel or a listener.
+    #[error("{0} is a channel or a listener, not an endpoint")]
     NotAnEndpoint(ChannelName),
     /// The owner sent an invalid answer.
     #[error("the owner of channel {name} answered {found}")]

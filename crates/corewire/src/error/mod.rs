@@ -1,8 +1,9 @@
 //! One error type for each stage: opening a domain, creating a channel or an endpoint, joining,
-//! connecting, sending, receiving, observing, waiting.
+//! connecting, listening, sending, receiving, observing, waiting.
 
 mod create;
 mod join;
+mod listen;
 mod transfer;
 
 use corewire_os::OsError;
@@ -10,6 +11,7 @@ use corewire_os::directory::DirectoryError;
 
 pub use self::create::{CreateError, EndpointError, NameInUse, NameUse};
 pub use self::join::{ConnectError, JoinError};
+pub use self::listen::{AcceptError, ConnectServiceError, ListenError};
 pub use self::transfer::{Overwritten, ReceiveError, SendError, ValueError};
 
 /// Why a domain cannot be opened.

@@ -24,8 +24,8 @@ use crate::open::receiver::ReceiverBuilder;
 use crate::tell::tell;
 
 /// A set of processes that can find each other: all that open the same runtime directory as the same user, its owner.
-/// The owner can admit other users as guests ([`DomainBuilder::access`]). Guests find and join channels, and create
-/// none. A clone is cheap. Handles stay valid after the domain is dropped.
+/// The owner can admit other users as guests ([`DomainBuilder::access`]). Guests find and join channels, connect
+/// to listeners, and create neither. A clone is cheap. Handles stay valid after the domain is dropped.
 ///
 /// Opening a domain starts the process's control thread, which blocks all signals and sleeps unless something changes.
 /// It also raises the soft limit on descriptors to the hard one.
@@ -107,7 +107,7 @@ impl Domain {
         self.names_of(NameKind::Channel)
     }
 
-    fn names_of(&self, kind: NameKind) -> Result<Vec<ChannelName>, OpenError> {
+    pub(crate) fn names_of(&self, kind: NameKind) -> Result<Vec<ChannelName>, OpenError> {
         if self.inner.is_forked() {
             return Err(OpenError::Forked);
         }
@@ -138,7 +138,7 @@ impl Domain {
         let name = ChannelName::of_any(name)?;
         match look::one(&self.inner, &name, NameKind::Channel, ANSWER_TIMEOUT)? {
             Observed::Channel(observer) => Ok(observer),
-            Observed::Endpoint(_) => Err(JoinError::NotAChannel(name)),
+            _ => Err(JoinError::NotAChannel(name)),
         }
     }
 
@@ -151,13 +151,13 @@ impl Domain {
         let name = ChannelName::of_any(name)?;
         match look::one(&self.inner, &name, NameKind::Endpoint, ANSWER_TIMEOUT)? {
             Observed::Endpoint(observer) => Ok(observer),
-            Observed::Channel(_) => Err(JoinError::NotAnEndpoint(name)),
+            _ => Err(JoinError::NotAnEndpoint(name)),
         }
     }
 
-    /// Observes all channels and endpoints, in the order of their names. Asks up to 256 processes at one time, each for
-    /// one name after the other. Waits for at most `timeout` in all. A stopped process delays no other answer; its
-    /// names are listed with [`JoinError::NoAnswer`]. A guest sees only channels.
+    /// Observes all channels, endpoints and listeners, in the order of their names. Asks up to 256 processes at one
+    /// time, each for one name after the other. Waits for at most `timeout` in all. A stopped process delays no other
+    /// answer; its names are listed with [`JoinError::NoAnswer`]. A guest sees no endpoints.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

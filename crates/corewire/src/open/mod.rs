@@ -7,6 +7,7 @@
 //! | [`channel`] | creating a channel |
 //! | [`receiver`] | the builder of a receiver |
 //! | [`endpoint`] | creating an endpoint |
+//! | [`listener`] | listeners, and connections to them |
 //! | [`join`] | joining a channel that exists |
 //! | [`waiting`] | joining a channel that does not exist yet |
 //! | [`levels`] | channels on two levels: relays and their followers |
@@ -16,5 +17,6 @@ pub(crate) mod domain;
 pub(crate) mod endpoint;
 pub(crate) mod join;
 pub(crate) mod levels;
+pub(crate) mod listener;
 pub(crate) mod receiver;
 pub(crate) mod waiting;

@@ -30,7 +30,7 @@ pub(crate) static CALLS: &[Call] = calls! {
     SYS_fallocate "fallocate" &[EINTR, ENOSPC, ENOMEM, EPERM],
     SYS_mmap "mmap" &[ENOMEM, EAGAIN, EPERM, EACCES],
     SYS_madvise "madvise" &[ENOMEM, EAGAIN, EPERM],
-    SYS_fcntl "fcntl" &[EPERM, EACCES],
+    SYS_fcntl "fcntl" &[EPERM, EMFILE, EACCES],
     SYS_openat "openat" &[EINTR, EMFILE, ENOMEM, EACCES, ENOSPC, ENFILE, EPERM],
     SYS_mkdirat "mkdirat" &[EACCES, ENOSPC, ENOMEM, EPERM],
     SYS_flock "flock" &[EINTR, ENOMEM, EAGAIN],
@@ -95,7 +95,9 @@ pub(crate) fn is_corewires(call: &Call, data: &seccomp_data) -> bool {
         "epoll_ctl" => !is(1, libc::EPOLL_CTL_DEL),
         "madvise" => is(2, libc::MADV_DONTFORK) || is(2, libc::MADV_POPULATE_WRITE),
         "futex" => !has(1, libc::FUTEX_PRIVATE_FLAG),
-        "fcntl" => is(1, libc::F_ADD_SEALS) || is(1, libc::F_GET_SEALS),
+        "fcntl" => [libc::F_ADD_SEALS, libc::F_GET_SEALS, libc::F_DUPFD_CLOEXEC]
+            .iter()
+            .any(|it| is(1, *it)),
         "getrandom" => is(2, 0),
         "prlimit64" => data.args[2] != 0,
         _ => true,
