@@ -50,6 +50,12 @@ impl<T: Transport> Engine<T> {
         }
     }
 
+    /// Whether events are kept, and there is none.
+    #[inline(always)]
+    pub fn has_no_peer_event(&self) -> bool {
+        self.peer_events.is_watching && self.peer_events.queue.is_empty()
+    }
+
     /// The oldest event, except that of a peer that has gone and of which a message is kept that `selector` asks for.
     pub fn next_peer_event(&mut self, selector: &Selector) -> Option<PeerEvent> {
         if self.peer_events.is_empty() {

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use corewire_endpoint::{Caller, MessageError, OwnedMessage, Peer, PeerEvent, Selector, Status};
+use corewire_endpoint::{
+    Caller, MessageError, OwnedMessage, Peer, PeerEvent, Selector, Status, Target,
+};
 
 use super::calls::{OwedReply, Request};
-use super::receive::{Owned, none_if_late};
+use super::receive::{IntoBuffer, Owned, none_if_late};
 use super::{Endpoint, after};
 use crate::wait::Patience;
 
@@ -89,6 +91,83 @@ impl Endpoint {
         none_if_late(self.event(selector, Patience::until(timeout)))
     }
 
+    /// Like [`receive_event`](Self::receive_event), but stores a message at the beginning of `buffer`. Allocates
+    /// nothing for a short message.
+    ///
+    /// # Errors
+    /// [`MessageError::BufferTooSmall`], after which the message can still be received; otherwise as for
+    /// [`receive`](Self::receive).
+    #[inline]
+    pub fn receive_event_into(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+    ) -> Result<Event<Status>, MessageError> {
+        match self.receive_short(selector, buffer) {
+            Some(status) => Ok(Event::Received(status)),
+            None => self.event_into(selector, buffer, Patience::Forever),
+        }
+    }
+
+    /// The usual way of [`receive_event_into`](Self::receive_event_into), for servers that count nanoseconds: polls for a
+    /// message of up to 160 bytes. `None` if something else must be handled first, such as an event, a longer message or
+    /// a sleep: then call `receive_event_into`.
+    #[inline(always)]
+    pub fn receive_short(&mut self, selector: Selector, buffer: &mut [u8]) -> Option<Status> {
+        if !self.engine.has_no_peer_event() || self.engine.has_notice() {
+            return None;
+        }
+        self.receive_polling(IntoBuffer { selector, buffer })
+    }
+
+    /// Like [`receive_event_into`](Self::receive_event_into), but never blocks; `None` if there is no event now.
+    ///
+    /// # Errors
+    /// As for [`receive_event_into`](Self::receive_event_into).
+    pub fn try_receive_event_into(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+    ) -> Result<Option<Event<Status>>, MessageError> {
+        none_if_late(self.event_into(selector, buffer, Patience::None))
+    }
+
+    /// Like [`receive_event_into`](Self::receive_event_into), for at most `timeout`; `None` if there was no event.
+    ///
+    /// # Errors
+    /// As for [`receive_event_into`](Self::receive_event_into).
+    pub fn receive_event_into_timeout(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+        timeout: Duration,
+    ) -> Result<Option<Event<Status>>, MessageError> {
+        none_if_late(self.event_into(selector, buffer, Patience::until(timeout)))
+    }
+
+    #[cold]
+    fn event_into(
+        &mut self,
+        selector: Selector,
+        buffer: &mut [u8],
+        patience: Patience,
+    ) -> Result<Event<Status>, MessageError> {
+        self.engine.watch_peers();
+        self.handle_notices()?;
+        if let Some(event) = self.engine.next_peer_event(&selector) {
+            return Ok(event.into());
+        }
+        let way = IntoBuffer { selector, buffer: &mut *buffer };
+        let short = match patience {
+            Patience::Forever => self.receive_polling(way),
+            _ => self.look_once(way).flatten(),
+        };
+        match short {
+            Some(status) => Ok(Event::Received(status)),
+            None => self.event_slowly(selector, &mut &mut *buffer, patience),
+        }
+    }
+
     /// Like [`receive_request`](Self::receive_request), but also returns when a peer has come or gone. A request is
     /// [detached](Request::detach), and [`reply`](Self::reply) replies to it. Otherwise like
     /// [`receive_event`](Self::receive_event).
@@ -148,15 +227,24 @@ impl Endpoint {
         };
         match short {
             Some(message) => Ok(Event::Received(message)),
-            None => self.event_slowly(selector, patience),
+            None => {
+                let mut target = self.engine.new_message();
+                Ok(match self.event_slowly(selector, target.as_target(), patience)? {
+                    Event::Came(peer) => Event::Came(peer),
+                    Event::Received(status) => Event::Received(target.finish(status)),
+                    Event::Gone { peer, why } => Event::Gone { peer, why },
+                })
+            }
         }
     }
 
+    #[inline(never)]
     fn event_slowly(
         &mut self,
         selector: Selector,
+        target: &mut dyn Target,
         patience: Patience,
-    ) -> Result<Event<OwnedMessage>, MessageError> {
+    ) -> Result<Event<Status>, MessageError> {
         enum Found {
             Peer(PeerEvent),
             Message(Status),
@@ -167,8 +255,7 @@ impl Endpoint {
             }
             Some(endpoint.engine.end_of(caller)?.map(Found::Message))
         };
-        let mut target = self.engine.new_message();
-        let mut caller = Caller::new(selector, target.as_target()).reporting_peers();
+        let mut caller = Caller::new(selector, target).reporting_peers();
         self.engine.begin_receive(&mut caller)?;
         let ended = match (found(self, &caller), patience) {
             (Some(end), _) => Ok(end),
@@ -190,7 +277,7 @@ impl Endpoint {
         self.engine.leave(&mut caller);
         match ended {
             Ok(Ok(Found::Peer(event))) => Ok(event.into()),
-            Ok(Ok(Found::Message(status))) => Ok(Event::Received(target.finish(status))),
+            Ok(Ok(Found::Message(status))) => Ok(Event::Received(status)),
             Ok(Err(error)) => Err(error),
             Err(MessageError::Timeout { .. }) => {
                 Err(MessageError::Timeout { after: after(patience) })

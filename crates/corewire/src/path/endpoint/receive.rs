@@ -278,9 +278,9 @@ pub(super) trait Look {
 }
 
 /// Into the caller's memory.
-struct IntoBuffer<'a> {
-    selector: Selector,
-    buffer: &'a mut [u8],
+pub(super) struct IntoBuffer<'a> {
+    pub(super) selector: Selector,
+    pub(super) buffer: &'a mut [u8],
 }
 
 impl Look for IntoBuffer<'_> {

@@ -44,6 +44,7 @@ impl Endpoint {
     /// [`MessageError::Full`] if there is no room; `ReceiverFull` if the peer
     /// [refuses](crate::EndpointBuilder::refuse_beyond_grants) more than it grants; otherwise as for
     /// [`send`](Self::send).
+    #[inline(always)]
     pub fn try_send(
         &mut self,
         peer: Peer,
