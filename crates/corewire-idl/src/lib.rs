@@ -3,13 +3,16 @@
 //! An interface is written once, in a file such as `calc.if`, and code for both sides is made from it. The language is
 //! that of Barrelfish's stub compiler Flounder (papers/003, sections 2.3 and 4), extended: `docs/interfaces.md` has
 //! the grammar. This crate is the front end. It reads, checks, formats and compares interface files, and gives an
-//! interface in a JSON form to generators. It contains no generator and no run time.
+//! interface in a JSON form to generators, of which it contains that for Rust. The run time is `corewire-bind`.
 //!
 //! | step | where |
 //! |---|---|
 //! | text to syntax, all errors in one run | [`parse`], [`syntax`] |
 //! | syntax to meaning | [`Check`] |
 //! | the meaning, for generators | [`form`] |
+//! | Rust | [`rust`], [`build`] |
+//! | C | [`c_header`] |
+//! | messages from JSON, and JSON from messages | [`json`](mod@json) |
 //! | canonical text | [`format`](fn@format) |
 //! | what a change breaks | [`diff`](fn@diff) |
 //! | whole directories of Barrelfish's files | [`corpus`] |
@@ -42,14 +45,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod build;
+pub mod c_header;
 mod check;
 pub mod corpus;
 mod diagnostics;
 mod diff;
 pub mod form;
 mod format;
+pub mod json;
 mod lexer;
 mod parser;
+pub mod rust;
 mod source;
 pub mod syntax;
 

@@ -2,7 +2,9 @@
 
 mod common;
 
-use corewire_idl::form::{INLINE_BYTES, Interface, Layout, LeafRole};
+use corewire_idl::form::{
+    Definition, Field, INLINE_BYTES, Interface, Layout, LeafRole, Type, TypeDecl,
+};
 use corewire_idl::{Check, Code, Source, format, parse};
 use proptest::prelude::*;
 
@@ -266,4 +268,27 @@ fn forms_that_were_changed_are_refused() {
         let error = Interface::from_json(&json.replace(old, new)).expect_err(new).to_string();
         assert!(!error.is_empty());
     }
+}
+
+#[test]
+fn a_form_with_empty_types_is_refused_at_once() {
+    let text = "interface some { typedef struct { int x; } t0; message m(t0 x); };";
+    let mut interface = check(&format!("edition 1; {}", text.replace("m(", "m @1(")));
+    let empty = interface.types[0].clone();
+    for at in 0..30 {
+        let name = format!("t{at}");
+        let field = |field: &str| Field {
+            name: field.to_owned(),
+            docs: Vec::new(),
+            of: Type::Named { name: format!("t{}", at - 1) },
+        };
+        let fields = if at == 0 { Vec::new() } else { vec![field("a"), field("b")] };
+        let decl = TypeDecl { name, definition: Definition::Struct { fields }, ..empty.clone() };
+        if at == 0 {
+            interface.types.clear();
+        }
+        interface.types.push(decl);
+    }
+    let error = Interface::from_json(&interface.to_json()).unwrap_err();
+    assert_eq!(error.to_string(), "`t0`: a struct without fields");
 }

@@ -177,6 +177,13 @@ impl Known {
         let facts = match definition {
             Definition::Alias { target } => self.facts(target)?,
             Definition::Enum { .. } => Facts::fixed(4),
+            // Empty types cost nothing, so that limits would not stop a form in which each has the one before twice.
+            Definition::Struct { fields } if fields.is_empty() => {
+                return Refusal::impossible("a struct without fields");
+            }
+            Definition::Union { arms, .. } if arms.is_empty() => {
+                return Refusal::impossible("a union without arms");
+            }
             Definition::Struct { fields } => {
                 let mut all = Facts::default();
                 for field in fields {

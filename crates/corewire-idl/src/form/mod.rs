@@ -28,6 +28,7 @@ mod complete;
 mod facts;
 mod hash;
 mod layout;
+mod text;
 mod types;
 
 pub use builtin::Builtin;
@@ -361,6 +362,12 @@ impl Interface {
     #[must_use]
     pub fn message(&self, name: &str) -> Option<&Message> {
         self.messages.iter().find(|one| one.name == name)
+    }
+
+    /// The name of a message that was probably meant by `name`, which no message has.
+    #[must_use]
+    pub fn message_like(&self, name: &str) -> Option<&str> {
+        crate::diagnostics::similar(name, self.messages.iter().map(|one| one.name.as_str()))
     }
 
     /// The set of errors of this name.

@@ -1,0 +1,313 @@
+//! How a client finds its service: drivers, one after the other.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
+
+use corewire::{Connection, Domain, Endpoint, EndpointError, Selector};
+use rustix::event::PollFlags;
+
+use crate::capability::Capabilities;
+use crate::client::{Binding, Bound};
+use crate::error::{BindError, BindReason, CallError};
+use crate::exchange::{Description, Forms};
+use crate::identity::Identity;
+use crate::link::{Link, RingLink, SocketLink, WAITING_BYTES_MAX};
+use crate::message::Message;
+use crate::packet::{Assembled, Assembler};
+use crate::patience::Patience;
+use crate::server::{Acceptance, hello};
+use crate::socket::{self, Packet, Receiver, SocketError};
+use crate::tag::{Control, Tag};
+
+/// What a binding stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Driver {
+    /// A ring, between threads of one process.
+    Local,
+    /// A ring in shared memory, between threads that run on one core.
+    Lmp,
+    /// A ring in shared memory, between cores.
+    Ump,
+    /// A socket: for processes of other users, which may not map each other's memory, and where no ring can be had.
+    Sock,
+}
+
+impl Driver {
+    /// All, in the order in which they are tried.
+    pub const ALL: [Self; 4] = [Self::Local, Self::Lmp, Self::Ump, Self::Sock];
+}
+
+/// The name on command lines.
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "local",
+            Self::Lmp => "lmp",
+            Self::Ump => "ump",
+            Self::Sock => "sock",
+        })
+    }
+}
+
+impl std::str::FromStr for Driver {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|driver| driver.to_string() == name);
+        found.ok_or_else(|| format!("{name:?} is no driver: local, lmp, ump and sock are"))
+    }
+}
+
+/// How a client binds. The default tries all drivers in the order of [`Driver::ALL`], and waits for 10 seconds for a
+/// service to appear.
+///
+/// ```
+/// use std::time::Duration;
+/// use corewire_bind::{Bind, Driver};
+///
+/// let bind = Bind::default().drivers([Driver::Ump]).timeout(Duration::from_secs(1));
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nothing is bound before `connect`"]
+pub struct Bind {
+    drivers: Vec<Driver>,
+    timeout: Duration,
+    event_bytes_max: usize,
+}
+
+impl Default for Bind {
+    fn default() -> Self {
+        let (drivers, timeout) = (Driver::ALL.to_vec(), Duration::from_secs(10));
+        Self { drivers, timeout, event_bytes_max: WAITING_BYTES_MAX }
+    }
+}
+
+impl Bind {
+    /// Sets the drivers to try, in this order.
+    pub fn drivers(mut self, drivers: impl IntoIterator<Item = Driver>) -> Self {
+        self.drivers = drivers.into_iter().collect();
+        self
+    }
+
+    /// Sets how long binding may take, with all drivers together: until the service exists and has answered.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets how many bytes of events the client keeps that the program has not taken, each counted with 256 more.
+    /// Events beyond that are left out, and the program is told where they are missing; one of any length is kept.
+    /// Default: 1 MiB.
+    pub fn event_bytes(mut self, bytes_max: usize) -> Self {
+        self.event_bytes_max = bytes_max;
+        self
+    }
+
+    /// Binds to the service of this name. For generated code. Waits until the service exists and has answered.
+    ///
+    /// # Errors
+    /// [`BindError`] with the reason of each driver.
+    pub fn connect(
+        &self,
+        domain: &Domain,
+        service: &str,
+        own: &Description<'_>,
+    ) -> Result<Binding, BindError> {
+        let until = Patience::of(Some(self.timeout));
+        let mut attempt = Attempt { bind: self, domain, service, own, until, met: None };
+        let mut tried = Vec::new();
+        for &driver in &self.drivers {
+            match attempt.by(driver) {
+                Ok(binding) => return Ok(binding),
+                Err(reason) => tried.push((driver, reason)),
+            }
+        }
+        Err(BindError { service: service.to_owned(), tried })
+    }
+}
+
+/// An attempt to bind, with the connection that its drivers share.
+struct Attempt<'a> {
+    bind: &'a Bind,
+    domain: &'a Domain,
+    service: &'a str,
+    own: &'a Description<'a>,
+    until: Patience,
+    met: Option<Met>,
+}
+
+/// A service that has accepted.
+struct Met {
+    socket: Connection,
+    acceptance: Acceptance,
+}
+
+impl Attempt<'_> {
+    fn by(&mut self, driver: Driver) -> Result<Binding, BindReason> {
+        match driver {
+            Driver::Local => {
+                // 0 is a process in another container.
+                let pid = self.meet()?.socket.pid();
+                match pid == std::process::id() && pid != 0 {
+                    true => self.ring(driver),
+                    false => Err(BindReason::OtherProcess { pid }),
+                }
+            }
+            Driver::Lmp => {
+                let acceptance = &self.meet()?.acceptance;
+                let (service, own) = (acceptance.processor, rustix::thread::sched_getcpu());
+                match usize::try_from(service) == Ok(own) {
+                    true => self.ring(driver),
+                    false => Err(BindReason::OtherCore { service, own }),
+                }
+            }
+            Driver::Ump => self.ring(driver),
+            Driver::Sock => self.socket(),
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.until.left().map_or(Duration::ZERO, |left| left.unwrap_or(Duration::MAX))
+    }
+
+    fn bound(
+        &self,
+        link: Link,
+        driver: Driver,
+        number: u16,
+        forms: Forms,
+        identity: Identity,
+    ) -> Binding {
+        let (service, event_bytes_max) = (self.service.to_owned(), self.bind.event_bytes_max);
+        Binding::new(link, Bound { service, driver, number, forms, identity, event_bytes_max })
+    }
+
+    /// Finds the service, and asks it to accept.
+    fn meet(&mut self) -> Result<&Met, BindReason> {
+        let met = match self.met.take() {
+            Some(met) => met,
+            None => self.ask()?,
+        };
+        Ok(self.met.insert(met))
+    }
+
+    fn ask(&self) -> Result<Met, BindReason> {
+        let description = self.own.to_bytes();
+        let bytes =
+            description.ok_or_else(|| BindReason::TooLarge { name: self.own.name.to_owned() })?;
+        let socket = self.domain.connect_when_created(self.service, Some(self.left()))?;
+        let asked = Tag::control(0, Control::Bind);
+        let answer = exchange(&socket, asked, &bytes, self.until)?;
+        match Control::of(answer.tag()) {
+            Some(Control::Accept) => match Acceptance::of_bytes(&answer) {
+                Some(acceptance) => Ok(Met { socket, acceptance }),
+                None => Err(BindReason::Protocol),
+            },
+            Some(Control::Refuse) => {
+                let reason = String::from_utf8_lossy(answer.get(..1024).unwrap_or(&answer));
+                Err(BindReason::Refused { reason: reason.into_owned() })
+            }
+            _ => Err(BindReason::Protocol),
+        }
+    }
+
+    fn ring(&mut self, driver: Driver) -> Result<Binding, BindReason> {
+        self.meet()?;
+        let Some(Met { acceptance, socket }) = &self.met else { return Err(BindReason::Protocol) };
+        if !acceptance.may_use_ring {
+            return Err(BindReason::OtherUser { uid: socket.uid() });
+        }
+        let mut endpoint = create(self.domain, self.service)?;
+        let peer = endpoint.peer(&acceptance.endpoint)?;
+        let (tag, hello) = hello(acceptance.number, acceptance.secret, driver);
+        // From here on the service may take the ring at any time: what it has accepted is of no use to another driver.
+        let left = self.left();
+        let Some(Met { acceptance, socket }) = self.met.take() else {
+            return Err(BindReason::Protocol);
+        };
+        endpoint.send_timeout(peer, tag.0, &hello, left)?;
+        let welcome = Tag::control(acceptance.number, Control::Welcome);
+        let selector = Selector::tag(welcome.0).from(peer);
+        if endpoint.receive_into_timeout(selector, &mut [], self.left())?.is_none() {
+            return Err(BindReason::NoAnswer { after: self.bind.timeout });
+        }
+        let identity = identity_of(&socket);
+        let link = Link::Ring(Box::new(RingLink::new(endpoint, peer, socket, self.service)));
+        Ok(self.bound(link, driver, acceptance.number, acceptance.forms, identity))
+    }
+
+    fn socket(&mut self) -> Result<Binding, BindReason> {
+        self.meet()?;
+        let Some(Met { acceptance, socket }) = self.met.take() else {
+            return Err(BindReason::Protocol);
+        };
+        let identity = identity_of(&socket);
+        let mut link =
+            Link::Socket(Box::new(SocketLink::new(socket, acceptance.bytes_max, self.service)));
+        let tag = Tag::control(acceptance.number, Control::UseSocket);
+        link.send(tag, &[], &Capabilities::new(), self.until)?;
+        Ok(self.bound(link, Driver::Sock, acceptance.number, acceptance.forms, identity))
+    }
+}
+
+fn identity_of(socket: &Connection) -> Identity {
+    Identity { uid: socket.uid(), gid: socket.gid(), pid: socket.pid() }
+}
+
+/// An endpoint whose name tells whose client it is.
+fn create(domain: &Domain, service: &str) -> Result<Endpoint, EndpointError> {
+    // Each `RandomState` has keys of its own from the system.
+    let random = RandomState::new().build_hasher().finish();
+    domain.endpoint(&format!("{service}.{random:016x}")).peers(8).create()
+}
+
+/// Asks a service, on its socket, and waits for the answer.
+pub(crate) fn exchange(
+    socket: &Connection,
+    tag: Tag,
+    bytes: &[u8],
+    until: Patience,
+) -> Result<Message, BindReason> {
+    let wait = |flags| match socket::wait(socket, flags, until.deadline()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(BindReason::from(until.late())),
+        Err(error) => Err(reason_of(error)),
+    };
+    for packet in Packet::message(tag, bytes, &[]) {
+        loop {
+            match packet.send(socket) {
+                Ok(()) => break,
+                Err(SocketError::NotNow) => wait(PollFlags::OUT)?,
+                // It may have said why before it closed.
+                Err(SocketError::Closed) => break,
+                Err(error) => return Err(reason_of(error)),
+            }
+        }
+    }
+    let (mut receiver, mut assembler) = (Receiver::default(), Assembler::new(ANSWER_BYTES_MAX));
+    loop {
+        match receiver.receive(socket) {
+            Ok((packet, descriptors)) => match assembler.take(packet, descriptors) {
+                Ok(Assembled::Message(message)) => return Ok(message),
+                Ok(Assembled::Nothing) => {}
+                _ => return Err(BindReason::Protocol),
+            },
+            Err(SocketError::NotNow) => wait(PollFlags::IN)?,
+            Err(error) => return Err(reason_of(error)),
+        }
+    }
+}
+
+/// The longest answer: an interface in JSON.
+const ANSWER_BYTES_MAX: u32 = 64 << 20;
+
+fn reason_of(error: SocketError) -> BindReason {
+    match error {
+        SocketError::NotNow => CallError::Busy.into(),
+        SocketError::Closed => BindReason::Closed,
+        SocketError::Os(errno) => CallError::Os { what: "speak to the service", errno }.into(),
+    }
+}

@@ -1,0 +1,306 @@
+//! A client for tasks of any executor.
+//!
+//! A task reads everything that has come, for all tasks, and wakes those whose reply was among it. Then it waits for the
+//! client's descriptor, in the reactor of `async-io`, which needs no executor of its own. Several tasks may wait at once.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use async_io::{Async, Readable, Writable};
+use corewire::Domain;
+
+use super::{Binding, Message, add_once};
+use crate::bind::Bind;
+use crate::capability::Capabilities;
+use crate::error::{BindError, CallError};
+use crate::exchange::Description;
+use crate::link::Interest;
+use crate::patience::Patience;
+use crate::tag::Tag;
+
+/// A client's end of a connection, for generated code: a handle that tasks share. A clone is the same client.
+#[derive(Clone)]
+pub struct AsyncBinding(Arc<Shared>);
+
+struct Shared {
+    binding: Mutex<Binding>,
+    readiness: Async<OwnedFd>,
+    /// Tasks that wait for the descriptor. Changed upwards only while the binding is locked.
+    waiting: Mutex<usize>,
+}
+
+impl Shared {
+    /// How many tasks wait for the descriptor.
+    fn waiting(&self) -> MutexGuard<'_, usize> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsyncBinding {
+    /// Binds without blocking the task: a thread does it.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub async fn connect(
+        domain: &Domain,
+        service: &str,
+        bind: &Bind,
+        own: &'static Description<'static>,
+    ) -> Result<Self, BindError> {
+        let (domain, service, bind) = (domain.clone(), service.to_owned(), bind.clone());
+        let binding = blocking::unblock(move || bind.connect(&domain, &service, own)).await?;
+        Self::new(binding)
+    }
+
+    /// Lets tasks use a binding.
+    ///
+    /// # Errors
+    /// [`BindError`]: there is no descriptor to wait for.
+    pub fn new(mut binding: Binding) -> Result<Self, BindError> {
+        let readiness = match binding.readiness() {
+            Ok(readiness) => Async::new_nonblocking(readiness).map_err(|error| CallError::Os {
+                what: "wait for a descriptor",
+                errno: error.raw_os_error().unwrap_or_default(),
+            }),
+            Err(error) => Err(error),
+        };
+        match readiness {
+            Ok(readiness) => {
+                let (binding, waiting) = (Mutex::new(binding), Mutex::new(0));
+                Ok(Self(Arc::new(Shared { binding, readiness, waiting })))
+            }
+            Err(error) => Err(BindError::of(binding.service(), binding.driver(), error.into())),
+        }
+    }
+
+    /// The binding, for what never waits.
+    pub fn lock(&self) -> MutexGuard<'_, Binding> {
+        self.0.binding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request, and waits for the reply of at most `reply_bytes_max`. A future that is dropped
+    /// abandons the call.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn call(
+        &self,
+        ordinal: u16,
+        reply_bytes_max: u32,
+        message: &[u8],
+        capabilities: &Capabilities<'_>,
+    ) -> Result<Message, CallError> {
+        let token = self
+            .ready(|binding, cx| {
+                if !binding.calls.has_room(reply_bytes_max) {
+                    add_once(&mut binding.senders, cx.waker());
+                    return Poll::Pending;
+                }
+                let tag = binding.next_tag(ordinal);
+                binding.poll_send(tag, message, capabilities, cx.waker()).map_ok(|()| {
+                    binding.calls.ask(tag.token(), reply_bytes_max);
+                    tag.token()
+                })
+            })
+            .await?;
+        let mut call = Call { client: self, token, is_open: true };
+        let reply = self
+            .ready(|binding, cx| match binding.calls.take(token) {
+                Some(reply) => Poll::Ready(reply),
+                None => {
+                    binding.calls.wake(token, cx.waker());
+                    Poll::Pending
+                }
+            })
+            .await;
+        call.is_open = false;
+        reply
+    }
+
+    /// Sends a message without a reply, waiting for room if necessary. If the future is dropped meanwhile, the message may
+    /// have been kept, and a later call of this client sends it.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn send(
+        &self,
+        ordinal: u16,
+        message: &[u8],
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), CallError> {
+        let mut kept_behind = None;
+        self.ready(|binding, cx| {
+            if kept_behind.is_none() {
+                let tag = Tag::new(binding.number, ordinal, 0);
+                match binding.poll_send(tag, message, capabilities, cx.waker()) {
+                    Poll::Ready(Ok(())) if binding.link.is_keeping() => {}
+                    ended => return ended,
+                }
+            }
+            // It is kept: nobody else may ever do anything that sends it.
+            if *kept_behind.get_or_insert(binding.flush_count) < binding.flush_count {
+                return Poll::Ready(Ok(()));
+            }
+            add_once(&mut binding.senders, cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next message from the service that is no reply, and its ordinal.
+    ///
+    /// # Errors
+    /// As for [`Binding::event`].
+    pub async fn event(&self) -> Result<(u16, Message), CallError> {
+        self.ready(|binding, cx| match binding.events.take() {
+            Some(event) => Poll::Ready(event),
+            None => match &binding.end {
+                Some(end) => Poll::Ready(Err(end.clone())),
+                None => {
+                    binding.events.wake_later(cx.waker());
+                    Poll::Pending
+                }
+            },
+        })
+        .await
+    }
+
+    /// Reads what has come until `done` is ready. `done` leaves its waker where what it waits for is put.
+    async fn ready<T>(
+        &self,
+        mut done: impl FnMut(&mut Binding, &mut Context<'_>) -> Poll<Result<T, CallError>>,
+    ) -> Result<T, CallError> {
+        let (mut wait, mut turn) = (Wait::default(), Turn { client: self, is_waiting: false });
+        poll_fn(|cx| {
+            turn.end();
+            loop {
+                let mut binding = self.lock();
+                // Its error is that of the link, which ends what waits on it.
+                let progress = binding.progress();
+                if let Poll::Ready(done) = done(&mut binding, cx) {
+                    self.arm_for_others(&mut binding);
+                    return Poll::Ready(done);
+                }
+                progress?;
+                let Some(interest) = binding.interest()? else { continue };
+                turn.begin();
+                drop(binding);
+                if wait.poll(&self.0.readiness, interest, cx).is_pending() {
+                    return Poll::Pending;
+                }
+                turn.end();
+            }
+        })
+        .await
+    }
+
+    /// A task that does not wait for the descriptor any more may have taken what had made it readable.
+    fn arm_for_others(&self, binding: &mut Binding) {
+        while *self.0.waiting() > 0
+            && matches!(binding.interest(), Ok(None))
+            && binding.progress().is_ok()
+        {}
+    }
+}
+
+/// Counts a task while it waits for the descriptor.
+struct Turn<'a> {
+    client: &'a AsyncBinding,
+    is_waiting: bool,
+}
+
+impl Turn<'_> {
+    fn begin(&mut self) {
+        self.is_waiting = true;
+        *self.client.0.waiting() += 1;
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            *self.client.0.waiting() -= 1;
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Binding {
+    /// Sends, or keeps the message if there is no room; pending if one is kept already.
+    fn poll_send(
+        &mut self,
+        tag: Tag,
+        message: &[u8],
+        capabilities: &Capabilities<'_>,
+        waker: &Waker,
+    ) -> Poll<Result<(), CallError>> {
+        match self.send_by(tag, message, capabilities, Patience::None) {
+            Err(CallError::Busy) if !self.link.is_keeping() => Poll::Ready(
+                self.link.keep(tag, message, capabilities).map_err(|error| self.send_failed(error)),
+            ),
+            Err(CallError::Busy) => {
+                add_once(&mut self.senders, waker);
+                Poll::Pending
+            }
+            sent => Poll::Ready(sent),
+        }
+    }
+}
+
+/// Waits for a descriptor in the reactor.
+#[derive(Default)]
+struct Wait<'a> {
+    readable: Option<Readable<'a, OwnedFd>>,
+    writable: Option<Writable<'a, OwnedFd>>,
+}
+
+impl<'a> Wait<'a> {
+    fn poll(
+        &mut self,
+        readiness: &'a Async<OwnedFd>,
+        interest: Interest,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let readable = self.readable.get_or_insert_with(|| readiness.readable());
+        if Pin::new(readable).poll(cx).is_ready() {
+            self.readable = None;
+            return Poll::Ready(());
+        }
+        if interest == Interest::ReadAndWrite {
+            let writable = self.writable.get_or_insert_with(|| readiness.writable());
+            if Pin::new(writable).poll(cx).is_ready() {
+                self.writable = None;
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// A call whose future may be dropped.
+struct Call<'a> {
+    client: &'a AsyncBinding,
+    token: u32,
+    is_open: bool,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.client.lock().calls.abandon(self.token);
+        }
+    }
+}
+
+impl fmt::Debug for AsyncBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lock().fmt(f)
+    }
+}

@@ -1,0 +1,260 @@
+//! The calls of a client that are under way, other than the one that its thread waits for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+use crate::error::CallError;
+use crate::message::{COST_BYTES, Message};
+use crate::tag::{Tag, status};
+
+/// What a client does with a reply, given once.
+pub(super) type Continuation = Box<dyn FnOnce(Result<Message, CallError>) + Send>;
+
+/// Bytes of replies that a service may owe a client: the longest reply of each call, with what it costs besides. A
+/// service keeps that much for a client that does not read, so it must not be asked for more. Replies that may be longer
+/// than this are counted apart: one such call may be under way beside the others.
+pub(crate) const OWED_BYTES_MAX: usize = 1 << 20;
+
+/// What a service owes.
+#[derive(Debug, Default, Clone, Copy)]
+struct Owed {
+    bytes: usize,
+    long_count: usize,
+}
+
+impl Owed {
+    fn has_room(&self, cost_bytes: usize) -> bool {
+        match cost_bytes > OWED_BYTES_MAX {
+            true => self.long_count == 0,
+            false => self.bytes + cost_bytes <= OWED_BYTES_MAX,
+        }
+    }
+
+    fn add(&mut self, cost_bytes: usize) {
+        match cost_bytes > OWED_BYTES_MAX {
+            true => self.long_count += 1,
+            false => self.bytes += cost_bytes,
+        }
+    }
+
+    fn remove(&mut self, cost_bytes: usize) {
+        match cost_bytes > OWED_BYTES_MAX {
+            true => self.long_count -= 1,
+            false => self.bytes -= cost_bytes,
+        }
+    }
+}
+
+/// Calls by their token.
+#[derive(Default)]
+pub(super) struct Calls {
+    open: HashMap<u32, Call>,
+    owed: Owed,
+    /// The part of it that nobody waits for.
+    abandoned: Owed,
+    dropped: Arc<Dropped>,
+    late_count: u64,
+}
+
+struct Call {
+    cost_bytes: usize,
+    state: State,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an ended call is taken soon; a box would be one allocation more"
+)]
+enum State {
+    /// A handle or a future will ask for the reply.
+    Asked(Option<Waker>),
+    /// The program is told.
+    Then(Continuation),
+    /// Nobody wants the reply any more.
+    Abandoned,
+    /// It has come. The service owes nothing.
+    Ended(Result<Message, CallError>),
+}
+
+/// Handles that were dropped while the client was elsewhere.
+#[derive(Default)]
+pub(super) struct Dropped {
+    tokens: Mutex<Vec<u32>>,
+}
+
+impl Dropped {
+    pub(super) fn add(&self, token: u32) {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(token);
+    }
+}
+
+impl Calls {
+    /// Whether none is under way.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether another call may begin whose reply has at most so many bytes.
+    pub(super) fn has_room(&mut self, reply_bytes_max: u32) -> bool {
+        self.forget_dropped();
+        self.owed.has_room(cost(reply_bytes_max))
+    }
+
+    /// The same for a call whose thread reads what comes until its reply has: calls that others wait for do not count.
+    #[inline]
+    pub(super) fn has_room_to_wait(&self, reply_bytes_max: u32) -> bool {
+        self.open.is_empty() || self.abandoned.has_room(cost(reply_bytes_max))
+    }
+
+    pub(super) fn ask(&mut self, token: u32, reply_bytes_max: u32) {
+        self.add(token, reply_bytes_max, State::Asked(None));
+    }
+
+    pub(super) fn tell(&mut self, token: u32, reply_bytes_max: u32, then: Continuation) {
+        self.add(token, reply_bytes_max, State::Then(then));
+    }
+
+    /// A call whose caller has stopped waiting.
+    pub(super) fn abandon_new(&mut self, token: u32, reply_bytes_max: u32) {
+        self.add(token, reply_bytes_max, State::Abandoned);
+    }
+
+    fn add(&mut self, token: u32, reply_bytes_max: u32, state: State) {
+        let cost_bytes = cost(reply_bytes_max);
+        self.owed.add(cost_bytes);
+        if matches!(state, State::Abandoned) {
+            self.abandoned.add(cost_bytes);
+        }
+        self.open.insert(token, Call { cost_bytes, state });
+    }
+
+    /// The service does not owe a reply any more.
+    fn settle(&mut self, call: &Call) {
+        match call.state {
+            State::Ended(_) => {}
+            State::Abandoned => {
+                self.owed.remove(call.cost_bytes);
+                self.abandoned.remove(call.cost_bytes);
+            }
+            State::Asked(_) | State::Then(_) => self.owed.remove(call.cost_bytes),
+        }
+    }
+
+    /// Handles the reply to one of the calls. One to none of them is late.
+    pub(super) fn reply(&mut self, message: Message) {
+        let token = message.tag().token();
+        let reply = result(message);
+        self.forget_dropped();
+        self.end(token, reply);
+    }
+
+    fn end(&mut self, token: u32, reply: Result<Message, CallError>) {
+        let Some(call) = self.open.remove(&token) else {
+            self.late_count += 1;
+            return;
+        };
+        self.settle(&call);
+        match call.state {
+            State::Asked(waker) => {
+                self.open.insert(token, Call { cost_bytes: 0, state: State::Ended(reply) });
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            State::Then(then) => then(reply),
+            State::Abandoned => self.late_count += 1,
+            ended @ State::Ended(_) => {
+                // A second reply to one call.
+                self.open.insert(token, Call { cost_bytes: 0, state: ended });
+                self.late_count += 1;
+            }
+        }
+    }
+
+    /// The link has ended, and no reply comes any more.
+    pub(super) fn end_all(&mut self, error: &CallError) {
+        self.forget_dropped();
+        let open = self.open.iter();
+        let open = open.filter(|(_, call)| !matches!(call.state, State::Ended(_)));
+        let tokens = open.map(|(token, _)| *token).collect::<Vec<_>>();
+        for token in tokens {
+            self.end(token, Err(error.clone()));
+        }
+    }
+
+    /// The reply, if it has come. The call is forgotten then.
+    pub(super) fn take(&mut self, token: u32) -> Option<Result<Message, CallError>> {
+        match self.open.remove(&token)? {
+            Call { state: State::Ended(reply), .. } => Some(reply),
+            call => {
+                self.open.insert(token, call);
+                None
+            }
+        }
+    }
+
+    /// Whether the call is known.
+    pub(super) fn has(&self, token: u32) -> bool {
+        self.open.contains_key(&token)
+    }
+
+    /// Has a task woken when the reply comes.
+    pub(super) fn wake(&mut self, token: u32, waker: &Waker) {
+        if let Some(Call { state: State::Asked(place), .. }) = self.open.get_mut(&token) {
+            *place = Some(waker.clone());
+        }
+    }
+
+    pub(super) fn abandon(&mut self, token: u32) {
+        let Some(call) = self.open.remove(&token) else { return };
+        if matches!(call.state, State::Asked(_) | State::Then(_)) {
+            self.abandoned.add(call.cost_bytes);
+            self.open.insert(token, Call { state: State::Abandoned, ..call });
+        } else if matches!(call.state, State::Abandoned) {
+            self.open.insert(token, call);
+        }
+    }
+
+    fn forget_dropped(&mut self) {
+        let dropped = Arc::clone(&self.dropped);
+        let mut tokens = dropped.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.drain(..).for_each(|token| self.abandon(token));
+    }
+
+    /// Replies that nobody wanted any more.
+    pub(super) const fn late_count(&self) -> u64 {
+        self.late_count
+    }
+
+    pub(super) fn dropped(&self) -> Arc<Dropped> {
+        Arc::clone(&self.dropped)
+    }
+}
+
+fn cost(reply_bytes_max: u32) -> usize {
+    usize::try_from(reply_bytes_max).unwrap_or(usize::MAX).saturating_add(COST_BYTES)
+}
+
+/// What a reply says.
+pub(super) fn result(message: Message) -> Result<Message, CallError> {
+    match message.status() {
+        None | Some(status::CAPABILITIES) => Ok(message),
+        Some(found) => Err(status::error(found)),
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { open, owed, late_count, .. } = self;
+        write!(f, "{} calls, {owed:?}, {late_count} late", open.len())
+    }
+}
+
+/// Whether a message is the reply to this call.
+#[inline(always)]
+pub(super) fn is_reply_to(message: &Message, tag: Tag) -> bool {
+    message.tag().token() == tag.token() && message.tag().ordinal() == tag.ordinal()
+}

@@ -1,0 +1,91 @@
+//! Handles of calls under way.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::calls::Dropped;
+use super::{Binding, Message};
+use crate::error::CallError;
+use crate::patience::Patience;
+
+/// A call that is under way, and will give an `R`. Several may be, and may be waited for in any order. Dropping the
+/// handle abandons the call: its reply is discarded.
+#[must_use = "a call whose handle is dropped is abandoned"]
+pub struct Pending<R> {
+    token: u32,
+    dropped: Arc<Dropped>,
+    is_open: bool,
+    decode: fn(Result<Message, CallError>) -> R,
+}
+
+impl<R> Pending<R> {
+    pub(super) const fn new(
+        token: u32,
+        dropped: Arc<Dropped>,
+        decode: fn(Result<Message, CallError>) -> R,
+    ) -> Self {
+        Self { token, dropped, is_open: true, decode }
+    }
+
+    /// Waits for the reply. `client` is the client that began the call.
+    pub fn wait(mut self, client: &mut impl AsMut<Binding>) -> R {
+        let reply = self.take(client.as_mut(), Patience::Forever);
+        (self.decode)(reply)
+    }
+
+    /// Waits for at most `timeout`. `None` if there is no reply by then: the call is still under way.
+    pub fn wait_timeout(
+        &mut self,
+        client: &mut impl AsMut<Binding>,
+        timeout: Duration,
+    ) -> Option<R> {
+        let reply = self.take(client.as_mut(), Patience::of(Some(timeout)));
+        self.ended(reply)
+    }
+
+    /// The reply, if it is there. Never waits.
+    pub fn try_wait(&mut self, client: &mut impl AsMut<Binding>) -> Option<R> {
+        let reply = self.take(client.as_mut(), Patience::None);
+        self.ended(reply)
+    }
+
+    fn ended(&self, reply: Result<Message, CallError>) -> Option<R> {
+        match reply {
+            Err(CallError::Timeout { .. } | CallError::Busy) => None,
+            reply => Some((self.decode)(reply)),
+        }
+    }
+
+    fn take(&mut self, binding: &mut Binding, patience: Patience) -> Result<Message, CallError> {
+        if !self.is_open || !Arc::ptr_eq(&self.dropped, &binding.calls.dropped()) {
+            return Err(CallError::NotPending);
+        }
+        loop {
+            if let Some(reply) = binding.calls.take(self.token) {
+                self.is_open = false;
+                return reply;
+            }
+            match binding.handle_next(patience) {
+                Ok(()) => {}
+                // The end of the link has become the reply.
+                Err(error) if binding.end.is_none() => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl<R> Drop for Pending<R> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.dropped.add(self.token);
+        }
+    }
+}
+
+impl<R> fmt::Debug for Pending<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("token", &self.token).finish_non_exhaustive()
+    }
+}

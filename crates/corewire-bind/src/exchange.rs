@@ -1,0 +1,326 @@
+//! What both sides tell each other of their interface when they bind.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The interface of a client or a service. Generated code has one; [`Description::new`] makes others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Description<'a> {
+    /// The interface's name.
+    pub name: &'a str,
+    /// Structural hash of all messages.
+    pub hash: u64,
+    /// Every message as it travels.
+    pub wires: &'a [Wire<'a>],
+    /// The interface in JSON (`corewire_idl::form`), which a service gives out; empty in a client.
+    pub form: &'a str,
+}
+
+/// One message as it travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wire<'a> {
+    /// Its name; an rpc's request and reply are `NAME_call` and `NAME_reply`.
+    pub name: &'a str,
+    /// Its ordinal, from 1.
+    pub ordinal: u16,
+    /// Structural hash of this message alone.
+    pub hash: u64,
+    /// The longest that it can be.
+    pub bytes_max: u32,
+    /// Hashes of its earlier versions, the latest first.
+    pub earlier: &'a [u64],
+}
+
+/// Which version of each message a side uses, because the other one knows no later.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Forms(Option<Arc<[u8]>>);
+
+/// The version of a message that one side uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The one of its own interface file.
+    Current,
+    /// An earlier one, as an index into [`Wire::earlier`].
+    Earlier(u8),
+    /// The other side does not know the message.
+    Absent,
+}
+
+/// How [`Form::Absent`] is stored. [`Form::Earlier`] is stored plus 1.
+const ABSENT: u8 = 0xff;
+
+impl Forms {
+    /// The form of the message with this index in [`Description::wires`].
+    #[inline]
+    #[must_use]
+    pub fn get(&self, wire: usize) -> Form {
+        let stored = self.0.as_ref().and_then(|forms| forms.get(wire).copied());
+        match stored.unwrap_or(0) {
+            0 => Form::Current,
+            ABSENT => Form::Absent,
+            index => Form::Earlier(index - 1),
+        }
+    }
+
+    /// Whether both sides have the same version of the interface.
+    pub(crate) const fn is_exact(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn of_bytes(forms: &[u8]) -> Self {
+        let is_exact = forms.iter().all(|form| *form == 0);
+        Self((!is_exact).then(|| forms.into()))
+    }
+
+    pub(crate) fn to_bytes(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// The beginning of an exchange: `crwbind` and the version of the exchange.
+const MAGIC: u64 = u64::from_le_bytes(*b"crwbind\x01");
+/// The largest number of messages of an interface.
+const WIRES_MAX: usize = 8192;
+/// The largest number of earlier versions of a message.
+const EARLIER_MAX: usize = 16;
+
+/// What a service and a client have agreed on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Agreement {
+    pub(crate) service: Forms,
+    pub(crate) client: Forms,
+}
+
+impl Description<'_> {
+    /// The longest message.
+    pub(crate) fn bytes_max(&self) -> u32 {
+        self.wires.iter().map(|wire| wire.bytes_max).max().unwrap_or(0)
+    }
+
+    /// `magic:8 | hash:8 | count:2 | length:1 name`, then `hash:8 | ordinal:2 | length:1 name | count:1 (hash:8)...` for
+    /// each message. `None` if a name is too long or there are too many messages.
+    pub(crate) fn to_bytes(self) -> Option<Vec<u8>> {
+        let mut bytes = MAGIC.to_le_bytes().to_vec();
+        bytes.extend(self.hash.to_le_bytes());
+        let count = u16::try_from(self.wires.len()).ok().filter(|_| self.wires.len() <= WIRES_MAX);
+        bytes.extend(count?.to_le_bytes());
+        put_name(&mut bytes, self.name)?;
+        for wire in self.wires {
+            bytes.extend(wire.hash.to_le_bytes());
+            bytes.extend(wire.ordinal.to_le_bytes());
+            put_name(&mut bytes, wire.name)?;
+            let earlier = wire.earlier.get(..EARLIER_MAX).unwrap_or(wire.earlier);
+            bytes.push(u8::try_from(earlier.len()).ok()?);
+            bytes.extend(earlier.iter().flat_map(|hash| hash.to_le_bytes()));
+        }
+        Some(bytes)
+    }
+
+    /// Compares a client's description with the service's own. The error is the reason for the client.
+    pub(crate) fn agree(&self, theirs: &[u8]) -> Result<Agreement, String> {
+        let mut at = Cursor(theirs);
+        if at.number::<8>() != Some(MAGIC) {
+            return Err("not an exchange of this version of corewire".to_owned());
+        }
+        let broken = || "the exchange is incomplete".to_owned();
+        let hash = at.number::<8>().ok_or_else(broken)?;
+        let count = at.number::<2>().ok_or_else(broken)?;
+        let name = at.name().ok_or_else(broken)?;
+        if name != self.name {
+            return Err(format!("the service speaks {}, not {}", self.name, Shown(name)));
+        }
+        if hash == self.hash {
+            return Ok(Agreement { service: Forms::default(), client: Forms::default() });
+        }
+        let (mut client, mut service) = (Vec::new(), vec![ABSENT; self.wires.len()]);
+        for _ in 0..count {
+            let theirs = Theirs::read(&mut at).ok_or_else(broken)?;
+            let index = self.wires.iter().position(|own| own.name == theirs.name);
+            let (own_form, their_form) = match index.and_then(|index| self.wires.get(index)) {
+                None => (0, self.absent(&theirs)?),
+                Some(own) => theirs.agree(own)?,
+            };
+            if let Some(place) = index.and_then(|index| service.get_mut(index)) {
+                *place = own_form;
+            }
+            client.push(their_form);
+        }
+        if client.iter().all(|form| *form == ABSENT) {
+            return Err(format!("the client and the service know different messages of {name}"));
+        }
+        Ok(Agreement { service: Forms::of_bytes(&service), client: Forms::of_bytes(&client) })
+    }
+
+    /// A message that only the client knows. It may have no ordinal that means another message here.
+    fn absent(&self, theirs: &Theirs<'_>) -> Result<u8, String> {
+        match self.wires.iter().find(|own| own.ordinal == theirs.ordinal) {
+            None => Ok(ABSENT),
+            Some(own) => Err(format!(
+                "ordinal {} is {} in the client, and {} in the service",
+                theirs.ordinal,
+                Shown(theirs.name),
+                own.name
+            )),
+        }
+    }
+}
+
+/// A message of the client.
+struct Theirs<'a> {
+    name: &'a str,
+    ordinal: u16,
+    hash: u64,
+    earlier: [u64; EARLIER_MAX],
+    earlier_count: usize,
+}
+
+impl<'a> Theirs<'a> {
+    fn read(at: &mut Cursor<'a>) -> Option<Self> {
+        let hash = at.number::<8>()?;
+        let ordinal = u16::try_from(at.number::<2>()?).ok()?;
+        let name = at.name()?;
+        let earlier_count = usize::try_from(at.number::<1>()?).ok()?;
+        let mut earlier = [0; EARLIER_MAX];
+        for place in earlier.get_mut(..earlier_count)? {
+            *place = at.number::<8>()?;
+        }
+        Some(Self { name, ordinal, hash, earlier, earlier_count })
+    }
+
+    /// The forms that the service and the client use.
+    fn agree(&self, own: &Wire<'_>) -> Result<(u8, u8), String> {
+        if own.ordinal != self.ordinal {
+            return Err(format!(
+                "{} has ordinal {} in the client, and {} in the service",
+                own.name, self.ordinal, own.ordinal
+            ));
+        }
+        let stored = |index: usize| u8::try_from(index + 1).unwrap_or(ABSENT);
+        let mut earlier = self.earlier.iter().take(self.earlier_count);
+        if own.hash == self.hash {
+            Ok((0, 0))
+        } else if let Some(index) = own.earlier.iter().position(|hash| *hash == self.hash) {
+            Ok((stored(index), 0))
+        } else if let Some(index) = earlier.position(|hash| *hash == own.hash) {
+            Ok((0, stored(index)))
+        } else {
+            Err(format!("{} has other arguments in the service", own.name))
+        }
+    }
+}
+
+pub(crate) fn put_name(bytes: &mut Vec<u8>, name: &str) -> Option<()> {
+    bytes.push(u8::try_from(name.len()).ok()?);
+    bytes.extend(name.as_bytes());
+    Some(())
+}
+
+/// A name that a peer sent, in an error: only as far as it looks like a name.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_name = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '_';
+        self.0.chars().take(128).filter(is_name).try_for_each(|letter| write!(f, "{letter}"))
+    }
+}
+
+/// Reads what a peer sent.
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn number<const N: usize>(&mut self) -> Option<u64> {
+        let mut word = [0; 8];
+        word.get_mut(..N)?.copy_from_slice(self.take(N)?);
+        Some(u64::from_le_bytes(word))
+    }
+
+    pub(crate) fn name(&mut self) -> Option<&'a str> {
+        let length = self.number::<1>()?;
+        std::str::from_utf8(self.take(usize::try_from(length).ok()?)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Wire<'_> = Wire { name: "one", ordinal: 1, hash: 10, bytes_max: 8, earlier: &[] };
+    const TWO: Wire<'_> =
+        Wire { name: "two", ordinal: 2, hash: 20, bytes_max: 8, earlier: &[19, 18] };
+    const OWN: Description<'_> =
+        Description { name: "calc", hash: 1, wires: &[ONE, TWO], form: "" };
+
+    fn agreed(wires: &[Wire<'_>]) -> Result<Agreement, String> {
+        OWN.agree(&Description { hash: 2, wires, ..OWN }.to_bytes().unwrap())
+    }
+
+    #[test]
+    fn equal_hashes_are_accepted() {
+        let agreement = OWN.agree(&OWN.to_bytes().unwrap()).unwrap();
+        assert_eq!(agreement.service.get(1), Form::Current);
+        assert_eq!(agreement.client.get(1), Form::Current);
+    }
+
+    #[test]
+    fn the_newer_side_uses_the_version_that_the_older_one_knows() {
+        let older = agreed(&[Wire { hash: 18, earlier: &[], ..TWO }]).unwrap();
+        assert_eq!([older.service.get(0), older.service.get(1)], [Form::Absent, Form::Earlier(1)]);
+        assert_eq!(older.client.get(0), Form::Current);
+        let newer = agreed(&[ONE, Wire { hash: 21, earlier: &[20, 19, 18], ..TWO }]).unwrap();
+        assert_eq!(newer.service.get(1), Form::Current);
+        assert_eq!(newer.client.get(1), Form::Earlier(0));
+        let more = agreed(&[ONE, Wire { name: "three", ordinal: 3, ..TWO }]).unwrap();
+        assert_eq!(more.client.get(1), Form::Absent);
+    }
+
+    #[test]
+    fn a_refusal_names_what_differs() {
+        let other = Description { name: "other", hash: 2, ..OWN }.to_bytes().unwrap();
+        assert_eq!(OWN.agree(&other).unwrap_err(), "the service speaks calc, not other");
+        let reason = |wires: &[Wire<'_>]| agreed(wires).unwrap_err();
+        assert_eq!(
+            reason(&[ONE, Wire { hash: 21, ..TWO }]),
+            "two has other arguments in the service"
+        );
+        assert_eq!(
+            reason(&[ONE, Wire { ordinal: 3, ..TWO }]),
+            "two has ordinal 3 in the client, and 2 in the service"
+        );
+        assert_eq!(
+            reason(&[ONE, Wire { name: "three", ..TWO }]),
+            "ordinal 2 is three in the client, and two in the service"
+        );
+        assert_eq!(
+            reason(&[Wire { name: "three", ordinal: 3, ..TWO }]),
+            "the client and the service know different messages of calc"
+        );
+    }
+
+    #[test]
+    fn any_prefix_is_refused_without_a_panic() {
+        let bytes = Description { hash: 2, ..OWN }.to_bytes().unwrap();
+        for length in 0..bytes.len() {
+            assert!(OWN.agree(&bytes[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_agreed_on_or_refused() {
+        let good = Description { hash: 2, ..OWN }.to_bytes().unwrap();
+        crate::random::bytes(|bytes| {
+            // A random number of right bytes, then random ones.
+            let kept = bytes.first().map_or(0, |first| usize::from(*first) % (good.len() + 1));
+            let theirs = [&good[..kept], bytes].concat();
+            if let Ok(agreement) = OWN.agree(&theirs) {
+                assert!(agreement.service.to_bytes().len() <= OWN.wires.len());
+            }
+        });
+    }
+}

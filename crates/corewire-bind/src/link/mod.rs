@@ -1,0 +1,124 @@
+//! What a client's messages travel through: one of the drivers, as an enum, so that no call goes through a pointer to
+//! a function.
+//!
+//! Every link delivers what the service sends in the order in which it was sent: replies, events, and notes of the
+//! service. It is read by whoever waits for any of them (`crate::client`).
+
+mod ring;
+mod socket;
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::event::PollFlags;
+
+pub(crate) use self::ring::{LaneError, RingLink, take_beside};
+pub(crate) use self::socket::SocketLink;
+
+use crate::capability::Capabilities;
+use crate::error::CallError;
+use crate::message::Message;
+use crate::patience::Patience;
+use crate::tag::Tag;
+
+/// Bytes that wait for one client, each message with what it costs besides. Events beyond that are left out.
+pub(crate) const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// A client's connection.
+pub(crate) enum Link {
+    Ring(Box<RingLink>),
+    Socket(Box<SocketLink>),
+}
+
+/// What a waiting program must ask the system for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Read,
+    ReadAndWrite,
+}
+
+macro_rules! each {
+    ($self:ident, $link:ident => $do:expr) => {
+        match $self {
+            Self::Ring($link) => $do,
+            Self::Socket($link) => $do,
+        }
+    };
+}
+
+impl Link {
+    /// Sends a message, waiting for room.
+    ///
+    /// # Errors
+    /// [`CallError::Busy`] or `Timeout` if there was none: the message was not sent, not even a part of it.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        tag: Tag,
+        message: &[u8],
+        capabilities: &Capabilities<'_>,
+        patience: Patience,
+    ) -> Result<(), CallError> {
+        each!(self, link => link.send(tag, message, capabilities, patience))
+    }
+
+    /// Keeps a message that found no room. At most one is kept; [`has_sent_kept`](Self::has_sent_kept) sends it.
+    pub(crate) fn keep(
+        &mut self,
+        tag: Tag,
+        message: &[u8],
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), CallError> {
+        each!(self, link => link.keep(tag, message, capabilities))
+    }
+
+    /// Whether a message is kept.
+    #[inline]
+    pub(crate) const fn is_keeping(&self) -> bool {
+        each!(self, link => link.is_keeping())
+    }
+
+    /// Sends the message that is kept, if there is room by then. False if it still waits.
+    pub(crate) fn has_sent_kept(&mut self, patience: Patience) -> Result<bool, CallError> {
+        each!(self, link => link.has_sent_kept(patience))
+    }
+
+    /// What comes next.
+    ///
+    /// # Errors
+    /// [`CallError::Busy`] or `Timeout` if there was nothing.
+    #[inline]
+    pub(crate) fn receive(&mut self, patience: Patience) -> Result<Message, CallError> {
+        each!(self, link => link.receive(patience))
+    }
+
+    /// Waits until something may have come, or there may be room for the message that is kept.
+    ///
+    /// # Errors
+    /// [`CallError::Busy`] or `Timeout` if that did not happen.
+    pub(crate) fn wait(&mut self, patience: Patience) -> Result<(), CallError> {
+        patience.left()?;
+        let flags = match self.arm()? {
+            None => return Ok(()),
+            Some(Interest::Read) => PollFlags::IN,
+            Some(Interest::ReadAndWrite) => PollFlags::IN | PollFlags::OUT,
+        };
+        each!(self, link => link.wait(flags, patience))
+    }
+
+    /// A descriptor that can be read when something has come after [`arm`](Self::arm).
+    pub(crate) fn readiness(&mut self) -> Result<OwnedFd, CallError> {
+        each!(self, link => link.readiness())
+    }
+
+    /// Announces that the caller will wait for the descriptor, and for what. `None` if something has come already.
+    pub(crate) fn arm(&mut self) -> Result<Option<Interest>, CallError> {
+        each!(self, link => link.arm())
+    }
+}
+
+/// A copy of a descriptor, for a program that waits.
+fn copy(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, CallError> {
+    let what = "copy a descriptor";
+    let copied = rustix::io::fcntl_dupfd_cloexec(descriptor, 0);
+    copied.map_err(|error| CallError::Os { what, errno: error.raw_os_error() })
+}

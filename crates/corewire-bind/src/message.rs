@@ -1,0 +1,132 @@
+//! A message that has arrived, through whatever driver.
+
+use std::fmt;
+use std::ops::Deref;
+
+use corewire::OwnedMessage;
+
+use crate::capability::{Arrived, Received, none_of};
+use crate::error::DecodeError;
+use crate::tag::Tag;
+
+/// Bytes that a message holds without an allocation: those that travel in slots of a ring.
+pub(crate) const SHORT_BYTES_MAX: usize = 160;
+
+/// Where the bytes of a message are.
+pub(crate) enum Body {
+    Short { bytes: [u8; SHORT_BYTES_MAX], length: usize },
+    Long(Vec<u8>),
+    Endpoint(OwnedMessage),
+}
+
+impl Body {
+    pub(crate) const fn empty() -> Self {
+        Self::Short { bytes: [0; SHORT_BYTES_MAX], length: 0 }
+    }
+
+    pub(crate) fn of(message: &[u8]) -> Self {
+        let mut bytes = [0; SHORT_BYTES_MAX];
+        match bytes.get_mut(..message.len()) {
+            Some(place) => {
+                place.copy_from_slice(message);
+                Self::Short { bytes, length: message.len() }
+            }
+            None => Self::Long(message.to_vec()),
+        }
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short { bytes, length } => bytes.get(..*length).unwrap_or(bytes),
+            Self::Long(bytes) => bytes,
+            Self::Endpoint(message) => message,
+        }
+    }
+}
+
+/// A message that was received. It derefs to its bytes.
+pub struct Message {
+    tag: Tag,
+    status: Option<u64>,
+    body: Body,
+    capabilities: Vec<Received>,
+}
+
+impl Message {
+    pub(crate) const fn new(
+        tag: Tag,
+        status: Option<u64>,
+        body: Body,
+        capabilities: Vec<Received>,
+    ) -> Self {
+        Self { tag, status, body, capabilities }
+    }
+
+    #[inline]
+    pub(crate) const fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    /// Why there is no reply, if it is none.
+    #[inline]
+    pub(crate) const fn status(&self) -> Option<u64> {
+        self.status
+    }
+
+    pub(crate) fn set_capabilities(&mut self, capabilities: Vec<Received>) {
+        self.capabilities = capabilities;
+    }
+
+    pub(crate) fn capabilities_mut(&mut self) -> &mut Vec<Received> {
+        &mut self.capabilities
+    }
+
+    /// What it costs while it waits.
+    pub(crate) fn cost_bytes(&self) -> usize {
+        self.body.len() + COST_BYTES
+    }
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// It has capabilities.
+    #[inline]
+    pub fn without_capabilities(&self, place: &'static str) -> Result<&[u8], DecodeError> {
+        none_of(&self.capabilities, place)?;
+        Ok(&self.body)
+    }
+
+    /// Its bytes and its capabilities.
+    #[must_use]
+    pub fn parts(&mut self, place: &'static str) -> (&[u8], Arrived<'_>) {
+        (&self.body, Arrived::new(place, &mut self.capabilities))
+    }
+}
+
+/// What a message that waits costs besides its bytes.
+pub(crate) const COST_BYTES: usize = 256;
+
+impl Deref for Message {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("tag", &self.tag)
+            .field("status", &self.status)
+            .field("bytes", &self.body.len())
+            .field("capabilities", &self.capabilities.len())
+            .finish()
+    }
+}

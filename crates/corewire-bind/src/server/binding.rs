@@ -1,0 +1,208 @@
+//! How clients come and go: by a socket, where they then name a ring.
+//!
+//! | client | service |
+//! |---|---|
+//! | socket: bind, with its interface | |
+//! | | socket: accept, with the binding's number, a secret, and the name of its endpoint; or refuse, with the reason |
+//! | ring: hello, with the number and the secret | ring: welcome |
+//! | or socket: use the socket | |
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use corewire::{Peer, Status};
+
+use super::clients::Way;
+use super::guest::Guest;
+use super::porter;
+use super::sending::Frame;
+use super::{Found, ServerCore};
+use crate::bind::Driver;
+use crate::capability::Capabilities;
+use crate::exchange::{Cursor, Forms, put_name};
+use crate::introspection::{Bindings, BoundClient};
+use crate::message::Message;
+use crate::tag::{Control, Tag};
+
+/// What a service tells a client that it accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Acceptance {
+    pub(crate) number: u16,
+    /// Whether the client may use a ring: it runs as the service's user.
+    pub(crate) may_use_ring: bool,
+    /// The processor on which the service's thread ran.
+    pub(crate) processor: u32,
+    /// The longest message that the service sends.
+    pub(crate) bytes_max: u32,
+    pub(crate) secret: u64,
+    /// The service's endpoint.
+    pub(crate) endpoint: String,
+    pub(crate) forms: Forms,
+}
+
+impl Acceptance {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.number.to_le_bytes().to_vec();
+        bytes.push(u8::from(self.may_use_ring));
+        bytes.extend(self.processor.to_le_bytes());
+        bytes.extend(self.bytes_max.to_le_bytes());
+        bytes.extend(self.secret.to_le_bytes());
+        // Endpoints have short names.
+        let _ = put_name(&mut bytes, &self.endpoint);
+        bytes.extend(self.forms.to_bytes());
+        bytes
+    }
+
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut at = Cursor(bytes);
+        Some(Self {
+            number: u16::try_from(at.number::<2>()?).ok()?,
+            may_use_ring: at.number::<1>()? != 0,
+            processor: u32::try_from(at.number::<4>()?).ok()?,
+            bytes_max: u32::try_from(at.number::<4>()?).ok()?,
+            secret: at.number::<8>()?,
+            endpoint: at.name()?.to_owned(),
+            forms: Forms::of_bytes(at.0),
+        })
+    }
+}
+
+/// What a client says in its ring: the secret, and what it takes the ring for. Its number is in the tag.
+pub(crate) fn hello(number: u16, secret: u64, driver: Driver) -> (Tag, [u8; 9]) {
+    let mut bytes = [driver as u8; 9];
+    if let Some(place) = bytes.first_chunk_mut() {
+        *place = secret.to_le_bytes();
+    }
+    (Tag::control(number, Control::Hello), bytes)
+}
+
+impl ServerCore {
+    /// A message of a guest that is about binding.
+    #[cold]
+    pub(super) fn guest_control(&mut self, guest: &Arc<Guest>, message: &Message) -> Option<Found> {
+        match (Control::of(message.tag()), guest.id.get().copied()) {
+            (Some(Control::Bind), None) => {
+                if let Err(reason) = self.accept(guest, message) {
+                    porter::refuse(guest, &reason);
+                }
+                None
+            }
+            (Some(Control::UseSocket), Some(client)) => {
+                let row = self.sending.clients.row(client)?;
+                if !matches!(row.way, Way::Accepted { .. }) {
+                    return None;
+                }
+                (row.way, row.driver) = (Way::Socket(Arc::clone(guest)), Driver::Sock);
+                Some(Found::Bound(client, row.identity))
+            }
+            (Some(Control::NotTaken), Some(client)) => {
+                let ordinal = u16::try_from(message.status()?).ok()?;
+                Some(Found::NotTaken(client, ordinal))
+            }
+            (Some(Control::Describe), _) => {
+                let frame = Frame::new(message.tag(), self.mailbox.description().form.as_bytes());
+                // One that goes learns nothing.
+                let _ = guest.send(frame, &Capabilities::new());
+                None
+            }
+            (Some(Control::List), _) => {
+                let list = self.list();
+                let _ = guest.send(Frame::new(message.tag(), &list), &Capabilities::new());
+                None
+            }
+            _ => {
+                self.refused_count += 1;
+                None
+            }
+        }
+    }
+
+    fn accept(&mut self, guest: &Arc<Guest>, theirs: &[u8]) -> Result<(), String> {
+        let description = self.mailbox.description();
+        let agreement = description.agree(theirs)?;
+        let secret = RandomState::new().build_hasher().finish();
+        let way = Way::Accepted { guest: Arc::clone(guest), secret };
+        let identity = guest.identity;
+        let added = self.sending.clients.add(self.clients_max, way, identity, agreement.service);
+        let client = added.ok_or_else(|| {
+            format!("the service has {} clients, as many as it can have", self.clients_max)
+        })?;
+        // Nothing else sets it.
+        let _ = guest.id.set(client);
+        guest.set_bytes_max(description.bytes_max());
+        let acceptance = Acceptance {
+            number: client.binding(),
+            may_use_ring: identity.uid == rustix::process::geteuid().as_raw(),
+            processor: u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX),
+            bytes_max: description.bytes_max(),
+            secret,
+            endpoint: self.sending.endpoint.name().to_owned(),
+            forms: agreement.client,
+        };
+        let bytes = acceptance.to_bytes();
+        let frame = Frame::new(Tag::control(client.binding(), Control::Accept), &bytes);
+        let sent = guest.send(frame, &Capabilities::new());
+        sent.map_err(|_| "the connection has ended".to_owned())
+    }
+
+    /// A message of a ring that is about binding.
+    #[cold]
+    pub(super) fn control(&mut self, status: Status, message: &[u8]) -> Option<Found> {
+        let (tag, source) = (Tag(status.tag), status.source);
+        match Control::of(tag) {
+            Some(Control::Hello) => self.hello(tag, source, message),
+            Some(Control::NotTaken) => {
+                let client = self.sending.clients.of_number(tag.binding(), source)?;
+                Some(Found::NotTaken(client, u16::try_from(status.immediate?).ok()?))
+            }
+            _ => {
+                self.refused_count += 1;
+                None
+            }
+        }
+    }
+
+    fn hello(&mut self, tag: Tag, source: Peer, message: &[u8]) -> Option<Found> {
+        self.refused_count += 1;
+        let said = u64::from_le_bytes(*message.first_chunk()?);
+        if self.sending.clients.of_peer(source).is_some() {
+            return None;
+        }
+        let row = self.sending.clients.at_number(tag.binding())?;
+        let guest = match &row.way {
+            Way::Accepted { guest, secret } if *secret == said => Arc::clone(guest),
+            _ => return None,
+        };
+        self.refused_count -= 1;
+        guest.become_lane();
+        row.way = Way::Ring { peer: source, guest };
+        let said = |driver: &Driver| message.get(8) == Some(&(*driver as u8));
+        row.driver = Driver::ALL.into_iter().find(said).unwrap_or(Driver::Ump);
+        let (client, identity) = (row.id, row.identity);
+        let welcome = Frame::new(Tag::control(client.binding(), Control::Welcome), &[]);
+        let _ = self.sending.reply(client, welcome, &Capabilities::new());
+        Some(Found::Bound(client, identity))
+    }
+
+    pub(super) fn guest_gone(&mut self, guest: &Arc<Guest>) -> Option<Found> {
+        let client = *guest.id.get()?;
+        match self.sending.clients.get(client)?.way {
+            Way::Socket(_) => self.gone(client),
+            Way::Accepted { .. } => {
+                self.sending.clients.remove(client);
+                None
+            }
+            // The end of its ring is what counts.
+            _ => None,
+        }
+    }
+
+    /// The service and its clients.
+    fn list(&self) -> Vec<u8> {
+        let description = self.mailbox.description();
+        let clients = self.sending.clients.bound();
+        let clients = clients.map(|row| BoundClient::new(row.identity, row.driver));
+        Bindings::to_bytes(description.name, description.hash, clients)
+    }
+}

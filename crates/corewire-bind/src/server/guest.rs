@@ -1,0 +1,266 @@
+//! A client at the other end of a socket: one that binds, one that is bound by `sock`, or the socket beside a ring.
+//!
+//! The service's thread sends; the porter's thread reads, and sends what found no room.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use corewire::Connection;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::net::Shutdown;
+
+use super::sending::Kept;
+use super::{ClientId, Frame};
+use crate::capability::{Capabilities, Received};
+use crate::identity::Identity;
+use crate::link::{LaneError, WAITING_BYTES_MAX, take_beside};
+use crate::message::COST_BYTES;
+use crate::packet::Assembler;
+use crate::socket::{self, Packet, Receiver, SocketError, Unsent};
+use crate::tag::{Control, Tag};
+
+/// Bytes of one guest's messages that wait for the service's thread; beyond them its socket is not read.
+const UNHANDLED_BYTES_MAX: usize = 1 << 20;
+
+/// A client at the other end of a socket.
+pub(super) struct Guest {
+    /// What it is called in the porter's set.
+    pub(super) key: u64,
+    pub(super) identity: Identity,
+    pub(super) id: OnceLock<ClientId>,
+    socket: Connection,
+    porter: Arc<OwnedFd>,
+    state: Mutex<State>,
+    /// Used by one thread only: the porter's, or the service's once the client uses a ring.
+    pub(super) reading: Mutex<Reading>,
+}
+
+pub(super) struct Reading {
+    pub(super) receiver: Receiver,
+    pub(super) assembler: Assembler,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    unsent: VecDeque<Unsent>,
+    kept: Kept,
+    /// Events that were left out behind what is unsent.
+    lost_count: u64,
+    unhandled_bytes: usize,
+    /// It uses a ring: the socket carries capabilities, and the service's thread reads it.
+    is_lane: bool,
+    /// Nothing more is read. The socket is closed once everything is sent.
+    is_ending: bool,
+}
+
+impl Guest {
+    pub(super) fn new(key: u64, socket: Connection, porter: &Arc<OwnedFd>, bytes_max: u32) -> Self {
+        let identity = Identity { uid: socket.uid(), gid: socket.gid(), pid: socket.pid() };
+        let (receiver, assembler) = (Receiver::default(), Assembler::new(bytes_max));
+        Self {
+            key,
+            identity,
+            id: OnceLock::new(),
+            socket,
+            porter: Arc::clone(porter),
+            state: Mutex::default(),
+            reading: Mutex::new(Reading { receiver, assembler }),
+        }
+    }
+
+    pub(super) fn socket(&self) -> &Connection {
+        &self.socket
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the porter waits for.
+    fn watch(&self, state: &State) {
+        // Its end is reported in any case.
+        let mut flags = EventFlags::empty();
+        if !state.is_ending {
+            flags |= EventFlags::RDHUP;
+            if !state.is_lane && state.unhandled_bytes < UNHANDLED_BYTES_MAX {
+                flags |= EventFlags::IN;
+            }
+        }
+        if !state.unsent.is_empty() {
+            flags |= EventFlags::OUT;
+        }
+        // It fails if the porter has removed the socket: then there is nothing to wait for.
+        let _ = epoll::modify(&*self.porter, &self.socket, EventData::new_u64(self.key), flags);
+    }
+
+    /// What waits for the guest.
+    pub(super) fn unsent(&self) -> Kept {
+        self.lock().kept
+    }
+
+    /// Sends a reply, or what else must come. Never waits.
+    pub(super) fn send(
+        &self,
+        frame: Frame<'_>,
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), SocketError> {
+        self.send_in(&mut self.lock(), frame, capabilities)
+    }
+
+    /// Sends an event, unless too much waits.
+    pub(super) fn send_event(
+        &self,
+        frame: Frame<'_>,
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), SocketError> {
+        let mut state = self.lock();
+        if state.kept.count > 0 && state.kept.bytes + frame.cost_bytes() > WAITING_BYTES_MAX {
+            state.lost_count += 1;
+            return Ok(());
+        }
+        let lost_count = std::mem::take(&mut state.lost_count);
+        if lost_count > 0 {
+            let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
+            self.send_in(&mut state, lost, &Capabilities::new())?;
+        }
+        self.send_in(&mut state, frame, capabilities)
+    }
+
+    fn send_in(
+        &self,
+        state: &mut State,
+        frame: Frame<'_>,
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), SocketError> {
+        if state.is_ending {
+            return Ok(());
+        }
+        let Frame { tag, status, bytes } = frame;
+        let unsent = match (state.unsent.is_empty(), status) {
+            (true, None) => socket::send_now(&self.socket, tag, bytes, capabilities)?,
+            (true, Some(word)) => match Packet::status(tag, word).send(&self.socket) {
+                Err(SocketError::NotNow) => Some(Unsent::new(tag, status, Vec::new(), Vec::new())),
+                sent => sent.map(|()| None)?,
+            },
+            (false, None) => Some(Unsent::rest(tag, bytes, capabilities, 0)?),
+            (false, status) => Some(Unsent::new(tag, status, Vec::new(), Vec::new())),
+        };
+        if let Some(unsent) = unsent {
+            state.kept.add(unsent.cost_bytes());
+            state.unsent.push_back(unsent);
+            self.watch(state);
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, as far as there is room. False if the socket can be closed.
+    pub(super) fn flush(&self) -> bool {
+        let mut state = self.lock();
+        while let Some(unsent) = state.unsent.front_mut() {
+            match unsent.send(&self.socket) {
+                Ok(false) => return true,
+                Ok(true) => {
+                    if let Some(sent) = state.unsent.pop_front() {
+                        state.kept.remove(sent.cost_bytes());
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+        let lost_count = std::mem::take(&mut state.lost_count);
+        if lost_count > 0 && !state.is_lane {
+            let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
+            if self.send_in(&mut state, lost, &Capabilities::new()).is_err() {
+                return false;
+            }
+        }
+        self.watch(&state);
+        !state.is_ending || !state.unsent.is_empty()
+    }
+
+    /// A message was read and waits for the service's thread.
+    pub(super) fn add_unhandled(&self, bytes: usize) {
+        let mut state = self.lock();
+        state.unhandled_bytes += bytes + COST_BYTES;
+        if state.unhandled_bytes >= UNHANDLED_BYTES_MAX {
+            self.watch(&state);
+        }
+    }
+
+    /// It waits no longer.
+    pub(super) fn take_unhandled(&self, bytes: usize) {
+        let mut state = self.lock();
+        let was_full = state.unhandled_bytes >= UNHANDLED_BYTES_MAX;
+        state.unhandled_bytes -= bytes + COST_BYTES;
+        if was_full && state.unhandled_bytes < UNHANDLED_BYTES_MAX {
+            self.watch(&state);
+        }
+    }
+
+    /// Whether the porter reads the socket.
+    pub(super) fn is_read(&self) -> bool {
+        let state = self.lock();
+        !state.is_lane && !state.is_ending
+    }
+
+    /// Whether the service has ended the connection.
+    pub(super) fn is_ending(&self) -> bool {
+        self.lock().is_ending
+    }
+
+    /// Whether enough waits for the service's thread.
+    pub(super) fn is_full(&self) -> bool {
+        self.lock().unhandled_bytes >= UNHANDLED_BYTES_MAX
+    }
+
+    /// Accepts messages up to this length from now on.
+    pub(super) fn set_bytes_max(&self, bytes_max: u32) {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.assembler.set_bytes_max(bytes_max);
+    }
+
+    /// From here on the client's messages come through a ring, and the service's thread reads the socket.
+    pub(super) fn become_lane(&self) {
+        // A read of the porter's ends before, and the next one looks first.
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        state.is_lane = true;
+        self.watch(&state);
+    }
+
+    /// Sends the capabilities of a message in the ring.
+    pub(super) fn send_beside(
+        &self,
+        tag: Tag,
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), SocketError> {
+        Packet::lane(tag, capabilities.all()).send(&self.socket)
+    }
+
+    /// Takes the capabilities of a message that came in the ring.
+    pub(super) fn take_beside(&self, tag: Tag) -> Result<Vec<Received>, LaneError> {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        take_beside(&mut reading.receiver, &self.socket, tag)
+    }
+
+    /// Ends the connection with a reason: reads nothing more, forgets what has not been sent, and closes the socket once
+    /// the reason is sent. The client's sends fail from now on.
+    pub(super) fn end(&self, reason: Frame<'_>) {
+        let mut state = self.lock();
+        // The rest of a message of which a part has gone must follow.
+        let is_begun = state.unsent.front().is_some_and(Unsent::is_begun);
+        state.unsent.truncate(usize::from(is_begun));
+        state.kept = Kept::default();
+        for unsent in state.unsent.iter().map(Unsent::cost_bytes).collect::<Vec<_>>() {
+            state.kept.add(unsent);
+        }
+        // One that has gone does not learn it.
+        let _ = self.send_in(&mut state, reason, &Capabilities::new());
+        state.is_ending = true;
+        // Before it is shut: this must not be taken for the client's end, with which the reason would be lost.
+        self.watch(&state);
+        let how = if state.unsent.is_empty() { Shutdown::Both } else { Shutdown::Read };
+        let _ = rustix::net::shutdown(&self.socket, how);
+    }
+}

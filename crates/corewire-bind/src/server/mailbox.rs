@@ -1,0 +1,149 @@
+//! What other threads of its process leave for a service: messages from sockets, and what the program wants sent. Whoever puts something into an empty mailbox interrupts the service's endpoint, where the service
+//! waits.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use corewire::Interrupter;
+
+use super::guest::Guest;
+use super::{ClientId, LaterEvent, LaterMessage};
+use crate::error::CallError;
+use crate::exchange::Description;
+use crate::message::Message;
+
+/// Bytes of events that wait for the service's thread.
+const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// What a mailbox holds.
+pub(super) enum Mail {
+    /// Something came on a socket. The first message binds.
+    Guest(Arc<Guest>, Message),
+    /// Everything that a guest had sent has been handled.
+    GuestGone(Arc<Guest>),
+    /// A reply.
+    Reply(ClientId, LaterMessage),
+    /// To one client, or to all of them.
+    Event(Option<ClientId>, LaterEvent),
+}
+
+#[derive(Default)]
+struct Queue {
+    mail: VecDeque<Mail>,
+    event_bytes: usize,
+    is_told: bool,
+    is_stopped: bool,
+    is_closed: bool,
+}
+
+/// What other threads of this process leave for a service.
+pub(crate) struct Mailbox {
+    name: String,
+    description: &'static Description<'static>,
+    queue: Mutex<Queue>,
+    interrupter: Interrupter,
+}
+
+/// What [`Mailbox::take`] found.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+pub(super) enum Taken {
+    Mail(Mail),
+    Stop,
+    Nothing,
+}
+
+impl Mailbox {
+    pub(super) fn new(
+        name: &str,
+        description: &'static Description<'static>,
+        interrupter: Interrupter,
+    ) -> Arc<Self> {
+        let queue = Mutex::default();
+        Arc::new(Self { name: name.to_owned(), description, queue, interrupter })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) const fn description(&self) -> &'static Description<'static> {
+        self.description
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, mut queue: MutexGuard<'_, Queue>) {
+        let was_told = std::mem::replace(&mut queue.is_told, true);
+        drop(queue);
+        if !was_told {
+            self.interrupter.interrupt();
+        }
+    }
+
+    fn left(&self) -> CallError {
+        CallError::PeerLeft { name: self.name.clone() }
+    }
+
+    /// Leaves something that never waits for room.
+    pub(super) fn put(&self, mail: Mail) -> Result<(), CallError> {
+        let mut queue = self.lock();
+        if queue.is_closed {
+            return Err(self.left());
+        }
+        queue.mail.push_back(mail);
+        self.tell(queue);
+        Ok(())
+    }
+
+    /// Leaves an event. [`CallError::Busy`] if the service's thread is far behind.
+    pub(super) fn put_event(
+        &self,
+        to: Option<ClientId>,
+        event: LaterEvent,
+    ) -> Result<(), CallError> {
+        let mut queue = self.lock();
+        if queue.is_closed {
+            return Err(self.left());
+        }
+        if queue.event_bytes + event.cost_bytes() > EVENT_BYTES_MAX && queue.event_bytes > 0 {
+            return Err(CallError::Busy);
+        }
+        queue.event_bytes += event.cost_bytes();
+        queue.mail.push_back(Mail::Event(to, event));
+        self.tell(queue);
+        Ok(())
+    }
+
+    /// Takes what came first. Once there is nothing, the next one to leave something interrupts the service again.
+    pub(super) fn take(&self) -> Taken {
+        let mut queue = self.lock();
+        if std::mem::take(&mut queue.is_stopped) {
+            return Taken::Stop;
+        }
+        let Some(mail) = queue.mail.pop_front() else {
+            queue.is_told = false;
+            return Taken::Nothing;
+        };
+        if let Mail::Event(_, event) = &mail {
+            queue.event_bytes -= event.cost_bytes();
+        }
+        Taken::Mail(mail)
+    }
+
+    pub(super) fn stop(&self) {
+        let mut queue = self.lock();
+        queue.is_stopped = true;
+        self.tell(queue);
+    }
+
+    /// Nothing more is taken.
+    pub(super) fn close(&self) {
+        let mut queue = self.lock();
+        queue.is_closed = true;
+        let left = std::mem::take(&mut queue.mail);
+        drop(queue);
+        drop(left);
+    }
+}

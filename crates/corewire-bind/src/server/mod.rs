@@ -1,0 +1,567 @@
+//! A service's end of its connections.
+//!
+//! One thread serves: it waits for the service's endpoint, where messages of rings arrive, and which its mailbox
+//! interrupts. A second one, the porter, sleeps until something happens on a socket.
+
+mod asynchronous;
+mod binding;
+mod clients;
+mod guest;
+mod mailbox;
+mod porter;
+mod reply;
+mod sending;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait};
+
+pub(crate) use self::binding::{Acceptance, hello};
+pub use self::clients::ClientId;
+use self::clients::{Row, Way};
+use self::guest::Guest;
+use self::mailbox::{Mail, Mailbox, Taken};
+use self::porter::Porter;
+pub use self::reply::{LaterReply, Outbox, Reply, Stopper, Version};
+use self::sending::{Frame, LaterEvent, LaterMessage, Sending};
+use crate::capability::{Arrived as Capabilities, Received, none_of};
+use crate::error::{DecodeError, ServeError};
+use crate::exchange::{Description, Forms};
+use crate::identity::Identity;
+use crate::link::LaneError;
+use crate::message::{Message, SHORT_BYTES_MAX};
+use crate::patience::Patience;
+use crate::tag::{Tag, status};
+
+/// The longest name of a service: its endpoints have longer ones.
+pub(crate) const NAME_BYTES_MAX: usize = 80;
+
+/// What a service does with what arrives. Generated code implements it.
+pub trait Dispatch {
+    /// A client has bound.
+    fn bound(&mut self, client: ClientId, identity: Identity);
+
+    /// A client has gone.
+    fn gone(&mut self, client: ClientId);
+
+    /// A client could not take the capabilities of a message with this ordinal.
+    fn not_taken(&mut self, client: ClientId, ordinal: u16);
+
+    /// A request with its reply; a reply that is dropped tells the caller.
+    ///
+    /// # Errors
+    /// The message is no request of the interface.
+    fn request(
+        &mut self,
+        ordinal: u16,
+        request: Incoming<'_>,
+        reply: Reply<'_>,
+    ) -> Result<(), Refusal>;
+
+    /// A message without a reply.
+    ///
+    /// # Errors
+    /// The message is none of the interface.
+    fn message(
+        &mut self,
+        ordinal: u16,
+        message: Incoming<'_>,
+        client: ClientId,
+    ) -> Result<(), Refusal>;
+}
+
+/// A message that a service has received, for generated code.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    forms: Forms,
+    capabilities: &'a mut Vec<Received>,
+}
+
+impl<'a> Incoming<'a> {
+    /// Which version of a message the client knows, by its index in the description.
+    #[inline]
+    #[must_use]
+    pub fn form(&self, wire: usize) -> crate::Form {
+        self.forms.get(wire)
+    }
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// It has capabilities.
+    #[inline]
+    pub fn without_capabilities(self, place: &'static str) -> Result<&'a [u8], DecodeError> {
+        none_of(self.capabilities, place)?;
+        Ok(self.bytes)
+    }
+
+    /// Its bytes and its capabilities.
+    #[must_use]
+    pub fn capabilities(self, place: &'static str) -> (&'a [u8], Capabilities<'a>) {
+        (self.bytes, Capabilities::new(place, self.capabilities))
+    }
+}
+
+/// Why a service could not take a message.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The interface has no such message from a client.
+    #[error("no message has ordinal {ordinal}")]
+    Unknown {
+        /// The ordinal that arrived.
+        ordinal: u16,
+    },
+    /// The arguments are wrong.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+/// How a service is set up.
+///
+/// ```
+/// use corewire_bind::{Serve, Wait};
+///
+/// let serve = Serve::default().clients(64).wait(Wait::Park);
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[must_use = "a service is created with it"]
+pub struct Serve {
+    wait: Wait,
+    clients_max: usize,
+}
+
+impl Default for Serve {
+    fn default() -> Self {
+        Self { wait: Wait::default(), clients_max: 1024 }
+    }
+}
+
+impl Serve {
+    /// Sets how the service's thread waits. Default: [`Wait::Adaptive`].
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets how many clients may be bound at one time, at most 65,534. At most 1024 of them use rings, others the
+    /// socket. Default: 1024.
+    pub fn clients(mut self, count_max: usize) -> Self {
+        self.clients_max = count_max;
+        self
+    }
+}
+
+/// A service's end of all its connections, for generated code.
+pub struct ServerCore {
+    sending: Sending,
+    mailbox: Arc<Mailbox>,
+    /// Reads sockets until it is dropped.
+    _porter: Porter,
+    clients_max: usize,
+    has_mail: bool,
+    /// Whether the mailbox had its turn last.
+    was_mail: bool,
+    was_stopped: bool,
+    refused_count: u64,
+    /// Where short messages are received.
+    buffer: Box<[u8; SHORT_BYTES_MAX]>,
+}
+
+/// What [`ServerCore::next`] found.
+enum Found {
+    Bound(ClientId, Identity),
+    Gone(ClientId),
+    NotTaken(ClientId, u16),
+    /// Its bytes are at the beginning of the buffer.
+    Short(ClientId, Status, Vec<Received>),
+    Owned(ClientId, OwnedMessage, Vec<Received>),
+    Message(ClientId, Message),
+}
+
+impl ServerCore {
+    /// Creates the service: a listener of this name, and an endpoint for rings.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub fn new(
+        domain: &Domain,
+        name: &str,
+        serve: Serve,
+        description: &'static Description<'static>,
+    ) -> Result<Self, ServeError> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(ServeError::NameTooLong { asked: name.len() });
+        }
+        // The name is taken first: its errors say what is wrong with it.
+        let listener = domain.listener(name)?;
+        let peers = serve.clients_max.clamp(1, 1024);
+        let endpoint = domain.endpoint(&format!("{name}.rings")).wait(serve.wait).peers(peers);
+        let endpoint = endpoint.create()?;
+        let mailbox = Mailbox::new(name, description, endpoint.interrupter());
+        let porter = Porter::start(listener, Arc::clone(&mailbox))?;
+        Ok(Self {
+            sending: Sending::new(endpoint, Arc::clone(&mailbox)),
+            mailbox,
+            _porter: porter,
+            clients_max: serve.clients_max,
+            has_mail: false,
+            was_mail: false,
+            was_stopped: false,
+            refused_count: 0,
+            buffer: Box::new([0; SHORT_BYTES_MAX]),
+        })
+    }
+
+    /// Serves the next request, message, arrival or departure. Returns false if the service was stopped, or if
+    /// nothing came within `timeout`; `None` waits without a limit.
+    ///
+    /// # Errors
+    /// [`ServeError::Message`].
+    #[inline]
+    pub fn serve_one(
+        &mut self,
+        timeout: Option<Duration>,
+        dispatch: &mut impl Dispatch,
+    ) -> Result<bool, ServeError> {
+        if timeout.is_some() || self.has_mail || !self.sending.is_quiet() {
+            return self.serve_slowly(timeout, None, dispatch);
+        }
+        // The way of nearly all messages: short, in a ring, and nothing else to do.
+        let Some(status) = self.sending.endpoint.receive_short(Selector::any(), &mut *self.buffer)
+        else {
+            return self.serve_slowly(None, None, dispatch);
+        };
+        let (tag, source) = (Tag(status.tag), status.source);
+        if status.immediate.is_none()
+            && tag.ordinal() != 0
+            && let Some(client) = self.sending.clients.of_number(tag.binding(), source)
+        {
+            let bytes = short(&self.buffer, &status);
+            if self.sending.dispatch(client, tag, bytes, &mut Vec::new(), dispatch) {
+                self.note_refused(client);
+            }
+            return Ok(true);
+        }
+        self.serve_slowly(None, Some(Ok(Some(Event::Received(status)))), dispatch)
+    }
+
+    #[cold]
+    fn serve_slowly(
+        &mut self,
+        timeout: Option<Duration>,
+        event: Option<Result<Option<Event<Status>>, MessageError>>,
+        dispatch: &mut impl Dispatch,
+    ) -> Result<bool, ServeError> {
+        let (client, is_refused) = match self.next(Patience::of(timeout), event)? {
+            None => return Ok(false),
+            Some(Found::Bound(client, identity)) => {
+                dispatch.bound(client, identity);
+                return Ok(true);
+            }
+            Some(Found::Gone(client)) => {
+                dispatch.gone(client);
+                return Ok(true);
+            }
+            Some(Found::NotTaken(client, ordinal)) => {
+                dispatch.not_taken(client, ordinal);
+                return Ok(true);
+            }
+            Some(Found::Short(client, status, mut capabilities)) => {
+                let (tag, bytes) = (Tag(status.tag), short(&self.buffer, &status));
+                (client, self.sending.dispatch(client, tag, bytes, &mut capabilities, dispatch))
+            }
+            Some(Found::Owned(client, message, mut capabilities)) => {
+                let tag = Tag(message.status().tag);
+                (client, self.sending.dispatch(client, tag, &message, &mut capabilities, dispatch))
+            }
+            Some(Found::Message(client, mut message)) => {
+                let mut capabilities = std::mem::take(message.capabilities_mut());
+                let tag = message.tag();
+                (client, self.sending.dispatch(client, tag, &message, &mut capabilities, dispatch))
+            }
+        };
+        if is_refused {
+            self.note_refused(client);
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn note_refused(&mut self, client: ClientId) {
+        self.refused_count += 1;
+        self.sending.count_refused(client);
+    }
+
+    /// Messages of clients that could not be decoded, that no binding belongs to, or that the interface does not have.
+    #[must_use]
+    pub const fn refused_count(&self) -> u64 {
+        self.refused_count
+    }
+
+    /// A handle that ends [`serve_one`](Self::serve_one) from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.mailbox))
+    }
+
+    /// A handle that sends messages to clients, from any thread.
+    #[must_use]
+    pub fn outbox(&self) -> Outbox {
+        Outbox(Arc::clone(&self.mailbox))
+    }
+
+    /// The clients that are bound now, with their processes.
+    pub fn clients(&self) -> impl Iterator<Item = (ClientId, Identity)> {
+        self.sending.clients.bound().map(|row| (row.id, row.identity))
+    }
+
+    /// What comes next. `event` has come already.
+    fn next(
+        &mut self,
+        patience: Patience,
+        mut event: Option<Result<Option<Event<Status>>, MessageError>>,
+    ) -> Result<Option<Found>, ServeError> {
+        loop {
+            let found = match event.take() {
+                Some(event) => self.handle(event)?,
+                None => {
+                    self.sending.has_forgotten_sent();
+                    if let Some(client) = self.sending.cut_off.pop() {
+                        return Ok(Some(Found::Gone(client)));
+                    }
+                    self.has_mail |= std::mem::take(&mut self.sending.was_interrupted);
+                    if self.has_mail && !self.was_mail {
+                        self.was_mail = true;
+                        match self.mailbox.take() {
+                            Taken::Stop => {
+                                self.was_stopped = true;
+                                return Ok(None);
+                            }
+                            Taken::Nothing => self.has_mail = false,
+                            Taken::Mail(mail) => match self.open(mail) {
+                                Some(found) => return Ok(Some(found)),
+                                None => continue,
+                            },
+                        }
+                    }
+                    self.was_mail = false;
+                    let (had_mail, received) = (self.has_mail, self.receive(patience));
+                    if matches!(received, Ok(None)) && !had_mail {
+                        return Ok(None);
+                    }
+                    self.handle(received)?
+                }
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// What the endpoint has. Does not wait while there is mail.
+    fn receive(&mut self, patience: Patience) -> Result<Option<Event<Status>>, MessageError> {
+        let owes_notes = self.sending.owes_notes();
+        let (endpoint, any) = (&mut self.sending.endpoint, Selector::any());
+        let buffer = &mut *self.buffer;
+        match patience.left() {
+            _ if self.has_mail => endpoint.try_receive_event_into(any, buffer),
+            // A receive would not return when what is kept has gone.
+            Ok(left) if owes_notes => match endpoint.try_receive_event_into(any, buffer) {
+                Ok(None) => {
+                    self.sending.wait(left)?;
+                    Err(MessageError::Interrupted)
+                }
+                event => event,
+            },
+            Ok(None) => endpoint.receive_event_into(any, buffer).map(Some),
+            Ok(Some(left)) => endpoint.receive_event_into_timeout(any, buffer, left),
+            Err(_) => endpoint.try_receive_event_into(any, buffer),
+        }
+    }
+
+    fn handle(
+        &mut self,
+        event: Result<Option<Event<Status>>, MessageError>,
+    ) -> Result<Option<Found>, ServeError> {
+        match event {
+            Ok(Some(Event::Received(status))) => Ok(self.short(status)),
+            // It is there, and too long for the buffer.
+            Err(MessageError::BufferTooSmall { .. }) => {
+                match self.sending.endpoint.try_receive(Selector::any()) {
+                    Ok(Some(message)) => Ok(self.owned(message)),
+                    Ok(None) => Ok(None),
+                    Err(error) => self.handle(Err(error)),
+                }
+            }
+            Ok(Some(Event::Gone { peer, .. })) => {
+                let client = self.sending.clients.of_peer(peer);
+                Ok(client.and_then(|client| self.gone(client)))
+            }
+            Ok(Some(Event::Came(_)) | None) => Ok(None),
+            Err(MessageError::Interrupted) => {
+                self.has_mail = true;
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A message of a ring whose bytes are in the buffer.
+    fn short(&mut self, status: Status) -> Option<Found> {
+        let tag = Tag(status.tag);
+        if tag.ordinal() == 0 {
+            let message = short(&self.buffer, &status).to_vec();
+            return self.control(status, &message);
+        }
+        let client = self.sender(status)?;
+        let capabilities = match status.immediate {
+            None => Vec::new(),
+            Some(_) => self.beside(client, tag)?,
+        };
+        Some(Found::Short(client, status, capabilities))
+    }
+
+    fn owned(&mut self, message: OwnedMessage) -> Option<Found> {
+        let status = message.status();
+        let tag = Tag(status.tag);
+        if tag.ordinal() == 0 {
+            return self.control(status, &message);
+        }
+        let client = self.sender(status)?;
+        let capabilities = match status.immediate {
+            None => Vec::new(),
+            Some(_) => self.beside(client, tag)?,
+        };
+        Some(Found::Owned(client, message, capabilities))
+    }
+
+    #[inline]
+    fn sender(&mut self, status: Status) -> Option<ClientId> {
+        let client = self.sending.clients.of_number(Tag(status.tag).binding(), status.source);
+        if client.is_none() {
+            self.refused_count += 1;
+        }
+        client
+    }
+
+    /// The capabilities of a message in a ring.
+    #[cold]
+    fn beside(&mut self, client: ClientId, tag: Tag) -> Option<Vec<Received>> {
+        let guest = match &self.sending.clients.get(client)?.way {
+            Way::Ring { guest, .. } => Arc::clone(guest),
+            _ => return None,
+        };
+        match guest.take_beside(tag) {
+            Ok(capabilities) => Some(capabilities),
+            Err(LaneError::Lost) => {
+                self.lost(client, tag);
+                None
+            }
+            Err(LaneError::Order) => {
+                self.refused_count += 1;
+                self.sending.cut_off(client, "it announced capabilities and sent none");
+                None
+            }
+        }
+    }
+
+    /// Tells a client that the capabilities of its message were lost here.
+    #[cold]
+    fn lost(&mut self, client: ClientId, tag: Tag) {
+        match tag.token() {
+            0 => {
+                let note = Tag::control(client.binding(), crate::tag::Control::NotTaken);
+                let note = Frame::note(note, u64::from(tag.ordinal()));
+                let _ = self.sending.reply(client, note, &crate::capability::Capabilities::new());
+            }
+            _ => Reply::new(&mut self.sending, client, tag).not_taken(),
+        }
+    }
+
+    /// Handles what another thread has left.
+    fn open(&mut self, mail: Mail) -> Option<Found> {
+        match mail {
+            Mail::Guest(guest, message) => {
+                guest.take_unhandled(message.len());
+                self.guest_message(&guest, message)
+            }
+            Mail::GuestGone(guest) => self.guest_gone(&guest),
+            Mail::Reply(client, reply) => {
+                let LaterMessage { tag, status, bytes, capabilities } = reply;
+                let frame = Frame { tag, status, bytes: &bytes };
+                let capabilities = crate::capability::Capabilities::of_owned(&capabilities);
+                // The caller learns of those that cannot be sent.
+                let _ = self.sending.reply(client, frame, &capabilities);
+                None
+            }
+            Mail::Event(Some(client), event) => {
+                self.sending.event(client, &event);
+                None
+            }
+            Mail::Event(None, event) => {
+                for index in 0..self.sending.clients.len() {
+                    if let Some(client) = self.sending.clients.at(index) {
+                        self.sending.event(client, &event);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    fn gone(&mut self, client: ClientId) -> Option<Found> {
+        let row: Row = self.sending.clients.remove(client)?;
+        row.is_bound().then_some(Found::Gone(client))
+    }
+
+    /// A message of a client that is bound by its socket.
+    fn guest_message(&mut self, guest: &Arc<Guest>, message: Message) -> Option<Found> {
+        let tag = message.tag();
+        if tag.ordinal() == 0 {
+            return self.guest_control(guest, &message);
+        }
+        let client = *guest.id.get()?;
+        let row = self.sending.clients.get(client)?;
+        let is_its = matches!(row.way, Way::Socket(_)) && tag.binding() == client.binding();
+        match message.status() {
+            Some(status::LOST_HERE) if is_its => {
+                self.lost(client, tag);
+                None
+            }
+            None if is_its => Some(Found::Message(client, message)),
+            _ => {
+                self.refused_count += 1;
+                self.sending.count_refused(client);
+                None
+            }
+        }
+    }
+}
+
+/// The bytes of a short message.
+#[inline(always)]
+fn short<'a>(buffer: &'a [u8; SHORT_BYTES_MAX], status: &Status) -> &'a [u8] {
+    let length = usize::try_from(status.bytes).unwrap_or(usize::MAX);
+    buffer.get(..length).unwrap_or(buffer)
+}
+
+impl Drop for ServerCore {
+    fn drop(&mut self) {
+        // Clients in rings see the end of the endpoint, those on sockets a note of the porter.
+        self.mailbox.close();
+    }
+}
+
+impl fmt::Debug for ServerCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerCore")
+            .field("name", &self.mailbox.name())
+            .field("interface", &self.mailbox.description().name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,228 @@
+//! The thread that accepts connections of a service and reads them: requests of guests travel to the service's thread
+//! through its mailbox. It sleeps in `epoll`, with all signals blocked, and does nothing for clients in rings.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use corewire::Listener;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+
+use super::Frame;
+use super::guest::Guest;
+use super::mailbox::{Mail, Mailbox};
+use crate::capability::Capabilities;
+use crate::error::ServeError;
+use crate::packet::{Assembled, PacketError};
+use crate::socket::SocketError;
+use crate::tag::{Control, Tag};
+
+/// A connection that has not bound by then is closed.
+const BIND_WITHIN: Duration = Duration::from_secs(10);
+/// The longest message before a client is bound: its interface.
+const BIND_BYTES_MAX: u32 = 4 << 20;
+/// Connections at one time.
+const GUESTS_MAX: usize = 4096;
+/// Connections of one foreign user at one time.
+const GUESTS_OF_USER_MAX: usize = 64;
+/// Packets of one guest before the others have their turn.
+const PACKETS_PER_TURN: usize = 32;
+
+const LISTENER: u64 = 0;
+const END: u64 = 1;
+
+/// The handle of the thread. Dropping it ends the thread.
+pub(super) struct Porter {
+    end: Arc<OwnedFd>,
+    process: u32,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Porter {
+    pub(super) fn start(listener: Listener, mailbox: Arc<Mailbox>) -> Result<Self, ServeError> {
+        let set = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (listener_data, end_data) = (EventData::new_u64(LISTENER), EventData::new_u64(END));
+        epoll::add(&*set, listener.readiness(), listener_data, EventFlags::IN)?;
+        epoll::add(&*set, &*end, end_data, EventFlags::IN)?;
+        let thread = Thread { listener, mailbox, set, guests: HashMap::new(), last_key: END };
+        let name = "corewire-porter".to_owned();
+        let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10);
+        let thread = spawned.spawn(move || thread.run())?;
+        Ok(Self { end, process: std::process::id(), thread: Some(thread) })
+    }
+}
+
+impl Drop for Porter {
+    fn drop(&mut self) {
+        // A forked child has no such thread, and must leave its parent's alone.
+        if self.process != std::process::id() {
+            return std::mem::forget(self.thread.take());
+        }
+        let _ = rustix::io::write(&self.end, &1_u64.to_le_bytes());
+        // A thread that panicked has reported it.
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+struct Watched {
+    guest: Arc<Guest>,
+    /// Until when it must have bound.
+    until: Instant,
+}
+
+struct Thread {
+    listener: Listener,
+    mailbox: Arc<Mailbox>,
+    set: Arc<OwnedFd>,
+    guests: HashMap<u64, Watched>,
+    last_key: u64,
+}
+
+impl Thread {
+    fn run(mut self) {
+        corewire_os::process::block_all_signals();
+        let mut events = Vec::with_capacity(64);
+        loop {
+            events.clear();
+            let left = self.expire().and_then(|left| Timespec::try_from(left).ok());
+            match epoll::wait(
+                &*self.set,
+                rustix::buffer::spare_capacity(&mut events),
+                left.as_ref(),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                // Nothing that can be mended: guests are served no longer, and see it.
+                Err(_) => return,
+            }
+            for event in &events {
+                match (event.data.u64(), event.flags) {
+                    (END, _) => return self.leave(),
+                    (LISTENER, _) => self.accept(),
+                    (key, flags) => self.serve(key, flags),
+                }
+            }
+        }
+    }
+
+    /// Closes connections that have not bound in time. Returns the time until the next one.
+    fn expire(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let unbound = |one: &Watched| one.guest.id.get().is_none();
+        let late = |one: &Watched| unbound(one) && one.until <= now;
+        let keys = self.guests.iter().filter(|(_, one)| late(one)).map(|(key, _)| *key);
+        for key in keys.collect::<Vec<_>>() {
+            self.remove(key);
+        }
+        let waiting = self.guests.values().filter(|one| unbound(one)).map(|one| one.until).min();
+        waiting.map(|until| until.saturating_duration_since(now))
+    }
+
+    fn accept(&mut self) {
+        while let Ok(Some(connection)) = self.listener.try_accept() {
+            let uid = connection.uid();
+            let is_foreign = uid != rustix::process::geteuid().as_raw();
+            let of_user = self.guests.values().filter(|one| one.guest.identity.uid == uid).count();
+            if self.guests.len() >= GUESTS_MAX || is_foreign && of_user >= GUESTS_OF_USER_MAX {
+                let guest = Guest::new(0, connection, &self.set, 0);
+                refuse(&guest, "the service has as many connections as it can have");
+                continue;
+            }
+            self.last_key += 1;
+            let guest = Guest::new(self.last_key, connection, &self.set, BIND_BYTES_MAX);
+            let flags = EventFlags::IN | EventFlags::RDHUP;
+            let data = EventData::new_u64(guest.key);
+            if epoll::add(&*self.set, guest.socket(), data, flags).is_ok() {
+                let (key, until) = (guest.key, Instant::now() + BIND_WITHIN);
+                self.guests.insert(key, Watched { guest: Arc::new(guest), until });
+            }
+        }
+    }
+
+    fn serve(&mut self, key: u64, flags: EventFlags) {
+        let Some(watched) = self.guests.get(&key) else { return };
+        let guest = Arc::clone(&watched.guest);
+        if flags.contains(EventFlags::OUT) && !guest.flush() {
+            return self.remove(key);
+        }
+        // A connection that the service ends reports `RDHUP` too, while its reason still waits to be sent.
+        let is_ended = flags.intersects(EventFlags::HUP | EventFlags::ERR)
+            || flags.contains(EventFlags::RDHUP) && !guest.is_ending();
+        if is_ended && !guest.is_read() {
+            return self.remove(key);
+        }
+        for _ in 0..PACKETS_PER_TURN {
+            // One that has gone has left no more than its socket holds, which is handled in any case.
+            if !guest.is_read() || !is_ended && guest.is_full() {
+                return;
+            }
+            match self.read(&guest) {
+                Ok(()) => {}
+                Err(SocketError::NotNow) if !is_ended => return,
+                // The service has ended it meanwhile, with a reason that may still wait to be sent.
+                Err(SocketError::Closed) if !is_ended && !guest.is_read() => return,
+                Err(_) => return self.remove(key),
+            }
+        }
+    }
+
+    fn read(&self, guest: &Arc<Guest>) -> Result<(), SocketError> {
+        let mut reading = guest.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let reading = &mut *reading;
+        if !guest.is_read() {
+            return Err(SocketError::NotNow);
+        }
+        let received = match reading.receiver.receive(guest.socket()) {
+            // The service's thread has shut it meanwhile, and its reason may be on its way.
+            Err(_) if !guest.is_read() => return Err(SocketError::NotNow),
+            received => received,
+        };
+        let (packet, descriptors) = received?;
+        match reading.assembler.take(packet, descriptors) {
+            Ok(Assembled::Nothing) => Ok(()),
+            Ok(Assembled::Message(message)) => {
+                guest.add_unhandled(message.len());
+                let mail = Mail::Guest(Arc::clone(guest), message);
+                self.mailbox.put(mail).map_err(|_| {
+                    leave(guest);
+                    SocketError::Closed
+                })
+            }
+            Ok(Assembled::Capabilities(..)) => Err(cut(guest, PacketError::Order)),
+            Err(error) => Err(cut(guest, error)),
+        }
+    }
+
+    fn remove(&mut self, key: u64) {
+        if let Some(Watched { guest, .. }) = self.guests.remove(&key) {
+            // It is closed once nobody uses it.
+            let _ = epoll::delete(&*self.set, guest.socket());
+            let _ = rustix::net::shutdown(guest.socket(), rustix::net::Shutdown::Both);
+            let _ = self.mailbox.put(Mail::GuestGone(guest));
+        }
+    }
+
+    /// The service ends, and says so.
+    fn leave(self) {
+        self.guests.values().for_each(|Watched { guest, .. }| leave(guest));
+    }
+}
+
+/// Tells a guest that the service ends. One that does not read believes that it died.
+fn leave(guest: &Guest) {
+    let _ = guest.send(Frame::note(Tag::control(0, Control::Leave), 0), &Capabilities::new());
+}
+
+/// Tells a guest why it is not, or no longer, bound.
+pub(super) fn refuse(guest: &Guest, reason: &str) {
+    let refusal = Frame::new(Tag::control(0, Control::Refuse), reason.as_bytes());
+    guest.end(refusal);
+}
+
+fn cut(guest: &Guest, error: PacketError) -> SocketError {
+    refuse(guest, &format!("it sent {error}"));
+    SocketError::Closed
+}

@@ -1,0 +1,271 @@
+//! What a service's program answers with: replies, now or later, and events.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::clients::ClientId;
+use super::mailbox::{Mail, Mailbox};
+use super::sending::{Frame, LaterEvent, LaterMessage, Sending};
+use crate::capability::{Capabilities, Received};
+use crate::error::{CallError, EncodeError};
+use crate::exchange::Form;
+use crate::identity::Identity;
+use crate::tag::{Tag, status};
+
+/// The reply to a request, while its handler runs. Dropping it tells the caller that there will be none.
+#[must_use = "a reply that is dropped tells its caller"]
+pub struct Reply<'a> {
+    sending: &'a mut Sending,
+    client: ClientId,
+    tag: Tag,
+    is_owed: bool,
+}
+
+impl<'a> Reply<'a> {
+    pub(super) const fn new(sending: &'a mut Sending, client: ClientId, tag: Tag) -> Self {
+        Self { sending, client, tag, is_owed: true }
+    }
+
+    /// The client that asked.
+    #[must_use]
+    pub const fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Its process, by the kernel's word.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        let row = self.sending.clients.get(self.client);
+        row.map_or(Identity { uid: u32::MAX, gid: u32::MAX, pid: 0 }, |row| row.identity)
+    }
+
+    /// Which version of a message both sides know, by its index in the description.
+    #[must_use]
+    pub fn form(&self, wire: usize) -> Form {
+        self.sending.clients.get(self.client).map_or(Form::Current, |row| row.forms.get(wire))
+    }
+
+    /// Sends a reply of these bytes, and never waits: what does not fit is sent when there is room.
+    #[inline(always)]
+    pub fn send(mut self, bytes: &[u8]) {
+        self.is_owed = false;
+        if !self.sending.has_sent(self.client, self.tag, bytes) {
+            // Only capabilities can fail.
+            let frame = Frame::new(self.tag, bytes);
+            let _ = self.sending.reply(self.client, frame, &Capabilities::new());
+        }
+    }
+
+    /// Like [`send`](Self::send), with capabilities.
+    ///
+    /// # Errors
+    /// [`CallError::NotSent`] if they cannot be sent; the caller is told.
+    pub fn send_all(
+        mut self,
+        bytes: &[u8],
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), CallError> {
+        self.is_owed = false;
+        let sent = self.sending.reply(self.client, Frame::new(self.tag, bytes), capabilities);
+        sent.map_err(|_| CallError::NotSent)
+    }
+
+    /// Sends what `encode` writes.
+    ///
+    /// # Errors
+    /// Those of `encode`; the caller is told that there will be no reply. [`CallError::NotSent`] if the capabilities
+    /// cannot be sent; the caller is told.
+    #[inline]
+    pub fn send_with<'c>(
+        mut self,
+        encode: impl FnOnce(&mut Vec<u8>, &mut Capabilities<'c>) -> Result<(), EncodeError>,
+    ) -> Result<(), CallError> {
+        let mut scratch = std::mem::take(&mut self.sending.scratch);
+        let mut capabilities = Capabilities::new();
+        let encoded = encode(&mut scratch, &mut capabilities);
+        let sent = match encoded {
+            Ok(()) => {
+                self.is_owed = false;
+                let frame = Frame::new(self.tag, &scratch);
+                let sent = self.sending.reply(self.client, frame, &capabilities);
+                sent.map_err(|_| CallError::NotSent)
+            }
+            Err(error) => Err(error.into()),
+        };
+        self.sending.scratch = scratch;
+        sent
+    }
+
+    /// Separates the reply from the handler: it may be sent at any time, from any thread.
+    pub fn later(mut self, wire: usize) -> LaterReply {
+        self.is_owed = false;
+        let form = self.form(wire);
+        let mailbox = Arc::clone(&self.sending.mailbox);
+        LaterReply { mailbox, client: self.client, form, tag: self.tag, is_owed: true }
+    }
+
+    /// Tells the caller that the service does not know the request.
+    pub fn unknown(self) {
+        self.refuse(status::UNKNOWN);
+    }
+
+    /// Tells the caller that the service could not decode the request.
+    pub fn malformed(self) {
+        self.refuse(status::MALFORMED);
+    }
+
+    /// Tells the caller that the service could not take the capabilities of the request.
+    pub(super) fn not_taken(self) {
+        self.refuse(status::NOT_TAKEN);
+    }
+
+    #[cold]
+    fn refuse(mut self, status: u64) {
+        self.is_owed = false;
+        let note = Frame::note(self.tag, status);
+        let _ = self.sending.reply(self.client, note, &Capabilities::new());
+    }
+}
+
+impl Drop for Reply<'_> {
+    fn drop(&mut self) {
+        if self.is_owed {
+            let note = Frame::note(self.tag, status::DROPPED);
+            let _ = self.sending.reply(self.client, note, &Capabilities::new());
+        }
+    }
+}
+
+impl fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// A reply that a handler keeps. Dropping it tells the caller that there will be none.
+#[must_use = "a reply that is dropped tells its caller"]
+pub struct LaterReply {
+    mailbox: Arc<Mailbox>,
+    client: ClientId,
+    form: Form,
+    tag: Tag,
+    is_owed: bool,
+}
+
+impl LaterReply {
+    /// The client that asked.
+    #[must_use]
+    pub const fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// The version of the reply that both sides know.
+    #[must_use]
+    pub const fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Gives the reply to the service's thread, which sends it. Never waits. If its capabilities cannot be sent then, the
+    /// caller is told.
+    ///
+    /// # Errors
+    /// [`CallError::NotSent`] if the capabilities cannot be copied; the caller is told.
+    pub fn send(mut self, bytes: &[u8], capabilities: &Capabilities<'_>) -> Result<(), CallError> {
+        self.is_owed = false;
+        match capabilities.to_owned() {
+            Ok(capabilities) => {
+                self.put(None, bytes.to_vec(), capabilities);
+                Ok(())
+            }
+            Err(_) => {
+                self.put(Some(status::NOT_SENT), Vec::new(), Vec::new());
+                Err(CallError::NotSent)
+            }
+        }
+    }
+
+    fn put(&self, status: Option<u64>, bytes: Vec<u8>, capabilities: Vec<Received>) {
+        let reply = LaterMessage { tag: self.tag, status, bytes, capabilities };
+        // A service that has ended has told its clients so.
+        let _ = self.mailbox.put(Mail::Reply(self.client, reply));
+    }
+}
+
+impl Drop for LaterReply {
+    fn drop(&mut self) {
+        if self.is_owed {
+            self.put(Some(status::DROPPED), Vec::new(), Vec::new());
+        }
+    }
+}
+
+impl fmt::Debug for LaterReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaterReply").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// A message in one of its versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// How many of the current version's capabilities it has: earlier versions lack the last ones.
+    pub capability_count: usize,
+}
+
+/// With all capabilities.
+impl From<Vec<u8>> for Version {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, capability_count: usize::MAX }
+    }
+}
+
+/// Sends messages to clients, from any thread of the service's process. The service's thread sends them while it
+/// serves.
+#[derive(Clone)]
+pub struct Outbox(pub(super) Arc<Mailbox>);
+
+impl Outbox {
+    /// Sends to one client; to all that are bound if `client` is `None`. Never waits. A client that has gone gets
+    /// nothing. `versions` are the current version of the message and each earlier one, in the order of the description.
+    ///
+    /// # Errors
+    /// [`CallError::PeerLeft`] if the service has ended; [`CallError::Busy`] if 16 MiB of events wait for the service's
+    /// thread; [`CallError::NotSent`] if the capabilities cannot be copied.
+    pub fn send(
+        &self,
+        client: Option<ClientId>,
+        ordinal: u16,
+        wire: usize,
+        versions: Vec<impl Into<Version>>,
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), CallError> {
+        let versions = versions.into_iter().map(Into::into).collect();
+        let capabilities = capabilities.to_owned().map_err(|_| CallError::NotSent)?;
+        self.0.put_event(client, LaterEvent { ordinal, wire, versions, capabilities })
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Outbox")
+    }
+}
+
+/// Ends a service from another thread.
+#[derive(Clone)]
+pub struct Stopper(pub(super) Arc<Mailbox>);
+
+impl Stopper {
+    /// Lets the service's current or next call return. Never blocks.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stopper")
+    }
+}

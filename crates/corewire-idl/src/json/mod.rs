@@ -1,0 +1,177 @@
+//! Messages from JSON, and JSON from messages, by an interface that is known only at run time.
+//!
+//! The bytes are those of generated code: [`form::Layout`](crate::form::Layout) says where everything lies. Nothing is
+//! opened, sent or received here.
+//!
+//! ```
+//! use corewire_idl::{Check, Source, json};
+//! use serde_json::json;
+//!
+//! let text = "interface log \"\" { message write(uint8 level, String line[256]); };";
+//! let (interface, _) = Check::new(Source::new("log.if", text)).run().into_result().unwrap();
+//! let write = interface.message("write").unwrap();
+//!
+//! let arguments = json!({ "level": 2, "line": "hello" });
+//! let encoded = json::encode(&interface, write, &write.wires[0], &arguments).unwrap();
+//! assert_eq!(encoded.bytes, b"\x05\0\0\0\x02hello");
+//! assert_eq!(json::decode(&interface, write, &write.wires[0], &encoded.bytes).unwrap(), arguments);
+//!
+//! let wrong = json::encode(&interface, write, &write.wires[0], &json!({ "level": 256, "line": "" }));
+//! assert_eq!(wrong.unwrap_err().to_string(), "write: level: 256 is out of range: uint8 is from 0 to 255");
+//! ```
+//!
+//! | type | accepted | decoded |
+//! |---|---|---|
+//! | integers | a number, or a string: `"123"`, `"-5"`, `"0x7b"` | a number |
+//! | `bool` | `true`, `false` | the same |
+//! | `char` | a number, or a string of one ASCII character | a string if it can be shown |
+//! | `String` | a string | the same |
+//! | arrays of `uint8` | `{"hex": "00ff"}`, `{"base64": "AP8="}`, a string (its UTF-8), numbers | hex |
+//! | arrays of `char` | the same | a string if it is text, otherwise hex |
+//! | other arrays | an array | the same |
+//! | `struct` | an object | the same |
+//! | `union` | an object with one arm: `{"circle": 5}` | the same |
+//! | `enum` | the name of a value, or its number | the name; the number if a flexible enum has none |
+//! | `optional<T>` | `T`, or `null`, or nothing | `T` or `null` |
+//! | capabilities | a path, `{"fd": 0}`, `{"path": "/file"}`, `{"capability": 0}` | `{"capability": 0}` |
+//!
+//! Vectors are as arrays. A string for a fixed array of `char` may be shorter: zeros follow, which are not decoded.
+//!
+//! Arguments are an object, or an array in the order of the file. Optional arguments may be missing. The reply of an rpc
+//! that failed is `{"error": "NOT_FOUND"}`, with the number instead of the name if the error is unknown. If an argument
+//! is called `error`, the error is called `error_`.
+
+mod bytes;
+mod decode;
+mod encode;
+mod error;
+pub(crate) mod places;
+mod values;
+
+pub use error::{JsonError, JsonProblem};
+
+use serde_json::Value;
+
+use crate::form::{ErrorSet, Interface, Message, Role, Type, Wire};
+
+/// A message that can be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Encoded {
+    /// The message.
+    pub bytes: Vec<u8>,
+    /// What travels beside it, in this order.
+    pub capabilities: Vec<CapabilityUse>,
+}
+
+/// A capability that the caller has to send beside the bytes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CapabilityUse {
+    /// The argument, such as `files[1].log`.
+    pub path: String,
+    /// What it is: a capability, channel or client.
+    pub of: Type,
+    /// Where it comes from.
+    pub source: CapabilitySource,
+}
+
+impl Eq for CapabilityUse {}
+
+/// Where a capability comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CapabilitySource {
+    /// A descriptor that is open.
+    Descriptor(i32),
+    /// A file to open.
+    Path(String),
+    /// One of those that came with a message: see [`decode`].
+    Received(u32),
+}
+
+/// The bytes of a message with these arguments.
+///
+/// # Errors
+/// [`JsonError`]: arguments that are missing, unknown, of another type or out of range.
+pub fn encode(
+    interface: &Interface,
+    message: &Message,
+    wire: &Wire,
+    arguments: &Value,
+) -> Result<Encoded, JsonError> {
+    encode::encode(&Plan::new(interface, message, wire), arguments)
+}
+
+/// The arguments of a message that arrived. A capability is its index among those that came beside the bytes.
+///
+/// The bytes may be hostile. They are accepted if generated code accepts them. Memory is in proportion to their number.
+///
+/// # Errors
+/// [`JsonError`]: a wrong length, or a value that its type does not have.
+pub fn decode(
+    interface: &Interface,
+    message: &Message,
+    wire: &Wire,
+    bytes: &[u8],
+) -> Result<Value, JsonError> {
+    decode::decode(&Plan::new(interface, message, wire), bytes)
+}
+
+/// The error in a reply that was decoded, if it has one instead of results.
+#[must_use]
+pub fn error<'v>(message: &Message, wire: &Wire, reply: &'v Value) -> Option<&'v Value> {
+    if message.errors.is_none() || wire.role != Role::Reply {
+        return None;
+    }
+    let names = message.arguments_of(wire).map(|one| one.name.as_str());
+    reply.get(error_key(&names.collect::<Vec<_>>()))
+}
+
+/// The name that the error has among these arguments.
+fn error_key(arguments: &[&str]) -> String {
+    let mut key = "error".to_owned();
+    while arguments.contains(&key.as_str()) {
+        key.push('_');
+    }
+    key
+}
+
+/// What both directions need to know of a message.
+struct Plan<'a> {
+    types: places::Types<'a>,
+    wire: &'a Wire,
+    arguments: Vec<(&'a str, &'a Type)>,
+    /// The errors with which a reply can end instead.
+    errors: Option<Errors<'a>>,
+}
+
+struct Errors<'a> {
+    /// `None` for a form that was put together by hand.
+    set: Option<&'a ErrorSet>,
+    /// The name that the error has among the arguments.
+    key: String,
+}
+
+impl<'a> Plan<'a> {
+    fn new(interface: &'a Interface, message: &'a Message, wire: &'a Wire) -> Self {
+        let arguments = message.arguments_of(wire);
+        let arguments = arguments.map(|one| (one.name.as_str(), &one.of)).collect::<Vec<_>>();
+        let set = message.errors.as_ref().filter(|_| wire.role == Role::Reply);
+        let errors = set.map(|set| {
+            let names = arguments.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+            Errors { set: interface.error_set(set), key: error_key(&names) }
+        });
+        Self { types: places::Types::new(interface), wire, arguments, errors }
+    }
+
+    /// The places of all arguments. A form that was put together by hand may not agree with itself.
+    fn frame(&self) -> Result<places::Frame, JsonProblem> {
+        let types = self.arguments.iter().map(|(_, of)| *of);
+        let places = self.types.places(self.errors.is_some(), types)?;
+        match places.bytes == self.wire.layout.fixed_bytes {
+            true => Ok(places::Frame::new(places.into(), 0)),
+            false => Err(JsonProblem::Form),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! What a service answers with, now or later, and the events that it sends.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::client::docs_of;
+use super::plan::Plan;
+use super::{Generator, docs, docs_or};
+
+impl Generator<'_> {
+    pub(super) fn replies(&self) -> TokenStream {
+        let plans = self.plans();
+        let replies = plans.iter().filter(|plan| plan.is_reply()).map(|plan| self.reply(plan));
+        replies.chain(self.outbox(&plans)).collect()
+    }
+
+    fn reply(&self, plan: &Plan<'_>) -> TokenStream {
+        let kind = &self.stems[plan.message.name.as_str()].1;
+        let (name, later) = (format_ident!("{kind}Reply"), format_ident!("{kind}LaterReply"));
+        let (parameters, index) = (self.parameters(plan), &plan.index);
+        let text = format!("The reply to `{}`. Dropping it tells the caller.", plan.message.name);
+        let docs = docs(&[text]);
+        let given_docs = self.given_docs(plan, "once it is sent");
+        let (result, errors, now, then) = if plan.is_short() {
+            let encoding = self.encoding(plan, &quote!(), &quote!());
+            (
+                None,
+                None,
+                quote!(self.0.send(&#encoding);),
+                quote! {
+                    // Only capabilities can fail.
+                    let _ = self.0.send(&#encoding, &corewire_bind::Capabilities::new());
+                },
+            )
+        } else {
+            let (now, then) = self.long_reply(plan);
+            let what = match plan.has_capabilities() {
+                true => {
+                    " An argument is longer than its bound, or a descriptor cannot be sent. The caller is told."
+                }
+                false => {
+                    " An argument is longer than its bound. The caller is told that there is no reply."
+                }
+            };
+            (
+                Some(quote!(-> Result<(), corewire_bind::CallError>)),
+                Some(quote!(#[doc = ""] #[doc = " # Errors"] #[doc = #what])),
+                now,
+                then,
+            )
+        };
+        let fail = |form: TokenStream, send: TokenStream| {
+            plan.message.errors.as_ref().map(|set| {
+                let (set, encode) = (self.error_name(set), self.encode_error(plan));
+                let form = plan.is_versioned().then_some(form);
+                quote! {
+                    #[doc = " Replies with an error."]
+                    pub fn fail(self, error: #set) {
+                        #form
+                        #encode
+                        #send
+                    }
+                }
+            })
+        };
+        let fail_now =
+            fail(quote!(let form = self.0.form(#index);), quote!(self.0.send(&encoded);));
+        let fail_later = fail(
+            quote!(let form = self.0.form();),
+            quote! {
+                // Only capabilities can fail.
+                let _ = self.0.send(&encoded, &corewire_bind::Capabilities::new());
+            },
+        );
+        quote! {
+            #docs
+            #[derive(Debug)]
+            #[must_use = "a reply that is dropped tells its caller"]
+            pub struct #name<'a>(corewire_bind::Reply<'a>);
+
+            impl #name<'_> {
+                #[doc = " The client that asked."]
+                pub const fn client(&self) -> corewire_bind::ClientId {
+                    self.0.client()
+                }
+
+                #[doc = " Its process, as the kernel says."]
+                pub fn identity(&self) -> corewire_bind::Identity {
+                    self.0.identity()
+                }
+
+                #[doc = " Replies. Never waits: a reply that does not fit is sent when there is room."]
+                #given_docs
+                #errors
+                #[inline]
+                pub fn send(self, #parameters) #result { #now }
+
+                #fail_now
+
+                #[doc = " Keeps the reply for later. It may go to another thread."]
+                pub fn later(self) -> #later {
+                    #later(self.0.later(#index))
+                }
+            }
+
+            #docs
+            #[derive(Debug)]
+            #[must_use = "a reply that is dropped tells its caller"]
+            pub struct #later(corewire_bind::LaterReply);
+
+            impl #later {
+                #[doc = " The client that asked."]
+                pub const fn client(&self) -> corewire_bind::ClientId {
+                    self.0.client()
+                }
+
+                #[doc = " Gives the reply to the service's thread, which sends it."]
+                #given_docs
+                #errors
+                pub fn send(self, #parameters) #result { #then }
+
+                #fail_later
+            }
+        }
+    }
+
+    /// Code that sends a reply now, and later.
+    fn long_reply(&self, plan: &Plan<'_>) -> (TokenStream, TokenStream) {
+        let index = &plan.index;
+        let beside = if plan.has_capabilities() { quote!(capabilities) } else { quote!(_) };
+        let encoding = self.encoding(plan, &quote!(out), &quote!(capabilities));
+        let now = quote!(self.0.send_with(|out, #beside| #encoding));
+        let now = self.giving_away(plan, now, &quote!(result.is_ok()));
+        let form = plan.is_versioned().then(|| quote!(let form = self.0.form(#index);));
+        let now = quote!(#form #now);
+        let encoding = self.encoding(plan, &quote!(&mut out), &quote!(&mut capabilities));
+        let form = plan.is_versioned().then(|| quote!(let form = self.0.form();));
+        let (begin, capabilities) = match plan.has_capabilities() {
+            true => (
+                Some(quote!(let mut capabilities = corewire_bind::Capabilities::new();)),
+                quote!(&capabilities),
+            ),
+            false => (None, quote!(&corewire_bind::Capabilities::new())),
+        };
+        let then = quote!(self.0.send(&out, #capabilities));
+        let then = self.giving_away(plan, then, &quote!(result.is_ok()));
+        (now, quote!(#form let mut out = Vec::new(); #begin #encoding?; #then))
+    }
+
+    fn outbox(&self, plans: &[Plan<'_>]) -> Option<TokenStream> {
+        let methods = plans.iter().filter(|plan| plan.is_event()).map(|plan| self.event(plan));
+        let methods = methods.collect::<Vec<_>>();
+        (!methods.is_empty()).then(|| {
+            quote! {
+                #[doc = " Sends events to clients, from any thread."]
+                #[derive(Debug, Clone)]
+                pub struct Outbox(corewire_bind::Outbox);
+
+                impl Outbox { #(#methods)* }
+            }
+        })
+    }
+
+    fn event(&self, plan: &Plan<'_>) -> TokenStream {
+        let stem = &self.stems[plan.message.name.as_str()].0;
+        let (one, all) = (super::names::ident(stem), format_ident!("{stem}_to_all"));
+        let (parameters, ordinal, index) = (self.parameters(plan), plan.ordinal(), &plan.index);
+        let encoding = self.encoding(plan, &quote!(&mut message), &quote!(&mut capabilities));
+        let begin = plan
+            .has_capabilities()
+            .then(|| quote!(let mut capabilities = corewire_bind::Capabilities::new();));
+        let (prepared, versions, capabilities) = if plan.is_short() {
+            let versions = quote!(vec![#encoding.to_vec()]);
+            (quote!(), versions, quote!(&corewire_bind::Capabilities::new()))
+        } else if plan.is_versioned() {
+            let forms = plan.versions.iter().map(|version| &version.form);
+            // Those of the current version are all.
+            let (before, keep, version, capabilities) = match plan.has_capabilities() {
+                true => (
+                    Some(quote!(let mut all = corewire_bind::Capabilities::new();)),
+                    Some(quote! {
+                        if form == corewire_bind::Form::Current { all = capabilities; }
+                    }),
+                    quote! {
+                        corewire_bind::Version {
+                            bytes: message,
+                            capability_count: capabilities.count(),
+                        }
+                    },
+                    quote!(&all),
+                ),
+                false => (None, None, quote!(message), quote!(&corewire_bind::Capabilities::new())),
+            };
+            let prepared = quote! {
+                let mut versions = Vec::new();
+                #before
+                for form in [#(#forms),*] {
+                    let mut message = Vec::new();
+                    #begin
+                    #encoding?;
+                    versions.push(#version);
+                    #keep
+                }
+            };
+            (prepared, quote!(versions), capabilities)
+        } else {
+            let capabilities = match plan.has_capabilities() {
+                true => quote!(&capabilities),
+                false => quote!(&corewire_bind::Capabilities::new()),
+            };
+            (
+                quote!(let mut message = Vec::new(); #begin #encoding?;),
+                quote!(vec![message]),
+                capabilities,
+            )
+        };
+        let send = |client: TokenStream| {
+            let sent = quote!(self.0.send(#client, #ordinal, #index, #versions, #capabilities));
+            let sent = self.giving_away(plan, sent, &quote!(result.is_ok()));
+            quote!(#prepared #sent)
+        };
+        let (send_one, send_all) = (send(quote!(Some(client))), send(quote!(None)));
+        let docs =
+            docs_or(&plan.message.docs, &format!("Sends `{}` to a client.", plan.message.name));
+        let given_docs = self.given_docs(plan, "once it is sent");
+        let all_docs =
+            docs_of(&format!("Like [`{one}`](Self::{one}), to all clients that are bound."));
+        let errors = quote! {
+            #[doc = ""]
+            #[doc = " # Errors"]
+            #[doc = " The service has ended, or the message is wrong. `Busy` if too much waits for the service's thread."]
+        };
+        quote! {
+            #docs
+            #given_docs
+            #errors
+            pub fn #one(
+                &self,
+                client: corewire_bind::ClientId,
+                #parameters
+            ) -> Result<(), corewire_bind::CallError> {
+                #send_one
+            }
+
+            #all_docs
+            #given_docs
+            #errors
+            pub fn #all(&self, #parameters) -> Result<(), corewire_bind::CallError> { #send_all }
+        }
+    }
+}

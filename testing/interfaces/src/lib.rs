@@ -1,0 +1,152 @@
+//! Interfaces of the tests, and a service that answers with what it was given.
+
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use corewire_bind::{Bind, Domain, Driver};
+
+// Generated code names it so.
+extern crate self as corewire_interfaces;
+
+corewire_bind::interface!(all);
+
+macro_rules! version {
+    ($(#[$docs:meta])* $name:ident, $path:literal) => {
+        $(#[$docs])*
+        #[allow(missing_docs, missing_debug_implementations, dead_code, clippy::all)]
+        pub mod $name {
+            include!(concat!(env!("OUT_DIR"), $path));
+        }
+    };
+}
+
+version!(
+    /// The same interface, but `eight` has an argument more.
+    other, "/other/all.rs"
+);
+version!(
+    /// An interface as it was at first.
+    old, "/old/evolving.rs"
+);
+version!(
+    /// With some of what was added.
+    middle, "/middle/evolving.rs"
+);
+version!(
+    /// With everything that was added.
+    new, "/new/evolving.rs"
+);
+version!(
+    /// With a change that is not compatible.
+    broken, "/broken/evolving.rs"
+);
+
+/// Sends all messages of the first one, with random arguments.
+#[allow(missing_docs, non_camel_case_types, clippy::all, clippy::pedantic)]
+pub mod all_round_trip {
+    include!(concat!(env!("OUT_DIR"), "/all_round_trip.rs"));
+}
+
+mod descriptors;
+mod echo;
+pub mod trip;
+
+pub use descriptors::{descriptor, inode, open_count};
+pub use echo::Echo;
+
+/// A number in which each argument counts.
+#[must_use]
+pub fn sum_of_all(
+    (a, b, c, d): (u8, u16, u32, u64),
+    (e, f, g, h): (i8, i16, i32, i64),
+    (i, j, k, self_): (bool, u8, u32, u64),
+) -> u64 {
+    let signed = [i64::from(e), i64::from(f), i64::from(g), h].map(i64::cast_unsigned);
+    let plain = [u64::from(a), u64::from(b), u64::from(c), d];
+    let rest = [u64::from(i), u64::from(j), u64::from(k), self_];
+    let all = plain.into_iter().chain(signed).chain(rest);
+    all.fold(17, |sum, one| sum.wrapping_mul(31).wrapping_add(one))
+}
+
+/// Every driver. Tests of all of them call [`pin`] first.
+pub const DRIVERS: [Driver; 4] = Driver::ALL;
+
+/// Pins this thread, and those that it starts, to the first core: `lmp` connects threads of one core.
+///
+/// # Panics
+/// If the kernel refuses.
+pub fn pin() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    // All tests of a process choose the same one, as they share the threads in which tasks bind.
+    static ALLOWED: OnceLock<CpuSet> = OnceLock::new();
+    let allowed =
+        ALLOWED.get_or_init(|| sched_getaffinity(None).unwrap_or_else(|error| panic!("{error}")));
+    let mut core = CpuSet::new();
+    core.set((0..CpuSet::MAX_CPU).find(|index| allowed.is_set(*index)).unwrap_or(0));
+    sched_setaffinity(None, &core).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Binds by one driver.
+pub fn by(driver: Driver) -> Bind {
+    Bind::default().drivers([driver])
+}
+
+/// A domain in a folder of its own, which is removed at the end.
+#[derive(Debug)]
+pub struct Place {
+    /// The domain.
+    pub domain: Domain,
+    path: PathBuf,
+}
+
+impl Place {
+    /// For the test of this name.
+    ///
+    /// # Panics
+    /// If the domain cannot be opened.
+    #[must_use]
+    pub fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("corewire-if-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let domain = Domain::open_at(&path).unwrap_or_else(|error| panic!("{error}"));
+        Self { domain, path }
+    }
+
+    /// Runs a service while `work` runs, and returns what is left of it.
+    ///
+    /// # Panics
+    /// If the service fails.
+    pub fn serve(&self, work: impl FnOnce(&Domain)) -> Echo {
+        let create = all::Server::new(&self.domain, "echo", Echo::default());
+        let mut server = create.unwrap_or_else(|error| panic!("{error}"));
+        server.service().outbox = Some(server.outbox());
+        let stopper = server.stopper();
+        std::thread::scope(|scope| {
+            let service = scope.spawn(move || {
+                server.serve().unwrap_or_else(|error| panic!("{error}"));
+                std::mem::take(server.service())
+            });
+            // Also if `work` panics: the test must end.
+            let stop = Stop(stopper);
+            work(&self.domain);
+            drop(stop);
+            service.join().unwrap_or_default()
+        })
+    }
+}
+
+struct Stop(corewire_bind::Stopper);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
