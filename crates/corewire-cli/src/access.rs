@@ -14,8 +14,8 @@ static OWNER: OnceLock<u32> = OnceLock::new();
 pub(crate) fn choose_owner(asked: Option<u32>, is_for_guests: bool) -> Result<(), Failure> {
     let owner = match (asked, is_for_guests) {
         (Some(_), false) => {
-            let message = "--owner works with receive, ls, top, metrics and doctor: only the owner of a domain \
-                           creates channels and endpoints in it";
+            let message = "--owner works with receive, ls, top, metrics, doctor and the call of a service: only the \
+                           owner of a domain creates channels and endpoints in it";
             return Err(Failure::usage(message));
         }
         (None, false) => None,

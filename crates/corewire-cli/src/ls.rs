@@ -1,6 +1,7 @@
 //! `corewire ls`: the channels, endpoints and services that exist.
 
-use corewire::{ChannelView, EndpointView, ListenerView};
+use corewire::{ChannelView, EndpointView};
+use corewire_bind::{Bindings, Identity};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -17,8 +18,10 @@ published cursor; the maximum length of a message; the memory of ring and payloa
 processes that are joining. Columns of endpoints: the PID; peers, and the maximum;
 messages sent and received; bytes of unexpected messages (no receive call matches
 them yet), and the limit; the peer that sent most of these. A service is a name to
-which processes connect; its column is the PID. Looking costs a channel or an
-endpoint nothing. With --owner neither receivers nor endpoints are shown.
+which processes connect; its columns are the PID, the interface that it serves, and
+the number of clients that are bound, - if it serves no interface or does not say
+within a second. Looking costs a channel or an endpoint nothing, and a service one
+answer. With --owner neither receivers nor endpoints nor interfaces are shown.
 
 A process that is stopped cannot answer: its names are listed with its PID after at
 most a second, and the others are not delayed.
@@ -29,8 +32,10 @@ joining (an array of processes); with --owner, receivers and lag_max are null.
 Endpoints have name, pid, peers, peers_max, sent_messages, sent_bytes,
 received_messages, received_bytes, kept_bytes, budget_bytes, most_kept_of (null if
 nothing is kept), copy_refusal (why it could not copy large messages from a peer's
-memory, or null), memory_bytes. Services have name and pid. Objects of the kind
-silent have name, is_endpoint, is_service and pid (0 if it is not known).";
+memory, or null), memory_bytes. Services have name, pid, interface, hash (16
+hexadecimal digits, equal where two sides agree on all messages), bindings and
+clients: objects with the keys pid, uid, gid and driver. These are null if it serves no
+interface or does not say. Objects of the kind silent have name, is_endpoint, is_service and pid (0 if it is not known).";
 
 /// List channels, endpoints and services: owner, participants, undelivered messages.
 #[derive(Debug, clap::Args)]
@@ -84,6 +89,18 @@ struct Endpoint {
 struct Service {
     name: String,
     pid: u32,
+    interface: Option<String>,
+    hash: Option<String>,
+    bindings: Option<usize>,
+    clients: Option<Vec<Client>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Client {
+    pid: u32,
+    uid: u32,
+    gid: u32,
+    driver: String,
 }
 
 impl Channel {
@@ -154,12 +171,35 @@ impl Endpoint {
 }
 
 impl Service {
-    fn new(ListenerView { name, pid, .. }: ListenerView) -> Self {
-        Self { name, pid }
+    fn new(seen: seen::Service) -> Self {
+        let (name, pid) = (seen.view.name, seen.view.pid);
+        let Some(Bindings { interface, hash, clients, .. }) = seen.bindings else {
+            return Self { name, pid, interface: None, hash: None, bindings: None, clients: None };
+        };
+        let clients = clients.iter().map(|client| {
+            let Identity { pid, uid, gid } = client.identity;
+            Client { pid, uid, gid, driver: client.driver.to_string() }
+        });
+        let clients = clients.collect::<Vec<_>>();
+        Self {
+            name,
+            pid,
+            interface: Some(interface),
+            hash: Some(format!("{hash:016x}")),
+            bindings: Some(clients.len()),
+            clients: Some(clients),
+        }
     }
 
     fn cells(&self) -> Vec<String> {
-        vec![self.name.clone(), self.pid.to_string(), String::new()]
+        let unknown = || "-".to_owned();
+        vec![
+            self.name.clone(),
+            self.pid.to_string(),
+            self.interface.as_deref().map_or_else(unknown, units::printable),
+            self.bindings.map_or_else(unknown, |count| count.to_string()),
+            String::new(),
+        ]
     }
 }
 
@@ -167,13 +207,13 @@ impl Service {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     let is_guest = domain.is_guest();
-    let Seen { channels, endpoints, listeners, silent, unseen } = seen::look(&domain)?;
+    let Seen { channels, endpoints, services, silent, unseen } = seen::look(&domain)?;
     for why in unseen {
         eprintln!("corewire: {why}");
     }
     let channels = channels.into_iter().map(|view| Row::Channel(Channel::new(view, is_guest)));
     let endpoints = endpoints.into_iter().map(|view| Row::Endpoint(Endpoint::new(view)));
-    let services = listeners.into_iter().map(|view| Row::Service(Service::new(view)));
+    let services = services.into_iter().map(|seen| Row::Service(Service::new(seen)));
     let silent = silent.into_iter().map(Row::Silent);
     let rows: Vec<_> = channels.chain(endpoints).chain(services).chain(silent).collect();
     if args.json {
@@ -207,7 +247,8 @@ const ENDPOINTS: [(&str, bool); 7] = [
     ("top peer", false),
 ];
 
-const SERVICES: [(&str, bool); 3] = [("service", false), ("pid", true), ("", false)];
+const SERVICES: [(&str, bool); 5] =
+    [("service", false), ("pid", true), ("interface", false), ("bindings", true), ("", false)];
 
 /// The names whose processes do not answer stand below those of their kind that do.
 fn render(rows: &[Row]) -> String {

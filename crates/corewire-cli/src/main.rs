@@ -33,6 +33,10 @@ use signal_hook::consts::SIGXFSZ;
 
 use crate::failure::Failure;
 
+// `bench interface` counts allocations.
+#[global_allocator]
+static ALLOCATOR: corewire_os::allocations::Counting = corewire_os::allocations::Counting;
+
 const EXAMPLES: &str = "\
 Examples:
   corewire fan-out disk.img --receivers 3
@@ -40,15 +44,18 @@ Examples:
   corewire receive log --lines | grep error
   corewire serve upper -- tr a-z A-Z
   echo hello | corewire call upper
+  corewire call calculator multiply '[[6, 7]]'
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the sender died.";
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the sender died, 4 a service replied
+with an error.";
 
 /// Message passing between processes of one machine: written once, read in place by all
 #[derive(Debug, Parser)]
 #[command(name = "corewire", version, arg_required_else_help = true, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = true)]
 struct Cli {
-    /// Work in the domain of this user, as a guest; for receive, ls, top, metrics and doctor.
+    /// Work in the domain of this user, as a guest; for receive, ls, top, metrics, doctor and the
+    /// call of a service.
     /// The environment variable COREWIRE_OWNER does the same
     #[arg(long, global = true, value_name = "UID", value_parser = access::uid)]
     owner: Option<u32>,
@@ -94,14 +101,11 @@ fn main() -> ExitCode {
 }
 
 fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
-    let creates = matches!(
-        command,
-        Command::Send(_)
-            | Command::Serve(_)
-            | Command::Call(_)
-            | Command::FanOut(_)
-            | Command::Bench(_)
-    );
+    let creates = match &command {
+        Command::Call(args) => !args.is_of_service(),
+        Command::Send(_) | Command::Serve(_) | Command::FanOut(_) | Command::Bench(_) => true,
+        _ => false,
+    };
     let is_apart = matches!(
         command,
         Command::FanOutReceiver(_) | Command::Model(_) | Command::Idl(_) | Command::Study(_)

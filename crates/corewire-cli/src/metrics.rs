@@ -187,11 +187,18 @@ fn render(seen: &Seen) -> String {
     let joining = channels().map(|(of, view)| (of, view.joining.len()));
     text.gauge("joining", "Invited receivers that have not joined yet.", joining);
     render_endpoints(&seen.endpoints, &mut text);
-    let listeners = seen.listeners.iter().map(|view| {
-        let (name, pid) = (&view.name, view.pid);
-        (format!("{{service=\"{name}\",pid=\"{pid}\"}}"), 1)
+    let services = || {
+        seen.services.iter().map(|service| {
+            let (name, pid) = (&service.view.name, service.view.pid);
+            (format!("{{service=\"{name}\",pid=\"{pid}\"}}"), &service.bindings)
+        })
+    };
+    let all = services().map(|(of, _)| (of, 1));
+    text.gauge("service", "1 for a service: a name to which processes connect.", all);
+    let bound = services().filter_map(|(of, bindings)| {
+        bindings.as_ref().map(|bindings| (of, bindings.clients.len()))
     });
-    text.gauge("service", "1 for a service: a name to which processes connect.", listeners);
+    text.gauge("service_bindings", "Clients that are bound to a service.", bound);
     text.0
 }
 

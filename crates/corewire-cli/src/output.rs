@@ -1,11 +1,13 @@
 //! Standard output, whose reader can go at any time, which is not a failure; and standard error.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use corewire::Domain;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::units;
 
 /// Writes `text` to standard output.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
@@ -30,6 +32,26 @@ pub(crate) fn report(text: &str) {
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::other)?;
     print(&format!("{text}\n"))
+}
+
+/// Writes `value` to standard output as JSON: indented on a terminal, otherwise in one line.
+pub(crate) fn print_value(value: &impl Serialize) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => print_json(value),
+        false => print_line(value),
+    }
+}
+
+/// Writes `value` to standard output as one line of JSON.
+pub(crate) fn print_line(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value).map_err(Failure::other)?;
+    print(&format!("{text}\n"))
+}
+
+/// Says where a command waits for a name that does not exist yet.
+pub(crate) fn waiting(name: &str, domain: &Domain) {
+    let place = domain.runtime_directory().to_string_lossy();
+    note(format!("waiting for {name} in {}", units::printable(&place)));
 }
 
 /// The failure for a failed write to standard output. A reader that has gone ends the command without

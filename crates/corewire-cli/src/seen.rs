@@ -1,25 +1,39 @@
 //! What there is in the domain: all processes are asked at once, and one that does not answer gets a line that
 //! says so.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use corewire::{ChannelView, Domain, EndpointView, JoinError, ListenerView, Observed};
+use corewire::{ChannelName, ChannelView, Domain, EndpointView, JoinError, ListenerView, Observed};
+use corewire_bind::{Bindings, Introspection};
 use serde::Serialize;
 
 use crate::failure::Failure;
 
 /// How long all answers are waited for, in all. A process that runs answers in a fraction of a millisecond.
 const TIMEOUT: Duration = Duration::from_millis(400);
+/// Services that are asked at the same time: each needs two descriptors and a thread.
+const ASKED_MAX: usize = 128;
 
 /// Everything that has a name, in the order of the names.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) channels: Vec<ChannelView>,
     pub(crate) endpoints: Vec<EndpointView>,
-    pub(crate) listeners: Vec<ListenerView>,
+    pub(crate) services: Vec<Service>,
     pub(crate) silent: Vec<Silent>,
     /// Why others cannot be looked at.
     pub(crate) unseen: Vec<String>,
+}
+
+/// A name to which processes connect.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) view: ListenerView,
+    /// Which clients are bound; `None` if it serves no interface, or did not say in time.
+    pub(crate) bindings: Option<Bindings>,
 }
 
 /// A name whose process does not answer: it is stopped, or very busy.
@@ -45,13 +59,30 @@ impl Silent {
 /// Looks at everything in `domain`.
 pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
     let mut seen = Seen::default();
-    for sighting in domain.observe_all(TIMEOUT)? {
+    let (asked, until) = (Mutex::new(services(domain)?), Instant::now() + TIMEOUT);
+    let count = asked.lock().map_or(0, |asked| asked.len()).min(ASKED_MAX);
+    let (observed, mut answers) = thread::scope(|scope| {
+        let ask = || ask(domain, &asked, until);
+        // Where no thread can be started, fewer services are asked.
+        let asking = (0..count).filter_map(|_| {
+            let thread = thread::Builder::new().stack_size(256 << 10);
+            thread.spawn_scoped(scope, ask).ok()
+        });
+        let asking = asking.collect::<Vec<_>>();
+        let observed = domain.observe_all(TIMEOUT);
+        let answers = asking.into_iter().filter_map(|thread| thread.join().ok()).flatten();
+        (observed, answers.collect::<HashMap<_, _>>())
+    });
+    for sighting in observed? {
         let name = sighting.name;
         let (is_endpoint, is_service) = (sighting.is_endpoint, sighting.is_listener);
         match sighting.observed {
             Ok(Observed::Channel(channel)) => seen.channels.push(channel.look()),
             Ok(Observed::Endpoint(endpoint)) => seen.endpoints.push(endpoint.look()),
-            Ok(Observed::Listener(listener)) => seen.listeners.push(listener),
+            Ok(Observed::Listener(view)) => {
+                let bindings = answers.remove(&view.name);
+                seen.services.push(Service { view, bindings });
+            }
             Ok(_) => {}
             Err(JoinError::NoAnswer { pid, .. }) => {
                 seen.silent.push(Silent { name, is_endpoint, is_service, pid });
@@ -60,6 +91,37 @@ pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
         }
     }
     Ok(seen)
+}
+
+/// Names that serve an interface: these have an endpoint for rings beside them. Other listeners are left alone, because
+/// their programs would take the question for a client.
+fn services(domain: &Domain) -> Result<Vec<ChannelName>, Failure> {
+    let mut listeners = domain.listeners()?;
+    if !listeners.is_empty() {
+        let endpoints = domain.endpoints()?;
+        let is_ring = |name: &str, endpoint: &ChannelName| {
+            endpoint.as_str().strip_suffix(".rings").is_some_and(|service| service == name)
+        };
+        listeners.retain(|name| endpoints.iter().any(|one| is_ring(name.as_str(), one)));
+    }
+    Ok(listeners)
+}
+
+/// Asks services which clients they have, as long as some have not been asked.
+fn ask(
+    domain: &Domain,
+    names: &Mutex<Vec<ChannelName>>,
+    until: Instant,
+) -> Vec<(String, Bindings)> {
+    let mut answers = Vec::new();
+    let next = || names.lock().ok().and_then(|mut names| names.pop());
+    while let Some(name) = next() {
+        let left = || until.saturating_duration_since(Instant::now());
+        let asked = domain.connect(name.as_str(), left()).ok();
+        let answer = asked.and_then(|socket| Introspection::new(socket).bindings(left()).ok());
+        answers.extend(answer.map(|answer| (name.as_str().to_owned(), answer)));
+    }
+    answers
 }
 
 /// The processes that are joining a channel.

@@ -16,6 +16,7 @@ Examples:
   corewire study zimp --quick --out zimp
   corewire study nemesis --quick --out nemesis
   corewire study active --quick --out active
+  corewire study interfaces --quick --out interfaces
   corewire study compare laptop.json server.json
   corewire study help\n\
 \n\

@@ -13,8 +13,10 @@
 //! | [`process`] | limits, signals, deaths of processes |
 //! | [`processor`] | cores, caches, pinning, the cost of a pause |
 //! | [`probe`] | what this machine offers, for `corewire doctor` |
+//! | [`allocations`] | an allocator that counts, for measurements |
 
 pub mod access;
+pub mod allocations;
 pub mod directory;
 pub mod event;
 pub mod fork;

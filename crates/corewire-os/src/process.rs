@@ -49,6 +49,23 @@ pub fn own_life() -> Result<Descriptor, OsError> {
     Descriptor::make(|| pidfd_open(own, PidfdFlags::empty())).doing("make a process descriptor")
 }
 
+/// A copy of the descriptor with this number, if this process was started with it: it is open, and `exec` keeps it,
+/// which is true for no descriptor that Rust's library or corewire opens.
+///
+/// # Errors
+/// [`OsError`] if there is no such descriptor, or none is free for the copy.
+pub fn inherited(number: i32) -> Result<Descriptor, OsError> {
+    let what = || format!("use descriptor {number}");
+    // SAFETY: reads the flags of a descriptor by its number; of a number that is not open the call reports that.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags < 0 || flags & libc::FD_CLOEXEC != 0 {
+        return Err(OsError::new(what(), Errno::BADF));
+    }
+    // SAFETY: the descriptor is open, and stays so: nothing in this process owns it, so that nothing closes it.
+    let inherited = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+    Descriptor::make(|| rustix::io::fcntl_dupfd_cloexec(inherited, 3)).doing(what())
+}
+
 /// A descriptor that becomes readable when process `pid`, a child of this one, ends.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Doing, Failure};
-use crate::{active, collect, journal, nemesis, output, report};
+use crate::{active, collect, interfaces, journal, nemesis, output, report};
 
 /// Put the results of several machines side by side, in one page.
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,10 @@ pub(crate) struct ReportArgs {
 /// Runs the `report` command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let (directory, plots) = (&args.directory, args.plots);
-    if nemesis::redraw(directory, plots)? || active::redraw(directory, plots)? {
+    if nemesis::redraw(directory, plots)?
+        || active::redraw(directory, plots)?
+        || interfaces::redraw(directory, plots)?
+    {
         return Ok(());
     }
     let results = match journal::Journal::look(&args.directory)? {

@@ -7,6 +7,7 @@ mod collect;
 mod compare;
 mod count;
 mod distances;
+mod interfaces;
 mod interrupt;
 mod job;
 mod journal;
@@ -30,9 +31,19 @@ use clap::{Parser, Subcommand};
 use corewire_study::failure::{self, Failure};
 use corewire_study::harness::role::{Work, serve};
 
+// `interfaces` counts allocations.
+#[global_allocator]
+static ALLOCATOR: corewire_os::allocations::Counting = corewire_os::allocations::Counting;
+
 /// What these processes do.
-const ROLES: &[&dyn Work<Failure>] =
-    &[&worker::ROLE, &nemesis::ROLE, &nemesis::RING_ROLE, &active::ROLE];
+const ROLES: &[&dyn Work<Failure>] = &[
+    &worker::ROLE,
+    &nemesis::ROLE,
+    &nemesis::RING_ROLE,
+    &active::ROLE,
+    &interfaces::CALLS_ROLE,
+    &interfaces::TYPES_ROLE,
+];
 
 /// Repeat the papers' experiments on this machine, and compare the results with their claims.
 #[derive(Debug, Parser)]
@@ -47,6 +58,7 @@ enum Command {
     Zimp(zimp::Args),
     Nemesis(nemesis::Args),
     Active(active::Args),
+    Interfaces(interfaces::Args),
     Compare(compare::Args),
     Report(compare::ReportArgs),
     Check(check::Args),
@@ -71,6 +83,7 @@ fn main() -> ExitCode {
         Command::Zimp(args) => zimp::run(args),
         Command::Nemesis(args) => nemesis::run(&args),
         Command::Active(args) => active::run(&args),
+        Command::Interfaces(args) => interfaces::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
         Command::Check(args) => check::run(&args),

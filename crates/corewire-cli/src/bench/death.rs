@@ -1,4 +1,4 @@
-//! Time from `kill()` to the return of the survivor's blocked call, compared with the time from
+//! Time from `kill()` to the return of the survivor's blocked call, a receive or a typed call, compared with the time from
 //! `kill()` until a bare process descriptor becomes readable. Measured on an idle machine, and with two
 //! processes per core that never sleep.
 
@@ -6,10 +6,12 @@ use std::process::Child;
 use std::thread;
 
 use corewire::ReceiveError;
+use corewire_bind::{CallError, Driver};
 use corewire_os::event::wait_readable;
 use corewire_os::process::life_of;
 use corewire_os::processor::{allowed, ticks};
 use corewire_ring::sync::pause;
+use corewire_study::calls;
 use corewire_study::harness::places::Places;
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::{Role, Worker};
@@ -19,7 +21,7 @@ use corewire_study::harness::statistics::{percentile, thousandths};
 use super::options::setup;
 use crate::failure::Failure;
 
-pub(super) const MORTAL_ROLE: Role<(), Failure> = Role { name: "mortal", work: mortal };
+pub(super) const MORTAL_ROLE: Role<bool, Failure> = Role { name: "mortal", work: mortal };
 pub(super) const IDLE_ROLE: Role<(), Failure> = Role { name: "idle", work: idle_peer };
 pub(super) const SPIN_ROLE: Role<(), Failure> = Role { name: "spin", work: spin };
 
@@ -32,46 +34,94 @@ pub(super) fn run() -> Result<Report, Failure> {
     for (name, spinners) in [("idle", 0), ("loaded", spinners)] {
         // Killed at the end of the round.
         let _load = setup(spinners).places(Places::Anywhere).start(&SPIN_ROLE, |_| ())?;
-        let deaths =
-            alternate(DEATHS, |_| Ok::<_, Failure>([one_death(true)?, one_death(false)?]))?;
+        let deaths = alternate(DEATHS, |_| {
+            let [bare, receive, ump, sock] = &KINDS;
+            Ok::<_, Failure>([
+                one_death(bare)?,
+                one_death(receive)?,
+                one_death(ump)?,
+                one_death(sock)?,
+            ])
+        })?;
         let what = format!("{name}, {spinners} spinning processes");
-        let keys = ["bare_ms_p50", "bare_ms_p99", "ms_p50", "ms_p99", "ratio_p99"]
-            .map(|key| format!("{name}_{key}"));
-        let (bare, ours) = (deaths.of(0), deaths.of(1));
-        for (keys, words, times) in
-            [(&keys[0..2], "process descriptor", bare), (&keys[2..4], "blocked receive", ours)]
-        {
-            for (key, part, label) in [(&keys[0], 0.5, "p50"), (&keys[1], 0.99, "p99")] {
-                let ms = percentile(times, part);
-                report.value(key, thousandths(ms));
+        let bare_p99 = percentile(deaths.of(0), 0.99);
+        for (index, Kind { key, words, .. }) in KINDS.iter().enumerate() {
+            for (part, label) in [(0.5, "p50"), (0.99, "p99")] {
+                let ms = percentile(deaths.of(index), part);
+                report.value(&format!("{name}_{key}ms_{label}"), thousandths(ms));
                 report.note(format!("{:<52} {ms:>9.3} ms", format!("{words}, {label} ({what})")));
             }
+            if index > 0 {
+                let ratio = percentile(deaths.of(index), 0.99) / bare_p99;
+                report.value(&format!("{name}_{key}ratio_p99"), thousandths(ratio));
+                let words = format!("{words}, ratio of the p99s ({name})");
+                report.note(format!("{words:<52} {ratio:>9.2}"));
+            }
         }
-        let ratio = percentile(ours, 0.99) / percentile(bare, 0.99);
-        report.value(&keys[4], thousandths(ratio));
-        report.note(format!("{:<52} {ratio:>9.2}", format!("ratio of the p99s ({name})")));
     }
     report.value("deaths", DEATHS);
     Ok(report)
 }
 
+/// What waits for the death of another process.
+struct Kind {
+    /// The beginning of its keys.
+    key: &'static str,
+    words: &'static str,
+    waits: Waits,
+}
+
+#[derive(Clone, Copy)]
+enum Waits {
+    Bare,
+    Receive,
+    Call(Driver),
+}
+
+const KINDS: [Kind; 4] = [
+    Kind { key: "bare_", words: "process descriptor", waits: Waits::Bare },
+    Kind { key: "", words: "blocked receive", waits: Waits::Receive },
+    Kind { key: "call_", words: "call, ump", waits: Waits::Call(Driver::Ump) },
+    Kind { key: "call_sock_", words: "call, sock", waits: Waits::Call(Driver::Sock) },
+];
+
 /// Kills one process, and returns the time until its end is noticed, in milliseconds.
-fn one_death(is_bare: bool) -> Result<f64, Failure> {
-    let mut crew = setup(1).places(Places::Anywhere).start(&MORTAL_ROLE, |_| ())?;
+fn one_death(kind: &Kind) -> Result<f64, Failure> {
+    let mut crew = setup(1)
+        .places(Places::Anywhere)
+        .start(&MORTAL_ROLE, |_| matches!(kind.waits, Waits::Call(_)))?;
     let domain = crew.domain()?.clone();
-    let mut receiver = domain.receiver("mortal").join_when_created()?;
+    let mut receiver = match kind.waits {
+        Waits::Call(_) => None,
+        _ => Some(domain.receiver("mortal").join_when_created()?),
+    };
+    let mut client = match kind.waits {
+        Waits::Call(driver) => Some(calls::bind(&domain, driver)?),
+        _ => None,
+    };
     crew.await_step(0, 1)?;
     let victim = crew.take_worker().ok_or_else(|| Failure::other("no victim".to_owned()))?;
     let life = life_of(victim.id())?;
     // The thread that kills must not be the thread that waits.
     let killer = thread::spawn(move || kill_when_asleep(victim));
-    let known_at = if is_bare {
-        wait_readable(&[std::os::fd::AsFd::as_fd(&life)], None)?;
-        ticks()
-    } else {
-        match receiver.receive().map(|message| message.len()) {
-            Err(ReceiveError::SenderDied) => ticks(),
-            other => return Err(Failure::other(format!("a dead sender's channel gave {other:?}"))),
+    let known_at = match (&mut receiver, &mut client) {
+        (Some(receiver), _) if matches!(kind.waits, Waits::Receive) => {
+            match receiver.receive().map(|message| message.len()) {
+                Err(ReceiveError::SenderDied) => ticks(),
+                other => {
+                    return Err(Failure::other(format!("a dead sender's channel gave {other:?}")));
+                }
+            }
+        }
+        (_, Some(client)) => match client.hold() {
+            Err(CallError::PeerDied { .. }) => ticks(),
+            other => {
+                return Err(Failure::other(format!("a call of a dead service gave {other:?}")));
+            }
+        },
+        _ => {
+            wait_readable(&[std::os::fd::AsFd::as_fd(&life)], None)?;
+            ticks()
         }
     };
     let killed_at = killer.join().map_err(|_| Failure::other("the killer failed".to_owned()))??;
@@ -91,9 +141,12 @@ fn kill_when_asleep(mut victim: Child) -> Result<u64, Failure> {
     Ok(killed_at)
 }
 
-/// The victim: creates a channel, and waits to be killed.
-fn mortal(worker: &Worker, (): ()) -> Result<(), Failure> {
+/// The victim: creates a channel or serves calls, and waits to be killed.
+fn mortal(worker: &Worker, serves: bool) -> Result<(), Failure> {
     let domain = worker.domain()?;
+    if serves {
+        return Ok(calls::serve_and_tell(&domain, || worker.reach(1))?);
+    }
     let _sender = domain.sender("mortal").create()?;
     worker.reach(1);
     loop {

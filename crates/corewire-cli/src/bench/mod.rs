@@ -6,6 +6,7 @@
 
 mod death;
 mod endpoint;
+mod interface;
 mod large;
 mod latency;
 mod options;
@@ -58,6 +59,10 @@ enum What {
         #[arg(long)]
         quick: bool,
     },
+    /// Generated calls: compared with the same bytes exchanged by hand, and with a socket; ten types of messages
+    /// over each driver.
+    #[command(after_help = "Example:\n  corewire bench interface --json")]
+    Interface(Options),
     /// Large messages between endpoints: copied by both sides at once, by the receiver, and through cells.
     #[command(after_help = "Example:\n  corewire bench large --json")]
     Large(Options),
@@ -95,18 +100,19 @@ impl What {
         }
     }
 
-    /// A bare line, which polls and never yields, has two ends that run at the same time.
+    /// Two ends that poll, as those of a bare line do, run at the same time.
     fn check_processors(&self, count: usize) -> Result<(), Failure> {
         let name = match self {
             Self::Latency(_) => "latency",
             Self::Endpoint { .. } => "endpoint",
+            Self::Interface(_) => "interface",
             _ => return Ok(()),
         };
         if count >= 2 {
             return Ok(());
         }
         Err(Failure::other(format!(
-            "bench {name} needs 2 processors to measure a line between them; this process may use {count}"
+            "bench {name} needs 2 processors to measure what goes between them; this process may use {count}"
         )))
     }
 }
@@ -122,6 +128,9 @@ const ROLES: &[&dyn Work<Failure>] = &[
     &endpoint::silent::ROLE,
     &endpoint::stream::ROLE,
     &endpoint::many::ROLE,
+    &interface::by_hand::ROLE,
+    &interface::same_core::ROLE,
+    &interface::types::ROLE,
     &large::ROLE,
     &policy::ROLE,
     &shared::ROLE,
@@ -153,6 +162,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             let report = endpoint::run(&options, quick)?;
             (options, report)
         }
+        What::Interface(options) => (options.clone(), interface::run(&options)?),
         What::Large(options) => (options.clone(), large::run(&options)?),
         What::Policy(options) => (options.clone(), policy::run(&options)?),
         What::Shared(options) => (options.clone(), shared::run(&options)?),

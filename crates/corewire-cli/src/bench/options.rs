@@ -6,7 +6,7 @@ use corewire_study::harness::setup::Setup;
 use serde::{Deserialize, Serialize};
 
 /// `corewire bench peer` is what the workers of a benchmark run.
-const PROGRAM: Program = Program { arguments: &["bench", "peer"], check: || Ok(()) };
+pub(super) const PROGRAM: Program = Program { arguments: &["bench", "peer"], check: || Ok(()) };
 
 /// A crew of `workers` workers.
 pub(super) fn setup(workers: usize) -> Setup {

@@ -1,10 +1,13 @@
-//! `corewire idl`: checks, formats and compares interface files.
+//! `corewire idl`: checks, formats and compares interface files, and makes code of them.
 
+mod c_header;
 mod check;
 mod corpus;
 mod diff;
 mod form;
 mod format;
+mod generate;
+mod rust;
 mod whole;
 
 use std::io::{self, IsTerminal};
@@ -21,6 +24,8 @@ Examples:
   corewire idl check calculator.if
   corewire idl format calculator.if
   corewire idl json calculator.if > calculator.json
+  corewire idl rust --output src/generated calculator.if
+  corewire idl c-header calculator.if > calculator.h
   corewire idl diff calculator.json calculator.if\n\
 \n\
 docs/interfaces.md describes the language. A line import \"types.if\"; in a file \
@@ -29,7 +34,7 @@ names a file relative to the importing one.\n\
 Exit codes: 0 done; 1 a file has errors, would change (format --check), or breaks \
 processes of the old version (diff); 2 wrong usage, or a file that cannot be read.";
 
-/// Check, format and compare interface files
+/// Check, format and compare interface files, and make code of them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -42,6 +47,8 @@ enum What {
     Check(check::Args),
     Format(format::Args),
     Json(form::Args),
+    Rust(rust::Args),
+    CHeader(c_header::Args),
     Diff(diff::Args),
 }
 
@@ -51,6 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         What::Check(args) => check::run(args),
         What::Format(args) => format::run(args),
         What::Json(args) => form::run(args),
+        What::Rust(args) => rust::run(args),
+        What::CHeader(args) => c_header::run(args),
         What::Diff(args) => diff::run(args),
     }
 }

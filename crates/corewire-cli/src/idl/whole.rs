@@ -22,6 +22,25 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
+/// Writes the text to the file at `path`, which may exist. A file that has this text already keeps its time, so that
+/// builds do not begin again.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let is_new = match fs::read(path) {
+        Ok(old) if old == text.as_bytes() => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        _ => false,
+    };
+    if is_new {
+        // An empty file has the permissions that new files of this user have, and is replaced.
+        OpenOptions::new().write(true).create_new(true).open(path)?;
+    }
+    replace(path, text).inspect_err(|_| {
+        if is_new {
+            let _ = fs::remove_file(path);
+        }
+    })
+}
+
 fn fill(mut file: &File, target: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     let old = target.metadata()?;

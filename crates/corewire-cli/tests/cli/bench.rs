@@ -55,11 +55,57 @@ fn a_benchmark_says_at_which_distance_it_ran() {
 }
 
 #[test]
+fn the_benchmark_of_interfaces_has_a_key_for_each_figure() {
+    if allowed().unwrap().len() < 2 {
+        eprintln!("skipped: one processor");
+        return;
+    }
+    let found = Scratch::new("bench-interface").run("bench interface --rounds 3 --json").json();
+    let is_positive = |key: &str| {
+        assert!(found[key].as_f64().is_some_and(|figure| figure > 0.0), "{key}: {found}");
+    };
+    for key in [
+        "by_hand_8_ns",
+        "call_8_ns",
+        "call_8_ratio",
+        "call_8_ratio_max",
+        "by_hand_48_ns",
+        "call_48_ns",
+        "call_48_ratio",
+        "by_hand_messages_per_s",
+        "one_way_messages_per_s",
+        "stream_ratio",
+        "same_core_seqpacket_ns",
+        "same_core_call_ns",
+        "same_core_ratio",
+    ] {
+        is_positive(key);
+    }
+    for way in ["local", "lmp", "ump_same_core", "ump"] {
+        let types = ["empty", "payload32_1", "payload32_4", "payload32_8", "payload64_1"];
+        let more = ["payload64_4", "payload64_8", "buffer1", "buffer100", "buffer1000", "fixed100"];
+        for name in types.into_iter().chain(more) {
+            is_positive(&format!("types_{way}_{name}_ns"));
+        }
+        is_positive(&format!("types_{way}_dynamic_100_ratio"));
+        is_positive(&format!("types_{way}_dynamic_1000_ratio_min"));
+    }
+    // A send that finds no room, and a message that arrives before a receive asks for it, may allocate. Both happen where
+    // other processes take the processors.
+    assert_eq!(found["call_client_allocations"].as_f64(), Some(0.0), "{found}");
+    for key in
+        ["call_service_allocations", "one_way_client_allocations", "one_way_service_allocations"]
+    {
+        assert!(found[key].as_f64().is_some_and(|count| count <= 0.05), "{key}: {found}");
+    }
+}
+
+#[test]
 fn a_benchmark_that_needs_two_processors_says_so_on_one() {
     let scratch = Scratch::new("bench-one-processor");
     // Processes that this thread starts stay there.
     pin_to(allowed().unwrap()[0]).unwrap();
-    for bench in ["latency", "endpoint --quick"] {
+    for bench in ["latency", "endpoint --quick", "interface"] {
         scratch.run(&format!("bench {bench}")).expect_line(1, "2 processors");
     }
     assert_eq!(scratch.run("bench stream --rounds 3 --json").json()["cores"], 1);

@@ -96,10 +96,12 @@ fn a_slow_command_holds_up_no_other_call_and_is_waited_for_at_the_end() {
     let script = format!("read -r word; test $word != slow || cat {}; echo $word", pipe.display());
     let server = serve(&scratch, "words --jobs 2", &["sh", "-c", &script]);
     let slow = start_call(&scratch, "words", b"slow\n");
+    // When the pipe has a reader, the slow command runs.
+    let writer = File::options().write(true).open(&pipe).unwrap();
     assert_eq!(call(&scratch, "words", b"fast\n").text(), "fast\n");
     assert_eq!(call(&scratch, "words", b"fast\n").text(), "fast\n");
     server.signal(Signal::TERM);
-    open(&pipe);
+    drop(writer);
     assert_eq!(slow.finish().text(), "slow\n");
     let server = server.finish();
     assert_eq!(server.status.signal(), Some(15), "{}", server.errors);

@@ -135,6 +135,14 @@ fn wrong_usage_and_unreadable_files_are_one_line_and_code_2() {
         ("format - -", "once"),
         ("json", "FILE"),
         ("json missing.if", "missing.if"),
+        ("rust", "FILE"),
+        ("rust missing.if", "missing.if"),
+        ("rust a.if no/b.if", "code of several files needs --output"),
+        ("rust a.if --message-format json", "needs --output"),
+        ("rust a.if --output missing", "missing is not a directory"),
+        ("rust a.if ./a.if --output no", "./a.if: another FILE is written to no/a.rs, too"),
+        ("c-header", "FILE"),
+        ("c-header a.if no/b.if", "code of several files needs --output"),
         ("diff a.if", "NEW"),
         ("diff a.if missing.if", "missing.if"),
         ("diff missing.json a.if", "missing.json"),
@@ -232,6 +240,62 @@ fn a_json_form_is_a_version_that_files_are_compared_with() {
     files.run("json point.if").expect_code(1);
     files.write("old.json", &form.text().replace("int32", "int16"));
     files.run("diff old.json canvas.if").expect_line(2, "old.json: `");
+}
+
+/// What holds for each command that makes code.
+fn makes_code(test: &str, command: &str, ending: &str, word: &str) {
+    let files = Files::new(test, &[("in/point.if", POINT), ("in/canvas.if", CANVAS)]);
+    let code = files.run(&format!("{command} in/canvas.if"));
+    code.expect_code(0);
+    assert!(code.text().contains(word) && code.errors.is_empty(), "{}", code.errors);
+
+    fs::create_dir(files.folder().join("out")).unwrap();
+    let plain = "interface other \"\" { message m(point p); };";
+    files.write("plain.if", plain);
+    let both = format!("{command} --output out in/canvas.if plain.if");
+    let done = files.run(&both);
+    done.expect_code(1);
+    assert!(done.errors.contains("error[E0020]"), "{}", done.errors);
+    assert!(files_in(&files.folder().join("out")).is_empty(), "nothing is written after an error");
+    let done = files.run(&format!("{both} --message-format json"));
+    done.expect_code(1);
+    assert!(done.errors.is_empty() && done.text().contains("\"E0020\""), "{}", done.errors);
+
+    let both = format!("{both} -i in/point.if");
+    let done = files.run(&both);
+    done.expect_code(0);
+    assert!(done.output.is_empty() && done.errors.contains("warning[W0001]"), "{}", done.errors);
+    let mut names = files_in(&files.folder().join("out"));
+    names.sort();
+    assert_eq!(names, [format!("canvas.{ending}"), format!("plain.{ending}")]);
+    assert_eq!(files.read(&format!("out/canvas.{ending}")), code.text());
+
+    // A file that has this text already is not written, and another text is replaced.
+    let (kept, old) = (format!("out/canvas.{ending}"), format!("out/plain.{ending}"));
+    let modified = || fs::metadata(files.folder().join(&kept)).unwrap().modified().unwrap();
+    let before = modified();
+    files.write(&old, "old");
+    files.run(&both).expect_code(0);
+    assert_eq!(modified(), before);
+    assert!(files.read(&old).contains("other"));
+    files.run(&format!("{command} in/point.if")).expect_code(1);
+    let help = files.run(&format!("{command} --help"));
+    assert!(help.text().contains(&format!("NAME.{ending}")), "{}", help.text());
+}
+
+#[test]
+fn rust_is_printed_or_written_if_no_file_has_errors() {
+    makes_code("idl-rust", "rust", "rs", "pub struct Client");
+    let fd = "edition 1; interface a { message m @1(fd file); message n @2(cap other); }";
+    let files = Files::new("idl-rust-fd", &[("a.if", fd)]);
+    let done = files.run("rust a.if");
+    done.expect_code(0);
+    assert!(done.text().contains("file: std::os::fd::BorrowedFd<'_>"), "{}", done.text());
+}
+
+#[test]
+fn headers_are_printed_or_written_if_no_file_has_errors() {
+    makes_code("idl-c-header", "c-header", "h", "struct canvas_draw_call {");
 }
 
 #[test]

@@ -116,11 +116,20 @@ fn services_are_shown_with_their_process() {
     let listener = domain.listener("service").unwrap();
     let rows = scratch.run("ls --json").json();
     let pid = std::process::id();
-    assert_eq!(rows[1], serde_json::json!({ "kind": "service", "name": "service", "pid": pid }));
+    let expected = serde_json::json!({
+        "kind": "service", "name": "service", "pid": pid,
+        "interface": null, "hash": null, "bindings": null, "clients": null,
+    });
+    assert_eq!(rows[1], expected);
+    // Its program has not met anybody: it might have taken the question for a client.
+    assert!(listener.try_accept().unwrap().is_none());
     let text = scratch.run("ls").text().to_owned();
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let lines: Vec<_> = lines.collect();
-    assert!(lines.ends_with(&["service pid".into(), format!("service {pid}")]), "{text}");
+    assert!(
+        lines.ends_with(&["service pid interface bindings".into(), format!("service {pid} - -")]),
+        "{text}"
+    );
     let metrics = scratch.run("metrics").text().to_owned();
     let expected = format!("corewire_service{{service=\"service\",pid=\"{pid}\"}} 1\n");
     assert!(metrics.contains(&expected), "{metrics}");

@@ -3,11 +3,13 @@
 mod bench;
 mod calls;
 mod containers;
+mod desk;
 mod fan_out;
 mod idl;
 mod live;
 mod look;
 mod model;
 mod scratch;
+mod services;
 mod streams;
 mod usage;

@@ -15,6 +15,7 @@ mod error;
 mod escape;
 mod facts;
 mod improvement;
+pub(crate) mod interfaces;
 mod labels;
 mod look;
 mod machine;

@@ -2,6 +2,7 @@
 
 mod active;
 mod commands;
+mod interfaces;
 mod mechanisms;
 mod nemesis;
 

@@ -75,7 +75,7 @@ fn exchange(endpoint: &mut Endpoint, other: Other, begins: bool) -> Result<(), F
     Ok(())
 }
 
-fn exchange_by_socket(socket: &OwnedFd, begins: bool) -> Result<(), Failure> {
+pub(in super::super) fn exchange_by_socket(socket: &OwnedFd, begins: bool) -> Result<(), Failure> {
     let mut word = [0; BYTES];
     if begins {
         send(socket, &word, SendFlags::empty()).map_err(failed)?;
@@ -99,15 +99,15 @@ fn round_trip_ns(
     Ok(start.elapsed().as_secs_f64() * 1e9 / count as f64)
 }
 
-fn new_socket() -> Result<OwnedFd, Failure> {
+pub(in super::super) fn new_socket() -> Result<OwnedFd, Failure> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(failed)
 }
 
-fn address(directory: &Path) -> Result<SocketAddrUnix, Failure> {
+pub(in super::super) fn address(directory: &Path) -> Result<SocketAddrUnix, Failure> {
     SocketAddrUnix::new(directory.join(FILE)).map_err(failed)
 }
 
-fn failed(error: rustix::io::Errno) -> Failure {
+pub(in super::super) fn failed(error: rustix::io::Errno) -> Failure {
     Failure::other(format!("the baseline's socket: {error}"))
 }

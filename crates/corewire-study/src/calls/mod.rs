@@ -1,0 +1,222 @@
+//! Typed calls of an interface that is made for measurements (`measured.if`), for `corewire bench interface` and the
+//! study: the service, how client and service are placed ([`ways`]), and the thesis' types of messages ([`types`]).
+
+pub mod types;
+pub mod ways;
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use corewire::Domain;
+use corewire_bind::{Bind, ClientId, Driver};
+use corewire_os::allocations;
+
+use crate::failure::{Doing, Failure};
+
+corewire_bind::interface!(measured);
+
+pub use measured::Client;
+use measured::Server;
+
+/// The name of the service in its domain.
+const SERVICE: &str = "measured";
+/// How long a client waits for its service.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Calls before each block that are not counted: they wake the service, and fill caches.
+const UNCOUNTED: u64 = 32;
+/// Limits for the number of calls in a block.
+const CALLS: [f64; 2] = [16.0, 200_000.0];
+
+/// Serves until the client, the only one, has gone.
+///
+/// # Errors
+/// If the service cannot be created, or its endpoint fails.
+pub fn serve(domain: &Domain) -> Result<(), Failure> {
+    serve_and_tell(domain, || ())
+}
+
+/// Like [`serve`]. Calls `created` as soon as clients can bind.
+///
+/// # Errors
+/// As for [`serve`].
+pub fn serve_and_tell(domain: &Domain, created: impl FnOnce()) -> Result<(), Failure> {
+    let mut server = Server::new(domain, SERVICE, Echo::default()).doing("create a service")?;
+    created();
+    while !server.service().is_over {
+        server.serve_one().doing("serve")?;
+    }
+    Ok(())
+}
+
+/// Binds to the service by this driver.
+///
+/// # Errors
+/// If the service does not appear in time, or the driver cannot reach it.
+pub fn bind(domain: &Domain, driver: Driver) -> Result<Client, Failure> {
+    let bind = Bind::default().drivers([driver]).timeout(PATIENCE);
+    Client::bind(domain, SERVICE, &bind).doing("bind")
+}
+
+/// Fails unless a call has returned what it was given.
+///
+/// # Errors
+/// If the call failed, or returned something else.
+#[inline(always)]
+pub fn check<T: PartialEq, E: Display>(found: Result<T, E>, due: &T) -> Result<(), Failure> {
+    match found {
+        Ok(found) if found == *due => Ok(()),
+        Ok(_) => Err(Failure::other("a call returned something else than it was given")),
+        Err(error) => Err(Failure::other(format!("a call failed: {error}"))),
+    }
+}
+
+/// Blocks of calls, each of about 10 ms.
+#[derive(Debug, Clone, Default)]
+pub struct Block {
+    calls: u64,
+}
+
+impl Block {
+    /// Blocks whose number of calls is not known yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { calls: 0 }
+    }
+
+    /// The mean time of a call in one block, in nanoseconds. The first block, which belongs to the warm-up, only
+    /// measures how many calls the next ones have.
+    ///
+    /// # Errors
+    /// The error of a call.
+    pub fn time_ns<E>(&mut self, mut call: impl FnMut(u64) -> Result<(), E>) -> Result<f64, E> {
+        for number in 0..UNCOUNTED {
+            call(number)?;
+        }
+        let calls = if self.calls == 0 { 4 * UNCOUNTED } else { self.calls };
+        let start = Instant::now();
+        for number in 0..calls {
+            call(std::hint::black_box(number))?;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52 calls")]
+        let time_ns = start.elapsed().as_secs_f64() * 1e9 / calls as f64;
+        if self.calls == 0 {
+            let [least, most] = CALLS;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+            let calls = (10e6 / time_ns).clamp(least, most) as u64;
+            self.calls = calls;
+        }
+        Ok(time_ns)
+    }
+}
+
+/// Answers every rpc with its arguments.
+#[derive(Debug, Default)]
+struct Echo {
+    received: u64,
+    held: Vec<measured::HoldLaterReply>,
+    is_over: bool,
+}
+
+impl measured::Service for Echo {
+    fn gone(&mut self, _client: ClientId) {
+        self.is_over = true;
+    }
+
+    fn hold(&mut self, reply: measured::HoldReply<'_>) {
+        self.held.push(reply.later());
+    }
+
+    fn empty(&mut self, reply: measured::EmptyReply<'_>) {
+        reply.send();
+    }
+
+    fn payload32_1(&mut self, a: u32, reply: measured::Payload32_1Reply<'_>) {
+        reply.send(a);
+    }
+
+    fn payload32_4(
+        &mut self,
+        a: u32,
+        b: u32,
+        c: u32,
+        d: u32,
+        reply: measured::Payload32_4Reply<'_>,
+    ) {
+        reply.send(a, b, c, d);
+    }
+
+    fn payload32_8(
+        &mut self,
+        a: u32,
+        b: u32,
+        c: u32,
+        d: u32,
+        e: u32,
+        f: u32,
+        g: u32,
+        h: u32,
+        reply: measured::Payload32_8Reply<'_>,
+    ) {
+        reply.send(a, b, c, d, e, f, g, h);
+    }
+
+    fn payload64_1(&mut self, a: u64, reply: measured::Payload64_1Reply<'_>) {
+        reply.send(a);
+    }
+
+    fn payload64_4(
+        &mut self,
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        reply: measured::Payload64_4Reply<'_>,
+    ) {
+        reply.send(a, b, c, d);
+    }
+
+    fn payload64_8(
+        &mut self,
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        e: u64,
+        f: u64,
+        g: u64,
+        h: u64,
+        reply: measured::Payload64_8Reply<'_>,
+    ) {
+        reply.send(a, b, c, d, e, f, g, h);
+    }
+
+    fn buffer(&mut self, bytes: &[u8], reply: measured::BufferReply<'_>) {
+        // The bytes are within the bound, since they have arrived.
+        let _ = reply.send(bytes);
+    }
+
+    fn fixed100(&mut self, a: [u64; 12], b: u32, reply: measured::Fixed100Reply<'_>) {
+        reply.send(a, b);
+    }
+
+    fn line(
+        &mut self,
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        e: u64,
+        f: u64,
+        reply: measured::LineReply<'_>,
+    ) {
+        reply.send(a, b, c, d, e, f);
+    }
+
+    fn one_way(&mut self, _value: u64, _client: ClientId) {
+        self.received += 1;
+    }
+
+    fn counts(&mut self, reply: measured::CountsReply<'_>) {
+        reply.send(self.received, allocations::of_this_thread());
+    }
+}
