@@ -2,6 +2,14 @@
 
 pub mod exchange;
 
+/// The messages of the service in `testing/processes/src/typed.rs`.
+pub mod typed {
+    /// Returns what was sent.
+    pub const ECHO: u16 = 1;
+    /// Gets no reply.
+    pub const HELD: u16 = 2;
+}
+
 /// The messages of a talker to the sink; see `testing/processes/tests/endpoints.rs`.
 pub mod talk {
     /// The tag of a talker's first message, which holds its name.

@@ -40,12 +40,15 @@
 //! | `connect` | connects when the listener exists, exchanges a packet, says how that ended |
 //! | `crowd` | connects to a listener until it is refused, `count` times at most |
 //! | `fork-listener` | forks with a listener and connections, and checks what child and parent can do |
+//! | `serve-calls` | serves calls until its standard input ends, says who binds and who goes |
+//! | `make-calls` | makes `count` calls and one without a reply, says by which driver and how that ended |
+//! | `misbehave` | binds and sends `count` messages that are none, says how that ended |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
 //! `shared` makes a sender one of several. `overwrite` and `evict-ms=N` set the policy for a
 //! sender's slow receivers. `levels` gives its channel two levels; `group=N` sets the last-level
-//! cache of a role. `keep` makes a receiver hold all messages. `owner=UID` and `access=group:GID` or
+//! cache of a role. `driver=NAME` is what a client binds by. `keep` makes a receiver hold all messages. `owner=UID` and `access=group:GID` or
 //! `access=users:UID,UID` set how it opens the domain.
 
 mod by_hand;
@@ -64,6 +67,7 @@ mod stream;
 mod supervised;
 mod talker;
 mod torturer;
+mod typed;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -87,6 +91,7 @@ pub(crate) struct Options {
     pub(crate) has_snapshots: bool,
     pub(crate) keeps: bool,
     pub(crate) worst: guest::Worst,
+    pub(crate) driver: Option<corewire_bind::Driver>,
 }
 
 /// The policy for slow receivers.
@@ -134,6 +139,7 @@ fn run() -> Outcome {
         has_snapshots: false,
         keeps: false,
         worst: guest::Worst::Nothing,
+        driver: None,
     };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
@@ -150,6 +156,7 @@ fn run() -> Outcome {
             ("group", value) => options.group = value.parse()?,
             ("snapshots", _) => options.has_snapshots = true,
             ("keep", _) => options.keeps = true,
+            ("driver", value) => options.driver = Some(value.parse()?),
             ("trickle", _) => options.worst = guest::Worst::Trickle,
             ("stop", _) => options.worst = guest::Worst::Stop,
             ("rejoin", _) => options.worst = guest::Worst::Rejoin,
@@ -222,6 +229,9 @@ fn run() -> Outcome {
         "limited" => refuse::limited(&domain, &options),
         "sleeper" => refuse::sleep(&domain, &options),
         "crowded-sender" => refuse::crowded_sender(&domain, &options),
+        "serve-calls" => typed::serve(&domain, &options),
+        "make-calls" => typed::call(&domain, &options),
+        "misbehave" => typed::misbehave(&domain, &options),
         other => Err(format!("no role {other}").into()),
     }
 }
