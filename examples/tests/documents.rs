@@ -132,6 +132,16 @@ fn readme_shows_the_example_that_is_run() {
 }
 
 #[test]
+fn the_tutorial_shows_the_program_that_is_run() {
+    let tutorial = read("docs/interfaces.md");
+    let tutorial = tutorial.split("## In Rust\n").nth(1).unwrap();
+    assert!(tutorial.contains(&format!("```\n{}```", read("examples/tutorial/calc.if"))));
+    let program = read("examples/tutorial/main.rs");
+    let (_, program) = program.split_once("\n\n").unwrap();
+    assert!(tutorial.contains(&format!("```rust\n{program}```")));
+}
+
+#[test]
 fn layout_draws_this_version() {
     let source = read("crates/corewire-layout/src/lib.rs");
     let rest = source.split("LAYOUT_VERSION: u32 = ").nth(1).unwrap();

@@ -79,6 +79,112 @@ fn endpoints_ask_and_answer() {
 }
 
 #[test]
+fn a_calculator_is_called_by_each_driver() {
+    let directory = Directory::new("calculator");
+    let run = |words: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_calculator");
+        printed(&directory.command(program).args(words).output().unwrap())
+    };
+    let said = |driver: &str| {
+        format!(
+            "bound by {driver}\n6 x 7 = 42\n45 / 7 = 6 rest 3\n1 / 0: Division by zero\n\
+             sums 6 and 15\nnoted: bound, and counted\n"
+        )
+    };
+    assert_eq!(run(&["client", "--driver", "local"]), said("local"));
+    // One core, for `lmp`.
+    let core = first_core().to_string();
+    let core = core.as_str();
+    let mut service = directory.command(env!("CARGO_BIN_EXE_calculator"));
+    let mut service = service.args(["service", "--core", core]).spawn().unwrap();
+    // The first one waits for the service.
+    assert_eq!(run(&["client", "--driver", "sock"]), said("sock"));
+    assert_eq!(run(&["client", "--driver", "ump"]), said("ump"));
+    assert_eq!(run(&["client", "--driver", "lmp", "--core", core]), said("lmp"));
+    assert_eq!(run(&["client", "--core", core]), said("lmp"));
+    assert_eq!(run(&["stop"]), "");
+    assert!(service.wait().unwrap().success());
+}
+
+#[test]
+fn versions_of_an_interface_understand_each_other_or_say_why_not() {
+    let directory = Directory::new("versions");
+    let run = |words: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_versions");
+        printed(&directory.command(program).args(words).output().unwrap())
+    };
+    let one = "hello, Ada\nGreeted { name: \"Ada\" }\n";
+    let two_at_one =
+        "hello, Ada\nGreeted { name: \"Ada\", count: None }\nthe service does not have count\n";
+    let two = "hallo, Ada\nGreeted { name: \"Ada\", count: Some(2) }\n2 greeted\n";
+    for (version, called_by_two) in [("1", two_at_one), ("2", two)] {
+        let mut service = directory.command(env!("CARGO_BIN_EXE_versions"));
+        let mut service = service.args(["serve", version]).spawn().unwrap();
+        assert_eq!(run(&["call", "1"]), one);
+        assert_eq!(run(&["call", "2"]), called_by_two);
+        let refused = run(&["call", "3"]);
+        assert!(refused.contains("greet_call has other arguments in the service"), "{refused}");
+        assert_eq!(run(&["stop"]), "");
+        assert!(service.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn the_tutorial_prints_what_it_says() {
+    let directory = Directory::new("tutorial");
+    let program = env!("CARGO_BIN_EXE_tutorial");
+    let mut service = directory.command(program).arg("serve").spawn().unwrap();
+    let said = printed(&directory.command(program).output().unwrap());
+    let (bound, rest) = said.split_once('\n').unwrap();
+    assert!(["bound by ump", "bound by lmp"].contains(&bound), "{said}");
+    assert_eq!(rest, "6 x 7 = 42\nThe result does not fit\nNoted { count: 1 }\n");
+    service.kill().unwrap();
+    let mut heard = String::new();
+    BufReader::new(service.stdout.take().unwrap()).read_line(&mut heard).unwrap();
+    assert_eq!(heard, "1: hello\n");
+    service.wait().unwrap();
+}
+
+/// A core on which this process may run.
+fn first_core() -> usize {
+    let cores = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..rustix::thread::CpuSet::MAX_CPU).find(|&core| cores.is_set(core)).unwrap()
+}
+
+#[test]
+fn a_file_server_hands_out_descriptors() {
+    let directory = Directory::new("file-server");
+    let run = |words: &[&str], input: &str| {
+        let mut command = directory.command(env!("CARGO_BIN_EXE_file_server"));
+        command.args(words).stdin(std::fs::File::open(input).unwrap()).output().unwrap()
+    };
+    let here = env!("CARGO_MANIFEST_DIR");
+    let program = env!("CARGO_BIN_EXE_file_server");
+    let mut server = directory.command(program).args(["serve", here]).spawn().unwrap();
+    let text = std::fs::read_to_string(format!("{here}/Cargo.toml")).unwrap();
+    assert_eq!(printed(&run(&["cat", "Cargo.toml"], "/dev/null")), text);
+    let refused = run(&["cat", "../Cargo.toml"], "/dev/null");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("Outside"), "{refused:?}");
+    assert_eq!(printed(&run(&["keep", "mine"], &format!("{here}/build.rs"))), "");
+    assert!(printed(&run(&["list"], "/dev/null")).contains("\nmine\n"));
+    let kept = std::fs::read_to_string(format!("{here}/build.rs")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(printed(&run(&["cat", "mine"], "/dev/null")), kept);
+    }
+    assert_eq!(printed(&run(&["stop"], "/dev/null")), "");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn events_come_to_clients() {
+    let printed = Directory::new("events").run(env!("CARGO_BIN_EXE_events"));
+    let lines: Vec<_> = printed.lines().collect();
+    assert_eq!(lines[..3], ["21.0 degrees None", "22.0 degrees None", "23.0 degrees None"]);
+    assert!(lines[3].starts_with("in tasks: Changed { temperature: 3"), "{printed}");
+    assert!(lines[3].ends_with("warning: Some(\"it is hot\") }"), "{printed}");
+}
+
+#[test]
 fn an_endpoint_is_awaited() {
     let printed = Directory::new("endpoint-tokio").run(env!("CARGO_BIN_EXE_endpoint_tokio"));
     assert_eq!(printed, "received 1000 messages\n");
