@@ -1,11 +1,9 @@
 //! How a client finds its service: drivers, one after the other.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-use corewire::{Connection, Domain, Endpoint, EndpointError, Selector};
+use corewire::{Connection, Domain, Endpoint, Selector};
 use rustix::event::PollFlags;
 
 use crate::capability::Capabilities;
@@ -17,6 +15,7 @@ use crate::link::{Link, RingLink, SocketLink, WAITING_BYTES_MAX};
 use crate::message::Message;
 use crate::packet::{Assembled, Assembler};
 use crate::patience::Patience;
+use crate::random::random_u64;
 use crate::server::{Acceptance, hello};
 use crate::socket::{self, Packet, Receiver, SocketError};
 use crate::tag::{Control, Tag};
@@ -76,12 +75,14 @@ pub struct Bind {
     drivers: Vec<Driver>,
     timeout: Duration,
     event_bytes_max: usize,
+    /// The core on which the client runs, if another thread binds for it.
+    core: Option<usize>,
 }
 
 impl Default for Bind {
     fn default() -> Self {
         let (drivers, timeout) = (Driver::ALL.to_vec(), Duration::from_secs(10));
-        Self { drivers, timeout, event_bytes_max: WAITING_BYTES_MAX }
+        Self { drivers, timeout, event_bytes_max: WAITING_BYTES_MAX, core: None }
     }
 }
 
@@ -92,7 +93,8 @@ impl Bind {
         self
     }
 
-    /// Sets how long binding may take, with all drivers together: until the service exists and has answered.
+    /// Sets how long binding may take, with all drivers together: until the service exists and has answered. A ring
+    /// with a process that is stopped may take 10 seconds more.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -103,6 +105,12 @@ impl Bind {
     /// Default: 1 MiB.
     pub fn event_bytes(mut self, bytes_max: usize) -> Self {
         self.event_bytes_max = bytes_max;
+        self
+    }
+
+    /// Lets another thread bind for a client that runs on this core: what `lmp` compares.
+    pub(crate) fn on_core(mut self, core: usize) -> Self {
+        self.core = Some(core);
         self
     }
 
@@ -158,7 +166,8 @@ impl Attempt<'_> {
             }
             Driver::Lmp => {
                 let acceptance = &self.meet()?.acceptance;
-                let (service, own) = (acceptance.processor, rustix::thread::sched_getcpu());
+                let service = acceptance.processor;
+                let own = self.bind.core.unwrap_or_else(rustix::thread::sched_getcpu);
                 match usize::try_from(service) == Ok(own) {
                     true => self.ring(driver),
                     false => Err(BindReason::OtherCore { service, own }),
@@ -258,10 +267,9 @@ fn identity_of(socket: &Connection) -> Identity {
 }
 
 /// An endpoint whose name tells whose client it is.
-fn create(domain: &Domain, service: &str) -> Result<Endpoint, EndpointError> {
-    // Each `RandomState` has keys of its own from the system.
-    let random = RandomState::new().build_hasher().finish();
-    domain.endpoint(&format!("{service}.{random:016x}")).peers(8).create()
+fn create(domain: &Domain, service: &str) -> Result<Endpoint, BindReason> {
+    let name = format!("{service}.{:016x}", random_u64()?);
+    Ok(domain.endpoint(&name).peers(8).create()?)
 }
 
 /// Asks a service, on its socket, and waits for the answer.

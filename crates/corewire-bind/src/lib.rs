@@ -89,7 +89,6 @@ mod link;
 mod message;
 mod packet;
 mod patience;
-#[cfg(test)]
 mod random;
 mod server;
 mod socket;

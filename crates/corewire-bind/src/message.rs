@@ -88,7 +88,7 @@ impl Message {
 
     /// What it costs while it waits.
     pub(crate) fn cost_bytes(&self) -> usize {
-        self.body.len() + COST_BYTES
+        self.body.len() + COST_BYTES + self.capabilities.len() * CAPABILITY_COST_BYTES
     }
 
     /// Its bytes.
@@ -110,6 +110,8 @@ impl Message {
 
 /// What a message that waits costs besides its bytes.
 pub(crate) const COST_BYTES: usize = 256;
+/// What each of its descriptors costs, of which a process has far fewer than bytes.
+const CAPABILITY_COST_BYTES: usize = 4096;
 
 impl Deref for Message {
     type Target = [u8];

@@ -60,6 +60,9 @@ pub(crate) enum PacketError {
         /// Its length.
         found: usize,
     },
+    /// Longer than any packet: its end has been lost.
+    #[error("a packet of more than {PACKET_BYTES_MAX} bytes")]
+    Long,
     /// A kind or a field that this version does not know.
     #[error("a packet of kind {found}, which does not exist")]
     Kind {
@@ -113,6 +116,9 @@ impl Header {
 
     /// The beginning of a packet, and the rest of it.
     pub(crate) fn of_bytes(packet: &[u8]) -> Result<(Self, &[u8]), PacketError> {
+        if packet.len() > PACKET_BYTES_MAX {
+            return Err(PacketError::Long);
+        }
         let short = PacketError::Short { found: packet.len() };
         let (tag, rest) = packet.split_first_chunk::<8>().ok_or(short)?;
         let (word, rest) = rest.split_first_chunk::<8>().ok_or(short)?;
@@ -298,6 +304,7 @@ mod tests {
         unknown[20] = 9;
         assert_eq!(refused(&unknown), PacketError::Kind { found: 9 });
         assert_eq!(refused(&packet(Kind::More, 0, b"x")), PacketError::Order);
+        assert_eq!(refused(&vec![1; PACKET_BYTES_MAX + 1]), PacketError::Long);
         let too_long = PacketError::TooLong { found: 11, bytes_max: 10 };
         assert_eq!(refused(&packet(Kind::Message, 11, b"x")), too_long);
         let length = PacketError::Length { found: 3, due: 2 };

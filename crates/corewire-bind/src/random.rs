@@ -1,6 +1,17 @@
-//! Random bytes for tests of what reads the bytes of a peer.
+//! Random numbers: secrets and names; and random bytes for tests of what reads the bytes of a peer.
+
+use crate::error::CallError;
+
+/// 64 random bits of the kernel's. Two forked children never get the same.
+pub(crate) fn random_u64() -> Result<u64, CallError> {
+    let random = corewire_os::random_u128();
+    let random = random
+        .map_err(|error| CallError::Os { what: "get a random number", errno: error.errno })?;
+    Ok((random >> 64) as u64)
+}
 
 /// Calls `take` with pieces of random bytes: a megabyte in all, or `COREWIRE_RANDOM_BYTES`.
+#[cfg(test)]
 pub(crate) fn bytes(mut take: impl FnMut(&[u8])) {
     let given = std::env::var("COREWIRE_RANDOM_BYTES").ok();
     let mut left = given.map_or(1 << 20, |count| count.parse::<u64>().unwrap());

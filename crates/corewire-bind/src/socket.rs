@@ -125,7 +125,8 @@ impl Receiver {
         &mut self,
         socket: impl AsFd,
     ) -> Result<(&[u8], Option<Vec<OwnedFd>>), SocketError> {
-        self.packet.resize(PACKET_BYTES_MAX, 0);
+        // One byte more shows which packets are too long.
+        self.packet.resize(PACKET_BYTES_MAX + 1, 0);
         let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -145,7 +146,6 @@ impl Receiver {
         let descriptors = (!got.flags.contains(ReturnFlags::CTRUNC)).then_some(descriptors);
         match got.bytes {
             0 => Err(SocketError::Closed),
-            // One that was longer than any packet is no packet.
             bytes => Ok((self.packet.get(..bytes).unwrap_or_default(), descriptors)),
         }
     }

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -427,4 +428,63 @@ fn an_event_of_any_length_arrives_if_nothing_else_waits() {
         }
         stopper.stop();
     }
+}
+
+#[test]
+fn descriptors_for_a_service_that_has_ended_tell_so() {
+    for driver in [Driver::Ump, Driver::Sock] {
+        let place = Place::new();
+        let running = Running::start(&place.domain);
+        let mut binding = bind(&place.domain, driver);
+        running.end();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let mut rights = none();
+        rights.descriptor(file.as_fd());
+        let called = binding.call(RIGHTS, b"", &rights, 8, None).map(drop);
+        assert_eq!(called, Err(CallError::PeerLeft { name: "echo".into() }), "{driver}");
+    }
+}
+
+#[test]
+fn a_send_without_time_is_tried_once() {
+    for driver in [Driver::Ump, Driver::Sock] {
+        let place = Place::new();
+        let (told, tells) = mpsc::channel();
+        let (stopper, _outbox) = noting(&place.domain, move |_, note| {
+            let _ = told.send(note.to_vec());
+        });
+        let mut binding = bind(&place.domain, driver);
+        assert_eq!(tells.recv_timeout(SOON), Ok(b"bound".to_vec()));
+        binding.send(NOTE, b"now", &none(), Some(Duration::ZERO)).unwrap();
+        assert_eq!(tells.recv_timeout(SOON), Ok(b"now".to_vec()), "{driver}");
+        stopper.stop();
+    }
+}
+
+#[test]
+fn messages_that_are_refused_do_not_hold_up_a_service_whose_time_is_over() {
+    let place = Place::new();
+    let mut core = ServerCore::new(&place.domain, "echo", Serve::default(), &DESCRIPTION).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let stranger = std::thread::spawn({
+        let (domain, is_over) = (place.domain.clone(), Arc::clone(&is_over));
+        move || {
+            let mut endpoint = domain.endpoint("stranger").create().unwrap();
+            let peer = endpoint.peer("echo.rings").unwrap();
+            let mut sent = 0_u64;
+            // Messages of no binding, for as long as the service looks.
+            while !is_over.load(Relaxed) {
+                sent += u64::from(endpoint.try_send(peer, 99 << 48 | 1 << 32, b"x").is_ok());
+            }
+            sent
+        }
+    });
+    let mut noting = Noting(|_, _: &[u8]| {});
+    let mut served = Vec::new();
+    while core.refused_count() < 10_000 {
+        served.push(core.serve_one(Some(Duration::from_millis(1)), &mut noting).unwrap());
+    }
+    is_over.store(true, Relaxed);
+    assert!(stranger.join().unwrap() >= 10_000);
+    assert!(served.iter().all(|served| !served));
 }

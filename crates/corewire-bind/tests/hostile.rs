@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use common::*;
-use corewire::{Connection, Domain, Endpoint, Peer, Selector};
-use corewire_bind::{Binding, Capabilities, Driver};
+use corewire::{ConnectServiceError, Connection, Domain, Endpoint, Peer, Selector};
+use corewire_bind::{Binding, Capabilities, Driver, Serve, ServerCore};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// What a client sends first, as `exchange.rs` says.
@@ -50,7 +50,13 @@ struct Raw(Connection);
 
 impl Raw {
     fn connect(domain: &Domain) -> Self {
-        Self(domain.connect("echo", Duration::from_secs(5)).unwrap())
+        loop {
+            match domain.connect("echo", Duration::from_secs(5)) {
+                // The service has not accepted the ones before.
+                Err(ConnectServiceError::Full { .. }) => std::thread::yield_now(),
+                connected => return Self(connected.unwrap()),
+            }
+        }
     }
 
     fn send(&self, packet: &[u8]) -> bool {
@@ -148,6 +154,9 @@ fn packets_that_are_none_end_the_link_with_the_reason() {
         ends(&packet(0, 0, 0, 9, &[]), "it sent a packet of kind 9, which does not exist");
         ends(&packet(0, 0, 0, 2, b"x"), "it sent a packet out of order");
         ends(&packet(0, 0, 0, 4, &[]), "it sent a packet out of order");
+        let longest = 24 + 253 * (2 + 128) + (32 << 10);
+        let long = packet(0, 0, 0, 1, &vec![0; longest]);
+        ends(&long, &format!("it sent a packet of more than {longest} bytes"));
         ends(
             &packet(0, 0, 3, 1, b"abcd"),
             "it sent a packet with 4 bytes of a message that lacks 3",
@@ -314,4 +323,31 @@ fn random_packets_harm_nobody() {
             let _ = raw.0.as_fd();
         }
     });
+}
+
+#[test]
+fn the_socket_beside_a_ring_is_closed_with_it() {
+    with_others(|domain| {
+        let (raw, endpoint, ..) = ring(domain);
+        drop(endpoint);
+        // The client keeps its own end open.
+        assert_eq!(raw.receive(), b"");
+    });
+}
+
+#[test]
+fn what_a_guest_has_left_counts_until_the_service_has_handled_it() {
+    let place = Place::new();
+    let mut core = ServerCore::new(&place.domain, "echo", Serve::default(), &DESCRIPTION).unwrap();
+    // The service is busy meanwhile: what the guests send waits for it.
+    for _ in 0..4096 {
+        Raw::connect(&place.domain).send(&message(BIND, &description()));
+    }
+    let full = "the service has as many connections as it can have";
+    assert_eq!(Raw::connect(&place.domain).reason(), full);
+    // Then it handles them, and the next one is served.
+    let mut echo = Echo::default();
+    while core.serve_one(Some(Duration::ZERO), &mut echo).unwrap() {}
+    drop(core);
+    assert!(echo.bound.is_empty(), "none has said how it speaks");
 }

@@ -51,7 +51,8 @@ impl AsyncBinding {
         bind: &Bind,
         own: &'static Description<'static>,
     ) -> Result<Self, BindError> {
-        let (domain, service, bind) = (domain.clone(), service.to_owned(), bind.clone());
+        let (domain, service) = (domain.clone(), service.to_owned());
+        let bind = bind.clone().on_core(rustix::thread::sched_getcpu());
         let binding = blocking::unblock(move || bind.connect(&domain, &service, own)).await?;
         Self::new(binding)
     }

@@ -79,7 +79,7 @@ impl RingLink {
                 CallError::CutOff { name: name(), reason: violation.to_string() }
             }
             MessageError::Timeout { .. } => patience.late(),
-            MessageError::Full { .. } | MessageError::ReceiverFull { .. } => CallError::Busy,
+            MessageError::Full { .. } | MessageError::ReceiverFull { .. } => patience.late(),
             other => CallError::Message(other),
         }
     }
@@ -98,10 +98,13 @@ impl RingLink {
         let sent = match patience {
             Patience::Forever => self.endpoint.send(self.peer, tag.0, message),
             Patience::None => self.endpoint.try_send(self.peer, tag.0, message),
-            Patience::Until(..) => {
-                let left = patience.left()?.unwrap_or_default();
-                self.endpoint.send_timeout(self.peer, tag.0, message, left)
-            }
+            Patience::Until(..) => match patience.left() {
+                Ok(left) => {
+                    self.endpoint.send_timeout(self.peer, tag.0, message, left.unwrap_or_default())
+                }
+                // There may be room even now.
+                Err(_) => self.endpoint.try_send(self.peer, tag.0, message),
+            },
         };
         sent.map_err(|error| self.error(error, patience))
     }
@@ -129,15 +132,23 @@ impl RingLink {
     ) -> Result<(), CallError> {
         let mut envelope = Envelope::tagged(tag.0);
         if !capabilities.all().is_empty() {
-            Packet::lane(tag, capabilities.all())
-                .send(&self.socket)
-                .map_err(|_| CallError::NotSent)?;
+            let sent = Packet::lane(tag, capabilities.all()).send(&self.socket);
+            sent.map_err(|error| self.lane_error(error))?;
             envelope = envelope.with_immediate(status::CAPABILITIES);
         }
         let options = Options::default();
         let kept = self.endpoint.isend_with(self.peer, envelope, message.to_vec(), options);
         self.kept = Some(kept.map_err(|error| self.error(error, Patience::None))?);
         Ok(())
+    }
+
+    #[cold]
+    fn lane_error(&self, error: SocketError) -> CallError {
+        match error {
+            // The ring tells how, if that has come.
+            SocketError::Closed => CallError::PeerLeft { name: self.service.clone() },
+            SocketError::NotNow | SocketError::Os(_) => CallError::NotSent,
+        }
     }
 
     pub(crate) const fn is_keeping(&self) -> bool {

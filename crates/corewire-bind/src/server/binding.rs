@@ -7,8 +7,6 @@
 //! | ring: hello, with the number and the secret | ring: welcome |
 //! | or socket: use the socket | |
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use corewire::{Peer, Status};
@@ -23,6 +21,7 @@ use crate::capability::Capabilities;
 use crate::exchange::{Cursor, Forms, put_name};
 use crate::introspection::{Bindings, BoundClient};
 use crate::message::Message;
+use crate::random::random_u64;
 use crate::tag::{Control, Tag};
 
 /// What a service tells a client that it accepts.
@@ -94,6 +93,7 @@ impl ServerCore {
                     return None;
                 }
                 (row.way, row.driver) = (Way::Socket(Arc::clone(guest)), Driver::Sock);
+                guest.set_bound();
                 Some(Found::Bound(client, row.identity))
             }
             (Some(Control::NotTaken), Some(client)) => {
@@ -121,7 +121,7 @@ impl ServerCore {
     fn accept(&mut self, guest: &Arc<Guest>, theirs: &[u8]) -> Result<(), String> {
         let description = self.mailbox.description();
         let agreement = description.agree(theirs)?;
-        let secret = RandomState::new().build_hasher().finish();
+        let secret = random_u64().map_err(|error| error.to_string())?;
         let way = Way::Accepted { guest: Arc::clone(guest), secret };
         let identity = guest.identity;
         let added = self.sending.clients.add(self.clients_max, way, identity, agreement.service);

@@ -15,7 +15,7 @@ use super::{ClientId, Frame};
 use crate::capability::{Capabilities, Received};
 use crate::identity::Identity;
 use crate::link::{LaneError, WAITING_BYTES_MAX, take_beside};
-use crate::message::COST_BYTES;
+use crate::message::Message;
 use crate::packet::Assembler;
 use crate::socket::{self, Packet, Receiver, SocketError, Unsent};
 use crate::tag::{Control, Tag};
@@ -29,6 +29,8 @@ pub(super) struct Guest {
     pub(super) key: u64,
     pub(super) identity: Identity,
     pub(super) id: OnceLock<ClientId>,
+    /// Set once the client has said how it will speak: its binding is complete.
+    is_bound: OnceLock<()>,
     socket: Connection,
     porter: Arc<OwnedFd>,
     state: Mutex<State>,
@@ -62,6 +64,7 @@ impl Guest {
             key,
             identity,
             id: OnceLock::new(),
+            is_bound: OnceLock::new(),
             socket,
             porter: Arc::clone(porter),
             state: Mutex::default(),
@@ -179,23 +182,53 @@ impl Guest {
         !state.is_ending || !state.unsent.is_empty()
     }
 
-    /// A message was read and waits for the service's thread.
-    pub(super) fn add_unhandled(&self, bytes: usize) {
+    /// An event cannot be sent, since too many descriptors are on their way: the client is told where it is missing.
+    pub(super) fn lose_event(&self) {
         let mut state = self.lock();
-        state.unhandled_bytes += bytes + COST_BYTES;
+        state.lost_count += 1;
+        // What waits goes first.
+        if state.unsent.is_empty() {
+            let lost_count = std::mem::take(&mut state.lost_count);
+            let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
+            // The porter sees what is wrong with the socket.
+            let _ = self.send_in(&mut state, lost, &Capabilities::new());
+        }
+    }
+
+    /// A message was read and waits for the service's thread.
+    pub(super) fn add_unhandled(&self, message: &Message) {
+        let mut state = self.lock();
+        state.unhandled_bytes += message.cost_bytes();
         if state.unhandled_bytes >= UNHANDLED_BYTES_MAX {
             self.watch(&state);
         }
     }
 
     /// It waits no longer.
-    pub(super) fn take_unhandled(&self, bytes: usize) {
+    pub(super) fn take_unhandled(&self, message: &Message) {
         let mut state = self.lock();
         let was_full = state.unhandled_bytes >= UNHANDLED_BYTES_MAX;
-        state.unhandled_bytes -= bytes + COST_BYTES;
+        state.unhandled_bytes -= message.cost_bytes();
         if was_full && state.unhandled_bytes < UNHANDLED_BYTES_MAX {
             self.watch(&state);
         }
+    }
+
+    /// The client has said how it will speak.
+    pub(super) fn set_bound(&self) {
+        // It says so once.
+        let _ = self.is_bound.set(());
+    }
+
+    /// Whether it has.
+    pub(super) fn is_bound(&self) -> bool {
+        self.is_bound.get().is_some()
+    }
+
+    /// Closes the socket beside a ring that has ended.
+    pub(super) fn close(&self) {
+        // The porter sees it.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
     /// Whether the porter reads the socket.
@@ -227,6 +260,8 @@ impl Guest {
         let mut state = self.lock();
         state.is_lane = true;
         self.watch(&state);
+        drop(state);
+        self.set_bound();
     }
 
     /// Sends the capabilities of a message in the ring.

@@ -27,7 +27,7 @@ use self::porter::Porter;
 pub use self::reply::{LaterReply, Outbox, Reply, Stopper, Version};
 use self::sending::{Frame, LaterEvent, LaterMessage, Sending};
 use crate::capability::{Arrived as Capabilities, Received, none_of};
-use crate::error::{DecodeError, ServeError};
+use crate::error::{CallError, DecodeError, ServeError};
 use crate::exchange::{Description, Forms};
 use crate::identity::Identity;
 use crate::link::LaneError;
@@ -171,6 +171,9 @@ pub struct ServerCore {
     /// Where short messages are received.
     buffer: Box<[u8; SHORT_BYTES_MAX]>,
 }
+
+/// What a call handles of what is not the program's, such as messages that are refused, once its time is over.
+const LOOKS_MAX: usize = 64;
 
 /// What [`ServerCore::next`] found.
 enum Found {
@@ -326,7 +329,11 @@ impl ServerCore {
         patience: Patience,
         mut event: Option<Result<Option<Event<Status>>, MessageError>>,
     ) -> Result<Option<Found>, ServeError> {
-        loop {
+        for looks in 0_usize.. {
+            // Messages that are refused, however many come, must not hold up the caller.
+            if looks >= LOOKS_MAX && matches!(patience.left(), Err(CallError::Timeout { .. })) {
+                break;
+            }
             let found = match event.take() {
                 Some(event) => self.handle(event)?,
                 None => {
@@ -361,6 +368,7 @@ impl ServerCore {
                 return Ok(found);
             }
         }
+        Ok(None)
     }
 
     /// What the endpoint has. Does not wait while there is mail.
@@ -487,7 +495,7 @@ impl ServerCore {
     fn open(&mut self, mail: Mail) -> Option<Found> {
         match mail {
             Mail::Guest(guest, message) => {
-                guest.take_unhandled(message.len());
+                guest.take_unhandled(&message);
                 self.guest_message(&guest, message)
             }
             Mail::GuestGone(guest) => self.guest_gone(&guest),
@@ -516,6 +524,9 @@ impl ServerCore {
 
     fn gone(&mut self, client: ClientId) -> Option<Found> {
         let row: Row = self.sending.clients.remove(client)?;
+        if let Way::Ring { guest, .. } = &row.way {
+            guest.close();
+        }
         row.is_bound().then_some(Found::Gone(client))
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use corewire::Listener;
@@ -24,7 +24,7 @@ use crate::tag::{Control, Tag};
 const BIND_WITHIN: Duration = Duration::from_secs(10);
 /// The longest message before a client is bound: its interface.
 const BIND_BYTES_MAX: u32 = 4 << 20;
-/// Connections at one time.
+/// Connections at one time, with those that have ended and of which something waits for the service's thread.
 const GUESTS_MAX: usize = 4096;
 /// Connections of one foreign user at one time.
 const GUESTS_OF_USER_MAX: usize = 64;
@@ -48,7 +48,8 @@ impl Porter {
         let (listener_data, end_data) = (EventData::new_u64(LISTENER), EventData::new_u64(END));
         epoll::add(&*set, listener.readiness(), listener_data, EventFlags::IN)?;
         epoll::add(&*set, &*end, end_data, EventFlags::IN)?;
-        let thread = Thread { listener, mailbox, set, guests: HashMap::new(), last_key: END };
+        let guests = HashMap::new();
+        let thread = Thread { listener, mailbox, set, guests, gone: Vec::new(), last_key: END };
         let name = "corewire-porter".to_owned();
         let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10);
         let thread = spawned.spawn(move || thread.run())?;
@@ -79,6 +80,8 @@ struct Thread {
     mailbox: Arc<Mailbox>,
     set: Arc<OwnedFd>,
     guests: HashMap<u64, Watched>,
+    /// Guests whose connection has ended. They count as long as the service's thread has not handled what they left.
+    gone: Vec<Weak<Guest>>,
     last_key: u64,
 }
 
@@ -111,7 +114,7 @@ impl Thread {
     /// Closes connections that have not bound in time. Returns the time until the next one.
     fn expire(&mut self) -> Option<Duration> {
         let now = Instant::now();
-        let unbound = |one: &Watched| one.guest.id.get().is_none();
+        let unbound = |one: &Watched| !one.guest.is_bound();
         let late = |one: &Watched| unbound(one) && one.until <= now;
         let keys = self.guests.iter().filter(|(_, one)| late(one)).map(|(key, _)| *key);
         for key in keys.collect::<Vec<_>>() {
@@ -123,10 +126,7 @@ impl Thread {
 
     fn accept(&mut self) {
         while let Ok(Some(connection)) = self.listener.try_accept() {
-            let uid = connection.uid();
-            let is_foreign = uid != rustix::process::geteuid().as_raw();
-            let of_user = self.guests.values().filter(|one| one.guest.identity.uid == uid).count();
-            if self.guests.len() >= GUESTS_MAX || is_foreign && of_user >= GUESTS_OF_USER_MAX {
+            if !self.has_room_for(connection.uid()) {
                 let guest = Guest::new(0, connection, &self.set, 0);
                 refuse(&guest, "the service has as many connections as it can have");
                 continue;
@@ -140,6 +140,16 @@ impl Thread {
                 self.guests.insert(key, Watched { guest: Arc::new(guest), until });
             }
         }
+    }
+
+    fn has_room_for(&mut self, uid: u32) -> bool {
+        self.gone.retain(|guest| guest.strong_count() > 0);
+        let is_foreign = uid != rustix::process::geteuid().as_raw();
+        let gone = self.gone.iter().filter_map(Weak::upgrade).map(|guest| guest.identity.uid);
+        let here = self.guests.values().map(|one| one.guest.identity.uid);
+        let of_user = here.chain(gone).filter(|found| *found == uid).count();
+        self.guests.len() + self.gone.len() < GUESTS_MAX
+            && (!is_foreign || of_user < GUESTS_OF_USER_MAX)
     }
 
     fn serve(&mut self, key: u64, flags: EventFlags) {
@@ -184,7 +194,7 @@ impl Thread {
         match reading.assembler.take(packet, descriptors) {
             Ok(Assembled::Nothing) => Ok(()),
             Ok(Assembled::Message(message)) => {
-                guest.add_unhandled(message.len());
+                guest.add_unhandled(&message);
                 let mail = Mail::Guest(Arc::clone(guest), message);
                 self.mailbox.put(mail).map_err(|_| {
                     leave(guest);
@@ -201,6 +211,7 @@ impl Thread {
             // It is closed once nobody uses it.
             let _ = epoll::delete(&*self.set, guest.socket());
             let _ = rustix::net::shutdown(guest.socket(), rustix::net::Shutdown::Both);
+            self.gone.push(Arc::downgrade(&guest));
             let _ = self.mailbox.put(Mail::GuestGone(guest));
         }
     }

@@ -202,8 +202,13 @@ impl Sending {
             && let Some(row) = self.clients.row(client)
         {
             // Too many descriptors wait for this client: it misses the event.
-            row.lost_count += 1;
-            self.tell_lost(client);
+            match &row.way {
+                Way::Socket(guest) => guest.lose_event(),
+                _ => {
+                    row.lost_count += 1;
+                    self.tell_lost(client);
+                }
+            }
         }
     }
 
@@ -430,10 +435,20 @@ impl Sending {
     pub(super) fn cut_off(&mut self, client: ClientId, reason: &str) {
         let Some(row) = self.clients.row(client) else { return };
         let end = match &row.way {
-            Way::Ring { peer, .. } => Way::CutOff { peer: *peer },
-            Way::Socket(guest) | Way::Accepted { guest, .. } => {
+            Way::Ring { peer, guest } => {
+                guest.close();
+                Way::CutOff { peer: *peer }
+            }
+            Way::Socket(guest) => {
                 porter::refuse(guest, reason);
-                self.remove_cut_off(client);
+                self.clients.remove(client);
+                self.cut_off.push(client);
+                return;
+            }
+            // It has not been reported as bound.
+            Way::Accepted { guest, .. } => {
+                porter::refuse(guest, reason);
+                self.clients.remove(client);
                 return;
             }
             Way::CutOff { .. } => return,
@@ -447,11 +462,6 @@ impl Sending {
             // Its number stays taken: messages of it may still come.
             row.way = end;
         }
-        self.cut_off.push(client);
-    }
-
-    fn remove_cut_off(&mut self, client: ClientId) {
-        self.clients.remove(client);
         self.cut_off.push(client);
     }
 }
