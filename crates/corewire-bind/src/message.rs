@@ -12,6 +12,9 @@ use crate::tag::Tag;
 /// Bytes that a message holds without an allocation: those that travel in slots of a ring.
 pub(crate) const SHORT_BYTES_MAX: usize = 160;
 
+/// Messages up to this length are received in memory that is there already. Longer ones get their own.
+pub(crate) const BUFFER_BYTES: usize = 4096;
+
 /// Where the bytes of a message are.
 pub(crate) enum Body {
     Short { bytes: [u8; SHORT_BYTES_MAX], length: usize },

@@ -109,7 +109,12 @@ impl Binding {
             self.handle_next(patience)?;
         }
         let tag = self.next_tag(ordinal);
-        self.send_by(tag, request, capabilities, patience)?;
+        match patience {
+            Patience::Forever if capabilities.all().is_empty() => {
+                self.send_in_ring(tag, request)?
+            }
+            _ => self.send_by(tag, request, capabilities, patience)?,
+        }
         let reply = self.wait_for(tag, patience);
         if matches!(reply, Err(CallError::Timeout { .. })) {
             self.calls.abandon_new(tag.token(), reply_bytes_max);

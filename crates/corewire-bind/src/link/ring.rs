@@ -15,7 +15,7 @@ use rustix::event::PollFlags;
 use super::{Interest, copy};
 use crate::capability::{Capabilities, Received};
 use crate::error::CallError;
-use crate::message::{Body, Message, SHORT_BYTES_MAX};
+use crate::message::{BUFFER_BYTES, Body, Message};
 use crate::packet::{Assembled, Assembler};
 use crate::patience::Patience;
 use crate::socket::{self, Packet, Receiver, SocketError};
@@ -28,6 +28,8 @@ pub(crate) struct RingLink {
     /// For capabilities.
     socket: Connection,
     receiver: Receiver,
+    /// Where messages are received.
+    buffer: Box<[u8; BUFFER_BYTES]>,
     service: String,
     kept: Option<OperationHandle>,
     /// How sending it has ended, if that was found while nobody asked.
@@ -63,7 +65,8 @@ pub(crate) enum LaneError {
 impl RingLink {
     pub(crate) fn new(endpoint: Endpoint, peer: Peer, socket: Connection, service: &str) -> Self {
         let (receiver, service) = (Receiver::default(), service.to_owned());
-        Self { endpoint, peer, socket, receiver, service, kept: None, kept_end: None }
+        let buffer = Box::new([0; BUFFER_BYTES]);
+        Self { endpoint, peer, socket, receiver, buffer, service, kept: None, kept_end: None }
     }
 
     /// What the endpoint reports, of a service.
@@ -182,22 +185,23 @@ impl RingLink {
     #[inline]
     pub(crate) fn receive(&mut self, patience: Patience) -> Result<Message, CallError> {
         let from = Selector::any().from(self.peer);
-        let mut bytes = [0; SHORT_BYTES_MAX];
+        let buffer = &mut *self.buffer;
         let received = match patience {
-            Patience::Forever => self.endpoint.receive_into(from, &mut bytes).map(Some),
-            Patience::None => self.endpoint.try_receive_into(from, &mut bytes),
+            Patience::Forever => self.endpoint.receive_into(from, buffer).map(Some),
+            Patience::None => self.endpoint.try_receive_into(from, buffer),
             Patience::Until(..) => match patience.left() {
                 Ok(left) => {
-                    self.endpoint.receive_into_timeout(from, &mut bytes, left.unwrap_or_default())
+                    self.endpoint.receive_into_timeout(from, buffer, left.unwrap_or_default())
                 }
                 // What has come already is received even now.
-                Err(_) => self.endpoint.try_receive_into(from, &mut bytes),
+                Err(_) => self.endpoint.try_receive_into(from, buffer),
             },
         };
         match received {
             Ok(Some(status)) => {
                 let length = usize::try_from(status.bytes).unwrap_or(usize::MAX);
-                self.message(status, Body::Short { bytes, length })
+                let body = Body::of(self.buffer.get(..length).unwrap_or(&*self.buffer));
+                self.message(status, body)
             }
             Ok(None) => Err(patience.late()),
             Err(MessageError::BufferTooSmall { .. }) => self.receive_long(from, patience),

@@ -31,7 +31,7 @@ use crate::error::{CallError, DecodeError, ServeError};
 use crate::exchange::{Description, Forms};
 use crate::identity::Identity;
 use crate::link::LaneError;
-use crate::message::{Message, SHORT_BYTES_MAX};
+use crate::message::{BUFFER_BYTES, Message};
 use crate::patience::Patience;
 use crate::tag::{Tag, status};
 
@@ -168,8 +168,8 @@ pub struct ServerCore {
     was_mail: bool,
     was_stopped: bool,
     refused_count: u64,
-    /// Where short messages are received.
-    buffer: Box<[u8; SHORT_BYTES_MAX]>,
+    /// Where messages are received that fit.
+    buffer: Box<[u8; BUFFER_BYTES]>,
 }
 
 /// What a call handles of what is not the program's, such as messages that are refused, once its time is over.
@@ -216,7 +216,7 @@ impl ServerCore {
             was_mail: false,
             was_stopped: false,
             refused_count: 0,
-            buffer: Box::new([0; SHORT_BYTES_MAX]),
+            buffer: Box::new([0; BUFFER_BYTES]),
         })
     }
 
@@ -276,16 +276,37 @@ impl ServerCore {
             }
             Some(Found::Short(client, status, mut capabilities)) => {
                 let (tag, bytes) = (Tag(status.tag), short(&self.buffer, &status));
-                (client, self.sending.dispatch(client, tag, bytes, &mut capabilities, dispatch))
+                (
+                    client,
+                    self.sending.dispatch_slowly(client, tag, bytes, &mut capabilities, dispatch),
+                )
             }
             Some(Found::Owned(client, message, mut capabilities)) => {
                 let tag = Tag(message.status().tag);
-                (client, self.sending.dispatch(client, tag, &message, &mut capabilities, dispatch))
+                (
+                    client,
+                    self.sending.dispatch_slowly(
+                        client,
+                        tag,
+                        &message,
+                        &mut capabilities,
+                        dispatch,
+                    ),
+                )
             }
             Some(Found::Message(client, mut message)) => {
                 let mut capabilities = std::mem::take(message.capabilities_mut());
                 let tag = message.tag();
-                (client, self.sending.dispatch(client, tag, &message, &mut capabilities, dispatch))
+                (
+                    client,
+                    self.sending.dispatch_slowly(
+                        client,
+                        tag,
+                        &message,
+                        &mut capabilities,
+                        dispatch,
+                    ),
+                )
             }
         };
         if is_refused {
@@ -556,7 +577,7 @@ impl ServerCore {
 
 /// The bytes of a short message.
 #[inline(always)]
-fn short<'a>(buffer: &'a [u8; SHORT_BYTES_MAX], status: &Status) -> &'a [u8] {
+fn short<'a>(buffer: &'a [u8; BUFFER_BYTES], status: &Status) -> &'a [u8] {
     let length = usize::try_from(status.bytes).unwrap_or(usize::MAX);
     buffer.get(..length).unwrap_or(buffer)
 }

@@ -86,9 +86,14 @@ impl<'a> Reply<'a> {
         let sent = match encoded {
             Ok(()) => {
                 self.is_owed = false;
-                let frame = Frame::new(self.tag, &scratch);
-                let sent = self.sending.reply(self.client, frame, &capabilities);
-                sent.map_err(|_| CallError::NotSent)
+                let is_plain = capabilities.all().is_empty();
+                if is_plain && self.sending.has_sent(self.client, self.tag, &scratch) {
+                    Ok(())
+                } else {
+                    let frame = Frame::new(self.tag, &scratch);
+                    let sent = self.sending.reply(self.client, frame, &capabilities);
+                    sent.map_err(|_| CallError::NotSent)
+                }
             }
             Err(error) => Err(error.into()),
         };

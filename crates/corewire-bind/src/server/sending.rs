@@ -149,8 +149,21 @@ impl Sending {
         self.kept_count == 0 && self.cut_off.is_empty() && !self.was_interrupted
     }
 
+    /// Calls the program, the slow way: generated code is there twice.
+    #[inline(never)]
+    pub(super) fn dispatch_slowly(
+        &mut self,
+        client: ClientId,
+        tag: Tag,
+        bytes: &[u8],
+        capabilities: &mut Vec<Received>,
+        dispatch: &mut impl Dispatch,
+    ) -> bool {
+        self.dispatch(client, tag, bytes, capabilities, dispatch)
+    }
+
     /// Calls the program. Returns whether the message is none of the interface.
-    #[inline]
+    #[inline(always)]
     pub(super) fn dispatch(
         &mut self,
         client: ClientId,
