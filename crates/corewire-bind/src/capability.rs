@@ -94,7 +94,7 @@ impl<'a> Arrived<'a> {
         }
     }
 
-    /// The next ones, in parts of so many. Fewer if there are not so many: whoever takes them finds out.
+    /// The next ones, in a part for each of `counts`. There may be fewer: the caller that takes them finds out.
     ///
     /// For arrays of structs: the capabilities of one field travel together.
     #[must_use]
@@ -347,6 +347,6 @@ named!(
     ChannelRef, T, |named| Self(named, PhantomData), "channel"
 );
 named!(
-    /// A service as an argument: `client<I>` in interface files. Whoever gets it can bind to the service.
+    /// A service as an argument: `client<I>` in interface files. A program that gets it can bind to the service.
     ServiceRef, , Self, "service"
 );

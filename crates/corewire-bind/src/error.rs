@@ -244,7 +244,7 @@ pub enum CallError {
     /// There is no room now, and one message waits for it already. For `try_` only.
     #[error("busy: a message waits for room already")]
     Busy,
-    /// So many events are missing here: this client received too slowly.
+    /// Events are missing here: this client received too slowly.
     #[error("{count} events are missing here: this client received too slowly")]
     EventsLost {
         /// How many.

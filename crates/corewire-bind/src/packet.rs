@@ -175,7 +175,7 @@ impl Assembler {
     }
 
     /// Takes the next packet and its descriptors; `None` if the kernel has dropped them, since this process may not
-    /// open so many. A message without its descriptors has the status [`status::LOST_HERE`].
+    /// open more. A message without its descriptors has the status [`status::LOST_HERE`].
     pub(crate) fn take(
         &mut self,
         packet: &[u8],

@@ -120,7 +120,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// The next packet and its descriptors; `None` if this process may not open so many. Never waits.
+    /// The next packet and its descriptors; `None` if this process may not open more. Never waits.
     pub(crate) fn receive(
         &mut self,
         socket: impl AsFd,
@@ -191,7 +191,7 @@ impl Unsent {
         Self { tag, status, bytes, capabilities, packets_sent: 0 }
     }
 
-    /// The rest of a message of which so many packets have been sent.
+    /// The rest of a message, behind the first `packets_sent` packets.
     pub(crate) fn rest(
         tag: Tag,
         bytes: &[u8],

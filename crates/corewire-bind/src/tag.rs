@@ -25,7 +25,7 @@ pub(crate) enum Control {
     Hello = 5,
     /// Service, in the ring: messages may follow.
     Welcome = 6,
-    /// Service: so many events were left out here, as the status says.
+    /// Service: events were left out here, as many as the status says.
     Lost = 7,
     /// Service, on the socket: it ends. Without this it has died.
     Leave = 8,

@@ -223,7 +223,7 @@ fn a_send_that_fails_gives_the_reason_that_the_service_left() {
 /// What a test waits for in vain if the code is wrong.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Counts events, there and lost, until there were so many.
+/// Counts events, there and lost, until there were `count`.
 fn count_events(mut binding: Binding, count: u64) -> mpsc::Receiver<(u64, u64)> {
     let (told, tells) = mpsc::channel();
     std::thread::spawn(move || {

@@ -63,7 +63,7 @@ impl Random {
         }
     }
 
-    /// A string of at most so many bytes.
+    /// A string of at most `bytes_max` bytes.
     pub fn text(&mut self, bytes_max: u32) -> String {
         let (length, mut text) = (self.length(bytes_max), String::new());
         while text.len() < length {
@@ -79,7 +79,7 @@ impl Random {
         text
     }
 
-    /// At most so many values.
+    /// At most `count_max` values.
     pub fn list<T>(&mut self, count_max: u32, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
         (0..self.length(count_max)).map(|_| one(self)).collect()
     }
@@ -89,7 +89,7 @@ impl Random {
         self.flag().then(|| one(self))
     }
 
-    /// So many values.
+    /// `N` values.
     pub fn array<T, const N: usize>(&mut self, mut one: impl FnMut(&mut Self) -> T) -> [T; N] {
         std::array::from_fn(|_| one(self))
     }
@@ -321,7 +321,7 @@ impl Trip {
         assert_eq!(Some(found), due, "{place}");
     }
 
-    /// Waits until at most so many messages are on their way to the service.
+    /// Waits until at most `left` messages are on their way to the service.
     pub fn settle(&self, left: usize) {
         drop(self.wait(|all| all.to_service.len() > left));
     }

@@ -49,7 +49,7 @@ async fn begin(future: Pin<&mut impl Future>) {
     .await;
 }
 
-/// Runs a service and its client as two tasks of one thread, so that whoever does not wake the other hangs.
+/// Runs a service and its client as two tasks of one thread, so that one that does not wake the other hangs.
 fn both<F: Future<Output = ()>>(test: &str, work: impl Fn(AsyncClient) -> F) {
     corewire_interfaces::pin();
     for driver in DRIVERS {

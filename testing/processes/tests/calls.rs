@@ -2,25 +2,10 @@
 
 mod roles;
 
-use std::io::Write as _;
-
+use roles::users::{GUEST, OWNER, STRANGER, is_root};
 use roles::{Directory, Role};
 
 const NAME: &str = "typed";
-/// User ids of the tests; they need no accounts.
-const OWNER: u32 = 23_456;
-const GUEST: u32 = 65_534;
-const STRANGER: u32 = 12_345;
-
-fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        // Bypasses the test harness, which captures the output of tests that pass.
-        let said = b"SKIPPED: only root can start processes of other users\n";
-        std::io::stdout().write_all(said).unwrap();
-    }
-    is_root
-}
 
 /// How often each side is killed.
 fn kills() -> usize {

@@ -4,29 +4,16 @@
 mod roles;
 
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use corewire::{Access, Domain, JoinError, SendError};
+use roles::users::{GUEST, OWNER, STRANGER, is_root};
 use roles::{Directory, Role};
 
 const CHANNEL: &str = "shared";
-/// User ids of the tests; they need no accounts.
-const OWNER: u32 = 23_456;
-const GUEST: u32 = 65_534;
-const STRANGER: u32 = 12_345;
+/// A group of the tests; it needs no entry.
 const GROUP: u32 = 34_567;
-
-fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        // Bypasses the test harness, which captures the output of tests that pass.
-        let said = b"SKIPPED: only root can start processes of other users\n";
-        std::io::stdout().write_all(said).unwrap();
-    }
-    is_root
-}
 
 /// Starts a process of user `uid` in the given role.
 fn start(role: &str, directory: &Directory, uid: u32, options: &[&str]) -> Role {

@@ -97,7 +97,7 @@ impl Calls {
         self.open.is_empty()
     }
 
-    /// Whether another call may begin whose reply has at most so many bytes.
+    /// Whether another call may begin whose reply has at most `reply_bytes_max` bytes.
     pub(super) fn has_room(&mut self, reply_bytes_max: u32) -> bool {
         self.forget_dropped();
         self.owed.has_room(cost(reply_bytes_max))

@@ -56,7 +56,7 @@ impl Events {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// So many events are missing here.
+    /// `count` events are missing here.
     pub(super) fn lost(&mut self, count: u64) {
         match self.waiting.back_mut() {
             Some(Entry::Lost(lost)) => *lost = lost.saturating_add(count),

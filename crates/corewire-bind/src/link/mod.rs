@@ -2,7 +2,7 @@
 //! a function.
 //!
 //! Every link delivers what the service sends in the order in which it was sent: replies, events, and notes of the
-//! service. It is read by whoever waits for any of them (`crate::client`).
+//! service. A caller that waits for any of them reads it (`crate::client`).
 
 mod ring;
 mod socket;

@@ -86,7 +86,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// `None` if so many are bound already.
+    /// `None` if `count_max` are bound already.
     pub(super) fn add(
         &mut self,
         count_max: usize,
@@ -132,7 +132,7 @@ impl Clients {
         }
     }
 
-    /// The row with this number, whoever has it.
+    /// The row with this number, of any client.
     pub(super) fn at_number(&mut self, binding: u16) -> Option<&mut Row> {
         self.rows.get_mut(usize::from(binding.checked_sub(1)?))?.as_mut()
     }

@@ -1,5 +1,5 @@
-//! What other threads of its process leave for a service: messages from sockets, and what the program wants sent. Whoever puts something into an empty mailbox interrupts the service's endpoint, where the service
-//! waits.
+//! What other threads of its process leave for a service: messages from sockets, and what the program wants sent. A thread
+//! that puts something into an empty mailbox interrupts the service's endpoint, where the service waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! What a service sends: replies, events, notes. It never waits for a client.
 //!
 //! What finds no room is kept until there is some, up to a bound for each client. Beyond it events are left out and
-//! counted, and the client is told where they are missing. Replies are never left out: a client may not have so many
-//! calls under way that they would exceed the bound, and one that does is cut off.
+//! counted, and the client is told where they are missing. Replies are never left out: a client may not have
+//! more calls under way than the bound allows for, and one that does is cut off.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -23,7 +23,7 @@ pub(crate) const RELEASE: u16 = 5;
 pub(crate) const RIGHTS: u16 = 6;
 /// Is dropped.
 pub(crate) const DROPPED: u16 = 7;
-/// Sends so many events of 64 bytes.
+/// Sends as many events of 64 bytes as the request says.
 pub(crate) const BURST: u16 = 8;
 pub(crate) const LOG: u16 = 9;
 

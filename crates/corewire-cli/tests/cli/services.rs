@@ -21,7 +21,7 @@ fn numbers(left: i64, right: i64) -> Value {
     json!({ "numbers": { "left": left, "right": right } })
 }
 
-/// Waits until so many clients are bound to `desk`.
+/// Waits until this number of clients is bound to `desk`.
 fn await_clients(scratch: &Scratch, count: usize) {
     eventually(|| service(scratch, "desk")["bindings"] == count);
 }

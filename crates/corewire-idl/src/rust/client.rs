@@ -126,7 +126,7 @@ impl Generator<'_> {
         let MethodNames { name, timed, start, then, .. } = &names;
         let (result, result_of) = (self.result_type(reply), &reply.result);
         let known = self.known(plan);
-        // A descriptor is closed once the service has it: whoever answers has taken it.
+        // A descriptor is closed once the service has it: a service that answers has taken it.
         let is_answered = match &plan.message.errors {
             None => quote!(result.is_ok()),
             Some(_) => quote!(matches!(result, Ok(_) | Err(corewire_bind::Failed::Service(_)))),

@@ -292,7 +292,7 @@ impl Generator<'_> {
         let all = requests.chain(events).collect::<TokenStream>();
         let count = plans.len();
         quote! {
-            /// Sends every message so many times. Returns how many were compared.
+            /// Sends every message `count` times. Returns how many were compared.
             pub fn run(
                 domain: &corewire_bind::Domain,
                 driver: corewire_bind::Driver,

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+pub(crate) mod users;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
