@@ -260,55 +260,38 @@ impl ServerCore {
         event: Option<Result<Option<Event<Status>>, MessageError>>,
         dispatch: &mut impl Dispatch,
     ) -> Result<bool, ServeError> {
-        let (client, is_refused) = match self.next(Patience::of(timeout), event)? {
-            None => return Ok(false),
-            Some(Found::Bound(client, identity)) => {
-                dispatch.bound(client, identity);
-                return Ok(true);
-            }
-            Some(Found::Gone(client)) => {
-                dispatch.gone(client);
-                return Ok(true);
-            }
-            Some(Found::NotTaken(client, ordinal)) => {
-                dispatch.not_taken(client, ordinal);
-                return Ok(true);
-            }
-            Some(Found::Short(client, status, mut capabilities)) => {
-                let (tag, bytes) = (Tag(status.tag), short(&self.buffer, &status));
-                (
-                    client,
-                    self.sending.dispatch_slowly(client, tag, bytes, &mut capabilities, dispatch),
-                )
-            }
-            Some(Found::Owned(client, message, mut capabilities)) => {
-                let tag = Tag(message.status().tag);
-                (
-                    client,
-                    self.sending.dispatch_slowly(
-                        client,
-                        tag,
-                        &message,
-                        &mut capabilities,
-                        dispatch,
-                    ),
-                )
-            }
-            Some(Found::Message(client, mut message)) => {
-                let mut capabilities = std::mem::take(message.capabilities_mut());
-                let tag = message.tag();
-                (
-                    client,
-                    self.sending.dispatch_slowly(
-                        client,
-                        tag,
-                        &message,
-                        &mut capabilities,
-                        dispatch,
-                    ),
-                )
-            }
-        };
+        // What has memory of its own lives until it is handled.
+        let (owned, message);
+        let (client, tag, bytes, mut capabilities) =
+            match self.next(Patience::of(timeout), event)? {
+                None => return Ok(false),
+                Some(Found::Bound(client, identity)) => {
+                    dispatch.bound(client, identity);
+                    return Ok(true);
+                }
+                Some(Found::Gone(client)) => {
+                    dispatch.gone(client);
+                    return Ok(true);
+                }
+                Some(Found::NotTaken(client, ordinal)) => {
+                    dispatch.not_taken(client, ordinal);
+                    return Ok(true);
+                }
+                Some(Found::Short(client, status, capabilities)) => {
+                    (client, Tag(status.tag), short(&self.buffer, &status), capabilities)
+                }
+                Some(Found::Owned(client, found, capabilities)) => {
+                    owned = found;
+                    (client, Tag(owned.status().tag), &*owned, capabilities)
+                }
+                Some(Found::Message(client, mut found)) => {
+                    let capabilities = std::mem::take(found.capabilities_mut());
+                    message = found;
+                    (client, message.tag(), &*message, capabilities)
+                }
+            };
+        let is_refused =
+            self.sending.dispatch_slowly(client, tag, bytes, &mut capabilities, dispatch);
         if is_refused {
             self.note_refused(client);
         }
