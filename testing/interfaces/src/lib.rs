@@ -52,6 +52,7 @@ pub mod all_round_trip {
 mod descriptors;
 mod echo;
 pub mod trip;
+pub mod wrong;
 
 pub use descriptors::{descriptor, inode, open_count};
 pub use echo::Echo;
