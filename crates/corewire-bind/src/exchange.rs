@@ -125,6 +125,9 @@ impl Description<'_> {
         let broken = || "the exchange is incomplete".to_owned();
         let hash = at.number::<8>().ok_or_else(broken)?;
         let count = at.number::<2>().ok_or_else(broken)?;
+        if count > WIRES_MAX as u64 {
+            return Err(format!("{count} messages: an interface has at most {WIRES_MAX}"));
+        }
         let name = at.name().ok_or_else(broken)?;
         if name != self.name {
             return Err(format!("the service speaks {}, not {}", self.name, Shown(name)));

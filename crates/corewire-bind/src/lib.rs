@@ -65,7 +65,7 @@
 //! |---|---|---|---|
 //! | a message of up to 48 bytes in a ring | 1 | 2: into the slot, out of it | 0 |
 //! | up to 160 bytes | 1 for each 48 | 2 | 0 |
-//! | longer | those of [`corewire::Endpoint`] | those of [`corewire::Endpoint`] | 0 of fixed size; results with strings or vectors own them |
+//! | longer | those of [`corewire::Endpoint`] | those of [`corewire::Endpoint`] | 0 of fixed size up to 4 KiB; results with strings or vectors own them |
 //!
 //! A message on a socket costs a system call and a wake-up for its sender, and for a client's message one more wake-up,
 //! since the service's second thread reads the sockets.

@@ -10,9 +10,9 @@ use crate::error::DecodeError;
 use crate::tag::Tag;
 
 /// Bytes that a message holds without an allocation: those that travel in slots of a ring.
-pub(crate) const SHORT_BYTES_MAX: usize = 160;
+const SHORT_BYTES_MAX: usize = 160;
 
-/// Messages up to this length are received in memory that is there already. Longer ones get their own.
+/// Messages up to this length are received in memory that is there already, longer ones in memory of their own.
 pub(crate) const BUFFER_BYTES: usize = 4096;
 
 /// Where the bytes of a message are.

@@ -209,6 +209,10 @@ impl Unsent {
         self.bytes.len() + COST_BYTES
     }
 
+    pub(crate) const fn descriptor_count(&self) -> usize {
+        self.capabilities.len()
+    }
+
     /// Whether a part of it has been sent.
     pub(crate) const fn is_begun(&self) -> bool {
         self.packets_sent > 0

@@ -479,12 +479,10 @@ fn messages_that_are_refused_do_not_hold_up_a_service_whose_time_is_over() {
             sent
         }
     });
-    let mut noting = Noting(|_, _: &[u8]| {});
-    let mut served = Vec::new();
+    let mut noting = Noting(|_, _: &[u8]| panic!("nothing is for the program"));
     while core.refused_count() < 10_000 {
-        served.push(core.serve_one(Some(Duration::from_millis(1)), &mut noting).unwrap());
+        core.serve_one(Some(Duration::from_millis(1)), &mut noting).unwrap();
     }
     is_over.store(true, Relaxed);
     assert!(stranger.join().unwrap() >= 10_000);
-    assert!(served.iter().all(|served| !served));
 }

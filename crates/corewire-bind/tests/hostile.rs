@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use corewire::{ConnectServiceError, Connection, Domain, Endpoint, Peer, Selector};
-use corewire_bind::{Binding, Capabilities, Driver, Serve, ServerCore};
+use corewire_bind::{Bind, Binding, Capabilities, Driver, Serve, ServerCore};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// What a client sends first, as `exchange.rs` says.
@@ -345,9 +345,65 @@ fn what_a_guest_has_left_counts_until_the_service_has_handled_it() {
     }
     let full = "the service has as many connections as it can have";
     assert_eq!(Raw::connect(&place.domain).reason(), full);
-    // Then it handles them, and the next one is served.
+    // Then it handles them, and others are served.
     let mut echo = Echo::default();
     while core.serve_one(Some(Duration::ZERO), &mut echo).unwrap() {}
-    drop(core);
     assert!(echo.bound.is_empty(), "none has said how it speaks");
+    let domain = place.domain.clone();
+    let client = std::thread::spawn(move || is_served(&mut bind(&domain, Driver::Sock)));
+    while !client.is_finished() {
+        core.serve_one(Some(Duration::from_millis(1)), &mut echo).unwrap();
+    }
+    client.join().unwrap();
+}
+
+#[test]
+fn a_guest_that_is_accepted_and_never_says_how_it_speaks_is_closed() {
+    let place = Place::new();
+    let serve = Serve::default().clients(1).bind_within(Duration::from_millis(50));
+    let mut core = ServerCore::new(&place.domain, "echo", serve, &DESCRIPTION).unwrap();
+    let domain = place.domain.clone();
+    let client = std::thread::spawn(move || {
+        // On a busy machine it may be late before it is accepted.
+        let said = loop {
+            let raw = Raw::connect(&domain);
+            raw.send(&message(BIND, &description()));
+            if !raw.receive().is_empty() {
+                break raw.reason();
+            }
+        };
+        // There is room for another one then.
+        let bind = Bind::default().drivers([Driver::Sock]);
+        let mut next = loop {
+            if let Ok(mut next) = bind.connect(&domain, "echo", &DESCRIPTION)
+                && next.call(ECHO, b"x", &Capabilities::new(), 8, None).is_ok()
+            {
+                break next;
+            }
+        };
+        is_served(&mut next);
+        said
+    });
+    let mut echo = Echo::default();
+    while !client.is_finished() {
+        core.serve_one(Some(Duration::from_millis(1)), &mut echo).unwrap();
+    }
+    assert_eq!(client.join().unwrap(), "it did not bind in time");
+}
+
+#[test]
+fn a_guest_that_asks_more_than_it_reads_is_cut_off() {
+    with_others(|domain| {
+        for is_bound in [false, true] {
+            let raw = Raw::connect(domain);
+            if is_bound {
+                let (number, ..) = raw.bind();
+                raw.send(&message(u64::from(number) << 48 | USE_SOCKET, &[]));
+            }
+            // 9 asks for the interface, 10 for the clients.
+            while raw.send(&message(9, &[])) && raw.send(&message(10, &[])) {}
+            let reason = "it has more replies under way than it may, and does not read them";
+            assert_eq!(raw.reason(), reason);
+        }
+    });
 }

@@ -105,3 +105,28 @@ fn a_message_that_a_task_has_sent_is_not_kept() {
         service.join().unwrap();
     }
 }
+
+#[test]
+fn a_service_that_is_a_task_sends_many_events_and_can_be_stopped() {
+    for driver in [Driver::Ump, Driver::Sock] {
+        let place = Place::new();
+        let mut core =
+            ServerCore::new(&place.domain, "echo", Serve::default(), &DESCRIPTION).unwrap();
+        let (stopper, outbox) = (core.stopper(), core.outbox());
+        let service = std::thread::spawn(move || {
+            block_on(core.serve_async(&mut Echo::default())).unwrap();
+        });
+        let mut binding = bind(&place.domain, driver);
+        binding.call(ECHO, b"x", &none(), 8, None).unwrap();
+        for _ in 0..10 {
+            for _ in 0..200 {
+                outbox.send(None, EVENT, 3, vec![vec![7; 8]], &none()).unwrap();
+            }
+            for _ in 0..200 {
+                binding.event(Some(Duration::from_secs(60))).unwrap();
+            }
+        }
+        stopper.stop();
+        service.join().unwrap();
+    }
+}

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use corewire_idl::corpus;
 use corewire_idl::rust::{generate, round_trip};
@@ -87,6 +87,7 @@ fn main() {{
         let built = Command::new(env!("CARGO"))
             .args(["build", "--offline", "--quiet"])
             .env("CARGO_TARGET_DIR", self.root.join("target"))
+            .env_remove("CARGO_BUILD_TARGET")
             .current_dir(&self.root)
             .output()
             .unwrap();
@@ -96,9 +97,15 @@ fn main() {{
 
     fn run(&self) {
         let times = std::env::var("COREWIRE_TIMES").unwrap_or_else(|_| TIMES.to_string());
-        let program = self.root.join("target/debug/corpus");
-        let ended = Command::new(program).arg(times).status().unwrap();
-        assert!(ended.success(), "{ended}");
+        let mut program = Command::new(self.root.join("target/debug/corpus"));
+        let ended = program.arg(times).stderr(Stdio::inherit()).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        print!("{said}");
+        assert!(ended.status.success(), "{}", ended.status);
+        let compared = said.lines().filter_map(|line| line.split(' ').nth(1)?.parse::<u64>().ok());
+        let compared = compared.collect::<Vec<_>>();
+        assert_eq!(compared.len(), 4, "each driver");
+        assert!(compared.iter().all(|count| *count > 0 && *count == compared[0]));
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use corewire::{Selector, Status};
 
 use super::calls::{Calls, Continuation, is_reply_to, result};
-use super::{Binding, Pending};
+use super::{Binding, Pending, check_time};
 use crate::capability::Capabilities;
 use crate::error::CallError;
 use crate::link::Link;
-use crate::message::{Body, Message, SHORT_BYTES_MAX};
+use crate::message::{BUFFER_BYTES, Body, Message};
 use crate::patience::Patience;
 use crate::tag::Tag;
 
@@ -37,7 +37,7 @@ impl Binding {
         request: &[u8],
         timeout: Option<Duration>,
     ) -> Result<[u8; N], CallError> {
-        if N <= SHORT_BYTES_MAX && timeout.is_none() && self.calls.is_empty() {
+        if N <= BUFFER_BYTES && timeout.is_none() && self.calls.is_empty() {
             let tag = self.next_tag(ordinal);
             self.send_in_ring(tag, request)?;
             let Link::Ring(ring) = &mut self.link else {
@@ -124,13 +124,15 @@ impl Binding {
 
     /// Reads until the reply to a call has come.
     pub(super) fn wait_for(&mut self, tag: Tag, patience: Patience) -> Result<Message, CallError> {
-        loop {
+        for looks in 0_usize.. {
+            check_time(looks, patience)?;
             let message = self.receive(patience)?;
             if is_reply_to(&message, tag) {
                 return result(message);
             }
             self.set_aside(message);
         }
+        Err(patience.late())
     }
 
     /// Sends a request, and calls `then` with the reply: in a later call of this binding that reads it, such as

@@ -58,17 +58,27 @@ impl Events {
 
     /// `count` events are missing here.
     pub(super) fn lost(&mut self, count: u64) {
-        match self.waiting.back_mut() {
-            Some(Entry::Lost(lost)) => *lost = lost.saturating_add(count),
-            _ => self.push(Entry::Lost(count)),
+        // No event came between the last two notes.
+        let note = self.notes().find_map(|entry| match entry {
+            Entry::Lost(lost) => Some(lost),
+            _ => None,
+        });
+        match note {
+            Some(lost) => *lost = lost.saturating_add(count),
+            None => self.push(Entry::Lost(count)),
         }
     }
 
     pub(super) fn not_taken(&mut self) {
         // One tells as much as several.
-        if !matches!(self.waiting.back(), Some(Entry::NotTaken)) {
+        if !self.notes().any(|entry| matches!(entry, Entry::NotTaken)) {
             self.push(Entry::NotTaken);
         }
+    }
+
+    /// The notes behind the last event: one of each kind.
+    fn notes(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.waiting.iter_mut().rev().take_while(|entry| !matches!(entry, Entry::Event(_)))
     }
 
     pub(super) fn take(&mut self) -> Option<Result<(u16, Message), CallError>> {
@@ -99,6 +109,21 @@ mod tests {
         fn wake(self: Arc<Self>) {
             *self.0.lock().unwrap() += 1;
         }
+    }
+
+    #[test]
+    fn notes_behind_the_last_event_are_two_at_most() {
+        let mut events = Events::new(1000);
+        for _ in 0..100 {
+            events.lost(1);
+            events.not_taken();
+        }
+        assert_eq!(
+            events.take().map(|event| event.map(drop)),
+            Some(Err(CallError::EventsLost { count: 100 }))
+        );
+        assert_eq!(events.take().map(|event| event.map(drop)), Some(Err(CallError::NotTaken)));
+        assert!(events.take().is_none());
     }
 
     #[test]

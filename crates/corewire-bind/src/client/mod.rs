@@ -179,7 +179,10 @@ impl Binding {
         }
         match &self.end {
             Some(end) => end.clone(),
-            None => self.ended(error),
+            None => {
+                let error = self.link.end(error);
+                self.ended(error)
+            }
         }
     }
 
@@ -233,12 +236,14 @@ impl Binding {
     }
 
     fn event_by(&mut self, patience: Patience) -> Result<(u16, Message), CallError> {
-        loop {
+        for looks in 0_usize.. {
             if let Some(event) = self.events.take() {
                 return event;
             }
+            check_time(looks, patience)?;
             self.handle_next(patience)?;
         }
+        Err(patience.late())
     }
 
     /// Handles what has come, and sends the message that is kept if there is room: tells continuations, and keeps
@@ -250,7 +255,7 @@ impl Binding {
         // A receive sends what is kept, too.
         let was_keeping = self.link.is_keeping();
         let mut has_done = was_keeping && self.has_flushed(Patience::None)?;
-        loop {
+        for _ in 0..PROGRESS_MAX {
             match self.handle_next(Patience::None) {
                 Ok(()) => has_done = true,
                 Err(CallError::Busy) => {
@@ -259,6 +264,7 @@ impl Binding {
                 Err(error) => return Err(error),
             }
         }
+        Ok(true)
     }
 
     /// Like [`progress`](Self::progress), but waits until something has come, or the message that is kept has been sent.
@@ -308,6 +314,19 @@ impl Binding {
             Some(end) => Err(end.clone()),
             None => self.link.arm(),
         }
+    }
+}
+
+/// Messages that one call handles without waiting, of a service that sends as fast as they are read.
+const PROGRESS_MAX: usize = 4096;
+
+/// Ends a call whose time is over, after `looks` messages that were not for it. Some are read even then: what the call
+/// waits for may be among them.
+#[inline]
+fn check_time(looks: usize, patience: Patience) -> Result<(), CallError> {
+    match looks < PROGRESS_MAX || matches!(patience, Patience::None | Patience::Forever) {
+        true => Ok(()),
+        false => patience.left().map(drop),
     }
 }
 

@@ -91,6 +91,18 @@ impl Link {
         each!(self, link => link.receive(patience))
     }
 
+    /// The end of a link whose service has died, unless it has said before that it ends.
+    #[cold]
+    pub(crate) fn end(&mut self, error: CallError) -> CallError {
+        match (self, error) {
+            (Self::Ring(link), CallError::PeerDied { name }) => match link.has_left() {
+                true => CallError::PeerLeft { name },
+                false => CallError::PeerDied { name },
+            },
+            (_, error) => error,
+        }
+    }
+
     /// Waits until something may have come, or there may be room for the message that is kept.
     ///
     /// # Errors

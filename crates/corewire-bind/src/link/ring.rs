@@ -140,18 +140,38 @@ impl RingLink {
             envelope = envelope.with_immediate(status::CAPABILITIES);
         }
         let options = Options::default();
-        let kept = self.endpoint.isend_with(self.peer, envelope, message.to_vec(), options);
-        self.kept = Some(kept.map_err(|error| self.error(error, Patience::None))?);
-        Ok(())
+        loop {
+            match self.endpoint.isend_with(self.peer, envelope, message.to_vec(), options) {
+                // Its capabilities are on their way.
+                Err(MessageError::Interrupted) => {}
+                Err(error) => return Err(self.error(error, Patience::None)),
+                Ok(kept) => {
+                    self.kept = Some(kept);
+                    return Ok(());
+                }
+            }
+        }
     }
 
     #[cold]
     fn lane_error(&self, error: SocketError) -> CallError {
         match error {
-            // The ring tells how, if that has come.
-            SocketError::Closed => CallError::PeerLeft { name: self.service.clone() },
+            // The ring may tell more, and the socket whether the service has said that it ends.
+            SocketError::Closed => CallError::PeerDied { name: self.service.clone() },
             SocketError::NotNow | SocketError::Os(_) => CallError::NotSent,
         }
+    }
+
+    /// Whether the service has said on the socket that it ends. What else is there is of no use then.
+    pub(super) fn has_left(&mut self) -> bool {
+        while let Ok((packet, descriptors)) = self.receiver.receive(&self.socket) {
+            if let Ok(Assembled::Message(note)) = Assembler::new(0).take(packet, descriptors)
+                && Control::of(note.tag()) == Some(Control::Leave)
+            {
+                return true;
+            }
+        }
+        false
     }
 
     pub(crate) const fn is_keeping(&self) -> bool {

@@ -149,7 +149,10 @@ impl SocketLink {
                         if Control::of(message.tag()) != Some(Control::Leave) {
                             return Ok(message);
                         }
-                        self.is_left = true;
+                        // Nothing comes after it.
+                        if std::mem::replace(&mut self.is_left, true) {
+                            return Err(self.error("receive a message", SocketError::Closed));
+                        }
                     }
                     Ok(Assembled::Nothing) => {}
                     Ok(Assembled::Capabilities(..)) => {

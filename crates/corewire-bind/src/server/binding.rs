@@ -14,7 +14,7 @@ use corewire::{Peer, Status};
 use super::clients::Way;
 use super::guest::Guest;
 use super::porter;
-use super::sending::Frame;
+use super::sending::{Frame, TOO_MUCH};
 use super::{Found, ServerCore};
 use crate::bind::Driver;
 use crate::capability::Capabilities;
@@ -23,6 +23,9 @@ use crate::introspection::{Bindings, BoundClient};
 use crate::message::Message;
 use crate::random::random_u64;
 use crate::tag::{Control, Tag};
+
+/// Messages that may wait for a guest that asks for the interface or the clients, which are long.
+const ANSWERS_MAX: usize = 16;
 
 /// What a service tells a client that it accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +83,10 @@ impl ServerCore {
     /// A message of a guest that is about binding.
     #[cold]
     pub(super) fn guest_control(&mut self, guest: &Arc<Guest>, message: &Message) -> Option<Found> {
+        // What it had sent before it was refused means nothing any more.
+        if guest.is_ending() {
+            return None;
+        }
         match (Control::of(message.tag()), guest.id.get().copied()) {
             (Some(Control::Bind), None) => {
                 if let Err(reason) = self.accept(guest, message) {
@@ -97,25 +104,54 @@ impl ServerCore {
                 Some(Found::Bound(client, row.identity))
             }
             (Some(Control::NotTaken), Some(client)) => {
+                let row = self.sending.clients.get(client)?;
                 let ordinal = u16::try_from(message.status()?).ok()?;
-                Some(Found::NotTaken(client, ordinal))
+                matches!(row.way, Way::Socket(_)).then_some(Found::NotTaken(client, ordinal))
             }
             (Some(Control::Describe), _) => {
-                let frame = Frame::new(message.tag(), self.mailbox.description().form.as_bytes());
-                // One that goes learns nothing.
-                let _ = guest.send(frame, &Capabilities::new());
+                let form = self.mailbox.description().form;
+                self.tell(guest, Frame::new(message.tag(), form.as_bytes()));
                 None
             }
             (Some(Control::List), _) => {
                 let list = self.list();
-                let _ = guest.send(Frame::new(message.tag(), &list), &Capabilities::new());
+                self.tell(guest, Frame::new(message.tag(), &list));
                 None
             }
-            _ => {
+            (_, client) => {
                 self.refused_count += 1;
+                if let Some(client) = client {
+                    self.sending.count_refused(client);
+                }
                 None
             }
         }
+    }
+
+    /// Answers a question of a guest, which may not ask more than it reads.
+    fn tell(&mut self, guest: &Guest, answer: Frame<'_>) {
+        if guest.unsent().count < ANSWERS_MAX {
+            // One that goes learns nothing.
+            let _ = guest.send(answer, &Capabilities::new());
+            return;
+        }
+        match guest.id.get() {
+            Some(client) => self.sending.cut_off(*client, TOO_MUCH),
+            None => porter::refuse(guest, TOO_MUCH),
+        }
+    }
+
+    /// A guest has not said in time how it speaks. What it has said in its ring may wait behind other messages: it is
+    /// closed if it is late again.
+    #[cold]
+    pub(super) fn guest_late(&mut self, guest: &Guest) {
+        if guest.is_bound() || !guest.is_late_again() {
+            return;
+        }
+        if let Some(client) = guest.id.get() {
+            self.sending.clients.remove(*client);
+        }
+        porter::refuse(guest, "it did not bind in time");
     }
 
     fn accept(&mut self, guest: &Arc<Guest>, theirs: &[u8]) -> Result<(), String> {

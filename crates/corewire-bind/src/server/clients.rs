@@ -50,6 +50,7 @@ pub(super) enum Way {
     /// It is cut off. Nothing of it is handled and nothing is sent, until its end is reported.
     CutOff {
         peer: Peer,
+        guest: Arc<Guest>,
     },
 }
 
@@ -158,7 +159,7 @@ impl Clients {
     /// The client with this endpoint, cut off or not.
     pub(super) fn of_peer(&self, source: Peer) -> Option<ClientId> {
         let is_it = |row: &&Row| match &row.way {
-            Way::Ring { peer, .. } | Way::CutOff { peer } => *peer == source,
+            Way::Ring { peer, .. } | Way::CutOff { peer, .. } => *peer == source,
             _ => false,
         };
         self.rows.iter().flatten().find(is_it).map(|row| row.id)

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use corewire::Connection;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
-use rustix::net::Shutdown;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown};
 
 use super::sending::Kept;
 use super::{ClientId, Frame};
@@ -23,6 +24,10 @@ use crate::tag::{Control, Tag};
 /// Bytes of one guest's messages that wait for the service's thread; beyond them its socket is not read.
 const UNHANDLED_BYTES_MAX: usize = 1 << 20;
 
+/// Descriptors of messages that wait for one guest to read; one message may have more. Beyond them events are left out,
+/// and replies become the note that their capabilities could not be sent.
+const UNSENT_DESCRIPTORS_MAX: usize = 64;
+
 /// A client at the other end of a socket.
 pub(super) struct Guest {
     /// What it is called in the porter's set.
@@ -31,10 +36,12 @@ pub(super) struct Guest {
     pub(super) id: OnceLock<ClientId>,
     /// Set once the client has said how it will speak: its binding is complete.
     is_bound: OnceLock<()>,
+    /// Set once it was late with that.
+    is_late: OnceLock<()>,
     socket: Connection,
     porter: Arc<OwnedFd>,
     state: Mutex<State>,
-    /// Used by one thread only: the porter's, or the service's once the client uses a ring.
+    /// Of the porter's thread, or of the service's once the client uses a ring.
     pub(super) reading: Mutex<Reading>,
 }
 
@@ -50,6 +57,8 @@ struct State {
     /// Events that were left out behind what is unsent.
     lost_count: u64,
     unhandled_bytes: usize,
+    /// Descriptors of what is unsent.
+    unsent_descriptors: usize,
     /// It uses a ring: the socket carries capabilities, and the service's thread reads it.
     is_lane: bool,
     /// Nothing more is read. The socket is closed once everything is sent.
@@ -65,6 +74,7 @@ impl Guest {
             identity,
             id: OnceLock::new(),
             is_bound: OnceLock::new(),
+            is_late: OnceLock::new(),
             socket,
             porter: Arc::clone(porter),
             state: Mutex::default(),
@@ -146,11 +156,20 @@ impl Guest {
                 Err(SocketError::NotNow) => Some(Unsent::new(tag, status, Vec::new(), Vec::new())),
                 sent => sent.map(|()| None)?,
             },
-            (false, None) => Some(Unsent::rest(tag, bytes, capabilities, 0)?),
+            (false, None) => {
+                let count = capabilities.all().len();
+                if state.unsent_descriptors > 0
+                    && state.unsent_descriptors + count > UNSENT_DESCRIPTORS_MAX
+                {
+                    return Err(Errno::TOOMANYREFS.into());
+                }
+                Some(Unsent::rest(tag, bytes, capabilities, 0)?)
+            }
             (false, status) => Some(Unsent::new(tag, status, Vec::new(), Vec::new())),
         };
         if let Some(unsent) = unsent {
             state.kept.add(unsent.cost_bytes());
+            state.unsent_descriptors += unsent.descriptor_count();
             state.unsent.push_back(unsent);
             self.watch(state);
         }
@@ -166,6 +185,7 @@ impl Guest {
                 Ok(true) => {
                     if let Some(sent) = state.unsent.pop_front() {
                         state.kept.remove(sent.cost_bytes());
+                        state.unsent_descriptors -= sent.descriptor_count();
                     }
                 }
                 Err(_) => return false,
@@ -223,6 +243,16 @@ impl Guest {
     /// Whether it has.
     pub(super) fn is_bound(&self) -> bool {
         self.is_bound.get().is_some()
+    }
+
+    /// Whether it has sent nothing that the service's thread has handled or will handle.
+    pub(super) fn is_silent(&self) -> bool {
+        self.id.get().is_none() && self.lock().unhandled_bytes == 0
+    }
+
+    /// Takes note that it is late. True if it was before.
+    pub(super) fn is_late_again(&self) -> bool {
+        self.is_late.set(()).is_err()
     }
 
     /// Closes the socket beside a ring that has ended.
@@ -287,8 +317,11 @@ impl Guest {
         let is_begun = state.unsent.front().is_some_and(Unsent::is_begun);
         state.unsent.truncate(usize::from(is_begun));
         state.kept = Kept::default();
-        for unsent in state.unsent.iter().map(Unsent::cost_bytes).collect::<Vec<_>>() {
-            state.kept.add(unsent);
+        state.unsent_descriptors = 0;
+        if let Some(begun) = state.unsent.front() {
+            let (cost_bytes, descriptors) = (begun.cost_bytes(), begun.descriptor_count());
+            state.kept.add(cost_bytes);
+            state.unsent_descriptors = descriptors;
         }
         // One that has gone does not learn it.
         let _ = self.send_in(&mut state, reason, &Capabilities::new());
@@ -297,5 +330,10 @@ impl Guest {
         self.watch(&state);
         let how = if state.unsent.is_empty() { Shutdown::Both } else { Shutdown::Read };
         let _ = rustix::net::shutdown(&self.socket, how);
+        // A client that waits for room sees the end only when there is some. It can send nothing more.
+        let (flags, mut nothing) = (RecvFlags::DONTWAIT | RecvFlags::TRUNC, [0; 1]);
+        while rustix::net::recv(&self.socket, &mut nothing, flags).is_ok_and(|(_, bytes)| bytes > 0)
+        {
+        }
     }
 }

@@ -21,6 +21,8 @@ pub(super) enum Mail {
     Guest(Arc<Guest>, Message),
     /// Everything that a guest had sent has been handled.
     GuestGone(Arc<Guest>),
+    /// A guest has not said in time how it speaks.
+    GuestLate(Arc<Guest>),
     /// A reply.
     Reply(ClientId, LaterMessage),
     /// To one client, or to all of them.

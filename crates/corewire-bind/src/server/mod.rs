@@ -133,11 +133,12 @@ pub enum Refusal {
 pub struct Serve {
     wait: Wait,
     clients_max: usize,
+    bind_within: Duration,
 }
 
 impl Default for Serve {
     fn default() -> Self {
-        Self { wait: Wait::default(), clients_max: 1024 }
+        Self { wait: Wait::default(), clients_max: 1024, bind_within: Duration::from_secs(10) }
     }
 }
 
@@ -152,6 +153,14 @@ impl Serve {
     /// socket. Default: 1024.
     pub fn clients(mut self, count_max: usize) -> Self {
         self.clients_max = count_max;
+        self
+    }
+
+    /// Sets how long a connection may take to send its interface, and then to say how it speaks. Without that it is
+    /// closed: in the second case after two or three times as long, since what it has said may wait in a ring that the
+    /// service has not read. Default: 10 seconds.
+    pub fn bind_within(mut self, time: Duration) -> Self {
+        self.bind_within = time;
         self
     }
 }
@@ -172,7 +181,8 @@ pub struct ServerCore {
     buffer: Box<[u8; BUFFER_BYTES]>,
 }
 
-/// What a call handles of what is not the program's, such as messages that are refused, once its time is over.
+/// How much of what is not the program's, such as events of its outbox and messages that are refused, a call handles once
+/// its time is over.
 const LOOKS_MAX: usize = 64;
 
 /// What [`ServerCore::next`] found.
@@ -180,8 +190,10 @@ enum Found {
     Bound(ClientId, Identity),
     Gone(ClientId),
     NotTaken(ClientId, u16),
+    /// Much that is not for the program, and there may be more.
+    Other,
     /// Its bytes are at the beginning of the buffer.
-    Short(ClientId, Status, Vec<Received>),
+    Buffered(ClientId, Status, Vec<Received>),
     Owned(ClientId, OwnedMessage, Vec<Received>),
     Message(ClientId, Message),
 }
@@ -206,7 +218,7 @@ impl ServerCore {
         let endpoint = domain.endpoint(&format!("{name}.rings")).wait(serve.wait).peers(peers);
         let endpoint = endpoint.create()?;
         let mailbox = Mailbox::new(name, description, endpoint.interrupter());
-        let porter = Porter::start(listener, Arc::clone(&mailbox))?;
+        let porter = Porter::start(listener, Arc::clone(&mailbox), serve.bind_within)?;
         Ok(Self {
             sending: Sending::new(endpoint, Arc::clone(&mailbox)),
             mailbox,
@@ -221,7 +233,8 @@ impl ServerCore {
     }
 
     /// Serves the next request, message, arrival or departure. Returns false if the service was stopped, or if
-    /// nothing came within `timeout`; `None` waits without a limit.
+    /// nothing came within `timeout`; `None` waits without a limit. If much has come that is not for the program, such
+    /// as messages that are refused, it returns true when the time is over.
     ///
     /// # Errors
     /// [`ServeError::Message`].
@@ -244,7 +257,7 @@ impl ServerCore {
             && tag.ordinal() != 0
             && let Some(client) = self.sending.clients.of_number(tag.binding(), source)
         {
-            let bytes = short(&self.buffer, &status);
+            let bytes = in_buffer(&self.buffer, &status);
             if self.sending.dispatch(client, tag, bytes, &mut Vec::new(), dispatch) {
                 self.note_refused(client);
             }
@@ -265,6 +278,7 @@ impl ServerCore {
         let (client, tag, bytes, mut capabilities) =
             match self.next(Patience::of(timeout), event)? {
                 None => return Ok(false),
+                Some(Found::Other) => return Ok(true),
                 Some(Found::Bound(client, identity)) => {
                     dispatch.bound(client, identity);
                     return Ok(true);
@@ -277,8 +291,8 @@ impl ServerCore {
                     dispatch.not_taken(client, ordinal);
                     return Ok(true);
                 }
-                Some(Found::Short(client, status, capabilities)) => {
-                    (client, Tag(status.tag), short(&self.buffer, &status), capabilities)
+                Some(Found::Buffered(client, status, capabilities)) => {
+                    (client, Tag(status.tag), in_buffer(&self.buffer, &status), capabilities)
                 }
                 Some(Found::Owned(client, found, capabilities)) => {
                     owned = found;
@@ -334,9 +348,9 @@ impl ServerCore {
         mut event: Option<Result<Option<Event<Status>>, MessageError>>,
     ) -> Result<Option<Found>, ServeError> {
         for looks in 0_usize.. {
-            // Messages that are refused, however many come, must not hold up the caller.
+            // What is not the program's, however much of it comes, must not hold up the caller.
             if looks >= LOOKS_MAX && matches!(patience.left(), Err(CallError::Timeout { .. })) {
-                break;
+                return Ok(Some(Found::Other));
             }
             let found = match event.take() {
                 Some(event) => self.handle(event)?,
@@ -401,7 +415,7 @@ impl ServerCore {
         event: Result<Option<Event<Status>>, MessageError>,
     ) -> Result<Option<Found>, ServeError> {
         match event {
-            Ok(Some(Event::Received(status))) => Ok(self.short(status)),
+            Ok(Some(Event::Received(status))) => Ok(self.buffered(status)),
             // It is there, and too long for the buffer.
             Err(MessageError::BufferTooSmall { .. }) => {
                 match self.sending.endpoint.try_receive(Selector::any()) {
@@ -424,10 +438,10 @@ impl ServerCore {
     }
 
     /// A message of a ring whose bytes are in the buffer.
-    fn short(&mut self, status: Status) -> Option<Found> {
+    fn buffered(&mut self, status: Status) -> Option<Found> {
         let tag = Tag(status.tag);
         if tag.ordinal() == 0 {
-            let message = short(&self.buffer, &status).to_vec();
+            let message = in_buffer(&self.buffer, &status).to_vec();
             return self.control(status, &message);
         }
         let client = self.sender(status)?;
@@ -435,7 +449,7 @@ impl ServerCore {
             None => Vec::new(),
             Some(_) => self.beside(client, tag)?,
         };
-        Some(Found::Short(client, status, capabilities))
+        Some(Found::Buffered(client, status, capabilities))
     }
 
     fn owned(&mut self, message: OwnedMessage) -> Option<Found> {
@@ -503,6 +517,10 @@ impl ServerCore {
                 self.guest_message(&guest, message)
             }
             Mail::GuestGone(guest) => self.guest_gone(&guest),
+            Mail::GuestLate(guest) => {
+                self.guest_late(&guest);
+                None
+            }
             Mail::Reply(client, reply) => {
                 let LaterMessage { tag, status, bytes, capabilities } = reply;
                 let frame = Frame { tag, status, bytes: &bytes };
@@ -528,7 +546,7 @@ impl ServerCore {
 
     fn gone(&mut self, client: ClientId) -> Option<Found> {
         let row: Row = self.sending.clients.remove(client)?;
-        if let Way::Ring { guest, .. } = &row.way {
+        if let Way::Ring { guest, .. } | Way::CutOff { guest, .. } = &row.way {
             guest.close();
         }
         row.is_bound().then_some(Found::Gone(client))
@@ -558,9 +576,9 @@ impl ServerCore {
     }
 }
 
-/// The bytes of a short message.
+/// The bytes of a message that was received into the buffer.
 #[inline(always)]
-fn short<'a>(buffer: &'a [u8; BUFFER_BYTES], status: &Status) -> &'a [u8] {
+fn in_buffer<'a>(buffer: &'a [u8; BUFFER_BYTES], status: &Status) -> &'a [u8] {
     let length = usize::try_from(status.bytes).unwrap_or(usize::MAX);
     buffer.get(..length).unwrap_or(buffer)
 }

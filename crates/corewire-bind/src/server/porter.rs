@@ -20,14 +20,13 @@ use crate::packet::{Assembled, PacketError};
 use crate::socket::SocketError;
 use crate::tag::{Control, Tag};
 
-/// A connection that has not bound by then is closed.
-const BIND_WITHIN: Duration = Duration::from_secs(10);
 /// The longest message before a client is bound: its interface.
 const BIND_BYTES_MAX: u32 = 4 << 20;
 /// Connections at one time, with those that have ended and of which something waits for the service's thread.
 const GUESTS_MAX: usize = 4096;
 /// Connections of one foreign user at one time.
 const GUESTS_OF_USER_MAX: usize = 64;
+const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Packets of one guest before the others have their turn.
 const PACKETS_PER_TURN: usize = 32;
 
@@ -42,14 +41,20 @@ pub(super) struct Porter {
 }
 
 impl Porter {
-    pub(super) fn start(listener: Listener, mailbox: Arc<Mailbox>) -> Result<Self, ServeError> {
+    pub(super) fn start(
+        listener: Listener,
+        mailbox: Arc<Mailbox>,
+        bind_within: Duration,
+    ) -> Result<Self, ServeError> {
         let set = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (listener_data, end_data) = (EventData::new_u64(LISTENER), EventData::new_u64(END));
         epoll::add(&*set, listener.readiness(), listener_data, EventFlags::IN)?;
         epoll::add(&*set, &*end, end_data, EventFlags::IN)?;
-        let guests = HashMap::new();
-        let thread = Thread { listener, mailbox, set, guests, gone: Vec::new(), last_key: END };
+        // A time that the clock cannot express is none.
+        let bind_within = bind_within.min(YEAR);
+        let (guests, gone) = (HashMap::new(), Vec::new());
+        let thread = Thread { listener, mailbox, set, bind_within, guests, gone, last_key: END };
         let name = "corewire-porter".to_owned();
         let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10);
         let thread = spawned.spawn(move || thread.run())?;
@@ -79,8 +84,10 @@ struct Thread {
     listener: Listener,
     mailbox: Arc<Mailbox>,
     set: Arc<OwnedFd>,
+    bind_within: Duration,
     guests: HashMap<u64, Watched>,
-    /// Guests whose connection has ended. They count as long as the service's thread has not handled what they left.
+    /// Guests whose connection has ended. They count as long as the service's thread has not handled what they left, or
+    /// they have a ring.
     gone: Vec<Weak<Guest>>,
     last_key: u64,
 }
@@ -111,14 +118,22 @@ impl Thread {
         }
     }
 
-    /// Closes connections that have not bound in time. Returns the time until the next one.
+    /// Closes connections that have not sent their interface in time. One that the service has accepted since may have
+    /// said how it speaks, in a ring that the service has not read: the service decides. Returns the time until the next
+    /// one.
     fn expire(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let unbound = |one: &Watched| !one.guest.is_bound();
         let late = |one: &Watched| unbound(one) && one.until <= now;
         let keys = self.guests.iter().filter(|(_, one)| late(one)).map(|(key, _)| *key);
         for key in keys.collect::<Vec<_>>() {
-            self.remove(key);
+            let Some(watched) = self.guests.get_mut(&key) else { continue };
+            if watched.guest.is_silent() {
+                self.remove(key);
+            } else {
+                watched.until = now + self.bind_within;
+                let _ = self.mailbox.put(Mail::GuestLate(Arc::clone(&watched.guest)));
+            }
         }
         let waiting = self.guests.values().filter(|one| unbound(one)).map(|one| one.until).min();
         waiting.map(|until| until.saturating_duration_since(now))
@@ -136,7 +151,7 @@ impl Thread {
             let flags = EventFlags::IN | EventFlags::RDHUP;
             let data = EventData::new_u64(guest.key);
             if epoll::add(&*self.set, guest.socket(), data, flags).is_ok() {
-                let (key, until) = (guest.key, Instant::now() + BIND_WITHIN);
+                let (key, until) = (guest.key, Instant::now() + self.bind_within);
                 self.guests.insert(key, Watched { guest: Arc::new(guest), until });
             }
         }

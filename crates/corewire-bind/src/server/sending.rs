@@ -448,10 +448,7 @@ impl Sending {
     pub(super) fn cut_off(&mut self, client: ClientId, reason: &str) {
         let Some(row) = self.clients.row(client) else { return };
         let end = match &row.way {
-            Way::Ring { peer, guest } => {
-                guest.close();
-                Way::CutOff { peer: *peer }
-            }
+            Way::Ring { peer, guest } => Way::CutOff { peer: *peer, guest: Arc::clone(guest) },
             Way::Socket(guest) => {
                 porter::refuse(guest, reason);
                 self.clients.remove(client);
@@ -466,7 +463,7 @@ impl Sending {
             }
             Way::CutOff { .. } => return,
         };
-        if let Way::CutOff { peer } = &end {
+        if let Way::CutOff { peer, .. } = &end {
             let frame =
                 Frame::new(Tag::control(client.binding(), Control::Refuse), reason.as_bytes());
             let _ = self.put(client, *peer, frame, &Capabilities::new());
@@ -482,7 +479,8 @@ impl Sending {
 /// Messages that are none, of a client of another user.
 const REFUSED_MAX: u32 = 16;
 
-const TOO_MUCH: &str = "it has more replies under way than it may, and does not read them";
+pub(super) const TOO_MUCH: &str =
+    "it has more replies under way than it may, and does not read them";
 
 /// Capabilities could not be sent: the other side has too many on their way, or one of them was not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
