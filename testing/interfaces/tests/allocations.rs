@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use corewire_bind::Driver;
-use corewire_interfaces::all::{Client, Server};
+use corewire_interfaces::all::{Choice, Client, Color, Nested, Pair, Server, Shape};
 use corewire_interfaces::{Echo, Place, by, pin};
 
 /// Counts the allocations of the thread that asks.
@@ -46,6 +46,7 @@ fn calls_of_fixed_size_allocate_nothing_of_their_own() {
         std::thread::scope(|scope| {
             let caller = scope.spawn(|| {
                 let mut client = Client::bind(&place.domain, "echo", &by(driver)).unwrap();
+                let pair = Pair { left: -1, small: 2, right: 3, flag: true };
                 let mut before = 0;
                 for round in 0..ROUNDS {
                     if round == WARM_UP {
@@ -54,14 +55,20 @@ fn calls_of_fixed_size_allocate_nothing_of_their_own() {
                     assert_eq!(client.eight(round), Ok(round));
                     let out = client.wide(1, 2, 3, 4, 5, round).unwrap();
                     assert_eq!(out.z, round);
+                    // 226 bytes there, which travel through a cell.
+                    let nested =
+                        Nested { r#type: 1, many: [pair; 3], paint: Color::Red, perhaps: None };
+                    let choices = [Choice::One(round), Choice::Yes(true)];
+                    let out = client.structures([nested; 2], Color::Red, Shape::Circle, choices);
+                    assert_eq!(out.unwrap().v, choices);
                     client.line(0, "").unwrap();
                 }
                 allocations() - before
             });
             let mut before = 0;
-            // The client, and three messages each round.
-            for message in 0..=3 * ROUNDS {
-                if message == 3 * WARM_UP {
+            // The client, and four messages each round.
+            for message in 0..=4 * ROUNDS {
+                if message == 4 * WARM_UP {
                     before = allocations();
                 }
                 assert!(server.serve_one().unwrap());

@@ -10,7 +10,7 @@ use crate::form::{
 };
 
 /// Messages of a fixed size up to this are encoded in an array, longer ones in memory that the binding keeps.
-const ARRAY_BYTES_MAX: u32 = 160;
+const ARRAY_BYTES_MAX: u32 = 4096;
 
 /// A message as it travels, as generated code sees it.
 pub(super) struct Plan<'a> {
