@@ -28,6 +28,8 @@ fn every_driver_carries_calls_messages_and_events() {
             let is_it = |event| matches!(event, Event::Tick { count: 7, note: Some(note) } if note == "hello");
             assert!(is_it(event), "{driver}");
             assert!(client.try_event().unwrap().is_none());
+            // The service has handled both lines when this returns.
+            assert_eq!(client.eight(6), Ok(6));
         }
     });
     assert_eq!((echo.came, echo.lines), (4, 8));
