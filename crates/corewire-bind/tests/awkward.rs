@@ -146,11 +146,9 @@ fn a_deadline_holds_while_a_long_reply_has_not_arrived_completely() {
     assert!(matches!(reply, Ok(Err(CallError::Timeout { .. }) | Ok(()))), "{reply:?}");
 }
 
-#[test]
-fn a_client_that_stops_half_way_in_a_message_holds_up_nobody() {
-    let place = Place::new();
-    let running = Running::start(&place.domain);
-    let raw = place.domain.connect("echo", Duration::from_secs(5)).unwrap();
+/// A client that has sent the beginning of a message, and stops.
+fn half_way(domain: &Domain) -> (Connection, corewire::Endpoint) {
+    let raw = domain.connect("echo", Duration::from_secs(5)).unwrap();
     let mut description = b"crwbind\x01".to_vec();
     description.extend(77_u64.to_le_bytes());
     description.extend(0_u16.to_le_bytes());
@@ -159,12 +157,20 @@ fn a_client_that_stops_half_way_in_a_message_holds_up_nobody() {
     send(&raw, &message(1, &description));
     let answer = receive(&raw);
     let binding = u64::from_le_bytes(*answer.first_chunk().unwrap()) >> 48 << 48;
-    let mut endpoint = place.domain.endpoint("slow").create().unwrap();
+    let mut endpoint = domain.endpoint("slow").create().unwrap();
     let peer = endpoint.peer("echo.rings").unwrap();
     endpoint.send(peer, binding | HELLO, &answer[24 + 11..][..8]).unwrap();
     endpoint.receive(Selector::tag(binding | WELCOME).from(peer)).unwrap();
     // Its beginning goes, and the client stops.
     endpoint.try_send(peer, binding | u64::from(ECHO) << 32 | 1, &vec![7; 1 << 20]).unwrap();
+    (raw, endpoint)
+}
+
+#[test]
+fn a_client_that_stops_half_way_in_a_message_holds_up_nobody() {
+    let place = Place::new();
+    let running = Running::start(&place.domain);
+    let (_raw, endpoint) = half_way(&place.domain);
     let mut other = bind(&place.domain, Driver::Ump);
     let after = Some(Duration::from_secs(10));
     for _ in 0..100 {
@@ -485,4 +491,25 @@ fn messages_that_are_refused_do_not_hold_up_a_service_whose_time_is_over() {
     }
     is_over.store(true, Relaxed);
     assert!(stranger.join().unwrap() >= 10_000);
+}
+
+#[test]
+fn a_service_sleeps_beside_a_message_that_has_come_half_way() {
+    let place = Place::new();
+    let mut core = ServerCore::new(&place.domain, "echo", Serve::default(), &DESCRIPTION).unwrap();
+    let (stopper, (here, there)) = (core.stopper(), mpsc::channel());
+    let service = std::thread::spawn(move || {
+        here.send(rustix::thread::gettid()).unwrap();
+        while core.serve_one(None, &mut Echo::default()).unwrap() {}
+        // Nor does it come within a limit.
+        core.serve_one(Some(Duration::from_millis(1)), &mut Echo::default()).unwrap()
+    });
+    let half = half_way(&place.domain);
+    // It is served behind what has come of that message.
+    let mut other = bind(&place.domain, Driver::Ump);
+    other.call(ECHO, b"x", &none(), 8, None).unwrap();
+    await_sleep(there.recv().unwrap());
+    stopper.stop();
+    assert!(!service.join().unwrap());
+    drop((other, half));
 }

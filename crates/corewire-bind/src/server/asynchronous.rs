@@ -33,10 +33,10 @@ impl ServerCore {
             if self.was_stopped {
                 return Ok(());
             }
-            if served == SERVED_PER_TURN {
-                yield_now().await;
-            } else if self.sending.arm()? {
+            if served < SERVED_PER_TURN && self.sending.arm()? {
                 readiness.readable().await.map_err(ServeError::Descriptor)?;
+            } else {
+                yield_now().await;
             }
         }
     }

@@ -185,6 +185,11 @@ pub struct ServerCore {
 /// its time is over.
 const LOOKS_MAX: usize = 64;
 
+/// Looks that find nothing but messages of which a part has come, before the service sleeps.
+const HALVES_MAX: usize = 16;
+/// How long it sleeps then, unless something comes.
+const HALF: Duration = Duration::from_millis(1);
+
 /// What [`ServerCore::next`] found.
 enum Found {
     Bound(ClientId, Identity),
@@ -347,13 +352,14 @@ impl ServerCore {
         patience: Patience,
         mut event: Option<Result<Option<Event<Status>>, MessageError>>,
     ) -> Result<Option<Found>, ServeError> {
+        let mut halves = 0;
         for looks in 0_usize.. {
             // What is not the program's, however much of it comes, must not hold up the caller.
             if looks >= LOOKS_MAX && matches!(patience.left(), Err(CallError::Timeout { .. })) {
                 return Ok(Some(Found::Other));
             }
             let found = match event.take() {
-                Some(event) => self.handle(event)?,
+                Some(event) => self.handle(event, Self::buffered)?,
                 None => {
                     self.sending.has_forgotten_sent();
                     if let Some(client) = self.sending.cut_off.pop() {
@@ -376,10 +382,29 @@ impl ServerCore {
                     }
                     self.was_mail = false;
                     let (had_mail, received) = (self.has_mail, self.receive(patience));
-                    if matches!(received, Ok(None)) && !had_mail {
-                        return Ok(None);
+                    match received {
+                        Ok(None) if !had_mail => return Ok(None),
+                        // It is there, and too long for the buffer.
+                        Err(MessageError::BufferTooSmall { .. }) => {
+                            match self.sending.endpoint.try_receive_event(Selector::any()) {
+                                Ok(None) => {
+                                    // Its sender has stopped in the middle of it. What waits behind it comes first now.
+                                    halves += 1;
+                                    match patience.left() {
+                                        _ if had_mail || halves < HALVES_MAX => {}
+                                        Ok(left) => {
+                                            let left = left.map_or(HALF, |left| left.min(HALF));
+                                            self.sending.wait(Some(left))?;
+                                        }
+                                        Err(_) => return Ok(None),
+                                    }
+                                    None
+                                }
+                                long => self.handle(long, Self::owned)?,
+                            }
+                        }
+                        received => self.handle(received, Self::buffered)?,
                     }
-                    self.handle(received)?
                 }
             };
             if found.is_some() {
@@ -410,20 +435,14 @@ impl ServerCore {
         }
     }
 
-    fn handle(
+    /// Handles what the endpoint has reported; `received` handles a message.
+    fn handle<M>(
         &mut self,
-        event: Result<Option<Event<Status>>, MessageError>,
+        event: Result<Option<Event<M>>, MessageError>,
+        received: impl FnOnce(&mut Self, M) -> Option<Found>,
     ) -> Result<Option<Found>, ServeError> {
         match event {
-            Ok(Some(Event::Received(status))) => Ok(self.buffered(status)),
-            // It is there, and too long for the buffer.
-            Err(MessageError::BufferTooSmall { .. }) => {
-                match self.sending.endpoint.try_receive(Selector::any()) {
-                    Ok(Some(message)) => Ok(self.owned(message)),
-                    Ok(None) => Ok(None),
-                    Err(error) => self.handle(Err(error)),
-                }
-            }
+            Ok(Some(Event::Received(message))) => Ok(received(self, message)),
             Ok(Some(Event::Gone { peer, .. })) => {
                 let client = self.sending.clients.of_peer(peer);
                 Ok(client.and_then(|client| self.gone(client)))
