@@ -3,8 +3,8 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use super::messages::assign;
 use super::plan::Plan;
+use super::results::assign;
 use super::{Generator, docs_or, walk};
 use crate::form::{Argument, Kind, Resolved, Type};
 

@@ -3,42 +3,50 @@
 //! | file | makes |
 //! |---|---|
 //! | `types.rs` | structs, unions, enumerations, arrays, aliases, constants, errors |
-//! | `messages.rs` | for each message and its earlier versions: encoding and decoding |
-//! | `client.rs`, `asynchronous.rs` | `Client`, and `AsyncClient` for tasks |
+//! | `messages.rs`, `encoding.rs`, `decoding.rs` | for each message and its earlier versions: encoding and decoding |
+//! | `results.rs` | what calls give |
+//! | `client.rs`, `calls.rs`, `one_way.rs` | `Client` |
+//! | `asynchronous.rs` | `AsyncClient` for tasks |
 //! | `events.rs` | `Event` for what the service sends |
 //! | `service.rs`, `server.rs` | the trait `Service`, what calls it, and `Server` |
 //! | `replies.rs` | replies, and `Outbox` |
 //! | `description.rs` | what both sides compare when they bind, and the JSON form |
 //! | `plan.rs` | what all of these know of a message |
 //! | `walk/` | the code that stores and reads one message |
-//! | `names.rs` | names that Rust accepts |
-//! | `round_trip.rs` | tests of all of this |
+//! | `generator.rs`, `names.rs` | names that Rust accepts |
+//! | `values.rs` | types of values |
+//! | `round_trip/` | tests of all of this |
 
 mod asynchronous;
+mod calls;
 mod client;
+mod decoding;
 mod description;
+mod encoding;
 mod events;
+mod generator;
 mod messages;
 mod names;
+mod one_way;
 mod plan;
 mod replies;
+mod results;
 #[cfg(feature = "test-hooks")]
 mod round_trip;
 mod server;
 mod service;
 mod types;
+mod values;
 mod walk;
 
 #[cfg(feature = "test-hooks")]
 pub use self::round_trip::round_trip;
 
-use std::collections::HashMap;
-
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::TokenStream;
 use quote::quote;
 
-use self::names::{Names, camel, ident, screaming, snake};
-use crate::form::{CapabilityKind, Definition, Interface, Resolved, Type};
+use self::generator::Generator;
+use crate::form::Interface;
 
 /// Why there is no Rust for an interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,253 +119,6 @@ fn spaced(item: &str) -> String {
         out.push('\n');
     }
     out
-}
-
-/// Everything that several items of one interface share: above all the names.
-pub(crate) struct Generator<'a> {
-    interface: &'a Interface,
-    types: HashMap<&'a str, Ident>,
-    /// Fields of structs, and variants of unions and enumerations, by both names.
-    fields: HashMap<(&'a str, &'a str), Ident>,
-    errors: HashMap<&'a str, Ident>,
-    constants: HashMap<&'a str, Ident>,
-    /// The parts of names of messages: `multiply` and `Multiply`.
-    stems: HashMap<&'a str, (String, String)>,
-}
-
-/// Names that generated code uses itself, or that would hide what it uses.
-const TYPES: &[&str] = &[
-    "AsyncClient",
-    "Box",
-    "Client",
-    "Clone",
-    "Copy",
-    "Debug",
-    "Dispatcher",
-    "Eq",
-    "Err",
-    "Event",
-    "Hash",
-    "None",
-    "Ok",
-    "Option",
-    "Outbox",
-    "PartialEq",
-    "Result",
-    "Self",
-    "Server",
-    "Service",
-    "Some",
-    "String",
-    "Vec",
-    "AsMut",
-    "Into",
-    "From",
-];
-const METHODS: &[&str] = &[
-    "as_mut",
-    "bind",
-    "binding",
-    "bound",
-    "event",
-    "event_timeout",
-    "flush",
-    "gone",
-    "not_taken",
-    "progress",
-    "try_event",
-    "wait",
-];
-
-impl<'a> Generator<'a> {
-    fn new(interface: &'a Interface) -> Self {
-        let mut names = Names::reserved(TYPES);
-        let mut types = HashMap::new();
-        let mut fields = HashMap::new();
-        for decl in &interface.types {
-            let name = decl.name.as_str();
-            types.insert(name, names.give(&camel(name)));
-            let mut own = Names::default();
-            match &decl.definition {
-                Definition::Struct { fields: all } => fields.extend(
-                    all.iter().map(|one| ((name, one.name.as_str()), own.give(&snake(&one.name)))),
-                ),
-                Definition::Union { arms, .. } => fields.extend(
-                    arms.iter().map(|one| ((name, one.name.as_str()), own.give(&camel(&one.name)))),
-                ),
-                Definition::Enum { values, .. } => {
-                    let mut own = Names::reserved(&["Unknown", "Self"]);
-                    fields.extend(
-                        values
-                            .iter()
-                            .map(|one| ((name, one.name.as_str()), own.give(&camel(&one.name)))),
-                    );
-                }
-                _ => {}
-            }
-        }
-        let mut errors = HashMap::new();
-        for set in &interface.errors {
-            let mut own = Names::reserved(&["Unknown", "Self"]);
-            errors.insert(set.name.as_str(), names.give(&camel(&set.name)));
-            fields.extend(
-                set.values.iter().map(|one| {
-                    ((set.name.as_str(), one.name.as_str()), own.give(&camel(&one.name)))
-                }),
-            );
-        }
-        let mut stems = HashMap::new();
-        let mut methods = Names::reserved(METHODS);
-        let forms: &[fn(&str) -> String] = &[
-            str::to_owned,
-            |stem| format!("{stem}_timeout"),
-            |stem| format!("{stem}_to_all"),
-            |stem| format!("try_{stem}"),
-            |stem| format!("start_{stem}"),
-            |stem| format!("{stem}_then"),
-        ];
-        let kinds: &[fn(&str) -> String] = &[
-            |stem| format!("{stem}Output"),
-            |stem| format!("{stem}Reply"),
-            |stem| format!("{stem}LaterReply"),
-            str::to_owned,
-        ];
-        for message in &interface.messages {
-            let method = methods.give_all(&snake(&message.name), forms);
-            let kind = names.give_all(&camel(&message.name), kinds);
-            stems.insert(message.name.as_str(), (method, kind));
-        }
-        let mut names = Names::reserved(&["DESCRIPTION", "FORM"]);
-        let constants = interface.constants.iter();
-        let constants =
-            constants.map(|one| (one.name.as_str(), names.give(&screaming(&one.name)))).collect();
-        Self { interface, types, fields, errors, constants, stems }
-    }
-
-    fn type_name(&self, name: &str) -> Ident {
-        self.types.get(name).cloned().unwrap_or_else(|| ident(name))
-    }
-
-    /// A field or variant of a type.
-    fn field(&self, of: &str, name: &str) -> Ident {
-        self.fields.get(&(of, name)).cloned().unwrap_or_else(|| ident(name))
-    }
-
-    /// The type in Rust, which owns what it has.
-    fn owned(&self, of: &Type) -> TokenStream {
-        match of {
-            Type::Builtin { builtin } => {
-                let name = ident(walk::number(*builtin));
-                quote!(#name)
-            }
-            Type::Named { name } => {
-                let name = self.type_name(name);
-                quote!(#name)
-            }
-            Type::String { .. } => quote!(String),
-            Type::Vector { element, .. } => {
-                let element = self.owned(element);
-                quote!(Vec<#element>)
-            }
-            Type::Optional { of } => {
-                let of = self.owned(of);
-                quote!(Option<#of>)
-            }
-            Type::Capability { capability: CapabilityKind::Endpoint } => {
-                quote!(corewire_bind::EndpointRef)
-            }
-            Type::Capability { capability } if capability.is_nullable() => {
-                quote!(Option<std::os::fd::OwnedFd>)
-            }
-            Type::Capability { .. } => quote!(std::os::fd::OwnedFd),
-            Type::Channel { of } => {
-                let of = self.owned(of);
-                quote!(corewire_bind::ChannelRef<#of>)
-            }
-            Type::Client { .. } => quote!(corewire_bind::ServiceRef),
-        }
-    }
-
-    /// The type of an argument to send: what has a fixed size by value, the rest by reference. What has capabilities
-    /// is borrowed for this lifetime.
-    fn lent(&self, of: &Type, lifetime: Option<&TokenStream>) -> TokenStream {
-        if self.is_fixed(of) {
-            return self.owned(of);
-        }
-        let lent_fd = || match lifetime {
-            Some(lifetime) => quote!(std::os::fd::BorrowedFd<#lifetime>),
-            None => quote!(std::os::fd::BorrowedFd<'_>),
-        };
-        match self.interface.resolve(of) {
-            Resolved::Plain(Type::String { .. }) => quote!(&str),
-            Resolved::Plain(Type::Vector { element, .. }) => {
-                let element = self.owned(element);
-                quote!(&[#element])
-            }
-            Resolved::Plain(Type::Optional { of }) => {
-                let of = self.lent(of, lifetime);
-                quote!(Option<#of>)
-            }
-            Resolved::Plain(Type::Capability { capability }) if capability.is_nullable() => {
-                let of = lent_fd();
-                quote!(Option<#of>)
-            }
-            Resolved::Plain(Type::Capability { capability: CapabilityKind::Fd }) => lent_fd(),
-            _ => {
-                let lifetime = lifetime.filter(|_| self.has_capabilities(of));
-                let of = self.owned(of);
-                quote!(&#lifetime #of)
-            }
-        }
-    }
-
-    /// The type of an argument that arrived: strings and bytes stay in the message.
-    fn arrived(&self, of: &Type, lifetime: Option<&TokenStream>) -> TokenStream {
-        match self.interface.resolve(of) {
-            Resolved::Plain(Type::String { .. }) => quote!(&#lifetime str),
-            Resolved::Plain(Type::Vector { element, .. }) if walk::is_bytes(self, element) => {
-                quote!(&#lifetime [u8])
-            }
-            Resolved::Plain(Type::Optional { of }) => {
-                let of = self.arrived(of, lifetime);
-                quote!(Option<#of>)
-            }
-            _ => self.owned(of),
-        }
-    }
-
-    /// Whether values have a fixed size, and are `Copy` in Rust.
-    fn is_fixed(&self, of: &Type) -> bool {
-        match of {
-            Type::String { .. }
-            | Type::Vector { .. }
-            | Type::Capability { .. }
-            | Type::Channel { .. }
-            | Type::Client { .. } => false,
-            Type::Optional { of } => self.is_fixed(of),
-            Type::Named { name } => {
-                match self.interface.type_named(name).map(|decl| &decl.definition) {
-                    Some(
-                        Definition::Alias { target } | Definition::Array { element: target, .. },
-                    ) => self.is_fixed(target),
-                    Some(Definition::Struct { fields }) => {
-                        fields.iter().all(|one| self.is_fixed(&one.of))
-                    }
-                    _ => true,
-                }
-            }
-            Type::Builtin { .. } => true,
-        }
-    }
-
-    /// What a type with values of these types derives. Rights cannot be copied or compared.
-    fn derives<'t>(&self, of: impl Iterator<Item = &'t Type> + Clone) -> TokenStream {
-        if of.clone().any(|one| self.has_capabilities(one)) {
-            return quote!(#[derive(Debug)]);
-        }
-        let copy = of.clone().all(|one| self.is_fixed(one)).then(|| quote!(Copy,));
-        quote!(#[derive(Debug, Clone, #copy PartialEq, Eq, Hash)])
-    }
 }
 
 /// Lines of documentation.

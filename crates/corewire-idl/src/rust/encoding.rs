@@ -1,0 +1,147 @@
+//! Functions that encode messages, and errors.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+
+use super::messages::{of_version, pattern};
+use super::plan::{Plan, Version};
+use super::walk::Walk;
+use super::{Generator, docs};
+use crate::form::{Argument, Resolved, Type};
+
+impl Generator<'_> {
+    /// The arguments of a function that encodes, with the lifetime that it has because of capabilities.
+    fn encoded_parameters(&self, plan: &Plan<'_>, count: usize) -> (TokenStream, TokenStream) {
+        let arguments = plan.arguments.iter().take(count);
+        let lifetime = arguments.clone().any(|(_, one)| self.has_capabilities(&one.of));
+        let lifetime = lifetime.then(|| quote!('c));
+        let parameters = arguments.map(|(name, argument)| {
+            let of = self.lent(&argument.of, lifetime.as_ref());
+            quote!(#name: #of,)
+        });
+        let parameters = parameters.collect::<TokenStream>();
+        match lifetime {
+            None => (TokenStream::new(), parameters),
+            Some(_) => (
+                quote!(<'c>),
+                quote!(capabilities: &mut corewire_bind::Capabilities<'c>, #parameters),
+            ),
+        }
+    }
+
+    /// Encodes the version that the other side knows.
+    pub(super) fn encode_any(&self, plan: &Plan<'_>) -> TokenStream {
+        let name = &plan.encode;
+        let (generics, parameters) = self.encoded_parameters(plan, plan.arguments.len());
+        let arms = plan.versions.iter().skip(1).chain(&plan.versions[..1]).map(|version| {
+            let encode = &version.encode;
+            let names = plan.arguments.iter().take(version.argument_count).map(|(name, _)| name);
+            let capabilities =
+                (!version.layout.capabilities.is_empty()).then(|| quote!(capabilities,));
+            let pattern = pattern(version);
+            quote!(#pattern => #encode(out, #capabilities #(#names),*),)
+        });
+        let text =
+            format!("The bytes of `{}`, in the version that the other side knows.", plan.wire.name);
+        let docs = docs(&[text]);
+        quote! {
+            #docs
+            fn #name #generics(
+                form: corewire_bind::Form,
+                out: &mut Vec<u8>,
+                #parameters
+            ) -> Result<(), corewire_bind::EncodeError> {
+                match form { #(#arms)* }
+            }
+        }
+    }
+
+    pub(super) fn encode(&self, plan: &Plan<'_>, version: &Version<'_>) -> TokenStream {
+        let name = &version.encode;
+        let arguments = &plan.arguments[..version.argument_count];
+        let (generics, parameters) = self.encoded_parameters(plan, version.argument_count);
+        let bytes = Literal::u32_unsuffixed(version.layout.fixed_bytes);
+        let out = if plan.is_short() { quote!(&mut out) } else { quote!(out) };
+        let types = arguments.iter().map(|(_, argument)| &argument.of);
+        let mut walk = Walk::new(self, &plan.wire.name, plan.first(), types, out);
+        if !plan.first().is_empty() {
+            walk.at(4);
+        }
+        let stores = arguments.iter().map(|(name, argument)| {
+            // An argument that is a reference is a place behind it.
+            let place = match self.is_fixed(&argument.of) || self.is_value(argument) {
+                true => quote!(#name),
+                false => quote!((*#name)),
+            };
+            walk.put(&argument.of, &place, &argument.name)
+        });
+        let stores = stores.collect::<TokenStream>();
+        let lends = arguments.iter().map(|(name, one)| self.lend(&one.of, &quote!(#name)));
+        let lends = lends.collect::<TokenStream>();
+        let docs =
+            docs(&[format!("The bytes of `{}`{}.", plan.wire.name, of_version(version, plan))]);
+        if plan.is_short() {
+            let body = if stores.is_empty() {
+                quote!([0; #bytes])
+            } else {
+                quote!(let mut out = [0; #bytes]; #stores out)
+            };
+            return quote! {
+                #docs
+                #[inline(always)]
+                fn #name(#parameters) -> [u8; #bytes] { #body }
+            };
+        }
+        quote! {
+            #docs
+            fn #name #generics(
+                out: &mut Vec<u8>,
+                #parameters
+            ) -> Result<(), corewire_bind::EncodeError> {
+                codec::begin(out, #bytes);
+                #stores
+                #lends
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether an argument that has no fixed size is passed by value all the same.
+    fn is_value(&self, argument: &Argument) -> bool {
+        match self.interface.resolve(&argument.of) {
+            Resolved::Plain(Type::Optional { .. }) => true,
+            Resolved::Plain(Type::Capability { capability }) => capability.is_nullable(),
+            _ => false,
+        }
+    }
+
+    /// Code that encodes the error with which an rpc ends, as `encoded`.
+    pub(super) fn encode_error(&self, plan: &Plan<'_>) -> TokenStream {
+        let places = plan.versions.iter().map(|version| {
+            let arguments = plan.arguments.iter().take(version.argument_count);
+            let types = arguments.map(|(_, argument)| &argument.of);
+            let mut walk = Walk::new(self, "", plan.first(), types, quote!());
+            (walk.at(4), Literal::u32_unsuffixed(version.layout.fixed_bytes))
+        });
+        let places = places.collect::<Vec<_>>();
+        let (at, bytes) = &places[0];
+        let value = quote!(if error.value() == 0 { -1 } else { error.value() });
+        if plan.is_versioned() {
+            let earlier = plan.versions.iter().zip(&places).skip(1);
+            let arms = earlier.map(|(version, (at, bytes))| {
+                let pattern = pattern(version);
+                quote!(#pattern => (#bytes, #at),)
+            });
+            return quote! {
+                let (bytes, at) = match form { #(#arms)* _ => (#bytes, #at) };
+                let mut encoded = vec![0; bytes];
+                codec::put_i32(&mut encoded, at, #value);
+            };
+        }
+        let zeros = if plan.is_short() { quote!([0; #bytes]) } else { quote!(vec![0; #bytes]) };
+        quote! {
+            let mut encoded = #zeros;
+            codec::put_i32(&mut encoded, #at, #value);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Types of values in Rust: as a program owns them, as they are lent to a call, and as they arrive in a service.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::names::ident;
+use super::{Generator, walk};
+use crate::form::{CapabilityKind, Definition, Resolved, Type};
+
+impl Generator<'_> {
+    /// The type in Rust, which owns what it has.
+    pub(super) fn owned(&self, of: &Type) -> TokenStream {
+        match of {
+            Type::Builtin { builtin } => {
+                let name = ident(walk::number(*builtin));
+                quote!(#name)
+            }
+            Type::Named { name } => {
+                let name = self.type_name(name);
+                quote!(#name)
+            }
+            Type::String { .. } => quote!(String),
+            Type::Vector { element, .. } => {
+                let element = self.owned(element);
+                quote!(Vec<#element>)
+            }
+            Type::Optional { of } => {
+                let of = self.owned(of);
+                quote!(Option<#of>)
+            }
+            Type::Capability { capability: CapabilityKind::Endpoint } => {
+                quote!(corewire_bind::EndpointRef)
+            }
+            Type::Capability { capability } if capability.is_nullable() => {
+                quote!(Option<std::os::fd::OwnedFd>)
+            }
+            Type::Capability { .. } => quote!(std::os::fd::OwnedFd),
+            Type::Channel { of } => {
+                let of = self.owned(of);
+                quote!(corewire_bind::ChannelRef<#of>)
+            }
+            Type::Client { .. } => quote!(corewire_bind::ServiceRef),
+        }
+    }
+
+    /// The type of an argument to send: what has a fixed size by value, the rest by reference. What has capabilities
+    /// is borrowed for this lifetime.
+    pub(super) fn lent(&self, of: &Type, lifetime: Option<&TokenStream>) -> TokenStream {
+        if self.is_fixed(of) {
+            return self.owned(of);
+        }
+        let lent_fd = || match lifetime {
+            Some(lifetime) => quote!(std::os::fd::BorrowedFd<#lifetime>),
+            None => quote!(std::os::fd::BorrowedFd<'_>),
+        };
+        match self.interface.resolve(of) {
+            Resolved::Plain(Type::String { .. }) => quote!(&str),
+            Resolved::Plain(Type::Vector { element, .. }) => {
+                let element = self.owned(element);
+                quote!(&[#element])
+            }
+            Resolved::Plain(Type::Optional { of }) => {
+                let of = self.lent(of, lifetime);
+                quote!(Option<#of>)
+            }
+            Resolved::Plain(Type::Capability { capability }) if capability.is_nullable() => {
+                let of = lent_fd();
+                quote!(Option<#of>)
+            }
+            Resolved::Plain(Type::Capability { capability: CapabilityKind::Fd }) => lent_fd(),
+            _ => {
+                let lifetime = lifetime.filter(|_| self.has_capabilities(of));
+                let of = self.owned(of);
+                quote!(&#lifetime #of)
+            }
+        }
+    }
+
+    /// The type of an argument that arrived: strings and bytes stay in the message.
+    pub(super) fn arrived(&self, of: &Type, lifetime: Option<&TokenStream>) -> TokenStream {
+        match self.interface.resolve(of) {
+            Resolved::Plain(Type::String { .. }) => quote!(&#lifetime str),
+            Resolved::Plain(Type::Vector { element, .. }) if walk::is_bytes(self, element) => {
+                quote!(&#lifetime [u8])
+            }
+            Resolved::Plain(Type::Optional { of }) => {
+                let of = self.arrived(of, lifetime);
+                quote!(Option<#of>)
+            }
+            _ => self.owned(of),
+        }
+    }
+
+    /// Whether values have a fixed size, and are `Copy` in Rust.
+    pub(super) fn is_fixed(&self, of: &Type) -> bool {
+        match of {
+            Type::String { .. }
+            | Type::Vector { .. }
+            | Type::Capability { .. }
+            | Type::Channel { .. }
+            | Type::Client { .. } => false,
+            Type::Optional { of } => self.is_fixed(of),
+            Type::Named { name } => {
+                match self.interface.type_named(name).map(|decl| &decl.definition) {
+                    Some(
+                        Definition::Alias { target } | Definition::Array { element: target, .. },
+                    ) => self.is_fixed(target),
+                    Some(Definition::Struct { fields }) => {
+                        fields.iter().all(|one| self.is_fixed(&one.of))
+                    }
+                    _ => true,
+                }
+            }
+            Type::Builtin { .. } => true,
+        }
+    }
+
+    /// What a type with values of these types derives. Rights cannot be copied or compared.
+    pub(super) fn derives<'t>(&self, of: impl Iterator<Item = &'t Type> + Clone) -> TokenStream {
+        if of.clone().any(|one| self.has_capabilities(one)) {
+            return quote!(#[derive(Debug)]);
+        }
+        let copy = of.clone().all(|one| self.is_fixed(one)).then(|| quote!(Copy,));
+        quote!(#[derive(Debug, Clone, #copy PartialEq, Eq, Hash)])
+    }
+}
