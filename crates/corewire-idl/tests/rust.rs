@@ -58,3 +58,20 @@ interface rights {
 "#;
     insta::assert_snapshot!(generate(&interface(text)).unwrap());
 }
+
+/// The code of a union must not contain that of all its arms.
+#[test]
+fn unions_within_unions() {
+    const DEPTH: usize = 30;
+    let unions = (1..DEPTH).fold(String::new(), |text, depth| {
+        let inner = depth - 1;
+        text + &format!("typedef union {{ u{inner} left; u{inner} right; }} u{depth};\n")
+    });
+    let text = format!(
+        "edition 1;\ninterface deep {{\ntypedef union {{ bool yes; uint64 count; }} u0;\n{unions}\
+         rpc ask @1(in u{last} question, out u{last} answer);\n}}\n",
+        last = DEPTH - 1
+    );
+    let lines = generate(&interface(&text)).unwrap().lines().count();
+    assert!(lines < DEPTH * 100, "{lines} lines for {DEPTH} unions");
+}

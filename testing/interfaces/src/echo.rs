@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use corewire_bind::{ChannelRef, ClientId, EndpointRef, Identity, ServiceRef};
 
-use crate::all::{self, Bundle, Choices, Color, Entry, Grid, Outbox, Pair, Shape, Trouble};
+use crate::all::{
+    self, Bundle, Choice, Choices, Color, Deep, Deeper, Entry, Grid, Outbox, Pair, Shape, Trouble,
+};
 use crate::sum_of_all;
 
 /// Answers with what it was given.
@@ -66,7 +68,7 @@ impl all::Service for Echo {
         text: &str,
         _bytes: &[u8],
         list: Vec<Pair>,
-        _any: Vec<all::Choice>,
+        _any: Vec<Choice>,
         e: Entry,
         reply: all::DynamicReply<'_>,
     ) {
@@ -171,5 +173,9 @@ impl all::Service for Echo {
             let more = (number > 0).then_some(file.as_fd());
             let _ = outbox.handed(client, file.as_fd(), number, more);
         }
+    }
+
+    fn unions(&mut self, c: Choice, d: Deeper, list: Vec<Deep>, reply: all::UnionsReply<'_>) {
+        let _ = reply.send(c, d, &list);
     }
 }

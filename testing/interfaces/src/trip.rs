@@ -131,6 +131,12 @@ impl Random {
     }
 }
 
+/// Declared types, of which random values can be made.
+pub trait Any {
+    /// A random value.
+    fn any(random: &mut Random) -> Self;
+}
+
 /// Writes a value so that values can be compared, descriptors by the file that they mean.
 pub trait Show {
     /// Adds the value to `out`.

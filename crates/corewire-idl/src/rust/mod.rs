@@ -2,7 +2,8 @@
 //!
 //! | file | makes |
 //! |---|---|
-//! | `types.rs` | structs, unions, enumerations, arrays, aliases, constants, errors |
+//! | `types.rs` | structs, enumerations, arrays, aliases, constants, errors |
+//! | `unions.rs` | unions, and what encodes and decodes them |
 //! | `messages.rs`, `encoding.rs`, `decoding.rs` | for each message and its earlier versions: encoding and decoding |
 //! | `results.rs` | what calls give |
 //! | `client.rs`, `calls.rs`, `one_way.rs` | `Client` |
@@ -36,6 +37,7 @@ mod round_trip;
 mod server;
 mod service;
 mod types;
+mod unions;
 mod values;
 mod walk;
 

@@ -61,18 +61,7 @@ impl Generator<'_> {
                 quote!(#docs pub type #name = [#element; #count];)
             }
             Definition::Struct { fields } => self.structure(decl, &name, &docs, fields),
-            Definition::Union { arms, .. } => {
-                let arms = arms.iter().map(|arm| {
-                    let (name, of) = (self.field(&decl.name, &arm.name), self.owned(&arm.of));
-                    let docs = docs_or(&arm.docs, &format!("`{}`.", arm.name));
-                    quote!(#docs #name(#of),)
-                });
-                quote! {
-                    #docs
-                    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-                    pub enum #name { #(#arms)* }
-                }
-            }
+            Definition::Union { arms, .. } => self.union(&decl.name, &name, &docs, arms),
             Definition::Enum { flexible, values } => {
                 self.enumeration(&decl.name, &name, &docs, values, *flexible)
             }

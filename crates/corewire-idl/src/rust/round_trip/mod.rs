@@ -28,11 +28,11 @@ pub fn round_trip(interface: &Interface, path: &str) -> Result<String, GenerateE
     let invalid =
         |reason: String| GenerateError::Invalid { interface: interface.name.clone(), reason };
     let path = path.parse::<TokenStream>().map_err(|error| invalid(error.to_string()))?;
-    let (shows, service, run) = (generator.shows(), generator.answers(), generator.run());
+    let (values, service, run) = (generator.values(), generator.answers(), generator.run());
     let code = quote! {
         use corewire_interfaces::trip;
         use #path::*;
-        #shows
+        #values
         #service
         #run
     };

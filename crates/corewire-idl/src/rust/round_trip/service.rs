@@ -3,6 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
+use super::values::any;
 use crate::rust::plan::Plan;
 use crate::rust::{Generator, names};
 
@@ -59,12 +60,10 @@ impl Generator<'_> {
     fn answer(&self, reply: &Plan<'_>) -> TokenStream {
         let (lets, shows, passed) = self.arguments(reply);
         let fail = reply.message.errors.as_ref().map(|set| {
-            let name = self.error_name(set);
-            let values = self.interface.error_set(set).map(|set| set.values.as_slice());
-            let value = self.random_value(set, &quote!(#name), values.unwrap_or_default(), true);
+            let error = any(&self.error_name(set));
             quote! {
                 if random.below(4) == 0 {
-                    let error = #value;
+                    let error = #error;
                     self.trip.answers(|out| trip::Show::show(&error, out));
                     return reply.fail(error);
                 }

@@ -1,6 +1,6 @@
 //! Values: how they are compared, how random ones are made, and how they are passed.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use crate::form::{Builtin, CapabilityKind, Definition, EnumValue, Resolved, Type, TypeDecl};
@@ -8,46 +8,56 @@ use crate::rust::Generator;
 use crate::rust::walk::number;
 
 impl Generator<'_> {
-    /// How values of declared types are compared.
-    pub(super) fn shows(&self) -> TokenStream {
-        let types = self.interface.types.iter().filter_map(|decl| self.show(decl));
+    /// How values of declared types are compared, and how random ones are made.
+    pub(super) fn values(&self) -> TokenStream {
+        let types = self.interface.types.iter().filter_map(|decl| self.declared_values(decl));
         let errors = self.interface.errors.iter().map(|set| {
             let name = self.error_name(&set.name);
-            quote! {
-                impl trip::Show for #name {
-                    fn show(&self, out: &mut String) { trip::Show::show(&self.value(), out); }
-                }
-            }
+            let value = self.random_value(&set.name, &quote!(Self), &set.values, true);
+            values(&name, &quote!(trip::Show::show(&self.value(), out);), &value)
         });
         types.chain(errors).collect()
     }
 
-    fn show(&self, decl: &TypeDecl) -> Option<TokenStream> {
-        let name = self.type_name(&decl.name);
-        let body = match &decl.definition {
-            Definition::Struct { fields } => fields
-                .iter()
-                .map(|field| {
-                    let field = self.field(&decl.name, &field.name);
-                    quote!(trip::Show::show(&self.#field, out);)
-                })
-                .collect(),
+    fn declared_values(&self, decl: &TypeDecl) -> Option<TokenStream> {
+        let of = decl.name.as_str();
+        let (show, random) = match &decl.definition {
+            Definition::Struct { fields } => {
+                let names = fields.iter().map(|field| self.field(of, &field.name));
+                let names = names.collect::<Vec<_>>();
+                let random = fields.iter().map(|field| self.random(&field.of));
+                (
+                    quote!(#(trip::Show::show(&self.#names, out);)*),
+                    quote!(Self { #(#names: #random,)* }),
+                )
+            }
             Definition::Union { arms, .. } => {
-                let arms = arms.iter().zip(0_u32..).map(|(arm, index)| {
-                    let arm = self.field(&decl.name, &arm.name);
-                    quote!(Self::#arm(value) => trip::Show::show(&(#index, value), out),)
-                });
-                quote!(match self { #(#arms)* })
+                let (count, last) = (arms.len(), arms.len().saturating_sub(1));
+                let (mut shows, mut randoms) = (Vec::new(), Vec::new());
+                for (index, arm) in arms.iter().enumerate() {
+                    let (variant, value) = (self.field(of, &arm.name), self.random(&arm.of));
+                    let pattern = if index == last { quote!(_) } else { quote!(#index) };
+                    shows.push(quote! {
+                        Self::#variant(value) => {
+                            out.push_str(stringify!(#variant));
+                            trip::Show::show(value, out);
+                        }
+                    });
+                    randoms.push(quote!(#pattern => Self::#variant(#value),));
+                }
+                (
+                    quote!(match self { #(#shows)* }),
+                    quote!(match random.below(#count) { #(#randoms)* }),
+                )
             }
             // Values may have several names.
-            Definition::Enum { .. } => quote!(trip::Show::show(&self.value(), out)),
+            Definition::Enum { flexible, values } => (
+                quote!(trip::Show::show(&self.value(), out);),
+                self.random_value(of, &quote!(Self), values, *flexible),
+            ),
             _ => return None,
         };
-        Some(quote! {
-            impl trip::Show for #name {
-                fn show(&self, out: &mut String) { #body }
-            }
-        })
+        Some(values(&self.type_name(of), &show, &random))
     }
 
     /// An expression for a random value. `random` is the source.
@@ -82,39 +92,17 @@ impl Generator<'_> {
     }
 
     fn random_declared(&self, decl: &TypeDecl) -> TokenStream {
-        let name = self.type_name(&decl.name);
         match &decl.definition {
             Definition::Alias { target } => self.random(target),
-            Definition::Struct { fields } => {
-                let fields = fields.iter().map(|field| {
-                    let (name, value) =
-                        (self.field(&decl.name, &field.name), self.random(&field.of));
-                    quote!(#name: #value,)
-                });
-                quote!(#name { #(#fields)* })
-            }
             Definition::Array { element, .. } => {
                 let element = self.random(element);
                 quote!(random.array(|random| #element))
             }
-            Definition::Union { arms, .. } => {
-                let count = arms.len();
-                let arms = arms.iter().enumerate().map(|(index, arm)| {
-                    let (variant, value) =
-                        (self.field(&decl.name, &arm.name), self.random(&arm.of));
-                    let pattern = if index + 1 == count { quote!(_) } else { quote!(#index) };
-                    quote!(#pattern => #name::#variant(#value),)
-                });
-                quote!(match random.below(#count) { #(#arms)* })
-            }
-            Definition::Enum { flexible, values } => {
-                let name = quote!(#name);
-                self.random_value(&decl.name, &name, values, *flexible)
-            }
+            _ => any(&self.type_name(&decl.name)),
         }
     }
 
-    pub(super) fn random_value(
+    fn random_value(
         &self,
         of: &str,
         name: &TokenStream,
@@ -157,4 +145,22 @@ impl Generator<'_> {
             _ => quote!(&#name),
         }
     }
+}
+
+/// How values of one type are compared and made.
+fn values(name: &Ident, show: &TokenStream, random: &TokenStream) -> TokenStream {
+    quote! {
+        impl trip::Show for #name {
+            fn show(&self, out: &mut String) { #show }
+        }
+
+        impl trip::Any for #name {
+            fn any(random: &mut trip::Random) -> Self { #random }
+        }
+    }
+}
+
+/// An expression for a random value of a type with this name.
+pub(super) fn any(name: &Ident) -> TokenStream {
+    quote!(<#name as trip::Any>::any(random))
 }

@@ -41,7 +41,7 @@ impl Walk<'_> {
                     return quote!(reader.bytes(#at, #name, #count_max)? #owned);
                 }
                 let element_bytes = Literal::u32_unsuffixed(bytes_of(self.generator, element));
-                let read = self.inner(element, quote!(bytes), None).get(element, path, false);
+                let read = self.element(element).get(element, path, false);
                 quote!(reader.elements(#at, #name, #count_max, #element_bytes, |bytes| Ok(#read))?)
             }
             Type::Optional { of } => {
@@ -131,21 +131,9 @@ impl Walk<'_> {
                     quote!(std::array::from_fn(|#index| #read))
                 }
             }
-            Definition::Union { arms, area_bytes } => {
+            Definition::Union { area_bytes, .. } => {
                 let (tag, area) = (self.at(4), self.at(*area_bytes));
-                let reads = arms.iter().zip(0_u32..).map(|(arm, index)| {
-                    let variant = self.generator.field(&decl.name, &arm.name);
-                    let mut walk = self.inner(&arm.of, bytes.clone(), Some(quote!(#area)));
-                    let read = walk.get(&arm.of, &format!("{path}.{}", arm.name), false);
-                    quote!(#index => #name::#variant(#read),)
-                });
-                let reads = reads.collect::<TokenStream>();
-                quote! {
-                    match codec::get_u32(#bytes, #tag) {
-                        #reads
-                        found => return Err(codec::unknown_value(#place, found.into())),
-                    }
-                }
+                quote!(#name::decode(#bytes, #tag, #area, #place)?)
             }
         }
     }

@@ -14,8 +14,8 @@ use crate::form::{Builtin, Definition, Type};
 /// The walk over the arguments of one message, or over one element of a vector, or over one arm of a union.
 pub(super) struct Walk<'a> {
     generator: &'a Generator<'a>,
-    /// The message's name, for errors.
-    message: &'a str,
+    /// The message's name, for errors. None in the functions of a union, which get the name of the place.
+    message: Option<&'a str>,
     offsets: Vec<u32>,
     next: usize,
     /// Where the whole begins, if not at 0.
@@ -26,7 +26,7 @@ pub(super) struct Walk<'a> {
     /// The bytes, as an argument.
     bytes: TokenStream,
     /// Strings and vectors so far: the offsets of their lengths, and their names.
-    dynamics: Vec<(TokenStream, String)>,
+    dynamics: Vec<(TokenStream, TokenStream)>,
     /// Within an array whose capabilities travel field by field: the part that the next one comes from.
     next_part: Option<usize>,
 }
@@ -36,6 +36,21 @@ impl<'a> Walk<'a> {
     pub(super) fn new<'t>(
         generator: &'a Generator<'a>,
         message: &'a str,
+        first: &[u32],
+        types: impl IntoIterator<Item = &'t Type>,
+        bytes: TokenStream,
+    ) -> Self {
+        Self::over(generator, Some(message), first, types, bytes)
+    }
+
+    /// A walk over an arm of a union, which begins at the variable `area`.
+    pub(super) fn arm(generator: &'a Generator<'a>, of: &Type) -> Self {
+        Self { base: Some(quote!(area)), ..Self::over(generator, None, &[], [of], quote!(bytes)) }
+    }
+
+    fn over<'t>(
+        generator: &'a Generator<'a>,
+        message: Option<&'a str>,
         first: &[u32],
         types: impl IntoIterator<Item = &'t Type>,
         bytes: TokenStream,
@@ -72,13 +87,21 @@ impl<'a> Walk<'a> {
         quote!(#base #offset #scaled)
     }
 
-    fn place(&self, path: &str) -> String {
-        format!("{}: {path}", self.message)
+    /// The name of a place, for errors.
+    fn place(&self, path: &str) -> TokenStream {
+        match self.message {
+            Some(message) => {
+                let name = format!("{message}: {path}");
+                quote!(#name)
+            }
+            None => quote!(place),
+        }
     }
 
-    fn inner(&self, of: &Type, bytes: TokenStream, base: Option<TokenStream>) -> Self {
-        let walk = Self::new(self.generator, self.message, &[], [of], bytes);
-        Self { base, depth: self.depth, ..walk }
+    /// A walk over an element of a vector.
+    fn element(&self, of: &Type) -> Self {
+        let walk = Self::over(self.generator, self.message, &[], [of], quote!(bytes));
+        Self { depth: self.depth, ..walk }
     }
 
     /// Within an array: the index is this one of `count` in each element around it.

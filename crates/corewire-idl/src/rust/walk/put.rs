@@ -37,11 +37,7 @@ impl Walk<'_> {
                 }
                 let element_bytes = bytes_of(self.generator, element);
                 let element_bytes = Literal::u32_unsuffixed(element_bytes);
-                let store = self.inner(element, quote!(bytes), None).put(
-                    element,
-                    &quote!((*element)),
-                    path,
-                );
+                let store = self.element(element).put(element, &quote!((*element)), path);
                 quote! {
                     codec::put_elements(#bytes, #at, #name, &#value, #count_max, #element_bytes, |bytes, element| {
                         #store
@@ -104,25 +100,9 @@ impl Walk<'_> {
                     }
                 }
             }
-            Definition::Union { arms, area_bytes } => {
-                let name = self.generator.type_name(&decl.name);
+            Definition::Union { area_bytes, .. } => {
                 let (tag, area) = (self.at(4), self.at(*area_bytes));
-                let value = format_ident!("value{}", self.depth);
-                let stores = arms.iter().zip(0_u32..).map(|(arm, index)| {
-                    let variant = self.generator.field(&decl.name, &arm.name);
-                    let mut walk = self.inner(&arm.of, bytes.clone(), Some(quote!(#area)));
-                    walk.depth += 1;
-                    let store =
-                        walk.put(&arm.of, &quote!((*#value)), &format!("{path}.{}", arm.name));
-                    quote! {
-                        #name::#variant(#value) => {
-                            codec::put_u32(#bytes, #tag, #index);
-                            #store
-                        }
-                    }
-                });
-                let whole = bare(place);
-                quote!(match &#whole { #(#stores)* })
+                quote!(#behind.encode(#bytes, #tag, #area);)
             }
         }
     }

@@ -1,0 +1,61 @@
+//! Unions. Each has functions of its own that encode and decode it: if their code were part of the code of messages, as
+//! that of structs is, it would double with each union that has two arms of another one.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+
+use super::walk::Walk;
+use super::{Generator, docs_or};
+use crate::form::Field;
+
+impl Generator<'_> {
+    pub(super) fn union(
+        &self,
+        of: &str,
+        name: &Ident,
+        docs: &TokenStream,
+        arms: &[Field],
+    ) -> TokenStream {
+        let (mut variants, mut stores, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+        for (arm, index) in arms.iter().zip(0_u32..) {
+            let (variant, inner) = (self.field(of, &arm.name), self.owned(&arm.of));
+            let docs = docs_or(&arm.docs, &format!("`{}`.", arm.name));
+            variants.push(quote!(#docs #variant(#inner),));
+            let store = Walk::arm(self, &arm.of).put(&arm.of, &quote!((*value)), "");
+            stores.push(quote! {
+                Self::#variant(value) => {
+                    codec::put_u32(bytes, tag, #index);
+                    #store
+                }
+            });
+            let read = Walk::arm(self, &arm.of).get(&arm.of, "", false);
+            reads.push(quote!(#index => Self::#variant(#read),));
+        }
+        quote! {
+            #docs
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+            pub enum #name { #(#variants)* }
+
+            impl #name {
+                #[doc = " Stores the tag, and the arm at the beginning of the area."]
+                #[inline]
+                fn encode(&self, bytes: &mut [u8], tag: usize, area: usize) {
+                    match self { #(#stores)* }
+                }
+
+                #[inline]
+                fn decode(
+                    bytes: &[u8],
+                    tag: usize,
+                    area: usize,
+                    place: &'static str,
+                ) -> Result<Self, corewire_bind::DecodeError> {
+                    Ok(match codec::get_u32(bytes, tag) {
+                        #(#reads)*
+                        found => return Err(codec::unknown_value(place, found.into())),
+                    })
+                }
+            }
+        }
+    }
+}
