@@ -287,6 +287,10 @@ mod tests {
     fn a_refusal_names_what_differs() {
         let other = Description { name: "other", hash: 2, ..OWN }.to_bytes().unwrap();
         assert_eq!(OWN.agree(&other).unwrap_err(), "the service speaks calc, not other");
+        let mut many = other;
+        many[16..18].copy_from_slice(&[0xff; 2]);
+        let reason = "65535 messages: an interface has at most 8192";
+        assert_eq!(OWN.agree(&many).unwrap_err(), reason);
         let reason = |wires: &[Wire<'_>]| agreed(wires).unwrap_err();
         assert_eq!(
             reason(&[ONE, Wire { hash: 21, ..TWO }]),

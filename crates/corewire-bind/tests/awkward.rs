@@ -316,6 +316,15 @@ fn noting(
     handles
 }
 
+/// A service that tells the test its notes.
+fn telling(domain: &Domain) -> (Stopper, mpsc::Receiver<Vec<u8>>) {
+    let (told, tells) = mpsc::channel();
+    let (stopper, _outbox) = noting(domain, move |_, note| {
+        let _ = told.send(note.to_vec());
+    });
+    (stopper, tells)
+}
+
 /// A service that is in the first note until the test says so, and then counts them.
 fn busy(domain: &Domain) -> (Stopper, Outbox, mpsc::Sender<()>, mpsc::Receiver<u64>) {
     let ((go, goes), (told, tells)) = (mpsc::channel::<()>(), mpsc::channel());
@@ -403,10 +412,7 @@ fn a_program_that_waits_learns_that_the_next_message_may_go() {
 fn a_client_that_is_dropped_is_unbound_even_if_its_descriptor_lives_on() {
     for driver in [Driver::Ump, Driver::Sock] {
         let place = Place::new();
-        let (told, tells) = mpsc::channel();
-        let (stopper, _outbox) = noting(&place.domain, move |_, note| {
-            let _ = told.send(note.to_vec());
-        });
+        let (stopper, tells) = telling(&place.domain);
         let mut binding = bind(&place.domain, driver);
         let readiness = binding.readiness().unwrap();
         assert_eq!(tells.recv_timeout(SOON), Ok(b"bound".to_vec()));
@@ -455,10 +461,7 @@ fn descriptors_for_a_service_that_has_ended_tell_so() {
 fn a_send_without_time_is_tried_once() {
     for driver in [Driver::Ump, Driver::Sock] {
         let place = Place::new();
-        let (told, tells) = mpsc::channel();
-        let (stopper, _outbox) = noting(&place.domain, move |_, note| {
-            let _ = told.send(note.to_vec());
-        });
+        let (stopper, tells) = telling(&place.domain);
         let mut binding = bind(&place.domain, driver);
         assert_eq!(tells.recv_timeout(SOON), Ok(b"bound".to_vec()));
         binding.send(NOTE, b"now", &none(), Some(Duration::ZERO)).unwrap();
@@ -512,4 +515,33 @@ fn a_service_sleeps_beside_a_message_that_has_come_half_way() {
     stopper.stop();
     assert!(!service.join().unwrap());
     drop((other, half));
+}
+
+#[test]
+fn events_whose_descriptors_nobody_reads_are_left_out_and_counted() {
+    const EVENTS: u64 = 2000;
+    let place = Place::new();
+    let (stopper, outbox) = noting(&place.domain, |_, _| {});
+    let patient = Bind::default().drivers([Driver::Sock]).event_bytes(usize::MAX);
+    let mut binding = patient.connect(&place.domain, "echo", &DESCRIPTION).unwrap();
+    binding.call(ECHO, b"bound", &none(), 8, None).unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let mut rights = none();
+    rights.descriptor(file.as_fd());
+    for _ in 0..EVENTS {
+        outbox.send(None, EVENT, 3, vec![vec![7; 8]], &rights).unwrap();
+    }
+    // This call is mail behind the events: they have been handled when it returns.
+    let mut other = bind(&place.domain, Driver::Sock);
+    other.call(ECHO, b"x", &none(), 8, None).unwrap();
+    drop(other);
+    let waiting = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+        let target = entry.as_ref().map(|entry| std::fs::read_link(entry.path()));
+        matches!(target, Ok(Ok(target)) if target.ends_with("dev/null"))
+    });
+    let waiting = waiting.count();
+    assert!(waiting < 200, "{waiting} descriptors wait for one client");
+    let (there, lost) = count_events(binding, EVENTS).recv_timeout(SOON).unwrap();
+    assert!(there > 0 && lost > 0, "{there} and {lost}");
+    stopper.stop();
 }

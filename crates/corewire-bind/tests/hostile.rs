@@ -385,7 +385,9 @@ fn a_guest_that_is_accepted_and_never_says_how_it_speaks_is_closed() {
         said
     });
     let mut echo = Echo::default();
+    let until = Instant::now() + Duration::from_secs(60);
     while !client.is_finished() {
+        assert!(Instant::now() < until, "never closed");
         core.serve_one(Some(Duration::from_millis(1)), &mut echo).unwrap();
     }
     assert_eq!(client.join().unwrap(), "it did not bind in time");

@@ -1,8 +1,8 @@
 //! A client's end of a connection.
 //!
-//! A caller that waits reads everything that comes, in the order in which the service sent it: its own reply ends the wait,
-//! and replies to other calls, events and notes are put where they belong. So no message that nobody asks for can stand
-//! in front of one that somebody waits for.
+//! A caller that waits reads everything that comes, in the order in which the service sent it: its own reply ends the
+//! wait, and replies to other calls, events and notes are put where they belong. So no message that nobody asks for can
+//! stand in front of one that somebody waits for.
 
 mod asynchronous;
 mod calling;

@@ -36,8 +36,6 @@ pub(super) struct Guest {
     pub(super) id: OnceLock<ClientId>,
     /// Set once the client has said how it will speak: its binding is complete.
     is_bound: OnceLock<()>,
-    /// Set once it was late with that.
-    is_late: OnceLock<()>,
     socket: Connection,
     porter: Arc<OwnedFd>,
     state: Mutex<State>,
@@ -59,6 +57,10 @@ struct State {
     unhandled_bytes: usize,
     /// Descriptors of what is unsent.
     unsent_descriptors: usize,
+    /// The service's thread will be told that the client has not said in time how it speaks.
+    is_late_told: bool,
+    /// It has been told.
+    was_late: bool,
     /// It uses a ring: the socket carries capabilities, and the service's thread reads it.
     is_lane: bool,
     /// Nothing more is read. The socket is closed once everything is sent.
@@ -74,7 +76,6 @@ impl Guest {
             identity,
             id: OnceLock::new(),
             is_bound: OnceLock::new(),
-            is_late: OnceLock::new(),
             socket,
             porter: Arc::clone(porter),
             state: Mutex::default(),
@@ -250,9 +251,16 @@ impl Guest {
         self.id.get().is_none() && self.lock().unhandled_bytes == 0
     }
 
-    /// Takes note that it is late. True if it was before.
+    /// Takes note that the service's thread will be told that it is late. False if that waits already.
+    pub(super) fn must_tell_late(&self) -> bool {
+        !std::mem::replace(&mut self.lock().is_late_told, true)
+    }
+
+    /// The service's thread has been told. True if it was before.
     pub(super) fn is_late_again(&self) -> bool {
-        self.is_late.set(()).is_err()
+        let mut state = self.lock();
+        state.is_late_told = false;
+        std::mem::replace(&mut state.was_late, true)
     }
 
     /// Closes the socket beside a ring that has ended.

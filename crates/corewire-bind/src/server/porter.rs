@@ -26,7 +26,8 @@ const BIND_BYTES_MAX: u32 = 4 << 20;
 const GUESTS_MAX: usize = 4096;
 /// Connections of one foreign user at one time.
 const GUESTS_OF_USER_MAX: usize = 64;
-const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Limits of the time to bind: the thread must sleep in between, and the clock must be able to express it.
+const BIND_WITHIN: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(366 * 24 * 3600)];
 /// Packets of one guest before the others have their turn.
 const PACKETS_PER_TURN: usize = 32;
 
@@ -51,8 +52,7 @@ impl Porter {
         let (listener_data, end_data) = (EventData::new_u64(LISTENER), EventData::new_u64(END));
         epoll::add(&*set, listener.readiness(), listener_data, EventFlags::IN)?;
         epoll::add(&*set, &*end, end_data, EventFlags::IN)?;
-        // A time that the clock cannot express is none.
-        let bind_within = bind_within.min(YEAR);
+        let bind_within = bind_within.clamp(BIND_WITHIN[0], BIND_WITHIN[1]);
         let (guests, gone) = (HashMap::new(), Vec::new());
         let thread = Thread { listener, mailbox, set, bind_within, guests, gone, last_key: END };
         let name = "corewire-porter".to_owned();
@@ -132,7 +132,9 @@ impl Thread {
                 self.remove(key);
             } else {
                 watched.until = now + self.bind_within;
-                let _ = self.mailbox.put(Mail::GuestLate(Arc::clone(&watched.guest)));
+                if watched.guest.must_tell_late() {
+                    let _ = self.mailbox.put(Mail::GuestLate(Arc::clone(&watched.guest)));
+                }
             }
         }
         let waiting = self.guests.values().filter(|one| unbound(one)).map(|one| one.until).min();
