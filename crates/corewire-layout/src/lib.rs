@@ -15,6 +15,7 @@
 //! | [`slot`] | one slot of a ring: stamp, header, inline payload |
 //! | [`counters`] | the counters that each sender, receiver and endpoint keeps in its own segment |
 //! | [`frame`] | the messages of the attach handshake |
+//! | [`circuit`] | frames and packets of circuits, and their credit |
 //! | [`message_type`] | the declared type of a channel's messages |
 //! | [`name`] | the rules for channel names, and the files that hold names |
 //!
@@ -27,6 +28,7 @@
 
 extern crate alloc;
 
+pub mod circuit;
 pub mod counters;
 pub mod endpoint;
 pub mod frame;
