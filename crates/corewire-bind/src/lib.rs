@@ -79,6 +79,8 @@
 
 mod bind;
 mod capability;
+#[doc(hidden)]
+pub mod circuit;
 mod client;
 pub mod codec;
 mod error;

@@ -14,7 +14,7 @@ pub const RESERVE_LINES: u32 = 2;
 pub const LOAN_LINES_MAX: u32 = 256;
 
 /// What the sending side of a hop knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Outflow {
     sent_lines: u32,
     limit_lines: u32,
@@ -70,7 +70,7 @@ impl Outflow {
 }
 
 /// What the receiving side of a hop knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Intake {
     taken_lines: u32,
     granted_lines: u32,
@@ -204,6 +204,14 @@ impl Intake {
         self.is_recalling = true;
     }
 
+    /// The circuit has ended on this side. Returns the lines that had been lent.
+    #[must_use]
+    pub const fn settle(&mut self) -> u32 {
+        let lent = self.window_lines.saturating_sub(RESERVE_LINES);
+        self.window_lines -= lent;
+        lent
+    }
+
     /// The sender has given back. Returns the lines that are free again: those in memory stay lent.
     #[must_use]
     pub const fn returned(&mut self) -> u32 {
@@ -221,7 +229,8 @@ impl Intake {
 
 /// Whether one cumulative count is later than another.
 #[inline]
-const fn is_after(one: u32, other: u32) -> bool {
+#[must_use]
+pub const fn is_after(one: u32, other: u32) -> bool {
     let ahead = one.wrapping_sub(other);
     ahead != 0 && ahead < 1 << 31
 }

@@ -96,7 +96,7 @@ impl core::fmt::Display for NodeId {
 }
 
 /// A set of monitors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NodeSet([u64; NODES_MAX / 64]);
 
 impl NodeSet {

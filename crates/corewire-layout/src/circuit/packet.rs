@@ -11,6 +11,7 @@
 //! | `Setup` | towards the service | set up a circuit |
 //! | `Accept` | towards the client | it is open from here to the service |
 //! | `Reset` | both | it has ended |
+//! | `Capabilities` | both | those of the next message that has some, with their descriptors |
 //! | `Refused` | monitor, anybody | the link ends, because of this |
 //! | `Name` | monitor, monitor | who serves a name |
 //! | `Table` | monitor, monitor; `corewire routes`, monitor | the routing table |
@@ -32,6 +33,8 @@ use crate::name::NAME_BYTES_MAX;
 pub const PACKET_BYTES_MAX: usize = 48 << 10;
 /// The longest offer or answer.
 pub const OFFER_BYTES_MAX: usize = 32 << 10;
+/// The longest description of a message's capabilities.
+pub const NOTES_BYTES_MAX: usize = 40 << 10;
 /// The longest reason.
 pub const REASON_BYTES_MAX: usize = 512;
 /// The largest number of single routes in a table.
@@ -67,7 +70,7 @@ pub enum PacketError {
 }
 
 /// Who is at the other end of a link, or of a circuit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Origin {
     /// The effective user, from the kernel.
     pub uid: u32,
@@ -78,7 +81,7 @@ pub struct Origin {
 }
 
 /// A request for a circuit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Setup {
     /// What the receiver writes into frames of this circuit to the sender.
     pub label: Label,
@@ -270,6 +273,15 @@ pub enum Packet {
     },
     /// It has ended.
     Reset(Box<Reset>),
+    /// The capabilities of the next message of the circuit that has some; the descriptors are in the same packet.
+    Capabilities {
+        /// The receiver's label.
+        to: Label,
+        /// They could not be passed on: the message arrives without them, and its sender is told.
+        is_lost: bool,
+        /// What they are, for the ends.
+        notes: Vec<u8>,
+    },
     /// The link ends.
     Refused {
         /// Why.
@@ -317,6 +329,7 @@ impl Packet {
             Self::Table(_) => 13,
             Self::Ask(_) => 14,
             Self::Answer { .. } => 15,
+            Self::Capabilities { .. } => 16,
         }
     }
 
@@ -362,6 +375,11 @@ impl Packet {
                 at.u8(reset.end as u8);
                 put_set(&mut at, &reset.visited);
                 at.text(&reset.reason, REASON_BYTES_MAX);
+            }
+            Self::Capabilities { to, is_lost, notes } => {
+                at.u64(to.to_word());
+                at.u8(u8::from(*is_lost));
+                at.long(notes, NOTES_BYTES_MAX);
             }
             Self::Refused { reason } => at.text(reason, REASON_BYTES_MAX),
             Self::Name { name, node, epoch, is_served } => {
@@ -445,6 +463,11 @@ fn read(kind: u8, at: &mut Reader<'_>) -> Option<Packet> {
             2 => Question::Routes,
             _ => return None,
         }),
+        16 => Packet::Capabilities {
+            to: label(at)?,
+            is_lost: bool_of(at)?,
+            notes: at.long(NOTES_BYTES_MAX)?,
+        },
         15 => Packet::Answer { is_last: bool_of(at)?, part: at.long(OFFER_BYTES_MAX)? },
         _ => return None,
     })
@@ -616,6 +639,7 @@ mod tests {
                 visited,
                 reason: "process 77 died".into(),
             })),
+            Packet::Capabilities { to: label, is_lost: false, notes: vec![1, 0] },
             Packet::Refused { reason: "no".into() },
             Packet::Name { name: "calc".into(), node: node(1), epoch: 8, is_served: true },
             Packet::Table(Table { version: 1, shape: Shape::Direct, vias: vec![] }),

@@ -1,0 +1,782 @@
+//! A program's ends of its circuits, without input and output: labels, credit, parts of messages, and how they end.
+//!
+//! One link to a monitor carries all circuits of a program. Its ring is always drained: a message whose receiver does not
+//! ask for it waits here, within the credit that its circuit was granted, and holds up no other circuit.
+
+use std::collections::VecDeque;
+
+use corewire_layout::circuit::credit::{Intake, Outflow, is_after};
+use corewire_layout::circuit::packet::{End, Reset};
+use corewire_layout::circuit::{
+    Hop, Kind, Label, NodeSet, PAYLOAD_BYTES_MAX, PREFIX_BYTES, flags, lines_of, payload_of,
+};
+
+/// Lines that an end grants at first.
+pub const FIRST_WINDOW_LINES: u32 = 64;
+/// Lines that it grants at most, if the other end asks for more.
+const WINDOW_LINES_MAX: u32 = 1024;
+/// What the longest prefix and payload leave for a message in one frame.
+pub const SHORT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - PREFIX_BYTES;
+
+/// What carries frames to the monitor. False if there is no room now.
+pub trait Lane {
+    /// Sends a frame; false if there is no room for it now.
+    fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool;
+}
+
+/// What travels with the bytes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Head {
+    /// Which message of the interface.
+    pub ordinal: u16,
+    /// Which call.
+    pub token: u32,
+    /// The status of a message that has one.
+    pub status: Option<u32>,
+    /// How many capabilities travel in the control lane.
+    pub capabilities: u8,
+}
+
+impl Head {
+    const fn has_prefix(self) -> bool {
+        self.token != 0 || self.status.is_some()
+    }
+
+    fn hop(self, kind: Kind) -> Hop {
+        let Self { ordinal, capabilities, status, .. } = self;
+        let prefix = if self.has_prefix() { flags::PREFIX } else { 0 };
+        let status = if status.is_some() { flags::STATUS } else { 0 };
+        Hop { credit: 0, ordinal, capabilities, flags: prefix | status, kind }
+    }
+
+    fn prefix(self) -> [u8; PREFIX_BYTES] {
+        let word = u64::from(self.token) | u64::from(self.status.unwrap_or(0)) << 32;
+        word.to_le_bytes()
+    }
+
+    /// The head of a message, and its bytes or their beginning.
+    fn of_frame(hop: Hop, payload: &[u8]) -> Option<(Self, &[u8])> {
+        let Hop { ordinal, capabilities, .. } = hop;
+        if hop.flags & flags::PREFIX == 0 {
+            return Some((Self { ordinal, capabilities, ..Self::default() }, payload));
+        }
+        let (prefix, bytes) = payload.split_first_chunk::<PREFIX_BYTES>()?;
+        let word = u64::from_le_bytes(*prefix);
+        #[expect(clippy::cast_possible_truncation, reason = "takes the halves of the word")]
+        let (token, status) = (word as u32, (word >> 32) as u32);
+        let status = (hop.flags & flags::STATUS != 0).then_some(status);
+        Some((Self { ordinal, token, status, capabilities }, bytes))
+    }
+}
+
+/// A message that has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Came<'a> {
+    /// Nothing that the program must know of.
+    Nothing,
+    /// A message in one frame. Its lines count as free unless [`Ends::store`] is called.
+    Short(u32, Head, &'a [u8]),
+    /// A message in several frames.
+    Long(u32, Head, Vec<u8>),
+    /// The circuit has changed: it has ended, or its last message has come, or what waited was sent.
+    Changed(u32),
+}
+
+/// What the other side did that it must not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Wrong {
+    /// The monitor does not keep to what was agreed: the link must end.
+    #[error("the monitor sent {what}")]
+    Monitor {
+        /// What it sent.
+        what: &'static str,
+    },
+    /// The other end sent what is no message: its circuit must end.
+    #[error("the other end sent {what}")]
+    Peer {
+        /// The circuit.
+        index: u32,
+        /// What it sent.
+        what: &'static str,
+    },
+}
+
+/// How a circuit has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// What happened.
+    pub end: End,
+    /// For people.
+    pub reason: String,
+}
+
+#[derive(Debug, Clone)]
+struct Unsent {
+    head: Head,
+    kind: Kind,
+    bytes: Vec<u8>,
+    /// Of the prefix and the bytes.
+    sent_bytes: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Circuit {
+    label_in: Label,
+    label_out: Label,
+    outflow: Outflow,
+    intake: Intake,
+    unsent: VecDeque<Unsent>,
+    unsent_bytes: usize,
+    partial: Option<(Head, Vec<u8>)>,
+    bytes_max: usize,
+    delivered_count: u64,
+    /// The other side's last frame has come; the own one has been sent, or waits in front of nothing.
+    has_fin: [bool; 2],
+    /// It ends once so many lines have come.
+    ending: Option<(u32, Ended)>,
+    ended: Option<Ended>,
+    is_due: bool,
+    is_pending: bool,
+    /// A recall waits for its answer.
+    must_return: bool,
+}
+
+/// All ends of one link.
+#[derive(Debug, Clone, Default)]
+pub struct Ends {
+    circuits: Vec<Option<Circuit>>,
+    free: VecDeque<u32>,
+    due: VecDeque<u32>,
+    pending: VecDeque<u32>,
+}
+
+impl Ends {
+    /// An end that its own program opens: nothing can be sent before the other one has accepted. `random` makes the
+    /// label that the request carries. `None` if there are too many.
+    pub fn open(&mut self, random: u64, bytes_max: usize) -> Option<u32> {
+        self.add(random, Label::NONE, 0, bytes_max)
+    }
+
+    /// The end of a circuit that the other one has opened.
+    pub fn opened(
+        &mut self,
+        random: u64,
+        label_out: Label,
+        credit: u32,
+        bytes_max: usize,
+    ) -> Option<u32> {
+        self.add(random, label_out, credit, bytes_max)
+    }
+
+    fn add(&mut self, random: u64, label_out: Label, credit: u32, bytes_max: usize) -> Option<u32> {
+        let index = match self.free.pop_front() {
+            Some(index) => index,
+            None => {
+                let index = u32::try_from(self.circuits.len()).ok();
+                let index = index.filter(|index| *index < corewire_layout::circuit::INDEX_MAX)?;
+                self.circuits.push(None);
+                index
+            }
+        };
+        let mut outflow = Outflow::default();
+        outflow.raise(credit);
+        *self.circuits.get_mut(index as usize)? = Some(Circuit {
+            label_in: Label::new(random, index),
+            label_out,
+            outflow,
+            intake: Intake::new(FIRST_WINDOW_LINES),
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            partial: None,
+            bytes_max,
+            delivered_count: 0,
+            has_fin: [false; 2],
+            ending: None,
+            ended: None,
+            is_due: false,
+            is_pending: false,
+            must_return: false,
+        });
+        Some(index)
+    }
+
+    fn get(&self, index: u32) -> Option<&Circuit> {
+        self.circuits.get(index as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, index: u32) -> Option<&mut Circuit> {
+        self.circuits.get_mut(index as usize)?.as_mut()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.circuits.len() - self.free.len()
+    }
+
+    /// What a request, or its acceptance, must carry: the label that frames to this end have, and up to which line they
+    /// may come.
+    #[must_use]
+    pub fn greeting(&self, index: u32) -> (Label, u32) {
+        self.get(index).map_or((Label::NONE, 0), |one| (one.label_in, one.intake.latest()))
+    }
+
+    /// The circuit with this label.
+    #[must_use]
+    pub fn find(&self, label: Label) -> Option<u32> {
+        let index = label.index();
+        self.get(index).filter(|one| one.label_in == label).map(|_| index)
+    }
+
+    /// The other end has accepted.
+    pub fn accepted(&mut self, index: u32, label_out: Label, credit: u32) {
+        if let Some(one) = self.get_mut(index) {
+            one.label_out = label_out;
+            one.outflow.raise(credit);
+        }
+        self.make_pending(index);
+    }
+
+    /// Accepts messages up to this length from now on.
+    pub fn set_bytes_max(&mut self, index: u32, bytes_max: usize) {
+        if let Some(one) = self.get_mut(index) {
+            one.bytes_max = bytes_max;
+        }
+    }
+
+    /// A frame has come.
+    ///
+    /// # Errors
+    /// [`Wrong`]: the circuit, or the link, must end.
+    #[inline]
+    pub fn frame<'a>(
+        &mut self,
+        label: Label,
+        hop: Hop,
+        payload: &'a [u8],
+    ) -> Result<Came<'a>, Wrong> {
+        let index = label.index();
+        let Some(one) = self.circuits.get_mut(index as usize).and_then(Option::as_mut) else {
+            return Ok(Came::Nothing);
+        };
+        // One that has ended here: frames of it may still come.
+        if one.label_in != label {
+            return Ok(Came::Nothing);
+        }
+        one.outflow.raise(hop.credit);
+        if hop.takes_lines() {
+            let lines = lines_of(payload.len());
+            let taken = one.intake.take(lines);
+            taken.map_err(|_| Wrong::Monitor { what: "more than was granted" })?;
+            if one.has_fin[0] {
+                return Err(Wrong::Monitor { what: "a frame behind the last one" });
+            }
+        }
+        let is_usual = hop.kind == Kind::Data
+            && one.partial.is_none()
+            && one.ending.is_none()
+            && one.unsent.is_empty()
+            && hop.flags & flags::WANTS == 0
+            && !one.intake.is_due();
+        if is_usual {
+            let wrong = Wrong::Peer { index, what: "a message without its beginning" };
+            let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
+            if bytes.len() > one.bytes_max {
+                return Err(Wrong::Peer { index, what: TOO_LONG });
+            }
+            one.delivered_count += 1;
+            return Ok(Came::Short(index, head, bytes));
+        }
+        self.unusual(index, hop, payload)
+    }
+
+    #[cold]
+    fn unusual<'a>(
+        &mut self,
+        index: u32,
+        hop: Hop,
+        payload: &'a [u8],
+    ) -> Result<Came<'a>, Wrong> {
+        let Some(one) = self.get_mut(index) else { return Ok(Came::Nothing) };
+        if hop.flags & flags::WANTS != 0 {
+            let window = one.intake.window_lines();
+            one.intake.lend((window * 4).min(WINDOW_LINES_MAX).saturating_sub(window));
+        }
+        let came = match hop.kind {
+            Kind::Data | Kind::More => {
+                let last = hop.kind == Kind::Data;
+                match (one.partial.take(), last) {
+                    (None, true) => {
+                        let wrong = Wrong::Peer { index, what: "a message without its beginning" };
+                        let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
+                        if bytes.len() > one.bytes_max {
+                            return Err(Wrong::Peer { index, what: TOO_LONG });
+                        }
+                        one.delivered_count += 1;
+                        Came::Short(index, head, bytes)
+                    }
+                    (partial, _) => {
+                        let (head, mut bytes) = match partial {
+                            Some((head, mut bytes)) => {
+                                bytes.extend_from_slice(payload);
+                                (head, bytes)
+                            }
+                            None => {
+                                let wrong =
+                                    Wrong::Peer { index, what: "a message without its beginning" };
+                                let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
+                                (head, bytes.to_vec())
+                            }
+                        };
+                        if bytes.len() > one.bytes_max {
+                            return Err(Wrong::Peer { index, what: TOO_LONG });
+                        }
+                        match last {
+                            true => {
+                                one.delivered_count += 1;
+                                bytes.shrink_to_fit();
+                                Came::Long(index, head, bytes)
+                            }
+                            false => {
+                                one.partial = Some((head, bytes));
+                                Came::Nothing
+                            }
+                        }
+                    }
+                }
+            }
+            Kind::Fin => {
+                one.has_fin[0] = true;
+                Came::Changed(index)
+            }
+            Kind::Recall => {
+                one.must_return = true;
+                Came::Nothing
+            }
+            Kind::Return => {
+                let _ = one.intake.returned();
+                Came::Nothing
+            }
+            Kind::Credit => Came::Nothing,
+            Kind::Hello => return Err(Wrong::Monitor { what: "a second hello" }),
+        };
+        if one.intake.is_due() || one.must_return {
+            self.make_due(index);
+        }
+        self.make_pending(index);
+        let has_ended = self.look_for_end(index);
+        Ok(match came {
+            Came::Nothing if has_ended => Came::Changed(index),
+            came => came,
+        })
+    }
+
+    /// A packet says that a circuit has ended, or ends when all frames before have come. The circuit, if that is now.
+    pub fn reset(&mut self, reset: Reset) -> Option<u32> {
+        let index = self.find(reset.to)?;
+        let one = self.get_mut(index)?;
+        let ended = Ended { end: reset.end, reason: reset.reason };
+        // Its other end takes nothing more.
+        one.unsent.clear();
+        one.unsent_bytes = 0;
+        match reset.after {
+            Some(after) if one.ended.is_none() => {
+                one.ending = Some((after, ended));
+                self.look_for_end(index).then_some(index)
+            }
+            _ => {
+                one.ended.get_or_insert(ended);
+                Some(index)
+            }
+        }
+    }
+
+    fn look_for_end(&mut self, index: u32) -> bool {
+        let Some(one) = self.get_mut(index) else { return false };
+        let taken = one.intake.taken_lines();
+        match one.ending.take_if(|(after, _)| !is_after(*after, taken)) {
+            Some((_, ended)) => {
+                one.ended.get_or_insert(ended);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The link has ended, and with it all circuits.
+    pub fn link_lost(&mut self, reason: &str) {
+        for one in self.circuits.iter_mut().flatten() {
+            one.unsent.clear();
+            one.unsent_bytes = 0;
+            let reason = reason.to_owned();
+            one.ended.get_or_insert(Ended { end: End::Lost, reason });
+        }
+    }
+
+    /// How the circuit has ended, if it has. What came before still counts.
+    #[must_use]
+    pub fn ended(&self, index: u32) -> Option<&Ended> {
+        self.get(index)?.ended.as_ref()
+    }
+
+    /// Whether the other side has sent its last message, by its own word.
+    #[must_use]
+    pub fn has_last(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|one| one.has_fin[0])
+    }
+
+    /// Messages that have come.
+    #[must_use]
+    pub fn delivered_count(&self, index: u32) -> u64 {
+        self.get(index).map_or(0, |one| one.delivered_count)
+    }
+
+    /// A message that has come waits for the program: its lines are not granted again until then.
+    pub fn store(&mut self, index: u32, lines: u32) {
+        if let Some(one) = self.get_mut(index) {
+            one.intake.store(lines);
+        }
+    }
+
+    /// The program has taken it.
+    pub fn release(&mut self, index: u32, lines: u32) {
+        if let Some(one) = self.get_mut(index) {
+            one.intake.release(lines);
+            if one.intake.is_due() {
+                self.make_due(index);
+            }
+        }
+    }
+
+    /// Sends a message in one frame, if nothing is in its way. False if it was not sent.
+    #[inline]
+    pub fn try_send(&mut self, index: u32, head: Head, bytes: &[u8], lane: &mut impl Lane) -> bool {
+        let Some(one) = self.circuits.get_mut(index as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        let has_prefix = head.has_prefix();
+        let length = bytes.len() + if has_prefix { PREFIX_BYTES } else { 0 };
+        let (lines, room) = (lines_of(length), one.outflow.room_lines());
+        if lines > room
+            || length > PAYLOAD_BYTES_MAX
+            || !one.unsent.is_empty()
+            || one.label_out.is_none()
+            || one.has_fin[1]
+            || one.ended.is_some()
+        {
+            return false;
+        }
+        let credit = one.intake.offer();
+        let mut hop = Hop { credit, ..head.hop(Kind::Data) };
+        if lines == room {
+            hop.flags |= flags::WANTS;
+        }
+        let sent = if has_prefix {
+            let mut buffer = [0; PAYLOAD_BYTES_MAX];
+            let payload = &mut buffer[..length];
+            payload[..PREFIX_BYTES].copy_from_slice(&head.prefix());
+            payload[PREFIX_BYTES..].copy_from_slice(bytes);
+            lane.frame(one.label_out, hop, payload)
+        } else {
+            lane.frame(one.label_out, hop, bytes)
+        };
+        if sent {
+            one.outflow.send(lines);
+            one.intake.granted(credit);
+        }
+        sent
+    }
+
+    /// Keeps a message until [`flush`](Self::flush) can send it, behind those that wait.
+    pub fn queue(&mut self, index: u32, head: Head, bytes: Vec<u8>) {
+        self.add_unsent(index, Unsent { head, kind: Kind::Data, bytes, sent_bytes: 0 });
+    }
+
+    /// Sends nothing more behind what waits, and tells the other end so.
+    pub fn finish(&mut self, index: u32) {
+        let Some(one) = self.get_mut(index) else { return };
+        if !std::mem::replace(&mut one.has_fin[1], true) {
+            let (head, bytes) = (Head::default(), Vec::new());
+            self.add_unsent(index, Unsent { head, kind: Kind::Fin, bytes, sent_bytes: 0 });
+        }
+    }
+
+    fn add_unsent(&mut self, index: u32, unsent: Unsent) {
+        let Some(one) = self.get_mut(index) else { return };
+        if one.ended.is_some() {
+            return;
+        }
+        one.unsent_bytes += unsent.bytes.len();
+        one.unsent.push_back(unsent);
+        self.make_pending(index);
+    }
+
+    /// Whether nothing of a circuit waits to be sent.
+    #[must_use]
+    pub fn is_all_sent(&self, index: u32) -> bool {
+        self.get(index).is_none_or(|one| one.unsent.is_empty())
+    }
+
+    /// Bytes of a circuit that wait to be sent, and how many messages.
+    #[must_use]
+    pub fn unsent(&self, index: u32) -> (usize, usize) {
+        self.get(index).map_or((0, 0), |one| (one.unsent_bytes, one.unsent.len()))
+    }
+
+    /// Forgets a circuit. The packet, if one must be sent: the monitor delivers what was sent before.
+    pub fn close(&mut self, index: u32, end: End, reason: &str) -> Option<Reset> {
+        let one = self.circuits.get_mut(index as usize)?.take()?;
+        self.free.push_back(index);
+        if self.free.len() == self.circuits.len() {
+            *self = Self::default();
+        }
+        let is_over = one.ended.is_some() || one.ending.is_some();
+        let is_finished = one.has_fin == [true; 2] && one.unsent.is_empty();
+        if is_over || is_finished {
+            return None;
+        }
+        let after = (!one.label_out.is_none()).then(|| one.outflow.sent_lines());
+        let (to, from, reason) = (one.label_out, one.label_in, reason.to_owned());
+        Some(Reset { to, from, after, end, visited: NodeSet::default(), reason })
+    }
+
+    fn make_due(&mut self, index: u32) {
+        let Some(one) = self.get_mut(index) else { return };
+        if !std::mem::replace(&mut one.is_due, true) {
+            self.due.push_back(index);
+        }
+    }
+
+    fn make_pending(&mut self, index: u32) {
+        let Some(one) = self.get_mut(index) else { return };
+        let can_send = !one.unsent.is_empty() && one.outflow.room_lines() > 0;
+        if can_send && !one.label_out.is_none() && !std::mem::replace(&mut one.is_pending, true) {
+            self.pending.push_back(index);
+        }
+    }
+
+    /// Whether there is something that [`flush`](Self::flush) would send.
+    #[inline]
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        !self.due.is_empty() || !self.pending.is_empty()
+    }
+
+    /// Sends what waits, as far as there is room and credit. False if there is no room. `sent` is told which circuits
+    /// have nothing left.
+    pub fn flush(&mut self, lane: &mut impl Lane, mut sent: impl FnMut(u32)) -> bool {
+        while let Some(&index) = self.due.front() {
+            if !self.send_word(index, lane) {
+                return false;
+            }
+            self.due.pop_front();
+        }
+        for _ in 0..self.pending.len() {
+            let Some(&index) = self.pending.front() else { break };
+            if !self.send_unsent(index, lane) {
+                return false;
+            }
+            self.pending.pop_front();
+            if let Some(one) = self.get_mut(index) {
+                one.is_pending = false;
+                if one.unsent.is_empty() {
+                    sent(index);
+                }
+            }
+        }
+        true
+    }
+
+    fn send_word(&mut self, index: u32, lane: &mut impl Lane) -> bool {
+        let Some(one) = self.get_mut(index) else { return true };
+        if one.label_out.is_none() || one.ended.is_some() {
+            // Once it is accepted, a frame of its own carries it.
+            one.is_due = false;
+            return true;
+        }
+        let credit = one.intake.offer();
+        if one.must_return {
+            if !lane.frame(one.label_out, Hop { credit, ..Hop::new(Kind::Return) }, &[]) {
+                return false;
+            }
+            one.intake.granted(credit);
+            one.outflow.returned();
+            one.must_return = false;
+        }
+        if one.intake.is_due() {
+            if !lane.frame(one.label_out, Hop { credit, ..Hop::new(Kind::Credit) }, &[]) {
+                return false;
+            }
+            one.intake.granted(credit);
+        }
+        one.is_due = false;
+        true
+    }
+
+    /// False if there is no room.
+    fn send_unsent(&mut self, index: u32, lane: &mut impl Lane) -> bool {
+        let Some(one) = self.get_mut(index) else { return true };
+        while let Some(unsent) = one.unsent.front_mut() {
+            let prefix = unsent.head.prefix();
+            let prefix = if unsent.head.has_prefix() { &prefix[..] } else { &[] };
+            let left = prefix.len() + unsent.bytes.len() - unsent.sent_bytes;
+            let room = one.outflow.room_lines();
+            let count = left.min(payload_of(room));
+            if room == 0 || count == 0 && left > 0 {
+                return true;
+            }
+            let mut buffer = [0; PAYLOAD_BYTES_MAX];
+            let payload = &mut buffer[..count];
+            let is_first = unsent.sent_bytes == 0;
+            // The beginning has the whole prefix: a line has room for it.
+            let (front, rest) = payload.split_at_mut(if is_first { prefix.len() } else { 0 });
+            front.copy_from_slice(&prefix[..front.len()]);
+            let from = unsent.sent_bytes.saturating_sub(prefix.len());
+            rest.copy_from_slice(&unsent.bytes[from..from + rest.len()]);
+            let is_last = count == left;
+            let kind = if is_last { unsent.kind } else { Kind::More };
+            let mut hop = match is_first {
+                true => unsent.head.hop(kind),
+                false => Head { ordinal: unsent.head.ordinal, ..Head::default() }.hop(kind),
+            };
+            hop.credit = one.intake.offer();
+            let lines = lines_of(count);
+            if lines == room {
+                hop.flags |= flags::WANTS;
+            }
+            if !lane.frame(one.label_out, hop, payload) {
+                return false;
+            }
+            one.outflow.send(lines);
+            one.intake.granted(hop.credit);
+            unsent.sent_bytes += count;
+            if is_last {
+                one.unsent_bytes -= unsent.bytes.len();
+                one.unsent.pop_front();
+            }
+        }
+        true
+    }
+}
+
+const TOO_LONG: &str = "a message longer than any of the interface";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames on their way.
+    #[derive(Default)]
+    struct Pipe(VecDeque<(Label, Hop, Vec<u8>)>, usize);
+
+    impl Lane for Pipe {
+        fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool {
+            if self.0.len() >= self.1 {
+                return false;
+            }
+            self.0.push_back((label, hop, payload.to_vec()));
+            true
+        }
+    }
+
+    fn joined() -> ([Ends; 2], [u32; 2]) {
+        let (mut client, mut service) = (Ends::default(), Ends::default());
+        let at_client = client.open(1 << 30, 1 << 20).unwrap();
+        let (label, credit) = client.greeting(at_client);
+        let at_service = service.opened(2 << 30, label, credit, 1 << 20).unwrap();
+        let (label, credit) = service.greeting(at_service);
+        client.accepted(at_client, label, credit);
+        ([client, service], [at_client, at_service])
+    }
+
+    fn deliver(ends: &mut Ends, pipe: &mut Pipe) -> Vec<(Head, Vec<u8>)> {
+        let mut came = Vec::new();
+        while let Some((label, hop, payload)) = pipe.0.pop_front() {
+            match ends.frame(label, hop, &payload).unwrap() {
+                Came::Short(_, head, bytes) => came.push((head, bytes.to_vec())),
+                Came::Long(_, head, bytes) => came.push((head, bytes)),
+                _ => {}
+            }
+        }
+        came
+    }
+
+    #[test]
+    fn messages_of_any_length_arrive_in_order() {
+        let ([mut client, mut service], [index, back]) = joined();
+        let (mut down, mut up) = (Pipe(VecDeque::new(), 7), Pipe(VecDeque::new(), 7));
+        let mut due = Vec::new();
+        for length in [0_usize, 1, 40, 41, 4000, 4080, 4081, 100_000] {
+            for token in [0, 7] {
+                let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+                let head = Head { ordinal: 3, token, status: None, capabilities: 0 };
+                client.queue(index, head, bytes.clone());
+                due.push((head, bytes));
+            }
+        }
+        let mut came = Vec::new();
+        for _ in 0..1000 {
+            client.flush(&mut down, |_| {});
+            came.extend(deliver(&mut service, &mut down));
+            service.flush(&mut up, |_| {});
+            deliver(&mut client, &mut up);
+        }
+        assert!(came == due);
+        assert_eq!(service.delivered_count(back), 16);
+        assert!(client.is_all_sent(index));
+    }
+
+    #[test]
+    fn what_is_not_taken_is_not_granted() {
+        let ([mut client, mut service], [index, back]) = joined();
+        let mut down = Pipe(VecDeque::new(), usize::MAX);
+        let head = Head { ordinal: 1, ..Head::default() };
+        let mut count = 0;
+        for _ in 0..10_000 {
+            if client.try_send(index, head, b"hello", &mut down) {
+                count += 1;
+            }
+            for _ in deliver(&mut service, &mut down) {
+                service.store(back, 1);
+            }
+            let mut up = Pipe(VecDeque::new(), usize::MAX);
+            service.flush(&mut up, |_| {});
+            deliver(&mut client, &mut up);
+        }
+        assert_eq!(count, WINDOW_LINES_MAX);
+        service.release(back, WINDOW_LINES_MAX);
+        let mut up = Pipe(VecDeque::new(), usize::MAX);
+        service.flush(&mut up, |_| {});
+        deliver(&mut client, &mut up);
+        assert!(client.try_send(index, head, b"hello", &mut down));
+    }
+
+    #[test]
+    fn an_end_waits_for_what_was_sent_before() {
+        let ([mut client, mut service], [index, back]) = joined();
+        let mut down = Pipe(VecDeque::new(), usize::MAX);
+        client.try_send(index, Head { ordinal: 1, ..Head::default() }, b"last", &mut down);
+        let reset = client.close(index, End::Closed, "closed").unwrap();
+        // The packet overtakes the frame.
+        assert_eq!(service.reset(reset), None);
+        assert_eq!(service.ended(back), None);
+        let (label, hop, payload) = down.0.pop_front().unwrap();
+        assert!(matches!(service.frame(label, hop, &payload), Ok(Came::Short(..))));
+        assert_eq!(service.ended(back).unwrap().end, End::Closed);
+        assert_eq!(service.close(back, End::Closed, ""), None);
+        assert_eq!(service.count(), 0);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_ends_its_circuit() {
+        let ([mut client, mut service], [index, back]) = joined();
+        let mut down = Pipe(VecDeque::new(), usize::MAX);
+        service.set_bytes_max(back, 10);
+        client.queue(index, Head::default(), vec![0; 11]);
+        client.flush(&mut down, |_| {});
+        let (label, hop, payload) = down.0.pop_front().unwrap();
+        let wrong = service.frame(label, hop, &payload).unwrap_err();
+        assert_eq!(wrong, Wrong::Peer { index: back, what: TOO_LONG });
+    }
+}

@@ -1,0 +1,3 @@
+//! The driver `circuit`: bindings through monitors, many of them over one link.
+
+pub mod ends;

@@ -1,0 +1,330 @@
+//! The way of a frame through a node.
+
+use corewire_layout::circuit::credit::{LOAN_LINES_MAX, RESERVE_LINES};
+use corewire_layout::circuit::packet::Packet;
+use corewire_layout::circuit::{Hop, Kind, Label, flags, lines_of};
+
+use crate::circuit::{At, CLIENT, LinkId, Phase, state};
+use crate::mistakes::{is_same, offer, raise};
+use crate::node::{Neighbour, Node, UNKNOWN_MAX, Violation, Wires};
+
+/// The largest window that a neighbour can grant.
+const WINDOW_LINES_MAX: u32 = 1 << 20;
+
+impl Node {
+    /// A frame has come in a data lane. It goes on at once if nothing is in its way, and is stored otherwise.
+    ///
+    /// # Errors
+    /// The neighbour did what it must not: end the link.
+    #[inline]
+    pub fn frame(
+        &mut self,
+        from: LinkId,
+        label: Label,
+        hop: Hop,
+        payload: &[u8],
+        wires: &mut impl Wires,
+    ) -> Result<(), Violation> {
+        let at = At(label.index());
+        let Some(circuit) = self.circuits.get_mut(at.circuit()) else {
+            return self.unknown(from);
+        };
+        let [client, service] = &mut circuit.sides;
+        let (near, far) = if at.side() == CLIENT { (client, service) } else { (service, client) };
+        if !is_same(near.label_in, label, &self.config) || near.link != from {
+            return self.unknown(from);
+        }
+        if !near.outflow.is_possible(hop.credit, WINDOW_LINES_MAX) {
+            return Err(Violation::Grant);
+        }
+        let had_room = near.outflow.room_lines() > 0;
+        raise(&mut near.outflow, hop.credit, &self.config);
+        let is_unblocked = !had_room && !near.queue.is_empty();
+        if !hop.takes_lines() {
+            return self.word(at, hop, wires);
+        }
+        let lines = lines_of(payload.len());
+        near.intake.take(lines).map_err(|over| Violation::Overdrawn {
+            lines: over.lines,
+            granted: over.granted,
+        })?;
+        let is_usual = hop.kind != Kind::Fin
+            && hop.flags & flags::WANTS == 0
+            && !is_unblocked
+            && (near.state | far.state) & !(state::ACTIVE | state::DUE) == 0
+            && matches!(circuit.phase, Phase::Open);
+        if !is_usual {
+            return self.unusual(at, hop, payload, wires);
+        }
+        // The usual way: nothing waits, there is credit, and there is room.
+        let room = far.outflow.room_lines();
+        if far.queue.is_empty()
+            && room >= lines
+            && !far.label_out.is_none()
+            && self.links.get(far.link.index()).and_then(Option::as_ref).is_some_and(|link| link.active.is_empty())
+        {
+            let credit = offer(&mut far.intake, &self.config);
+            let wants = if room == lines { flags::WANTS } else { 0 };
+            let sent = Hop { credit, flags: hop.flags & !flags::WANTS | wants, ..hop };
+            if wires.frame(far.link, far.label_out, sent, payload) {
+                far.outflow.send(lines);
+                far.intake.granted(credit);
+                far.capabilities_due += i32::from(hop.capabilities != 0);
+                self.counts.forwarded += 1;
+                if near.intake.is_due() {
+                    self.make_due(at, 0);
+                }
+                return Ok(());
+            }
+        }
+        self.keep(at, hop, payload);
+        Ok(())
+    }
+
+    /// A frame of a circuit that is opening, closing, or asks for more.
+    #[cold]
+    fn unusual(
+        &mut self,
+        at: At,
+        hop: Hop,
+        payload: &[u8],
+        wires: &mut impl Wires,
+    ) -> Result<(), Violation> {
+        self.make_active(at);
+        if hop.flags & flags::WANTS != 0 {
+            self.want(at);
+        }
+        let (far_at, drops_early) = (at.other(), self.drops_early());
+        let Some(circuit) = self.circuits.get_mut(at.circuit()) else { return Ok(()) };
+        let is_early = matches!(circuit.phase, Phase::Opening(_));
+        let [client, service] = &mut circuit.sides;
+        let (near, far) = if at.side() == CLIENT { (client, service) } else { (service, client) };
+        if near.has(state::FIN_IN) {
+            return Err(Violation::AfterLast);
+        }
+        if hop.kind == Kind::Fin {
+            near.set(state::FIN_IN);
+        }
+        if is_early && drops_early {
+            return Ok(());
+        }
+        if far.has(state::GONE) {
+            // Nobody is there to receive it.
+            return Ok(());
+        }
+        self.keep(at, hop, payload);
+        // Nothing may wait in front of it.
+        self.send_waiting(far_at, wires);
+        self.try_finish(at.circuit(), wires);
+        Ok(())
+    }
+
+    /// Stores a frame until it can go on.
+    fn keep(&mut self, at: At, hop: Hop, payload: &[u8]) {
+        self.counts.stored += 1;
+        let far_at = at.other();
+        let Some(circuit) = self.circuits.get_mut(at.circuit()) else { return };
+        let hop = Hop { flags: hop.flags & !flags::WANTS, ..hop };
+        circuit.sides[at.side()].intake.store(lines_of(payload.len()));
+        self.store.push(&mut circuit.sides[far_at.side()].queue, hop, payload);
+        self.make_active(far_at);
+    }
+
+    /// A frame that carries credit and nothing else.
+    #[cold]
+    fn word(&mut self, at: At, hop: Hop, wires: &mut impl Wires) -> Result<(), Violation> {
+        match hop.kind {
+            Kind::Recall => self.make_due(at, state::RETURN),
+            Kind::Return => {
+                let Some(side) = self.circuits.side_mut(at) else { return Ok(()) };
+                if !side.intake.is_recalling() {
+                    return Err(Violation::packet("it gave back what nobody asked for"));
+                }
+                let (free, link) = (side.intake.returned() as usize, side.link);
+                self.lent_lines -= free;
+                if let Some(link) = self.link_mut(link) {
+                    link.loan_lines -= free;
+                }
+                if self.circuits.side(at).is_some_and(|side| side.intake.is_due()) {
+                    self.make_due(at, 0);
+                }
+            }
+            Kind::Hello => return Err(Violation::packet("it said hello twice")),
+            _ => {}
+        }
+        if hop.flags & flags::WANTS != 0 {
+            self.want(at);
+        }
+        self.send_waiting(at, wires);
+        Ok(())
+    }
+
+    #[cold]
+    fn unknown(&mut self, from: LinkId) -> Result<(), Violation> {
+        self.counts.unknown += 1;
+        let Some(link) = self.link_mut(from) else { return Ok(()) };
+        if link.late_count > 0 {
+            link.late_count -= 1;
+            return Ok(());
+        }
+        link.unknown_count += 1;
+        match (link.unknown_count, link.neighbour) {
+            // A monitor's mistakes must not end what thousands share.
+            (_, Neighbour::Monitor(_)) | (..=UNKNOWN_MAX, _) => Ok(()),
+            (count, _) => Err(Violation::Unknown { count }),
+        }
+    }
+
+    /// Capabilities of a message that comes in the data lane.
+    pub(crate) fn capabilities<W: Wires>(
+        &mut self,
+        from: LinkId,
+        to: Label,
+        (is_lost, notes): (bool, Vec<u8>),
+        rights: W::Rights,
+        wires: &mut W,
+    ) {
+        let Some(at) = self.find(from, to) else { return };
+        let Some(far) = self.circuits.side_mut(at.other()) else { return };
+        if !far.is_reachable() {
+            return;
+        }
+        far.capabilities_due -= 1;
+        let packet = Packet::Capabilities { to: far.label_out, is_lost, notes };
+        wires.packet(far.link, packet, rights);
+        self.end_if_finished(at.circuit());
+    }
+
+    /// The side whose neighbour writes this label.
+    pub(crate) fn find(&self, from: LinkId, label: Label) -> Option<At> {
+        let at = At(label.index());
+        let side = self.circuits.side(at)?;
+        (is_same(side.label_in, label, &self.config) && side.link == from).then_some(at)
+    }
+
+    /// The side owes its neighbour a word: credit, or what `bit` says.
+    pub(crate) fn make_due(&mut self, at: At, bit: u16) {
+        let Some(side) = self.circuits.side_mut(at) else { return };
+        side.set(bit);
+        if !side.is_reachable() || side.has(state::DUE) {
+            return;
+        }
+        side.set(state::DUE);
+        let link = side.link;
+        if let Some(of_link) = self.link_mut(link) {
+            of_link.due.push_back(at);
+        }
+        self.make_ready(link);
+    }
+
+    /// The side may have something to send, and credit for it.
+    pub(crate) fn make_active(&mut self, at: At) {
+        let Some(side) = self.circuits.side_mut(at) else { return };
+        if side.queue.is_empty()
+            || !side.is_reachable()
+            || side.has(state::ACTIVE)
+            || side.outflow.room_lines() == 0
+        {
+            return;
+        }
+        side.set(state::ACTIVE);
+        let link = side.link;
+        if let Some(of_link) = self.link_mut(link) {
+            of_link.active.push_back(at);
+        }
+        self.make_ready(link);
+    }
+
+    /// The neighbour has used its credit up and could use more: lends it some, or asks others to give back.
+    pub(crate) fn want(&mut self, at: At) {
+        let Some(side) = self.circuits.side(at) else { return };
+        if side.intake.is_recalling() || side.has(state::WANTING) || !side.is_reachable() {
+            return;
+        }
+        if self.lend(at) {
+            return;
+        }
+        if let Some(side) = self.circuits.side_mut(at) {
+            side.set(state::WANTING);
+        }
+        self.wanting.push_back(at);
+        self.recall();
+    }
+
+    /// Lends the next step: 16 lines, then four times as many. False if there is no memory for it now.
+    pub(crate) fn lend(&mut self, at: At) -> bool {
+        let free_lines = self.free_lines();
+        let Some(side) = self.circuits.side(at) else { return true };
+        let lent = side.intake.window_lines().saturating_sub(RESERVE_LINES);
+        let more = lent.saturating_mul(4).clamp(16, LOAN_LINES_MAX).saturating_sub(lent);
+        let Some(link) = self.link(side.link) else { return true };
+        // One program may have at most a quarter of all, so that it cannot starve the links between monitors.
+        let most = match link.neighbour {
+            Neighbour::Program(_) => self.config.lines_max / 4,
+            Neighbour::Monitor(_) => self.config.lines_max,
+        };
+        if more == 0 {
+            return true;
+        }
+        if more as usize > free_lines || link.loan_lines + more as usize > most {
+            return false;
+        }
+        let link = side.link;
+        if let Some(side) = self.circuits.side_mut(at) {
+            side.intake.lend(more);
+        }
+        self.lent_lines += more as usize;
+        if let Some(link) = self.link_mut(link) {
+            link.loan_lines += more as usize;
+        }
+        if lent == 0 {
+            self.borrowers.push_back(at);
+        }
+        self.make_due(at, 0);
+        true
+    }
+
+    /// Lines that can be lent.
+    fn free_lines(&self) -> usize {
+        let reserved = self.circuits.len() * RESERVED_LINES;
+        self.config.lines_max.saturating_sub(reserved + self.lent_lines)
+    }
+
+    /// Asks the first of those that have borrowed to give back.
+    fn recall(&mut self) {
+        for _ in 0..RECALLS_MAX {
+            let Some(at) = self.borrowers.pop_front() else { return };
+            let Some(side) = self.circuits.side(at) else { continue };
+            let has_borrowed = side.intake.window_lines() > RESERVE_LINES;
+            if has_borrowed && !side.intake.is_recalling() && !side.has(state::RECALL) {
+                self.counts.recalls += 1;
+                self.make_due(at, state::RECALL);
+            }
+        }
+    }
+
+    /// Lends what has been given back to those that wait for it.
+    pub(crate) fn serve_wanting(&mut self) {
+        for _ in 0..self.wanting.len() {
+            let Some(at) = self.wanting.pop_front() else { return };
+            let is_wanting = self.circuits.side(at).is_some_and(|side| side.has(state::WANTING));
+            if !is_wanting {
+                continue;
+            }
+            if self.lend(at) {
+                if let Some(side) = self.circuits.side_mut(at) {
+                    side.clear(state::WANTING);
+                }
+            } else {
+                self.wanting.push_front(at);
+                return;
+            }
+        }
+    }
+}
+
+/// Lines that are reserved for a circuit, in both directions.
+pub(crate) const RESERVED_LINES: usize = 2 * RESERVE_LINES as usize;
+
+/// How many are asked to give back at once.
+const RECALLS_MAX: usize = 4;

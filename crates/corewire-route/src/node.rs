@@ -1,0 +1,548 @@
+//! A node: what a monitor is, without input and output.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use corewire_layout::circuit::packet::{End, Origin, Packet, Table};
+use corewire_layout::circuit::{Hop, Label, NodeId};
+use corewire_layout::name::ChannelName;
+
+use crate::circuit::{At, CLIENT, Circuits, LinkId, SERVICE, state};
+use crate::names::Names;
+use crate::policy::{Act, Policy};
+use crate::store::Store;
+use crate::table;
+
+/// What carries a node's frames and packets to its neighbours. The node never waits for it.
+pub trait Wires {
+    /// What travels in a packet beside its bytes: descriptors. Dropping it closes them.
+    type Rights: Default;
+
+    /// Sends a frame in the data lane. False if there is no room now, and the frame was not sent.
+    fn frame(&mut self, link: LinkId, label: Label, hop: Hop, payload: &[u8]) -> bool;
+
+    /// Sends a packet in the control lane, or keeps it until there is room.
+    fn packet(&mut self, link: LinkId, packet: Packet, rights: Self::Rights);
+
+    /// Random bits that nobody can guess.
+    fn random(&mut self) -> u64;
+}
+
+/// What a neighbour did that it must not. Its link must be ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// It sent more than it was granted.
+    #[error("a frame of {lines} lines, where {granted} were granted")]
+    Overdrawn {
+        /// Lines of the frame.
+        lines: u32,
+        /// Lines that were granted.
+        granted: u32,
+    },
+    /// It granted more than any window has.
+    #[error("a grant of more lines than there can be")]
+    Grant,
+    /// It sent frames of circuits that it does not have.
+    #[error("{count} frames of circuits that it does not have")]
+    Unknown {
+        /// How many.
+        count: u32,
+    },
+    /// It sent a frame behind the last one.
+    #[error("a frame behind the last one of its circuit")]
+    AfterLast,
+    /// It sent a packet that it may not send, or not now.
+    #[error("{what}")]
+    Packet {
+        /// What was wrong.
+        what: &'static str,
+    },
+}
+
+impl Violation {
+    pub(crate) const fn packet(what: &'static str) -> Self {
+        Self::Packet { what }
+    }
+}
+
+/// The limits of a node.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Its number.
+    pub id: NodeId,
+    /// Circuits at one time.
+    pub circuits_max: usize,
+    /// Circuits at one time of one user other than the monitor's.
+    pub circuits_of_user_max: usize,
+    /// Lines of memory for frames that wait.
+    pub lines_max: usize,
+    /// Who may do what.
+    pub policy: Policy,
+    /// The time at which the node starts, or any other number that is greater each time.
+    pub epoch: u64,
+    /// A mistake on purpose.
+    #[cfg(feature = "test-hooks")]
+    pub mistake: Option<Mistake>,
+}
+
+impl Config {
+    /// A million circuits, and 64 MiB of memory besides their reserves.
+    #[must_use]
+    pub fn new(id: NodeId, policy: Policy, epoch: u64) -> Self {
+        Self {
+            id,
+            circuits_max: 1 << 20,
+            circuits_of_user_max: 4096,
+            lines_max: 5 << 20,
+            policy,
+            epoch,
+            #[cfg(feature = "test-hooks")]
+            mistake: None,
+        }
+    }
+}
+
+/// A mistake on purpose, which tests must find.
+#[cfg(feature = "test-hooks")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// A circuit that is forgotten is not reported to the other side.
+    ForgetsAlone,
+    /// Frames that overtake the acceptance are dropped.
+    DropsEarly,
+    /// A circuit is removed at the first `Fin`.
+    RemovesAtFirstFin,
+    /// Credit is added to what was granted before.
+    CreditIsDelta,
+    /// Nothing is reserved: all memory is lent.
+    NoReserve,
+    /// Labels have no guard.
+    NoGuard,
+    /// An end that has died takes what it had sent with it.
+    ResetOvertakes,
+    /// A dummy that found no room is not sent again.
+    DummyLost,
+}
+
+/// Who a neighbour is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Neighbour {
+    /// A program, as the kernel tells.
+    Program(Origin),
+    /// Another monitor.
+    Monitor(NodeId),
+}
+
+/// A neighbour.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    pub(crate) neighbour: Neighbour,
+    /// The first of its circuits.
+    pub(crate) first: At,
+    pub(crate) circuit_count: usize,
+    /// Sides with frames that wait, and credit for them.
+    pub(crate) active: VecDeque<At>,
+    /// Sides that owe the neighbour a word.
+    pub(crate) due: VecDeque<At>,
+    /// It is in the node's list of links with something to send.
+    pub(crate) is_ready: bool,
+    /// The circuits that the neighbour has set up, by its label.
+    pub(crate) setups: BTreeMap<Label, u32>,
+    /// Frames that may still come of circuits that are gone.
+    pub(crate) late_count: u64,
+    pub(crate) unknown_count: u32,
+    /// Lines that are lent to it.
+    pub(crate) loan_lines: usize,
+}
+
+/// Frames of unknown circuits, beyond those that may be late, for which a neighbour is cut.
+pub(crate) const UNKNOWN_MAX: u32 = 16;
+/// Frames without lines that may be on their way when a circuit ends.
+pub(crate) const LATE_WORDS: u64 = 8;
+
+/// What a node has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Frames that were forwarded at once.
+    pub forwarded: u64,
+    /// Frames that waited in memory.
+    pub stored: u64,
+    /// Frames of unknown circuits that were ignored.
+    pub unknown: u64,
+    /// Circuits that were set up.
+    pub opened: u64,
+    /// Circuits that were refused here.
+    pub refused: u64,
+    /// Circuits that ended because a link did.
+    pub lost: u64,
+    /// Recalls of lent lines.
+    pub recalls: u64,
+}
+
+/// A monitor's table of circuits, and everything that it decides.
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub(crate) config: Config,
+    pub(crate) links: Vec<Option<Link>>,
+    pub(crate) monitors: BTreeMap<NodeId, LinkId>,
+    pub(crate) circuits: Circuits,
+    pub(crate) store: Store,
+    pub(crate) names: Names,
+    pub(crate) table: Table,
+    /// Links with something to send.
+    pub(crate) ready: VecDeque<LinkId>,
+    /// Lines that are lent.
+    pub(crate) lent_lines: usize,
+    /// Sides that have borrowed, the first to be asked first.
+    pub(crate) borrowers: VecDeque<At>,
+    /// Sides that would borrow.
+    pub(crate) wanting: VecDeque<At>,
+    /// Circuits of foreign users.
+    pub(crate) circuits_of_users: BTreeMap<u32, usize>,
+    pub(crate) counts: Counts,
+    epoch: u64,
+}
+
+impl Node {
+    /// A node without neighbours.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let (epoch, id) = (config.epoch, config.id);
+        let mut names = Names::default();
+        names.learn("", id, epoch, false);
+        Self {
+            config,
+            links: Vec::new(),
+            monitors: BTreeMap::new(),
+            circuits: Circuits::default(),
+            store: Store::new(),
+            names,
+            table: Table::default(),
+            ready: VecDeque::new(),
+            lent_lines: 0,
+            borrowers: VecDeque::new(),
+            wanting: VecDeque::new(),
+            circuits_of_users: BTreeMap::new(),
+            counts: Counts::default(),
+            epoch,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> NodeId {
+        self.config.id
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many circuits there are.
+    #[must_use]
+    pub fn circuit_count(&self) -> usize {
+        self.circuits.len()
+    }
+
+    /// Lines that hold frames now.
+    #[must_use]
+    pub fn stored_lines(&self) -> usize {
+        self.store.used_lines()
+    }
+
+    /// The routing table.
+    #[must_use]
+    pub const fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Replaces the policy. Circuits that are open stay.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.config.policy = policy;
+    }
+
+    /// A neighbour has come. Monitors are told what this one knows.
+    pub fn link_up(&mut self, neighbour: Neighbour, wires: &mut impl Wires) -> LinkId {
+        let place = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        if place == self.links.len() {
+            self.links.push(None);
+        }
+        let link = LinkId::new(place);
+        self.links[place] = Some(Link {
+            neighbour,
+            first: At::NONE,
+            circuit_count: 0,
+            active: VecDeque::new(),
+            due: VecDeque::new(),
+            is_ready: false,
+            setups: BTreeMap::new(),
+            late_count: 0,
+            unknown_count: 0,
+            loan_lines: 0,
+        });
+        if let Neighbour::Monitor(node) = neighbour {
+            self.monitors.entry(node).or_insert(link);
+            wires.packet(link, Packet::Table(self.table.clone()), Default::default());
+            for packet in self.names.packets().collect::<Vec<_>>() {
+                wires.packet(link, packet, Default::default());
+            }
+        }
+        link
+    }
+
+    /// A neighbour has gone, and everything that it had sent has been given to the node.
+    pub fn link_down(&mut self, link: LinkId, wires: &mut impl Wires) {
+        let Some(gone) = self.link(link) else { return };
+        let (end, reason) = match gone.neighbour {
+            Neighbour::Program(origin) => (End::Died, format!("process {} has ended", origin.pid)),
+            Neighbour::Monitor(node) => (End::Lost, format!("monitor {node} has ended")),
+        };
+        if let Neighbour::Monitor(node) = gone.neighbour
+            && self.monitors.get(&node) == Some(&link)
+        {
+            self.monitors.remove(&node);
+            // There may be another link to it.
+            let is_other = |(_, other): &(usize, &Option<Link>)| {
+                other.as_ref().is_some_and(|other| other.neighbour == Neighbour::Monitor(node))
+            };
+            let others = self.links.iter().enumerate().filter(is_other);
+            let other = others.map(|(index, _)| LinkId::new(index)).find(|other| *other != link);
+            if let Some(other) = other {
+                self.monitors.insert(node, other);
+            }
+        }
+        let names = self.names.locals().filter(|(_, served_by)| *served_by == link);
+        for name in names.map(|(name, _)| name.to_string()).collect::<Vec<_>>() {
+            self.withdraw(&name, wires);
+        }
+        let mut at = self.link(link).map_or(At::NONE, |gone| gone.first);
+        while at != At::NONE {
+            self.counts.lost += 1;
+            self.side_gone(at, end, &reason, wires);
+            at = self.link(link).map_or(At::NONE, |gone| gone.first);
+        }
+        if let Some(place) = self.links.get_mut(link.index()) {
+            *place = None;
+        }
+        self.ready.retain(|ready| *ready != link);
+    }
+
+    /// A packet has come in a control lane.
+    ///
+    /// # Errors
+    /// The neighbour did what it must not: end the link.
+    pub fn packet<W: Wires>(
+        &mut self,
+        from: LinkId,
+        packet: Packet,
+        rights: W::Rights,
+        wires: &mut W,
+    ) -> Result<(), Violation> {
+        let Some(link) = self.link(from) else { return Ok(()) };
+        let neighbour = link.neighbour;
+        match (packet, neighbour) {
+            (Packet::Setup(setup), _) => self.setup(from, *setup, wires),
+            (Packet::Accept { to, label, credit, answer }, _) => {
+                self.accept(from, [to, label], credit, answer, wires)
+            }
+            (Packet::Reset(reset), _) => {
+                self.reset(from, *reset, wires);
+                Ok(())
+            }
+            (Packet::Capabilities { to, is_lost, notes }, _) => {
+                self.capabilities(from, to, (is_lost, notes), rights, wires);
+                Ok(())
+            }
+            (Packet::Export { name }, Neighbour::Program(origin)) => {
+                let reason = self.export(&name, from, origin, wires).err().unwrap_or_default();
+                wires.packet(from, Packet::Exported { name, reason }, Default::default());
+                Ok(())
+            }
+            (Packet::Withdraw { name }, Neighbour::Program(_)) => {
+                if self.names.local(&name) == Some(from) {
+                    self.withdraw(&name, wires);
+                }
+                Ok(())
+            }
+            (Packet::Name { name, node, epoch, is_served }, Neighbour::Monitor(_)) => {
+                if ChannelName::new(&name).is_err() && !name.is_empty() {
+                    return Err(Violation::packet("a name that is none"));
+                }
+                if node != self.id() && self.names.learn(&name, node, epoch, is_served) {
+                    self.tell_monitors(&Packet::Name { name, node, epoch, is_served }, Some(from), wires);
+                }
+                Ok(())
+            }
+            (Packet::Table(table), Neighbour::Monitor(_)) => {
+                table::check(&table).map_err(|_| Violation::packet("a table that is none"))?;
+                if table::is_newer(&table, &self.table) {
+                    self.adopt(table, Some(from), wires);
+                }
+                Ok(())
+            }
+            _ => Err(Violation::packet("a packet that it may not send")),
+        }
+    }
+
+    /// Adopts a routing table from here on, as the newest. Circuits that are open keep their way.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn set_table(
+        &mut self,
+        mut table: Table,
+        wires: &mut impl Wires,
+    ) -> Result<(), table::TableError> {
+        table::check(&table)?;
+        table.version = self.table.version + 1;
+        self.adopt(table, None, wires);
+        Ok(())
+    }
+
+    fn adopt(&mut self, table: Table, from: Option<LinkId>, wires: &mut impl Wires) {
+        self.table = table;
+        self.tell_monitors(&Packet::Table(self.table.clone()), from, wires);
+    }
+
+    fn tell_monitors(&self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
+        for (index, link) in self.links.iter().enumerate() {
+            let id = LinkId::new(index);
+            let is_monitor =
+                |link: &Link| matches!(link.neighbour, Neighbour::Monitor(_));
+            if link.as_ref().is_some_and(is_monitor) && Some(id) != except {
+                wires.packet(id, packet.clone(), Default::default());
+            }
+        }
+    }
+
+    fn export(
+        &mut self,
+        name: &str,
+        link: LinkId,
+        origin: Origin,
+        wires: &mut impl Wires,
+    ) -> Result<(), String> {
+        ChannelName::new(name).map_err(|error| error.to_string())?;
+        self.config.policy.check(Act::Export, name, origin)?;
+        match self.names.local(name) {
+            Some(other) if other == link => return Ok(()),
+            Some(other) => {
+                let pid = self.link(other).map(|other| match other.neighbour {
+                    Neighbour::Program(origin) => origin.pid,
+                    Neighbour::Monitor(_) => 0,
+                });
+                return Err(format!("process {} serves {name} already", pid.unwrap_or(0)));
+            }
+            None => self.names.serve(name, link),
+        }
+        self.tell_name(name, true, wires);
+        Ok(())
+    }
+
+    fn withdraw(&mut self, name: &str, wires: &mut impl Wires) {
+        self.names.withdraw(name);
+        self.tell_name(name, false, wires);
+    }
+
+    fn tell_name(&mut self, name: &str, is_served: bool, wires: &mut impl Wires) {
+        self.epoch += 1;
+        let (node, epoch) = (self.id(), self.epoch);
+        self.names.learn(name, node, epoch, is_served);
+        let packet = Packet::Name { name: name.to_owned(), node, epoch, is_served };
+        self.tell_monitors(&packet, None, wires);
+    }
+
+    /// The link of a neighbouring monitor.
+    #[must_use]
+    pub fn link_of(&self, node: NodeId) -> Option<LinkId> {
+        self.monitors.get(&node).copied()
+    }
+
+    /// Whether the routing table joins this monitor with another one.
+    #[must_use]
+    pub fn is_neighbour(&self, node: NodeId) -> bool {
+        table::are_neighbours(&self.table, self.id(), node)
+    }
+
+    pub(crate) fn link(&self, link: LinkId) -> Option<&Link> {
+        self.links.get(link.index())?.as_ref()
+    }
+
+    pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
+        self.links.get_mut(link.index())?.as_mut()
+    }
+
+    /// Puts a side into the list of its link's circuits.
+    pub(crate) fn attach(&mut self, at: At) {
+        let Some(link) = self.circuits.side(at).map(|side| side.link) else { return };
+        let Some(of_link) = self.link_mut(link) else { return };
+        let next = std::mem::replace(&mut of_link.first, at);
+        of_link.circuit_count += 1;
+        if let Some(side) = self.circuits.side_mut(at) {
+            (side.previous, side.next) = (At::NONE, next);
+        }
+        if let Some(next) = self.circuits.side_mut(next) {
+            next.previous = at;
+        }
+    }
+
+    /// Takes it out. From here on the side has no link, and has borrowed nothing.
+    pub(crate) fn detach(&mut self, at: At) {
+        let Some(side) = self.circuits.side_mut(at) else { return };
+        let link = std::mem::replace(&mut side.link, LinkId::NONE);
+        side.set(state::GONE);
+        let (previous, next, late) = (side.previous, side.next, side.intake.outstanding_lines());
+        let (label, lent) = (side.label_out, side.intake.settle() as usize);
+        self.lent_lines -= lent;
+        let Some(of_link) = self.link_mut(link) else { return };
+        of_link.circuit_count -= 1;
+        of_link.loan_lines -= lent;
+        if at.side() == CLIENT {
+            of_link.setups.remove(&label);
+        }
+        of_link.late_count += u64::from(late) + LATE_WORDS;
+        if of_link.first == at {
+            of_link.first = next;
+        }
+        if let Some(previous) = self.circuits.side_mut(previous) {
+            previous.next = next;
+        }
+        if let Some(next) = self.circuits.side_mut(next) {
+            next.previous = previous;
+        }
+    }
+
+    /// Removes a circuit with everything that it has.
+    pub(crate) fn remove(&mut self, index: usize) {
+        for at in [At::of(index, CLIENT), At::of(index, SERVICE)] {
+            let Some(side) = self.circuits.side(at) else { return };
+            let mut queue = side.queue;
+            while self.store.pop(&mut queue).is_some() {}
+            self.detach(at);
+        }
+        if let Some(circuit) = self.circuits.remove(index) {
+            let uid = circuit.parties.origin.uid;
+            if let Some(count) = self.circuits_of_users.get_mut(&uid) {
+                *count -= 1;
+                if *count == 0 {
+                    self.circuits_of_users.remove(&uid);
+                }
+            }
+        }
+        if self.circuits.len() == 0 {
+            self.borrowers = VecDeque::new();
+            self.wanting = VecDeque::new();
+        }
+    }
+
+    /// A link has something to send.
+    pub(crate) fn make_ready(&mut self, link: LinkId) {
+        if let Some(of_link) = self.link_mut(link)
+            && !std::mem::replace(&mut of_link.is_ready, true)
+        {
+            self.ready.push_back(link);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What there is to see of a node.
+
+use corewire_layout::circuit::NodeId;
+use corewire_layout::circuit::packet::Origin;
+
+use crate::circuit::{CLIENT, LinkId, Phase, SERVICE};
+use crate::node::{Neighbour, Node};
+
+/// What a circuit is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhaseView {
+    /// The service has not answered.
+    Opening,
+    /// Frames go both ways.
+    Open,
+    /// One side has ended it, and what that side had sent goes on.
+    Ending,
+}
+
+/// A circuit at a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CircuitView {
+    /// Its index in the node's table.
+    pub index: usize,
+    /// The service's name.
+    pub service: String,
+    /// Who asked for it.
+    pub origin: Origin,
+    /// The client's monitor.
+    pub home: NodeId,
+    /// What it is doing.
+    pub phase: PhaseView,
+    /// The link towards the client; none if it is gone.
+    pub client: Option<Neighbour>,
+    /// The link towards the service; none if it is gone.
+    pub service_side: Option<Neighbour>,
+    /// Lines that have come from the client, and from the service, modulo 2^32.
+    pub lines: [u32; 2],
+    /// Lines that are stored here on their way to the service, and to the client.
+    pub stored_lines: [u32; 2],
+    /// Lines that are lent for the two directions.
+    pub lent_lines: [u32; 2],
+}
+
+/// A link of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkView {
+    /// Its number.
+    pub link: LinkId,
+    /// Who is at its other end.
+    pub neighbour: Neighbour,
+    /// How many circuits lead through it.
+    pub circuit_count: usize,
+}
+
+impl Node {
+    /// All circuits.
+    pub fn circuits(&self) -> impl Iterator<Item = CircuitView> {
+        let neighbour = |link: LinkId| self.link(link).map(|link| link.neighbour);
+        self.circuits.iter().map(move |(index, circuit)| {
+            let [client, service] = [&circuit.sides[CLIENT], &circuit.sides[SERVICE]];
+            CircuitView {
+                index,
+                service: circuit.parties.service.to_string(),
+                origin: circuit.parties.origin,
+                home: circuit.parties.home,
+                phase: match circuit.phase {
+                    Phase::Opening(_) => PhaseView::Opening,
+                    Phase::Open => PhaseView::Open,
+                    Phase::Ending(_) => PhaseView::Ending,
+                },
+                client: neighbour(client.link),
+                service_side: neighbour(service.link),
+                lines: [client.intake.taken_lines(), service.intake.taken_lines()],
+                stored_lines: [client.intake.stored_lines(), service.intake.stored_lines()],
+                lent_lines: [client, service].map(|side| {
+                    let reserve = corewire_layout::circuit::credit::RESERVE_LINES;
+                    side.intake.window_lines().saturating_sub(reserve)
+                }),
+            }
+        })
+    }
+
+    /// All links.
+    pub fn links(&self) -> impl Iterator<Item = LinkView> {
+        let links = self.links.iter().enumerate();
+        links.filter_map(|(index, link)| {
+            let link = link.as_ref()?;
+            let (neighbour, circuit_count) = (link.neighbour, link.circuit_count);
+            Some(LinkView { link: LinkId::new(index), neighbour, circuit_count })
+        })
+    }
+
+    /// All names that this node knows, with the monitors where they are served.
+    pub fn names(&self) -> impl Iterator<Item = (&str, NodeId)> {
+        self.names.all().map(|(name, node)| (&**name, node))
+    }
+
+    /// Asserts that the node's books agree: for tests.
+    ///
+    /// # Panics
+    /// They do not.
+    #[cfg(feature = "test-hooks")]
+    pub fn check_books(&self) {
+        use corewire_layout::circuit::credit::RESERVE_LINES;
+        let mut stored = 0;
+        let mut lent = 0;
+        for (_, circuit) in self.circuits.iter() {
+            for side in &circuit.sides {
+                let intake = &side.intake;
+                let window = intake.window_lines();
+                assert!(
+                    intake.stored_lines() + intake.outstanding_lines() <= window,
+                    "more is granted and stored than there is memory for: {side:?}"
+                );
+                stored += intake.stored_lines() as usize;
+                lent += window.saturating_sub(RESERVE_LINES) as usize;
+            }
+        }
+        assert_eq!(lent, self.lent_lines, "lent");
+        assert!(stored >= self.store.used_lines(), "{stored} {}", self.store.used_lines());
+        let reserved = self.circuits.len() * crate::forward::RESERVED_LINES;
+        assert!(reserved + lent <= self.config.lines_max, "overcommitted");
+        for (index, link) in self.links.iter().enumerate() {
+            let Some(link) = link else { continue };
+            let sides = self.circuits.iter().flat_map(|(_, circuit)| &circuit.sides);
+            let count = sides.filter(|side| side.link.index() == index).count();
+            assert_eq!(link.circuit_count, count, "circuits of a link");
+            assert!(link.setups.len() <= count);
+        }
+    }
+}
