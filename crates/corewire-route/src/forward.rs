@@ -109,7 +109,10 @@ impl Node {
             return Ok(());
         }
         if far.has(state::GONE) {
-            // Nobody is there to receive it.
+            // Nobody is there to receive it. Its sender goes on until it has been told.
+            if near.intake.is_due() {
+                self.make_due(at, 0);
+            }
             return Ok(());
         }
         self.keep(at, hop, payload);
@@ -255,7 +258,7 @@ impl Node {
     pub(crate) fn lend(&mut self, at: At) -> bool {
         let free_lines = self.free_lines();
         let Some(side) = self.circuits.side(at) else { return true };
-        let lent = side.intake.window_lines().saturating_sub(RESERVE_LINES);
+        let lent = side.intake.lent_lines();
         let more = lent.saturating_mul(4).clamp(16, LOAN_LINES_MAX).saturating_sub(lent);
         let Some(link) = self.link(side.link) else { return true };
         // One program may have at most a quarter of all, so that it cannot starve the links between monitors.
@@ -295,7 +298,7 @@ impl Node {
         for _ in 0..RECALLS_MAX {
             let Some(at) = self.borrowers.pop_front() else { return };
             let Some(side) = self.circuits.side(at) else { continue };
-            let has_borrowed = side.intake.window_lines() > RESERVE_LINES;
+            let has_borrowed = side.intake.lent_lines() > 0;
             if has_borrowed && !side.intake.is_recalling() && !side.has(state::RECALL) {
                 self.counts.recalls += 1;
                 self.make_due(at, state::RECALL);

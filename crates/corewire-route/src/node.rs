@@ -488,14 +488,16 @@ impl Node {
         }
     }
 
-    /// Takes it out. From here on the side has no link, and has borrowed nothing.
+    /// Takes it out. From here on the side has no link, and nothing more comes from it: of what it has borrowed it keeps
+    /// what is stored.
     pub(crate) fn detach(&mut self, at: At) {
         let Some(side) = self.circuits.side_mut(at) else { return };
         let link = std::mem::replace(&mut side.link, LinkId::NONE);
         side.set(state::GONE);
         let (previous, next, late) = (side.previous, side.next, side.intake.outstanding_lines());
-        let (label, lent) = (side.label_out, side.intake.settle() as usize);
-        self.lent_lines -= lent;
+        let lent = side.intake.lent_lines() as usize;
+        let (label, free) = (side.label_out, side.intake.close() as usize);
+        self.lent_lines -= free;
         let Some(of_link) = self.link_mut(link) else { return };
         of_link.circuit_count -= 1;
         of_link.loan_lines -= lent;
@@ -521,6 +523,8 @@ impl Node {
             let mut queue = side.queue;
             while self.store.pop(&mut queue).is_some() {}
             self.detach(at);
+            let kept = self.circuits.side(at).map_or(0, |side| side.intake.lent_lines());
+            self.lent_lines -= kept as usize;
         }
         if let Some(circuit) = self.circuits.remove(index) {
             let uid = circuit.parties.origin.uid;

@@ -314,8 +314,11 @@ impl Node {
                 self.remove(index);
             }
             Phase::Ending(ending) if ending.from == at => {
-                // Nothing more can come.
-                ending.after = None;
+                // Nothing more can come, and if something is missing, it has not ended as it said.
+                let taken = circuit.sides[at.side()].intake.taken_lines();
+                if ending.after.take().is_some_and(|after| is_after(after, taken)) {
+                    (ending.end, ending.reason) = (end, reason);
+                }
                 self.try_finish(index, wires);
             }
             Phase::Ending(_) => self.remove(index),

@@ -73,10 +73,7 @@ impl Node {
                 service_side: neighbour(service.link),
                 lines: [client.intake.taken_lines(), service.intake.taken_lines()],
                 stored_lines: [client.intake.stored_lines(), service.intake.stored_lines()],
-                lent_lines: [client, service].map(|side| {
-                    let reserve = corewire_layout::circuit::credit::RESERVE_LINES;
-                    side.intake.window_lines().saturating_sub(reserve)
-                }),
+                lent_lines: [client, service].map(|side| side.intake.lent_lines()),
             }
         })
     }
@@ -102,7 +99,6 @@ impl Node {
     /// They do not.
     #[cfg(feature = "test-hooks")]
     pub fn check_books(&self) {
-        use corewire_layout::circuit::credit::RESERVE_LINES;
         let mut stored = 0;
         let mut lent = 0;
         for (_, circuit) in self.circuits.iter() {
@@ -114,7 +110,7 @@ impl Node {
                     "more is granted and stored than there is memory for: {side:?}"
                 );
                 stored += intake.stored_lines() as usize;
-                lent += window.saturating_sub(RESERVE_LINES) as usize;
+                lent += intake.lent_lines() as usize;
             }
         }
         assert_eq!(lent, self.lent_lines, "lent");

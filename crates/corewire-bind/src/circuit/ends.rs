@@ -3,7 +3,7 @@
 //! One link to a monitor carries all circuits of a program. Its ring is always drained: a message whose receiver does not
 //! ask for it waits here, within the credit that its circuit was granted, and holds up no other circuit.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use corewire_layout::circuit::credit::{Intake, Outflow, is_after};
 use corewire_layout::circuit::packet::{End, Reset};
@@ -149,6 +149,9 @@ pub struct Ends {
     free: VecDeque<u32>,
     due: VecDeque<u32>,
     pending: VecDeque<u32>,
+    /// Circuits that others have opened, by the label of their requests: one that is given up before its acceptance has
+    /// come is known by nothing else.
+    opened: BTreeMap<Label, u32>,
 }
 
 impl Ends {
@@ -166,7 +169,9 @@ impl Ends {
         credit: u32,
         bytes_max: usize,
     ) -> Option<u32> {
-        self.add(random, label_out, credit, bytes_max)
+        let index = self.add(random, label_out, credit, bytes_max)?;
+        self.opened.insert(label_out, index);
+        Some(index)
     }
 
     fn add(&mut self, random: u64, label_out: Label, credit: u32, bytes_max: usize) -> Option<u32> {
@@ -374,7 +379,10 @@ impl Ends {
 
     /// A packet says that a circuit has ended, or ends when all frames before have come. The circuit, if that is now.
     pub fn reset(&mut self, reset: Reset) -> Option<u32> {
-        let index = self.find(reset.to)?;
+        let index = match reset.to.is_none() {
+            false => self.find(reset.to)?,
+            true => *self.opened.get(&reset.from)?,
+        };
         let one = self.get_mut(index)?;
         let ended = Ended { end: reset.end, reason: reset.reason };
         // Its other end takes nothing more.
@@ -527,6 +535,7 @@ impl Ends {
     /// Forgets a circuit. The packet, if one must be sent: the monitor delivers what was sent before.
     pub fn close(&mut self, index: u32, end: End, reason: &str) -> Option<Reset> {
         let one = self.circuits.get_mut(index as usize)?.take()?;
+        self.opened.remove(&one.label_out);
         self.free.push_back(index);
         if self.free.len() == self.circuits.len() {
             *self = Self::default();

@@ -204,12 +204,26 @@ impl Intake {
         self.is_recalling = true;
     }
 
-    /// The circuit has ended on this side. Returns the lines that had been lent.
+    /// Lines that are lent.
     #[must_use]
-    pub const fn settle(&mut self) -> u32 {
-        let lent = self.window_lines.saturating_sub(RESERVE_LINES);
-        self.window_lines -= lent;
-        lent
+    pub const fn lent_lines(&self) -> u32 {
+        self.window_lines.saturating_sub(RESERVE_LINES)
+    }
+
+    /// Nothing more comes. Returns the lines that are free again: those in memory stay lent.
+    #[must_use]
+    pub const fn close(&mut self) -> u32 {
+        self.granted_lines = self.taken_lines;
+        self.shrink()
+    }
+
+    /// Makes the window as small as what is stored and granted allows.
+    const fn shrink(&mut self) -> u32 {
+        let committed = self.stored_lines + self.outstanding_lines();
+        let window = if committed < RESERVE_LINES { RESERVE_LINES } else { committed };
+        let free = self.window_lines.saturating_sub(window);
+        self.window_lines -= free;
+        free
     }
 
     /// The sender has given back. Returns the lines that are free again: those in memory stay lent.
@@ -219,11 +233,7 @@ impl Intake {
         if self.outstanding_lines() > RESERVE_LINES {
             self.granted_lines = self.taken_lines.wrapping_add(RESERVE_LINES);
         }
-        let committed = self.stored_lines + self.outstanding_lines();
-        let window = if committed < RESERVE_LINES { RESERVE_LINES } else { committed };
-        let free = self.window_lines.saturating_sub(window);
-        self.window_lines -= free;
-        free
+        self.shrink()
     }
 }
 

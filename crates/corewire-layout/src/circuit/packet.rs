@@ -146,7 +146,7 @@ impl End {
 }
 
 /// The end of a circuit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reset {
     /// The receiver's label for it; none if the sender does not know it yet.
     pub to: Label,
@@ -163,7 +163,7 @@ pub struct Reset {
 }
 
 /// Who asks to be a neighbour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A program: a client, a service, or both.
     Program,
@@ -172,7 +172,7 @@ pub enum Role {
 }
 
 /// A routing table, as it travels: from it every monitor computes the same routes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Table {
     /// Which of two tables is newer.
     pub version: u64,
@@ -183,7 +183,7 @@ pub struct Table {
 }
 
 /// How monitors are joined (papers/003, section 3.9).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Shape {
     /// Each with each.
     #[default]
@@ -195,7 +195,7 @@ pub enum Shape {
 }
 
 /// One route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Via {
     /// At this monitor,
     pub from: NodeId,
@@ -206,7 +206,7 @@ pub struct Via {
 }
 
 /// What [`Packet::Ask`] asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Question {
     /// The circuits through the monitor.
@@ -216,7 +216,7 @@ pub enum Question {
 }
 
 /// A packet of the control lane.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Packet {
     /// Let me be your neighbour.
     Attach {
