@@ -227,14 +227,14 @@ pub use error::{
     ValueError, WaitError,
 };
 pub use open::channel::SenderBuilder;
-pub use open::domain::{Domain, DomainBuilder};
+pub use open::domain::{Domain, DomainBuilder, NameWatch};
 pub use open::endpoint::EndpointBuilder;
 pub use open::levels::Levels;
 pub use open::listener::{Connection, Listener};
 pub use open::receiver::ReceiverBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
-    DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply, ProgressingEndpoint,
+    Connector, DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply, ProgressingEndpoint,
     Rendezvous, Request, UnsentLoan,
 };
 pub use path::held::HeldMessage;

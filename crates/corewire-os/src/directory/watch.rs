@@ -59,10 +59,26 @@ impl Watch {
         deadline: Option<Instant>,
     ) -> Result<bool, OsError> {
         let ready = wait_readable(all, deadline)?;
+        self.has_changed();
+        Ok(ready.contains(&true))
+    }
+
+    /// Whether a file of the directory has changed since the last call. Does not wait; the descriptor is readable if one
+    /// has.
+    pub fn has_changed(&self) -> bool {
         let mut space = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut space);
-        while events.next().is_ok_and(|event| event.file_name().is_some_and(is_any)) {}
-        Ok(ready.contains(&true))
+        let mut has_changed = false;
+        while events.next().is_ok_and(|event| event.file_name().is_some_and(is_any)) {
+            has_changed = true;
+        }
+        has_changed
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

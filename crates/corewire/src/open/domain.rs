@@ -1,13 +1,16 @@
 //! A domain: a set of processes that can find each other.
 
 use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use corewire_layout::name::{ChannelName, NameKind};
 use corewire_os::access::Access;
-use corewire_os::directory::{ClaimError, Role, RuntimeDirectory, default_path, default_path_of};
+use corewire_os::directory::{
+    ClaimError, Role, RuntimeDirectory, Watch, default_path, default_path_of,
+};
 use corewire_os::process::{self, effective_uid};
 use corewire_os::sleep::Linux;
 
@@ -105,6 +108,17 @@ impl Domain {
     /// a process is alive.
     pub fn channels(&self) -> Result<Vec<ChannelName>, OpenError> {
         self.names_of(NameKind::Channel)
+    }
+
+    /// Watches the runtime directory for names that come and go.
+    ///
+    /// # Errors
+    /// [`OpenError::Os`] if this user has as many watches as the system allows; [`OpenError::Forked`].
+    pub fn watch_names(&self) -> Result<NameWatch, OpenError> {
+        if self.inner.is_forked() {
+            return Err(OpenError::Forked);
+        }
+        Ok(NameWatch(self.inner.directory.watch()?))
     }
 
     pub(crate) fn names_of(&self, kind: NameKind) -> Result<Vec<ChannelName>, OpenError> {
@@ -205,6 +219,25 @@ impl Domain {
     #[must_use]
     pub fn is_guest(&self) -> bool {
         self.inner.socket_name().is_none()
+    }
+}
+
+/// A watch on a domain's names, made by [`Domain::watch_names`]. Its descriptor is readable when names may have come or
+/// gone: for `poll`, `epoll` and event loops.
+#[derive(Debug)]
+pub struct NameWatch(Watch);
+
+impl NameWatch {
+    /// Whether names may have come or gone since the last call. Never waits.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        self.0.has_changed()
+    }
+}
+
+impl AsFd for NameWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

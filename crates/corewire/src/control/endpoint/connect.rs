@@ -62,6 +62,10 @@ impl EndpointControl {
         let max = self.header.sizes.peers_max();
         let row = {
             let mut state = lock(&self.state);
+            if state.is_closed {
+                // This endpoint is gone, and only a connector is left of it.
+                return Err(ConnectError::NotFound(self.header.name.clone()));
+            }
             let row = self.reserve(&mut state, record.incarnation);
             let row = row.ok_or(ConnectError::Full { max })?;
             if matches!(state.links.get(&row), Some(Link::Linked(_))) {

@@ -227,6 +227,30 @@ impl Endpoint {
         Interrupter::new(move || control.notify(notice::INTERRUPTED))
     }
 
+    /// A handle with which another thread connects this endpoint, so that a peer that does not answer holds up that
+    /// thread alone.
+    ///
+    /// ```
+    /// use corewire::{Domain, Event, Selector};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("corewire-doc-connector-{}", std::process::id()));
+    /// let domain = Domain::open_at(&directory)?;
+    /// let mut server = domain.endpoint("server").create()?;
+    /// let _worker = domain.endpoint("worker").create()?;
+    /// let connector = server.connector();
+    /// let thread = std::thread::spawn(move || connector.connect("worker"));
+    /// let Event::Came(worker) = server.receive_event(Selector::any())? else { unreachable!() };
+    /// assert_eq!(server.name_of(worker), Some("worker"));
+    /// # thread.join().unwrap()?;
+    /// # drop((server, _worker, domain));
+    /// # let _ = std::fs::remove_dir_all(&directory);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn connector(&self) -> Connector {
+        Connector(Arc::clone(&self.control))
+    }
+
     /// A descriptor that becomes readable when something has happened after [`arm`](Self::arm). It stays the same for
     /// the endpoint's life.
     #[must_use]
@@ -372,6 +396,27 @@ impl Endpoint {
                 rings.is_here(source.map_or_else(|| rings.last_found(), Peer::row))
             }),
         }
+    }
+}
+
+/// Connects an endpoint from another thread, returned by [`Endpoint::connector`].
+#[derive(Clone)]
+pub struct Connector(Arc<dyn EndpointHalf>);
+
+impl Connector {
+    /// Connects the endpoint to the one of this name, as [`Endpoint::peer`] does. It then has the peer, which
+    /// [`receive_event`](Endpoint::receive_event) reports.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::peer`]; [`ConnectError::NotFound`] with the endpoint's own name if it has been dropped.
+    pub fn connect(&self, name: &str) -> Result<(), ConnectError> {
+        self.0.connect(&ChannelName::new(name)?).map(drop)
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connector").field(&self.0.name()).finish()
     }
 }
 
