@@ -1,0 +1,229 @@
+//! The lanes of a link to a monitor that are sockets, at either end.
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use corewire_layout::circuit::packet::{PACKET_BYTES_MAX, Packet, PacketError};
+use corewire_layout::circuit::{DATA_HEADER_BYTES, Hop, Label, PAYLOAD_BYTES_MAX, data_header};
+use rustix::event::PollFlags;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use crate::capability::CAPABILITIES_MAX;
+
+/// Bytes of packets that wait for a neighbour to read them. Beyond that the link ends.
+pub const UNSENT_BYTES_MAX: usize = 64 << 20;
+
+/// Why a lane has ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaneEnd {
+    /// The other side has closed it, or has died.
+    #[error("the other side has ended")]
+    Closed,
+    /// The other side sent what is no packet.
+    #[error("it sent {0}")]
+    Packet(#[from] PacketError),
+    /// The other side does not read.
+    #[error("it does not read: {bytes} bytes wait for it")]
+    Unread {
+        /// How many.
+        bytes: usize,
+    },
+    /// Another error of the system.
+    #[error("error {0} of the system")]
+    Os(i32),
+}
+
+impl From<Errno> for LaneEnd {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Self::Closed,
+            other => Self::Os(other.raw_os_error()),
+        }
+    }
+}
+
+/// A control lane. Never waits.
+#[derive(Debug)]
+pub struct ControlLane<S> {
+    socket: S,
+    unsent: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    unsent_bytes: usize,
+    buffer: Vec<u8>,
+}
+
+impl<S: AsFd> ControlLane<S> {
+    /// The lane on a SEQPACKET socket.
+    pub const fn new(socket: S) -> Self {
+        Self { socket, unsent: VecDeque::new(), unsent_bytes: 0, buffer: Vec::new() }
+    }
+
+    /// The socket.
+    pub const fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    /// The socket alone. What waits is not sent.
+    pub fn into_socket(self) -> S {
+        self.socket
+    }
+
+    /// Sends a packet, or keeps it until [`flush`](Self::flush) finds room.
+    ///
+    /// # Errors
+    /// [`LaneEnd`].
+    pub fn send(&mut self, packet: &Packet, descriptors: Vec<OwnedFd>) -> Result<(), LaneEnd> {
+        let bytes = packet.to_bytes();
+        if self.unsent.is_empty() && is_sent(send(&self.socket, &bytes, &descriptors))? {
+            return Ok(());
+        }
+        self.unsent_bytes += bytes.len();
+        if self.unsent_bytes > UNSENT_BYTES_MAX {
+            return Err(LaneEnd::Unread { bytes: self.unsent_bytes });
+        }
+        self.unsent.push_back((bytes, descriptors));
+        Ok(())
+    }
+
+    /// Sends what waits, as far as there is room. True if nothing waits any more.
+    ///
+    /// # Errors
+    /// [`LaneEnd`].
+    pub fn flush(&mut self) -> Result<bool, LaneEnd> {
+        while let Some((bytes, descriptors)) = self.unsent.front() {
+            if !is_sent(send(&self.socket, bytes, descriptors))? {
+                return Ok(false);
+            }
+            self.unsent_bytes -= bytes.len();
+            self.unsent.pop_front();
+        }
+        Ok(true)
+    }
+
+    /// Whether something waits for room.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// The next packet with its descriptors, `None` of these if this process could not take them; `None` if nothing has
+    /// come.
+    ///
+    /// # Errors
+    /// [`LaneEnd`].
+    #[expect(clippy::type_complexity, reason = "a packet, and perhaps its descriptors")]
+    pub fn receive(&mut self) -> Result<Option<(Packet, Option<Vec<OwnedFd>>)>, LaneEnd> {
+        // One byte more shows which packets are too long.
+        self.buffer.resize(PACKET_BYTES_MAX + 1, 0);
+        match receive(&self.socket, &mut self.buffer)? {
+            None => Ok(None),
+            Some((length, descriptors)) => {
+                let bytes = self.buffer.get(..length).unwrap_or_default();
+                Ok(Some((Packet::parse(bytes)?, descriptors)))
+            }
+        }
+    }
+}
+
+fn is_sent(sent: Result<(), Errno>) -> Result<bool, LaneEnd> {
+    match sent {
+        Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
+        sent => Ok(sent.map(|()| true)?),
+    }
+}
+
+fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<(), Errno> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let parts = [IoSlice::new(bytes)];
+    if descriptors.is_empty() {
+        let mut none = SendAncillaryBuffer::default();
+        retry_on_intr(|| sendmsg(&socket, &parts, &mut none, flags))?;
+        return Ok(());
+    }
+    let descriptors = descriptors.iter().map(AsFd::as_fd).collect::<Vec<BorrowedFd<'_>>>();
+    let mut space = vec![MaybeUninit::uninit(); ANCILLARY_BYTES];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::TOOBIG);
+    }
+    retry_on_intr(|| sendmsg(&socket, &parts, &mut ancillary, flags))?;
+    Ok(())
+}
+
+const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(CAPABILITIES_MAX));
+
+type Received = (usize, Option<Vec<OwnedFd>>);
+
+fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Option<Received>, LaneEnd> {
+    let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut parts = [IoSliceMut::new(buffer)];
+    let mut receive = || retry_on_intr(|| recvmsg(&socket, &mut parts, &mut ancillary, flags));
+    let got = match receive() {
+        // The other side closed without having read everything. What it had sent comes behind.
+        Err(Errno::CONNRESET) => receive(),
+        got => got,
+    };
+    let got = match got {
+        Err(Errno::AGAIN) => return Ok(None),
+        got => got?,
+    };
+    let mut descriptors = Vec::new();
+    for one in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(found) = one {
+            descriptors.extend(found);
+        }
+    }
+    let descriptors = (!got.flags.contains(ReturnFlags::CTRUNC)).then_some(descriptors);
+    match got.bytes {
+        0 => Err(LaneEnd::Closed),
+        bytes => Ok(Some((bytes, descriptors))),
+    }
+}
+
+/// Waits until a socket can be read or written, or is closed. False if that did not happen in time.
+pub fn wait(socket: impl AsFd, flags: PollFlags, until: Instant) -> bool {
+    crate::socket::wait(socket, flags, Some(until)).unwrap_or(false)
+}
+
+/// The longest packet of a data lane.
+pub const DATA_BYTES_MAX: usize = DATA_HEADER_BYTES + PAYLOAD_BYTES_MAX;
+
+/// Sends a frame in a data lane that is a socket. False if there is no room now.
+///
+/// # Errors
+/// [`LaneEnd`].
+pub fn send_frame(
+    socket: impl AsFd,
+    label: Label,
+    hop: Hop,
+    payload: &[u8],
+) -> Result<bool, LaneEnd> {
+    let header = data_header(label, hop);
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let parts = [IoSlice::new(&header), IoSlice::new(payload)];
+    let mut none = SendAncillaryBuffer::default();
+    is_sent(retry_on_intr(|| sendmsg(&socket, &parts, &mut none, flags)).map(drop))
+}
+
+/// Receives a packet of a data lane, and returns its length; `None` if nothing has come. Descriptors are closed.
+///
+/// # Errors
+/// [`LaneEnd`]; a packet that is too long ends the lane.
+pub fn receive_frame(
+    socket: impl AsFd,
+    buffer: &mut [u8; DATA_BYTES_MAX + 1],
+) -> Result<Option<usize>, LaneEnd> {
+    match receive(socket, buffer)? {
+        None => Ok(None),
+        Some((found, _)) if found > DATA_BYTES_MAX => Err(PacketError::Long { found }.into()),
+        Some((length, _)) => Ok(Some(length)),
+    }
+}

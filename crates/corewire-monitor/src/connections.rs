@@ -1,0 +1,432 @@
+//! Connections: how neighbours come, and what they say in their control lanes.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use corewire::{Envelope, Peer};
+use corewire_bind::circuit::lane::{ControlLane, LaneEnd, receive_frame};
+use corewire_layout::circuit::packet::{OFFER_BYTES_MAX, Origin, Packet, Question, Role};
+use corewire_layout::circuit::{Hop, Kind, Label, NodeId, data_of_packet};
+use corewire_route::{LinkId, Neighbour, Wires};
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use crate::links::{DataLane, LinkIo, Out};
+use crate::monitor::{Monitor, PROGRAMS, TRUNK};
+use crate::shown::{Circuits, Routes};
+
+/// How long a connection may take to become a link.
+const LINK_WITHIN: Duration = Duration::from_secs(10);
+/// Connections of one foreign user at one time.
+const CONNECTIONS_OF_USER_MAX: usize = 64;
+/// Packets of one connection before the others have their turn.
+const PACKETS_PER_TURN: usize = 64;
+
+/// What a connection is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum What {
+    /// It has not said.
+    New { until: Instant },
+    /// A link whose data lane has not come.
+    Waiting { neighbour: Neighbour, until: Instant },
+    /// This monitor has asked another one, and said hello in its ring.
+    Joining { node: NodeId, peer: Peer, until: Instant },
+    /// The control lane of a link.
+    Control(LinkId),
+    /// The data lane of a link.
+    Data(LinkId),
+    /// Somebody who asks.
+    Asking,
+    /// It is closed as soon as what it must read has been sent.
+    Closing,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) lane: ControlLane<corewire::Connection>,
+    pub(crate) what: What,
+    /// There was no room for a frame.
+    pub(crate) is_full: bool,
+}
+
+impl Connection {
+    fn origin(&self) -> Origin {
+        let socket = self.lane.socket();
+        Origin { uid: socket.uid(), gid: socket.gid(), pid: socket.pid() }
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.lane.socket().uid() == corewire_os::process::effective_uid()
+    }
+}
+
+impl Out {
+    /// Adds a connection, and watches it.
+    pub(crate) fn add(&mut self, socket: corewire::Connection, what: What) -> Option<u64> {
+        self.last_key += 1;
+        let key = self.last_key;
+        let flags = EventFlags::IN | EventFlags::RDHUP;
+        epoll::add(&self.set, &socket, EventData::new_u64(key), flags).ok()?;
+        let lane = ControlLane::new(socket);
+        self.connections.insert(key, Connection { lane, what, is_full: false });
+        Some(key)
+    }
+
+    /// Ends a connection with a reason.
+    pub(crate) fn refuse(&mut self, key: u64, reason: &str) {
+        let packet = Packet::Refused { reason: reason.to_owned() };
+        self.send(key, &packet, Vec::new());
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.what = What::Closing;
+            if !connection.lane.has_unsent() {
+                self.connections.remove(&key);
+            }
+        }
+    }
+}
+
+impl Monitor {
+    /// Accepts what waits.
+    pub(crate) fn accept(&mut self) {
+        while let Ok(Some(socket)) = self.listener.try_accept() {
+            let uid = socket.uid();
+            let of_user = |one: &&Connection| one.lane.socket().uid() == uid;
+            let count = self.out.connections.values().filter(of_user).count();
+            let is_foreign = uid != corewire_os::process::effective_uid();
+            let until = Instant::now() + LINK_WITHIN;
+            let Some(key) = self.out.add(socket, What::New { until }) else { continue };
+            if is_foreign && count >= CONNECTIONS_OF_USER_MAX {
+                let reason = format!("user {uid} has {count} connections, as many as it can have");
+                self.out.refuse(key, &reason);
+            }
+        }
+    }
+
+    /// Something has happened on a connection.
+    pub(crate) fn serve(&mut self, key: u64, flags: EventFlags) {
+        if flags.contains(EventFlags::OUT) {
+            self.make_room(key);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP)
+        {
+            self.read(key);
+        }
+    }
+
+    /// There is room on a socket.
+    fn make_room(&mut self, key: u64) {
+        let Some(connection) = self.out.connections.get_mut(&key) else { return };
+        connection.is_full = false;
+        match connection.lane.flush() {
+            Err(_) => self.out.broken.push(key),
+            Ok(true) if matches!(connection.what, What::Closing) => {
+                self.out.connections.remove(&key);
+            }
+            Ok(_) => self.out.watch(key),
+        }
+    }
+
+    /// Reads a connection.
+    pub(crate) fn read(&mut self, key: u64) {
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(connection) = self.out.connections.get_mut(&key) else { return };
+            if let What::Data(link) = connection.what {
+                if !self.read_frame(key, link) {
+                    return;
+                }
+                continue;
+            }
+            let received = match connection.lane.receive() {
+                Ok(None) => return,
+                Ok(Some(received)) => received,
+                Err(end) => return self.lane_ended(key, &end),
+            };
+            if let Err(reason) = self.handle(key, received) {
+                return self.cut(key, &reason);
+            }
+        }
+    }
+
+    /// Reads a frame of a data lane. False if there is none.
+    fn read_frame(&mut self, key: u64, link: LinkId) -> bool {
+        let mut buffer = [0; corewire_bind::circuit::lane::DATA_BYTES_MAX + 1];
+        let Some(connection) = self.out.connections.get(&key) else { return false };
+        let length = match receive_frame(connection.lane.socket(), &mut buffer) {
+            Ok(None) => return false,
+            Ok(Some(length)) => length,
+            Err(LaneEnd::Closed) => {
+                self.out.connections.remove(&key);
+                self.data_ended(link);
+                return false;
+            }
+            Err(end) => {
+                self.cut_link(link, &end.to_string());
+                return false;
+            }
+        };
+        let Some((label, hop, payload)) = buffer.get(..length).and_then(data_of_packet) else {
+            self.cut_link(link, "it sent a frame that is none");
+            return false;
+        };
+        if let Err(violation) = self.node.frame(link, label, hop, payload, &mut self.out) {
+            self.cut_link(link, &format!("it sent {violation}"));
+            return false;
+        }
+        true
+    }
+
+    /// Handles a packet of a control lane. The error is the reason to end it.
+    fn handle(
+        &mut self,
+        key: u64,
+        (packet, rights): (Packet, Option<Vec<OwnedFd>>),
+    ) -> Result<(), String> {
+        let Some(connection) = self.out.connections.get_mut(&key) else { return Ok(()) };
+        let is_trusted = connection.is_trusted();
+        match (connection.what, packet) {
+            (What::Control(link), Packet::Capabilities { to, is_lost, notes }) => {
+                let is_lost = is_lost || rights.is_none();
+                let packet = Packet::Capabilities { to, is_lost, notes };
+                let rights = rights.unwrap_or_default();
+                self.pass(link, packet, rights)
+            }
+            (What::Control(link), packet) => self.pass(link, packet, Vec::new()),
+            (What::New { until }, Packet::Attach { role, wants_ring }) => {
+                let neighbour = match role {
+                    Role::Program => Neighbour::Program(connection.origin()),
+                    Role::Monitor(node) if is_trusted && node != self.node.id() => {
+                        Neighbour::Monitor(node)
+                    }
+                    Role::Monitor(_) => return Err("it is no monitor of this one's user".into()),
+                };
+                connection.what = What::Waiting { neighbour, until };
+                let endpoint = match (wants_ring && is_trusted, role) {
+                    (false, _) => String::new(),
+                    (true, Role::Program) => self.out.rings[PROGRAMS].endpoint.name().to_owned(),
+                    (true, Role::Monitor(_)) => self.out.rings[TRUNK].endpoint.name().to_owned(),
+                };
+                let secret = self.out.random();
+                self.out.secrets.insert(secret, key);
+                let packet = Packet::Attached { node: self.node.id(), secret, endpoint };
+                self.out.send(key, &packet, Vec::new());
+                Ok(())
+            }
+            (What::New { .. }, Packet::Lane { secret }) => {
+                let uid = connection.origin().uid;
+                let control = self.out.secrets.get(&secret).copied();
+                let is_its = |key: &u64| {
+                    let control = self.out.connections.get(key);
+                    control.is_some_and(|control| control.origin().uid == uid)
+                };
+                let control = control.filter(is_its).ok_or("there is no link with this secret")?;
+                self.raise(control, DataLane::Socket { key }, secret);
+                Ok(())
+            }
+            (What::Joining { node, peer, .. }, Packet::Ready) => {
+                let data = DataLane::Ring { which: TRUNK, peer };
+                self.link_up(key, Neighbour::Monitor(node), data);
+                Ok(())
+            }
+            (What::New { .. } | What::Asking, Packet::Ask(question)) if is_trusted => {
+                connection.what = What::Asking;
+                self.answer(key, question);
+                Ok(())
+            }
+            (What::New { .. } | What::Asking, Packet::Table(table)) if is_trusted => {
+                connection.what = What::Asking;
+                let set = self.node.set_table(table, &mut self.out);
+                set.map_err(|error| error.to_string())?;
+                self.names_have_changed = true;
+                self.out.send(key, &Packet::Ready, Vec::new());
+                Ok(())
+            }
+            (What::Joining { .. }, Packet::Refused { .. }) => Err("it refused".into()),
+            (What::Closing, _) => Ok(()),
+            _ => Err("it sent a packet out of order".into()),
+        }
+    }
+
+    /// Gives a packet to the node.
+    fn pass(&mut self, link: LinkId, packet: Packet, rights: Vec<OwnedFd>) -> Result<(), String> {
+        let is_table = matches!(packet, Packet::Table(_));
+        let passed = self.node.packet(link, packet, rights, &mut self.out);
+        if is_table {
+            self.names_have_changed = true;
+        }
+        passed.map_err(|violation| format!("it sent {violation}"))
+    }
+
+    /// The data lane of a waiting connection has come: the link is up.
+    pub(crate) fn raise(&mut self, control: u64, data: DataLane, secret: u64) {
+        self.out.secrets.remove(&secret);
+        let Some(connection) = self.out.connections.get(&control) else { return };
+        let What::Waiting { neighbour, .. } = connection.what else { return };
+        self.out.send(control, &Packet::Ready, Vec::new());
+        self.link_up(control, neighbour, data);
+    }
+
+    fn link_up(&mut self, control: u64, neighbour: Neighbour, data: DataLane) {
+        // The node talks to the link as soon as it has it: what it says is sent when the link is known.
+        let mut said = Said::default();
+        let link = self.node.link_up(neighbour, &mut said);
+        if self.out.links.len() <= link.index() {
+            self.out.links.resize_with(link.index() + 1, || None);
+        }
+        self.out.links[link.index()] = Some(LinkIo::new(control, data));
+        match data {
+            DataLane::Ring { which, peer } => self.out.rings[which].set(peer, link),
+            DataLane::Socket { key } => {
+                if let Some(connection) = self.out.connections.get_mut(&key) {
+                    connection.what = What::Data(link);
+                }
+            }
+        }
+        if let Some(connection) = self.out.connections.get_mut(&control) {
+            connection.what = What::Control(link);
+        }
+        for packet in said.0 {
+            self.out.send(control, &packet, Vec::new());
+        }
+    }
+
+    /// A frame that says hello, in a ring that belongs to no link.
+    pub(crate) fn hello(&mut self, which: usize, peer: Peer, label: Label) {
+        let secret = label.to_word();
+        if let Some(control) = self.out.secrets.get(&secret).copied() {
+            self.raise(control, DataLane::Ring { which, peer }, secret);
+        }
+    }
+
+    /// Says hello to another monitor in its ring.
+    pub(crate) fn say_hello(&mut self, peer: Peer, secret: u64) {
+        let hop = Hop::new(Kind::Hello).to_word();
+        let envelope = Envelope::tagged(secret).with_immediate(hop);
+        // The ring is new.
+        let _ = self.out.rings[TRUNK].endpoint.try_send(peer, envelope, &[]);
+    }
+
+    /// A control lane, or one that has not become a link, has ended.
+    fn lane_ended(&mut self, key: u64, end: &LaneEnd) {
+        let Some(connection) = self.out.connections.get(&key) else { return };
+        match connection.what {
+            What::Control(link) if *end == LaneEnd::Closed => {
+                self.out.connections.remove(&key);
+                self.ending.push(link);
+            }
+            What::Control(link) => self.cut_link(link, &end.to_string()),
+            _ => self.forget(key),
+        }
+    }
+
+    /// Forgets a connection that is no link.
+    pub(crate) fn forget(&mut self, key: u64) {
+        self.out.connections.remove(&key);
+        self.out.secrets.retain(|_, control| *control != key);
+        self.names_have_changed = true;
+    }
+
+    fn cut(&mut self, key: u64, reason: &str) {
+        match self.out.connections.get(&key).and_then(Connection::link) {
+            Some(link) => self.cut_link(link, reason),
+            None => {
+                self.out.secrets.retain(|_, control| *control != key);
+                self.out.refuse(key, reason);
+            }
+        }
+    }
+
+    /// Ends a link whose neighbour does what it must not.
+    pub(crate) fn cut_link(&mut self, link: LinkId, reason: &str) {
+        let control = self.out.link(link).map(|link| link.control);
+        self.link_down(link);
+        if let Some(control) = control {
+            self.out.refuse(control, reason);
+        }
+    }
+
+    /// A data lane has ended: so does the link, once its control lane has been read.
+    pub(crate) fn data_ended(&mut self, link: LinkId) {
+        if let Some(control) = self.out.link(link).map(|link| link.control) {
+            loop {
+                let Some(connection) = self.out.connections.get_mut(&control) else { break };
+                let Ok(Some(received)) = connection.lane.receive() else { break };
+                if self.handle(control, received).is_err() {
+                    break;
+                }
+            }
+        }
+        self.link_down(link);
+    }
+
+    /// A link has ended.
+    pub(crate) fn link_down(&mut self, link: LinkId) {
+        self.ending.retain(|ending| *ending != link);
+        self.node.link_down(link, &mut self.out);
+        if let Some(io) = self.out.remove(link) {
+            let keys = match io.data {
+                DataLane::Socket { key } => vec![key],
+                DataLane::Ring { .. } => Vec::new(),
+            };
+            keys.iter().for_each(|key| _ = self.out.connections.remove(key));
+            if let Some(connection) = self.out.connections.get_mut(&io.control) {
+                connection.what = What::Closing;
+                if !connection.lane.has_unsent() {
+                    self.out.connections.remove(&io.control);
+                }
+            }
+        }
+        self.names_have_changed = true;
+    }
+
+    fn answer(&mut self, key: u64, question: Question) {
+        let json = match question {
+            Question::Circuits => serde_json::to_vec(&Circuits::of(&self.node)),
+            Question::Routes => {
+                let lane_of = |link| match self.out.link(link).map(|link| link.data) {
+                    Some(DataLane::Ring { .. }) => "ring",
+                    _ => "socket",
+                };
+                serde_json::to_vec(&Routes::of(&self.node, lane_of))
+            }
+        };
+        let json = json.unwrap_or_default();
+        let mut parts = json.chunks(OFFER_BYTES_MAX).peekable();
+        while let Some(part) = parts.next() {
+            let is_last = parts.peek().is_none();
+            self.out.send(key, &Packet::Answer { is_last, part: part.to_vec() }, Vec::new());
+        }
+    }
+
+    /// Ends connections that have not become a link in time.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        let late = self.out.connections.iter().filter(|(_, one)| match one.what {
+            What::New { until } | What::Waiting { until, .. } | What::Joining { until, .. } => {
+                until <= now
+            }
+            _ => false,
+        });
+        for key in late.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.cut(key, "it has not become a link in time");
+        }
+    }
+}
+
+/// What a node says to a link that is not known yet.
+#[derive(Default)]
+struct Said(Vec<Packet>);
+
+impl Wires for Said {
+    type Rights = Vec<OwnedFd>;
+
+    fn frame(&mut self, _: LinkId, _: Label, _: Hop, _: &[u8]) -> bool {
+        true
+    }
+
+    fn packet(&mut self, _: LinkId, packet: Packet, _: Vec<OwnedFd>) {
+        self.0.push(packet);
+    }
+
+    fn random(&mut self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,126 @@
+//! How monitors find each other: the later one, or the one with the higher number, connects.
+
+use std::time::{Duration, Instant};
+
+use corewire_bind::circuit::lane::ControlLane;
+use corewire_layout::circuit::NodeId;
+use corewire_layout::circuit::packet::{Packet, Role};
+use rustix::event::PollFlags;
+
+use crate::connections::What;
+use crate::monitor::{Monitor, TRUNK, name_of, number_of};
+
+/// How long another monitor may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a thread of a monitor has done.
+#[derive(Clone)]
+pub(crate) enum Joined {
+    /// Another monitor accepts this one as its neighbour.
+    Monitor(std::sync::Arc<std::sync::Mutex<Option<Accepted>>>),
+    /// It does not.
+    Failed(NodeId),
+    /// The monitor must end.
+    Stop,
+}
+
+/// Another monitor's answer.
+pub(crate) struct Accepted {
+    pub(crate) node: NodeId,
+    pub(crate) socket: corewire::Connection,
+    pub(crate) secret: u64,
+    pub(crate) endpoint: String,
+}
+
+impl Monitor {
+    /// Connects to the monitors that this one must have a link with, and that wait for it to connect.
+    pub(crate) fn join_others(&mut self) {
+        self.names_have_changed = false;
+        let Ok(names) = self.domain.listeners() else { return };
+        let (own, others) = (self.node.id(), names.iter().filter_map(|name| number_of(name.as_str())));
+        let others: Vec<NodeId> = others.filter(|node| *node != own).collect();
+        let is_alone = !others.iter().any(|node| self.node.link_of(*node).is_some());
+        for (index, &node) in others.iter().enumerate() {
+            // The first one knows the routing table, if there is one.
+            let is_first = index == 0 && is_alone;
+            let is_due = is_first || node < own && self.node.is_neighbour(node) && !is_alone;
+            let is_there = self.node.link_of(node).is_some() || self.joining.1.contains(&node);
+            if is_due && !is_there {
+                self.join(node);
+            }
+        }
+    }
+
+    /// Connects to another monitor, in a thread of its own.
+    fn join(&mut self, node: NodeId) {
+        let (domain, done) = (self.domain.clone(), self.joining.0.clone());
+        let (own, wake) = (self.node.id(), std::sync::Arc::clone(&self.wake));
+        let connector = self.out.rings[TRUNK].endpoint.connector();
+        let work = move || {
+            let accepted = ask(&domain, own, node).and_then(|accepted| {
+                connector.connect(&accepted.endpoint).ok()?;
+                Some(accepted)
+            });
+            let joined = match accepted {
+                Some(accepted) => Joined::Monitor(std::sync::Arc::new(Some(accepted).into())),
+                None => Joined::Failed(node),
+            };
+            // The monitor may have ended.
+            let _ = done.send(joined);
+            let _ = rustix::io::write(&wake, &1_u64.to_le_bytes());
+        };
+        let thread = std::thread::Builder::new().name("corewire-join".to_owned()).spawn(work);
+        if thread.is_ok() {
+            self.joining.1.insert(node);
+        }
+    }
+
+    /// Takes what threads have done. True if the monitor must end.
+    pub(crate) fn take_joined(&mut self) -> bool {
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        while let Ok(joined) = self.joined.try_recv() {
+            match joined {
+                Joined::Stop => return true,
+                Joined::Failed(node) => _ = self.joining.1.remove(&node),
+                Joined::Monitor(accepted) => {
+                    let accepted = accepted.lock().ok().and_then(|mut accepted| accepted.take());
+                    if let Some(accepted) = accepted {
+                        self.joining.1.remove(&accepted.node);
+                        self.accepted(accepted);
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    fn accepted(&mut self, accepted: Accepted) {
+        let Accepted { node, socket, secret, endpoint } = accepted;
+        // It is linked already: this finds its number here.
+        let Ok(peer) = self.out.rings[TRUNK].endpoint.peer(&endpoint) else { return };
+        let until = Instant::now() + ANSWER_WITHIN;
+        if self.out.add(socket, What::Joining { node, peer, until }).is_some() {
+            self.say_hello(peer, secret);
+        }
+    }
+}
+
+/// Asks another monitor to be a neighbour.
+fn ask(domain: &corewire::Domain, own: NodeId, node: NodeId) -> Option<Accepted> {
+    let socket = domain.connect(&name_of(node), ANSWER_WITHIN).ok()?;
+    let until = Instant::now() + ANSWER_WITHIN;
+    let mut lane = ControlLane::new(socket);
+    lane.send(&Packet::Attach { role: Role::Monitor(own), wants_ring: true }, Vec::new()).ok()?;
+    loop {
+        match lane.receive().ok()? {
+            Some((Packet::Attached { node: found, secret, endpoint }, _)) if found == node => {
+                return Some(Accepted { node, socket: lane.into_socket(), secret, endpoint });
+            }
+            Some(_) => return None,
+            None => {
+                let waited = corewire_bind::circuit::lane::wait(lane.socket(), PollFlags::IN, until);
+                waited.then_some(())?;
+            }
+        }
+    }
+}

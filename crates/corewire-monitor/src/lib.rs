@@ -1,0 +1,45 @@
+//! A monitor: the process that forwards circuits for a core, a cache domain or a host (papers/003, chapter 3).
+//!
+//! What it decides is in `corewire-route`; this crate has its sockets and rings. `corewire monitor` runs it.
+//!
+//! # Links
+//!
+//! A monitor has the name `monitor.N` in its domain, where programs and other monitors connect. Each link has two lanes:
+//!
+//! | lane | between processes of one user | otherwise |
+//! |---|---|---|
+//! | control | the socket on which the link began | the same |
+//! | data | a ring, between `monitor.N.rings` or, for monitors, `monitor.N.trunk` and the other one's endpoint | a second socket |
+//!
+//! | neighbour | monitor |
+//! |---|---|
+//! | control: `Attach` | |
+//! | | control: `Attached`, with a secret, and the name of its endpoint if the data lane can be a ring |
+//! | ring: `Hello` with the secret; or second socket: `Lane` with it | |
+//! | | control: `Ready` |
+//!
+//! # One turn
+//!
+//! A single thread takes turns ([`Monitor::turn`]): up to 64 frames of each endpoint, then what is due, and, when nothing
+//! came or after 16 turns, whatever has happened on sockets. Control never waits behind data for longer than that. When
+//! nothing has come for `--poll-ns`, it sleeps until something does. It never waits for a neighbour: what has no room in
+//! a ring is kept in memory that its circuit was granted, and packets that a neighbour does not read are kept up to a
+//! bound, beyond which its link ends. A thread of its own connects to other monitors, since these may not answer.
+//!
+//! # Deaths
+//!
+//! A link is down when the neighbour's control lane has ended and everything that it had sent in both lanes has been
+//! handled.
+
+#![forbid(unsafe_code)]
+
+mod connections;
+mod joining;
+mod links;
+mod monitor;
+mod shown;
+mod turn;
+
+pub use monitor::{Monitor, MonitorError, Options, Stopper, name_of, number_of};
+pub use turn::Found;
+pub use shown::{Circuit, Circuits, Link, Name, Routes};

@@ -1,0 +1,193 @@
+//! What carries a node's frames and packets: rings and sockets.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use corewire::{Envelope, MessageError, OperationHandle, Options, Peer};
+use corewire_bind::circuit::lane::send_frame;
+use corewire_layout::circuit::packet::Packet;
+use corewire_layout::circuit::{Hop, Label};
+use corewire_route::{LinkId, Wires};
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use crate::connections::{Connection, What};
+use crate::monitor::Rings;
+
+/// The data lane of a link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum DataLane {
+    /// In one of the endpoints.
+    Ring { which: usize, peer: Peer },
+    /// A connection of its own.
+    Socket { key: u64 },
+}
+
+/// A link of the node.
+#[derive(Debug)]
+pub(crate) struct LinkIo {
+    /// The connection of its control lane.
+    pub(crate) control: u64,
+    pub(crate) data: DataLane,
+    /// A frame that found no room in the ring: the endpoint sends it as soon as there is some, and wakes this process.
+    stuck: Option<OperationHandle>,
+}
+
+impl LinkIo {
+    pub(crate) const fn new(control: u64, data: DataLane) -> Self {
+        Self { control, data, stuck: None }
+    }
+}
+
+/// Everything that a node sends through.
+pub(crate) struct Out {
+    pub(crate) rings: [Rings; 2],
+    pub(crate) links: Vec<Option<LinkIo>>,
+    pub(crate) connections: HashMap<u64, Connection>,
+    pub(crate) set: OwnedFd,
+    pub(crate) last_key: u64,
+    pub(crate) stuck_count: usize,
+    pub(crate) randoms: Vec<u64>,
+    /// Connections whose data lane has not come, by their secrets.
+    pub(crate) secrets: HashMap<u64, u64>,
+    /// Connections that failed while something was sent.
+    pub(crate) broken: Vec<u64>,
+}
+
+impl Out {
+    pub(crate) fn link(&self, link: LinkId) -> Option<&LinkIo> {
+        self.links.get(link.index())?.as_ref()
+    }
+
+    /// Whether frames that found no room have been sent: then there may be room for more.
+    pub(crate) fn look_at_stuck(&mut self) {
+        for link in self.links.iter_mut().flatten() {
+            let (Some(handle), DataLane::Ring { which, .. }) = (link.stuck, link.data) else {
+                continue;
+            };
+            let Some(rings) = self.rings.get_mut(which) else { continue };
+            match rings.endpoint.test(handle) {
+                Ok(None) | Err(MessageError::Interrupted) => {}
+                // Sent, or the neighbour has gone.
+                _ => {
+                    link.stuck = None;
+                    self.stuck_count -= 1;
+                }
+            }
+        }
+    }
+
+    /// Forgets a link.
+    pub(crate) fn remove(&mut self, link: LinkId) -> Option<LinkIo> {
+        let removed = self.links.get_mut(link.index())?.take()?;
+        self.stuck_count -= usize::from(removed.stuck.is_some());
+        if let DataLane::Ring { which, .. } = removed.data
+            && let Some(rings) = self.rings.get_mut(which)
+        {
+            rings.forget(link);
+        }
+        Some(removed)
+    }
+
+    /// Sends a packet on a connection, or keeps it.
+    pub(crate) fn send(&mut self, key: u64, packet: &Packet, rights: Vec<OwnedFd>) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        if connection.lane.send(packet, rights).is_err() {
+            self.broken.push(key);
+        } else if connection.lane.has_unsent() {
+            self.watch(key);
+        }
+    }
+
+    /// Watches a connection for what it waits for.
+    pub(crate) fn watch(&mut self, key: u64) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let mut flags = EventFlags::IN | EventFlags::RDHUP;
+        if connection.lane.has_unsent() || connection.is_full {
+            flags |= EventFlags::OUT;
+        }
+        let data = EventData::new_u64(key);
+        if epoll::modify(&self.set, connection.lane.socket(), data, flags).is_err() {
+            self.broken.push(key);
+        }
+    }
+}
+
+impl Wires for Out {
+    type Rights = Vec<OwnedFd>;
+
+    #[inline]
+    fn frame(&mut self, link: LinkId, label: Label, hop: Hop, payload: &[u8]) -> bool {
+        let Some(Some(io)) = self.links.get_mut(link.index()) else { return true };
+        match io.data {
+            DataLane::Ring { which, peer } => {
+                if io.stuck.is_some() {
+                    return false;
+                }
+                let Some(rings) = self.rings.get_mut(which) else { return true };
+                let envelope = Envelope::tagged(label.to_word()).with_immediate(hop.to_word());
+                match rings.endpoint.try_send(peer, envelope, payload) {
+                    Ok(()) => true,
+                    Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => {
+                        let memory = payload.to_vec();
+                        let kept =
+                            rings.endpoint.isend_with(peer, envelope, memory, Options::default());
+                        if let Ok(handle) = kept {
+                            io.stuck = Some(handle);
+                            self.stuck_count += 1;
+                        }
+                        // The endpoint has it.
+                        true
+                    }
+                    // The neighbour has gone, which the endpoint reports.
+                    Err(_) => true,
+                }
+            }
+            DataLane::Socket { key } => {
+                let Some(connection) = self.connections.get_mut(&key) else { return true };
+                if connection.is_full {
+                    return false;
+                }
+                match send_frame(connection.lane.socket(), label, hop, payload) {
+                    Ok(true) => true,
+                    Ok(false) => {
+                        connection.is_full = true;
+                        self.watch(key);
+                        false
+                    }
+                    Err(_) => {
+                        self.broken.push(key);
+                        true
+                    }
+                }
+            }
+        }
+    }
+
+    fn packet(&mut self, link: LinkId, packet: Packet, rights: Vec<OwnedFd>) {
+        if let Some(key) = self.link(link).map(|link| link.control) {
+            self.send(key, &packet, rights);
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        if let Some(random) = self.randoms.pop() {
+            return random;
+        }
+        let mut bytes = [0; 1024];
+        // It does not fail once the system has started.
+        let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+        let words = bytes.chunks_exact(8).filter_map(|word| word.first_chunk());
+        self.randoms.extend(words.map(|word| u64::from_le_bytes(*word)));
+        self.randoms.pop().unwrap_or_default()
+    }
+}
+
+impl Connection {
+    /// The link that this connection is a lane of.
+    pub(crate) const fn link(&self) -> Option<LinkId> {
+        match self.what {
+            What::Control(link) | What::Data(link) => Some(link),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The monitor and how it is started.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use corewire::{
+    ConnectServiceError, Domain, Endpoint, EndpointError, ListenError, Listener, MessageError,
+    NameWatch, OpenError, Peer, Wait,
+};
+use corewire_layout::circuit::NodeId;
+use corewire_route::{Config, LinkId, Node, Policy};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::joining::Joined;
+use crate::links::Out;
+
+/// Why a monitor could not start, or has ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MonitorError {
+    /// A monitor of this number runs already, or the name cannot be taken.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Its endpoints could not be created.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The runtime directory cannot be watched.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// An endpoint failed.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// Another monitor could not be asked.
+    #[error(transparent)]
+    Connect(#[from] ConnectServiceError),
+    /// A system call failed.
+    #[error("{what}: {error}")]
+    Os {
+        /// What was done.
+        what: &'static str,
+        /// The system's error.
+        error: std::io::Error,
+    },
+}
+
+impl MonitorError {
+    pub(crate) fn os(what: &'static str) -> impl Fn(Errno) -> Self {
+        move |error| Self::Os { what, error: error.into() }
+    }
+}
+
+/// How a monitor works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Its number.
+    pub node: NodeId,
+    /// How long it looks for frames before it sleeps.
+    pub poll: Duration,
+    /// Who may do what.
+    pub policy: Policy,
+    /// Programs with a ring at one time.
+    pub programs_max: usize,
+}
+
+impl Options {
+    /// A monitor that polls for 5 us, for its own user.
+    #[must_use]
+    pub fn new(node: NodeId) -> Self {
+        let owner = corewire_os::process::effective_uid();
+        Self {
+            node,
+            poll: Duration::from_micros(5),
+            policy: Policy { owner, rules: Vec::new() },
+            programs_max: 1024,
+        }
+    }
+}
+
+/// The name of a monitor in its domain.
+#[must_use]
+pub fn name_of(node: NodeId) -> String {
+    format!("monitor.{node}")
+}
+
+/// The monitor of which this is the name.
+#[must_use]
+pub fn number_of(name: &str) -> Option<NodeId> {
+    let number: usize = name.strip_prefix("monitor.")?.parse().ok()?;
+    NodeId::new(number).filter(|node| name_of(*node) == name)
+}
+
+/// One of the two endpoints, and whose ring leads to which link.
+pub(crate) struct Rings {
+    pub(crate) endpoint: Endpoint,
+    /// By the peer's row.
+    pub(crate) links: Vec<Option<(Peer, LinkId)>>,
+}
+
+impl Rings {
+    #[inline]
+    pub(crate) fn link_of(&self, peer: Peer) -> Option<LinkId> {
+        match self.links.get(peer.row() as usize) {
+            Some(Some((found, link))) if *found == peer => Some(*link),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set(&mut self, peer: Peer, link: LinkId) {
+        let row = peer.row() as usize;
+        if self.links.len() <= row {
+            self.links.resize(row + 1, None);
+        }
+        self.links[row] = Some((peer, link));
+    }
+
+    pub(crate) fn forget(&mut self, link: LinkId) {
+        for place in &mut self.links {
+            place.take_if(|(_, found)| *found == link);
+        }
+    }
+}
+
+/// For programs.
+pub(crate) const PROGRAMS: usize = 0;
+/// For other monitors.
+pub(crate) const TRUNK: usize = 1;
+
+/// Keys in the set of descriptors.
+pub(crate) mod key {
+    pub(crate) const LISTENER: u64 = 0;
+    pub(crate) const NAMES: u64 = 1;
+    pub(crate) const WAKE: u64 = 2;
+    pub(crate) const RINGS: u64 = 3;
+    pub(crate) const TRUNK: u64 = 4;
+    pub(crate) const FIRST_CONNECTION: u64 = 16;
+}
+
+/// A monitor.
+pub struct Monitor {
+    pub(crate) node: Node,
+    pub(crate) out: Out,
+    pub(crate) domain: Domain,
+    pub(crate) listener: Listener,
+    pub(crate) names: NameWatch,
+    pub(crate) wake: Arc<OwnedFd>,
+    pub(crate) joined: Receiver<Joined>,
+    pub(crate) joining: (Sender<Joined>, BTreeSet<NodeId>),
+    pub(crate) names_have_changed: bool,
+    pub(crate) poll: Duration,
+    pub(crate) turns_since_sockets: u32,
+    /// Links whose control lane has ended; what is in their rings comes first.
+    pub(crate) ending: Vec<LinkId>,
+    pub(crate) buffer: Box<[u8; 4096]>,
+    pub(crate) last_look: Instant,
+}
+
+impl Monitor {
+    /// Starts a monitor in a domain: takes its name, and joins the other monitors that are there.
+    ///
+    /// # Errors
+    /// [`MonitorError`].
+    pub fn start(domain: Domain, options: Options) -> Result<Self, MonitorError> {
+        let Options { node, poll, policy, programs_max } = options;
+        let name = name_of(node);
+        let listener = domain.listener(&name)?;
+        // What has no room waits in the node: messages are received at once, and none is ever long.
+        let endpoint = |kind: &str, peers: usize| {
+            let endpoint = domain.endpoint(&format!("{name}.{kind}"));
+            endpoint.peers(peers).cells(256, 4096).heap(0).grants(0).wait(Wait::Park).create()
+        };
+        let rings = [endpoint("rings", programs_max)?, endpoint("trunk", 256)?];
+        let rings = rings.map(|endpoint| Rings { endpoint, links: Vec::new() });
+        let names = domain.watch_names()?;
+        let set = epoll::create(CreateFlags::CLOEXEC).map_err(MonitorError::os("make a set"))?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wake = Arc::new(wake.map_err(MonitorError::os("make a descriptor"))?);
+        let watch = |descriptor: &dyn AsFd, key| {
+            let data = EventData::new_u64(key);
+            epoll::add(&set, descriptor.as_fd(), data, EventFlags::IN)
+                .map_err(MonitorError::os("watch a descriptor"))
+        };
+        watch(&listener.readiness(), key::LISTENER)?;
+        watch(&names, key::NAMES)?;
+        watch(&*wake, key::WAKE)?;
+        watch(&rings[PROGRAMS].endpoint.readiness(), key::RINGS)?;
+        watch(&rings[TRUNK].endpoint.readiness(), key::TRUNK)?;
+        let epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let epoch = epoch.map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+        let (sender, joined) = channel();
+        let mut monitor = Self {
+            node: Node::new(Config::new(node, policy, epoch)),
+            out: Out {
+                rings,
+                links: Vec::new(),
+                connections: HashMap::new(),
+                set,
+                last_key: key::FIRST_CONNECTION,
+                stuck_count: 0,
+                randoms: Vec::new(),
+                secrets: HashMap::new(),
+                broken: Vec::new(),
+            },
+            domain,
+            listener,
+            names,
+            wake,
+            joined,
+            joining: (sender, BTreeSet::new()),
+            names_have_changed: true,
+            poll,
+            turns_since_sockets: 0,
+            ending: Vec::new(),
+            buffer: Box::new([0; 4096]),
+            last_look: Instant::now(),
+        };
+        monitor.join_others();
+        Ok(monitor)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> NodeId {
+        self.node.id()
+    }
+
+    /// How many circuits lead through it.
+    #[must_use]
+    pub fn circuit_count(&self) -> usize {
+        self.node.circuit_count()
+    }
+
+    /// Links that are up, to programs and to other monitors.
+    #[must_use]
+    pub fn link_count(&self) -> usize {
+        self.node.links().count()
+    }
+
+    /// Replaces the policy. Circuits that are open stay.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.node.set_policy(policy);
+    }
+
+    /// A handle that ends [`run`](Self::run) from another thread, or from a signal handler's thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        let stop = Joined::Stop;
+        Stopper { joined: self.joining.0.clone(), stop, wake: Arc::clone(&self.wake) }
+    }
+}
+
+/// Ends a monitor from another thread.
+#[derive(Clone)]
+pub struct Stopper {
+    joined: Sender<Joined>,
+    stop: Joined,
+    wake: Arc<OwnedFd>,
+}
+
+impl Stopper {
+    /// Ends it. Never waits.
+    pub fn stop(&self) {
+        // A monitor that has ended needs no telling.
+        let _ = self.joined.send(self.stop.clone());
+        let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stopper")
+    }
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Monitor")
+            .field("id", &self.id())
+            .field("links", &self.link_count())
+            .field("circuits", &self.circuit_count())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,228 @@
+//! The turns of a monitor.
+
+use std::time::{Duration, Instant};
+
+use corewire::{Event, MessageError, Selector, Status};
+use corewire_layout::circuit::{Hop, Kind, Label};
+use rustix::event::Timespec;
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use crate::links::DataLane;
+use crate::monitor::{Monitor, MonitorError, key};
+
+/// Frames of one endpoint in a turn.
+const FRAMES_PER_TURN: usize = 64;
+/// Turns with frames after which sockets are looked at in any case.
+const TURNS_WITHOUT_SOCKETS: u32 = 16;
+/// Frames and departures that one look at an endpoint takes.
+const EVENTS_PER_LOOK: usize = 4096;
+/// How long a sleep lasts at most: connections that have not become links end.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// What a turn has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Frames or packets.
+    Something,
+    /// Nothing.
+    Nothing,
+    /// Somebody has asked the monitor to end.
+    Stop,
+}
+
+impl Monitor {
+    /// Runs until a [`Stopper`](crate::Stopper) ends it. Sleeps when there is nothing to do.
+    ///
+    /// # Errors
+    /// [`MonitorError`].
+    pub fn run(&mut self) -> Result<(), MonitorError> {
+        let mut idle_since = None;
+        loop {
+            match self.turn()? {
+                Found::Stop => return Ok(()),
+                Found::Something => idle_since = None,
+                Found::Nothing => {
+                    let since = *idle_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.poll {
+                        if self.sleep()? {
+                            return Ok(());
+                        }
+                        idle_since = None;
+                    } else {
+                        std::hint::spin_loop();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles what has come, and sends what is due. Never waits.
+    ///
+    /// # Errors
+    /// [`MonitorError`].
+    #[inline]
+    pub fn turn(&mut self) -> Result<Found, MonitorError> {
+        let mut found = Found::Nothing;
+        for which in 0..self.out.rings.len() {
+            for _ in 0..FRAMES_PER_TURN {
+                if !self.take_frame(which)? {
+                    break;
+                }
+                found = Found::Something;
+            }
+        }
+        if self.out.stuck_count > 0 {
+            self.out.look_at_stuck();
+        }
+        self.node.flush(&mut self.out);
+        self.turns_since_sockets += 1;
+        // An idle monitor looks at its sockets now and then while it polls, and waits for them when it sleeps.
+        if self.turns_since_sockets >= TURNS_WITHOUT_SOCKETS {
+            match self.sockets(Some(Duration::ZERO))? {
+                Found::Nothing => {}
+                other => found = other,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes a frame of an endpoint. False if there is none.
+    #[inline]
+    fn take_frame(&mut self, which: usize) -> Result<bool, MonitorError> {
+        let rings = &mut self.out.rings[which];
+        let status = match rings.endpoint.try_receive_into(Selector::any(), &mut *self.buffer) {
+            Ok(None) => return Ok(false),
+            Ok(Some(status)) => status,
+            Err(MessageError::Interrupted) => return Ok(true),
+            Err(MessageError::BufferTooSmall { .. }) => {
+                // No frame is as long as that.
+                rings.endpoint.discard(Selector::any())?;
+                return Ok(true);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let label = Label::of_word(status.tag);
+        let hop = status.immediate.and_then(Hop::of_word);
+        self.take(which, &status);
+        Ok(true)
+    }
+
+    /// Gives a frame in the buffer to the node.
+    #[inline]
+    fn take(&mut self, which: usize, status: &Status) {
+        let label = Label::of_word(status.tag);
+        let hop = status.immediate.and_then(Hop::of_word);
+        let Some(link) = self.out.rings[which].link_of(status.source) else {
+            if hop.is_some_and(|hop| hop.kind == Kind::Hello) {
+                self.hello(which, status.source, label);
+            }
+            return;
+        };
+        let Some(hop) = hop else { return self.cut_link(link, "it sent a frame that is none") };
+        let length = usize::try_from(status.bytes).unwrap_or(usize::MAX);
+        let payload = self.buffer.get(..length).unwrap_or_default();
+        if let Err(violation) = self.node.frame(link, label, hop, payload, &mut self.out) {
+            self.cut_link(link, &format!("it sent {violation}"));
+        }
+    }
+
+    /// Takes what an endpoint reports, with the peers that have gone. True if nothing is left.
+    fn take_events(&mut self, which: usize) -> Result<bool, MonitorError> {
+        for _ in 0..EVENTS_PER_LOOK {
+            let rings = &mut self.out.rings[which];
+            let event = rings.endpoint.try_receive_event_into(Selector::any(), &mut *self.buffer);
+            match event {
+                Ok(Some(Event::Gone { peer, .. })) => {
+                    if let Some(link) = self.out.rings[which].link_of(peer) {
+                        self.data_ended(link);
+                    }
+                }
+                Ok(Some(Event::Came(_))) | Err(MessageError::Interrupted) => {}
+                Ok(Some(Event::Received(status))) => self.take(which, &status),
+                Err(MessageError::BufferTooSmall { .. }) => {
+                    self.out.rings[which].endpoint.discard(Selector::any())?;
+                }
+                Ok(None) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Handles what has happened on sockets. Waits for at most `timeout`.
+    fn sockets(&mut self, timeout: Option<Duration>) -> Result<Found, MonitorError> {
+        self.turns_since_sockets = 0;
+        let mut events = Vec::with_capacity(64);
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let space = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.out.set, space, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(MonitorError::os("wait for descriptors")(error)),
+        }
+        let mut found = Found::Nothing;
+        for event in &events {
+            found = Found::Something;
+            match event.data.u64() {
+                key::LISTENER => self.accept(),
+                key::NAMES => self.names_have_changed |= self.names.has_changed(),
+                key::WAKE => {
+                    if self.take_joined() {
+                        return Ok(Found::Stop);
+                    }
+                }
+                // The turn finds what has come.
+                key::RINGS | key::TRUNK => {}
+                connection => self.serve(connection, event.flags),
+            }
+        }
+        let mut is_drained = true;
+        for which in 0..self.out.rings.len() {
+            is_drained &= self.take_events(which)?;
+        }
+        while let Some(key) = self.out.broken.pop() {
+            // What it has sent before it broke is read first.
+            self.read(key);
+            match self.out.connections.get(&key).and_then(|connection| connection.link()) {
+                Some(link) => self.cut_link(link, "it does not read what it is sent"),
+                None => self.forget(key),
+            }
+        }
+        if is_drained {
+            self.end_links();
+        }
+        let now = Instant::now();
+        if now.duration_since(self.last_look) >= SLEEP_MAX {
+            self.last_look = now;
+            self.expire(now);
+        }
+        if self.names_have_changed {
+            self.join_others();
+        }
+        Ok(found)
+    }
+
+    /// Links whose control lane has ended are down once their data lane is empty: a process that has ended has left no more
+    /// than is there now. Rings are.
+    fn end_links(&mut self) {
+        for link in std::mem::take(&mut self.ending) {
+            match self.out.link(link).map(|link| link.data) {
+                Some(DataLane::Socket { key }) => self.read(key),
+                Some(DataLane::Ring { .. }) | None => {}
+            }
+            self.link_down(link);
+        }
+    }
+
+    /// Sleeps until something comes. True if the monitor must end.
+    fn sleep(&mut self) -> Result<bool, MonitorError> {
+        for rings in &mut self.out.rings {
+            match rings.endpoint.arm() {
+                Ok(true) => {}
+                Ok(false) | Err(MessageError::Interrupted) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.sockets(Some(SLEEP_MAX))? == Found::Stop)
+    }
+}
