@@ -6,6 +6,7 @@
 //! calculator client --driver ump                   a ring in shared memory
 //! calculator client --driver sock                  a socket, as between users
 //! calculator client --driver lmp --core 0          a ring on one core, where `calculator service --core 0` runs
+//! calculator client --driver circuit               through monitors: `corewire monitor` runs
 //! calculator client --driver local                 needs no service: it runs one itself
 //! ```
 
@@ -20,7 +21,7 @@ use calculator::{Client, Event, Failure, Pair, Server};
 
 const NAME: &str = "calculator";
 const USAGE: &str =
-    "calculator service | client | stop [--driver local|lmp|ump|sock] [--core NUMBER]";
+    "calculator service | client | stop [--driver local|lmp|ump|sock|circuit] [--core NUMBER]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);

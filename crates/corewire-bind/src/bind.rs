@@ -4,9 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use corewire::{Connection, Domain, Endpoint, Selector};
+use corewire_layout::circuit::NodeId;
+use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Origin};
 use rustix::event::PollFlags;
 
 use crate::capability::Capabilities;
+use crate::circuit::{CircuitLink, Hub, MonitorAt};
 use crate::client::{Binding, Bound};
 use crate::error::{BindError, BindReason, CallError};
 use crate::exchange::{Description, Forms};
@@ -32,11 +35,17 @@ pub enum Driver {
     Ump,
     /// A socket: for processes of other users, which may not map each other's memory, and where no ring can be had.
     Sock,
+    /// A circuit through monitors: for services in other domains and containers, and for many connections that share
+    /// one ring.
+    Circuit,
 }
 
 impl Driver {
     /// All, in the order in which they are tried.
-    pub const ALL: [Self; 4] = [Self::Local, Self::Lmp, Self::Ump, Self::Sock];
+    pub const ALL: [Self; 5] = [Self::Local, Self::Lmp, Self::Ump, Self::Sock, Self::Circuit];
+
+    /// The order of [`Bind::multi_hop`].
+    const MULTI_HOP: [Self; 5] = [Self::Local, Self::Lmp, Self::Circuit, Self::Ump, Self::Sock];
 }
 
 /// The name on command lines.
@@ -47,6 +56,7 @@ impl fmt::Display for Driver {
             Self::Lmp => "lmp",
             Self::Ump => "ump",
             Self::Sock => "sock",
+            Self::Circuit => "circuit",
         })
     }
 }
@@ -56,7 +66,7 @@ impl std::str::FromStr for Driver {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|driver| driver.to_string() == name);
-        found.ok_or_else(|| format!("{name:?} is no driver: local, lmp, ump and sock are"))
+        found.ok_or_else(|| format!("{name:?} is no driver: local, lmp, ump, sock and circuit are"))
     }
 }
 
@@ -77,12 +87,14 @@ pub struct Bind {
     event_bytes_max: usize,
     /// The core on which the client runs, if another thread binds for it.
     core: Option<usize>,
+    monitor: MonitorAt,
 }
 
 impl Default for Bind {
     fn default() -> Self {
         let (drivers, timeout) = (Driver::ALL.to_vec(), Duration::from_secs(10));
-        Self { drivers, timeout, event_bytes_max: WAITING_BYTES_MAX, core: None }
+        let monitor = MonitorAt::default();
+        Self { drivers, timeout, event_bytes_max: WAITING_BYTES_MAX, core: None, monitor }
     }
 }
 
@@ -90,6 +102,19 @@ impl Bind {
     /// Sets the drivers to try, in this order.
     pub fn drivers(mut self, drivers: impl IntoIterator<Item = Driver>) -> Self {
         self.drivers = drivers.into_iter().collect();
+        self
+    }
+
+    /// Tries a circuit through monitors before a ring or a socket of its own, unless the service is in this process or on
+    /// this core. This is Barrelfish's flag `IDC_BIND_FLAG_MULTIHOP` (papers/003, section 4.1).
+    pub fn multi_hop(mut self, is_first: bool) -> Self {
+        self.drivers = if is_first { Driver::MULTI_HOP } else { Driver::ALL }.to_vec();
+        self
+    }
+
+    /// Sets where the monitor is, for circuits.
+    pub fn monitor(mut self, monitor: MonitorAt) -> Self {
+        self.monitor = monitor;
         self
     }
 
@@ -125,17 +150,36 @@ impl Bind {
         own: &Description<'_>,
     ) -> Result<Binding, BindError> {
         let until = Patience::of(Some(self.timeout));
-        let mut attempt = Attempt { bind: self, domain, service, own, until, met: None };
+        // A service that is not here may be behind a monitor: then nobody waits for the one before asking the other.
+        let monitors = self.monitor.domain_or(domain);
+        let may_be_far = self.drivers.contains(&Driver::Circuit)
+            && (self.drivers.len() == 1 || self.monitor.find(monitors).is_some());
+        let mut names_within = may_be_far.then_some(Duration::ZERO);
         let mut tried = Vec::new();
-        for &driver in &self.drivers {
-            match attempt.by(driver) {
-                Ok(binding) => return Ok(binding),
-                Err(reason) => tried.push((driver, reason)),
+        loop {
+            tried.clear();
+            let mut attempt =
+                Attempt { bind: self, domain, service, own, until, met: None, names_within };
+            for &driver in &self.drivers {
+                match attempt.by(driver) {
+                    Ok(binding) => return Ok(binding),
+                    Err(reason) => tried.push((driver, reason)),
+                }
             }
+            let is_absent = |(_, reason): &(Driver, BindReason)| reason.is_absence();
+            if !may_be_far || until.left().is_err() || !tried.iter().all(is_absent) {
+                return Err(BindError { service: service.to_owned(), tried });
+            }
+            if self.drivers.len() == 1 {
+                std::thread::park_timeout(LOOK_AGAIN);
+            }
+            names_within = Some(LOOK_AGAIN);
         }
-        Err(BindError { service: service.to_owned(), tried })
     }
 }
+
+/// How soon a client asks again for a service that is not there.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// An attempt to bind, with the connection that its drivers share.
 struct Attempt<'a> {
@@ -145,6 +189,8 @@ struct Attempt<'a> {
     own: &'a Description<'a>,
     until: Patience,
     met: Option<Met>,
+    /// How long to wait for the service's name in the domain; until the end without it. Only the first driver waits.
+    names_within: Option<Duration>,
 }
 
 /// A service that has accepted.
@@ -175,6 +221,7 @@ impl Attempt<'_> {
             }
             Driver::Ump => self.ring(driver),
             Driver::Sock => self.socket(),
+            Driver::Circuit => self.circuit(),
         }
     }
 
@@ -203,11 +250,15 @@ impl Attempt<'_> {
         Ok(self.met.insert(met))
     }
 
-    fn ask(&self) -> Result<Met, BindReason> {
+    fn ask(&mut self) -> Result<Met, BindReason> {
         let description = self.own.to_bytes();
         let bytes =
             description.ok_or_else(|| BindReason::TooLarge { name: self.own.name.to_owned() })?;
-        let socket = self.domain.connect_when_created(self.service, Some(self.left()))?;
+        let names_within = self.names_within.map_or(self.left(), |within| within.min(self.left()));
+        if self.names_within.is_some() {
+            self.names_within = Some(Duration::ZERO);
+        }
+        let socket = self.domain.connect_when_created(self.service, Some(names_within))?;
         let asked = Tag::control(0, Control::Bind);
         let answer = exchange(&socket, asked, &bytes, self.until)?;
         match Control::of(answer.tag()) {
@@ -259,6 +310,32 @@ impl Attempt<'_> {
         let tag = Tag::control(acceptance.number, Control::UseSocket);
         link.send(tag, &[], &Capabilities::new(), self.until)?;
         Ok(self.bound(link, Driver::Sock, acceptance.number, acceptance.forms, identity))
+    }
+}
+
+impl Attempt<'_> {
+    /// Through monitors.
+    fn circuit(&self) -> Result<Binding, BindReason> {
+        let too_large = || BindReason::TooLarge { name: self.own.name.to_owned() };
+        let offer = self.own.to_bytes().filter(|offer| offer.len() <= OFFER_BYTES_MAX);
+        let offer = offer.ok_or_else(too_large)?;
+        let domain = self.bind.monitor.domain_or(self.domain);
+        let monitor = self.bind.monitor.find(domain).ok_or(BindReason::NoMonitor)?;
+        let hub = Hub::of(domain, monitor, self.until)?;
+        let (service, node) = match self.service.rsplit_once('@') {
+            Some((service, node)) => (service, node.parse().ok().and_then(NodeId::new)),
+            None => (self.service, None),
+        };
+        let opened = hub.open(service, node, offer, self.until)?;
+        let Origin { uid, gid, pid } = opened.origin;
+        let acceptance = Acceptance::of_bytes(&opened.answer);
+        let Some(Acceptance { bytes_max, forms, .. }) = acceptance else {
+            hub.close(opened.index, End::Violation);
+            return Err(BindReason::Protocol);
+        };
+        let link = CircuitLink::new(hub, opened.index, bytes_max, self.service);
+        let link = Link::Circuit(Box::new(link));
+        Ok(self.bound(link, Driver::Circuit, 0, forms, Identity { uid, gid, pid }))
     }
 }
 

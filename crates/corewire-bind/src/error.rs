@@ -109,6 +109,20 @@ pub struct BindError {
     pub tried: Vec<(Driver, BindReason)>,
 }
 
+impl BindReason {
+    /// Whether the service may only not be there yet.
+    pub(crate) const fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            Self::NotServed { .. }
+                | Self::NoMonitor
+                | Self::Service(
+                    ConnectServiceError::NotFound(_) | ConnectServiceError::NotCreated { .. }
+                )
+        )
+    }
+}
+
 impl BindError {
     pub(crate) fn of(service: &str, driver: Driver, reason: BindReason) -> Self {
         Self { service: service.to_owned(), tried: vec![(driver, reason)] }
@@ -195,6 +209,21 @@ pub enum BindReason {
         /// The service's reason.
         reason: String,
     },
+    /// No circuit could be set up.
+    #[error("no circuit: {reason}")]
+    Circuit {
+        /// The reason, of this process's monitor or another one.
+        reason: String,
+    },
+    /// No monitor knows of a program that serves the name.
+    #[error("no circuit: {reason}")]
+    NotServed {
+        /// The reason, of this process's monitor or another one.
+        reason: String,
+    },
+    /// The `circuit` driver needs a monitor.
+    #[error("no monitor runs in the domain")]
+    NoMonitor,
     /// The interface has more or longer names than an exchange can carry.
     #[error("interface {name} is too large for the exchange")]
     TooLarge {
@@ -234,6 +263,16 @@ pub enum CallError {
         name: String,
         /// What it did.
         reason: String,
+    },
+    /// A link or a monitor between this client and the service has ended, and with it the circuit.
+    #[error("the circuit to service {name} was lost after {delivered} messages: {reason}")]
+    Lost {
+        /// The service.
+        name: String,
+        /// What has ended.
+        reason: String,
+        /// Messages that had come from the service.
+        delivered: u64,
     },
     /// The reply did not come in time. If it comes later, it is discarded.
     #[error("not within {after:?}")]

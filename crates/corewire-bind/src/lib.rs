@@ -98,6 +98,7 @@ mod tag;
 
 pub use bind::{Bind, Driver};
 pub use capability::{Arrived, Capabilities, ChannelRef, EndpointRef, Right, ServiceRef};
+pub use circuit::MonitorAt;
 pub use client::{AsyncBinding, Binding, Pending};
 pub use corewire::{Domain, Wait};
 pub use error::{

@@ -5,6 +5,7 @@
 mod access;
 mod bench;
 mod call;
+mod circuits;
 mod doctor;
 mod failure;
 mod fan_out;
@@ -12,9 +13,11 @@ mod idl;
 mod ls;
 mod metrics;
 mod model;
+mod monitor;
 mod output;
 mod receive;
 mod records;
+mod routes;
 mod seen;
 mod send;
 mod serve;
@@ -72,6 +75,9 @@ enum Command {
     Receive(receive::Args),
     Serve(serve::Args),
     Call(call::Args),
+    Monitor(monitor::Args),
+    Circuits(circuits::Args),
+    Routes(routes::Args),
     Bench(bench::Args),
     Model(model::Args),
     Idl(idl::Args),
@@ -104,6 +110,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
     let creates = match &command {
         Command::Call(args) => !args.is_of_service(),
         Command::Send(_) | Command::Serve(_) | Command::FanOut(_) | Command::Bench(_) => true,
+        Command::Monitor(_) | Command::Circuits(_) | Command::Routes(_) => true,
         _ => false,
     };
     let is_apart = matches!(
@@ -119,6 +126,9 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::Receive(args) => receive::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Call(args) => call::run(&args),
+        Command::Monitor(args) => monitor::run(&args),
+        Command::Circuits(args) => circuits::run(&args),
+        Command::Routes(args) => routes::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Model(args) => model::run(&args),
         Command::Idl(args) => idl::run(&args),

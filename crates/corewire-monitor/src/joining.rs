@@ -1,14 +1,14 @@
-//! How monitors find each other: the later one, or the one with the higher number, connects.
+//! How monitors find each other: the one with the higher number connects.
 
 use std::time::{Duration, Instant};
 
 use corewire_bind::circuit::lane::ControlLane;
-use corewire_layout::circuit::NodeId;
+use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
 use corewire_layout::circuit::packet::{Packet, Role};
 use rustix::event::PollFlags;
 
 use crate::connections::What;
-use crate::monitor::{Monitor, TRUNK, name_of, number_of};
+use crate::monitor::{Monitor, TRUNK};
 
 /// How long another monitor may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -37,15 +37,17 @@ impl Monitor {
     pub(crate) fn join_others(&mut self) {
         self.names_have_changed = false;
         let Ok(names) = self.domain.listeners() else { return };
-        let (own, others) = (self.node.id(), names.iter().filter_map(|name| number_of(name.as_str())));
+        let (own, others) = (self.node.id(), names.iter().filter_map(|name| monitor_of_name(name.as_str())));
         let others: Vec<NodeId> = others.filter(|node| *node != own).collect();
         let is_alone = !others.iter().any(|node| self.node.link_of(*node).is_some());
         for (index, &node) in others.iter().enumerate() {
-            // The first one knows the routing table, if there is one.
-            let is_first = index == 0 && is_alone;
-            let is_due = is_first || node < own && self.node.is_neighbour(node) && !is_alone;
+            // The first one knows the routing table, if there is one. Those behind this one connect by themselves.
+            let is_due = match is_alone {
+                true => index == 0,
+                false => self.node.is_neighbour(node),
+            };
             let is_there = self.node.link_of(node).is_some() || self.joining.1.contains(&node);
-            if is_due && !is_there {
+            if node < own && is_due && !is_there {
                 self.join(node);
             }
         }
@@ -107,7 +109,7 @@ impl Monitor {
 
 /// Asks another monitor to be a neighbour.
 fn ask(domain: &corewire::Domain, own: NodeId, node: NodeId) -> Option<Accepted> {
-    let socket = domain.connect(&name_of(node), ANSWER_WITHIN).ok()?;
+    let socket = domain.connect(&name_of_monitor(node), ANSWER_WITHIN).ok()?;
     let until = Instant::now() + ANSWER_WITHIN;
     let mut lane = ControlLane::new(socket);
     lane.send(&Packet::Attach { role: Role::Monitor(own), wants_ring: true }, Vec::new()).ok()?;

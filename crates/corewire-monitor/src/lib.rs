@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asking;
 mod connections;
 mod joining;
 mod links;
@@ -40,6 +41,7 @@ mod monitor;
 mod shown;
 mod turn;
 
-pub use monitor::{Monitor, MonitorError, Options, Stopper, name_of, number_of};
+pub use asking::{AskError, Asking, monitors};
+pub use monitor::{Monitor, MonitorError, Options, Stopper};
 pub use turn::Found;
 pub use shown::{Circuit, Circuits, Link, Name, Routes};

@@ -11,7 +11,7 @@ use corewire::{
     ConnectServiceError, Domain, Endpoint, EndpointError, ListenError, Listener, MessageError,
     NameWatch, OpenError, Peer, Wait,
 };
-use corewire_layout::circuit::NodeId;
+use corewire_layout::circuit::{NodeId, name_of_monitor};
 use corewire_route::{Config, LinkId, Node, Policy};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -80,19 +80,6 @@ impl Options {
             programs_max: 1024,
         }
     }
-}
-
-/// The name of a monitor in its domain.
-#[must_use]
-pub fn name_of(node: NodeId) -> String {
-    format!("monitor.{node}")
-}
-
-/// The monitor of which this is the name.
-#[must_use]
-pub fn number_of(name: &str) -> Option<NodeId> {
-    let number: usize = name.strip_prefix("monitor.")?.parse().ok()?;
-    NodeId::new(number).filter(|node| name_of(*node) == name)
 }
 
 /// One of the two endpoints, and whose ring leads to which link.
@@ -167,7 +154,7 @@ impl Monitor {
     /// [`MonitorError`].
     pub fn start(domain: Domain, options: Options) -> Result<Self, MonitorError> {
         let Options { node, poll, policy, programs_max } = options;
-        let name = name_of(node);
+        let name = name_of_monitor(node);
         let listener = domain.listener(&name)?;
         // What has no room waits in the node: messages are received at once, and none is ever long.
         let endpoint = |kind: &str, peers: usize| {

@@ -102,8 +102,6 @@ impl Monitor {
             }
             Err(error) => return Err(error.into()),
         };
-        let label = Label::of_word(status.tag);
-        let hop = status.immediate.and_then(Hop::of_word);
         self.take(which, &status);
         Ok(true)
     }

@@ -153,6 +153,8 @@ pub(crate) struct Link {
     pub(crate) unknown_count: u32,
     /// Lines that are lent to it.
     pub(crate) loan_lines: usize,
+    /// It has said that it closes the link.
+    pub(crate) is_leaving: bool,
 }
 
 /// Frames of unknown circuits, beyond those that may be late, for which a neighbour is cut.
@@ -281,6 +283,7 @@ impl Node {
             late_count: 0,
             unknown_count: 0,
             loan_lines: 0,
+            is_leaving: false,
         });
         if let Neighbour::Monitor(node) = neighbour {
             self.monitors.entry(node).or_insert(link);
@@ -296,6 +299,9 @@ impl Node {
     pub fn link_down(&mut self, link: LinkId, wires: &mut impl Wires) {
         let Some(gone) = self.link(link) else { return };
         let (end, reason) = match gone.neighbour {
+            Neighbour::Program(origin) if gone.is_leaving => {
+                (End::Closed, format!("process {} has closed it", origin.pid))
+            }
             Neighbour::Program(origin) => (End::Died, format!("process {} has ended", origin.pid)),
             Neighbour::Monitor(node) => (End::Lost, format!("monitor {node} has ended")),
         };
@@ -344,8 +350,11 @@ impl Node {
         let neighbour = link.neighbour;
         match (packet, neighbour) {
             (Packet::Setup(setup), _) => self.setup(from, *setup, wires),
-            (Packet::Accept { to, label, credit, answer }, _) => {
-                self.accept(from, [to, label], credit, answer, wires)
+            (Packet::Accept { to, label, credit, mut origin, answer }, _) => {
+                if let Neighbour::Program(program) = neighbour {
+                    origin = program;
+                }
+                self.accept(from, [to, label], credit, (origin, answer), wires)
             }
             (Packet::Reset(reset), _) => {
                 self.reset(from, *reset, wires);
@@ -353,6 +362,12 @@ impl Node {
             }
             (Packet::Capabilities { to, is_lost, notes }, _) => {
                 self.capabilities(from, to, (is_lost, notes), rights, wires);
+                Ok(())
+            }
+            (Packet::Leave, Neighbour::Program(_)) => {
+                if let Some(link) = self.link_mut(from) {
+                    link.is_leaving = true;
+                }
                 Ok(())
             }
             (Packet::Export { name }, Neighbour::Program(origin)) => {

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use corewire_layout::circuit::credit::{Intake, RESERVE_LINES, is_after};
-use corewire_layout::circuit::packet::{End, Packet, Reset, Setup};
+use corewire_layout::circuit::packet::{End, Origin, Packet, Reset, Setup};
 use corewire_layout::circuit::{Label, NodeId, NodeSet, PATH_MAX};
 
 use crate::circuit::{At, CLIENT, Circuit, Ending, LinkId, Parties, Phase, SERVICE, Side, state};
@@ -202,7 +202,7 @@ impl Node {
         from: LinkId,
         [to, label]: [Label; 2],
         credit: u32,
-        answer: Vec<u8>,
+        (origin, answer): (Origin, Vec<u8>),
         wires: &mut impl Wires,
     ) -> Result<(), Violation> {
         let Some(at) = self.find(from, to) else { return Ok(()) };
@@ -218,7 +218,13 @@ impl Node {
         service.outflow.raise(credit);
         client.label_in = own_label;
         let credit = client.intake.latest();
-        let packet = Packet::Accept { to: client.label_out, label: own_label, credit, answer };
+        let packet = Packet::Accept {
+            to: client.label_out,
+            label: own_label,
+            credit,
+            origin,
+            answer,
+        };
         wires.packet(client.link, packet, Default::default());
         self.counts.opened += 1;
         // Words that could not be sent before.

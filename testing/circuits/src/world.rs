@@ -415,7 +415,8 @@ impl World {
             let answer = u32::try_from(services.len()).unwrap().to_le_bytes().to_vec();
             services.push(EndState { program, index: Some(index), ..EndState::NOBODY });
             let (label, credit) = party.ends.greeting(index);
-            Packet::Accept { to: setup.label, label, credit, answer }
+            let origin = Origin::default();
+            Packet::Accept { to: setup.label, label, credit, origin, answer }
         } else {
             let (to, from) = (setup.label, Label::NONE);
             let (end, reason, visited) = (End::Refused, String::new(), NodeSet::default());
@@ -580,7 +581,7 @@ impl World {
                 let circuit = u32::from_le_bytes(*setup.offer.first_chunk().unwrap()) as usize;
                 party.waiting.push_back((circuit, *setup));
             }
-            Packet::Accept { to, label, credit, answer } => {
+            Packet::Accept { to, label, credit, answer, .. } => {
                 if let Some(index) = party.ends.find(to) {
                     party.ends.accepted(index, label, credit);
                     let (circuit, _) = party.circuit_of[&index];

@@ -227,6 +227,12 @@ impl Ends {
         self.get(index).map_or((Label::NONE, 0), |one| (one.label_in, one.intake.latest()))
     }
 
+    /// What packets to the monitor call a circuit.
+    #[must_use]
+    pub fn label_of(&self, index: u32) -> Label {
+        self.get(index).map_or(Label::NONE, |one| one.label_out)
+    }
+
     /// The circuit with this label.
     #[must_use]
     pub fn find(&self, label: Label) -> Option<u32> {
@@ -548,6 +554,18 @@ impl Ends {
         let after = (!one.label_out.is_none()).then(|| one.outflow.sent_lines());
         let (to, from, reason) = (one.label_out, one.label_in, reason.to_owned());
         Some(Reset { to, from, after, end, visited: NodeSet::default(), reason })
+    }
+
+    /// Ends a circuit whose other end does what it must not. The packet, if one must be sent.
+    pub fn cut(&mut self, index: u32, end: End, reason: &str) -> Option<Reset> {
+        let one = self.get_mut(index)?;
+        one.unsent.clear();
+        one.unsent_bytes = 0;
+        let was_over = one.ended.is_some() || one.ending.is_some();
+        one.ended.get_or_insert(Ended { end, reason: reason.to_owned() });
+        let (to, from, reason) = (one.label_out, one.label_in, reason.to_owned());
+        let visited = NodeSet::default();
+        (!was_over).then_some(Reset { to, from, after: None, end, visited, reason })
     }
 
     fn make_due(&mut self, index: u32) {

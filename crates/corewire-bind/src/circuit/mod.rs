@@ -1,4 +1,26 @@
 //! The driver `circuit`: bindings through monitors, many of them over one link.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`ends`] | the ends of all circuits of a link, without input and output |
+//! | [`lane`] | the lanes of a link that are sockets |
+//! | `attach` | how a program becomes a neighbour of its monitor |
+//! | `control` | the thread that reads the control lane |
+//! | `capabilities` | capabilities of messages, which travel in the control lane |
+//! | `hub` | the link of a program's clients, shared by its threads |
+//! | `link` | one client's circuit |
 
+mod attach;
+mod capabilities;
+mod control;
 pub mod ends;
+mod hub;
 pub mod lane;
+mod link;
+
+pub use self::attach::MonitorAt;
+pub(crate) use self::attach::{Attached, Data, attach};
+pub(crate) use self::capabilities::{packet as packet_of, parse as capabilities_of};
+pub(crate) use self::control::{Control, News};
+pub(crate) use self::hub::Hub;
+pub(crate) use self::link::CircuitLink;

@@ -344,6 +344,7 @@ const fn is_end(error: &CallError) -> bool {
         CallError::PeerDied { .. }
             | CallError::PeerLeft { .. }
             | CallError::CutOff { .. }
+            | CallError::Lost { .. }
             | CallError::Unbound { .. }
     )
 }

@@ -15,6 +15,7 @@ pub(crate) use self::ring::{LaneError, RingLink, take_beside};
 pub(crate) use self::socket::SocketLink;
 
 use crate::capability::Capabilities;
+use crate::circuit::CircuitLink;
 use crate::error::CallError;
 use crate::message::Message;
 use crate::patience::Patience;
@@ -27,6 +28,7 @@ pub(crate) const WAITING_BYTES_MAX: usize = 1 << 20;
 pub(crate) enum Link {
     Ring(Box<RingLink>),
     Socket(Box<SocketLink>),
+    Circuit(Box<CircuitLink>),
 }
 
 /// What a waiting program must ask the system for.
@@ -41,6 +43,7 @@ macro_rules! each {
         match $self {
             Self::Ring($link) => $do,
             Self::Socket($link) => $do,
+            Self::Circuit($link) => $do,
         }
     };
 }
@@ -129,7 +132,7 @@ impl Link {
 }
 
 /// A copy of a descriptor, for a program that waits.
-fn copy(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, CallError> {
+pub(crate) fn copy(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, CallError> {
     let what = "copy a descriptor";
     let copied = rustix::io::fcntl_dupfd_cloexec(descriptor, 0);
     copied.map_err(|error| CallError::Os { what, errno: error.raw_os_error() })

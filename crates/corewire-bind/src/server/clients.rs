@@ -13,27 +13,33 @@ use crate::identity::Identity;
 /// A client of a service. Never means another one, even after the client has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId {
-    index: u16,
+    index: u32,
     generation: u64,
 }
 
 impl ClientId {
-    /// The number in the tags of its messages.
+    /// The number in the tags of its messages. That of a client with a circuit means nothing.
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "other clients have small ones")]
     pub(crate) const fn binding(self) -> u16 {
-        self.index + 1
+        self.index.wrapping_add(1) as u16
     }
 
-    /// As one number. Generations are counted one by one, and do not reach 2^48.
+    /// As one number. There are at most 2^24 indexes, and generations are counted one by one and do not reach 2^40.
     pub(super) const fn to_bits(self) -> u64 {
-        self.generation << 16 | self.index as u64
+        self.generation << INDEX_BITS | self.index as u64
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the lower bits")]
     pub(super) const fn of_bits(bits: u64) -> Self {
-        Self { index: bits as u16, generation: bits >> 16 }
+        Self { index: bits as u32 & INDEX_MAX, generation: bits >> INDEX_BITS }
     }
 }
+
+const INDEX_BITS: u32 = 24;
+const INDEX_MAX: u32 = (1 << INDEX_BITS) - 1;
+/// Indexes of clients whose number is in the tags of their messages.
+const NUMBERED_MAX: u32 = u16::MAX as u32 - 1;
 
 /// How a client is reached.
 pub(super) enum Way {
@@ -42,6 +48,9 @@ pub(super) enum Way {
         guest: Arc<Guest>,
     },
     Socket(Arc<Guest>),
+    Circuit {
+        index: u32,
+    },
     /// It has been accepted, and has not said how. The secret is what it says in the ring.
     Accepted {
         guest: Arc<Guest>,
@@ -80,7 +89,7 @@ impl Row {
 #[derive(Default)]
 pub(super) struct Clients {
     rows: Vec<Option<Row>>,
-    free: Vec<u16>,
+    free: Vec<u32>,
     generation: u64,
     /// How many have another version of the interface.
     other_version_count: usize,
@@ -95,13 +104,13 @@ impl Clients {
         identity: Identity,
         forms: Forms,
     ) -> Option<ClientId> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.rows.len() >= count_max => return None,
+        let max = if matches!(way, Way::Circuit { .. }) { INDEX_MAX } else { NUMBERED_MAX };
+        let is_fit = |index: &u32| *index < max;
+        let index = match self.free.iter().rposition(is_fit) {
+            Some(place) => self.free.swap_remove(place),
+            None if self.rows.len() - self.free.len() >= count_max => return None,
             None => {
-                // The number is one more.
-                let index =
-                    u16::try_from(self.rows.len()).ok().filter(|index| *index < u16::MAX)?;
+                let index = u32::try_from(self.rows.len()).ok().filter(is_fit)?;
                 self.rows.push(None);
                 index
             }
@@ -119,7 +128,7 @@ impl Clients {
             lost_count: 0,
             refused_count: 0,
         };
-        *self.rows.get_mut(usize::from(index))? = Some(row);
+        *self.rows.get_mut(index as usize)? = Some(row);
         Some(id)
     }
 
@@ -140,7 +149,7 @@ impl Clients {
 
     #[inline]
     pub(super) fn row(&mut self, client: ClientId) -> Option<&mut Row> {
-        self.rows.get_mut(usize::from(client.index))?.as_mut().filter(|row| row.id == client)
+        self.rows.get_mut(client.index as usize)?.as_mut().filter(|row| row.id == client)
     }
 
     /// The versions that a client knows.
@@ -153,7 +162,7 @@ impl Clients {
     }
 
     pub(super) fn get(&self, client: ClientId) -> Option<&Row> {
-        self.rows.get(usize::from(client.index))?.as_ref().filter(|row| row.id == client)
+        self.rows.get(client.index as usize)?.as_ref().filter(|row| row.id == client)
     }
 
     /// The client with this endpoint, cut off or not.
@@ -166,7 +175,7 @@ impl Clients {
     }
 
     pub(super) fn remove(&mut self, client: ClientId) -> Option<Row> {
-        let place = self.rows.get_mut(usize::from(client.index))?;
+        let place = self.rows.get_mut(client.index as usize)?;
         let row = place.take_if(|row| row.id == client)?;
         self.free.push(client.index);
         self.other_version_count -= usize::from(!row.forms.is_exact());

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corewire::Interrupter;
 
+use super::exporter::Link;
 use super::guest::Guest;
 use super::{ClientId, LaterEvent, LaterMessage};
+use crate::circuit::{Control, News};
 use crate::error::CallError;
 use crate::exchange::Description;
 use crate::message::Message;
@@ -23,6 +25,10 @@ pub(super) enum Mail {
     GuestGone(Arc<Guest>),
     /// A guest has not said in time how it speaks.
     GuestLate(Arc<Guest>),
+    /// A monitor has accepted the service as its neighbour.
+    Link(Box<Link>),
+    /// Something has come from the monitor.
+    News(Arc<Control>, News),
     /// A reply.
     Reply(ClientId, LaterMessage),
     /// To one client, or to all of them.

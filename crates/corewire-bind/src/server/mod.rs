@@ -5,7 +5,9 @@
 
 mod asynchronous;
 mod binding;
+mod circuits;
 mod clients;
+mod exporter;
 mod guest;
 mod mailbox;
 mod porter;
@@ -16,17 +18,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corewire_layout::circuit::{Hop, Label};
 use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait};
 
 pub(crate) use self::binding::{Acceptance, hello};
 pub use self::clients::ClientId;
 use self::clients::{Row, Way};
+use self::exporter::Exporter;
 use self::guest::Guest;
 use self::mailbox::{Mail, Mailbox, Taken};
 use self::porter::Porter;
 pub use self::reply::{LaterReply, Outbox, Reply, Stopper, Version};
 use self::sending::{Frame, LaterEvent, LaterMessage, Sending};
 use crate::capability::{Arrived as Capabilities, Received, none_of};
+use crate::circuit::MonitorAt;
 use crate::error::{CallError, DecodeError, ServeError};
 use crate::exchange::{Description, Forms};
 use crate::identity::Identity;
@@ -128,17 +133,23 @@ pub enum Refusal {
 ///
 /// let serve = Serve::default().clients(64).wait(Wait::Park);
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[must_use = "a service is created with it"]
 pub struct Serve {
     wait: Wait,
     clients_max: usize,
     bind_within: Duration,
+    monitor: Option<MonitorAt>,
 }
 
 impl Default for Serve {
     fn default() -> Self {
-        Self { wait: Wait::default(), clients_max: 1024, bind_within: Duration::from_secs(10) }
+        Self {
+            wait: Wait::default(),
+            clients_max: 1024,
+            bind_within: Duration::from_secs(10),
+            monitor: Some(MonitorAt::default()),
+        }
     }
 }
 
@@ -149,10 +160,17 @@ impl Serve {
         self
     }
 
-    /// Sets how many clients may be bound at one time, at most 65,534. At most 1024 of them use rings, others the
-    /// socket. Default: 1024.
+    /// Sets how many clients may be bound at one time. At most 1024 of them use rings, at most 65,534 rings or sockets,
+    /// and others circuits. Default: 1024.
     pub fn clients(mut self, count_max: usize) -> Self {
         self.clients_max = count_max;
+        self
+    }
+
+    /// Sets where the monitor is at which the service can be reached by circuits; `None` if it shall not be. The service
+    /// goes there as soon as the monitor runs. Default: [`MonitorAt::default`].
+    pub fn monitor(mut self, monitor: Option<MonitorAt>) -> Self {
+        self.monitor = monitor;
         self
     }
 
@@ -171,6 +189,8 @@ pub struct ServerCore {
     mailbox: Arc<Mailbox>,
     /// Reads sockets until it is dropped.
     _porter: Porter,
+    /// Keeps the service at its monitor until it is dropped.
+    exporter: Option<Exporter>,
     clients_max: usize,
     has_mail: bool,
     /// Whether the mailbox had its turn last.
@@ -224,10 +244,18 @@ impl ServerCore {
         let endpoint = endpoint.create()?;
         let mailbox = Mailbox::new(name, description, endpoint.interrupter());
         let porter = Porter::start(listener, Arc::clone(&mailbox), serve.bind_within)?;
+        let exporter = match serve.monitor {
+            Some(at) => {
+                let (mailbox, connector) = (Arc::clone(&mailbox), endpoint.connector());
+                Some(Exporter::start(domain, at, mailbox, connector)?)
+            }
+            None => None,
+        };
         Ok(Self {
             sending: Sending::new(endpoint, Arc::clone(&mailbox)),
             mailbox,
             _porter: porter,
+            exporter,
             clients_max: serve.clients_max,
             has_mail: false,
             was_mail: false,
@@ -362,6 +390,11 @@ impl ServerCore {
                 Some(event) => self.handle(event, Self::buffered)?,
                 None => {
                     self.sending.has_forgotten_sent();
+                    if !self.sending.circuits.is_quiet()
+                        && let Some(found) = self.tend_circuits()
+                    {
+                        return Ok(Some(found));
+                    }
                     if let Some(client) = self.sending.cut_off.pop() {
                         return Ok(Some(Found::Gone(client)));
                     }
@@ -444,6 +477,9 @@ impl ServerCore {
         match event {
             Ok(Some(Event::Received(message))) => Ok(received(self, message)),
             Ok(Some(Event::Gone { peer, .. })) => {
+                if self.sending.circuits.is_from_monitor(peer) {
+                    return Ok(self.link_down());
+                }
                 let client = self.sending.clients.of_peer(peer);
                 Ok(client.and_then(|client| self.gone(client)))
             }
@@ -459,6 +495,11 @@ impl ServerCore {
     /// A message of a ring whose bytes are in the buffer.
     fn buffered(&mut self, status: Status) -> Option<Found> {
         let tag = Tag(status.tag);
+        if self.sending.circuits.is_from_monitor(status.source) {
+            let hop = status.immediate.and_then(Hop::of_word)?;
+            let payload = in_buffer(&self.buffer, &status).to_vec();
+            return self.circuit_frame(Label::of_word(status.tag), hop, &payload);
+        }
         if tag.ordinal() == 0 {
             let message = in_buffer(&self.buffer, &status).to_vec();
             return self.control(status, &message);
@@ -540,6 +581,8 @@ impl ServerCore {
                 self.guest_late(&guest);
                 None
             }
+            Mail::Link(link) => self.link_up(*link),
+            Mail::News(control, news) => self.learn(&control, news),
             Mail::Reply(client, reply) => {
                 let LaterMessage { tag, status, bytes, capabilities } = reply;
                 let frame = Frame { tag, status, bytes: &bytes };
@@ -604,7 +647,9 @@ fn in_buffer<'a>(buffer: &'a [u8; BUFFER_BYTES], status: &Status) -> &'a [u8] {
 
 impl Drop for ServerCore {
     fn drop(&mut self) {
-        // Clients in rings see the end of the endpoint, those on sockets a note of the porter.
+        // Clients in rings see the end of the endpoint, those on sockets a note of the porter. The monitor is told first: it
+        // sees the end of the endpoint, too, and tells those with circuits.
+        self.exporter = None;
         self.mailbox.close();
     }
 }

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use corewire_layout::circuit::packet::End;
 use corewire::{Completion, Endpoint, Envelope, MessageError, Options, Peer, Report};
 
 use rustix::event::PollFlags;
 
+use super::circuits::Circuits;
 use super::clients::{ClientId, Clients, Way};
 use super::mailbox::Mailbox;
 use super::reply::Version;
@@ -79,6 +81,7 @@ impl LaterEvent {
 pub(super) struct Sending {
     pub(super) endpoint: Endpoint,
     pub(super) clients: Clients,
+    pub(super) circuits: Circuits,
     pub(super) scratch: Vec<u8>,
     pub(super) mailbox: Arc<Mailbox>,
     /// Whether a call other than a receive has ended because of mail, which a receive will not report again.
@@ -134,6 +137,7 @@ impl Sending {
         Self {
             endpoint,
             clients: Clients::default(),
+            circuits: Circuits::default(),
             scratch: Vec::new(),
             mailbox,
             was_interrupted: false,
@@ -145,8 +149,11 @@ impl Sending {
 
     /// Whether nothing waits to be sent or reported.
     #[inline]
-    pub(super) const fn is_quiet(&self) -> bool {
-        self.kept_count == 0 && self.cut_off.is_empty() && !self.was_interrupted
+    pub(super) fn is_quiet(&self) -> bool {
+        self.kept_count == 0
+            && self.cut_off.is_empty()
+            && !self.was_interrupted
+            && self.circuits.is_quiet()
     }
 
     /// Calls the program, the slow way: generated code is there twice.
@@ -217,6 +224,7 @@ impl Sending {
             // Too many descriptors wait for this client: it misses the event.
             match &row.way {
                 Way::Socket(guest) => guest.lose_event(),
+                Way::Circuit { .. } => row.lost_count += 1,
                 _ => {
                     row.lost_count += 1;
                     self.tell_lost(client);
@@ -237,6 +245,9 @@ impl Sending {
                         false
                     }
                 },
+                &Way::Circuit { index } => {
+                    self.circuits.has_sent(&mut self.endpoint, index, tag, bytes)
+                }
                 _ => false,
             },
             _ => false,
@@ -287,7 +298,56 @@ impl Sending {
                     _ => Ok(()),
                 }
             }
+            &Way::Circuit { index } => {
+                self.send_by_circuit(client, index, frame, capabilities, weight)
+            }
             _ => Ok(()),
+        }
+    }
+
+    /// Sends through a circuit, or keeps a copy until there is room.
+    fn send_by_circuit(
+        &mut self,
+        client: ClientId,
+        index: u32,
+        frame: Frame<'_>,
+        capabilities: &Capabilities<'_>,
+        weight: Weight,
+    ) -> Result<(), NotSent> {
+        let (bytes, count) = self.circuits.unsent(index);
+        let bytes = bytes + count * COST_BYTES;
+        let Some(row) = self.clients.row(client) else { return Ok(()) };
+        match weight {
+            // One of any length is kept.
+            Weight::Event if count > 0 && bytes + frame.cost_bytes() > WAITING_BYTES_MAX => {
+                row.lost_count += 1;
+                return Ok(());
+            }
+            Weight::Reply if count > KEPT_LONG_MAX && bytes > KEPT_BYTES_MAX => {
+                self.cut_off(client, TOO_MUCH);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let lost_count = std::mem::take(&mut row.lost_count);
+        let none = Capabilities::new();
+        if lost_count > 0 {
+            let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
+            self.circuits.send(&mut self.endpoint, index, lost, &none)?;
+        }
+        self.circuits.send(&mut self.endpoint, index, frame, capabilities)
+    }
+
+    /// Sends what waits for circuits, and tells clients for which nothing waits any more that events are missing.
+    pub(super) fn flush_circuits(&mut self) {
+        self.circuits.flush(&mut self.endpoint);
+        while let Some(client) = self.circuits.take_sent() {
+            let Some(row) = self.clients.row(client) else { continue };
+            if let (&Way::Circuit { index }, 1..) = (&row.way, row.lost_count) {
+                let lost_count = std::mem::take(&mut row.lost_count);
+                let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
+                let _ = self.circuits.send(&mut self.endpoint, index, lost, &Capabilities::new());
+            }
         }
     }
 
@@ -410,12 +470,14 @@ impl Sending {
 
     /// Whether a client must be told that events are missing, once what is kept for it has gone.
     pub(super) fn owes_notes(&self) -> bool {
-        self.kept_count > 0 && self.clients.bound().any(|row| row.lost_count > 0)
+        self.circuits.is_stuck()
+            || self.kept_count > 0 && self.clients.bound().any(|row| row.lost_count > 0)
     }
 
     /// Announces that the caller is about to wait for the endpoint's descriptor, also for room for what is kept. False if
     /// there is something to do before.
     pub(super) fn arm(&mut self) -> Result<bool, MessageError> {
+        self.flush_circuits();
         // Looks for what a receive has sent meanwhile: the descriptor announces only what happens from now on.
         Ok(self.endpoint.arm()? && !self.has_forgotten_sent() && !self.was_interrupted)
     }
@@ -451,6 +513,12 @@ impl Sending {
             Way::Ring { peer, guest } => Way::CutOff { peer: *peer, guest: Arc::clone(guest) },
             Way::Socket(guest) => {
                 porter::refuse(guest, reason);
+                self.clients.remove(client);
+                self.cut_off.push(client);
+                return;
+            }
+            &Way::Circuit { index } => {
+                self.circuits.close(index, End::Refused, reason);
                 self.clients.remove(client);
                 self.cut_off.push(client);
                 return;

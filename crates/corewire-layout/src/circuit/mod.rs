@@ -38,6 +38,9 @@ pub mod credit;
 pub mod packet;
 mod wire;
 
+use alloc::format;
+use alloc::string::String;
+
 use crate::LINE_BYTES;
 
 /// The largest number of monitors.
@@ -87,6 +90,19 @@ impl NodeId {
     pub const fn number(self) -> usize {
         self.0 as usize
     }
+}
+
+/// The name under which a monitor is found in its domain.
+#[must_use]
+pub fn name_of_monitor(node: NodeId) -> String {
+    format!("monitor.{node}")
+}
+
+/// The monitor that has this name; `None` if it is the name of something else.
+#[must_use]
+pub fn monitor_of_name(name: &str) -> Option<NodeId> {
+    let number = name.strip_prefix("monitor.")?.parse().ok()?;
+    NodeId::new(number).filter(|node| name_of_monitor(*node) == name)
 }
 
 impl core::fmt::Display for NodeId {
@@ -318,6 +334,15 @@ mod tests {
         let packet = [&data_header(label, hop)[..], b"payload"].concat();
         assert_eq!(data_of_packet(&packet), Some((label, hop, &b"payload"[..])));
         assert_eq!(data_of_packet(&packet[..15]), None);
+    }
+
+    #[test]
+    fn monitors_have_names() {
+        let node = NodeId::new(17).unwrap();
+        assert_eq!(monitor_of_name(&name_of_monitor(node)), Some(node));
+        for other in ["monitor.", "monitor.017", "monitor.256", "monitor.1.rings", "other.1"] {
+            assert_eq!(monitor_of_name(other), None);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | `Accept` | towards the client | it is open from here to the service |
 //! | `Reset` | both | it has ended |
 //! | `Capabilities` | both | those of the next message that has some, with their descriptors |
+//! | `Leave` | program, monitor | I close the link: what follows is a hang-up, not a death |
 //! | `Refused` | monitor, anybody | the link ends, because of this |
 //! | `Name` | monitor, monitor | who serves a name |
 //! | `Table` | monitor, monitor; `corewire routes`, monitor | the routing table |
@@ -268,6 +269,8 @@ pub enum Packet {
         label: Label,
         /// Up to which line the receiver may send.
         credit: u32,
+        /// The service, as its monitor has it from the kernel.
+        origin: Origin,
         /// What the service's program says to the client's.
         answer: Vec<u8>,
     },
@@ -282,6 +285,8 @@ pub enum Packet {
         /// What they are, for the ends.
         notes: Vec<u8>,
     },
+    /// The sender closes the link, and does not die.
+    Leave,
     /// The link ends.
     Refused {
         /// Why.
@@ -330,6 +335,7 @@ impl Packet {
             Self::Ask(_) => 14,
             Self::Answer { .. } => 15,
             Self::Capabilities { .. } => 16,
+            Self::Leave => 17,
         }
     }
 
@@ -354,17 +360,18 @@ impl Packet {
                 at.text(endpoint, NAME_BYTES_MAX);
             }
             Self::Lane { secret } => at.u64(*secret),
-            Self::Ready => {}
+            Self::Ready | Self::Leave => {}
             Self::Export { name } | Self::Withdraw { name } => at.text(name, NAME_BYTES_MAX),
             Self::Exported { name, reason } => {
                 at.text(name, NAME_BYTES_MAX);
                 at.text(reason, REASON_BYTES_MAX);
             }
             Self::Setup(setup) => put_setup(&mut at, setup),
-            Self::Accept { to, label, credit, answer } => {
+            Self::Accept { to, label, credit, origin, answer } => {
                 at.u64(to.to_word());
                 at.u64(label.to_word());
                 at.u32(*credit);
+                put_origin(&mut at, origin);
                 at.long(answer, OFFER_BYTES_MAX);
             }
             Self::Reset(reset) => {
@@ -447,6 +454,7 @@ fn read(kind: u8, at: &mut Reader<'_>) -> Option<Packet> {
             to: label(at)?,
             label: label(at)?,
             credit: at.u32()?,
+            origin: origin(at)?,
             answer: at.long(OFFER_BYTES_MAX)?,
         },
         10 => Packet::Reset(Box::new(reset(at)?)),
@@ -468,6 +476,7 @@ fn read(kind: u8, at: &mut Reader<'_>) -> Option<Packet> {
             is_lost: bool_of(at)?,
             notes: at.long(NOTES_BYTES_MAX)?,
         },
+        17 => Packet::Leave,
         15 => Packet::Answer { is_last: bool_of(at)?, part: at.long(OFFER_BYTES_MAX)? },
         _ => return None,
     })
@@ -516,12 +525,20 @@ fn set(at: &mut Reader<'_>) -> Option<NodeSet> {
     Some(set)
 }
 
+fn put_origin(at: &mut Writer, origin: &Origin) {
+    [origin.uid, origin.gid, origin.pid].iter().for_each(|word| at.u32(*word));
+}
+
+fn origin(at: &mut Reader<'_>) -> Option<Origin> {
+    Some(Origin { uid: at.u32()?, gid: at.u32()?, pid: at.u32()? })
+}
+
 fn put_setup(at: &mut Writer, setup: &Setup) {
     at.u64(setup.label.to_word());
     at.u32(setup.credit);
     at.text(&setup.service, NAME_BYTES_MAX);
     at.u16(setup.node.map_or(u16::MAX, u16_of));
-    [setup.origin.uid, setup.origin.gid, setup.origin.pid].iter().for_each(|word| at.u32(*word));
+    put_origin(at, &setup.origin);
     put_nodes(at, &setup.path);
     put_set(at, &setup.visited);
     at.long(&setup.offer, OFFER_BYTES_MAX);
@@ -536,7 +553,7 @@ fn setup(at: &mut Reader<'_>) -> Option<Setup> {
             u16::MAX => None,
             number => Some(NodeId::new(usize::from(number))?),
         },
-        origin: Origin { uid: at.u32()?, gid: at.u32()?, pid: at.u32()? },
+        origin: origin(at)?,
         path: nodes(at, PATH_MAX)?,
         visited: set(at)?,
         offer: at.long(OFFER_BYTES_MAX)?,
@@ -611,12 +628,14 @@ mod tests {
         let mut visited = NodeSet::default();
         visited.insert(node(200));
         let label = Label::new(0x1234_5678_9abc_def0, 5);
+        let origin = Origin { uid: 1000, gid: 1000, pid: 77 };
         vec![
             Packet::Attach { role: Role::Program, wants_ring: true },
             Packet::Attach { role: Role::Monitor(node(3)), wants_ring: false },
             Packet::Attached { node: node(0), secret: 7, endpoint: "monitor.0.rings".into() },
             Packet::Lane { secret: 7 },
             Packet::Ready,
+            Packet::Leave,
             Packet::Export { name: "calc".into() },
             Packet::Withdraw { name: "calc".into() },
             Packet::Exported { name: "calc".into(), reason: String::new() },
@@ -625,12 +644,12 @@ mod tests {
                 credit: 2,
                 service: "calc".into(),
                 node: Some(node(3)),
-                origin: Origin { uid: 1000, gid: 1000, pid: 77 },
+                origin,
                 path: vec![node(0), node(1)],
                 visited,
                 offer: vec![1, 2, 3],
             })),
-            Packet::Accept { to: label, label, credit: 2, answer: vec![9] },
+            Packet::Accept { to: label, label, credit: 2, origin, answer: vec![9] },
             Packet::Reset(Box::new(Reset {
                 to: label,
                 from: Label::NONE,

@@ -1,0 +1,147 @@
+//! How a program becomes a neighbour of its monitor.
+
+use std::time::Duration;
+
+use corewire::{Connection, Connector, Domain};
+use corewire_layout::circuit::packet::{Packet, Role};
+use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
+use rustix::event::PollFlags;
+
+use super::lane::ControlLane;
+use crate::error::BindReason;
+use crate::patience::Patience;
+use crate::socket;
+
+/// Where a program's monitor is: by default in the program's domain, the one of the core on which the program runs, or of
+/// its last-level cache, or the one with the lowest number.
+///
+/// ```
+/// use corewire_bind::{Bind, MonitorAt};
+///
+/// let bind = Bind::default().multi_hop(true).monitor(MonitorAt::default().number(3));
+/// ```
+#[derive(Debug, Clone)]
+pub struct MonitorAt {
+    domain: Option<Domain>,
+    number: Option<usize>,
+}
+
+/// The environment variable `COREWIRE_MONITOR` gives the number.
+impl Default for MonitorAt {
+    fn default() -> Self {
+        let number = std::env::var("COREWIRE_MONITOR").ok();
+        Self { domain: None, number: number.and_then(|number| number.parse().ok()) }
+    }
+}
+
+impl MonitorAt {
+    /// Sets the domain of the monitor. A program that is a guest there, in another user's domain, talks to the monitor
+    /// through sockets alone.
+    #[must_use]
+    pub fn domain(mut self, domain: &Domain) -> Self {
+        self.domain = Some(domain.clone());
+        self
+    }
+
+    /// Sets the monitor's number.
+    #[must_use]
+    pub const fn number(mut self, number: usize) -> Self {
+        self.number = Some(number);
+        self
+    }
+
+    /// The domain in which to look.
+    pub(crate) fn domain_or<'a>(&'a self, own: &'a Domain) -> &'a Domain {
+        self.domain.as_ref().unwrap_or(own)
+    }
+
+    /// The monitor to use; `None` if there is none.
+    pub(crate) fn find(&self, domain: &Domain) -> Option<NodeId> {
+        let names = domain.listeners().ok()?;
+        let all: Vec<NodeId> =
+            names.iter().filter_map(|name| monitor_of_name(name.as_str())).collect();
+        let is_there = |number| NodeId::new(number).filter(|node| all.contains(node));
+        if let Some(number) = self.number {
+            return is_there(number);
+        }
+        if let [only] = all[..] {
+            return Some(only);
+        }
+        let core = rustix::thread::sched_getcpu();
+        let first_of_cache = || {
+            let caches = corewire_os::processor::caches(core);
+            let last = caches.iter().max_by_key(|cache| cache.level)?;
+            let first = last.shared_by.split(['-', ',']).next()?;
+            first.parse().ok()
+        };
+        is_there(core)
+            .or_else(|| first_of_cache().and_then(is_there))
+            .or_else(|| all.iter().min().copied())
+    }
+}
+
+/// A monitor that has accepted this program.
+pub(crate) struct Attached {
+    pub(crate) lane: ControlLane<Connection>,
+    pub(crate) data: Data,
+}
+
+/// The data lane.
+pub(crate) enum Data {
+    /// A ring to this endpoint, which is known by the secret.
+    Ring { endpoint: String, secret: u64 },
+    /// A socket.
+    Socket(Connection),
+}
+
+/// Asks a monitor to be its neighbour. Unless the data lane is a ring, in which the caller must say hello, the link is up
+/// as soon as `Ready` comes.
+pub(crate) fn attach(
+    domain: &Domain,
+    node: NodeId,
+    connector: Option<&Connector>,
+    until: Patience,
+) -> Result<Attached, BindReason> {
+    let name = name_of_monitor(node);
+    let left = || until.left().map(|left| left.unwrap_or(Duration::from_secs(10)));
+    let mut lane = ControlLane::new(domain.connect(&name, left()?)?);
+    let wants_ring = connector.is_some();
+    send(&mut lane, &Packet::Attach { role: Role::Program, wants_ring })?;
+    let (secret, endpoint) = match receive(&mut lane, until)? {
+        Packet::Attached { secret, endpoint, .. } => (secret, endpoint),
+        Packet::Refused { reason } => return Err(BindReason::Refused { reason }),
+        _ => return Err(BindReason::Protocol),
+    };
+    if let Some(connector) = connector.filter(|_| !endpoint.is_empty()) {
+        connector.connect(&endpoint)?;
+        return Ok(Attached { lane, data: Data::Ring { endpoint, secret } });
+    }
+    let socket = domain.connect(&name, left()?)?;
+    let mut data = ControlLane::new(socket);
+    send(&mut data, &Packet::Lane { secret })?;
+    Ok(Attached { lane, data: Data::Socket(data.into_socket()) })
+}
+
+fn send(lane: &mut ControlLane<Connection>, packet: &Packet) -> Result<(), BindReason> {
+    // The buffer of a new socket is empty.
+    lane.send(packet, Vec::new()).map_err(|_| BindReason::Closed)
+}
+
+/// The next packet.
+pub(crate) fn receive(
+    lane: &mut ControlLane<Connection>,
+    until: Patience,
+) -> Result<Packet, BindReason> {
+    loop {
+        match lane.receive() {
+            Ok(Some((packet, _))) => return Ok(packet),
+            Ok(None) => match socket::wait(lane.socket(), PollFlags::IN, until.deadline()) {
+                Ok(true) => {}
+                Ok(false) => return Err(until.late().into()),
+                Err(_) => return Err(BindReason::Closed),
+            },
+            Err(super::lane::LaneEnd::Closed) => return Err(BindReason::Closed),
+            Err(_) => return Err(BindReason::Protocol),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The thread that reads a program's control lane, and its data lane if that is a socket of a service. It sleeps in
+//! `poll` with all signals blocked.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use corewire::Connection;
+use corewire_layout::circuit::packet::Packet;
+use corewire_layout::circuit::{Hop, Label, data_of_packet};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+
+use super::lane::{ControlLane, DATA_BYTES_MAX, LaneEnd, receive_frame};
+
+/// What has come from the monitor.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A packet with its descriptors, `None` of these if this process could not take them.
+    Packet(Packet, Option<Vec<OwnedFd>>),
+    /// A frame of a data lane that is a socket.
+    Frame(Label, Hop, Vec<u8>),
+    /// There is room on such a socket.
+    Room,
+    /// The monitor has ended, or does what it must not.
+    Lost(String),
+}
+
+/// The control lane of a link, from any thread.
+pub(crate) struct Control {
+    lane: Mutex<ControlLane<Connection>>,
+    wake: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    must_end: bool,
+    /// The data lane has no room.
+    is_data_full: bool,
+}
+
+impl Control {
+    pub(crate) fn new(lane: ControlLane<Connection>) -> Result<Arc<Self>, Errno> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new(Self { lane: Mutex::new(lane), wake, state: Mutex::default() }))
+    }
+
+    /// Sends a packet, or keeps it until there is room. What is wrong with the socket the thread sees.
+    pub(crate) fn send(&self, packet: &Packet, descriptors: Vec<OwnedFd>) {
+        let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = lane.send(packet, descriptors);
+        let must_watch = sent.is_err() || lane.has_unsent();
+        drop(lane);
+        if must_watch {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
+    }
+
+    /// There was no room on the data lane's socket: tells when there is.
+    pub(crate) fn wait_for_room(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_data_full = true;
+        self.wake();
+    }
+
+    /// Ends the thread, after saying that the link is closed.
+    pub(crate) fn end(&self) {
+        self.send(&Packet::Leave, Vec::new());
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).must_end = true;
+        self.wake();
+    }
+
+    /// Reads until the link has ended. `told` is told of everything that comes, the end last, unless this process has
+    /// ended it.
+    pub(crate) fn run(&self, data: Option<&Connection>, mut told: impl FnMut(News)) {
+        let socket = {
+            let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
+            rustix::io::fcntl_dupfd_cloexec(lane.socket(), 0)
+        };
+        let Ok(socket) = socket else { return told(News::Lost("no descriptor is left".to_owned())) };
+        let mut buffer = Box::new([0; DATA_BYTES_MAX + 1]);
+        loop {
+            let (must_end, is_data_full) = {
+                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                (state.must_end, state.is_data_full)
+            };
+            let has_unsent = {
+                let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
+                match lane.flush() {
+                    Ok(is_all_sent) => !is_all_sent,
+                    Err(end) => return told(News::Lost(end.to_string())),
+                }
+            };
+            if must_end && !has_unsent {
+                let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+                return;
+            }
+            let out = |wanted| if wanted { PollFlags::OUT } else { PollFlags::empty() };
+            let mut all = vec![
+                PollFd::new(&self.wake, PollFlags::IN),
+                PollFd::new(&socket, PollFlags::IN | out(has_unsent)),
+            ];
+            all.extend(data.map(|data| PollFd::new(data, PollFlags::IN | out(is_data_full))));
+            match poll(&mut all, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return told(News::Lost("poll failed".to_owned())),
+            }
+            let seen = all.iter().map(PollFd::revents).collect::<Vec<_>>();
+            drop(all);
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            if seen.get(2).is_some_and(|seen| seen.contains(PollFlags::OUT)) {
+                self.state.lock().unwrap_or_else(PoisonError::into_inner).is_data_full = false;
+                told(News::Room);
+            }
+            // What a monitor has sent before it ended comes first.
+            let ended = data.and_then(|data| read_frames(data, &mut buffer, &mut told).err());
+            loop {
+                let received =
+                    self.lane.lock().unwrap_or_else(PoisonError::into_inner).receive();
+                match received {
+                    Ok(None) => break,
+                    Ok(Some((packet, descriptors))) => told(News::Packet(packet, descriptors)),
+                    Err(_) if must_end => return,
+                    Err(end) => return told(News::Lost(end.to_string())),
+                }
+            }
+            if let Some(end) = ended {
+                return told(News::Lost(end.to_string()));
+            }
+        }
+    }
+}
+
+fn read_frames(
+    data: &Connection,
+    buffer: &mut [u8; DATA_BYTES_MAX + 1],
+    told: &mut impl FnMut(News),
+) -> Result<(), LaneEnd> {
+    while let Some(length) = receive_frame(data, buffer)? {
+        let frame = buffer.get(..length).and_then(data_of_packet);
+        let (label, hop, payload) = frame.ok_or(LaneEnd::Os(Errno::PROTO.raw_os_error()))?;
+        told(News::Frame(label, hop, payload.to_vec()));
+    }
+    Ok(())
+}

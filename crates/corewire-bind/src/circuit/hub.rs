@@ -1,0 +1,886 @@
+//! All circuits of a program's clients: one link to a monitor, shared by all threads.
+//!
+//! A thread that waits for a message *leads*: it waits for the link, and puts what comes for other circuits into their
+//! queues. Other threads that wait meanwhile *follow*: they sleep until something has come for them, or until the leader
+//! has left and one of them must lead. A thread that only sends interrupts the leader, who lets it in.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::Duration;
+
+use corewire::{
+    Connection, Domain, Endpoint, Envelope, Interrupter, MessageError, OperationHandle, Options,
+    Peer, Selector,
+};
+use corewire_layout::circuit::packet::{End, Origin, Packet, Setup};
+use corewire_layout::circuit::{Hop, Kind, Label, NodeId, NodeSet, data_of_packet};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+
+use super::attach::{Data, attach};
+use super::capabilities;
+use super::control::{Control, News};
+use super::ends::{Came, Ended, Ends, Head, Lane, Wrong};
+use super::lane::{DATA_BYTES_MAX, receive_frame, send_frame};
+use crate::capability::{Capabilities, Received};
+use crate::error::{BindReason, CallError};
+use crate::message::{Body, Message};
+use crate::patience::Patience;
+use crate::random::random_u64;
+use crate::socket::SocketError;
+use crate::tag::{Tag, status};
+
+/// Frames that one look takes.
+const FRAMES_PER_LOOK: usize = 64;
+
+/// The link of this process to a monitor.
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    /// Threads that want the state while another one has it.
+    waiting: AtomicUsize,
+    interrupt: Interrupt,
+    control: Arc<Control>,
+    inbox: Arc<Mutex<VecDeque<News>>>,
+    process: u32,
+}
+
+enum Interrupt {
+    Endpoint(Interrupter),
+    Event(Arc<OwnedFd>),
+}
+
+impl Interrupt {
+    fn interrupt(&self) {
+        match self {
+            Self::Endpoint(interrupter) => interrupter.interrupt(),
+            Self::Event(event) => _ = rustix::io::write(event, &1_u64.to_le_bytes()),
+        }
+    }
+}
+
+struct State {
+    ends: Ends,
+    lane: DataLane,
+    circuits: Locals,
+    control: Arc<Control>,
+    /// A thread waits for the link.
+    is_led: bool,
+    /// How many threads follow.
+    follower_count: usize,
+    /// How many circuits have a descriptor that a program waits for.
+    bell_count: usize,
+    lost: Option<String>,
+    buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
+}
+
+/// What is known here of a circuit.
+#[derive(Default)]
+struct Local {
+    queue: VecDeque<(Message, u32, u8)>,
+    rights: VecDeque<Option<Vec<Received>>>,
+    answer: Option<(Origin, Vec<u8>)>,
+    /// Wakes the thread that follows for it.
+    follower: Option<Arc<Condvar>>,
+    bell: Option<Arc<OwnedFd>>,
+}
+
+impl Local {
+    fn ring(&self) {
+        if let Some(follower) = &self.follower {
+            follower.notify_one();
+        }
+        if let Some(bell) = &self.bell {
+            let _ = rustix::io::write(bell, &1_u64.to_le_bytes());
+        }
+    }
+}
+
+enum DataLane {
+    Ring { endpoint: Box<Endpoint>, peer: Peer, stuck: Option<OperationHandle> },
+    Socket { socket: Connection, event: Arc<OwnedFd>, is_full: bool },
+}
+
+impl Lane for DataLane {
+    #[inline]
+    fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool {
+        match self {
+            Self::Ring { endpoint, peer, stuck } => {
+                if stuck.is_some() {
+                    return false;
+                }
+                let envelope = Envelope::tagged(label.to_word()).with_immediate(hop.to_word());
+                loop {
+                    match endpoint.try_send(*peer, envelope, payload) {
+                        Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
+                        // Looked for at the next wait.
+                        Err(MessageError::Interrupted) => {}
+                        // Otherwise the monitor has gone, which a receive reports.
+                        _ => return true,
+                    }
+                }
+                // The endpoint keeps it, and wakes this process when it has gone.
+                let memory = payload.to_vec();
+                *stuck = endpoint.isend_with(*peer, envelope, memory, Options::default()).ok();
+                true
+            }
+            Self::Socket { socket, is_full, .. } => {
+                *is_full = *is_full || send_frame(&*socket, label, hop, payload) == Ok(false);
+                !*is_full
+            }
+        }
+    }
+}
+
+/// A circuit that a service has accepted.
+pub(crate) struct Opened {
+    pub(crate) index: u32,
+    /// The service.
+    pub(crate) origin: Origin,
+    /// What it has said.
+    pub(crate) answer: Vec<u8>,
+}
+
+/// Why a circuit cannot be used.
+pub(crate) enum HubError {
+    /// It has ended, after so many messages had come.
+    Ended(Ended, u64),
+    Call(CallError),
+}
+
+impl From<CallError> for HubError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// Circuits by index.
+#[derive(Default)]
+struct Locals(Vec<Option<Local>>);
+
+impl Locals {
+    fn insert(&mut self, index: u32) {
+        let index = index as usize;
+        if self.0.len() <= index {
+            self.0.resize_with(index + 1, || None);
+        }
+        self.0[index] = Some(Local::default());
+    }
+
+    #[inline]
+    fn get(&self, index: u32) -> Option<&Local> {
+        self.0.get(index as usize)?.as_ref()
+    }
+
+    #[inline]
+    fn get_mut(&mut self, index: u32) -> Option<&mut Local> {
+        self.0.get_mut(index as usize)?.as_mut()
+    }
+
+    fn remove(&mut self, index: u32) -> Option<Local> {
+        let removed = self.0.get_mut(index as usize)?.take();
+        while matches!(self.0.last(), Some(None)) {
+            self.0.pop();
+        }
+        removed
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Local> {
+        self.0.iter().flatten()
+    }
+}
+
+/// What a look at the link has found.
+enum Look {
+    Something,
+    Nothing,
+    Interrupted,
+}
+
+static HUBS: Mutex<Vec<(std::path::PathBuf, NodeId, Weak<Hub>)>> = Mutex::new(Vec::new());
+
+impl Hub {
+    /// The hub of this process for a monitor: there is one for all clients.
+    pub(crate) fn of(
+        domain: &Domain,
+        node: NodeId,
+        until: Patience,
+    ) -> Result<Arc<Self>, BindReason> {
+        let path = domain.runtime_directory().to_owned();
+        let mut hubs = HUBS.lock().unwrap_or_else(PoisonError::into_inner);
+        hubs.retain(|(_, _, hub)| hub.strong_count() > 0);
+        let found = hubs.iter().find(|(at, number, _)| *at == path && *number == node);
+        if let Some(hub) = found.and_then(|(_, _, hub)| hub.upgrade())
+            && hub.process == std::process::id()
+            && !hub.is_lost()
+        {
+            return Ok(hub);
+        }
+        hubs.retain(|(at, number, _)| *at != path || *number != node);
+        let hub = Arc::new(Self::new(domain, node, until)?);
+        hubs.push((path, node, Arc::downgrade(&hub)));
+        Ok(hub)
+    }
+
+    fn new(domain: &Domain, node: NodeId, until: Patience) -> Result<Self, BindReason> {
+        let os = |errno: rustix::io::Errno| {
+            CallError::Os { what: "attach to the monitor", errno: errno.raw_os_error() }
+        };
+        let endpoint = match domain.is_guest() {
+            true => None,
+            false => {
+                let name = format!("circuits.{:016x}", random_u64()?);
+                Some(domain.endpoint(&name).peers(4).create()?)
+            }
+        };
+        let connector = endpoint.as_ref().map(Endpoint::connector);
+        let attached = attach(domain, node, connector.as_ref(), until)?;
+        let mut control = attached.lane;
+        let (lane, interrupt) = match (attached.data, endpoint) {
+            (Data::Ring { endpoint: name, secret }, Some(mut endpoint)) => {
+                let peer = endpoint.peer(&name)?;
+                let hop = Hop::new(Kind::Hello).to_word();
+                let envelope = Envelope::tagged(secret).with_immediate(hop);
+                endpoint.try_send(peer, envelope, &[])?;
+                let interrupt = Interrupt::Endpoint(endpoint.interrupter());
+                (DataLane::Ring { endpoint: Box::new(endpoint), peer, stuck: None }, interrupt)
+            }
+            (Data::Socket(socket), _) => {
+                let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+                let event = Arc::new(event.map_err(os)?);
+                let interrupt = Interrupt::Event(Arc::clone(&event));
+                (DataLane::Socket { socket, event, is_full: false }, interrupt)
+            }
+            (Data::Ring { .. }, None) => return Err(BindReason::Protocol),
+        };
+        match super::attach::receive(&mut control, until)? {
+            Packet::Ready => {}
+            Packet::Refused { reason } => return Err(BindReason::Refused { reason }),
+            _ => return Err(BindReason::Protocol),
+        }
+        let control = Control::new(control).map_err(os)?;
+        let inbox = Arc::new(Mutex::new(VecDeque::new()));
+        let hub = Self {
+            state: Mutex::new(State {
+                ends: Ends::default(),
+                lane,
+                circuits: Locals::default(),
+                control: Arc::clone(&control),
+                is_led: false,
+                follower_count: 0,
+                bell_count: 0,
+                lost: None,
+                buffer: Box::new([0; DATA_BYTES_MAX + 1]),
+            }),
+            waiting: AtomicUsize::new(0),
+            interrupt,
+            control,
+            inbox,
+            process: std::process::id(),
+        };
+        hub.start_thread()?;
+        Ok(hub)
+    }
+
+    fn start_thread(&self) -> Result<(), BindReason> {
+        let (control, inbox) = (Arc::clone(&self.control), Arc::clone(&self.inbox));
+        let interrupt = match &self.interrupt {
+            Interrupt::Endpoint(interrupter) => Interrupt::Endpoint(interrupter.clone()),
+            Interrupt::Event(event) => Interrupt::Event(Arc::clone(event)),
+        };
+        let work = move || {
+            corewire_os::process::block_all_signals();
+            control.run(None, |news| {
+                inbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(news);
+                interrupt.interrupt();
+            });
+        };
+        let builder = std::thread::Builder::new().name("corewire-circuits".to_owned());
+        let spawned = builder.stack_size(512 << 10).spawn(work);
+        spawned.map(drop).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or_default();
+            CallError::Os { what: "start a thread", errno }.into()
+        })
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lock().lost.is_some()
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// The state. A thread that waits for the link with it is interrupted.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        match self.state.try_lock() {
+            Ok(state) => return state,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.interrupt.interrupt();
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        state
+    }
+
+    /// Lets threads in that wait for the state.
+    fn let_in<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return state;
+        }
+        drop(state);
+        while self.waiting.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+        self.lock()
+    }
+
+    /// Opens a circuit, and waits for the service's answer.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        service: &str,
+        node: Option<NodeId>,
+        offer: Vec<u8>,
+        until: Patience,
+    ) -> Result<Opened, BindReason> {
+        let random = random_u64()?;
+        let mut state = self.lock();
+        let index = state.ends.open(random, crate::message::BUFFER_BYTES);
+        let full = || BindReason::Refused { reason: "this process has too many circuits".to_owned() };
+        let index = index.ok_or_else(full)?;
+        state.circuits.insert(index);
+        let (label, credit) = state.ends.greeting(index);
+        let setup = Setup {
+            label,
+            credit,
+            service: service.to_owned(),
+            node,
+            origin: Origin::default(),
+            path: Vec::new(),
+            visited: NodeSet::default(),
+            offer,
+        };
+        self.control.send(&Packet::Setup(Box::new(setup)), Vec::new());
+        drop(state);
+        let answer = self.wait_until(index, until, |state| {
+            state.circuits.get_mut(index)?.answer.take()
+        });
+        let error = match answer {
+            Ok((origin, answer)) => return Ok(Opened { index, origin, answer }),
+            Err(error) => error,
+        };
+        self.close(index, End::Closed);
+        Err(match error {
+            HubError::Ended(Ended { end: End::Refused, reason }, _) => {
+                BindReason::Refused { reason }
+            }
+            HubError::Ended(Ended { end: End::NotFound, reason }, _) => {
+                BindReason::NotServed { reason }
+            }
+            HubError::Ended(Ended { reason, .. }, _) => BindReason::Circuit { reason },
+            HubError::Call(error) => error.into(),
+        })
+    }
+
+    /// Accepts messages up to this length on a circuit.
+    pub(crate) fn set_bytes_max(&self, index: u32, bytes_max: usize) {
+        self.lock().ends.set_bytes_max(index, bytes_max);
+    }
+
+    /// Forgets a circuit. What was sent arrives.
+    pub(crate) fn close(&self, index: u32, end: End) {
+        let mut state = self.lock();
+        if let Some(local) = state.circuits.remove(index) {
+            state.bell_count -= usize::from(local.bell.is_some());
+        }
+        if let Some(reset) = state.ends.close(index, end, "the client has closed it") {
+            self.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
+        }
+        state.end_lead();
+    }
+
+    /// Sends a message if there is room for it at once.
+    #[inline]
+    pub(crate) fn try_send(&self, index: u32, head: Head, bytes: &[u8]) -> Result<bool, HubError> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if state.ends.try_send(index, head, bytes, &mut state.lane) {
+            return Ok(true);
+        }
+        match state.ended(index) {
+            Some(error) => Err(error),
+            None => Ok(false),
+        }
+    }
+
+    /// Sends the capabilities of the message that is sent next.
+    pub(crate) fn send_capabilities(
+        &self,
+        index: u32,
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), HubError> {
+        let state = self.lock();
+        let to = state.ends.label_of(index);
+        let packet = capabilities::packet(to, capabilities);
+        let packet = packet.map_err(|_| CallError::NotSent)?;
+        self.control.send(&packet.0, packet.1);
+        Ok(())
+    }
+
+    /// Keeps a message until there is room for it.
+    pub(crate) fn keep(&self, index: u32, head: Head, bytes: &[u8]) -> Result<(), HubError> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if let Some(error) = state.ended(index) {
+            return Err(error);
+        }
+        state.ends.queue(index, head, bytes.to_vec());
+        state.ends.flush(&mut state.lane, |_| {});
+        Ok(())
+    }
+
+    /// Whether nothing of a circuit waits to be sent.
+    pub(crate) fn is_all_sent(&self, index: u32) -> bool {
+        self.lock().ends.is_all_sent(index)
+    }
+
+    /// Waits until nothing of a circuit waits to be sent.
+    pub(crate) fn flush(&self, index: u32, patience: Patience) -> Result<(), HubError> {
+        self.wait_until(index, patience, |state| state.ends.is_all_sent(index).then_some(()))
+    }
+
+    /// The next message of a circuit.
+    #[inline]
+    pub(crate) fn receive(&self, index: u32, patience: Patience) -> Result<Message, HubError> {
+        self.wait_until(index, patience, |state| state.take(index))
+    }
+
+    /// Waits until something has come for a circuit, or what waited has been sent.
+    pub(crate) fn wait(&self, index: u32, patience: Patience) -> Result<(), HubError> {
+        let was_keeping = !self.is_all_sent(index);
+        self.wait_until(index, patience, |state| {
+            let has_message = state.has_message(index);
+            (has_message || was_keeping && state.ends.is_all_sent(index)).then_some(())
+        })
+    }
+
+    /// Waits until `find` finds something: leads, or follows.
+    fn wait_until<R>(
+        &self,
+        index: u32,
+        patience: Patience,
+        mut find: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, HubError> {
+        let mut state = self.lock();
+        loop {
+            // What has come already counts, whatever has happened since.
+            if let Some(found) = find(&mut state) {
+                state.end_lead();
+                return Ok(found);
+            }
+            if let Some(error) = state.ended(index) {
+                state.end_lead();
+                return Err(error);
+            }
+            if state.is_led {
+                state = self.follow(state, index, patience)?;
+                continue;
+            }
+            state.is_led = true;
+            let looked = state.look(patience);
+            state.is_led = false;
+            match looked {
+                Ok(Look::Something) => {}
+                Ok(Look::Interrupted) => {
+                    self.open_inbox(&mut state);
+                    state = self.let_in(state);
+                }
+                Ok(Look::Nothing) => {
+                    self.open_inbox(&mut state);
+                    if let Some(found) = find(&mut state) {
+                        state.end_lead();
+                        return Ok(found);
+                    }
+                    if let Some(error) = state.ended(index) {
+                        state.end_lead();
+                        return Err(error);
+                    }
+                    if let Err(error) = patience.left() {
+                        state.end_lead();
+                        return Err(error.into());
+                    }
+                }
+                Err(error) => {
+                    state.end_lead();
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// Sleeps until the leader has found something for this circuit, or has left.
+    fn follow<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        index: u32,
+        patience: Patience,
+    ) -> Result<MutexGuard<'a, State>, CallError> {
+        let left = patience.left()?;
+        let Some(local) = state.circuits.get_mut(index) else { return Ok(state) };
+        let signal = Arc::clone(local.follower.get_or_insert_with(Arc::default));
+        state.follower_count += 1;
+        let mut state = match left {
+            None => signal.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => {
+                signal.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        state.follower_count -= 1;
+        if let Some(local) = state.circuits.get_mut(index) {
+            local.follower = None;
+        }
+        Ok(state)
+    }
+
+    /// Handles what the control lane's thread has read.
+    fn open_inbox(&self, state: &mut State) {
+        loop {
+            let news = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            match news {
+                None => return,
+                Some(news) => state.learn(news),
+            }
+        }
+    }
+
+    /// A descriptor that can be read when something may have come for a circuit.
+    pub(crate) fn readiness(&self, index: u32) -> Result<OwnedFd, CallError> {
+        let os = |errno: rustix::io::Errno| {
+            CallError::Os { what: "make a descriptor", errno: errno.raw_os_error() }
+        };
+        let mut state = self.lock();
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(os)?);
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os)?;
+        let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        epoll::add(&set, &bell, data, flags).map_err(os)?;
+        match &state.lane {
+            DataLane::Ring { endpoint, .. } => {
+                epoll::add(&set, endpoint.readiness(), data, flags).map_err(os)?;
+            }
+            DataLane::Socket { socket, event, .. } => {
+                epoll::add(&set, socket, data, flags).map_err(os)?;
+                epoll::add(&set, event, data, flags).map_err(os)?;
+            }
+        }
+        let state = &mut *state;
+        if let Some(local) = state.circuits.get_mut(index)
+            && local.bell.replace(bell).is_none()
+        {
+            state.bell_count += 1;
+        }
+        Ok(set)
+    }
+
+    /// Announces that the program waits for the descriptor. False if something has come already.
+    pub(crate) fn arm(&self, index: u32) -> Result<bool, CallError> {
+        let mut state = self.lock();
+        if let Some(bell) = state.circuits.get(index).and_then(|local| local.bell.as_ref()) {
+            let _ = rustix::io::read(&**bell, &mut [0; 8]);
+        }
+        for _ in 0..FRAMES_PER_LOOK {
+            match state.look(Patience::None)? {
+                Look::Nothing => break,
+                Look::Interrupted => self.open_inbox(&mut state),
+                Look::Something => {}
+            }
+        }
+        self.open_inbox(&mut state);
+        if state.has_message(index) || state.ended(index).is_some() {
+            return Ok(false);
+        }
+        state.arm()
+    }
+}
+
+impl State {
+    /// The end of a circuit, once everything that came before it has been taken.
+    fn ended(&self, index: u32) -> Option<HubError> {
+        let local = self.circuits.get(index)?;
+        if !local.queue.is_empty() {
+            return None;
+        }
+        let ended = match self.ends.ended(index) {
+            Some(ended) => ended.clone(),
+            None if self.ends.has_last(index) => {
+                Ended { end: End::Closed, reason: "the service has closed it".to_owned() }
+            }
+            None => Ended { end: End::Lost, reason: self.lost.clone()? },
+        };
+        Some(HubError::Ended(ended, self.ends.delivered_count(index)))
+    }
+
+    fn has_message(&self, index: u32) -> bool {
+        self.circuits.get(index).is_some_and(|local| match local.queue.front() {
+            Some((_, _, capabilities)) => *capabilities == 0 || !local.rights.is_empty(),
+            None => false,
+        })
+    }
+
+    /// Takes the next message of a circuit. One whose capabilities have not come waits, with those behind it.
+    fn take(&mut self, index: u32) -> Option<Message> {
+        if !self.has_message(index) {
+            return None;
+        }
+        let local = self.circuits.get_mut(index)?;
+        let (mut message, lines, count) = local.queue.pop_front()?;
+        if count > 0 {
+            match local.rights.pop_front()? {
+                Some(rights) if rights.len() == usize::from(count) => {
+                    message.set_capabilities(rights);
+                }
+                _ => {
+                    let tag = message.tag();
+                    message = Message::new(tag, Some(status::LOST_HERE), Body::empty(), Vec::new());
+                }
+            }
+        }
+        self.ends.release(index, lines);
+        Some(message)
+    }
+
+    /// A thread has done what it came for: another one may have to lead.
+    fn end_lead(&mut self) {
+        self.ends.flush(&mut self.lane, |_| {});
+        if self.follower_count > 0 && !self.is_led {
+            let follower = self.circuits.iter().find_map(|local| local.follower.as_ref());
+            if let Some(follower) = follower {
+                follower.notify_one();
+            }
+        }
+        // Programs that wait for descriptors: this thread has taken away what announced the next message.
+        if self.bell_count > 0 && !matches!(self.arm(), Ok(true)) {
+            let bells = self.circuits.iter().filter_map(|local| local.bell.as_ref());
+            bells.for_each(|bell| _ = rustix::io::write(bell, &1_u64.to_le_bytes()));
+        }
+    }
+
+    fn arm(&mut self) -> Result<bool, CallError> {
+        match &mut self.lane {
+            DataLane::Ring { endpoint, stuck, .. } => {
+                if let Some(handle) = *stuck
+                    && !matches!(endpoint.test(handle), Ok(None))
+                {
+                    *stuck = None;
+                    return Ok(false);
+                }
+                match endpoint.arm() {
+                    Err(MessageError::Interrupted) => Ok(false),
+                    armed => armed.map_err(CallError::Message),
+                }
+            }
+            // The descriptors can be read as long as something is there.
+            DataLane::Socket { .. } => Ok(true),
+        }
+    }
+
+    /// Sends what is due, and takes what has come, waiting for the first of it.
+    fn look(&mut self, patience: Patience) -> Result<Look, CallError> {
+        self.ends.flush(&mut self.lane, |_| {});
+        match &mut self.lane {
+            DataLane::Ring { endpoint, peer, stuck } => {
+                if let Some(handle) = *stuck
+                    && !matches!(endpoint.test(handle), Ok(None) | Err(MessageError::Interrupted))
+                {
+                    *stuck = None;
+                    return Ok(Look::Something);
+                }
+                let must_look_for_room = stuck.is_some();
+                let from = Selector::any().from(*peer);
+                let buffer = &mut self.buffer[..];
+                let received = match patience.left() {
+                    // A receive would not return when there is room.
+                    Ok(left) if must_look_for_room => {
+                        match endpoint.try_receive_into(from, buffer) {
+                            Ok(None) => return self.wait_armed(left),
+                            received => received,
+                        }
+                    }
+                    Ok(None) => endpoint.receive_into(from, buffer).map(Some),
+                    Ok(Some(left)) => endpoint.receive_into_timeout(from, buffer, left),
+                    Err(_) => endpoint.try_receive_into(from, buffer),
+                };
+                match received {
+                    Ok(Some(found)) => {
+                        let hop = found.immediate.and_then(Hop::of_word);
+                        let length = usize::try_from(found.bytes).unwrap_or(usize::MAX);
+                        self.frame(Label::of_word(found.tag), hop, length)
+                    }
+                    Ok(None) => Ok(Look::Nothing),
+                    Err(MessageError::Interrupted) => Ok(Look::Interrupted),
+                    Err(MessageError::Forked) => Err(CallError::Message(MessageError::Forked)),
+                    Err(error) => {
+                        self.lose(&error.to_string());
+                        Ok(Look::Something)
+                    }
+                }
+            }
+            DataLane::Socket { socket, event, is_full } => {
+                match receive_frame(&*socket, &mut self.buffer) {
+                    Ok(Some(length)) => {
+                        let frame = data_of_packet(self.buffer.get(..length).unwrap_or_default());
+                        let Some((label, hop, _)) = frame else {
+                            self.lose("the monitor sent a frame that is none");
+                            return Ok(Look::Something);
+                        };
+                        self.buffer.copy_within(16..length, 0);
+                        return self.frame(label, Some(hop), length - 16);
+                    }
+                    Ok(None) => {}
+                    Err(end) => {
+                        let reason = end.to_string();
+                        self.lose(&reason);
+                        return Ok(Look::Something);
+                    }
+                }
+                let Ok(left) = patience.left() else { return Ok(Look::Nothing) };
+                let out = if *is_full { PollFlags::OUT } else { PollFlags::empty() };
+                let mut all = [
+                    PollFd::new(&*socket, PollFlags::IN | out),
+                    PollFd::new(event, PollFlags::IN),
+                ];
+                let left = left.and_then(|left| Timespec::try_from(left).ok());
+                let polled = poll(&mut all, left.as_ref());
+                let [on_socket, on_event] = all.map(|one| one.revents());
+                if on_socket.contains(PollFlags::OUT) {
+                    *is_full = false;
+                }
+                if on_event.contains(PollFlags::IN) {
+                    let _ = rustix::io::read(&*event, &mut [0; 8]);
+                    return Ok(Look::Interrupted);
+                }
+                Ok(if polled == Ok(0) { Look::Nothing } else { Look::Something })
+            }
+        }
+    }
+
+    /// Waits for the endpoint's descriptor: for a message, for room, or for an interruption.
+    fn wait_armed(&mut self, left: Option<Duration>) -> Result<Look, CallError> {
+        if !self.arm()? {
+            return Ok(Look::Interrupted);
+        }
+        let DataLane::Ring { endpoint, .. } = &self.lane else { return Ok(Look::Nothing) };
+        let until = left.and_then(|left| std::time::Instant::now().checked_add(left));
+        match crate::socket::wait(endpoint.readiness(), PollFlags::IN, until) {
+            Ok(true) => Ok(Look::Interrupted),
+            Ok(false) => Ok(Look::Nothing),
+            Err(SocketError::Os(errno)) => Err(CallError::Os { what: "wait", errno }),
+            Err(_) => Ok(Look::Nothing),
+        }
+    }
+
+    /// Handles a frame whose payload is in the buffer.
+    #[inline]
+    fn frame(&mut self, label: Label, hop: Option<Hop>, length: usize) -> Result<Look, CallError> {
+        let payload = self.buffer.get(..length).unwrap_or_default();
+        let Some(hop) = hop else {
+            self.lose("the monitor sent a frame that is none");
+            return Ok(Look::Something);
+        };
+        let lines = corewire_layout::circuit::lines_of(payload.len());
+        let (index, head, body) = match self.ends.frame(label, hop, payload) {
+            Ok(Came::Short(index, head, bytes)) => (index, head, Body::of(bytes)),
+            Ok(Came::Long(index, head, bytes)) => (index, head, Body::Long(bytes)),
+            Ok(Came::Changed(index)) => {
+                self.ring(index);
+                return Ok(Look::Something);
+            }
+            Ok(Came::Nothing) => return Ok(Look::Something),
+            Err(Wrong::Peer { index, what }) => {
+                let reason = format!("the service sent {what}");
+                if let Some(reset) = self.ends.cut(index, End::Violation, &reason) {
+                    self.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
+                }
+                self.ring(index);
+                return Ok(Look::Something);
+            }
+            Err(wrong) => {
+                self.lose(&wrong.to_string());
+                return Ok(Look::Something);
+            }
+        };
+        let tag = Tag::new(0, head.ordinal, head.token);
+        let message = Message::new(tag, head.status.map(u64::from), body, Vec::new());
+        if let Some(local) = self.circuits.get_mut(index) {
+            self.ends.store(index, lines);
+            local.queue.push_back((message, lines, head.capabilities));
+        }
+        self.ring(index);
+        Ok(Look::Something)
+    }
+
+    /// Tells whoever waits for a circuit.
+    fn ring(&self, index: u32) {
+        if let Some(local) = self.circuits.get(index) {
+            local.ring();
+        }
+    }
+
+    /// The link has ended.
+    fn lose(&mut self, reason: &str) {
+        self.lost.get_or_insert_with(|| reason.to_owned());
+        self.ends.link_lost(reason);
+        self.circuits.iter().for_each(Local::ring);
+    }
+
+    /// Handles what came in the control lane.
+    fn learn(&mut self, news: News) {
+        match news {
+            News::Packet(Packet::Accept { to, label, credit, origin, answer }, _) => {
+                if let Some(index) = self.ends.find(to) {
+                    self.ends.accepted(index, label, credit);
+                    if let Some(local) = self.circuits.get_mut(index) {
+                        local.answer = Some((origin, answer));
+                    }
+                    self.ring(index);
+                }
+            }
+            News::Packet(Packet::Reset(reset), _) => {
+                if let Some(index) = self.ends.reset(*reset) {
+                    self.ring(index);
+                }
+            }
+            News::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
+                if let Some(index) = self.ends.find(to) {
+                    let rights = capabilities::parse(is_lost, &notes, rights);
+                    if let Some(local) = self.circuits.get_mut(index) {
+                        local.rights.push_back(rights);
+                    }
+                    self.ring(index);
+                }
+            }
+            News::Packet(Packet::Refused { reason }, _) => {
+                self.lose(&format!("the monitor has ended the link: {reason}"));
+            }
+            // What is in the ring comes first, and the ring tells of its end.
+            News::Lost(_) if matches!(self.lane, DataLane::Ring { .. }) => self.drain(),
+            News::Lost(reason) => self.lose(&format!("the monitor has ended the link: {reason}")),
+            News::Packet(..) | News::Frame(..) | News::Room => {}
+        }
+    }
+
+    /// The control lane has ended: takes what is left in the ring.
+    fn drain(&mut self) {
+        while matches!(self.look(Patience::None), Ok(Look::Something)) && self.lost.is_none() {}
+        self.lose("the monitor has ended");
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            self.control.end();
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The driver `circuit` at its client's end.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use corewire::MessageError;
+use corewire_layout::circuit::packet::End;
+use rustix::event::PollFlags;
+
+use super::ends::{Ended, Head};
+use super::hub::{Hub, HubError};
+use crate::capability::Capabilities;
+use crate::error::CallError;
+use crate::link::Interest;
+use crate::message::Message;
+use crate::patience::Patience;
+use crate::tag::{Control, Tag, status};
+
+/// A client's connection through monitors.
+pub(crate) struct CircuitLink {
+    hub: Arc<Hub>,
+    index: u32,
+    service: String,
+    /// What the program waits for, once it has asked.
+    readiness: Option<OwnedFd>,
+    is_keeping: bool,
+}
+
+impl CircuitLink {
+    pub(crate) fn new(hub: Arc<Hub>, index: u32, bytes_max: u32, service: &str) -> Self {
+        hub.set_bytes_max(index, usize::try_from(bytes_max.max(1024)).unwrap_or(usize::MAX));
+        Self { hub, index, service: service.to_owned(), readiness: None, is_keeping: false }
+    }
+
+    fn check(&self) -> Result<(), CallError> {
+        match self.hub.is_ours() {
+            true => Ok(()),
+            false => Err(CallError::Message(MessageError::Forked)),
+        }
+    }
+
+    #[cold]
+    fn error(&self, error: HubError) -> CallError {
+        let name = self.service.clone();
+        match error {
+            HubError::Call(error) => error,
+            HubError::Ended(Ended { end, reason }, delivered) => match end {
+                End::Closed => CallError::PeerLeft { name },
+                End::Died => CallError::PeerDied { name },
+                End::Refused => CallError::Unbound { name, reason },
+                End::Violation => CallError::CutOff { name, reason },
+                _ => CallError::Lost { name, reason, delivered },
+            },
+        }
+    }
+
+    fn head(tag: Tag, capabilities: &Capabilities<'_>) -> Head {
+        let (ordinal, token) = (tag.ordinal(), tag.token());
+        let capabilities = u8::try_from(capabilities.count()).unwrap_or(u8::MAX);
+        Head { ordinal, token, status: None, capabilities }
+    }
+
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        tag: Tag,
+        message: &[u8],
+        capabilities: &Capabilities<'_>,
+        patience: Patience,
+    ) -> Result<(), CallError> {
+        self.check()?;
+        let head = Self::head(tag, capabilities);
+        if head.capabilities == 0 {
+            let sent = self.hub.try_send(self.index, head, message);
+            if sent.map_err(|error| self.error(error))? {
+                return Ok(());
+            }
+            if matches!(patience, Patience::None) {
+                return Err(CallError::Busy);
+            }
+        }
+        self.keep(tag, message, capabilities)?;
+        self.has_sent_kept(patience).map(drop)
+    }
+
+    pub(crate) fn keep(
+        &mut self,
+        tag: Tag,
+        message: &[u8],
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), CallError> {
+        self.check()?;
+        let head = Self::head(tag, capabilities);
+        if head.capabilities > 0 {
+            // They go first: their message waits for them.
+            let sent = self.hub.send_capabilities(self.index, capabilities);
+            sent.map_err(|error| self.error(error))?;
+        }
+        self.hub.keep(self.index, head, message).map_err(|error| self.error(error))?;
+        self.is_keeping = true;
+        Ok(())
+    }
+
+    pub(crate) const fn is_keeping(&self) -> bool {
+        self.is_keeping
+    }
+
+    pub(crate) fn has_sent_kept(&mut self, patience: Patience) -> Result<bool, CallError> {
+        self.check()?;
+        match self.hub.flush(self.index, patience) {
+            Ok(()) => {
+                self.is_keeping = false;
+                Ok(true)
+            }
+            Err(HubError::Call(CallError::Busy | CallError::Timeout { .. })) => Ok(false),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn receive(&mut self, patience: Patience) -> Result<Message, CallError> {
+        self.check()?;
+        let received = self.hub.receive(self.index, patience);
+        let message = received.map_err(|error| self.error(error))?;
+        if message.status() == Some(status::LOST_HERE) {
+            self.note_loss(message.tag());
+        }
+        Ok(message)
+    }
+
+    /// Tells the service that the capabilities of a message were lost, if there is room: the caller learns it in any
+    /// case.
+    #[cold]
+    fn note_loss(&self, tag: Tag) {
+        let (ordinal, token) = (0, Control::NotTaken as u32);
+        let status = Some(u32::from(tag.ordinal()));
+        let _ = self.hub.try_send(self.index, Head { ordinal, token, status, capabilities: 0 }, &[]);
+    }
+
+    pub(crate) fn wait(&mut self, _: PollFlags, patience: Patience) -> Result<(), CallError> {
+        self.check()?;
+        self.hub.wait(self.index, patience).map_err(|error| self.error(error))
+    }
+
+    pub(crate) fn readiness(&mut self) -> Result<OwnedFd, CallError> {
+        self.check()?;
+        let readiness = match self.readiness.take() {
+            Some(readiness) => readiness,
+            None => self.hub.readiness(self.index)?,
+        };
+        let copy = crate::link::copy(std::os::fd::AsFd::as_fd(&readiness));
+        self.readiness = Some(readiness);
+        copy
+    }
+
+    pub(crate) fn arm(&mut self) -> Result<Option<Interest>, CallError> {
+        self.check()?;
+        Ok(self.hub.arm(self.index)?.then_some(Interest::Read))
+    }
+}
+
+impl Drop for CircuitLink {
+    fn drop(&mut self) {
+        if self.hub.is_ours() {
+            self.hub.close(self.index, End::Closed);
+        }
+    }
+}

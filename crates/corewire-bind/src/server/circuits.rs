@@ -1,0 +1,464 @@
+//! A service's end of its circuits: clients that are bound through monitors, all over one link.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use corewire::{Connection, Endpoint, Envelope, MessageError, OperationHandle, Options, Peer};
+use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
+use corewire_layout::circuit::{Hop, Kind, Label, NodeSet, lines_of};
+
+use super::exporter::{Link, LinkData};
+use super::sending::{Frame, NotSent};
+use super::{ClientId, Found, ServerCore};
+use crate::bind::Driver;
+use crate::capability::{Capabilities, Received};
+use crate::circuit::ends::{Came, Ends, Head, Lane, Wrong};
+use crate::circuit::lane::send_frame;
+use crate::circuit::{Control as ControlLane, News, capabilities_of, packet_of};
+use crate::identity::Identity;
+use crate::message::{Body, Message};
+use crate::random::random_u64;
+use crate::server::binding::Acceptance;
+use crate::server::clients::Way;
+use crate::tag::{Control, Tag, status};
+
+/// The circuits of a service.
+#[derive(Default)]
+pub(super) struct Circuits {
+    link: Option<ServiceLink>,
+    ends: Ends,
+    locals: Vec<Option<Local>>,
+    /// Circuits with messages whose capabilities have come.
+    ready: VecDeque<u32>,
+    /// Circuits of which nothing waits to be sent any more.
+    sent: Vec<u32>,
+}
+
+struct ServiceLink {
+    control: Arc<ControlLane>,
+    way: LinkWay,
+}
+
+enum LinkWay {
+    Ring { peer: Peer, stuck: Option<OperationHandle> },
+    Socket { socket: Arc<Connection>, is_full: bool },
+}
+
+/// What is known here of a circuit.
+struct Local {
+    client: ClientId,
+    rights: VecDeque<Option<Vec<Received>>>,
+    /// Messages that wait for their capabilities, and those behind them.
+    held: VecDeque<(Message, u32, u8)>,
+}
+
+/// The way of frames to the monitor.
+struct Through<'a> {
+    endpoint: &'a mut Endpoint,
+    link: &'a mut ServiceLink,
+}
+
+impl Lane for Through<'_> {
+    #[inline]
+    fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool {
+        match &mut self.link.way {
+            LinkWay::Ring { peer, stuck } => {
+                if stuck.is_some() {
+                    return false;
+                }
+                let envelope = Envelope::tagged(label.to_word()).with_immediate(hop.to_word());
+                loop {
+                    match self.endpoint.try_send(*peer, envelope, payload) {
+                        Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
+                        // The mailbox is looked at in any case.
+                        Err(MessageError::Interrupted) => {}
+                        // Otherwise the monitor has gone, which is reported.
+                        _ => return true,
+                    }
+                }
+                let memory = payload.to_vec();
+                *stuck = self.endpoint.isend_with(*peer, envelope, memory, Options::default()).ok();
+                true
+            }
+            LinkWay::Socket { socket, is_full } => {
+                if !*is_full && send_frame(&**socket, label, hop, payload) == Ok(false) {
+                    *is_full = true;
+                    self.link.control.wait_for_room();
+                }
+                !*is_full
+            }
+        }
+    }
+}
+
+impl Circuits {
+    /// Whether a message of the service's endpoint is a frame of the monitor's.
+    #[inline]
+    pub(super) fn is_from_monitor(&self, source: Peer) -> bool {
+        match &self.link {
+            Some(ServiceLink { way: LinkWay::Ring { peer, .. }, .. }) => *peer == source,
+            _ => false,
+        }
+    }
+
+    /// Whether something must be done before the service waits.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.ends.has_work() && self.ready.is_empty() && self.sent.is_empty() && !self.is_stuck()
+    }
+
+    /// Whether something waits for room in the ring, for which a receive would not return.
+    pub(super) fn is_stuck(&self) -> bool {
+        matches!(
+            &self.link,
+            Some(ServiceLink { way: LinkWay::Ring { stuck: Some(_), .. }, .. })
+        )
+    }
+
+    fn local(&mut self, index: u32) -> Option<&mut Local> {
+        self.locals.get_mut(index as usize)?.as_mut()
+    }
+
+    fn client_of(&self, index: u32) -> Option<ClientId> {
+        self.locals.get(index as usize)?.as_ref().map(|local| local.client)
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(super) fn flush(&mut self, endpoint: &mut Endpoint) {
+        let Some(link) = &mut self.link else { return };
+        if let LinkWay::Ring { stuck, .. } = &mut link.way
+            && let Some(handle) = *stuck
+        {
+            if matches!(endpoint.test(handle), Ok(None) | Err(MessageError::Interrupted)) {
+                return;
+            }
+            *stuck = None;
+        }
+        let sent = &mut self.sent;
+        self.ends.flush(&mut Through { endpoint, link }, |index| sent.push(index));
+    }
+
+    /// Clients of which nothing waits to be sent any more.
+    pub(super) fn take_sent(&mut self) -> Option<ClientId> {
+        while let Some(index) = self.sent.pop() {
+            if let Some(client) = self.client_of(index) {
+                return Some(client);
+            }
+        }
+        None
+    }
+
+    /// The usual way of a message: in one frame, and there is room.
+    #[inline]
+    pub(super) fn has_sent(
+        &mut self,
+        endpoint: &mut Endpoint,
+        index: u32,
+        tag: Tag,
+        bytes: &[u8],
+    ) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let head = Head { ordinal: tag.ordinal(), token: tag.token(), ..Head::default() };
+        self.ends.try_send(index, head, bytes, &mut Through { endpoint, link })
+    }
+
+    /// Sends a message, or keeps it.
+    pub(super) fn send(
+        &mut self,
+        endpoint: &mut Endpoint,
+        index: u32,
+        frame: Frame<'_>,
+        capabilities: &Capabilities<'_>,
+    ) -> Result<(), NotSent> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let Frame { tag, status, bytes } = frame;
+        let count = capabilities.count();
+        if count > 0 {
+            let to = self.ends.label_of(index);
+            let (packet, descriptors) = packet_of(to, capabilities).map_err(|_| NotSent)?;
+            link.control.send(&packet, descriptors);
+        }
+        let head = Head {
+            ordinal: tag.ordinal(),
+            token: tag.token(),
+            status: status.map(|status| u32::try_from(status).unwrap_or(u32::MAX)),
+            capabilities: u8::try_from(count).unwrap_or(u8::MAX),
+        };
+        if !self.ends.try_send(index, head, bytes, &mut Through { endpoint, link }) {
+            self.ends.queue(index, head, bytes.to_vec());
+            self.flush(endpoint);
+        }
+        Ok(())
+    }
+
+    /// Bytes that wait for a client, and how many messages.
+    pub(super) fn unsent(&self, index: u32) -> (usize, usize) {
+        self.ends.unsent(index)
+    }
+
+    /// Ends a circuit.
+    pub(super) fn close(&mut self, index: u32, end: End, reason: &str) {
+        if let Some(place) = self.locals.get_mut(index as usize) {
+            *place = None;
+        }
+        if let Some(reset) = self.ends.close(index, end, reason)
+            && let Some(link) = &self.link
+        {
+            link.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
+        }
+    }
+}
+
+impl ServerCore {
+    /// A monitor has accepted this service as its neighbour.
+    pub(super) fn link_up(&mut self, link: Link) -> Option<Found> {
+        let Link { control, data } = link;
+        let way = match data {
+            LinkData::Socket(socket) => LinkWay::Socket { socket, is_full: false },
+            LinkData::Ring { endpoint: name, secret } => {
+                // It is linked already: this finds its number here.
+                let peer = self.sending.endpoint.peer(&name).ok()?;
+                let hop = Hop::new(Kind::Hello).to_word();
+                let envelope = Envelope::tagged(secret).with_immediate(hop);
+                self.sending.endpoint.try_send(peer, envelope, &[]).ok()?;
+                LinkWay::Ring { peer, stuck: None }
+            }
+        };
+        let gone = self.link_down();
+        self.sending.circuits.link = Some(ServiceLink { control, way });
+        gone
+    }
+
+    /// The link has ended, and with it all circuits: their clients are reported one after the other.
+    pub(super) fn link_down(&mut self) -> Option<Found> {
+        self.sending.circuits.link = None;
+        let locals = std::mem::take(&mut self.sending.circuits.locals);
+        for (index, local) in (0..).zip(locals) {
+            if let Some(local) = local {
+                let _ = self.sending.circuits.ends.close(index, End::Lost, "");
+                self.sending.clients.remove(local.client);
+                self.sending.cut_off.push(local.client);
+            }
+        }
+        self.sending.circuits.ready.clear();
+        self.sending.cut_off.pop().map(Found::Gone)
+    }
+
+    /// Something has come from the monitor.
+    pub(super) fn learn(&mut self, control: &Arc<ControlLane>, news: News) -> Option<Found> {
+        let is_its = |link: &ServiceLink| Arc::ptr_eq(&link.control, control);
+        if !self.sending.circuits.link.as_ref().is_some_and(is_its) {
+            return None;
+        }
+        match news {
+            News::Packet(Packet::Setup(setup), _) => self.circuit_opened(*setup),
+            News::Packet(Packet::Reset(reset), _) => {
+                let index = self.sending.circuits.ends.reset(*reset)?;
+                self.circuit_changed(index)
+            }
+            News::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
+                let circuits = &mut self.sending.circuits;
+                let index = circuits.ends.find(to)?;
+                let rights = capabilities_of(is_lost, &notes, rights);
+                circuits.local(index)?.rights.push_back(rights);
+                circuits.ready.push_back(index);
+                self.circuit_ready()
+            }
+            News::Frame(label, hop, payload) => self.circuit_frame(label, hop, &payload),
+            News::Room => {
+                if let Some(ServiceLink { way: LinkWay::Socket { is_full, .. }, .. }) =
+                    &mut self.sending.circuits.link
+                {
+                    *is_full = false;
+                }
+                None
+            }
+            News::Packet(Packet::Refused { .. }, _) | News::Lost(_) => self.link_down(),
+            News::Packet(..) => None,
+        }
+    }
+
+    /// A client asks for a circuit.
+    fn circuit_opened(&mut self, setup: Setup) -> Option<Found> {
+        let label = setup.label;
+        match self.accept_circuit(setup) {
+            Ok(found) => found,
+            Err(reason) => {
+                let (to, from, visited) = (label, Label::NONE, NodeSet::default());
+                let reset = Reset { to, from, after: None, end: End::Refused, visited, reason };
+                let link = self.sending.circuits.link.as_ref()?;
+                link.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
+                None
+            }
+        }
+    }
+
+    fn accept_circuit(&mut self, setup: Setup) -> Result<Option<Found>, String> {
+        let description = self.mailbox.description();
+        let agreement = description.agree(&setup.offer)?;
+        let random = random_u64().map_err(|error| error.to_string())?;
+        let Setup { label, credit, origin, .. } = setup;
+        let bytes_max = usize::try_from(description.bytes_max()).unwrap_or(usize::MAX);
+        let circuits = &mut self.sending.circuits;
+        let index = circuits.ends.opened(random, label, credit, bytes_max);
+        let index = index.ok_or("the service has as many circuits as it can have")?;
+        let identity = Identity { uid: origin.uid, gid: origin.gid, pid: origin.pid };
+        let way = Way::Circuit { index };
+        let added = self.sending.clients.add(self.clients_max, way, identity, agreement.service);
+        let Some(client) = added else {
+            let _ = self.sending.circuits.ends.close(index, End::Full, "");
+            return Err(format!(
+                "the service has {} clients, as many as it can have",
+                self.clients_max
+            ));
+        };
+        if let Some(row) = self.sending.clients.row(client) {
+            row.driver = Driver::Circuit;
+        }
+        let circuits = &mut self.sending.circuits;
+        let place = index as usize;
+        if circuits.locals.len() <= place {
+            circuits.locals.resize_with(place + 1, || None);
+        }
+        circuits.locals[place] =
+            Some(Local { client, rights: VecDeque::new(), held: VecDeque::new() });
+        let acceptance = Acceptance {
+            number: 0,
+            may_use_ring: false,
+            processor: u32::MAX,
+            bytes_max: description.bytes_max(),
+            secret: 0,
+            endpoint: String::new(),
+            forms: agreement.client,
+        };
+        let answer = acceptance.to_bytes();
+        if answer.len() > OFFER_BYTES_MAX {
+            circuits.close(index, End::Refused, "");
+            self.sending.clients.remove(client);
+            return Err("the interface has too many messages for a circuit".to_owned());
+        }
+        let (own_label, credit) = circuits.ends.greeting(index);
+        let packet =
+            Packet::Accept { to: label, label: own_label, credit, origin: Default::default(), answer };
+        if let Some(link) = &circuits.link {
+            link.control.send(&packet, Vec::new());
+        }
+        Ok(Some(Found::Bound(client, identity)))
+    }
+
+    /// A frame has come.
+    pub(super) fn circuit_frame(
+        &mut self,
+        label: Label,
+        hop: Hop,
+        payload: &[u8],
+    ) -> Option<Found> {
+        let lines = lines_of(payload.len());
+        let circuits = &mut self.sending.circuits;
+        let (index, head, body) = match circuits.ends.frame(label, hop, payload) {
+            Ok(Came::Short(index, head, bytes)) => (index, head, Body::of(bytes)),
+            Ok(Came::Long(index, head, bytes)) => (index, head, Body::Long(bytes)),
+            Ok(Came::Changed(index)) => return self.circuit_changed(index),
+            Ok(Came::Nothing) => return None,
+            Err(Wrong::Peer { index, what }) => {
+                self.refused_count += 1;
+                let client = circuits.client_of(index)?;
+                circuits.close(index, End::Violation, &format!("the client sent {what}"));
+                return self.gone(client);
+            }
+            Err(_) => {
+                self.refused_count += 1;
+                return self.link_down();
+            }
+        };
+        let local = circuits.local(index)?;
+        let tag = Tag::new(0, head.ordinal, head.token);
+        let message = Message::new(tag, head.status.map(u64::from), body, Vec::new());
+        if head.capabilities > 0 || !local.held.is_empty() {
+            local.held.push_back((message, lines, head.capabilities));
+            circuits.ends.store(index, lines);
+            circuits.ready.push_back(index);
+            return self.circuit_ready();
+        }
+        let client = local.client;
+        let found = self.circuit_message(client, message);
+        // The end that came before the last messages.
+        if self.sending.circuits.ends.ended(index).is_some() {
+            self.sending.circuits.ready.push_back(index);
+        }
+        found
+    }
+
+    fn circuit_message(&mut self, client: ClientId, message: Message) -> Option<Found> {
+        let tag = message.tag();
+        match (Control::of(tag), message.status()) {
+            (Some(Control::NotTaken), Some(ordinal)) => {
+                Some(Found::NotTaken(client, u16::try_from(ordinal).ok()?))
+            }
+            (None, None) if tag.ordinal() != 0 => Some(Found::Message(client, message)),
+            (_, Some(status::LOST_HERE)) => {
+                self.lost(client, tag);
+                None
+            }
+            _ => {
+                self.refused_count += 1;
+                self.sending.count_refused(client);
+                None
+            }
+        }
+    }
+
+    /// A circuit with a message whose capabilities may have come, or that has ended.
+    pub(super) fn circuit_ready(&mut self) -> Option<Found> {
+        let index = self.sending.circuits.ready.pop_front()?;
+        let circuits = &mut self.sending.circuits;
+        let local = circuits.local(index)?;
+        let is_there = match local.held.front() {
+            Some((_, _, count)) => *count == 0 || !local.rights.is_empty(),
+            None => return self.circuit_changed(index),
+        };
+        if !is_there {
+            return None;
+        }
+        let (mut message, lines, count) = local.held.pop_front()?;
+        if count > 0 {
+            match local.rights.pop_front()? {
+                Some(rights) if rights.len() == usize::from(count) => {
+                    message.set_capabilities(rights);
+                }
+                _ => {
+                    let lost = Some(status::LOST_HERE);
+                    message = Message::new(message.tag(), lost, Body::empty(), Vec::new());
+                }
+            }
+        }
+        let client = local.client;
+        circuits.ends.release(index, lines);
+        circuits.ready.push_back(index);
+        self.circuit_message(client, message)
+    }
+
+    /// Whether a circuit has ended, after everything that came before.
+    fn circuit_changed(&mut self, index: u32) -> Option<Found> {
+        let circuits = &mut self.sending.circuits;
+        if !circuits.local(index)?.held.is_empty() {
+            return None;
+        }
+        let has_ended = circuits.ends.ended(index).is_some() || circuits.ends.has_last(index);
+        if !has_ended {
+            return None;
+        }
+        let client = circuits.client_of(index)?;
+        circuits.close(index, End::Closed, "the client has closed it");
+        self.gone(client)
+    }
+
+    /// What there is to do for circuits before the service waits.
+    pub(super) fn tend_circuits(&mut self) -> Option<Found> {
+        self.sending.flush_circuits();
+        match self.sending.circuits.ready.is_empty() {
+            true => None,
+            false => self.circuit_ready(),
+        }
+    }
+}

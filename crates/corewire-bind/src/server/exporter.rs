@@ -1,0 +1,166 @@
+//! The thread that keeps a service at its monitor: attaches as soon as there is one, and again if it has ended.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use corewire::{Connection, Connector, Domain, NameWatch};
+use corewire_layout::circuit::packet::Packet;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::mailbox::{Mail, Mailbox};
+use crate::circuit::{Attached, Control, Data, MonitorAt, News, attach};
+use crate::patience::Patience;
+
+/// How long a monitor may take to answer.
+const ATTACH_WITHIN: Duration = Duration::from_secs(5);
+/// How soon it is asked again, unless names change before.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What the service's thread is told of a new link.
+pub(super) struct Link {
+    pub(super) control: Arc<Control>,
+    pub(super) data: LinkData,
+}
+
+/// Its data lane.
+pub(super) enum LinkData {
+    /// A ring to this endpoint, in which the service must say hello.
+    Ring { endpoint: String, secret: u64 },
+    Socket(Arc<Connection>),
+}
+
+/// The handle of the thread. Dropping it ends the thread, after the link has been closed.
+pub(super) struct Exporter {
+    shared: Arc<Shared>,
+    process: u32,
+}
+
+struct Shared {
+    wake: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    must_end: bool,
+    control: Option<Arc<Control>>,
+}
+
+impl Exporter {
+    pub(super) fn start(
+        domain: &Domain,
+        at: MonitorAt,
+        mailbox: Arc<Mailbox>,
+        connector: Connector,
+    ) -> std::io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared { wake, state: Mutex::default() });
+        let domain = at.domain_or(domain).clone();
+        let thread = Thread { domain, at, mailbox, connector, shared: Arc::clone(&shared) };
+        let name = "corewire-export".to_owned();
+        let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10);
+        spawned.spawn(move || thread.run())?;
+        Ok(Self { shared, process: std::process::id() })
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        // A forked child has no such thread, and must leave its parent's alone.
+        if self.process != std::process::id() {
+            return;
+        }
+        let control = {
+            let mut state = self.shared.lock();
+            state.must_end = true;
+            state.control.take()
+        };
+        if let Some(control) = control {
+            control.end();
+        }
+        // It ends by itself: a monitor that does not answer must not hold up anybody.
+        let _ = rustix::io::write(&self.shared.wake, &1_u64.to_le_bytes());
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Thread {
+    domain: Domain,
+    at: MonitorAt,
+    mailbox: Arc<Mailbox>,
+    connector: Connector,
+    shared: Arc<Shared>,
+}
+
+impl Thread {
+    fn run(self) {
+        corewire_os::process::block_all_signals();
+        // Before the first look: a monitor that starts after it changes a file.
+        let watch = self.domain.watch_names().ok();
+        while !self.shared.lock().must_end {
+            if let Some(node) = self.at.find(&self.domain) {
+                let connector = (!self.domain.is_guest()).then_some(&self.connector);
+                let until = Patience::of(Some(ATTACH_WITHIN));
+                if let Ok(attached) = attach(&self.domain, node, connector, until) {
+                    self.serve(attached);
+                    continue;
+                }
+            }
+            self.wait(watch.as_ref());
+        }
+    }
+
+    /// Waits until names change, or for a while.
+    fn wait(&self, watch: Option<&NameWatch>) {
+        let mut all = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
+        all.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN)));
+        // Without a monitor there is nothing to ask again before a name comes.
+        let left = Timespec::try_from(ASK_AGAIN).ok();
+        let _ = poll(&mut all, left.as_ref());
+        let _ = watch.is_some_and(NameWatch::has_changed);
+    }
+
+    fn serve(&self, attached: Attached) {
+        let Attached { lane, data } = attached;
+        let Ok(control) = Control::new(lane) else { return };
+        {
+            let mut state = self.shared.lock();
+            if state.must_end {
+                return;
+            }
+            state.control = Some(Arc::clone(&control));
+        }
+        let (data, socket) = match data {
+            Data::Ring { endpoint, secret } => (LinkData::Ring { endpoint, secret }, None),
+            Data::Socket(socket) => {
+                let socket = Arc::new(socket);
+                (LinkData::Socket(Arc::clone(&socket)), Some(socket))
+            }
+        };
+        let link = Link { control: Arc::clone(&control), data };
+        if self.mailbox.put(Mail::Link(Box::new(link))).is_err() {
+            return;
+        }
+        let began = Instant::now();
+        control.run(socket.as_deref(), |news| match news {
+            News::Packet(Packet::Ready, _) => {
+                let name = self.mailbox.name().to_owned();
+                control.send(&Packet::Export { name }, Vec::new());
+            }
+            // Whether circuits come is the monitor's to say; other ways to the service stay.
+            News::Packet(Packet::Exported { .. }, _) => {}
+            news => _ = self.mailbox.put(Mail::News(Arc::clone(&control), news)),
+        });
+        self.shared.lock().control = None;
+        // A monitor that ends the link at once is not asked again and again.
+        if began.elapsed() < ASK_AGAIN && !self.shared.lock().must_end {
+            self.wait(None);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `corewire monitor`: forwards circuits for a core, a cache domain or the host.
+
+mod family;
+mod policy;
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use corewire_monitor::{Monitor, Options, Stopper};
+use corewire_layout::circuit::{NODES_MAX, NodeId};
+use corewire_os::{process, processor};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::failure::Failure;
+use crate::signals::Signals;
+use crate::{access, output};
+
+const EXAMPLES: &str = "\
+Examples:
+  corewire monitor
+  corewire monitor --per cache --pin
+  corewire monitor --number 3 --poll-ns 20000
+  corewire monitor --policy /etc/corewire/policy.toml
+
+A monitor forwards circuits: connections of services and clients that share no memory,
+and many connections over few rings. One per host is enough; with --per core or --per
+cache there is one process for each, with the number of its first core, and programs
+use that of their own core. See corewire routes for how several are joined.
+
+The policy file says who may serve and who may reach which names; it is read again on
+HUP. Without a rule for a name only this user may. Users and groups are names or numbers:
+
+  [[rule]]
+  allow = \"bind\"            # or \"export\"
+  names = \"calculator*\"     # one name, or the beginning of some and *
+  users = [\"alice\", 1001]   # without users and groups: everybody
+  groups = []
+
+INT, TERM or HUP ends a monitor, and with it its circuits; other bindings stay.
+
+Exit codes: 1 failed, 2 wrong usage; otherwise it runs until a signal ends it.";
+
+/// Forward circuits between services and clients that share no memory
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The monitor's number, 0 to 255; programs on the core of this number use it
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number, conflicts_with = "per")]
+    number: usize,
+    /// Run one monitor for each core, or for each last-level cache
+    #[arg(long, value_name = "WHAT")]
+    per: Option<family::Per>,
+    /// Keep each monitor on its core or cache; without --per on the core of its number
+    #[arg(long)]
+    pin: bool,
+    /// How long a monitor looks for messages before it sleeps, in nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = 5000)]
+    poll_ns: u64,
+    /// Who may serve and reach which names
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// End with the process that has started it
+    #[arg(long, hide = true)]
+    child: bool,
+    /// The processors to keep to
+    #[arg(long, hide = true, value_delimiter = ',')]
+    cores: Vec<usize>,
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number < NODES_MAX);
+    number.ok_or_else(|| format!("{text:?} is no number from 0 to {}", NODES_MAX - 1))
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(per) = args.per {
+        return family::run(args, per);
+    }
+    if args.child {
+        process::end_with_parent()?;
+    }
+    match &args.cores[..] {
+        [] if args.pin => processor::pin_to(args.number)?,
+        [] => {}
+        cores => processor::keep_to(cores)?,
+    }
+    let signals = Signals::catch()?;
+    let domain = access::open_domain()?;
+    let node = NodeId::new(args.number).ok_or_else(|| Failure::usage("no such number"))?;
+    let mut options = Options::new(node);
+    options.poll = Duration::from_nanos(args.poll_ns);
+    if let Some(file) = &args.policy {
+        options.policy = policy::read(file)?;
+    }
+    let mut monitor = Monitor::start(domain, options).map_err(Failure::other)?;
+    output::note(format!("monitor {node} is ready"));
+    let stopper = monitor.stopper();
+    thread::scope(|scope| {
+        scope.spawn(|| stop_on_signal(&signals, &stopper));
+        let ran = monitor.run().map_err(Failure::other);
+        // Circuits end, and their ends are told, before the process does.
+        drop(monitor);
+        ran.and_then(|()| signals.end())
+    })
+}
+
+fn stop_on_signal(signals: &Signals, stopper: &Stopper) {
+    let descriptor = signals.descriptor();
+    while signals.caught().is_none() {
+        let mut all = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
+        let _ = poll(&mut all, None);
+    }
+    stopper.stop();
+}

@@ -1,0 +1,149 @@
+//! How other programs ask a monitor what it shows, and give it a routing table.
+
+use std::time::{Duration, Instant};
+
+use corewire::{ConnectServiceError, Domain};
+use corewire_bind::circuit::lane::{ControlLane, LaneEnd, wait};
+use corewire_layout::circuit::packet::{Packet, Question, Table};
+use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
+use rustix::event::PollFlags;
+
+use crate::shown::{Circuits, Routes};
+
+/// Why a monitor did not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// It does not run, or cannot be reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectServiceError),
+    /// It refuses.
+    #[error("monitor {node} refuses: {reason}")]
+    Refused {
+        /// The monitor.
+        node: NodeId,
+        /// Its reason.
+        reason: String,
+    },
+    /// It has ended, or what answered is no monitor of this version.
+    #[error("monitor {node}: {end}")]
+    Lane {
+        /// The monitor.
+        node: NodeId,
+        /// What is wrong.
+        end: LaneEnd,
+    },
+    /// It sent something else.
+    #[error("monitor {node} sent what is no answer")]
+    Protocol {
+        /// The monitor.
+        node: NodeId,
+    },
+    /// It did not answer in time.
+    #[error("monitor {node} did not answer within {within:?}")]
+    NoAnswer {
+        /// The monitor.
+        node: NodeId,
+        /// How long was waited.
+        within: Duration,
+    },
+}
+
+/// A connection to a monitor that is asked.
+#[derive(Debug)]
+pub struct Asking {
+    node: NodeId,
+    lane: ControlLane<corewire::Connection>,
+    within: Duration,
+}
+
+/// The monitors of a domain that run, in the order of their numbers.
+///
+/// # Errors
+/// The runtime directory cannot be read.
+pub fn monitors(domain: &Domain) -> Result<Vec<NodeId>, corewire::OpenError> {
+    let names = domain.listeners()?;
+    let mut all: Vec<_> =
+        names.iter().filter_map(|name| monitor_of_name(name.as_str())).collect();
+    all.sort();
+    Ok(all)
+}
+
+impl Asking {
+    /// Connects to a monitor, which may take this long to answer.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn connect(domain: &Domain, node: NodeId, within: Duration) -> Result<Self, AskError> {
+        let socket = domain.connect(&name_of_monitor(node), within)?;
+        Ok(Self { node, lane: ControlLane::new(socket), within })
+    }
+
+    /// The circuits through it.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn circuits(&mut self) -> Result<Circuits, AskError> {
+        let answer = self.ask(Question::Circuits)?;
+        serde_json::from_slice(&answer).map_err(|_| AskError::Protocol { node: self.node })
+    }
+
+    /// Its links, names and routes.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn routes(&mut self) -> Result<Routes, AskError> {
+        let answer = self.ask(Question::Routes)?;
+        serde_json::from_slice(&answer).map_err(|_| AskError::Protocol { node: self.node })
+    }
+
+    /// Gives it a routing table, which it gives to all others. Its version is set by the monitor.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn set_table(&mut self, table: Table) -> Result<(), AskError> {
+        self.send(&Packet::Table(table))?;
+        match self.receive()? {
+            Packet::Ready => Ok(()),
+            _ => Err(AskError::Protocol { node: self.node }),
+        }
+    }
+
+    fn ask(&mut self, question: Question) -> Result<Vec<u8>, AskError> {
+        self.send(&Packet::Ask(question))?;
+        let mut answer = Vec::new();
+        loop {
+            match self.receive()? {
+                Packet::Answer { is_last, part } => {
+                    answer.extend(part);
+                    if is_last {
+                        return Ok(answer);
+                    }
+                }
+                _ => return Err(AskError::Protocol { node: self.node }),
+            }
+        }
+    }
+
+    fn send(&mut self, packet: &Packet) -> Result<(), AskError> {
+        let node = self.node;
+        self.lane.send(packet, Vec::new()).map_err(|end| AskError::Lane { node, end })
+    }
+
+    fn receive(&mut self) -> Result<Packet, AskError> {
+        let (node, within) = (self.node, self.within);
+        let until = Instant::now() + within;
+        loop {
+            match self.lane.receive().map_err(|end| AskError::Lane { node, end })? {
+                Some((Packet::Refused { reason }, _)) => {
+                    return Err(AskError::Refused { node, reason });
+                }
+                Some((packet, _)) => return Ok(packet),
+                None if !wait(self.lane.socket(), PollFlags::IN, until) => {
+                    return Err(AskError::NoAnswer { node, within });
+                }
+                None => {}
+            }
+        }
+    }
+}
