@@ -125,9 +125,10 @@ impl Monitor {
         }
     }
 
-    /// Takes what an endpoint reports, with the peers that have gone. True if nothing is left.
-    fn take_events(&mut self, which: usize) -> Result<bool, MonitorError> {
-        for _ in 0..EVENTS_PER_LOOK {
+    /// Takes what an endpoint reports, with the peers that have gone. How much it was; less than [`EVENTS_PER_LOOK`] if
+    /// nothing is left.
+    fn take_events(&mut self, which: usize) -> Result<usize, MonitorError> {
+        for taken in 0..EVENTS_PER_LOOK {
             let rings = &mut self.out.rings[which];
             let event = rings.endpoint.try_receive_event_into(Selector::any(), &mut *self.buffer);
             match event {
@@ -141,11 +142,11 @@ impl Monitor {
                 Err(MessageError::BufferTooSmall { .. }) => {
                     self.out.rings[which].endpoint.discard(Selector::any())?;
                 }
-                Ok(None) => return Ok(true),
+                Ok(None) => return Ok(taken),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(false)
+        Ok(EVENTS_PER_LOOK)
     }
 
     /// Handles what has happened on sockets. Waits for at most `timeout`.
@@ -160,7 +161,10 @@ impl Monitor {
         }
         let mut found = Found::Nothing;
         for event in &events {
-            found = Found::Something;
+            // The endpoints' descriptors stay readable until they are armed again: the turn finds what has come.
+            if !matches!(event.data.u64(), key::RINGS | key::TRUNK) {
+                found = Found::Something;
+            }
             match event.data.u64() {
                 key::LISTENER => self.accept(),
                 key::NAMES => self.names_have_changed |= self.names.has_changed(),
@@ -169,14 +173,17 @@ impl Monitor {
                         return Ok(Found::Stop);
                     }
                 }
-                // The turn finds what has come.
                 key::RINGS | key::TRUNK => {}
                 connection => self.serve(connection, event.flags),
             }
         }
         let mut is_drained = true;
         for which in 0..self.out.rings.len() {
-            is_drained &= self.take_events(which)?;
+            let taken = self.take_events(which)?;
+            is_drained &= taken < EVENTS_PER_LOOK;
+            if taken > 0 {
+                found = Found::Something;
+            }
         }
         while let Some(key) = self.out.broken.pop() {
             // What it has sent before it broke is read first.

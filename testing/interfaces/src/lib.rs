@@ -4,8 +4,11 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::thread::{self, JoinHandle};
 
-use corewire_bind::{Bind, Domain, Driver};
+use corewire_bind::{Bind, Domain, Driver, MonitorAt};
+use corewire_layout::circuit::NodeId;
+use corewire_monitor::{Monitor, Options, Stopper};
 
 // Generated code names it so.
 extern crate self as corewire_interfaces;
@@ -72,7 +75,7 @@ pub fn sum_of_all(
 }
 
 /// Every driver. Tests of all of them call [`pin`] first.
-pub const DRIVERS: [Driver; 4] = Driver::ALL;
+pub const DRIVERS: [Driver; 5] = Driver::ALL;
 
 /// Pins this thread, and those that it starts, to the first core: `lmp` connects threads of one core.
 ///
@@ -89,9 +92,42 @@ pub fn pin() {
     sched_setaffinity(None, &core).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Binds by one driver.
+/// Binds by one driver. Circuits lead through both monitors of a [`Place`].
 pub fn by(driver: Driver) -> Bind {
-    Bind::default().drivers([driver])
+    let bind = Bind::default().drivers([driver]);
+    match driver {
+        Driver::Circuit => bind.monitor(MonitorAt::default().number(MONITORS[1])),
+        _ => bind,
+    }
+}
+
+/// The monitors of a place. Services are at the first one: no core has these numbers.
+const MONITORS: [usize; 2] = [200, 201];
+
+/// A monitor in a thread.
+#[derive(Debug)]
+struct Running {
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(domain: &Domain, number: usize) -> Self {
+        let node = NodeId::new(number).unwrap_or_else(|| panic!("{number}"));
+        let monitor = Monitor::start(domain.clone(), Options::new(node));
+        let mut monitor = monitor.unwrap_or_else(|error| panic!("{error}"));
+        let stopper = monitor.stopper();
+        let run = move || monitor.run().unwrap_or_else(|error| panic!("{error}"));
+        Self { stopper, thread: Some(thread::spawn(run)) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        // One that panicked has said why.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 /// A domain in a folder of its own, which is removed at the end.
@@ -99,6 +135,7 @@ pub fn by(driver: Driver) -> Bind {
 pub struct Place {
     /// The domain.
     pub domain: Domain,
+    _monitors: [Running; 2],
     path: PathBuf,
 }
 
@@ -112,7 +149,8 @@ impl Place {
         let path = std::env::temp_dir().join(format!("corewire-if-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let domain = Domain::open_at(&path).unwrap_or_else(|error| panic!("{error}"));
-        Self { domain, path }
+        let monitors = MONITORS.map(|number| Running::start(&domain, number));
+        Self { domain, _monitors: monitors, path }
     }
 
     /// Runs a service while `work` runs, and returns what is left of it.
@@ -124,7 +162,7 @@ impl Place {
         let mut server = create.unwrap_or_else(|error| panic!("{error}"));
         server.service().outbox = Some(server.outbox());
         let stopper = server.stopper();
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let service = scope.spawn(move || {
                 server.serve().unwrap_or_else(|error| panic!("{error}"));
                 std::mem::take(server.service())

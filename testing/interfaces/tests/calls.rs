@@ -32,7 +32,7 @@ fn every_driver_carries_calls_messages_and_events() {
             assert_eq!(client.eight(6), Ok(6));
         }
     });
-    assert_eq!((echo.came, echo.lines), (4, 8));
+    assert_eq!((echo.came, echo.lines), (5, 10));
 }
 
 #[test]
@@ -124,7 +124,8 @@ fn another_version_is_refused_and_the_message_named() {
             "no binding to echo: local: refused: eight_call has other arguments in the service; \
              lmp: refused: eight_call has other arguments in the service; \
              ump: refused: eight_call has other arguments in the service; \
-             sock: refused: eight_call has other arguments in the service"
+             sock: refused: eight_call has other arguments in the service; \
+             circuit: refused: eight_call has other arguments in the service"
         );
     });
 }

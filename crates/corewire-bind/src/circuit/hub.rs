@@ -437,7 +437,7 @@ impl Hub {
             return Err(error);
         }
         state.ends.queue(index, head, bytes.to_vec());
-        state.ends.flush(&mut state.lane, |_| {});
+        state.flush();
         Ok(())
     }
 
@@ -475,6 +475,8 @@ impl Hub {
     ) -> Result<R, HubError> {
         let mut state = self.lock();
         loop {
+            // First: what is sent now may be what the caller waits for.
+            state.flush();
             // What has come already counts, whatever has happened since.
             if let Some(found) = find(&mut state) {
                 state.end_lead();
@@ -650,9 +652,17 @@ impl State {
         Some(message)
     }
 
+    /// Sends what waits, as far as there is room.
+    #[inline]
+    fn flush(&mut self) {
+        if self.ends.has_work() {
+            self.ends.flush(&mut self.lane, |_| {});
+        }
+    }
+
     /// A thread has done what it came for: another one may have to lead.
     fn end_lead(&mut self) {
-        self.ends.flush(&mut self.lane, |_| {});
+        self.flush();
         if self.follower_count > 0 && !self.is_led {
             let follower = self.circuits.iter().find_map(|local| local.follower.as_ref());
             if let Some(follower) = follower {
@@ -687,7 +697,7 @@ impl State {
 
     /// Sends what is due, and takes what has come, waiting for the first of it.
     fn look(&mut self, patience: Patience) -> Result<Look, CallError> {
-        self.ends.flush(&mut self.lane, |_| {});
+        self.flush();
         match &mut self.lane {
             DataLane::Ring { endpoint, peer, stuck } => {
                 if let Some(handle) = *stuck
