@@ -43,8 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut found: Vec<Circuits> = Vec::new();
     for node in all.into_iter().filter(|node| args.monitor.is_none_or(|only| only == node.number()))
     {
-        let asked = Asking::connect(&domain, node, ANSWER_WITHIN)
-            .and_then(|mut asking| asking.circuits());
+        let asked =
+            Asking::connect(&domain, node, ANSWER_WITHIN).and_then(|mut asking| asking.circuits());
         match asked {
             Ok(circuits) => found.push(circuits),
             // The others are shown all the same.

@@ -158,7 +158,8 @@ fn show(domain: &Domain, running: &[NodeId], json: bool) -> Result<(), Failure> 
 }
 
 fn shown(routes: &Routes, all: &[Routes]) -> Result<String, Failure> {
-    let mut text = format!("monitor {}: {}, version {}", routes.monitor, routes.shape, routes.version);
+    let mut text =
+        format!("monitor {}: {}, version {}", routes.monitor, routes.shape, routes.version);
     for group in &routes.groups {
         let group: Vec<_> = group.iter().map(ToString::to_string).collect();
         text.push_str(&format!(" [{}]", group.join(" ")));
@@ -181,7 +182,10 @@ fn shown(routes: &Routes, all: &[Routes]) -> Result<String, Failure> {
         .map(|link| vec![format!("  {}", link.to), link.lane.clone(), link.circuits.to_string()])
         .collect();
     if !rows.is_empty() {
-        text.push_str(&table::render(&[("  link", false), ("lane", false), ("circuits", true)], &rows));
+        text.push_str(&table::render(
+            &[("  link", false), ("lane", false), ("circuits", true)],
+            &rows,
+        ));
     }
     let own_names = routes.names.iter().filter(|name| name.monitor == routes.monitor);
     let names: Vec<_> = own_names.map(|name| name.service.clone()).collect();

@@ -63,8 +63,7 @@ pub struct Asking {
 /// The runtime directory cannot be read.
 pub fn monitors(domain: &Domain) -> Result<Vec<NodeId>, corewire::OpenError> {
     let names = domain.listeners()?;
-    let mut all: Vec<_> =
-        names.iter().filter_map(|name| monitor_of_name(name.as_str())).collect();
+    let mut all: Vec<_> = names.iter().filter_map(|name| monitor_of_name(name.as_str())).collect();
     all.sort();
     Ok(all)
 }

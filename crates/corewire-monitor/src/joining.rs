@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use corewire_bind::circuit::lane::ControlLane;
-use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
 use corewire_layout::circuit::packet::{Packet, Role};
+use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
 use rustix::event::PollFlags;
 
 use crate::connections::What;
@@ -37,7 +37,8 @@ impl Monitor {
     pub(crate) fn join_others(&mut self) {
         self.names_have_changed = false;
         let Ok(names) = self.domain.listeners() else { return };
-        let (own, others) = (self.node.id(), names.iter().filter_map(|name| monitor_of_name(name.as_str())));
+        let (own, others) =
+            (self.node.id(), names.iter().filter_map(|name| monitor_of_name(name.as_str())));
         let others: Vec<NodeId> = others.filter(|node| *node != own).collect();
         let is_alone = !others.iter().any(|node| self.node.link_of(*node).is_some());
         for (index, &node) in others.iter().enumerate() {
@@ -120,7 +121,8 @@ fn ask(domain: &corewire::Domain, own: NodeId, node: NodeId) -> Option<Accepted>
             }
             Some(_) => return None,
             None => {
-                let waited = corewire_bind::circuit::lane::wait(lane.socket(), PollFlags::IN, until);
+                let waited =
+                    corewire_bind::circuit::lane::wait(lane.socket(), PollFlags::IN, until);
                 waited.then_some(())?;
             }
         }

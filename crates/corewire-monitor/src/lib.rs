@@ -43,5 +43,5 @@ mod turn;
 
 pub use asking::{AskError, Asking, monitors};
 pub use monitor::{Monitor, MonitorError, Options, Stopper};
-pub use turn::Found;
 pub use shown::{Circuit, Circuits, Link, Name, Routes};
+pub use turn::Found;

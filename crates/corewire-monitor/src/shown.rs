@@ -118,9 +118,14 @@ impl Circuits {
 }
 
 impl Routes {
-    pub(crate) fn of(node: &Node, lane_of: impl Fn(corewire_route::LinkId) -> &'static str) -> Self {
+    pub(crate) fn of(
+        node: &Node,
+        lane_of: impl Fn(corewire_route::LinkId) -> &'static str,
+    ) -> Self {
         let Table { version, shape, vias } = node.table();
-        let numbers = |nodes: &Vec<_>| nodes.iter().map(|node: &corewire_layout::circuit::NodeId| node.number()).collect();
+        let numbers = |nodes: &Vec<_>| {
+            nodes.iter().map(|node: &corewire_layout::circuit::NodeId| node.number()).collect()
+        };
         let (shape, groups) = match shape {
             Shape::Direct => ("direct", Vec::new()),
             Shape::Ring(nodes) => ("ring", vec![numbers(nodes)]),
@@ -140,7 +145,10 @@ impl Routes {
             version: *version,
             shape: shape.to_owned(),
             groups,
-            vias: vias.iter().map(|via| [via.from, via.to, via.via].map(|node| node.number())).collect(),
+            vias: vias
+                .iter()
+                .map(|via| [via.from, via.to, via.via].map(|node| node.number()))
+                .collect(),
             links: links.collect(),
             names: node.names().map(name).collect(),
             frames: node.counts().forwarded + node.counts().stored,

@@ -44,10 +44,9 @@ impl Node {
             return self.word(at, hop, wires);
         }
         let lines = lines_of(payload.len());
-        near.intake.take(lines).map_err(|over| Violation::Overdrawn {
-            lines: over.lines,
-            granted: over.granted,
-        })?;
+        near.intake
+            .take(lines)
+            .map_err(|over| Violation::Overdrawn { lines: over.lines, granted: over.granted })?;
         let is_usual = hop.kind != Kind::Fin
             && hop.flags & flags::WANTS == 0
             && !is_unblocked
@@ -61,7 +60,11 @@ impl Node {
         if far.queue.is_empty()
             && room >= lines
             && !far.label_out.is_none()
-            && self.links.get(far.link.index()).and_then(Option::as_ref).is_some_and(|link| link.active.is_empty())
+            && self
+                .links
+                .get(far.link.index())
+                .and_then(Option::as_ref)
+                .is_some_and(|link| link.active.is_empty())
         {
             let credit = offer(&mut far.intake, &self.config);
             let wants = if room == lines { flags::WANTS } else { 0 };

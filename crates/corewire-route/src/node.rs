@@ -386,7 +386,11 @@ impl Node {
                     return Err(Violation::packet("a name that is none"));
                 }
                 if node != self.id() && self.names.learn(&name, node, epoch, is_served) {
-                    self.tell_monitors(&Packet::Name { name, node, epoch, is_served }, Some(from), wires);
+                    self.tell_monitors(
+                        &Packet::Name { name, node, epoch, is_served },
+                        Some(from),
+                        wires,
+                    );
                 }
                 Ok(())
             }
@@ -424,8 +428,7 @@ impl Node {
     fn tell_monitors(&self, packet: &Packet, except: Option<LinkId>, wires: &mut impl Wires) {
         for (index, link) in self.links.iter().enumerate() {
             let id = LinkId::new(index);
-            let is_monitor =
-                |link: &Link| matches!(link.neighbour, Neighbour::Monitor(_));
+            let is_monitor = |link: &Link| matches!(link.neighbour, Neighbour::Monitor(_));
             if link.as_ref().is_some_and(is_monitor) && Some(id) != except {
                 wires.packet(id, packet.clone(), Default::default());
             }

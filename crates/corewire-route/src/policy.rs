@@ -69,9 +69,9 @@ impl Policy {
         }
         match rules.any(|rule| rule.admits(who)) {
             true => Ok(()),
-            false => {
-                Err(format!("the monitor's rules do not let user {uid}, group {gid}, {doing} {name}"))
-            }
+            false => Err(format!(
+                "the monitor's rules do not let user {uid}, group {gid}, {doing} {name}"
+            )),
         }
     }
 }

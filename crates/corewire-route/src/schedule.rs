@@ -215,9 +215,7 @@ impl Node {
     pub(crate) fn end_if_finished(&mut self, index: usize) {
         let Some(circuit) = self.circuits.get(index) else { return };
         let [client, service] = &circuit.sides;
-        let is_out = |side: &Side| {
-            side.has(state::FIN_OUT) && side.capabilities_due <= 0
-        };
+        let is_out = |side: &Side| side.has(state::FIN_OUT) && side.capabilities_due <= 0;
         let is_finished = match self.removes_at_first_fin() {
             true => is_out(client) || is_out(service),
             false => is_out(client) && is_out(service),

@@ -75,8 +75,9 @@ impl Node {
     /// Whether there is room for a circuit, and a rule that allows it.
     fn admit(&self, from: LinkId, setup: &mut Setup) -> Result<(), Refusal> {
         let origin = setup.origin;
-        let is_edge = matches!(self.link(from).map(|link| link.neighbour), Some(Neighbour::Program(_)))
-            || self.names.local(&setup.service).is_some();
+        let is_edge =
+            matches!(self.link(from).map(|link| link.neighbour), Some(Neighbour::Program(_)))
+                || self.names.local(&setup.service).is_some();
         if is_edge {
             let checked = self.config.policy.check(Act::Bind, &setup.service, origin);
             checked.map_err(|reason| Refusal::new(End::NotPermitted, reason))?;
@@ -84,7 +85,10 @@ impl Node {
         let full = |reason| Refusal::new(End::Full, reason);
         let (count, max) = (self.circuits.len(), self.config.circuits_max);
         if count >= max {
-            return Err(full(format!("monitor {} has {max} circuits, as many as it can have", self.id())));
+            return Err(full(format!(
+                "monitor {} has {max} circuits, as many as it can have",
+                self.id()
+            )));
         }
         let of_user = self.circuits_of_users.get(&origin.uid).copied().unwrap_or(0);
         let max = self.config.circuits_of_user_max;
@@ -127,8 +131,8 @@ impl Node {
             Circuit { sides: [client, service], phase: Phase::Opening(Box::new(setup)), parties };
         let uid = circuit.parties.origin.uid;
         let index = self.circuits.add(circuit);
-        let index = index
-            .ok_or_else(|| Refusal::new(End::Full, "there is no label left".to_owned()))?;
+        let index =
+            index.ok_or_else(|| Refusal::new(End::Full, "there is no label left".to_owned()))?;
         *self.circuits_of_users.entry(uid).or_default() += 1;
         self.attach(At::of(index, CLIENT));
         self.attach(At::of(index, SERVICE));
@@ -173,7 +177,8 @@ impl Node {
             return Ok(link);
         }
         let wanted = |node: &NodeId| setup.node.is_none_or(|wanted| wanted == *node);
-        let nodes = || self.names.nodes_of(&setup.service).filter(wanted).filter(|node| *node != self.id());
+        let nodes =
+            || self.names.nodes_of(&setup.service).filter(wanted).filter(|node| *node != self.id());
         if nodes().next().is_none() {
             let reason = match setup.node {
                 Some(node) => format!("nobody serves {} at monitor {node}", setup.service),
@@ -218,13 +223,8 @@ impl Node {
         service.outflow.raise(credit);
         client.label_in = own_label;
         let credit = client.intake.latest();
-        let packet = Packet::Accept {
-            to: client.label_out,
-            label: own_label,
-            credit,
-            origin,
-            answer,
-        };
+        let packet =
+            Packet::Accept { to: client.label_out, label: own_label, credit, origin, answer };
         wires.packet(client.link, packet, Default::default());
         self.counts.opened += 1;
         // Words that could not be sent before.
@@ -329,7 +329,8 @@ impl Node {
             }
             Phase::Ending(_) => self.remove(index),
             Phase::Open => {
-                circuit.phase = Phase::Ending(Box::new(Ending { from: at, after: None, end, reason }));
+                circuit.phase =
+                    Phase::Ending(Box::new(Ending { from: at, after: None, end, reason }));
                 self.try_finish(index, wires);
             }
         }

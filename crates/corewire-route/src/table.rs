@@ -116,9 +116,8 @@ pub fn are_neighbours(table: &Table, one: NodeId, other: NodeId) -> bool {
             groups.iter().any(together) || lead(from) && lead(to)
         }
     };
-    let pair = |via: &Via| {
-        (via.from, via.via) == (one, other) || (via.via, via.from) == (one, other)
-    };
+    let pair =
+        |via: &Via| (via.from, via.via) == (one, other) || (via.via, via.from) == (one, other);
     one != other && (joined(one, other) || joined(other, one) || table.vias.iter().any(pair))
 }
 
@@ -207,7 +206,9 @@ mod tests {
     #[test]
     fn every_shape_joins_all_of_its_monitors() {
         for count in 1..20 {
-            for table in (1..6).map(|size| fat_tree(&nodes(count), size)).chain([ring(nodes(count))]) {
+            for table in
+                (1..6).map(|size| fat_tree(&nodes(count), size)).chain([ring(nodes(count))])
+            {
                 check(&table).unwrap();
                 for from in 0..count {
                     for to in 0..count {

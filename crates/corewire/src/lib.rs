@@ -234,8 +234,8 @@ pub use open::listener::{Connection, Listener};
 pub use open::receiver::ReceiverBuilder;
 pub use path::batch::{Batch, SendBatch};
 pub use path::endpoint::{
-    Connector, DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply, ProgressingEndpoint,
-    Rendezvous, Request, UnsentLoan,
+    Connector, DetachedRequest, Endpoint, EndpointGuard, EndpointLoan, Event, OwedReply,
+    ProgressingEndpoint, Rendezvous, Request, UnsentLoan,
 };
 pub use path::held::HeldMessage;
 pub use path::receive::{Copying, InPlace, Message, Reading, Receiver};

@@ -191,12 +191,7 @@ fn deliver_some(world: &mut World, random: &mut Random) {
     }
 }
 
-fn kill_something(
-    world: &mut World,
-    plan: &Plan,
-    clients: &mut Vec<usize>,
-    random: &mut Random,
-) {
+fn kill_something(world: &mut World, plan: &Plan, clients: &mut Vec<usize>, random: &mut Random) {
     match random.below(4) {
         0 => {
             let monitor = random.below(plan.monitors);

@@ -552,7 +552,8 @@ impl World {
             match party {
                 Party::Monitor(number) => {
                     let Some(link) = self.edges[edge].links[side] else { return };
-                    let taken = self.with_node(number, |node, out| node.packet(link, packet, (), out));
+                    let taken =
+                        self.with_node(number, |node, out| node.packet(link, packet, (), out));
                     assert!(matches!(taken, None | Some(Ok(()))), "{taken:?}");
                 }
                 Party::Program(number) => self.program_packet(number, packet),
@@ -593,9 +594,11 @@ impl World {
                 }
             }
             Packet::Reset(reset) => {
-                if let Some(place) = party.waiting.iter().position(|(_, setup)| {
-                    reset.to.is_none() && setup.label == reset.from
-                }) {
+                if let Some(place) = party
+                    .waiting
+                    .iter()
+                    .position(|(_, setup)| reset.to.is_none() && setup.label == reset.from)
+                {
                     party.waiting.remove(place);
                 } else if let Some(index) = party.ends.reset(*reset) {
                     self.look_at(program, index);
@@ -853,7 +856,10 @@ impl World {
             for (one, other) in [(client, service), (service, client)] {
                 let is_alone = one.index.is_some() && other.index.is_none();
                 let is_over = one.ended.is_some() || one.has_finished && other.has_finished;
-                assert!(!is_alone || is_over, "an end of circuit {number} was told nothing: {track:?}");
+                assert!(
+                    !is_alone || is_over,
+                    "an end of circuit {number} was told nothing: {track:?}"
+                );
                 // What a closed end had sent has come, unless something broke.
                 if is_alone && other.has_closed && one.ended == Some(End::Closed) {
                     assert_eq!(one.received, other.sent, "circuit {number} lost something");

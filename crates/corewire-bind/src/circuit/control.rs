@@ -80,7 +80,9 @@ impl Control {
             let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
             rustix::io::fcntl_dupfd_cloexec(lane.socket(), 0)
         };
-        let Ok(socket) = socket else { return told(News::Lost("no descriptor is left".to_owned())) };
+        let Ok(socket) = socket else {
+            return told(News::Lost("no descriptor is left".to_owned()));
+        };
         let mut buffer = Box::new([0; DATA_BYTES_MAX + 1]);
         loop {
             let (must_end, is_data_full) = {
@@ -118,8 +120,7 @@ impl Control {
             // What a monitor has sent before it ended comes first.
             let ended = data.and_then(|data| read_frames(data, &mut buffer, &mut told).err());
             loop {
-                let received =
-                    self.lane.lock().unwrap_or_else(PoisonError::into_inner).receive();
+                let received = self.lane.lock().unwrap_or_else(PoisonError::into_inner).receive();
                 match received {
                     Ok(None) => break,
                     Ok(Some((packet, descriptors))) => told(News::Packet(packet, descriptors)),

@@ -303,12 +303,7 @@ impl Ends {
     }
 
     #[cold]
-    fn unusual<'a>(
-        &mut self,
-        index: u32,
-        hop: Hop,
-        payload: &'a [u8],
-    ) -> Result<Came<'a>, Wrong> {
+    fn unusual<'a>(&mut self, index: u32, hop: Hop, payload: &'a [u8]) -> Result<Came<'a>, Wrong> {
         let Some(one) = self.get_mut(index) else { return Ok(Came::Nothing) };
         if hop.flags & flags::WANTS != 0 {
             let window = one.intake.window_lines();

@@ -97,15 +97,25 @@ impl Local {
 }
 
 enum DataLane {
-    Ring { endpoint: Box<Endpoint>, peer: Peer, stuck: Option<OperationHandle> },
-    Socket { socket: Connection, event: Arc<OwnedFd>, is_full: bool },
+    Ring {
+        endpoint: Box<Endpoint>,
+        peer: Peer,
+        stuck: Option<OperationHandle>,
+        /// Whether a call other than a receive was interrupted, which a receive will not report again.
+        was_interrupted: bool,
+    },
+    Socket {
+        socket: Connection,
+        event: Arc<OwnedFd>,
+        is_full: bool,
+    },
 }
 
 impl Lane for DataLane {
     #[inline]
     fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool {
         match self {
-            Self::Ring { endpoint, peer, stuck } => {
+            Self::Ring { endpoint, peer, stuck, was_interrupted } => {
                 if stuck.is_some() {
                     return false;
                 }
@@ -113,16 +123,22 @@ impl Lane for DataLane {
                 loop {
                     match endpoint.try_send(*peer, envelope, payload) {
                         Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
-                        // Looked for at the next wait.
-                        Err(MessageError::Interrupted) => {}
+                        Err(MessageError::Interrupted) => *was_interrupted = true,
                         // Otherwise the monitor has gone, which a receive reports.
                         _ => return true,
                     }
                 }
                 // The endpoint keeps it, and wakes this process when it has gone.
-                let memory = payload.to_vec();
-                *stuck = endpoint.isend_with(*peer, envelope, memory, Options::default()).ok();
-                true
+                loop {
+                    let (memory, options) = (payload.to_vec(), Options::default());
+                    match endpoint.isend_with(*peer, envelope, memory, options) {
+                        Err(MessageError::Interrupted) => *was_interrupted = true,
+                        kept => {
+                            *stuck = kept.ok();
+                            return true;
+                        }
+                    }
+                }
             }
             Self::Socket { socket, is_full, .. } => {
                 *is_full = *is_full || send_frame(&*socket, label, hop, payload) == Ok(false);
@@ -223,8 +239,9 @@ impl Hub {
     }
 
     fn new(domain: &Domain, node: NodeId, until: Patience) -> Result<Self, BindReason> {
-        let os = |errno: rustix::io::Errno| {
-            CallError::Os { what: "attach to the monitor", errno: errno.raw_os_error() }
+        let os = |errno: rustix::io::Errno| CallError::Os {
+            what: "attach to the monitor",
+            errno: errno.raw_os_error(),
         };
         let endpoint = match domain.is_guest() {
             true => None,
@@ -243,7 +260,8 @@ impl Hub {
                 let envelope = Envelope::tagged(secret).with_immediate(hop);
                 endpoint.try_send(peer, envelope, &[])?;
                 let interrupt = Interrupt::Endpoint(endpoint.interrupter());
-                (DataLane::Ring { endpoint: Box::new(endpoint), peer, stuck: None }, interrupt)
+                let endpoint = Box::new(endpoint);
+                (DataLane::Ring { endpoint, peer, stuck: None, was_interrupted: false }, interrupt)
             }
             (Data::Socket(socket), _) => {
                 let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -348,7 +366,8 @@ impl Hub {
         let random = random_u64()?;
         let mut state = self.lock();
         let index = state.ends.open(random, crate::message::BUFFER_BYTES);
-        let full = || BindReason::Refused { reason: "this process has too many circuits".to_owned() };
+        let full =
+            || BindReason::Refused { reason: "this process has too many circuits".to_owned() };
         let index = index.ok_or_else(full)?;
         state.circuits.insert(index);
         let (label, credit) = state.ends.greeting(index);
@@ -364,9 +383,8 @@ impl Hub {
         };
         self.control.send(&Packet::Setup(Box::new(setup)), Vec::new());
         drop(state);
-        let answer = self.wait_until(index, until, |state| {
-            state.circuits.get_mut(index)?.answer.take()
-        });
+        let answer =
+            self.wait_until(index, until, |state| state.circuits.get_mut(index)?.answer.take());
         let error = match answer {
             Ok((origin, answer)) => return Ok(Opened { index, origin, answer }),
             Err(error) => error,
@@ -559,11 +577,13 @@ impl Hub {
 
     /// A descriptor that can be read when something may have come for a circuit.
     pub(crate) fn readiness(&self, index: u32) -> Result<OwnedFd, CallError> {
-        let os = |errno: rustix::io::Errno| {
-            CallError::Os { what: "make a descriptor", errno: errno.raw_os_error() }
+        let os = |errno: rustix::io::Errno| CallError::Os {
+            what: "make a descriptor",
+            errno: errno.raw_os_error(),
         };
         let mut state = self.lock();
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(os)?);
+        let bell =
+            Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(os)?);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os)?;
         let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         epoll::add(&set, &bell, data, flags).map_err(os)?;
@@ -678,15 +698,28 @@ impl State {
 
     fn arm(&mut self) -> Result<bool, CallError> {
         match &mut self.lane {
-            DataLane::Ring { endpoint, stuck, .. } => {
-                if let Some(handle) = *stuck
-                    && !matches!(endpoint.test(handle), Ok(None))
-                {
-                    *stuck = None;
+            DataLane::Ring { endpoint, stuck, was_interrupted, .. } => {
+                if *was_interrupted {
                     return Ok(false);
                 }
+                if let Some(handle) = *stuck {
+                    match endpoint.test(handle) {
+                        Ok(None) => {}
+                        Err(MessageError::Interrupted) => {
+                            *was_interrupted = true;
+                            return Ok(false);
+                        }
+                        _ => {
+                            *stuck = None;
+                            return Ok(false);
+                        }
+                    }
+                }
                 match endpoint.arm() {
-                    Err(MessageError::Interrupted) => Ok(false),
+                    Err(MessageError::Interrupted) => {
+                        *was_interrupted = true;
+                        Ok(false)
+                    }
                     armed => armed.map_err(CallError::Message),
                 }
             }
@@ -699,12 +732,19 @@ impl State {
     fn look(&mut self, patience: Patience) -> Result<Look, CallError> {
         self.flush();
         match &mut self.lane {
-            DataLane::Ring { endpoint, peer, stuck } => {
-                if let Some(handle) = *stuck
-                    && !matches!(endpoint.test(handle), Ok(None) | Err(MessageError::Interrupted))
-                {
-                    *stuck = None;
-                    return Ok(Look::Something);
+            DataLane::Ring { endpoint, peer, stuck, was_interrupted } => {
+                if std::mem::take(was_interrupted) {
+                    return Ok(Look::Interrupted);
+                }
+                if let Some(handle) = *stuck {
+                    match endpoint.test(handle) {
+                        Ok(None) => {}
+                        Err(MessageError::Interrupted) => return Ok(Look::Interrupted),
+                        _ => {
+                            *stuck = None;
+                            return Ok(Look::Something);
+                        }
+                    }
                 }
                 let must_look_for_room = stuck.is_some();
                 let from = Selector::any().from(*peer);
@@ -756,10 +796,8 @@ impl State {
                 }
                 let Ok(left) = patience.left() else { return Ok(Look::Nothing) };
                 let out = if *is_full { PollFlags::OUT } else { PollFlags::empty() };
-                let mut all = [
-                    PollFd::new(&*socket, PollFlags::IN | out),
-                    PollFd::new(event, PollFlags::IN),
-                ];
+                let mut all =
+                    [PollFd::new(&*socket, PollFlags::IN | out), PollFd::new(event, PollFlags::IN)];
                 let left = left.and_then(|left| Timespec::try_from(left).ok());
                 let polled = poll(&mut all, left.as_ref());
                 let [on_socket, on_event] = all.map(|one| one.revents());

@@ -134,7 +134,8 @@ impl CircuitLink {
     fn note_loss(&self, tag: Tag) {
         let (ordinal, token) = (0, Control::NotTaken as u32);
         let status = Some(u32::from(tag.ordinal()));
-        let _ = self.hub.try_send(self.index, Head { ordinal, token, status, capabilities: 0 }, &[]);
+        let _ =
+            self.hub.try_send(self.index, Head { ordinal, token, status, capabilities: 0 }, &[]);
     }
 
     pub(crate) fn wait(&mut self, _: PollFlags, patience: Patience) -> Result<(), CallError> {
@@ -155,7 +156,10 @@ impl CircuitLink {
 
     pub(crate) fn arm(&mut self) -> Result<Option<Interest>, CallError> {
         self.check()?;
-        Ok(self.hub.arm(self.index)?.then_some(Interest::Read))
+        let is_armed = self.hub.arm(self.index)?;
+        // Arming may have sent the message that is kept: the descriptor announces only what happens from now on.
+        let has_sent_kept = self.is_keeping && self.hub.is_all_sent(self.index);
+        Ok((is_armed && !has_sent_kept).then_some(Interest::Read))
     }
 }
 

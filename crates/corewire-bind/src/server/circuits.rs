@@ -32,6 +32,8 @@ pub(super) struct Circuits {
     ready: VecDeque<u32>,
     /// Circuits of which nothing waits to be sent any more.
     sent: Vec<u32>,
+    /// Whether a send has ended because of mail, which a receive will not report again.
+    was_interrupted: bool,
 }
 
 struct ServiceLink {
@@ -56,6 +58,7 @@ struct Local {
 struct Through<'a> {
     endpoint: &'a mut Endpoint,
     link: &'a mut ServiceLink,
+    was_interrupted: &'a mut bool,
 }
 
 impl Lane for Through<'_> {
@@ -70,15 +73,21 @@ impl Lane for Through<'_> {
                 loop {
                     match self.endpoint.try_send(*peer, envelope, payload) {
                         Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
-                        // The mailbox is looked at in any case.
-                        Err(MessageError::Interrupted) => {}
+                        Err(MessageError::Interrupted) => *self.was_interrupted = true,
                         // Otherwise the monitor has gone, which is reported.
                         _ => return true,
                     }
                 }
-                let memory = payload.to_vec();
-                *stuck = self.endpoint.isend_with(*peer, envelope, memory, Options::default()).ok();
-                true
+                loop {
+                    let (memory, options) = (payload.to_vec(), Options::default());
+                    match self.endpoint.isend_with(*peer, envelope, memory, options) {
+                        Err(MessageError::Interrupted) => *self.was_interrupted = true,
+                        kept => {
+                            *stuck = kept.ok();
+                            return true;
+                        }
+                    }
+                }
             }
             LinkWay::Socket { socket, is_full } => {
                 if !*is_full && send_frame(&**socket, label, hop, payload) == Ok(false) {
@@ -104,15 +113,21 @@ impl Circuits {
     /// Whether something must be done before the service waits.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
-        !self.ends.has_work() && self.ready.is_empty() && self.sent.is_empty() && !self.is_stuck()
+        !self.ends.has_work()
+            && self.ready.is_empty()
+            && self.sent.is_empty()
+            && !self.was_interrupted
+            && !self.is_stuck()
+    }
+
+    /// Whether there is mail that a receive will not report.
+    pub(super) const fn take_interrupted(&mut self) -> bool {
+        std::mem::replace(&mut self.was_interrupted, false)
     }
 
     /// Whether something waits for room in the ring, for which a receive would not return.
     pub(super) fn is_stuck(&self) -> bool {
-        matches!(
-            &self.link,
-            Some(ServiceLink { way: LinkWay::Ring { stuck: Some(_), .. }, .. })
-        )
+        matches!(&self.link, Some(ServiceLink { way: LinkWay::Ring { stuck: Some(_), .. }, .. }))
     }
 
     fn local(&mut self, index: u32) -> Option<&mut Local> {
@@ -129,13 +144,17 @@ impl Circuits {
         if let LinkWay::Ring { stuck, .. } = &mut link.way
             && let Some(handle) = *stuck
         {
-            if matches!(endpoint.test(handle), Ok(None) | Err(MessageError::Interrupted)) {
-                return;
+            match endpoint.test(handle) {
+                Ok(None) => return,
+                Err(MessageError::Interrupted) => {
+                    self.was_interrupted = true;
+                    return;
+                }
+                _ => *stuck = None,
             }
-            *stuck = None;
         }
-        let sent = &mut self.sent;
-        self.ends.flush(&mut Through { endpoint, link }, |index| sent.push(index));
+        let (sent, was_interrupted) = (&mut self.sent, &mut self.was_interrupted);
+        self.ends.flush(&mut Through { endpoint, link, was_interrupted }, |index| sent.push(index));
     }
 
     /// Clients of which nothing waits to be sent any more.
@@ -158,8 +177,9 @@ impl Circuits {
         bytes: &[u8],
     ) -> bool {
         let Some(link) = &mut self.link else { return false };
+        let was_interrupted = &mut self.was_interrupted;
         let head = Head { ordinal: tag.ordinal(), token: tag.token(), ..Head::default() };
-        self.ends.try_send(index, head, bytes, &mut Through { endpoint, link })
+        self.ends.try_send(index, head, bytes, &mut Through { endpoint, link, was_interrupted })
     }
 
     /// Sends a message, or keeps it.
@@ -171,6 +191,7 @@ impl Circuits {
         capabilities: &Capabilities<'_>,
     ) -> Result<(), NotSent> {
         let Some(link) = &mut self.link else { return Ok(()) };
+        let was_interrupted = &mut self.was_interrupted;
         let Frame { tag, status, bytes } = frame;
         let count = capabilities.count();
         if count > 0 {
@@ -184,7 +205,8 @@ impl Circuits {
             status: status.map(|status| u32::try_from(status).unwrap_or(u32::MAX)),
             capabilities: u8::try_from(count).unwrap_or(u8::MAX),
         };
-        if !self.ends.try_send(index, head, bytes, &mut Through { endpoint, link }) {
+        if !self.ends.try_send(index, head, bytes, &mut Through { endpoint, link, was_interrupted })
+        {
             self.ends.queue(index, head, bytes.to_vec());
             self.flush(endpoint);
         }
@@ -338,8 +360,13 @@ impl ServerCore {
             return Err("the interface has too many messages for a circuit".to_owned());
         }
         let (own_label, credit) = circuits.ends.greeting(index);
-        let packet =
-            Packet::Accept { to: label, label: own_label, credit, origin: Default::default(), answer };
+        let packet = Packet::Accept {
+            to: label,
+            label: own_label,
+            credit,
+            origin: Default::default(),
+            answer,
+        };
         if let Some(link) = &circuits.link {
             link.control.send(&packet, Vec::new());
         }

@@ -26,7 +26,10 @@ pub(super) struct Link {
 /// Its data lane.
 pub(super) enum LinkData {
     /// A ring to this endpoint, in which the service must say hello.
-    Ring { endpoint: String, secret: u64 },
+    Ring {
+        endpoint: String,
+        secret: u64,
+    },
     Socket(Arc<Connection>),
 }
 

@@ -18,8 +18,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corewire_layout::circuit::{Hop, Label};
 use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait};
+use corewire_layout::circuit::{Hop, Label};
 
 pub(crate) use self::binding::{Acceptance, hello};
 pub use self::clients::ClientId;
@@ -399,6 +399,7 @@ impl ServerCore {
                         return Ok(Some(Found::Gone(client)));
                     }
                     self.has_mail |= std::mem::take(&mut self.sending.was_interrupted);
+                    self.has_mail |= self.sending.circuits.take_interrupted();
                     if self.has_mail && !self.was_mail {
                         self.was_mail = true;
                         match self.mailbox.take() {

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use corewire_layout::circuit::packet::End;
 use corewire::{Completion, Endpoint, Envelope, MessageError, Options, Peer, Report};
+use corewire_layout::circuit::packet::End;
 
 use rustix::event::PollFlags;
 
@@ -478,6 +478,7 @@ impl Sending {
     /// there is something to do before.
     pub(super) fn arm(&mut self) -> Result<bool, MessageError> {
         self.flush_circuits();
+        self.was_interrupted |= self.circuits.take_interrupted();
         // Looks for what a receive has sent meanwhile: the descriptor announces only what happens from now on.
         Ok(self.endpoint.arm()? && !self.has_forgotten_sent() && !self.was_interrupted)
     }

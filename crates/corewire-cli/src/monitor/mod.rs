@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use corewire_monitor::{Monitor, Options, Stopper};
 use corewire_layout::circuit::{NODES_MAX, NodeId};
+use corewire_monitor::{Monitor, Options, Stopper};
 use corewire_os::{process, processor};
 use rustix::event::{PollFd, PollFlags, poll};
 
