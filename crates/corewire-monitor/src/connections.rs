@@ -347,8 +347,7 @@ impl Monitor {
     /// A data lane has ended: so does the link, once its control lane has been read.
     pub(crate) fn data_ended(&mut self, link: LinkId) {
         if let Some(control) = self.out.link(link).map(|link| link.control) {
-            loop {
-                let Some(connection) = self.out.connections.get_mut(&control) else { break };
+            while let Some(connection) = self.out.connections.get_mut(&control) {
                 let Ok(Some(received)) = connection.lane.receive() else { break };
                 if self.handle(control, received).is_err() {
                     break;

@@ -494,10 +494,12 @@ impl Node {
 
     /// Puts a side into the list of its link's circuits.
     pub(crate) fn attach(&mut self, at: At) {
-        let Some(link) = self.circuits.side(at).map(|side| side.link) else { return };
+        let Some(side) = self.circuits.side(at) else { return };
+        let (link, lent) = (side.link, side.intake.lent_lines() as usize);
         let Some(of_link) = self.link_mut(link) else { return };
         let next = std::mem::replace(&mut of_link.first, at);
         of_link.circuit_count += 1;
+        of_link.loan_lines += lent;
         if let Some(side) = self.circuits.side_mut(at) {
             (side.previous, side.next) = (At::NONE, next);
         }

@@ -147,8 +147,10 @@ impl Node {
         if !self.reserves_nothing() {
             return Intake::new(RESERVE_LINES);
         }
-        let window = if self.lent_lines + 16 <= self.config.lines_max { 16 } else { 0 };
-        self.lent_lines += window as usize;
+        // Whoever comes first has all there is.
+        let taken = self.lent_lines / 14 * 16;
+        let window = if taken + 16 <= self.config.lines_max { 16 } else { 0 };
+        self.lent_lines += if window == 16 { 14 } else { 0 };
         Intake::new(window)
     }
 

@@ -20,7 +20,6 @@ impl Random {
     }
 
     /// A number below `limit`, which is not 0.
-    #[expect(clippy::cast_possible_truncation, reason = "the limit is small")]
     pub const fn below(&mut self, limit: usize) -> usize {
         (self.next() >> 33) as usize % limit
     }

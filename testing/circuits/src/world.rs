@@ -256,6 +256,9 @@ impl World {
     }
 
     /// Starts a monitor that does not run.
+    ///
+    /// # Panics
+    /// A number is too large, or a promise is broken.
     pub fn start_monitor(&mut self, number: usize) {
         self.epoch += 1 << 20;
         let policy = Policy { owner: 0, rules: Vec::new() };
@@ -327,6 +330,9 @@ impl World {
     }
 
     /// Joins two monitors that run.
+    ///
+    /// # Panics
+    /// A number is too large, or a promise is broken.
     pub fn join(&mut self, one: usize, other: usize, frames_max: usize) -> usize {
         let edge = self.add_edge([Party::Monitor(one), Party::Monitor(other)], frames_max);
         self.raise_link(edge, 0, Neighbour::Monitor(NodeId::new(other).unwrap()));
@@ -335,6 +341,9 @@ impl World {
     }
 
     /// Starts a program at a monitor that runs.
+    ///
+    /// # Panics
+    /// A number is too large, or a promise is broken.
     pub fn start_program(&mut self, monitor: usize, frames_max: usize) -> usize {
         let number = self.programs.len();
         let edge = self.add_edge([Party::Program(number), Party::Monitor(monitor)], frames_max);
@@ -365,11 +374,17 @@ impl World {
     }
 
     /// Gives a monitor a routing table.
+    ///
+    /// # Panics
+    /// A number is too large, or a promise is broken.
     pub fn set_table(&mut self, monitor: usize, table: Table) {
         self.with_node(monitor, |node, out| node.set_table(table, out).unwrap());
     }
 
     /// A program asks for a circuit to a name. Returns the circuit's number.
+    ///
+    /// # Panics
+    /// A number is too large, or a promise is broken.
     pub fn open(&mut self, program: usize, name: &str) -> Option<usize> {
         let edge = self.programs[program].edge?;
         let circuit = self.tracks.len();
@@ -402,6 +417,9 @@ impl World {
     }
 
     /// A program answers the oldest request.
+    ///
+    /// # Panics
+    /// A number is too large, or a promise is broken.
     pub fn answer(&mut self, program: usize, accepts: bool) {
         let random = self.random.next();
         let party = &mut self.programs[program];
@@ -544,6 +562,9 @@ impl World {
     }
 
     /// Delivers what is first on a link in a lane.
+    ///
+    /// # Panics
+    /// A number is too large, or a promise is broken.
     pub fn deliver(&mut self, edge: usize, side: usize, lane: usize) {
         let party = self.edges[edge].parties[side];
         let lanes = &mut self.edges[edge].lanes[side];

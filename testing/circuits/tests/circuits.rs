@@ -4,11 +4,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use corewire_circuits::explorer::{Limits, explore};
 use corewire_circuits::simulator::{Plan, run};
-use corewire_route::Mistake;
+use corewire_route::{Mistake, table};
 
 /// How many seeds the simulator runs: `COREWIRE_SIM_SEEDS`.
 fn seeds() -> u64 {
-    std::env::var("COREWIRE_SIM_SEEDS").ok().map_or(300, |seeds| seeds.parse().unwrap())
+    std::env::var("COREWIRE_SIM_SEEDS").ok().map_or(1000, |seeds| seeds.parse().unwrap())
+}
+
+/// How many states the explorer walks through at most: all of them if `COREWIRE_EXPLORE=full`.
+fn states_max() -> usize {
+    let is_full = std::env::var("COREWIRE_EXPLORE").is_ok_and(|which| which == "full");
+    if is_full { usize::MAX } else { 20_000 }
 }
 
 #[test]
@@ -22,6 +28,108 @@ fn random_worlds_keep_the_promises() {
 
 #[test]
 fn one_circuit_in_every_state() {
-    let (states, _) = explore(&Limits::one_circuit(), 20_000);
-    assert!(states >= 1000, "{states}");
+    let (states, is_all) = explore(&Limits::one_circuit(), states_max());
+    println!("{states} states{}", if is_all { "" } else { ", and more" });
+}
+
+#[test]
+fn two_circuits_that_share_a_link_in_every_state() {
+    let limits = Limits {
+        circuits: 2,
+        messages: [1, 1],
+        may_finish: false,
+        may_refuse: false,
+        breaks: 0,
+        frames_max: 1,
+        ..Limits::one_circuit()
+    };
+    let (states, is_all) = explore(&limits, states_max());
+    println!("{states} states{}", if is_all { "" } else { ", and more" });
+}
+
+#[test]
+fn credit_in_every_state() {
+    // Messages of three lines, where the reserve has two, and memory for one small loan.
+    let limits = Limits {
+        messages: [2, 0],
+        bytes: 130,
+        may_finish: false,
+        may_refuse: false,
+        may_close: false,
+        breaks: 0,
+        lines_max: 20,
+        frames_max: 1,
+        ..Limits::one_circuit()
+    };
+    let (states, is_all) = explore(&limits, states_max());
+    println!("{states} states{}", if is_all { "" } else { ", and more" });
+}
+
+/// Whether a world with this mistake breaks a promise.
+fn is_found(mistake: Mistake, limits: Limits) -> bool {
+    let limits = Limits { mistake: Some(mistake), ..limits };
+    catch_unwind(|| explore(&limits, 20_000)).is_err()
+}
+
+#[test]
+fn mistakes_in_set_up_and_tear_down_are_found() {
+    let one = Limits::one_circuit();
+    let mistakes = [
+        Mistake::ForgetsAlone,
+        Mistake::DropsEarly,
+        Mistake::RemovesAtFirstFin,
+        Mistake::ResetOvertakes,
+    ];
+    for mistake in mistakes {
+        assert!(is_found(mistake, one), "{mistake:?}");
+    }
+}
+
+#[test]
+fn mistakes_in_credit_are_found() {
+    let limits = Limits { messages: [4, 4], bytes: 130, frames_max: 1, ..Limits::one_circuit() };
+    for mistake in [Mistake::CreditIsDelta, Mistake::DummyLost] {
+        let found = is_found(mistake, Limits { may_close: false, breaks: 0, ..limits })
+            || simulator_finds(mistake, 2000);
+        assert!(found, "{mistake:?}");
+    }
+}
+
+/// Whether one of so many random worlds with this mistake breaks a promise.
+fn simulator_finds(mistake: Mistake, seeds: u64) -> bool {
+    (0..seeds).any(|seed| {
+        let plan = Plan { mistake: Some(mistake), ..Plan::of_seed(seed) };
+        catch_unwind(AssertUnwindSafe(|| run(&plan, seed))).is_err()
+    })
+}
+
+#[test]
+fn labels_without_a_guard_are_found() {
+    assert!(simulator_finds(Mistake::NoGuard, 2000));
+}
+
+/// Monitors in a ring, circuits all the way round, and hardly any memory: without a reserve they wait for each other.
+fn cyclic(mistake: Option<Mistake>) -> Plan {
+    Plan {
+        table: table::ring(table::nodes(4)),
+        monitors: 4,
+        programs: 1,
+        circuits: 12,
+        messages: 400,
+        bytes_max: 300,
+        lines_max: 12 * 4 + 16,
+        frames_max: 2,
+        has_deaths: false,
+        mistake,
+    }
+}
+
+#[test]
+fn cyclic_traffic_in_starved_monitors_needs_the_reserve() {
+    for seed in 0..100 {
+        let _ = run(&cyclic(None), seed);
+    }
+    let plan = cyclic(Some(Mistake::NoReserve));
+    let found = (0..100).any(|seed| catch_unwind(AssertUnwindSafe(|| run(&plan, seed))).is_err());
+    assert!(found);
 }

@@ -731,7 +731,7 @@ mod tests {
         let mut due = Vec::new();
         for length in [0_usize, 1, 40, 41, 4000, 4080, 4081, 100_000] {
             for token in [0, 7] {
-                let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+                let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
                 let head = Head { ordinal: 3, token, status: None, capabilities: 0 };
                 client.queue(index, head, bytes.clone());
                 due.push((head, bytes));
