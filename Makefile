@@ -4,6 +4,8 @@
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # SIGKILLs that `make torture` hands out.
 KILLS ?= 5000
+# Random worlds that `make sim` simulates.
+SEEDS ?= 10000
 # How often `make torture-long` does that.
 ROUNDS ?= 10
 # What `make study` is to do: --quick, or all in 25 minutes.
@@ -13,7 +15,7 @@ SECONDS ?= 300
 
 COREWIRE := "$$CARGO_TARGET_DIR"/release/corewire
 
-.PHONY: help setup run test quick bench study model model-quick explore kill miri torture torture-long hostile fuzz doc lint
+.PHONY: help setup run test quick bench study model model-quick explore sim kill miri torture torture-long hostile fuzz doc lint
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -61,6 +63,9 @@ model-quick: setup ## the loom models that `make test` runs
 
 explore: setup ## every state of small worlds of several senders, a death at every step (long)
 	COREWIRE_EXPLORE=full cargo test --locked -p corewire-explore -- --nocapture
+
+sim: setup ## random worlds of monitors and programs (SEEDS=10000), and the states of small ones
+	COREWIRE_SIM_SEEDS=$(SEEDS) cargo test --locked --release -p corewire-circuits -- --nocapture
 
 kill: setup ## a role killed after each of its stores, alone and in pairs, in every state of a channel
 	scripts/kill

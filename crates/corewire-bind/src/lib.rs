@@ -12,6 +12,7 @@
 //! | `lmp` | threads that run on one core | the same | the same |
 //! | `ump` | cores | the same | the same |
 //! | `sock` | any processes, of other users too | packets on a socket | in the same packets |
+//! | `circuit` | any processes, through monitors | frames in a ring that all circuits of a process share, or on a socket | packets of the control lane |
 //!
 //! The first three are one mechanism. An endpoint that waits polls, or gives way at once to a peer that last ran on its
 //! own core, whichever driver was named; what the name decides is only whether a client binds. Every binding begins on a
