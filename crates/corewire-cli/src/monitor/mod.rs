@@ -29,8 +29,8 @@ and many connections over few rings. One per host is enough; with --per core or 
 cache there is one process for each, with the number of its first core, and programs
 use that of their own core. See corewire routes for how several are joined.
 
-The policy file says who may serve and who may reach which names; it is read again on
-HUP. Without a rule for a name only this user may. Users and groups are names or numbers:
+The policy file says who may serve and who may reach which names. Without a rule for a
+name only this user may. Users and groups are names or numbers:
 
   [[rule]]
   allow = \"bind\"            # or \"export\"

@@ -2,6 +2,7 @@
 
 mod bench;
 mod calls;
+mod circuits;
 mod containers;
 mod desk;
 mod fan_out;

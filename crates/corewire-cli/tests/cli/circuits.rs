@@ -1,0 +1,130 @@
+//! `monitor`, `circuits` and `routes`, with real monitors.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::desk::Serving;
+use crate::scratch::{Running, Scratch, eventually};
+
+/// A process that is killed at the end of its test.
+struct Killed(Option<Running>);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        if let Some(running) = self.0.take() {
+            running.signal(Signal::KILL);
+            running.finish();
+        }
+    }
+}
+
+/// Monitors with numbers that no core has: programs use the first one unless they say otherwise.
+fn start(scratch: &Scratch, numbers: impl IntoIterator<Item = usize>) -> Vec<Killed> {
+    let start = |number| {
+        let monitor = Running::start(&mut scratch.command(&format!("monitor --number {number}")));
+        eventually(|| routes(scratch).iter().any(|routes| routes["monitor"] == number));
+        Killed(Some(monitor))
+    };
+    numbers.into_iter().map(start).collect()
+}
+
+fn routes(scratch: &Scratch) -> Vec<Value> {
+    scratch.run("routes show --json").json().as_array().cloned().unwrap_or_default()
+}
+
+/// How many circuits there are at each monitor.
+fn circuits(scratch: &Scratch) -> Vec<(u64, usize)> {
+    let all = scratch.run("circuits --json").json();
+    let of =
+        |one: &Value| (one["monitor"].as_u64().unwrap(), one["circuits"].as_array().unwrap().len());
+    all.as_array().unwrap().iter().map(of).collect()
+}
+
+/// Calls the service from a client at this monitor.
+fn add_at(scratch: &Scratch, monitor: usize) -> String {
+    let mut command = scratch.command("call desk add --driver circuit");
+    command.env("COREWIRE_MONITOR", monitor.to_string());
+    let arguments = json!({ "numbers": { "left": 6, "right": 7 } });
+    let done = Running::start(command.arg(arguments.to_string())).finish();
+    format!("{}{}", done.text(), done.errors)
+}
+
+/// A client at this monitor that stays bound.
+fn stay_at(scratch: &Scratch, monitor: usize) -> Killed {
+    let mut command = scratch.command("call desk --events --driver circuit");
+    Killed(Some(Running::start(command.env("COREWIRE_MONITOR", monitor.to_string()))))
+}
+
+#[test]
+fn a_client_reaches_its_service_over_four_monitors() {
+    let scratch = Scratch::new("four-monitors");
+    let _monitors = start(&scratch, 200..204);
+    let _serving = Serving::start(&scratch.runtime(), "desk");
+    // Known everywhere.
+    let knows = |routes: &Value| routes["names"] == json!([{ "service": "desk", "monitor": 200 }]);
+    eventually(|| routes(&scratch).iter().all(knows));
+
+    scratch.run("routes ring").expect_code(0);
+    eventually(|| routes(&scratch).iter().all(|routes| routes["version"] == 1));
+    assert_eq!(add_at(&scratch, 201), "{\"sum\":13}\n");
+    let client = stay_at(&scratch, 201);
+    // 201, 202, 203, 200: all the way round.
+    eventually(|| circuits(&scratch) == [(200, 1), (201, 1), (202, 1), (203, 1)]);
+    let shown = scratch.run("circuits --monitor 202");
+    assert!(shown.text().contains("monitor 201  monitor 203  open"), "{}", shown.text());
+
+    // The open circuit keeps its way, the next one uses the new route.
+    scratch.run("routes via 201 200 200").expect_code(0);
+    eventually(|| routes(&scratch).iter().all(|routes| routes["version"] == 2));
+    let other = stay_at(&scratch, 201);
+    eventually(|| circuits(&scratch) == [(200, 2), (201, 2), (202, 1), (203, 1)]);
+
+    // A monitor that starts later gets the table.
+    let _late = start(&scratch, [204]);
+    eventually(|| routes(&scratch).iter().all(|routes| routes["version"] == 2));
+
+    scratch.run("routes fat-tree --monitors 200,202,201,203,204 --group 2").expect_code(0);
+    eventually(|| routes(&scratch).iter().all(|routes| routes["version"] == 3));
+    assert_eq!(add_at(&scratch, 203), "{\"sum\":13}\n");
+    drop((client, other));
+    let nobody = |(_, count): &(u64, usize)| *count == 0;
+    eventually(|| circuits(&scratch).iter().all(nobody));
+}
+
+#[test]
+fn the_death_of_a_monitor_ends_its_circuits_and_the_next_goes_around() {
+    let scratch = Scratch::new("monitor-dies");
+    let mut monitors = start(&scratch, 200..204);
+    scratch.run("routes ring").expect_code(0);
+    let _serving = Serving::start(&scratch.runtime(), "desk");
+    eventually(|| add_at(&scratch, 201) == "{\"sum\":13}\n");
+    let mut client = stay_at(&scratch, 201);
+    eventually(|| circuits(&scratch).iter().any(|found| *found == (202, 1)));
+
+    drop(monitors.remove(2));
+    let ended = client.0.take().unwrap().finish();
+    ended.expect_code(1);
+    assert!(ended.errors.contains("monitor 202 has ended"), "{}", ended.errors);
+    // 201 has another neighbour, and nothing of the circuit is left.
+    assert_eq!(add_at(&scratch, 201), "{\"sum\":13}\n");
+    eventually(|| circuits(&scratch) == [(200, 0), (201, 0), (203, 0)]);
+    // A ring does not need a monitor.
+    scratch.run("call desk drop --driver ump").expect_line(1, "desk dropped the request");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let scratch = Scratch::new("monitor-mistakes");
+    scratch.run("circuits").expect_code(0);
+    scratch.run("routes ring").expect_line(1, "no monitor runs in the domain");
+    scratch.run("monitor --number 256").expect_line(2, "\"256\" is no number from 0 to 255");
+    let _monitors = start(&scratch, [200]);
+    scratch.run("monitor --number 200").expect_line(1, "monitor.200");
+    scratch
+        .run("routes ring --monitors 200,200")
+        .expect_line(2, "monitor 200 is in the table twice");
+    scratch.run("routes via 200 201 200").expect_line(2, "leads through 200");
+    scratch.run("circuits --monitor 7").expect_line(1, "monitor 7 does not run");
+    let missing = scratch.run("call nobody add --driver circuit --timeout 0.1 null");
+    assert!(missing.errors.contains("nobody"), "{}", missing.errors);
+}
