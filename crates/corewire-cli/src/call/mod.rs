@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Print the interface in its JSON form
     #[arg(long, requires = "interface")]
     json: bool,
-    /// Bind by this driver: local, lmp, ump or sock; can be repeated, and the first that is possible is used
+    /// Bind by this driver: local, lmp, ump, sock or circuit; can be repeated, and the first that is possible is used
     /// [default: all, in this order]
     #[arg(long = "driver", value_name = "DRIVER", value_parser = driver)]
     drivers: Vec<Driver>,
