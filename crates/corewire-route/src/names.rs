@@ -55,6 +55,11 @@ impl Names {
         known.filter(|(_, known)| known.is_served).map(|(node, _)| *node)
     }
 
+    /// A name, in memory that all circuits to it share.
+    pub(crate) fn shared(&self, name: &str) -> Arc<str> {
+        self.known.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
+    }
+
     /// All names that are served anywhere.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<str>, NodeId)> {
         self.known.iter().flat_map(|(name, at)| {

@@ -9,8 +9,6 @@
 //! Neither end of a circuit is acknowledged. Who forgets a circuit tells its other side, once; what still comes for a
 //! label that is gone is ignored.
 
-use std::sync::Arc;
-
 use corewire_layout::circuit::credit::{Intake, RESERVE_LINES, is_after};
 use corewire_layout::circuit::packet::{End, Origin, Packet, Reset, Setup};
 use corewire_layout::circuit::{Label, NodeId, NodeSet, PATH_MAX};
@@ -120,15 +118,17 @@ impl Node {
         client.label_out = setup.label;
         client.outflow.raise(setup.credit);
         client.intake = self.first_intake();
-        let service = Side { intake: self.first_intake(), ..Side::new(next) };
+        let intake = self.first_intake();
+        let service_side = Side { intake, ..Side::new(next) };
         let home = setup.path.first().copied().unwrap_or(self.id());
-        let known = self.names.all().find(|(name, _)| ***name == *setup.service);
-        let service_name: Arc<str> =
-            known.map_or_else(|| setup.service.as_str().into(), |(name, _)| Arc::clone(name));
-        let parties = Box::new(Parties { service: service_name, origin: setup.origin, home });
+        let service = self.names.shared(&setup.service);
+        let parties = Box::new(Parties { service, origin: setup.origin, home });
         let label = setup.label;
-        let circuit =
-            Circuit { sides: [client, service], phase: Phase::Opening(Box::new(setup)), parties };
+        let circuit = Circuit {
+            sides: [client, service_side],
+            phase: Phase::Opening(Box::new(setup)),
+            parties,
+        };
         let uid = circuit.parties.origin.uid;
         let index = self.circuits.add(circuit);
         let index =

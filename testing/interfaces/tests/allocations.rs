@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use corewire_bind::Driver;
+use corewire_bind::{Driver, Serve};
 use corewire_interfaces::all::{Choice, Client, Color, Nested, Pair, Server, Shape};
 use corewire_interfaces::{Echo, Place, by, pin};
 
@@ -42,7 +42,9 @@ fn calls_of_fixed_size_allocate_nothing_of_their_own() {
     pin();
     for driver in [Driver::Ump, Driver::Lmp, Driver::Local] {
         let place = Place::new(&format!("allocations-{driver}"));
-        let mut server = Server::new(&place.domain, "echo", Echo::default()).unwrap();
+        // What a monitor says to the service is no call.
+        let serve = Serve::default().monitor(None);
+        let mut server = Server::with(&place.domain, "echo", Echo::default(), serve).unwrap();
         std::thread::scope(|scope| {
             let caller = scope.spawn(|| {
                 let mut client = Client::bind(&place.domain, "echo", &by(driver)).unwrap();

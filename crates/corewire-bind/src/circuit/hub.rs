@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
@@ -213,7 +214,44 @@ enum Look {
     Interrupted,
 }
 
-static HUBS: Mutex<Vec<(std::path::PathBuf, NodeId, Weak<Hub>)>> = Mutex::new(Vec::new());
+/// The hub of a monitor, or the place where it will be: threads wait only for the monitor that they want.
+#[derive(Default)]
+struct Place {
+    state: Mutex<PlaceState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct PlaceState {
+    hub: Weak<Hub>,
+    is_attaching: bool,
+}
+
+static PLACES: Mutex<Vec<(PathBuf, NodeId, Arc<Place>)>> = Mutex::new(Vec::new());
+
+impl Place {
+    fn of(domain: &Domain, node: NodeId) -> Arc<Self> {
+        let path = domain.runtime_directory();
+        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = places.iter().find(|(at, number, _)| at == path && *number == node);
+        if let Some((_, _, place)) = found {
+            return Arc::clone(place);
+        }
+        // Those of monitors that nobody uses any more.
+        places.retain(|(_, _, place)| Arc::strong_count(place) > 1 || place.is_used());
+        let place = Arc::new(Self::default());
+        places.push((path.to_owned(), node, Arc::clone(&place)));
+        place
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PlaceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_used(&self) -> bool {
+        self.lock().hub.strong_count() > 0
+    }
+}
 
 impl Hub {
     /// The hub of this process for a monitor: there is one for all clients.
@@ -222,20 +260,25 @@ impl Hub {
         node: NodeId,
         until: Patience,
     ) -> Result<Arc<Self>, BindReason> {
-        let path = domain.runtime_directory().to_owned();
-        let mut hubs = HUBS.lock().unwrap_or_else(PoisonError::into_inner);
-        hubs.retain(|(_, _, hub)| hub.strong_count() > 0);
-        let found = hubs.iter().find(|(at, number, _)| *at == path && *number == node);
-        if let Some(hub) = found.and_then(|(_, _, hub)| hub.upgrade())
-            && hub.process == std::process::id()
-            && !hub.is_lost()
-        {
+        let place = Place::of(domain, node);
+        let mut state = place.lock();
+        while state.is_attaching {
+            let left = until.left()?.unwrap_or(Duration::MAX);
+            let waited = place.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let is_usable = |hub: &Arc<Self>| hub.is_ours() && !hub.is_lost();
+        if let Some(hub) = state.hub.upgrade().filter(is_usable) {
             return Ok(hub);
         }
-        hubs.retain(|(at, number, _)| *at != path || *number != node);
-        let hub = Arc::new(Self::new(domain, node, until)?);
-        hubs.push((path, node, Arc::downgrade(&hub)));
-        Ok(hub)
+        state.is_attaching = true;
+        drop(state);
+        let attached = Self::new(domain, node, until).map(Arc::new);
+        let mut state = place.lock();
+        state.is_attaching = false;
+        state.hub = attached.as_ref().map_or_else(|_| Weak::new(), Arc::downgrade);
+        place.changed.notify_all();
+        attached
     }
 
     fn new(domain: &Domain, node: NodeId, until: Patience) -> Result<Self, BindReason> {

@@ -54,6 +54,13 @@ struct Local {
     held: VecDeque<(Message, u32, u8)>,
 }
 
+/// What a frame brought, in memory of its own.
+pub(super) enum Owned {
+    Message(u32, Head, Body),
+    Changed(u32),
+    Nothing,
+}
+
 /// The way of frames to the monitor.
 struct Through<'a> {
     endpoint: &'a mut Endpoint,
@@ -128,6 +135,17 @@ impl Circuits {
     /// Whether something waits for room in the ring, for which a receive would not return.
     pub(super) fn is_stuck(&self) -> bool {
         matches!(&self.link, Some(ServiceLink { way: LinkWay::Ring { stuck: Some(_), .. }, .. }))
+    }
+
+    /// Reads a frame.
+    #[inline]
+    pub(super) fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> Result<Owned, Wrong> {
+        Ok(match self.ends.frame(label, hop, payload)? {
+            Came::Short(index, head, bytes) => Owned::Message(index, head, Body::of(bytes)),
+            Came::Long(index, head, bytes) => Owned::Message(index, head, Body::Long(bytes)),
+            Came::Changed(index) => Owned::Changed(index),
+            Came::Nothing => Owned::Nothing,
+        })
     }
 
     fn local(&mut self, index: u32) -> Option<&mut Local> {
@@ -373,20 +391,19 @@ impl ServerCore {
         Ok(Some(Found::Bound(client, identity)))
     }
 
-    /// A frame has come.
-    pub(super) fn circuit_frame(
-        &mut self,
-        label: Label,
-        hop: Hop,
-        payload: &[u8],
-    ) -> Option<Found> {
-        let lines = lines_of(payload.len());
+    /// A frame has come on a socket.
+    fn circuit_frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> Option<Found> {
+        let came = self.sending.circuits.frame(label, hop, payload);
+        self.circuit_came(came, lines_of(payload.len()))
+    }
+
+    /// A frame has been read.
+    pub(super) fn circuit_came(&mut self, came: Result<Owned, Wrong>, lines: u32) -> Option<Found> {
         let circuits = &mut self.sending.circuits;
-        let (index, head, body) = match circuits.ends.frame(label, hop, payload) {
-            Ok(Came::Short(index, head, bytes)) => (index, head, Body::of(bytes)),
-            Ok(Came::Long(index, head, bytes)) => (index, head, Body::Long(bytes)),
-            Ok(Came::Changed(index)) => return self.circuit_changed(index),
-            Ok(Came::Nothing) => return None,
+        let (index, head, body) = match came {
+            Ok(Owned::Message(index, head, body)) => (index, head, body),
+            Ok(Owned::Changed(index)) => return self.circuit_changed(index),
+            Ok(Owned::Nothing) => return None,
             Err(Wrong::Peer { index, what }) => {
                 self.refused_count += 1;
                 let client = circuits.client_of(index)?;

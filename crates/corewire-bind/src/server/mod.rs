@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait};
-use corewire_layout::circuit::{Hop, Label};
+use corewire_layout::circuit::{Hop, Label, lines_of};
 
 pub(crate) use self::binding::{Acceptance, hello};
 pub use self::clients::ClientId;
@@ -498,8 +498,10 @@ impl ServerCore {
         let tag = Tag(status.tag);
         if self.sending.circuits.is_from_monitor(status.source) {
             let hop = status.immediate.and_then(Hop::of_word)?;
-            let payload = in_buffer(&self.buffer, &status).to_vec();
-            return self.circuit_frame(Label::of_word(status.tag), hop, &payload);
+            let payload = in_buffer(&self.buffer, &status);
+            let (label, lines) = (Label::of_word(status.tag), lines_of(payload.len()));
+            let came = self.sending.circuits.frame(label, hop, payload);
+            return self.circuit_came(came, lines);
         }
         if tag.ordinal() == 0 {
             let message = in_buffer(&self.buffer, &status).to_vec();
