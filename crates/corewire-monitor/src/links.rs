@@ -13,6 +13,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::connections::{Connection, What};
 use crate::monitor::Rings;
 
+/// Descriptors that may wait for one neighbour; one packet may have more.
+const DESCRIPTORS_MAX: usize = 253;
+
 /// The data lane of a link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DataLane {
@@ -91,6 +94,15 @@ impl Out {
     /// Sends a packet on a connection, or keeps it.
     pub(crate) fn send(&mut self, key: u64, packet: &Packet, rights: Vec<OwnedFd>) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
+        let waiting = connection.lane.unsent_descriptors();
+        if let Packet::Capabilities { to, notes, .. } = packet
+            && waiting > 0
+            && waiting + rights.len() > DESCRIPTORS_MAX
+        {
+            // A neighbour that does not read must not use up this process's descriptors.
+            let lost = Packet::Capabilities { to: *to, is_lost: true, notes: notes.clone() };
+            return self.send(key, &lost, Vec::new());
+        }
         if connection.lane.send(packet, rights).is_err() {
             self.broken.push(key);
         } else if connection.lane.has_unsent() {

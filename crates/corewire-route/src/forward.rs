@@ -2,12 +2,15 @@
 
 use corewire_layout::circuit::credit::{LOAN_LINES_MAX, RESERVE_LINES};
 use corewire_layout::circuit::packet::Packet;
-use corewire_layout::circuit::{Hop, Kind, Label, flags, lines_of};
+use corewire_layout::circuit::{Hop, Kind, Label, PAYLOAD_BYTES_MAX, flags, lines_of};
 
 use crate::circuit::{At, CLIENT, LinkId, Phase, state};
 use crate::mistakes::{is_same, offer, raise};
 use crate::node::{Neighbour, Node, UNKNOWN_MAX, Violation, Wires};
 
+/// Messages of a circuit whose capabilities may have overtaken them. Those that have credit at each of 16 hops are
+/// fewer.
+const CAPABILITIES_AHEAD_MAX: i32 = 8192;
 /// The largest window that a neighbour can grant.
 const WINDOW_LINES_MAX: u32 = 1 << 20;
 
@@ -42,6 +45,9 @@ impl Node {
         let is_unblocked = !had_room && !near.queue.is_empty();
         if !hop.takes_lines() {
             return self.word(at, hop, wires);
+        }
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(Violation::Long { found: payload.len() });
         }
         let lines = lines_of(payload.len());
         near.intake
@@ -189,16 +195,20 @@ impl Node {
         (is_lost, notes): (bool, Vec<u8>),
         rights: W::Rights,
         wires: &mut W,
-    ) {
-        let Some(at) = self.find(from, to) else { return };
-        let Some(far) = self.circuits.side_mut(at.other()) else { return };
+    ) -> Result<(), Violation> {
+        let Some(at) = self.find(from, to) else { return Ok(()) };
+        let Some(far) = self.circuits.side_mut(at.other()) else { return Ok(()) };
         if !far.is_reachable() {
-            return;
+            return Ok(());
         }
         far.capabilities_due -= 1;
+        if far.capabilities_due < -CAPABILITIES_AHEAD_MAX {
+            return Err(Violation::packet("capabilities of messages that do not come"));
+        }
         let packet = Packet::Capabilities { to: far.label_out, is_lost, notes };
         wires.packet(far.link, packet, rights);
         self.end_if_finished(at.circuit());
+        Ok(())
     }
 
     /// The side whose neighbour writes this label.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use corewire_layout::circuit::packet::{End, Origin, Packet, Table};
-use corewire_layout::circuit::{Hop, Label, NodeId};
+use corewire_layout::circuit::{Hop, Label, NodeId, PAYLOAD_BYTES_MAX};
 use corewire_layout::name::ChannelName;
 
 use crate::circuit::{At, CLIENT, Circuits, LinkId, SERVICE, state};
@@ -38,6 +38,12 @@ pub enum Violation {
         lines: u32,
         /// Lines that were granted.
         granted: u32,
+    },
+    /// It sent a frame that is longer than any.
+    #[error("a frame of {found} bytes: at most {PAYLOAD_BYTES_MAX} are possible")]
+    Long {
+        /// Its length.
+        found: usize,
     },
     /// It granted more than any window has.
     #[error("a grant of more lines than there can be")]
@@ -157,6 +163,8 @@ pub(crate) struct Link {
     pub(crate) is_leaving: bool,
 }
 
+/// Names that one program can serve.
+const NAMES_OF_PROGRAM_MAX: usize = 1024;
 /// Frames of unknown circuits, beyond those that may be late, for which a neighbour is cut.
 pub(crate) const UNKNOWN_MAX: u32 = 16;
 /// Frames without lines that may be on their way when a circuit ends.
@@ -361,8 +369,7 @@ impl Node {
                 Ok(())
             }
             (Packet::Capabilities { to, is_lost, notes }, _) => {
-                self.capabilities(from, to, (is_lost, notes), rights, wires);
-                Ok(())
+                self.capabilities(from, to, (is_lost, notes), rights, wires)
             }
             (Packet::Leave, Neighbour::Program(_)) => {
                 if let Some(link) = self.link_mut(from) {
@@ -453,8 +460,13 @@ impl Node {
                 });
                 return Err(format!("process {} serves {name} already", pid.unwrap_or(0)));
             }
-            None => self.names.serve(name, link),
+            None => {}
         }
+        let count = self.names.locals().filter(|(_, served_by)| *served_by == link).count();
+        if count >= NAMES_OF_PROGRAM_MAX {
+            return Err(format!("a program can serve {NAMES_OF_PROGRAM_MAX} names"));
+        }
+        self.names.serve(name, link);
         self.tell_name(name, true, wires);
         Ok(())
     }

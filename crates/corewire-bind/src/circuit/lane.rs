@@ -56,13 +56,20 @@ pub struct ControlLane<S> {
     socket: S,
     unsent: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     unsent_bytes: usize,
+    unsent_descriptors: usize,
     buffer: Vec<u8>,
 }
 
 impl<S: AsFd> ControlLane<S> {
     /// The lane on a SEQPACKET socket.
     pub const fn new(socket: S) -> Self {
-        Self { socket, unsent: VecDeque::new(), unsent_bytes: 0, buffer: Vec::new() }
+        Self {
+            socket,
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            unsent_descriptors: 0,
+            buffer: Vec::new(),
+        }
     }
 
     /// The socket.
@@ -85,6 +92,7 @@ impl<S: AsFd> ControlLane<S> {
             return Ok(());
         }
         self.unsent_bytes += bytes.len();
+        self.unsent_descriptors += descriptors.len();
         if self.unsent_bytes > UNSENT_BYTES_MAX {
             return Err(LaneEnd::Unread { bytes: self.unsent_bytes });
         }
@@ -102,9 +110,15 @@ impl<S: AsFd> ControlLane<S> {
                 return Ok(false);
             }
             self.unsent_bytes -= bytes.len();
+            self.unsent_descriptors -= descriptors.len();
             self.unsent.pop_front();
         }
         Ok(true)
+    }
+
+    /// Descriptors that wait for room.
+    pub const fn unsent_descriptors(&self) -> usize {
+        self.unsent_descriptors
     }
 
     /// Whether something waits for room.

@@ -22,6 +22,10 @@ use crate::server::binding::Acceptance;
 use crate::server::clients::Way;
 use crate::tag::{Control, Tag, status};
 
+/// Messages that may wait for a client while others with capabilities are sent: these go ahead of their messages, and take
+/// descriptors of the client.
+const UNSENT_MAX: usize = 64;
+
 /// The circuits of a service.
 #[derive(Default)]
 pub(super) struct Circuits {
@@ -213,6 +217,9 @@ impl Circuits {
         let Frame { tag, status, bytes } = frame;
         let count = capabilities.count();
         if count > 0 {
+            if self.ends.unsent(index).1 >= UNSENT_MAX {
+                return Err(NotSent);
+            }
             let to = self.ends.label_of(index);
             let (packet, descriptors) = packet_of(to, capabilities).map_err(|_| NotSent)?;
             link.control.send(&packet, descriptors);
