@@ -329,11 +329,11 @@ impl Attempt<'_> {
         let opened = hub.open(service, node, offer, self.until)?;
         let Origin { uid, gid, pid } = opened.origin;
         let acceptance = Acceptance::of_bytes(&opened.answer);
-        let Some(Acceptance { bytes_max, forms, .. }) = acceptance else {
+        let Some(Acceptance { forms, .. }) = acceptance else {
             hub.close(opened.index, End::Violation);
             return Err(BindReason::Protocol);
         };
-        let link = CircuitLink::new(hub, opened.index, bytes_max, self.service);
+        let link = CircuitLink::new(hub, opened.index, self.service);
         let link = Link::Circuit(Box::new(link));
         Ok(self.bound(link, Driver::Circuit, 0, forms, Identity { uid, gid, pid }))
     }

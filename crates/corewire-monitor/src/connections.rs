@@ -148,7 +148,7 @@ impl Monitor {
     }
 
     /// Reads a frame of a data lane. False if there is none.
-    fn read_frame(&mut self, key: u64, link: LinkId) -> bool {
+    pub(crate) fn read_frame(&mut self, key: u64, link: LinkId) -> bool {
         let mut buffer = [0; corewire_bind::circuit::lane::DATA_BYTES_MAX + 1];
         let Some(connection) = self.out.connections.get(&key) else { return false };
         let length = match receive_frame(connection.lane.socket(), &mut buffer) {
@@ -330,6 +330,7 @@ impl Monitor {
             Some(link) => self.cut_link(link, reason),
             None => {
                 self.out.secrets.retain(|_, control| *control != key);
+                self.names_have_changed = true;
                 self.out.refuse(key, reason);
             }
         }

@@ -41,13 +41,17 @@ impl Monitor {
             (self.node.id(), names.iter().filter_map(|name| monitor_of_name(name.as_str())));
         let others: Vec<NodeId> = others.filter(|node| *node != own).collect();
         let is_alone = !others.iter().any(|node| self.node.link_of(*node).is_some());
+        // One that has not answered is asked again later.
+        let first = others.iter().position(|node| !self.failed.contains(node));
         for (index, &node) in others.iter().enumerate() {
             // The first one knows the routing table, if there is one. Those behind this one connect by themselves.
             let is_due = match is_alone {
-                true => index == 0,
+                true => Some(index) == first,
                 false => self.node.is_neighbour(node),
             };
-            let is_there = self.node.link_of(node).is_some() || self.joining.1.contains(&node);
+            let is_there = self.node.link_of(node).is_some()
+                || self.joining.1.contains(&node)
+                || self.failed.contains(&node);
             if node < own && is_due && !is_there {
                 self.join(node);
             }
@@ -84,7 +88,11 @@ impl Monitor {
         while let Ok(joined) = self.joined.try_recv() {
             match joined {
                 Joined::Stop => return true,
-                Joined::Failed(node) => _ = self.joining.1.remove(&node),
+                Joined::Failed(node) => {
+                    self.joining.1.remove(&node);
+                    self.failed.insert(node);
+                    self.names_have_changed = true;
+                }
                 Joined::Monitor(accepted) => {
                     let accepted = accepted.lock().ok().and_then(|mut accepted| accepted.take());
                     if let Some(accepted) = accepted {

@@ -139,6 +139,8 @@ pub struct Monitor {
     pub(crate) joined: Receiver<Joined>,
     pub(crate) joining: (Sender<Joined>, BTreeSet<NodeId>),
     pub(crate) names_have_changed: bool,
+    /// Monitors that have not answered, to be asked again at the next look.
+    pub(crate) failed: BTreeSet<NodeId>,
     pub(crate) poll: Duration,
     pub(crate) turns_since_sockets: u32,
     /// Links whose control lane has ended; what is in their rings comes first.
@@ -200,6 +202,7 @@ impl Monitor {
             joined,
             joining: (sender, BTreeSet::new()),
             names_have_changed: true,
+            failed: BTreeSet::new(),
             poll,
             turns_since_sockets: 0,
             ending: Vec::new(),

@@ -17,6 +17,8 @@ const FRAMES_PER_TURN: usize = 64;
 const TURNS_WITHOUT_SOCKETS: u32 = 16;
 /// Frames and departures that one look at an endpoint takes.
 const EVENTS_PER_LOOK: usize = 4096;
+/// Frames that a program which has ended may have left on its socket; its buffer holds fewer.
+const LEFT_MAX: usize = 65_536;
 /// How long a sleep lasts at most: connections that have not become links end.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -96,8 +98,7 @@ impl Monitor {
             Ok(Some(status)) => status,
             Err(MessageError::Interrupted) => return Ok(true),
             Err(MessageError::BufferTooSmall { .. }) => {
-                // No frame is as long as that.
-                rings.endpoint.discard(Selector::any())?;
+                self.cut_long(which)?;
                 return Ok(true);
             }
             Err(error) => return Err(error.into()),
@@ -125,6 +126,18 @@ impl Monitor {
         }
     }
 
+    /// Ends the link of a neighbour that has sent what is longer than any frame.
+    #[cold]
+    fn cut_long(&mut self, which: usize) -> Result<(), MonitorError> {
+        let rings = &mut self.out.rings[which];
+        let Some(status) = rings.endpoint.try_probe(Selector::any())? else { return Ok(()) };
+        rings.endpoint.discard(Selector::any().from(status.source))?;
+        if let Some(link) = rings.link_of(status.source) {
+            self.cut_link(link, "it sent a frame that is none");
+        }
+        Ok(())
+    }
+
     /// Takes what an endpoint reports, with the peers that have gone. How much it was; less than [`EVENTS_PER_LOOK`] if
     /// nothing is left.
     fn take_events(&mut self, which: usize) -> Result<usize, MonitorError> {
@@ -139,9 +152,7 @@ impl Monitor {
                 }
                 Ok(Some(Event::Came(_))) | Err(MessageError::Interrupted) => {}
                 Ok(Some(Event::Received(status))) => self.take(which, &status),
-                Err(MessageError::BufferTooSmall { .. }) => {
-                    self.out.rings[which].endpoint.discard(Selector::any())?;
-                }
+                Err(MessageError::BufferTooSmall { .. }) => self.cut_long(which)?,
                 Ok(None) => return Ok(taken),
                 Err(error) => return Err(error.into()),
             }
@@ -187,7 +198,9 @@ impl Monitor {
         }
         while let Some(key) = self.out.broken.pop() {
             // What it has sent before it broke is read first.
-            self.read(key);
+            for _ in 0..64 {
+                self.read(key);
+            }
             match self.out.connections.get(&key).and_then(|connection| connection.link()) {
                 Some(link) => self.cut_link(link, "it does not read what it is sent"),
                 None => self.forget(key),
@@ -200,6 +213,9 @@ impl Monitor {
         if now.duration_since(self.last_look) >= SLEEP_MAX {
             self.last_look = now;
             self.expire(now);
+            if !std::mem::take(&mut self.failed).is_empty() {
+                self.names_have_changed = true;
+            }
         }
         if self.names_have_changed {
             self.join_others();
@@ -212,7 +228,17 @@ impl Monitor {
     fn end_links(&mut self) {
         for link in std::mem::take(&mut self.ending) {
             match self.out.link(link).map(|link| link.data) {
-                Some(DataLane::Socket { key }) => self.read(key),
+                Some(DataLane::Socket { .. }) => {
+                    for _ in 0..LEFT_MAX {
+                        let Some(DataLane::Socket { key }) = self.out.link(link).map(|io| io.data)
+                        else {
+                            break;
+                        };
+                        if !self.read_frame(key, link) {
+                            break;
+                        }
+                    }
+                }
                 Some(DataLane::Ring { .. }) | None => {}
             }
             self.link_down(link);
@@ -227,6 +253,16 @@ impl Monitor {
                 Ok(false) | Err(MessageError::Interrupted) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
+        }
+        // What came, or found room, before the endpoints were armed.
+        let stuck_count = self.out.stuck_count;
+        self.out.look_at_stuck();
+        let mut has_done = self.out.stuck_count != stuck_count;
+        for which in 0..self.out.rings.len() {
+            has_done |= self.take_events(which)? > 0;
+        }
+        if has_done {
+            return Ok(false);
         }
         Ok(self.sockets(Some(SLEEP_MAX))? == Found::Stop)
     }

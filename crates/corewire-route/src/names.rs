@@ -87,6 +87,14 @@ impl Names {
         if epoch < *started {
             return false;
         }
+        if self.count >= NAMES_MAX {
+            // Names that are served no longer make room.
+            for at in self.known.values_mut() {
+                at.retain(|_, known| known.is_served);
+            }
+            self.known.retain(|_, at| !at.is_empty());
+            self.count = self.known.values().map(BTreeMap::len).sum();
+        }
         let known = self.known.get(name).and_then(|at| at.get(&node));
         match known {
             Some(known) if known.epoch >= epoch => return false,

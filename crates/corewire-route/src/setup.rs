@@ -270,7 +270,14 @@ impl Node {
         // What the service has sent already went to the client: it must not come twice.
         let is_untouched = circuit.sides[SERVICE].intake.taken_lines() == 0;
         let (setup, from) = (setup.clone(), circuit.sides[CLIENT].link);
+        // A program's refusal is final: it would be asked again and again.
+        let asked = circuit.sides[SERVICE].link;
+        let is_monitor = matches!(
+            self.link(asked).map(|link| link.neighbour),
+            Some(Neighbour::Monitor(_)) | None
+        );
         if end.may_go_around()
+            && is_monitor
             && is_untouched
             && let Ok(link) = self.next(&setup, from)
         {

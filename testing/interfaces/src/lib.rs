@@ -135,22 +135,33 @@ impl Drop for Running {
 pub struct Place {
     /// The domain.
     pub domain: Domain,
-    _monitors: [Running; 2],
+    monitors: Vec<Running>,
     path: PathBuf,
 }
 
 impl Place {
-    /// For the test of this name.
+    /// For the test of this name, with both monitors.
+    ///
+    /// # Panics
+    /// If the domain cannot be opened, or a monitor does not start.
+    #[must_use]
+    pub fn new(test: &str) -> Self {
+        let mut place = Self::without_monitors(test);
+        let monitors = MONITORS.map(|number| Running::start(&place.domain, number));
+        place.monitors.extend(monitors);
+        place
+    }
+
+    /// For the test of this name, without a monitor, which would need processor time.
     ///
     /// # Panics
     /// If the domain cannot be opened.
     #[must_use]
-    pub fn new(test: &str) -> Self {
+    pub fn without_monitors(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("corewire-if-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let domain = Domain::open_at(&path).unwrap_or_else(|error| panic!("{error}"));
-        let monitors = MONITORS.map(|number| Running::start(&domain, number));
-        Self { domain, _monitors: monitors, path }
+        Self { domain, monitors: Vec::new(), path }
     }
 
     /// Runs a service while `work` runs, and returns what is left of it.

@@ -41,7 +41,7 @@ fn calls_of_fixed_size_allocate_nothing_of_their_own() {
     const WARM_UP: u64 = 200;
     pin();
     for driver in [Driver::Ump, Driver::Lmp, Driver::Local] {
-        let place = Place::new(&format!("allocations-{driver}"));
+        let place = Place::without_monitors(&format!("allocations-{driver}"));
         // What a monitor says to the service is no call.
         let serve = Serve::default().monitor(None);
         let mut server = Server::with(&place.domain, "echo", Echo::default(), serve).unwrap();

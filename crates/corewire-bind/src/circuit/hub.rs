@@ -29,6 +29,7 @@ use crate::error::{BindReason, CallError};
 use crate::message::{Body, Message};
 use crate::patience::Patience;
 use crate::random::random_u64;
+use crate::server::Acceptance;
 use crate::socket::SocketError;
 use crate::tag::{Tag, status};
 
@@ -365,7 +366,9 @@ impl Hub {
     }
 
     fn is_lost(&self) -> bool {
-        self.lock().lost.is_some()
+        let mut state = self.lock();
+        self.open_inbox(&mut state);
+        state.lost.is_some()
     }
 
     pub(crate) fn is_ours(&self) -> bool {
@@ -443,11 +446,6 @@ impl Hub {
             HubError::Ended(Ended { reason, .. }, _) => BindReason::Circuit { reason },
             HubError::Call(error) => error.into(),
         })
-    }
-
-    /// Accepts messages up to this length on a circuit.
-    pub(crate) fn set_bytes_max(&self, index: u32, bytes_max: usize) {
-        self.lock().ends.set_bytes_max(index, bytes_max);
     }
 
     /// Forgets a circuit. What was sent arrives.
@@ -535,52 +533,47 @@ impl Hub {
         mut find: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, HubError> {
         let mut state = self.lock();
-        loop {
+        let mut leads = false;
+        let waited = loop {
+            self.open_inbox(&mut state);
             // First: what is sent now may be what the caller waits for.
             state.flush();
             // What has come already counts, whatever has happened since.
             if let Some(found) = find(&mut state) {
-                state.end_lead();
-                return Ok(found);
+                break Ok(found);
             }
             if let Some(error) = state.ended(index) {
-                state.end_lead();
-                return Err(error);
+                break Err(error);
             }
-            if state.is_led {
+            if state.is_led && !leads {
                 state = self.follow(state, index, patience)?;
                 continue;
             }
-            state.is_led = true;
-            let looked = state.look(patience);
-            state.is_led = false;
-            match looked {
-                Ok(Look::Something) => {}
-                Ok(Look::Interrupted) => {
-                    self.open_inbox(&mut state);
-                    state = self.let_in(state);
-                }
+            (state.is_led, leads) = (true, true);
+            // Those that come from now on interrupt the look.
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                state = self.let_in(state);
+                continue;
+            }
+            match state.look(patience) {
+                Ok(Look::Something | Look::Interrupted) => {}
                 Ok(Look::Nothing) => {
                     self.open_inbox(&mut state);
                     if let Some(found) = find(&mut state) {
-                        state.end_lead();
-                        return Ok(found);
-                    }
-                    if let Some(error) = state.ended(index) {
-                        state.end_lead();
-                        return Err(error);
+                        break Ok(found);
                     }
                     if let Err(error) = patience.left() {
-                        state.end_lead();
-                        return Err(error.into());
+                        break Err(state.ended(index).unwrap_or(error.into()));
                     }
                 }
-                Err(error) => {
-                    state.end_lead();
-                    return Err(error.into());
-                }
+                Err(error) => break Err(error.into()),
             }
+        };
+        if leads {
+            state.is_led = false;
         }
+        state.end_lead();
+        waited
     }
 
     /// Sleeps until the leader has found something for this circuit, or has left.
@@ -688,7 +681,11 @@ impl State {
 
     fn has_message(&self, index: u32) -> bool {
         self.circuits.get(index).is_some_and(|local| match local.queue.front() {
-            Some((_, _, capabilities)) => *capabilities == 0 || !local.rights.is_empty(),
+            // Once the circuit has ended no capabilities can come any more.
+            Some((_, _, capabilities)) => {
+                let is_over = || self.lost.is_some() || self.ends.ended(index).is_some();
+                *capabilities == 0 || !local.rights.is_empty() || is_over()
+            }
             None => false,
         })
     }
@@ -701,7 +698,7 @@ impl State {
         let local = self.circuits.get_mut(index)?;
         let (mut message, lines, count) = local.queue.pop_front()?;
         if count > 0 {
-            match local.rights.pop_front()? {
+            match local.rights.pop_front().flatten() {
                 Some(rights) if rights.len() == usize::from(count) => {
                     message.set_capabilities(rights);
                 }
@@ -837,7 +834,7 @@ impl State {
                         return Ok(Look::Something);
                     }
                 }
-                let Ok(left) = patience.left() else { return Ok(Look::Nothing) };
+                let left = patience.left().unwrap_or(Some(Duration::ZERO));
                 let out = if *is_full { PollFlags::OUT } else { PollFlags::empty() };
                 let mut all =
                     [PollFd::new(&*socket, PollFlags::IN | out), PollFd::new(event, PollFlags::IN)];
@@ -931,6 +928,11 @@ impl State {
             News::Packet(Packet::Accept { to, label, credit, origin, answer }, _) => {
                 if let Some(index) = self.ends.find(to) {
                     self.ends.accepted(index, label, credit);
+                    // Before the first of its messages is read.
+                    if let Some(acceptance) = Acceptance::of_bytes(&answer) {
+                        let bytes_max = acceptance.bytes_max.max(1024);
+                        self.ends.set_bytes_max(index, usize::try_from(bytes_max).unwrap_or(0));
+                    }
                     if let Some(local) = self.circuits.get_mut(index) {
                         local.answer = Some((origin, answer));
                     }

@@ -27,8 +27,7 @@ pub(crate) struct CircuitLink {
 }
 
 impl CircuitLink {
-    pub(crate) fn new(hub: Arc<Hub>, index: u32, bytes_max: u32, service: &str) -> Self {
-        hub.set_bytes_max(index, usize::try_from(bytes_max.max(1024)).unwrap_or(usize::MAX));
+    pub(crate) fn new(hub: Arc<Hub>, index: u32, service: &str) -> Self {
         Self { hub, index, service: service.to_owned(), readiness: None, is_keeping: false }
     }
 

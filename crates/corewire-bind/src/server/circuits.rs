@@ -267,7 +267,11 @@ impl ServerCore {
                 let peer = self.sending.endpoint.peer(&name).ok()?;
                 let hop = Hop::new(Kind::Hello).to_word();
                 let envelope = Envelope::tagged(secret).with_immediate(hop);
-                self.sending.endpoint.try_send(peer, envelope, &[]).ok()?;
+                while self.sending.endpoint.try_send(peer, envelope, &[])
+                    == Err(MessageError::Interrupted)
+                {
+                    self.sending.was_interrupted = true;
+                }
                 LinkWay::Ring { peer, stuck: None }
             }
         };
@@ -469,7 +473,7 @@ impl ServerCore {
             None => return self.circuit_changed(index),
         };
         if !is_there {
-            return None;
+            return self.circuit_changed(index);
         }
         let (mut message, lines, count) = local.held.pop_front()?;
         if count > 0 {
@@ -492,7 +496,14 @@ impl ServerCore {
     /// Whether a circuit has ended, after everything that came before.
     fn circuit_changed(&mut self, index: u32) -> Option<Found> {
         let circuits = &mut self.sending.circuits;
-        if !circuits.local(index)?.held.is_empty() {
+        let is_over = circuits.ends.ended(index).is_some();
+        let local = circuits.local(index)?;
+        if !local.held.is_empty() {
+            if is_over {
+                // No capabilities can come any more: the messages that wait for some are told so.
+                local.rights.push_back(None);
+                circuits.ready.push_back(index);
+            }
             return None;
         }
         let has_ended = circuits.ends.ended(index).is_some() || circuits.ends.has_last(index);

@@ -239,7 +239,8 @@ impl ServerCore {
         }
         // The name is taken first: its errors say what is wrong with it.
         let listener = domain.listener(name)?;
-        let peers = serve.clients_max.clamp(1, 1024);
+        // Two more: the monitor, and one that has started again before the first is forgotten.
+        let peers = serve.clients_max.saturating_add(2).clamp(1, 1024);
         let endpoint = domain.endpoint(&format!("{name}.rings")).wait(serve.wait).peers(peers);
         let endpoint = endpoint.create()?;
         let mailbox = Mailbox::new(name, description, endpoint.interrupter());

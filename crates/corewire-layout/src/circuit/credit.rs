@@ -178,14 +178,17 @@ impl Intake {
         }
     }
 
-    /// Whether a frame must carry credit soon: less than half of the window may still come, and there is room.
+    /// Whether a frame must carry credit soon: less than half of the window may still come, and there is room for as much
+    /// more.
     #[inline]
     #[must_use]
     pub const fn is_due(&self) -> bool {
         let outstanding = self.outstanding_lines();
+        let room = self.window_lines.saturating_sub(outstanding + self.stored_lines);
         !self.is_recalling
             && outstanding * 2 < self.window_lines
-            && outstanding + self.stored_lines < self.window_lines
+            && room * 2 >= self.window_lines
+            && room > 0
     }
 
     /// Lends so many lines more.
