@@ -99,7 +99,7 @@ fn the_death_of_a_monitor_ends_its_circuits_and_the_next_goes_around() {
     let _serving = Serving::start(&scratch.runtime(), "desk");
     eventually(|| add_at(&scratch, 201) == "{\"sum\":13}\n");
     let mut client = stay_at(&scratch, 201);
-    eventually(|| circuits(&scratch).iter().any(|found| *found == (202, 1)));
+    eventually(|| circuits(&scratch).contains(&(202, 1)));
 
     drop(monitors.remove(2));
     let ended = client.0.take().unwrap().finish();
