@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ const FRAMES_PER_LOOK: usize = 64;
 pub(crate) struct Hub {
     state: Mutex<State>,
     /// Threads that want the state while another one has it.
-    waiting: AtomicUsize,
+    waiting: Mutex<usize>,
     interrupt: Interrupt,
     control: Arc<Control>,
     inbox: Arc<Mutex<VecDeque<News>>>,
@@ -334,7 +333,7 @@ impl Hub {
                 lost: None,
                 buffer: Box::new([0; DATA_BYTES_MAX + 1]),
             }),
-            waiting: AtomicUsize::new(0),
+            waiting: Mutex::new(0),
             interrupt,
             control,
             inbox,
@@ -375,6 +374,10 @@ impl Hub {
         self.process == std::process::id()
     }
 
+    fn waiting(&self) -> MutexGuard<'_, usize> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The state. A thread that waits for the link with it is interrupted.
     fn lock(&self) -> MutexGuard<'_, State> {
         match self.state.try_lock() {
@@ -382,20 +385,20 @@ impl Hub {
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {}
         }
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        *self.waiting() += 1;
         self.interrupt.interrupt();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        *self.waiting() -= 1;
         state
     }
 
     /// Lets threads in that wait for the state.
     fn let_in<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
+        if *self.waiting() == 0 {
             return state;
         }
         drop(state);
-        while self.waiting.load(Ordering::SeqCst) > 0 {
+        while *self.waiting() > 0 {
             std::thread::yield_now();
         }
         self.lock()
@@ -551,7 +554,7 @@ impl Hub {
             }
             (state.is_led, leads) = (true, true);
             // Those that come from now on interrupt the look.
-            if self.waiting.load(Ordering::SeqCst) > 0 {
+            if *self.waiting() > 0 {
                 state = self.let_in(state);
                 continue;
             }
