@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The interface of a client or a service. Generated code has one; [`Description::new`] makes others.
+/// The interface of a client or a service. Generated code has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description<'a> {
     /// The interface's name.
