@@ -3,10 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use corewire::{Envelope, Peer};
+use corewire::Peer;
 use corewire_bind::circuit::lane::{ControlLane, LaneEnd, receive_frame};
+use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::{OFFER_BYTES_MAX, Origin, Packet, Question, Role};
-use corewire_layout::circuit::{Hop, Kind, Label, NodeId, data_of_packet};
+use corewire_layout::circuit::{Label, NodeId, data_of_packet};
 use corewire_route::{LinkId, Neighbour, Wires};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -29,7 +30,7 @@ pub(crate) enum What {
     /// A link whose data lane has not come.
     Waiting { neighbour: Neighbour, until: Instant },
     /// This monitor has asked another one, and said hello in its ring.
-    Joining { node: NodeId, peer: Peer, until: Instant },
+    Joining { node: NodeId, until: Instant },
     /// The control lane of a link.
     Control(LinkId),
     /// The data lane of a link.
@@ -149,9 +150,8 @@ impl Monitor {
 
     /// Reads a frame of a data lane. False if there is none.
     pub(crate) fn read_frame(&mut self, key: u64, link: LinkId) -> bool {
-        let mut buffer = [0; corewire_bind::circuit::lane::DATA_BYTES_MAX + 1];
         let Some(connection) = self.out.connections.get(&key) else { return false };
-        let length = match receive_frame(connection.lane.socket(), &mut buffer) {
+        let length = match receive_frame(connection.lane.socket(), &mut self.buffer) {
             Ok(None) => return false,
             Ok(Some(length)) => length,
             Err(LaneEnd::Closed) => {
@@ -164,7 +164,7 @@ impl Monitor {
                 return false;
             }
         };
-        let Some((label, hop, payload)) = buffer.get(..length).and_then(data_of_packet) else {
+        let Some((label, hop, payload)) = self.buffer.get(..length).and_then(data_of_packet) else {
             self.cut_link(link, "it sent a frame that is none");
             return false;
         };
@@ -222,8 +222,9 @@ impl Monitor {
                 self.raise(control, DataLane::Socket { key }, secret);
                 Ok(())
             }
-            (What::Joining { node, peer, .. }, Packet::Ready) => {
-                let data = DataLane::Ring { which: TRUNK, peer };
+            (What::Joining { node, .. }, Packet::Ready) => {
+                let ring = self.out.joining.remove(&key).ok_or("its ring is gone")?;
+                let data = DataLane::Ring { which: TRUNK, ring };
                 self.link_up(key, Neighbour::Monitor(node), data);
                 Ok(())
             }
@@ -266,43 +267,32 @@ impl Monitor {
     }
 
     fn link_up(&mut self, control: u64, neighbour: Neighbour, data: DataLane) {
-        // The node talks to the link as soon as it has it: what it says is sent when the link is known.
-        let mut said = Said::default();
-        let link = self.node.link_up(neighbour, &mut said);
+        let link = self.node.link_up(neighbour);
         if self.out.links.len() <= link.index() {
             self.out.links.resize_with(link.index() + 1, || None);
         }
-        self.out.links[link.index()] = Some(LinkIo::new(control, data));
-        match data {
-            DataLane::Ring { which, peer } => self.out.rings[which].set(peer, link),
+        match &data {
+            DataLane::Ring { which, ring } => self.out.rings[*which].set(ring.peer(), link),
             DataLane::Socket { key } => {
-                if let Some(connection) = self.out.connections.get_mut(&key) {
+                if let Some(connection) = self.out.connections.get_mut(key) {
                     connection.what = What::Data(link);
                 }
             }
         }
+        self.out.links[link.index()] = Some(LinkIo { control, data });
         if let Some(connection) = self.out.connections.get_mut(&control) {
             connection.what = What::Control(link);
         }
-        for packet in said.0 {
-            self.out.send(control, &packet, Vec::new());
-        }
+        self.node.introduce(link, &mut self.out);
     }
 
     /// A frame that says hello, in a ring that belongs to no link.
     pub(crate) fn hello(&mut self, which: usize, peer: Peer, label: Label) {
         let secret = label.to_word();
         if let Some(control) = self.out.secrets.get(&secret).copied() {
-            self.raise(control, DataLane::Ring { which, peer }, secret);
+            let ring = RingLane::new(peer);
+            self.raise(control, DataLane::Ring { which, ring }, secret);
         }
-    }
-
-    /// Says hello to another monitor in its ring.
-    pub(crate) fn say_hello(&mut self, peer: Peer, secret: u64) {
-        let hop = Hop::new(Kind::Hello).to_word();
-        let envelope = Envelope::tagged(secret).with_immediate(hop);
-        // The ring is new.
-        let _ = self.out.rings[TRUNK].endpoint.try_send(peer, envelope, &[]);
     }
 
     /// A control lane, or one that has not become a link, has ended.
@@ -321,6 +311,7 @@ impl Monitor {
     /// Forgets a connection that is no link.
     pub(crate) fn forget(&mut self, key: u64) {
         self.out.connections.remove(&key);
+        self.out.joining.remove(&key);
         self.out.secrets.retain(|_, control| *control != key);
         self.names_have_changed = true;
     }
@@ -330,6 +321,7 @@ impl Monitor {
             Some(link) => self.cut_link(link, reason),
             None => {
                 self.out.secrets.retain(|_, control| *control != key);
+                self.out.joining.remove(&key);
                 self.names_have_changed = true;
                 self.out.refuse(key, reason);
             }
@@ -382,7 +374,7 @@ impl Monitor {
         let json = match question {
             Question::Circuits => serde_json::to_vec(&Circuits::of(&self.node)),
             Question::Routes => {
-                let lane_of = |link| match self.out.link(link).map(|link| link.data) {
+                let lane_of = |link| match self.out.link(link).map(|link| &link.data) {
                     Some(DataLane::Ring { .. }) => "ring",
                     _ => "socket",
                 };
@@ -408,25 +400,5 @@ impl Monitor {
         for key in late.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.cut(key, "it has not become a link in time");
         }
-    }
-}
-
-/// What a node says to a link that is not known yet.
-#[derive(Default)]
-struct Said(Vec<Packet>);
-
-impl Wires for Said {
-    type Rights = Vec<OwnedFd>;
-
-    fn frame(&mut self, _: LinkId, _: Label, _: Hop, _: &[u8]) -> bool {
-        true
-    }
-
-    fn packet(&mut self, _: LinkId, packet: Packet, _: Vec<OwnedFd>) {
-        self.0.push(packet);
-    }
-
-    fn random(&mut self) -> u64 {
-        0
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use corewire_bind::circuit::lane::ControlLane;
+use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::{Packet, Role};
 use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
 use rustix::event::PollFlags;
@@ -106,12 +107,14 @@ impl Monitor {
     }
 
     fn accepted(&mut self, accepted: Accepted) {
-        let Accepted { node, socket, secret, endpoint } = accepted;
-        // It is linked already: this finds its number here.
-        let Ok(peer) = self.out.rings[TRUNK].endpoint.peer(&endpoint) else { return };
+        let Accepted { node, socket, secret, endpoint: endpoint_name } = accepted;
+        let endpoint = &mut self.out.rings[TRUNK].endpoint;
+        // None if it has gone meanwhile.
+        let Some(mut ring) = RingLane::to(endpoint, &endpoint_name) else { return };
         let until = Instant::now() + ANSWER_WITHIN;
-        if self.out.add(socket, What::Joining { node, peer, until }).is_some() {
-            self.say_hello(peer, secret);
+        if let Some(key) = self.out.add(socket, What::Joining { node, until }) {
+            ring.say_hello(&mut self.out.rings[TRUNK].endpoint, secret);
+            self.out.joining.insert(key, ring);
         }
     }
 }

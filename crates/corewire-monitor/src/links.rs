@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use corewire::{Envelope, MessageError, OperationHandle, Options, Peer};
 use corewire_bind::circuit::lane::send_frame;
+use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::Packet;
 use corewire_layout::circuit::{Hop, Label};
 use corewire_route::{LinkId, Wires};
@@ -17,10 +17,10 @@ use crate::monitor::Rings;
 const DESCRIPTORS_MAX: usize = 253;
 
 /// The data lane of a link.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum DataLane {
     /// In one of the endpoints.
-    Ring { which: usize, peer: Peer },
+    Ring { which: usize, ring: RingLane },
     /// A connection of its own.
     Socket { key: u64 },
 }
@@ -31,13 +31,12 @@ pub(crate) struct LinkIo {
     /// The connection of its control lane.
     pub(crate) control: u64,
     pub(crate) data: DataLane,
-    /// A frame that found no room in the ring: the endpoint sends it as soon as there is some, and wakes this process.
-    stuck: Option<OperationHandle>,
 }
 
 impl LinkIo {
-    pub(crate) const fn new(control: u64, data: DataLane) -> Self {
-        Self { control, data, stuck: None }
+    /// Whether a frame waits for room in its ring.
+    const fn is_stuck(&self) -> bool {
+        matches!(&self.data, DataLane::Ring { ring, .. } if ring.is_full())
     }
 }
 
@@ -52,6 +51,8 @@ pub(crate) struct Out {
     pub(crate) randoms: Vec<u64>,
     /// Connections whose data lane has not come, by their secrets.
     pub(crate) secrets: HashMap<u64, u64>,
+    /// Rings to monitors that have not said that they are ready, by the connection.
+    pub(crate) joining: HashMap<u64, RingLane>,
     /// Connections that failed while something was sent.
     pub(crate) broken: Vec<u64>,
 }
@@ -61,29 +62,22 @@ impl Out {
         self.links.get(link.index())?.as_ref()
     }
 
-    /// Whether frames that found no room have been sent: then there may be room for more.
-    pub(crate) fn look_at_stuck(&mut self) {
+    /// Looks whether frames that found no room have been sent. True if one has: there may be room for more.
+    pub(crate) fn look_at_stuck(&mut self) -> bool {
+        let stuck_count = self.stuck_count;
         for link in self.links.iter_mut().flatten() {
-            let (Some(handle), DataLane::Ring { which, .. }) = (link.stuck, link.data) else {
-                continue;
-            };
-            let Some(rings) = self.rings.get_mut(which) else { continue };
-            match rings.endpoint.test(handle) {
-                Ok(None) | Err(MessageError::Interrupted) => {}
-                // Sent, or the neighbour has gone.
-                _ => {
-                    link.stuck = None;
-                    self.stuck_count -= 1;
-                }
-            }
+            let DataLane::Ring { which, ring } = &mut link.data else { continue };
+            let Some(rings) = self.rings.get_mut(*which) else { continue };
+            self.stuck_count -= usize::from(ring.has_room_again(&mut rings.endpoint));
         }
+        self.stuck_count < stuck_count
     }
 
     /// Forgets a link.
     pub(crate) fn remove(&mut self, link: LinkId) -> Option<LinkIo> {
         let removed = self.links.get_mut(link.index())?.take()?;
-        self.stuck_count -= usize::from(removed.stuck.is_some());
-        if let DataLane::Ring { which, .. } = removed.data
+        self.stuck_count -= usize::from(removed.is_stuck());
+        if let &DataLane::Ring { which, .. } = &removed.data
             && let Some(rings) = self.rings.get_mut(which)
         {
             rings.forget(link);
@@ -130,31 +124,15 @@ impl Wires for Out {
     #[inline]
     fn frame(&mut self, link: LinkId, label: Label, hop: Hop, payload: &[u8]) -> bool {
         let Some(Some(io)) = self.links.get_mut(link.index()) else { return true };
-        match io.data {
-            DataLane::Ring { which, peer } => {
-                if io.stuck.is_some() {
-                    return false;
-                }
-                let Some(rings) = self.rings.get_mut(which) else { return true };
-                let envelope = Envelope::tagged(label.to_word()).with_immediate(hop.to_word());
-                match rings.endpoint.try_send(peer, envelope, payload) {
-                    Ok(()) => true,
-                    Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => {
-                        let memory = payload.to_vec();
-                        let kept =
-                            rings.endpoint.isend_with(peer, envelope, memory, Options::default());
-                        if let Ok(handle) = kept {
-                            io.stuck = Some(handle);
-                            self.stuck_count += 1;
-                        }
-                        // The endpoint has it.
-                        true
-                    }
-                    // The neighbour has gone, which the endpoint reports.
-                    Err(_) => true,
-                }
+        match &mut io.data {
+            DataLane::Ring { which, ring } => {
+                let Some(rings) = self.rings.get_mut(*which) else { return true };
+                let is_taken = ring.frame(&mut rings.endpoint, label, hop, payload);
+                // It is taken even if it is kept: then it is the last one for now.
+                self.stuck_count += usize::from(is_taken && ring.is_full());
+                is_taken
             }
-            DataLane::Socket { key } => {
+            &mut DataLane::Socket { key } => {
                 let Some(connection) = self.connections.get_mut(&key) else { return true };
                 if connection.is_full {
                     return false;

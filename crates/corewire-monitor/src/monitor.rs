@@ -11,6 +11,7 @@ use corewire::{
     ConnectServiceError, Domain, Endpoint, EndpointError, ListenError, Listener, MessageError,
     NameWatch, OpenError, Peer, Wait,
 };
+use corewire_bind::circuit::lane::DATA_BYTES_MAX;
 use corewire_layout::circuit::{NodeId, name_of_monitor};
 use corewire_route::{Config, LinkId, Node, Policy};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -145,7 +146,8 @@ pub struct Monitor {
     pub(crate) turns_since_sockets: u32,
     /// Links whose control lane has ended; what is in their rings comes first.
     pub(crate) ending: Vec<LinkId>,
-    pub(crate) buffer: Box<[u8; 4096]>,
+    pub(crate) buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
+    pub(crate) events: Vec<epoll::Event>,
     pub(crate) last_look: Instant,
 }
 
@@ -193,6 +195,7 @@ impl Monitor {
                 stuck_count: 0,
                 randoms: Vec::new(),
                 secrets: HashMap::new(),
+                joining: HashMap::new(),
                 broken: Vec::new(),
             },
             domain,
@@ -206,7 +209,8 @@ impl Monitor {
             poll,
             turns_since_sockets: 0,
             ending: Vec::new(),
-            buffer: Box::new([0; 4096]),
+            buffer: Box::new([0; DATA_BYTES_MAX + 1]),
+            events: Vec::with_capacity(64),
             last_look: Instant::now(),
         };
         monitor.join_others();
@@ -229,11 +233,6 @@ impl Monitor {
     #[must_use]
     pub fn link_count(&self) -> usize {
         self.node.links().count()
-    }
-
-    /// Replaces the policy. Circuits that are open stay.
-    pub fn set_policy(&mut self, policy: Policy) {
-        self.node.set_policy(policy);
     }
 
     /// A handle that ends [`run`](Self::run) from another thread, or from a signal handler's thread.

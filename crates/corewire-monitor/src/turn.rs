@@ -163,7 +163,8 @@ impl Monitor {
     /// Handles what has happened on sockets. Waits for at most `timeout`.
     fn sockets(&mut self, timeout: Option<Duration>) -> Result<Found, MonitorError> {
         self.turns_since_sockets = 0;
-        let mut events = Vec::with_capacity(64);
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let space = rustix::buffer::spare_capacity(&mut events);
         match epoll::wait(&self.out.set, space, timeout.as_ref()) {
@@ -171,7 +172,7 @@ impl Monitor {
             Err(error) => return Err(MonitorError::os("wait for descriptors")(error)),
         }
         let mut found = Found::Nothing;
-        for event in &events {
+        for event in events.drain(..) {
             // The endpoints' descriptors stay readable until they are armed again: the turn finds what has come.
             if !matches!(event.data.u64(), key::RINGS | key::TRUNK) {
                 found = Found::Something;
@@ -188,6 +189,7 @@ impl Monitor {
                 connection => self.serve(connection, event.flags),
             }
         }
+        self.events = events;
         let mut is_drained = true;
         for which in 0..self.out.rings.len() {
             let taken = self.take_events(which)?;
@@ -227,19 +229,12 @@ impl Monitor {
     /// than is there now. Rings are.
     fn end_links(&mut self) {
         for link in std::mem::take(&mut self.ending) {
-            match self.out.link(link).map(|link| link.data) {
-                Some(DataLane::Socket { .. }) => {
-                    for _ in 0..LEFT_MAX {
-                        let Some(DataLane::Socket { key }) = self.out.link(link).map(|io| io.data)
-                        else {
-                            break;
-                        };
-                        if !self.read_frame(key, link) {
-                            break;
-                        }
-                    }
+            if let Some(DataLane::Socket { key }) = self.out.link(link).map(|link| &link.data) {
+                let key = *key;
+                let mut left = LEFT_MAX;
+                while left > 0 && self.out.link(link).is_some() && self.read_frame(key, link) {
+                    left -= 1;
                 }
-                Some(DataLane::Ring { .. }) | None => {}
             }
             self.link_down(link);
         }
@@ -255,9 +250,7 @@ impl Monitor {
             }
         }
         // What came, or found room, before the endpoints were armed.
-        let stuck_count = self.out.stuck_count;
-        self.out.look_at_stuck();
-        let mut has_done = self.out.stuck_count != stuck_count;
+        let mut has_done = self.out.look_at_stuck();
         for which in 0..self.out.rings.len() {
             has_done |= self.take_events(which)? > 0;
         }

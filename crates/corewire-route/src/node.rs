@@ -268,13 +268,8 @@ impl Node {
         &self.table
     }
 
-    /// Replaces the policy. Circuits that are open stay.
-    pub fn set_policy(&mut self, policy: Policy) {
-        self.config.policy = policy;
-    }
-
-    /// A neighbour has come. Monitors are told what this one knows.
-    pub fn link_up(&mut self, neighbour: Neighbour, wires: &mut impl Wires) -> LinkId {
+    /// A neighbour has come. Once the caller knows the link, [`introduce`](Self::introduce) it.
+    pub fn link_up(&mut self, neighbour: Neighbour) -> LinkId {
         let place = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
         if place == self.links.len() {
             self.links.push(None);
@@ -295,12 +290,19 @@ impl Node {
         });
         if let Neighbour::Monitor(node) = neighbour {
             self.monitors.entry(node).or_insert(link);
+        }
+        link
+    }
+
+    /// Tells a new neighbour, if it is a monitor, what this one knows.
+    pub fn introduce(&self, link: LinkId, wires: &mut impl Wires) {
+        let neighbour = self.link(link).map(|link| link.neighbour);
+        if let Some(Neighbour::Monitor(_)) = neighbour {
             wires.packet(link, Packet::Table(self.table.clone()), Default::default());
-            for packet in self.names.packets().collect::<Vec<_>>() {
+            for packet in self.names.packets() {
                 wires.packet(link, packet, Default::default());
             }
         }
-        link
     }
 
     /// A neighbour has gone, and everything that it had sent has been given to the node.

@@ -1,4 +1,4 @@
-//! What waits at a node, and whose turn it is.
+//! Frames that wait at a node, and the order in which they are sent.
 //!
 //! Each link has a list of sides that owe its neighbour a word, which go first, and one of sides with frames that wait
 //! and credit for them. These take turns: in each turn a side may send as many lines as the longest frame has, and what

@@ -127,16 +127,6 @@ fn next_hop_of_shape(table: &Table, from: NodeId) -> Option<NodeId> {
     nodes.get((place + 1) % nodes.len()).copied()
 }
 
-/// The monitors of a table; `None` if it is direct, for any.
-#[must_use]
-pub fn members(table: &Table) -> Option<Vec<NodeId>> {
-    match &table.shape {
-        Shape::Direct => None,
-        Shape::Ring(nodes) => Some(nodes.clone()),
-        Shape::FatTree(groups) => Some(groups.iter().flatten().copied().collect()),
-    }
-}
-
 /// Whether `one` replaces `other`: it has a later version, or the same and another content, of which all monitors choose
 /// the same one.
 pub(crate) fn is_newer(one: &Table, other: &Table) -> bool {

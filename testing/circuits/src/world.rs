@@ -318,15 +318,11 @@ impl World {
 
     fn raise_link(&mut self, edge: usize, side: usize, neighbour: Neighbour) {
         let Party::Monitor(number) = self.edges[edge].parties[side] else { return };
-        // The link is known before anything travels on it.
-        let mut packets = Held::default();
         let Some(node) = self.nodes[number].as_mut() else { return };
-        let link = node.link_up(neighbour, &mut packets);
+        let link = node.link_up(neighbour);
         self.edges_of[number].insert(link, edge);
         self.edges[edge].links[side] = Some(link);
-        for packet in packets.0 {
-            self.edges[edge].put_packet(Party::Monitor(number), packet);
-        }
+        self.with_node(number, |node, out| node.introduce(link, out));
     }
 
     /// Joins two monitors that run.
@@ -941,25 +937,5 @@ impl World {
         self.edges.hash(&mut hasher);
         self.tracks.hash(&mut hasher);
         hasher.finish()
-    }
-}
-
-/// Packets of a link that is not known yet.
-#[derive(Default)]
-struct Held(Vec<Packet>);
-
-impl Wires for Held {
-    type Rights = ();
-
-    fn frame(&mut self, _: LinkId, _: Label, _: Hop, _: &[u8]) -> bool {
-        true
-    }
-
-    fn packet(&mut self, _: LinkId, packet: Packet, (): ()) {
-        self.0.push(packet);
-    }
-
-    fn random(&mut self) -> u64 {
-        0
     }
 }

@@ -10,12 +10,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use corewire::{
-    Connection, Domain, Endpoint, Envelope, Interrupter, MessageError, OperationHandle, Options,
-    Peer, Selector,
-};
+use corewire::{Connection, Domain, Endpoint, Interrupter, MessageError, Selector};
 use corewire_layout::circuit::packet::{End, Origin, Packet, Setup};
-use corewire_layout::circuit::{Hop, Kind, Label, NodeId, NodeSet, data_of_packet};
+use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, data_of_packet};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 
 use super::attach::{Data, attach};
@@ -23,6 +20,7 @@ use super::capabilities;
 use super::control::{Control, News};
 use super::ends::{Came, Ended, Ends, Head, Lane, Wrong};
 use super::lane::{DATA_BYTES_MAX, receive_frame, send_frame};
+use super::ring::RingLane;
 use crate::capability::{Capabilities, Received};
 use crate::error::{BindReason, CallError};
 use crate::message::{Body, Message};
@@ -98,49 +96,15 @@ impl Local {
 }
 
 enum DataLane {
-    Ring {
-        endpoint: Box<Endpoint>,
-        peer: Peer,
-        stuck: Option<OperationHandle>,
-        /// Whether a call other than a receive was interrupted, which a receive will not report again.
-        was_interrupted: bool,
-    },
-    Socket {
-        socket: Connection,
-        event: Arc<OwnedFd>,
-        is_full: bool,
-    },
+    Ring { endpoint: Box<Endpoint>, ring: RingLane },
+    Socket { socket: Connection, event: Arc<OwnedFd>, is_full: bool },
 }
 
 impl Lane for DataLane {
     #[inline]
     fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool {
         match self {
-            Self::Ring { endpoint, peer, stuck, was_interrupted } => {
-                if stuck.is_some() {
-                    return false;
-                }
-                let envelope = Envelope::tagged(label.to_word()).with_immediate(hop.to_word());
-                loop {
-                    match endpoint.try_send(*peer, envelope, payload) {
-                        Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
-                        Err(MessageError::Interrupted) => *was_interrupted = true,
-                        // Otherwise the monitor has gone, which a receive reports.
-                        _ => return true,
-                    }
-                }
-                // The endpoint keeps it, and wakes this process when it has gone.
-                loop {
-                    let (memory, options) = (payload.to_vec(), Options::default());
-                    match endpoint.isend_with(*peer, envelope, memory, options) {
-                        Err(MessageError::Interrupted) => *was_interrupted = true,
-                        kept => {
-                            *stuck = kept.ok();
-                            return true;
-                        }
-                    }
-                }
-            }
+            Self::Ring { endpoint, ring } => ring.frame(endpoint, label, hop, payload),
             Self::Socket { socket, is_full, .. } => {
                 *is_full = *is_full || send_frame(&*socket, label, hop, payload) == Ok(false);
                 !*is_full
@@ -298,13 +262,11 @@ impl Hub {
         let mut control = attached.lane;
         let (lane, interrupt) = match (attached.data, endpoint) {
             (Data::Ring { endpoint: name, secret }, Some(mut endpoint)) => {
-                let peer = endpoint.peer(&name)?;
-                let hop = Hop::new(Kind::Hello).to_word();
-                let envelope = Envelope::tagged(secret).with_immediate(hop);
-                endpoint.try_send(peer, envelope, &[])?;
+                let ring = RingLane::to(&mut endpoint, &name);
+                let mut ring = ring.ok_or(BindReason::Closed)?;
+                ring.say_hello(&mut endpoint, secret);
                 let interrupt = Interrupt::Endpoint(endpoint.interrupter());
-                let endpoint = Box::new(endpoint);
-                (DataLane::Ring { endpoint, peer, stuck: None, was_interrupted: false }, interrupt)
+                (DataLane::Ring { endpoint: Box::new(endpoint), ring }, interrupt)
             }
             (Data::Socket(socket), _) => {
                 let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -739,58 +701,36 @@ impl State {
         }
     }
 
+    /// Announces that a program waits for the descriptors. False if there is something to do before.
     fn arm(&mut self) -> Result<bool, CallError> {
-        match &mut self.lane {
-            DataLane::Ring { endpoint, stuck, was_interrupted, .. } => {
-                if *was_interrupted {
+        if let DataLane::Ring { endpoint, ring } = &mut self.lane {
+            match endpoint.arm() {
+                Ok(true) => {}
+                Err(MessageError::Interrupted) => {
+                    ring.set_interrupted();
                     return Ok(false);
                 }
-                if let Some(handle) = *stuck {
-                    match endpoint.test(handle) {
-                        Ok(None) => {}
-                        Err(MessageError::Interrupted) => {
-                            *was_interrupted = true;
-                            return Ok(false);
-                        }
-                        _ => {
-                            *stuck = None;
-                            return Ok(false);
-                        }
-                    }
-                }
-                match endpoint.arm() {
-                    Err(MessageError::Interrupted) => {
-                        *was_interrupted = true;
-                        Ok(false)
-                    }
-                    armed => armed.map_err(CallError::Message),
-                }
+                armed => return armed.map_err(CallError::Message),
             }
-            // The descriptors can be read as long as something is there.
-            DataLane::Socket { .. } => Ok(true),
         }
+        // What came, or found room, before that will not be announced.
+        Ok(matches!(self.look(Patience::None)?, Look::Nothing))
     }
 
     /// Sends what is due, and takes what has come, waiting for the first of it.
     fn look(&mut self, patience: Patience) -> Result<Look, CallError> {
         self.flush();
         match &mut self.lane {
-            DataLane::Ring { endpoint, peer, stuck, was_interrupted } => {
-                if std::mem::take(was_interrupted) {
+            DataLane::Ring { endpoint, ring } => {
+                let has_room_again = ring.has_room_again(endpoint);
+                if ring.take_interrupted() {
                     return Ok(Look::Interrupted);
                 }
-                if let Some(handle) = *stuck {
-                    match endpoint.test(handle) {
-                        Ok(None) => {}
-                        Err(MessageError::Interrupted) => return Ok(Look::Interrupted),
-                        _ => {
-                            *stuck = None;
-                            return Ok(Look::Something);
-                        }
-                    }
+                if has_room_again {
+                    return Ok(Look::Something);
                 }
-                let must_look_for_room = stuck.is_some();
-                let from = Selector::any().from(*peer);
+                let must_look_for_room = ring.is_full();
+                let from = Selector::any().from(ring.peer());
                 let buffer = &mut self.buffer[..];
                 let received = match patience.left() {
                     // A receive would not return when there is room.
@@ -911,7 +851,7 @@ impl State {
         Ok(Look::Something)
     }
 
-    /// Tells whoever waits for a circuit.
+    /// Wakes the thread or task that waits for a circuit.
     fn ring(&self, index: u32) {
         if let Some(local) = self.circuits.get(index) {
             local.ring();

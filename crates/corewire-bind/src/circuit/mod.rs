@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`ends`] | the ends of all circuits of a link, without input and output |
 //! | [`lane`] | the lanes of a link that are sockets |
+//! | [`ring`] | the data lane of a link that is a ring |
 //! | `attach` | how a program becomes a neighbour of its monitor |
 //! | `control` | the thread that reads the control lane |
 //! | `capabilities` | capabilities of messages, which travel in the control lane |
@@ -17,6 +18,7 @@ pub mod ends;
 mod hub;
 pub mod lane;
 mod link;
+pub mod ring;
 
 pub use self::attach::MonitorAt;
 pub(crate) use self::attach::{Attached, Data, attach};

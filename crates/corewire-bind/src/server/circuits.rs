@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use corewire::{Connection, Endpoint, Envelope, MessageError, OperationHandle, Options, Peer};
+use corewire::{Connection, Endpoint, Peer};
 use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
-use corewire_layout::circuit::{Hop, Kind, Label, NodeSet, lines_of};
+use corewire_layout::circuit::{Hop, Label, NodeSet, lines_of};
 
 use super::exporter::{Link, LinkData};
 use super::sending::{Frame, NotSent};
@@ -14,6 +14,7 @@ use crate::bind::Driver;
 use crate::capability::{Capabilities, Received};
 use crate::circuit::ends::{Came, Ends, Head, Lane, Wrong};
 use crate::circuit::lane::send_frame;
+use crate::circuit::ring::RingLane;
 use crate::circuit::{Control as ControlLane, News, capabilities_of, packet_of};
 use crate::identity::Identity;
 use crate::message::{Body, Message};
@@ -36,8 +37,6 @@ pub(super) struct Circuits {
     ready: VecDeque<u32>,
     /// Circuits of which nothing waits to be sent any more.
     sent: Vec<u32>,
-    /// Whether a send has ended because of mail, which a receive will not report again.
-    was_interrupted: bool,
 }
 
 struct ServiceLink {
@@ -46,7 +45,7 @@ struct ServiceLink {
 }
 
 enum LinkWay {
-    Ring { peer: Peer, stuck: Option<OperationHandle> },
+    Ring(RingLane),
     Socket { socket: Arc<Connection>, is_full: bool },
 }
 
@@ -69,37 +68,13 @@ pub(super) enum Owned {
 struct Through<'a> {
     endpoint: &'a mut Endpoint,
     link: &'a mut ServiceLink,
-    was_interrupted: &'a mut bool,
 }
 
 impl Lane for Through<'_> {
     #[inline]
     fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool {
         match &mut self.link.way {
-            LinkWay::Ring { peer, stuck } => {
-                if stuck.is_some() {
-                    return false;
-                }
-                let envelope = Envelope::tagged(label.to_word()).with_immediate(hop.to_word());
-                loop {
-                    match self.endpoint.try_send(*peer, envelope, payload) {
-                        Err(MessageError::Full { .. } | MessageError::ReceiverFull { .. }) => break,
-                        Err(MessageError::Interrupted) => *self.was_interrupted = true,
-                        // Otherwise the monitor has gone, which is reported.
-                        _ => return true,
-                    }
-                }
-                loop {
-                    let (memory, options) = (payload.to_vec(), Options::default());
-                    match self.endpoint.isend_with(*peer, envelope, memory, options) {
-                        Err(MessageError::Interrupted) => *self.was_interrupted = true,
-                        kept => {
-                            *stuck = kept.ok();
-                            return true;
-                        }
-                    }
-                }
-            }
+            LinkWay::Ring(ring) => ring.frame(self.endpoint, label, hop, payload),
             LinkWay::Socket { socket, is_full } => {
                 if !*is_full && send_frame(&**socket, label, hop, payload) == Ok(false) {
                     *is_full = true;
@@ -112,33 +87,41 @@ impl Lane for Through<'_> {
 }
 
 impl Circuits {
-    /// Whether a message of the service's endpoint is a frame of the monitor's.
+    /// The ring to the monitor, if there is one.
     #[inline]
-    pub(super) fn is_from_monitor(&self, source: Peer) -> bool {
+    fn ring(&self) -> Option<&RingLane> {
         match &self.link {
-            Some(ServiceLink { way: LinkWay::Ring { peer, .. }, .. }) => *peer == source,
-            _ => false,
+            Some(ServiceLink { way: LinkWay::Ring(ring), .. }) => Some(ring),
+            _ => None,
         }
     }
 
-    /// Whether something must be done before the service waits.
+    /// Whether a message of the service's endpoint is a frame of the monitor's.
+    #[inline]
+    pub(super) fn is_from_monitor(&self, source: Peer) -> bool {
+        self.ring().is_some_and(|ring| ring.peer() == source)
+    }
+
+    /// Whether nothing must be done before the service waits.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         !self.ends.has_work()
             && self.ready.is_empty()
             && self.sent.is_empty()
-            && !self.was_interrupted
-            && !self.is_stuck()
+            && self.ring().is_none_or(|ring| !ring.was_interrupted() && !ring.is_full())
     }
 
     /// Whether there is mail that a receive will not report.
     pub(super) const fn take_interrupted(&mut self) -> bool {
-        std::mem::replace(&mut self.was_interrupted, false)
+        match &mut self.link {
+            Some(ServiceLink { way: LinkWay::Ring(ring), .. }) => ring.take_interrupted(),
+            _ => false,
+        }
     }
 
     /// Whether something waits for room in the ring, for which a receive would not return.
     pub(super) fn is_stuck(&self) -> bool {
-        matches!(&self.link, Some(ServiceLink { way: LinkWay::Ring { stuck: Some(_), .. }, .. }))
+        self.ring().is_some_and(RingLane::is_full)
     }
 
     /// Reads a frame.
@@ -163,20 +146,14 @@ impl Circuits {
     /// Sends what waits, as far as there is room.
     pub(super) fn flush(&mut self, endpoint: &mut Endpoint) {
         let Some(link) = &mut self.link else { return };
-        if let LinkWay::Ring { stuck, .. } = &mut link.way
-            && let Some(handle) = *stuck
+        if let LinkWay::Ring(ring) = &mut link.way
+            && ring.is_full()
+            && !ring.has_room_again(endpoint)
         {
-            match endpoint.test(handle) {
-                Ok(None) => return,
-                Err(MessageError::Interrupted) => {
-                    self.was_interrupted = true;
-                    return;
-                }
-                _ => *stuck = None,
-            }
+            return;
         }
-        let (sent, was_interrupted) = (&mut self.sent, &mut self.was_interrupted);
-        self.ends.flush(&mut Through { endpoint, link, was_interrupted }, |index| sent.push(index));
+        let sent = &mut self.sent;
+        self.ends.flush(&mut Through { endpoint, link }, |index| sent.push(index));
     }
 
     /// Clients of which nothing waits to be sent any more.
@@ -199,9 +176,8 @@ impl Circuits {
         bytes: &[u8],
     ) -> bool {
         let Some(link) = &mut self.link else { return false };
-        let was_interrupted = &mut self.was_interrupted;
         let head = Head { ordinal: tag.ordinal(), token: tag.token(), ..Head::default() };
-        self.ends.try_send(index, head, bytes, &mut Through { endpoint, link, was_interrupted })
+        self.ends.try_send(index, head, bytes, &mut Through { endpoint, link })
     }
 
     /// Sends a message, or keeps it.
@@ -213,7 +189,6 @@ impl Circuits {
         capabilities: &Capabilities<'_>,
     ) -> Result<(), NotSent> {
         let Some(link) = &mut self.link else { return Ok(()) };
-        let was_interrupted = &mut self.was_interrupted;
         let Frame { tag, status, bytes } = frame;
         let count = capabilities.count();
         if count > 0 {
@@ -230,8 +205,7 @@ impl Circuits {
             status: status.map(|status| u32::try_from(status).unwrap_or(u32::MAX)),
             capabilities: u8::try_from(count).unwrap_or(u8::MAX),
         };
-        if !self.ends.try_send(index, head, bytes, &mut Through { endpoint, link, was_interrupted })
-        {
+        if !self.ends.try_send(index, head, bytes, &mut Through { endpoint, link }) {
             self.ends.queue(index, head, bytes.to_vec());
             self.flush(endpoint);
         }
@@ -263,16 +237,10 @@ impl ServerCore {
         let way = match data {
             LinkData::Socket(socket) => LinkWay::Socket { socket, is_full: false },
             LinkData::Ring { endpoint: name, secret } => {
-                // It is linked already: this finds its number here.
-                let peer = self.sending.endpoint.peer(&name).ok()?;
-                let hop = Hop::new(Kind::Hello).to_word();
-                let envelope = Envelope::tagged(secret).with_immediate(hop);
-                while self.sending.endpoint.try_send(peer, envelope, &[])
-                    == Err(MessageError::Interrupted)
-                {
-                    self.sending.was_interrupted = true;
-                }
-                LinkWay::Ring { peer, stuck: None }
+                let endpoint = &mut self.sending.endpoint;
+                let mut ring = RingLane::to(endpoint, &name)?;
+                ring.say_hello(endpoint, secret);
+                LinkWay::Ring(ring)
             }
         };
         let gone = self.link_down();
@@ -282,6 +250,8 @@ impl ServerCore {
 
     /// The link has ended, and with it all circuits: their clients are reported one after the other.
     pub(super) fn link_down(&mut self) -> Option<Found> {
+        // The lane may have seen an interruption.
+        self.has_mail |= self.sending.circuits.take_interrupted();
         self.sending.circuits.link = None;
         let locals = std::mem::take(&mut self.sending.circuits.locals);
         for (index, local) in (0..).zip(locals) {

@@ -477,10 +477,11 @@ impl Sending {
     /// Announces that the caller is about to wait for the endpoint's descriptor, also for room for what is kept. False if
     /// there is something to do before.
     pub(super) fn arm(&mut self) -> Result<bool, MessageError> {
+        let is_armed = self.endpoint.arm()?;
+        // Looks for what a receive has sent meanwhile: the descriptor announces only what happens from now on.
         self.flush_circuits();
         self.was_interrupted |= self.circuits.take_interrupted();
-        // Looks for what a receive has sent meanwhile: the descriptor announces only what happens from now on.
-        Ok(self.endpoint.arm()? && !self.has_forgotten_sent() && !self.was_interrupted)
+        Ok(is_armed && !self.has_forgotten_sent() && !self.was_interrupted)
     }
 
     /// Waits for that.
