@@ -89,21 +89,57 @@ impl<'a> Packet<'a> {
             notes.extend(one.note.as_bytes());
         }
         let parts = [IoSlice::new(&header), IoSlice::new(&notes), IoSlice::new(self.part)];
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        if self.capabilities.is_empty() {
-            let mut none = SendAncillaryBuffer::default();
-            retry_on_intr(|| sendmsg(&socket, &parts, &mut none, flags))?;
-            return Ok(());
-        }
         let descriptors = self.capabilities.iter().map(|one| one.descriptor);
-        let descriptors = descriptors.collect::<Vec<BorrowedFd<'_>>>();
-        let mut space = vec![MaybeUninit::uninit(); ANCILLARY_BYTES];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(SocketError::Os(Errno::TOOBIG.raw_os_error()));
+        Ok(send_packet(socket, &parts, &descriptors.collect::<Vec<_>>())?)
+    }
+}
+
+/// Sends a packet with descriptors. Never waits.
+pub(crate) fn send_packet(
+    socket: impl AsFd,
+    parts: &[IoSlice<'_>],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    if descriptors.is_empty() {
+        let mut none = SendAncillaryBuffer::default();
+        retry_on_intr(|| sendmsg(&socket, parts, &mut none, flags))?;
+        return Ok(());
+    }
+    let mut space = vec![MaybeUninit::uninit(); ANCILLARY_BYTES];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::TOOBIG);
+    }
+    retry_on_intr(|| sendmsg(&socket, parts, &mut ancillary, flags))?;
+    Ok(())
+}
+
+/// Receives a packet: its length, and its descriptors, `None` if this process may not open more. Never waits.
+pub(crate) fn receive_packet(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+) -> Result<(usize, Option<Vec<OwnedFd>>), SocketError> {
+    let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut parts = [IoSliceMut::new(buffer)];
+    let mut receive = || retry_on_intr(|| recvmsg(&socket, &mut parts, &mut ancillary, flags));
+    let got = match receive() {
+        // The peer closed without having read everything. This is reported once; what it had sent comes behind.
+        Err(Errno::CONNRESET) => receive(),
+        got => got,
+    }?;
+    let mut descriptors = Vec::new();
+    for one in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(found) = one {
+            descriptors.extend(found);
         }
-        retry_on_intr(|| sendmsg(&socket, &parts, &mut ancillary, flags))?;
-        Ok(())
+    }
+    let descriptors = (!got.flags.contains(ReturnFlags::CTRUNC)).then_some(descriptors);
+    match got.bytes {
+        0 => Err(SocketError::Closed),
+        bytes => Ok((bytes, descriptors)),
     }
 }
 
@@ -127,27 +163,8 @@ impl Receiver {
     ) -> Result<(&[u8], Option<Vec<OwnedFd>>), SocketError> {
         // One byte more shows which packets are too long.
         self.packet.resize(PACKET_BYTES_MAX + 1, 0);
-        let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let mut parts = [IoSliceMut::new(&mut self.packet)];
-        let mut receive = || retry_on_intr(|| recvmsg(&socket, &mut parts, &mut ancillary, flags));
-        let got = match receive() {
-            // The peer closed without having read everything. This is reported once; what it had sent comes behind.
-            Err(Errno::CONNRESET) => receive(),
-            got => got,
-        }?;
-        let mut descriptors = Vec::new();
-        for one in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(found) = one {
-                descriptors.extend(found);
-            }
-        }
-        let descriptors = (!got.flags.contains(ReturnFlags::CTRUNC)).then_some(descriptors);
-        match got.bytes {
-            0 => Err(SocketError::Closed),
-            bytes => Ok((self.packet.get(..bytes).unwrap_or_default(), descriptors)),
-        }
+        let (bytes, descriptors) = receive_packet(socket, &mut self.packet)?;
+        Ok((self.packet.get(..bytes).unwrap_or_default(), descriptors))
     }
 }
 

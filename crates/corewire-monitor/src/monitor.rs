@@ -147,7 +147,6 @@ pub struct Monitor {
     /// Links whose control lane has ended; what is in their rings comes first.
     pub(crate) ending: Vec<LinkId>,
     pub(crate) buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
-    pub(crate) events: Vec<epoll::Event>,
     pub(crate) last_look: Instant,
 }
 
@@ -210,7 +209,6 @@ impl Monitor {
             turns_since_sockets: 0,
             ending: Vec::new(),
             buffer: Box::new([0; DATA_BYTES_MAX + 1]),
-            events: Vec::with_capacity(64),
             last_look: Instant::now(),
         };
         monitor.join_others();

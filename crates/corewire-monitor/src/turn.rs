@@ -1,5 +1,6 @@
 //! The turns of a monitor.
 
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use corewire::{Event, MessageError, Selector, Status};
@@ -11,6 +12,8 @@ use rustix::io::Errno;
 use crate::links::DataLane;
 use crate::monitor::{Monitor, MonitorError, key};
 
+/// Descriptors that one look at them reports.
+const EVENTS_MAX: usize = 64;
 /// Frames of one endpoint in a turn.
 const FRAMES_PER_TURN: usize = 64;
 /// Turns with frames after which sockets are looked at in any case.
@@ -163,16 +166,15 @@ impl Monitor {
     /// Handles what has happened on sockets. Waits for at most `timeout`.
     fn sockets(&mut self, timeout: Option<Duration>) -> Result<Found, MonitorError> {
         self.turns_since_sockets = 0;
-        let mut events = std::mem::take(&mut self.events);
-        events.clear();
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let space = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&self.out.set, space, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let mut space = [MaybeUninit::uninit(); EVENTS_MAX];
+        let events = match epoll::wait(&self.out.set, &mut space, timeout.as_ref()) {
+            Ok((events, _)) => &*events,
+            Err(Errno::INTR) => &[],
             Err(error) => return Err(MonitorError::os("wait for descriptors")(error)),
-        }
+        };
         let mut found = Found::Nothing;
-        for event in events.drain(..) {
+        for event in events {
             // The endpoints' descriptors stay readable until they are armed again: the turn finds what has come.
             if !matches!(event.data.u64(), key::RINGS | key::TRUNK) {
                 found = Found::Something;
@@ -189,7 +191,6 @@ impl Monitor {
                 connection => self.serve(connection, event.flags),
             }
         }
-        self.events = events;
         let mut is_drained = true;
         for which in 0..self.out.rings.len() {
             let taken = self.take_events(which)?;

@@ -246,3 +246,20 @@ impl Circuits {
         places.filter_map(|(index, place)| Some((index, place.as_ref()?)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_circuit_takes_at_most_320_bytes() {
+        // The client's label and the index in a map of its link, whose nodes may be half empty.
+        let in_map = 2 * (size_of::<Label>() + size_of::<u32>());
+        let in_lists = 2 * size_of::<At>() + size_of::<u32>();
+        // What an allocation costs besides.
+        let parties = size_of::<Parties>() + 16;
+        let all = size_of::<Option<Circuit>>() + parties + in_map + in_lists;
+        assert!(all <= 320, "{all} bytes");
+        println!("{all} bytes, of which the circuit has {}", size_of::<Option<Circuit>>());
+    }
+}

@@ -187,12 +187,11 @@ impl Node {
         if lines > side.deficit_lines {
             return Err(Sent::Turn);
         }
-        let mut buffer = [0; PAYLOAD_BYTES_MAX];
-        self.store.read(&side.queue, bytes, &mut buffer);
         let credit = offer(&mut side.intake, &self.config);
         let wants = if room == lines { flags::WANTS } else { 0 };
         let sent = Hop { credit, flags: hop.flags | wants, ..hop };
-        if !wires.frame(side.link, side.label_out, sent, buffer.get(..bytes).unwrap_or(&buffer)) {
+        let payload = self.store.read(&side.queue, bytes);
+        if !wires.frame(side.link, side.label_out, sent, payload) {
             return Err(Sent::Full);
         }
         side.intake.granted(credit);

@@ -2,7 +2,9 @@
 //!
 //! A frame begins with its hop word, its length, how much of it has been sent, and the first line of the next frame of
 //! its queue: 16 bytes. The payload follows, in as many lines as it takes. Pieces of memory of 1024 lines are allocated
-//! as they are needed, and freed when nothing is stored.
+//! as they are needed, and freed when nothing is stored; one piece is kept.
+
+use std::fmt;
 
 use corewire_layout::LINE_BYTES;
 use corewire_layout::circuit::{
@@ -34,13 +36,31 @@ impl Queue {
 }
 
 /// The memory of all queues of a node.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Store {
     pieces: Vec<Box<[Line]>>,
     /// For each line the next one of its frame, or of the free lines.
     next: Vec<u32>,
     free: u32,
     used_lines: usize,
+    /// Where a frame is put together that is sent on. What is in it means nothing.
+    whole: Box<[u8; PAYLOAD_BYTES_MAX]>,
+}
+
+/// Shows the lines that hold frames, and no others.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut is_free = vec![false; self.next.len()];
+        let mut line = self.free;
+        while let Some(place) = is_free.get_mut(line as usize) {
+            (*place, line) = (true, self.next[line as usize]);
+        }
+        let used = is_free.iter().enumerate().filter(|(_, is_free)| !**is_free);
+        let lines = used.map(|(line, _)| {
+            (line, self.next[line], self.pieces[line / PIECE_LINES][line % PIECE_LINES])
+        });
+        f.debug_list().entries(lines).finish()
+    }
 }
 
 /// The front of a queue.
@@ -71,8 +91,9 @@ impl Front {
 }
 
 impl Store {
-    pub(crate) const fn new() -> Self {
-        Self { pieces: Vec::new(), next: Vec::new(), free: NONE, used_lines: 0 }
+    pub(crate) fn new() -> Self {
+        let whole = Box::new([0; PAYLOAD_BYTES_MAX]);
+        Self { pieces: Vec::new(), next: Vec::new(), free: NONE, used_lines: 0, whole }
     }
 
     /// Lines that hold frames.
@@ -163,8 +184,8 @@ impl Store {
         Some(Front { hop, bytes: length - sent })
     }
 
-    /// Copies the next `bytes` of the oldest frame to the beginning of `buffer`.
-    pub(crate) fn read(&self, queue: &Queue, bytes: usize, buffer: &mut [u8; PAYLOAD_BYTES_MAX]) {
+    /// The next `bytes` of the oldest frame.
+    pub(crate) fn read(&mut self, queue: &Queue, bytes: usize) -> &[u8] {
         let (_, _, sent, _) = self.header(queue.first);
         let mut at = FRAME_HEADER_BYTES + sent;
         let (mut line, mut done) = (queue.first, 0);
@@ -173,9 +194,12 @@ impl Store {
         }
         while done < bytes {
             let count = (LINE_BYTES - at).min(bytes - done);
-            buffer[done..done + count].copy_from_slice(&self.line(line)[at..at + count]);
+            let (piece, place) = (line as usize / PIECE_LINES, line as usize % PIECE_LINES);
+            let from = &self.pieces[piece][place][at..at + count];
+            self.whole[done..done + count].copy_from_slice(from);
             (done, at, line) = (done + count, 0, self.next[line as usize]);
         }
+        &self.whole[..bytes]
     }
 
     /// `bytes` of the oldest frame have been sent. If nothing of it is left, removes it and returns the lines that it
@@ -207,8 +231,8 @@ impl Store {
         if next_frame == NONE {
             queue.last = NONE;
         }
-        if self.used_lines == 0 {
-            *self = Self::new();
+        if self.used_lines == 0 && self.pieces.len() > 1 {
+            (self.pieces, self.next, self.free) = (Vec::new(), Vec::new(), NONE);
         }
         Some(lines_of(length))
     }
@@ -234,19 +258,16 @@ mod tests {
         }
         let lines: u32 = lengths.iter().map(|length| lines_of(*length)).sum();
         assert_eq!(store.used_lines(), 2 * lines as usize);
-        let mut buffer = [0; PAYLOAD_BYTES_MAX];
         for queue in &mut queues {
             for (index, length) in lengths.iter().enumerate() {
                 let front = store.front(queue).unwrap();
                 assert_eq!(front.bytes, *length);
-                store.read(queue, *length, &mut buffer);
-                assert_eq!(buffer[..*length], payload(*length, index));
+                assert_eq!(store.read(queue, *length), payload(*length, index));
                 assert_eq!(store.sent(queue, *length), Some(lines_of(*length)));
             }
             assert!(queue.is_empty());
         }
         assert_eq!(store.used_lines(), 0);
-        assert!(store.pieces.is_empty());
     }
 
     #[test]
@@ -255,13 +276,12 @@ mod tests {
         let bytes = payload(1000, 3);
         let hop = Hop { flags: flags::PREFIX, capabilities: 2, ..Hop::new(Kind::Data) };
         store.push(&mut queue, hop, &bytes);
-        let (mut got, mut buffer, mut parts) = (Vec::<u8>::new(), [0; PAYLOAD_BYTES_MAX], 0);
+        let (mut got, mut parts) = (Vec::<u8>::new(), 0);
         while let Some(front) = store.front(&queue) {
             let (hop, count) = front.part(2).unwrap();
             assert_eq!(hop.flags == flags::PREFIX, parts == 0);
             assert_eq!(hop.capabilities, if parts == 0 { 2 } else { 0 });
-            store.read(&queue, count, &mut buffer);
-            got.extend(&buffer[..count]);
+            got.extend(store.read(&queue, count));
             let is_last = store.sent(&mut queue, count).is_some();
             assert_eq!(hop.kind == Kind::Data, is_last);
             parts += 1;

@@ -15,8 +15,6 @@ use corewire_layout::circuit::{
 pub const FIRST_WINDOW_LINES: u32 = 64;
 /// Lines that it grants at most, if the other end asks for more.
 const WINDOW_LINES_MAX: u32 = 1024;
-/// What the longest prefix and payload leave for a message in one frame.
-pub const SHORT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - PREFIX_BYTES;
 
 /// What carries frames to the monitor. False if there is no room now.
 pub trait Lane {
@@ -115,8 +113,8 @@ pub struct Ended {
 struct Unsent {
     head: Head,
     kind: Kind,
-    bytes: Vec<u8>,
-    /// Of the prefix and the bytes.
+    /// The prefix, if there is one, and the bytes.
+    payload: Vec<u8>,
     sent_bytes: usize,
 }
 
@@ -140,6 +138,24 @@ struct Circuit {
     is_pending: bool,
     /// A recall waits for its answer.
     must_return: bool,
+}
+
+impl Circuit {
+    /// The head of a message, and its bytes or their beginning.
+    #[inline]
+    fn begin<'a>(
+        &self,
+        index: u32,
+        hop: Hop,
+        payload: &'a [u8],
+    ) -> Result<(Head, &'a [u8]), Wrong> {
+        let wrong = Wrong::Peer { index, what: "a message without its beginning" };
+        let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
+        match bytes.len() > self.bytes_max {
+            true => Err(Wrong::Peer { index, what: TOO_LONG }),
+            false => Ok((head, bytes)),
+        }
+    }
 }
 
 /// All ends of one link.
@@ -271,8 +287,8 @@ impl Ends {
         let Some(one) = self.circuits.get_mut(index as usize).and_then(Option::as_mut) else {
             return Ok(Came::Nothing);
         };
-        // One that has ended here: frames of it may still come.
-        if one.label_in != label {
+        // One that has ended: frames of it may still come.
+        if one.label_in != label || one.ended.is_some() {
             return Ok(Came::Nothing);
         }
         one.outflow.raise(hop.credit);
@@ -291,11 +307,7 @@ impl Ends {
             && hop.flags & flags::WANTS == 0
             && !one.intake.is_due();
         if is_usual {
-            let wrong = Wrong::Peer { index, what: "a message without its beginning" };
-            let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
-            if bytes.len() > one.bytes_max {
-                return Err(Wrong::Peer { index, what: TOO_LONG });
-            }
+            let (head, bytes) = one.begin(index, hop, payload)?;
             one.delivered_count += 1;
             return Ok(Came::Short(index, head, bytes));
         }
@@ -310,48 +322,34 @@ impl Ends {
             one.intake.lend((window * 4).min(WINDOW_LINES_MAX).saturating_sub(window));
         }
         let came = match hop.kind {
-            Kind::Data | Kind::More => {
-                let last = hop.kind == Kind::Data;
-                match (one.partial.take(), last) {
-                    (None, true) => {
-                        let wrong = Wrong::Peer { index, what: "a message without its beginning" };
-                        let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
-                        if bytes.len() > one.bytes_max {
-                            return Err(Wrong::Peer { index, what: TOO_LONG });
-                        }
-                        one.delivered_count += 1;
-                        Came::Short(index, head, bytes)
+            Kind::Data | Kind::More => match (one.partial.take(), hop.kind) {
+                (None, Kind::Data) => {
+                    let (head, bytes) = one.begin(index, hop, payload)?;
+                    one.delivered_count += 1;
+                    Came::Short(index, head, bytes)
+                }
+                (None, _) => {
+                    let (head, bytes) = one.begin(index, hop, payload)?;
+                    one.partial = Some((head, bytes.to_vec()));
+                    Came::Nothing
+                }
+                (Some((head, mut bytes)), kind) => {
+                    bytes.extend_from_slice(payload);
+                    if bytes.len() > one.bytes_max {
+                        return Err(Wrong::Peer { index, what: TOO_LONG });
                     }
-                    (partial, _) => {
-                        let (head, mut bytes) = match partial {
-                            Some((head, mut bytes)) => {
-                                bytes.extend_from_slice(payload);
-                                (head, bytes)
-                            }
-                            None => {
-                                let wrong =
-                                    Wrong::Peer { index, what: "a message without its beginning" };
-                                let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
-                                (head, bytes.to_vec())
-                            }
-                        };
-                        if bytes.len() > one.bytes_max {
-                            return Err(Wrong::Peer { index, what: TOO_LONG });
+                    match kind {
+                        Kind::Data => {
+                            one.delivered_count += 1;
+                            Came::Long(index, head, bytes)
                         }
-                        match last {
-                            true => {
-                                one.delivered_count += 1;
-                                bytes.shrink_to_fit();
-                                Came::Long(index, head, bytes)
-                            }
-                            false => {
-                                one.partial = Some((head, bytes));
-                                Came::Nothing
-                            }
+                        _ => {
+                            one.partial = Some((head, bytes));
+                            Came::Nothing
                         }
                     }
                 }
-            }
+            },
             Kind::Fin => {
                 one.has_fin[0] = true;
                 Came::Changed(index)
@@ -481,14 +479,14 @@ impl Ends {
         if lines == room {
             hop.flags |= flags::WANTS;
         }
-        let sent = if has_prefix {
-            let mut buffer = [0; PAYLOAD_BYTES_MAX];
-            let payload = &mut buffer[..length];
-            payload[..PREFIX_BYTES].copy_from_slice(&head.prefix());
-            payload[PREFIX_BYTES..].copy_from_slice(bytes);
-            lane.frame(one.label_out, hop, payload)
-        } else {
-            lane.frame(one.label_out, hop, bytes)
+        let (label, prefix) = (one.label_out, head.prefix());
+        let sent = match has_prefix {
+            false => lane.frame(label, hop, bytes),
+            // What travels in slots of a ring: little to clear and to copy.
+            true if length <= SLOTS_BYTES => {
+                lane.frame(label, hop, prefixed(&mut [0; SLOTS_BYTES], prefix, bytes))
+            }
+            true => lane.frame(label, hop, prefixed(&mut [0; PAYLOAD_BYTES_MAX], prefix, bytes)),
         };
         if sent {
             one.outflow.send(lines);
@@ -499,15 +497,19 @@ impl Ends {
 
     /// Keeps a message until [`flush`](Self::flush) can send it, behind those that wait.
     pub fn queue(&mut self, index: u32, head: Head, bytes: Vec<u8>) {
-        self.add_unsent(index, Unsent { head, kind: Kind::Data, bytes, sent_bytes: 0 });
+        let mut payload = bytes;
+        if head.has_prefix() {
+            payload.splice(..0, head.prefix());
+        }
+        self.add_unsent(index, Unsent { head, kind: Kind::Data, payload, sent_bytes: 0 });
     }
 
     /// Sends nothing more behind what waits, and tells the other end so.
     pub fn finish(&mut self, index: u32) {
         let Some(one) = self.get_mut(index) else { return };
         if !std::mem::replace(&mut one.has_fin[1], true) {
-            let (head, bytes) = (Head::default(), Vec::new());
-            self.add_unsent(index, Unsent { head, kind: Kind::Fin, bytes, sent_bytes: 0 });
+            let (head, payload) = (Head::default(), Vec::new());
+            self.add_unsent(index, Unsent { head, kind: Kind::Fin, payload, sent_bytes: 0 });
         }
     }
 
@@ -516,7 +518,7 @@ impl Ends {
         if one.ended.is_some() {
             return;
         }
-        one.unsent_bytes += unsent.bytes.len();
+        one.unsent_bytes += unsent.payload.len();
         one.unsent.push_back(unsent);
         self.make_pending(index);
     }
@@ -640,27 +642,19 @@ impl Ends {
     fn send_unsent(&mut self, index: u32, lane: &mut impl Lane) -> bool {
         let Some(one) = self.get_mut(index) else { return true };
         while let Some(unsent) = one.unsent.front_mut() {
-            let prefix = unsent.head.prefix();
-            let prefix = if unsent.head.has_prefix() { &prefix[..] } else { &[] };
-            let left = prefix.len() + unsent.bytes.len() - unsent.sent_bytes;
+            let left = unsent.payload.get(unsent.sent_bytes..).unwrap_or_default();
             let room = one.outflow.room_lines();
-            let count = left.min(payload_of(room));
-            if room == 0 || count == 0 && left > 0 {
+            let count = left.len().min(payload_of(room));
+            if room == 0 || count == 0 && !left.is_empty() {
                 return true;
             }
-            let mut buffer = [0; PAYLOAD_BYTES_MAX];
-            let payload = &mut buffer[..count];
-            let is_first = unsent.sent_bytes == 0;
-            // The beginning has the whole prefix: a line has room for it.
-            let (front, rest) = payload.split_at_mut(if is_first { prefix.len() } else { 0 });
-            front.copy_from_slice(&prefix[..front.len()]);
-            let from = unsent.sent_bytes.saturating_sub(prefix.len());
-            rest.copy_from_slice(&unsent.bytes[from..from + rest.len()]);
-            let is_last = count == left;
+            let (payload, rest) = left.split_at(count);
+            let is_last = rest.is_empty();
             let kind = if is_last { unsent.kind } else { Kind::More };
-            let mut hop = match is_first {
-                true => unsent.head.hop(kind),
-                false => Head { ordinal: unsent.head.ordinal, ..Head::default() }.hop(kind),
+            // The first part has the whole prefix: a line has room for it.
+            let mut hop = match unsent.sent_bytes {
+                0 => unsent.head.hop(kind),
+                _ => Head { ordinal: unsent.head.ordinal, ..Head::default() }.hop(kind),
             };
             hop.credit = one.intake.offer();
             let lines = lines_of(count);
@@ -674,12 +668,24 @@ impl Ends {
             one.intake.granted(hop.credit);
             unsent.sent_bytes += count;
             if is_last {
-                one.unsent_bytes -= unsent.bytes.len();
+                one.unsent_bytes -= unsent.payload.len();
                 one.unsent.pop_front();
             }
         }
         true
     }
+}
+
+/// The longest payload that travels in slots of a ring.
+const SLOTS_BYTES: usize = 160;
+
+/// A prefix and the bytes of a message, one behind the other. The buffer has room for both.
+#[inline]
+fn prefixed<'a>(buffer: &'a mut [u8], prefix: [u8; PREFIX_BYTES], bytes: &[u8]) -> &'a [u8] {
+    let payload = &mut buffer[..PREFIX_BYTES + bytes.len()];
+    payload[..PREFIX_BYTES].copy_from_slice(&prefix);
+    payload[PREFIX_BYTES..].copy_from_slice(bytes);
+    payload
 }
 
 const TOO_LONG: &str = "a message longer than any of the interface";

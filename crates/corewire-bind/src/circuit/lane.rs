@@ -1,21 +1,16 @@
 //! The lanes of a link to a monitor that are sockets, at either end.
 
 use std::collections::VecDeque;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use corewire_layout::circuit::packet::{PACKET_BYTES_MAX, Packet, PacketError};
 use corewire_layout::circuit::{DATA_HEADER_BYTES, Hop, Label, PAYLOAD_BYTES_MAX, data_header};
 use rustix::event::PollFlags;
-use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use rustix::io::Errno;
 
-use crate::capability::CAPABILITIES_MAX;
+use crate::socket::{SocketError, receive_packet, send_packet};
 
 /// Bytes of packets that wait for a neighbour to read them. Beyond that the link ends.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
@@ -153,52 +148,18 @@ fn is_sent(sent: Result<(), Errno>) -> Result<bool, LaneEnd> {
 }
 
 fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<(), Errno> {
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let parts = [IoSlice::new(bytes)];
-    if descriptors.is_empty() {
-        let mut none = SendAncillaryBuffer::default();
-        retry_on_intr(|| sendmsg(&socket, &parts, &mut none, flags))?;
-        return Ok(());
-    }
-    let descriptors = descriptors.iter().map(AsFd::as_fd).collect::<Vec<BorrowedFd<'_>>>();
-    let mut space = vec![MaybeUninit::uninit(); ANCILLARY_BYTES];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(Errno::TOOBIG);
-    }
-    retry_on_intr(|| sendmsg(&socket, &parts, &mut ancillary, flags))?;
-    Ok(())
+    let descriptors = descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>();
+    send_packet(socket, &[IoSlice::new(bytes)], &descriptors)
 }
-
-const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(CAPABILITIES_MAX));
 
 type Received = (usize, Option<Vec<OwnedFd>>);
 
 fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Option<Received>, LaneEnd> {
-    let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let mut parts = [IoSliceMut::new(buffer)];
-    let mut receive = || retry_on_intr(|| recvmsg(&socket, &mut parts, &mut ancillary, flags));
-    let got = match receive() {
-        // The other side closed without having read everything. What it had sent comes behind.
-        Err(Errno::CONNRESET) => receive(),
-        got => got,
-    };
-    let got = match got {
-        Err(Errno::AGAIN) => return Ok(None),
-        got => got?,
-    };
-    let mut descriptors = Vec::new();
-    for one in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(found) = one {
-            descriptors.extend(found);
-        }
-    }
-    let descriptors = (!got.flags.contains(ReturnFlags::CTRUNC)).then_some(descriptors);
-    match got.bytes {
-        0 => Err(LaneEnd::Closed),
-        bytes => Ok(Some((bytes, descriptors))),
+    match receive_packet(socket, buffer) {
+        Ok(received) => Ok(Some(received)),
+        Err(SocketError::NotNow) => Ok(None),
+        Err(SocketError::Closed) => Err(LaneEnd::Closed),
+        Err(SocketError::Os(errno)) => Err(LaneEnd::Os(errno)),
     }
 }
 
@@ -221,10 +182,8 @@ pub fn send_frame(
     payload: &[u8],
 ) -> Result<bool, LaneEnd> {
     let header = data_header(label, hop);
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let parts = [IoSlice::new(&header), IoSlice::new(payload)];
-    let mut none = SendAncillaryBuffer::default();
-    is_sent(retry_on_intr(|| sendmsg(&socket, &parts, &mut none, flags)).map(drop))
+    is_sent(send_packet(socket, &parts, &[]))
 }
 
 /// Receives a packet of a data lane, and returns its length; `None` if nothing has come. Descriptors are closed.
