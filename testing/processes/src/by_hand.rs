@@ -15,7 +15,7 @@ use corewire_os::process;
 use corewire_os::socket::{ReceiveError, Socket};
 use corewire_ring::region::Region;
 use corewire_ring::sync::Ordering::Relaxed;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use zerocopy::IntoBytes;
 
 use crate::{Options, Outcome};
@@ -71,7 +71,7 @@ pub(crate) fn join(directory: &Path, channel: &str, wishes: Wishes) -> Result<Jo
 
 /// Sends an invitation in the owner's name, answers for an invited process, and requests that the
 /// sender fence and write to a descriptor. Then it announces a sleep again and again, so that every
-/// message wakes it, and reads none of the wake-ups.
+/// message wakes it, and reads none of the wake-ups. It says when the first has come.
 pub(crate) fn run(directory: &Path, options: &Options) -> Outcome {
     let Options { channel, waiter, .. } = options;
     let wishes = Wishes { waiter: *waiter, needs_fence: true };
@@ -87,12 +87,19 @@ pub(crate) fn run(directory: &Path, options: &Options) -> Outcome {
     socket.send(&Frame::Readiness, &[full.as_fd()])?;
     println!("readiness {:?}", hear(&socket)?.0);
     page.word32(SLEEP_MODE).store(SleepMode::Descriptor as u32, Relaxed);
-    println!("asleep");
     let stop = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()).map(drop));
     let sleeping = page.word32(SLEEPING);
+    let mut is_woken = false;
     while !stop.is_finished() {
         // Odd, and new to the sender.
         sleeping.store(sleeping.load(Relaxed).wrapping_add(2) | 1, Relaxed);
+        if !is_woken {
+            let mut wakes = [PollFd::new(&socket, PollFlags::IN)];
+            is_woken = poll(&mut wakes, Some(&Timespec::default()))? == 1;
+            if is_woken {
+                println!("asleep");
+            }
+        }
     }
     let mut rings = 0;
     while let Ok((Frame::Ring, _)) = socket.receive() {
