@@ -21,7 +21,7 @@
 //! # One turn
 //!
 //! A single thread takes turns ([`Monitor::turn`]): up to 64 frames of each endpoint, then what is due, and, when nothing
-//! came or after 16 turns, whatever has happened on sockets. Control never waits behind data for longer than that. When
+//! came or after 20 us, whatever has happened on sockets. Control never waits behind data for longer than that. When
 //! nothing has come for `--poll-ns`, it sleeps until something does. It never waits for a neighbour: what has no room in
 //! a ring is kept in memory that its circuit was granted, and packets that a neighbour does not read are kept up to a
 //! bound, beyond which its link ends. A thread of its own connects to other monitors, since these may not answer.

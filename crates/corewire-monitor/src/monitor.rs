@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use crate::joining::Joined;
 use crate::links::Out;
+use crate::turn::without_sockets_ticks;
 
 /// Why a monitor could not start, or has ended.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +144,9 @@ pub struct Monitor {
     /// Monitors that have not answered, to be asked again at the next look.
     pub(crate) failed: BTreeSet<NodeId>,
     pub(crate) poll: Duration,
-    pub(crate) turns_since_sockets: u32,
+    /// When sockets were looked at, and how long they may wait, in ticks of the processor's counter.
+    pub(crate) sockets_at: u64,
+    pub(crate) without_sockets_ticks: u64,
     /// Links whose control lane has ended; what is in their rings comes first.
     pub(crate) ending: Vec<LinkId>,
     pub(crate) buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
@@ -206,7 +209,8 @@ impl Monitor {
             names_have_changed: true,
             failed: BTreeSet::new(),
             poll,
-            turns_since_sockets: 0,
+            sockets_at: 0,
+            without_sockets_ticks: without_sockets_ticks(),
             ending: Vec::new(),
             buffer: Box::new([0; DATA_BYTES_MAX + 1]),
             last_look: Instant::now(),

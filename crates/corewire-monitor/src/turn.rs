@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use corewire::{Event, MessageError, Selector, Status};
 use corewire_layout::circuit::{Hop, Kind, Label};
+use corewire_os::processor::{tick_ns, ticks};
 use rustix::event::Timespec;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -16,8 +17,9 @@ use crate::monitor::{Monitor, MonitorError, key};
 const EVENTS_MAX: usize = 64;
 /// Frames of one endpoint in a turn.
 const FRAMES_PER_TURN: usize = 64;
-/// Turns with frames after which sockets are looked at in any case.
-const TURNS_WITHOUT_SOCKETS: u32 = 16;
+/// How long sockets are not looked at while the monitor polls or has frames. A look is a system call, which takes as long
+/// as several frames.
+const WITHOUT_SOCKETS_NS: f64 = 20_000.0;
 /// Frames and departures that one look at an endpoint takes.
 const EVENTS_PER_LOOK: usize = 4096;
 /// Frames that a program which has ended may have left on its socket; its buffer holds fewer.
@@ -42,14 +44,16 @@ impl Monitor {
     /// # Errors
     /// [`MonitorError`].
     pub fn run(&mut self) -> Result<(), MonitorError> {
+        let poll_ticks = in_ticks(self.poll.as_secs_f64() * 1e9);
         let mut idle_since = None;
         loop {
             match self.turn()? {
                 Found::Stop => return Ok(()),
                 Found::Something => idle_since = None,
                 Found::Nothing => {
-                    let since = *idle_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.poll {
+                    let now = ticks();
+                    let since = *idle_since.get_or_insert(now);
+                    if now.wrapping_sub(since) >= poll_ticks {
                         if self.sleep()? {
                             return Ok(());
                         }
@@ -81,9 +85,8 @@ impl Monitor {
             self.out.look_at_stuck();
         }
         self.node.flush(&mut self.out);
-        self.turns_since_sockets += 1;
-        // An idle monitor looks at its sockets now and then while it polls, and waits for them when it sleeps.
-        if self.turns_since_sockets >= TURNS_WITHOUT_SOCKETS {
+        // A monitor that sleeps waits for its sockets.
+        if ticks().wrapping_sub(self.sockets_at) >= self.without_sockets_ticks {
             match self.sockets(Some(Duration::ZERO))? {
                 Found::Nothing => {}
                 other => found = other,
@@ -165,7 +168,6 @@ impl Monitor {
 
     /// Handles what has happened on sockets. Waits for at most `timeout`.
     fn sockets(&mut self, timeout: Option<Duration>) -> Result<Found, MonitorError> {
-        self.turns_since_sockets = 0;
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut space = [MaybeUninit::uninit(); EVENTS_MAX];
         let events = match epoll::wait(&self.out.set, &mut space, timeout.as_ref()) {
@@ -173,6 +175,7 @@ impl Monitor {
             Err(Errno::INTR) => &[],
             Err(error) => return Err(MonitorError::os("wait for descriptors")(error)),
         };
+        self.sockets_at = ticks();
         let mut found = Found::Nothing;
         for event in events {
             // The endpoints' descriptors stay readable until they are armed again: the turn finds what has come.
@@ -260,4 +263,15 @@ impl Monitor {
         }
         Ok(self.sockets(Some(SLEEP_MAX))? == Found::Stop)
     }
+}
+
+/// The time in ticks of the processor's counter.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn in_ticks(ns: f64) -> u64 {
+    (ns / tick_ns()) as u64
+}
+
+/// How many ticks sockets are not looked at.
+pub(crate) fn without_sockets_ticks() -> u64 {
+    in_ticks(WITHOUT_SOCKETS_NS)
 }

@@ -3,7 +3,8 @@
 //! cache line costs between two cores. `corewire bench`, `corewire doctor --measure` and the study use
 //! it.
 //!
-//! [`calls`] is an interface and a service that the measurements of typed calls share.
+//! [`calls`] is an interface and a service that the measurements of typed calls share; [`circuits`] reaches it through
+//! monitors.
 //!
 //! The study itself, `corewire-study`, repeats the papers' experiments with corewire's rivals. It is a
 //! program of this package and is built with the feature `rivals`. The library depends on no rival.
@@ -11,5 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod circuits;
 pub mod failure;
 pub mod harness;

@@ -10,9 +10,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use corewire::{Connection, Domain, Endpoint, Interrupter, MessageError, Selector};
+use corewire::{Connection, Domain, Endpoint, Event, Interrupter, MessageError, Selector};
 use corewire_layout::circuit::packet::{End, Origin, Packet, Setup};
 use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, data_of_packet};
+use corewire_os::fork::generation;
+use corewire_ring::sync::AtomicU32;
+use corewire_ring::sync::Ordering::{Acquire, Release};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 
 use super::attach::{Data, attach};
@@ -36,12 +39,40 @@ const FRAMES_PER_LOOK: usize = 64;
 /// The link of this process to a monitor.
 pub(crate) struct Hub {
     state: Mutex<State>,
-    /// Threads that want the state while another one has it.
-    waiting: Mutex<usize>,
+    /// How many threads want the state while another one has it.
+    waiting: AtomicU32,
     interrupt: Interrupt,
     control: Arc<Control>,
-    inbox: Arc<Mutex<VecDeque<News>>>,
-    process: u32,
+    inbox: Arc<Inbox>,
+    generation: u32,
+}
+
+/// What the control lane's thread has read.
+#[derive(Default)]
+struct Inbox {
+    /// Written by whoever has the lock.
+    count: AtomicU32,
+    news: Mutex<VecDeque<News>>,
+}
+
+impl Inbox {
+    fn put(&self, one: News) {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        news.push_back(one);
+        self.count.fetch_add(1, Release);
+    }
+
+    /// One that is put at the same time may be missed: its thread interrupts the hub's endpoint behind it.
+    #[inline]
+    fn take(&self) -> Option<News> {
+        if self.count.load(Acquire) == 0 {
+            return None;
+        }
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = news.pop_front()?;
+        self.count.fetch_sub(1, Release);
+        Some(one)
+    }
 }
 
 enum Interrupt {
@@ -282,7 +313,7 @@ impl Hub {
             _ => return Err(BindReason::Protocol),
         }
         let control = Control::new(control).map_err(os)?;
-        let inbox = Arc::new(Mutex::new(VecDeque::new()));
+        let inbox = Arc::<Inbox>::default();
         let hub = Self {
             state: Mutex::new(State {
                 ends: Ends::default(),
@@ -295,11 +326,11 @@ impl Hub {
                 lost: None,
                 buffer: Box::new([0; DATA_BYTES_MAX + 1]),
             }),
-            waiting: Mutex::new(0),
+            waiting: AtomicU32::new(0),
             interrupt,
             control,
             inbox,
-            process: std::process::id(),
+            generation: generation(),
         };
         hub.start_thread()?;
         Ok(hub)
@@ -314,7 +345,7 @@ impl Hub {
         let work = move || {
             corewire_os::process::block_all_signals();
             control.run(None, |news| {
-                inbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(news);
+                inbox.put(news);
                 interrupt.interrupt();
             });
         };
@@ -333,11 +364,7 @@ impl Hub {
     }
 
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == std::process::id()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, usize> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.generation == generation()
     }
 
     /// The state. A thread that waits for the link with it is interrupted.
@@ -347,20 +374,27 @@ impl Hub {
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {}
         }
-        *self.waiting() += 1;
+        // The interruption that follows carries it to a thread that does not see it now.
+        self.waiting.fetch_add(1, Release);
         self.interrupt.interrupt();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *self.waiting() -= 1;
+        self.waiting.fetch_sub(1, Release);
         state
+    }
+
+    /// Whether another thread wants the state.
+    #[inline]
+    fn is_wanted(&self) -> bool {
+        self.waiting.load(Acquire) > 0
     }
 
     /// Lets threads in that wait for the state.
     fn let_in<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if *self.waiting() == 0 {
+        if !self.is_wanted() {
             return state;
         }
         drop(state);
-        while *self.waiting() > 0 {
+        while self.is_wanted() {
             std::thread::yield_now();
         }
         self.lock()
@@ -516,7 +550,7 @@ impl Hub {
             }
             (state.is_led, leads) = (true, true);
             // Those that come from now on interrupt the look.
-            if *self.waiting() > 0 {
+            if self.is_wanted() {
                 state = self.let_in(state);
                 continue;
             }
@@ -567,12 +601,8 @@ impl Hub {
 
     /// Handles what the control lane's thread has read.
     fn open_inbox(&self, state: &mut State) {
-        loop {
-            let news = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            match news {
-                None => return,
-                Some(news) => state.learn(news),
-            }
+        while let Some(news) = self.inbox.take() {
+            state.learn(news);
         }
     }
 
@@ -730,26 +760,32 @@ impl State {
                     return Ok(Look::Something);
                 }
                 let must_look_for_room = ring.is_full();
-                let from = Selector::any().from(ring.peer());
+                let any = Selector::any();
                 let buffer = &mut self.buffer[..];
                 let received = match patience.left() {
                     // A receive would not return when there is room.
                     Ok(left) if must_look_for_room => {
-                        match endpoint.try_receive_into(from, buffer) {
+                        match endpoint.try_receive_event_into(any, buffer) {
                             Ok(None) => return self.wait_armed(left),
                             received => received,
                         }
                     }
-                    Ok(None) => endpoint.receive_into(from, buffer).map(Some),
-                    Ok(Some(left)) => endpoint.receive_into_timeout(from, buffer, left),
-                    Err(_) => endpoint.try_receive_into(from, buffer),
+                    Ok(None) => endpoint.receive_event_into(any, buffer).map(Some),
+                    Ok(Some(left)) => endpoint.receive_event_into_timeout(any, buffer, left),
+                    Err(_) => endpoint.try_receive_event_into(any, buffer),
                 };
                 match received {
-                    Ok(Some(found)) => {
+                    Ok(Some(Event::Received(found))) if found.source == ring.peer() => {
                         let hop = found.immediate.and_then(Hop::of_word);
                         let length = usize::try_from(found.bytes).unwrap_or(usize::MAX);
                         self.frame(Label::of_word(found.tag), hop, length)
                     }
+                    Ok(Some(Event::Gone { peer, why })) if peer == ring.peer() => {
+                        self.lose(&why.to_string());
+                        Ok(Look::Something)
+                    }
+                    // Nobody else has a reason to send anything here.
+                    Ok(Some(_)) => Ok(Look::Something),
                     Ok(None) => Ok(Look::Nothing),
                     Err(MessageError::Interrupted) => Ok(Look::Interrupted),
                     Err(MessageError::Forked) => Err(CallError::Message(MessageError::Forked)),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
@@ -50,12 +51,32 @@ impl Owed {
 /// Calls by their token.
 #[derive(Default)]
 pub(super) struct Calls {
-    open: HashMap<u32, Call>,
+    open: HashMap<u32, Call, BuildHasherDefault<OfToken>>,
     owed: Owed,
     /// The part of it that nobody waits for.
     abandoned: Owed,
     dropped: Arc<Dropped>,
     late_count: u64,
+}
+
+/// The hash of a token. Tokens are this client's own, and follow each other.
+#[derive(Default)]
+struct OfToken(u64);
+
+impl Hasher for OfToken {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, token: u32) {
+        self.0 = (self.0 ^ u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 struct Call {

@@ -100,7 +100,7 @@ impl RingLink {
         }
         let sent = match patience {
             Patience::Forever => self.endpoint.send(self.peer, tag.0, message),
-            Patience::None => self.endpoint.try_send(self.peer, tag.0, message),
+            Patience::None | Patience::Zero => self.endpoint.try_send(self.peer, tag.0, message),
             Patience::Until(..) => match patience.left() {
                 Ok(left) => {
                     self.endpoint.send_timeout(self.peer, tag.0, message, left.unwrap_or_default())
@@ -185,7 +185,7 @@ impl RingLink {
             return result.map(|_| true).map_err(|error| self.error(error, patience));
         }
         let ended = match patience {
-            Patience::None => self.endpoint.test(handle),
+            Patience::None | Patience::Zero => self.endpoint.test(handle),
             Patience::Forever => self.endpoint.wait(handle).map(Some),
             Patience::Until(..) => match patience.left() {
                 Ok(left) => self.endpoint.wait_timeout(handle, left.unwrap_or_default()),
@@ -208,7 +208,7 @@ impl RingLink {
         let buffer = &mut *self.buffer;
         let received = match patience {
             Patience::Forever => self.endpoint.receive_into(from, buffer).map(Some),
-            Patience::None => self.endpoint.try_receive_into(from, buffer),
+            Patience::None | Patience::Zero => self.endpoint.try_receive_into(from, buffer),
             Patience::Until(..) => match patience.left() {
                 Ok(left) => {
                     self.endpoint.receive_into_timeout(from, buffer, left.unwrap_or_default())
@@ -233,7 +233,7 @@ impl RingLink {
     fn receive_long(&mut self, from: Selector, patience: Patience) -> Result<Message, CallError> {
         let received = match patience {
             Patience::Forever => self.endpoint.receive(from).map(Some),
-            Patience::None => self.endpoint.try_receive(from),
+            Patience::None | Patience::Zero => self.endpoint.try_receive(from),
             Patience::Until(..) => match patience.left() {
                 Ok(left) => self.endpoint.receive_timeout(from, left.unwrap_or_default()),
                 Err(_) => self.endpoint.try_receive(from),

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use corewire::{Connection, MessageError};
+use corewire_os::fork::generation;
 use rustix::event::PollFlags;
 
 use super::{Interest, copy};
@@ -22,7 +23,7 @@ pub(crate) struct SocketLink {
     service: String,
     kept: Option<Unsent>,
     /// Whose descriptor it is: in a forked child its number may be that of another one.
-    process: u32,
+    generation: u32,
     /// The service has said that it ends.
     is_left: bool,
 }
@@ -42,13 +43,13 @@ impl SocketLink {
             assembler,
             service,
             kept: None,
-            process: std::process::id(),
+            generation: generation(),
             is_left: false,
         }
     }
 
     fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.generation == generation()
     }
 
     fn check(&self) -> Result<(), CallError> {
@@ -216,7 +217,7 @@ mod tests {
         let socket = domain.connect("echo", std::time::Duration::from_secs(5)).unwrap();
         let mut link = SocketLink::new(socket, 8, "echo");
         let other = listener.accept().unwrap();
-        link.process = 0;
+        link.generation += 1;
         let forked = || CallError::Message(MessageError::Forked);
         let sent = link.send(Tag::new(1, 1, 0), b"x", &Capabilities::new(), Patience::Forever);
         assert_eq!(sent, Err(forked()));

@@ -64,6 +64,17 @@ pub(super) enum Owned {
     Nothing,
 }
 
+impl Owned {
+    pub(super) fn of(came: Came<'_>) -> Self {
+        match came {
+            Came::Short(index, head, bytes) => Self::Message(index, head, Body::of(bytes)),
+            Came::Long(index, head, bytes) => Self::Message(index, head, Body::Long(bytes)),
+            Came::Changed(index) => Self::Changed(index),
+            Came::Nothing => Self::Nothing,
+        }
+    }
+}
+
 /// The way of frames to the monitor.
 struct Through<'a> {
     endpoint: &'a mut Endpoint,
@@ -126,13 +137,26 @@ impl Circuits {
 
     /// Reads a frame.
     #[inline]
-    pub(super) fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> Result<Owned, Wrong> {
-        Ok(match self.ends.frame(label, hop, payload)? {
-            Came::Short(index, head, bytes) => Owned::Message(index, head, Body::of(bytes)),
-            Came::Long(index, head, bytes) => Owned::Message(index, head, Body::Long(bytes)),
-            Came::Changed(index) => Owned::Changed(index),
-            Came::Nothing => Owned::Nothing,
-        })
+    pub(super) fn frame<'a>(
+        &mut self,
+        label: Label,
+        hop: Hop,
+        payload: &'a [u8],
+    ) -> Result<Came<'a>, Wrong> {
+        self.ends.frame(label, hop, payload)
+    }
+
+    /// Whose message it is that has just come, if it can be served at once: it has no capabilities, and nothing of its
+    /// circuit waits.
+    #[inline]
+    pub(super) fn usual_client(&self, index: u32, head: Head) -> Option<ClientId> {
+        let local = self.locals.get(index as usize)?.as_ref()?;
+        let is_usual = head.capabilities == 0
+            && head.status.is_none()
+            && head.ordinal != 0
+            && local.held.is_empty()
+            && self.ends.ended(index).is_none();
+        is_usual.then_some(local.client)
     }
 
     fn local(&mut self, index: u32) -> Option<&mut Local> {
@@ -374,7 +398,7 @@ impl ServerCore {
 
     /// A frame has come on a socket.
     fn circuit_frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> Option<Found> {
-        let came = self.sending.circuits.frame(label, hop, payload);
+        let came = self.sending.circuits.frame(label, hop, payload).map(Owned::of);
         self.circuit_came(came, lines_of(payload.len()))
     }
 

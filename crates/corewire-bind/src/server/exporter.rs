@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use corewire::{Connection, Connector, Domain, NameWatch};
 use corewire_layout::circuit::packet::Packet;
+use corewire_os::fork::generation;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::mailbox::{Mail, Mailbox};
@@ -36,7 +37,7 @@ pub(super) enum LinkData {
 /// The handle of the thread. Dropping it ends the thread, after the link has been closed.
 pub(super) struct Exporter {
     shared: Arc<Shared>,
-    process: u32,
+    generation: u32,
 }
 
 struct Shared {
@@ -64,14 +65,14 @@ impl Exporter {
         let name = "corewire-export".to_owned();
         let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10);
         spawned.spawn(move || thread.run())?;
-        Ok(Self { shared, process: std::process::id() })
+        Ok(Self { shared, generation: generation() })
     }
 }
 
 impl Drop for Exporter {
     fn drop(&mut self) {
         // A forked child has no such thread, and must leave its parent's alone.
-        if self.process != std::process::id() {
+        if self.generation != generation() {
             return;
         }
         let control = {

@@ -23,6 +23,7 @@ use corewire_layout::circuit::{Hop, Label, lines_of};
 
 pub(crate) use self::binding::{Acceptance, hello};
 pub use self::clients::ClientId;
+use self::circuits::Owned;
 use self::clients::{Row, Way};
 use self::exporter::Exporter;
 use self::guest::Guest;
@@ -32,11 +33,12 @@ pub use self::reply::{LaterReply, Outbox, Reply, Stopper, Version};
 use self::sending::{Frame, LaterEvent, LaterMessage, Sending};
 use crate::capability::{Arrived as Capabilities, Received, none_of};
 use crate::circuit::MonitorAt;
+use crate::circuit::ends::Came;
 use crate::error::{CallError, DecodeError, ServeError};
 use crate::exchange::{Description, Forms};
 use crate::identity::Identity;
 use crate::link::LaneError;
-use crate::message::{BUFFER_BYTES, Message};
+use crate::message::{BUFFER_BYTES, Body, Message};
 use crate::patience::Patience;
 use crate::tag::{Tag, status};
 
@@ -278,15 +280,28 @@ impl ServerCore {
         timeout: Option<Duration>,
         dispatch: &mut impl Dispatch,
     ) -> Result<bool, ServeError> {
-        if timeout.is_some() || self.has_mail || !self.sending.is_quiet() {
+        if self.has_mail || !self.sending.is_quiet() {
             return self.serve_slowly(timeout, None, dispatch);
         }
         // The way of nearly all messages: short, in a ring, and nothing else to do.
-        let Some(status) = self.sending.endpoint.receive_short(Selector::any(), &mut *self.buffer)
-        else {
-            return self.serve_slowly(None, None, dispatch);
+        let (endpoint, any) = (&mut self.sending.endpoint, Selector::any());
+        let status = match timeout {
+            None => match endpoint.receive_short(any, &mut *self.buffer) {
+                Some(status) => status,
+                None => return self.serve_slowly(timeout, None, dispatch),
+            },
+            Some(_) => match endpoint.try_receive_event_into(any, &mut *self.buffer) {
+                Ok(Some(Event::Received(status))) => status,
+                // The way of a program that polls.
+                Ok(None) if timeout == Some(Duration::ZERO) => return Ok(false),
+                Ok(None) => return self.serve_slowly(timeout, None, dispatch),
+                other => return self.serve_slowly(timeout, Some(other), dispatch),
+            },
         };
         let (tag, source) = (Tag(status.tag), status.source);
+        if self.sending.circuits.is_from_monitor(source) {
+            return self.serve_frame(&status, timeout, dispatch);
+        }
         if status.immediate.is_none()
             && tag.ordinal() != 0
             && let Some(client) = self.sending.clients.of_number(tag.binding(), source)
@@ -297,7 +312,37 @@ impl ServerCore {
             }
             return Ok(true);
         }
-        self.serve_slowly(None, Some(Ok(Some(Event::Received(status)))), dispatch)
+        self.serve_slowly(timeout, Some(Ok(Some(Event::Received(status)))), dispatch)
+    }
+
+    /// Serves a frame of the monitor, which is usually a whole message without capabilities.
+    #[inline]
+    fn serve_frame(
+        &mut self,
+        status: &Status,
+        timeout: Option<Duration>,
+        dispatch: &mut impl Dispatch,
+    ) -> Result<bool, ServeError> {
+        let Some(hop) = status.immediate.and_then(Hop::of_word) else { return Ok(true) };
+        let payload = in_buffer(&self.buffer, status);
+        let lines = lines_of(payload.len());
+        let came = match self.sending.circuits.frame(Label::of_word(status.tag), hop, payload) {
+            Ok(Came::Short(index, head, bytes)) => {
+                if let Some(client) = self.sending.circuits.usual_client(index, head) {
+                    let tag = Tag::new(0, head.ordinal, head.token);
+                    if self.sending.dispatch(client, tag, bytes, &mut Vec::new(), dispatch) {
+                        self.note_refused(client);
+                    }
+                    return Ok(true);
+                }
+                Ok(Owned::Message(index, head, Body::of(bytes)))
+            }
+            came => came.map(Owned::of),
+        };
+        match self.circuit_came(came, lines) {
+            Some(found) => Ok(self.serve_found(found, dispatch)),
+            None => self.serve_slowly(timeout, None, dispatch),
+        }
     }
 
     #[cold]
@@ -307,43 +352,49 @@ impl ServerCore {
         event: Option<Result<Option<Event<Status>>, MessageError>>,
         dispatch: &mut impl Dispatch,
     ) -> Result<bool, ServeError> {
+        match self.next(Patience::of(timeout), event)? {
+            None => Ok(false),
+            Some(found) => Ok(self.serve_found(found, dispatch)),
+        }
+    }
+
+    #[cold]
+    fn serve_found(&mut self, found: Found, dispatch: &mut impl Dispatch) -> bool {
         // What has memory of its own lives until it is handled.
         let (owned, message);
-        let (client, tag, bytes, mut capabilities) =
-            match self.next(Patience::of(timeout), event)? {
-                None => return Ok(false),
-                Some(Found::Other) => return Ok(true),
-                Some(Found::Bound(client, identity)) => {
-                    dispatch.bound(client, identity);
-                    return Ok(true);
-                }
-                Some(Found::Gone(client)) => {
-                    dispatch.gone(client);
-                    return Ok(true);
-                }
-                Some(Found::NotTaken(client, ordinal)) => {
-                    dispatch.not_taken(client, ordinal);
-                    return Ok(true);
-                }
-                Some(Found::Buffered(client, status, capabilities)) => {
-                    (client, Tag(status.tag), in_buffer(&self.buffer, &status), capabilities)
-                }
-                Some(Found::Owned(client, found, capabilities)) => {
-                    owned = found;
-                    (client, Tag(owned.status().tag), &*owned, capabilities)
-                }
-                Some(Found::Message(client, mut found)) => {
-                    let capabilities = std::mem::take(found.capabilities_mut());
-                    message = found;
-                    (client, message.tag(), &*message, capabilities)
-                }
-            };
+        let (client, tag, bytes, mut capabilities) = match found {
+            Found::Other => return true,
+            Found::Bound(client, identity) => {
+                dispatch.bound(client, identity);
+                return true;
+            }
+            Found::Gone(client) => {
+                dispatch.gone(client);
+                return true;
+            }
+            Found::NotTaken(client, ordinal) => {
+                dispatch.not_taken(client, ordinal);
+                return true;
+            }
+            Found::Buffered(client, status, capabilities) => {
+                (client, Tag(status.tag), in_buffer(&self.buffer, &status), capabilities)
+            }
+            Found::Owned(client, found, capabilities) => {
+                owned = found;
+                (client, Tag(owned.status().tag), &*owned, capabilities)
+            }
+            Found::Message(client, mut found) => {
+                let capabilities = std::mem::take(found.capabilities_mut());
+                message = found;
+                (client, message.tag(), &*message, capabilities)
+            }
+        };
         let is_refused =
             self.sending.dispatch_slowly(client, tag, bytes, &mut capabilities, dispatch);
         if is_refused {
             self.note_refused(client);
         }
-        Ok(true)
+        true
     }
 
     #[cold]
@@ -501,7 +552,7 @@ impl ServerCore {
             let hop = status.immediate.and_then(Hop::of_word)?;
             let payload = in_buffer(&self.buffer, &status);
             let (label, lines) = (Label::of_word(status.tag), lines_of(payload.len()));
-            let came = self.sending.circuits.frame(label, hop, payload);
+            let came = self.sending.circuits.frame(label, hop, payload).map(Owned::of);
             return self.circuit_came(came, lines);
         }
         if tag.ordinal() == 0 {

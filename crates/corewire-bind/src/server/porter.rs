@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use corewire::Listener;
+use corewire_os::fork::generation;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
@@ -37,7 +38,7 @@ const END: u64 = 1;
 /// The handle of the thread. Dropping it ends the thread.
 pub(super) struct Porter {
     end: Arc<OwnedFd>,
-    process: u32,
+    generation: u32,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -58,14 +59,14 @@ impl Porter {
         let name = "corewire-porter".to_owned();
         let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10);
         let thread = spawned.spawn(move || thread.run())?;
-        Ok(Self { end, process: std::process::id(), thread: Some(thread) })
+        Ok(Self { end, generation: generation(), thread: Some(thread) })
     }
 }
 
 impl Drop for Porter {
     fn drop(&mut self) {
         // A forked child has no such thread, and must leave its parent's alone.
-        if self.process != std::process::id() {
+        if self.generation != generation() {
             return std::mem::forget(self.thread.take());
         }
         let _ = rustix::io::write(&self.end, &1_u64.to_le_bytes());

@@ -4,6 +4,7 @@
 //! alternating blocks. The report gives the median of the ratios, with the minimum and the maximum, and
 //! the distance of the cores.
 
+mod circuit;
 mod death;
 mod endpoint;
 mod interface;
@@ -59,6 +60,9 @@ enum What {
         #[arg(long)]
         quick: bool,
     },
+    /// Circuits: calls through one, two and three monitors, compared with a direct ring.
+    #[command(after_help = "Example:\n  corewire bench circuit --json")]
+    Circuit(Options),
     /// Generated calls: compared with the same bytes exchanged by hand, and with a socket; ten types of messages
     /// over each driver.
     #[command(after_help = "Example:\n  corewire bench interface --json")]
@@ -106,6 +110,7 @@ impl What {
             Self::Latency(_) => "latency",
             Self::Endpoint { .. } => "endpoint",
             Self::Interface(_) => "interface",
+            Self::Circuit(_) => "circuit",
             _ => return Ok(()),
         };
         if count >= 2 {
@@ -162,6 +167,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             let report = endpoint::run(&options, quick)?;
             (options, report)
         }
+        What::Circuit(options) => (options.clone(), circuit::run(&options)?),
         What::Interface(options) => (options.clone(), interface::run(&options)?),
         What::Large(options) => (options.clone(), large::run(&options)?),
         What::Policy(options) => (options.clone(), policy::run(&options)?),

@@ -16,12 +16,12 @@ use crate::failure::{Doing, Failure};
 corewire_bind::interface!(measured);
 
 pub use measured::Client;
-use measured::Server;
+pub(crate) use measured::Server;
 
 /// The name of the service in its domain.
-const SERVICE: &str = "measured";
+pub(crate) const SERVICE: &str = "measured";
 /// How long a client waits for its service.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Calls before each block that are not counted: they wake the service, and fill caches.
 const UNCOUNTED: u64 = 32;
 /// Limits for the number of calls in a block.
@@ -111,7 +111,7 @@ impl Block {
 
 /// Answers every rpc with its arguments.
 #[derive(Debug, Default)]
-struct Echo {
+pub struct Echo {
     received: u64,
     held: Vec<measured::HoldLaterReply>,
     is_over: bool,
@@ -210,6 +210,14 @@ impl measured::Service for Echo {
         reply: measured::LineReply<'_>,
     ) {
         reply.send(a, b, c, d, e, f);
+    }
+
+    fn two_lines(&mut self, a: [u64; 12], reply: measured::TwoLinesReply<'_>) {
+        reply.send(a);
+    }
+
+    fn one_way_32(&mut self, _a: u64, _b: u64, _c: u64, _d: u64, _client: ClientId) {
+        self.received += 1;
     }
 
     fn one_way(&mut self, _value: u64, _client: ClientId) {

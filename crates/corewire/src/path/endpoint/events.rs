@@ -124,11 +124,18 @@ impl Endpoint {
     ///
     /// # Errors
     /// As for [`receive_event_into`](Self::receive_event_into).
+    #[inline]
     pub fn try_receive_event_into(
         &mut self,
         selector: Selector,
         buffer: &mut [u8],
     ) -> Result<Option<Event<Status>>, MessageError> {
+        if self.engine.has_no_peer_event()
+            && !self.engine.has_notice()
+            && let Some(found) = self.look_once(IntoBuffer { selector, buffer })
+        {
+            return Ok(found.map(Event::Received));
+        }
         none_if_late(self.event_into(selector, buffer, Patience::None))
     }
 
@@ -160,7 +167,11 @@ impl Endpoint {
         let way = IntoBuffer { selector, buffer: &mut *buffer };
         let short = match patience {
             Patience::Forever => self.receive_polling(way),
-            _ => self.look_once(way).flatten(),
+            Patience::None => match self.look_once(way) {
+                Some(None) => return Err(MessageError::Timeout { after: Duration::ZERO }),
+                found => found.flatten(),
+            },
+            Patience::Until(..) => self.look_once(way).flatten(),
         };
         match short {
             Some(status) => Ok(Event::Received(status)),

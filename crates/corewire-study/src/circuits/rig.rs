@@ -1,0 +1,287 @@
+//! A client, its service, and the monitors between them, in two threads that never sleep.
+//!
+//! ```text
+//!            this thread         |   the other thread
+//!  direct    client              |   service
+//!  1         client, service     |   monitor 0
+//!  2         client, monitor 1   |   monitor 0, service
+//!  3         client, m. 1, serv. |   monitors 0 and 2
+//! ```
+//!
+//! A thread goes round its parties and lets each handle what has come. The parties of a thread never have work at the same
+//! time while one message travels, so each hop costs what it costs between threads that have only one party each, plus the
+//! looks at the other parties of the thread, which find nothing.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use corewire::Domain;
+use corewire_bind::{Bind, CallError, Driver, MonitorAt, Pending, Serve};
+use corewire_layout::circuit::NodeId;
+use corewire_layout::circuit::packet::{Table, Via};
+use corewire_monitor::{Asking, Found, Monitor, Options};
+use corewire_os::processor;
+use corewire_ring::sync::Ordering::{Acquire, Release};
+use corewire_ring::sync::{AtomicU64, pause};
+
+use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
+use crate::failure::{Doing, Failure};
+use crate::harness::rounds::per_second;
+
+/// Messages of a stream: about 10 ms.
+const STREAMED: u64 = 100_000;
+/// The phase in which the other thread ends.
+const END: u64 = u64::MAX;
+/// The phase in which it does nothing.
+const REST: u64 = u64::MAX - 1;
+
+/// What one thread has of a chain.
+#[derive(Debug, Default)]
+pub struct Side {
+    monitors: Vec<Monitor>,
+    service: Option<Server<Echo>>,
+}
+
+impl Side {
+    /// Lets every party handle what has come.
+    ///
+    /// # Errors
+    /// If one of them fails.
+    #[inline]
+    pub fn turn(&mut self) -> Result<(), Failure> {
+        for monitor in &mut self.monitors {
+            if monitor.turn().doing("turn a monitor")? == Found::Stop {
+                return Err(Failure::other("a monitor was stopped"));
+            }
+        }
+        if let Some(service) = &mut self.service {
+            service.serve_one_timeout(Duration::ZERO).doing("serve")?;
+        }
+        Ok(())
+    }
+}
+
+/// A client whose calls go through some monitors, and the parties of its thread.
+#[derive(Debug)]
+pub struct Chain {
+    client: Client,
+    here: Side,
+}
+
+impl Chain {
+    /// Waits for a reply, and lets the parties of this thread work meanwhile.
+    ///
+    /// # Errors
+    /// If the call fails, or a party.
+    #[inline]
+    pub fn call<R, E: std::fmt::Display>(
+        &mut self,
+        start: impl FnOnce(&mut Client) -> Result<Pending<Result<R, E>>, CallError>,
+    ) -> Result<R, Failure> {
+        let mut pending = start(&mut self.client).doing("call")?;
+        loop {
+            self.here.turn()?;
+            if let Some(reply) = pending.try_wait(&mut self.client) {
+                return reply.map_err(|error| Failure::other(format!("a call failed: {error}")));
+            }
+        }
+    }
+}
+
+/// Everything that is compared: a direct call, and chains of monitors.
+#[derive(Debug)]
+pub struct Rig {
+    direct: Client,
+    chains: Vec<Chain>,
+    phase: Arc<AtomicU64>,
+    other: Option<JoinHandle<Result<(), Failure>>>,
+}
+
+impl Rig {
+    /// Starts chains of one to `monitors` monitors in domains below `directory`, and pins this thread and the other one.
+    ///
+    /// # Errors
+    /// If a party cannot be started.
+    pub fn start(
+        directory: &Path,
+        monitors: usize,
+        cpus: [usize; 2],
+    ) -> Result<Self, Failure> {
+        let mut chains = Vec::new();
+        let mut others = Vec::new();
+        // The service of direct calls is at index 0.
+        let domain = domain_at(directory, "direct")?;
+        let service = Server::new(&domain, SERVICE, Echo::default()).doing("create a service")?;
+        let mut sides = [Side::default(), Side { monitors: Vec::new(), service: Some(service) }];
+        let bind = Bind::default().drivers([Driver::Ump]).timeout(PATIENCE);
+        let direct = pump(&mut sides, || Client::bind(&domain, SERVICE, &bind))?.doing("bind")?;
+        let [_, other] = sides;
+        others.push(other);
+        for count in 1..=monitors {
+            let (client, [here, other]) = chain(&domain_at(directory, &count.to_string())?, count)?;
+            chains.push(Chain { client, here });
+            others.push(other);
+        }
+        let phase = Arc::new(AtomicU64::new(REST));
+        let seen = Arc::clone(&phase);
+        let other = std::thread::spawn(move || {
+            processor::pin_to(cpus[1]).doing(format_args!("keep to processor {}", cpus[1]))?;
+            turn_others(&mut others, &seen)
+        });
+        processor::pin_to(cpus[0]).doing(format_args!("keep to processor {}", cpus[0]))?;
+        Ok(Self { direct, chains, phase, other: Some(other) })
+    }
+
+    /// Messages a second of a stream of 32 bytes without monitors.
+    ///
+    /// # Errors
+    /// If a call fails.
+    pub fn stream_direct(&mut self) -> Result<f64, Failure> {
+        let client = self.direct();
+        let before = client.counts().doing("call")?.received;
+        let start = Instant::now();
+        for number in 0..STREAMED {
+            client.one_way_32(number, 1, 2, 3).doing("send")?;
+        }
+        let after = client.counts().doing("call")?.received;
+        finished(before, after, start)
+    }
+
+    /// The same through some monitors.
+    ///
+    /// # Errors
+    /// If a call fails, or a party.
+    pub fn stream(&mut self, monitors: usize) -> Result<f64, Failure> {
+        let chain = self.chain(monitors);
+        let before = chain.call(Client::start_counts)?.received;
+        let start = Instant::now();
+        for number in 0..STREAMED {
+            // The parties of this thread work when there is no room, as if they had a core of their own: a service that
+            // is asked after each message handles one at a time.
+            while !sent(chain.client.try_one_way_32(number, 1, 2, 3))? {
+                chain.here.turn()?;
+            }
+        }
+        let after = chain.call(Client::start_counts)?.received;
+        finished(before, after, start)
+    }
+
+    fn set(&self, phase: u64) {
+        self.phase.store(phase, Release);
+    }
+
+    /// The client whose service is in the other thread.
+    pub fn direct(&mut self) -> &mut Client {
+        self.set(0);
+        &mut self.direct
+    }
+
+    /// The client with so many monitors on its way.
+    ///
+    /// # Panics
+    /// If the rig has no such chain.
+    pub fn chain(&mut self, monitors: usize) -> &mut Chain {
+        self.set(monitors as u64);
+        &mut self.chains[monitors - 1]
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.set(END);
+        if let Some(other) = self.other.take() {
+            let _ = other.join();
+        }
+    }
+}
+
+fn sent(tried: Result<(), CallError>) -> Result<bool, Failure> {
+    match tried {
+        Ok(()) => Ok(true),
+        Err(CallError::Busy) => Ok(false),
+        Err(error) => Err(Failure::other(format!("a message was not sent: {error}"))),
+    }
+}
+
+fn finished(before: u64, after: u64, start: Instant) -> Result<f64, Failure> {
+    match after - before == STREAMED {
+        true => Ok(per_second(STREAMED, start)),
+        false => Err(Failure::other(format!("{} of {STREAMED} messages came", after - before))),
+    }
+}
+
+fn turn_others(others: &mut [Side], phase: &AtomicU64) -> Result<(), Failure> {
+    loop {
+        match phase.load(Acquire) {
+            END => return Ok(()),
+            phase => match usize::try_from(phase).ok().and_then(|phase| others.get_mut(phase)) {
+                // Many turns for each look at the phase, which the other core writes.
+                Some(side) => (0..1000).try_for_each(|_| side.turn())?,
+                None => pause(),
+            },
+        }
+    }
+}
+
+fn domain_at(directory: &Path, name: &str) -> Result<Domain, Failure> {
+    let path = directory.join(name);
+    let made = DirBuilder::new().mode(0o700).create(&path);
+    made.doing(format_args!("make {}", path.display()))?;
+    Domain::open_at(&path).doing("open a domain")
+}
+
+/// A client and its service, with `count` monitors between them: neighbours on the way are on different sides.
+fn chain(domain: &Domain, count: usize) -> Result<(Client, [Side; 2]), Failure> {
+    let too_many = || Failure::other(format!("{count} monitors are too many"));
+    let nodes: Option<Vec<NodeId>> = (0..count).map(NodeId::new).collect();
+    let nodes = nodes.ok_or_else(too_many)?;
+    let mut sides = [Side::default(), Side::default()];
+    for (index, &node) in nodes.iter().enumerate() {
+        let monitor = Monitor::start(domain.clone(), Options::new(node)).doing("start a monitor")?;
+        sides[(index + 1) % 2].monitors.push(monitor);
+    }
+    if let [first, _, _, ..] = nodes[..] {
+        let table = chain_table(&nodes);
+        pump(&mut sides, || {
+            Asking::connect(domain, first, PATIENCE)?.set_table(table)
+        })?
+        .doing("give a table")?;
+    }
+    let serve = Serve::default().monitor(Some(MonitorAt::default().number(count - 1)));
+    let service = Server::with(domain, SERVICE, Echo::default(), serve);
+    sides[(count + 1) % 2].service = Some(service.doing("create a service")?);
+    let bind = Bind::default().drivers([Driver::Circuit]).monitor(MonitorAt::default().number(0));
+    let bind = bind.timeout(PATIENCE);
+    let client = pump(&mut sides, || Client::bind(domain, SERVICE, &bind))?.doing("bind")?;
+    Ok((client, sides))
+}
+
+/// The table by which each monitor sends everything to the next one on the way.
+fn chain_table(nodes: &[NodeId]) -> Table {
+    let mut vias = Vec::new();
+    for (at, &from) in nodes.iter().enumerate() {
+        for (end, &to) in nodes.iter().enumerate() {
+            let via = if at < end { nodes.get(at + 1) } else { nodes.get(at.wrapping_sub(1)) };
+            if at.abs_diff(end) > 1 {
+                vias.extend(via.map(|&via| Via { from, to, via }));
+            }
+        }
+    }
+    Table { vias, ..Table::default() }
+}
+
+/// Does something in a thread of its own, and lets all parties work meanwhile.
+fn pump<R: Send>(sides: &mut [Side; 2], job: impl FnOnce() -> R + Send) -> Result<R, Failure> {
+    std::thread::scope(|scope| {
+        let job = scope.spawn(job);
+        while !job.is_finished() {
+            sides.iter_mut().try_for_each(Side::turn)?;
+            std::thread::yield_now();
+        }
+        job.join().map_err(|_| Failure::other("a thread panicked"))
+    })
+}
