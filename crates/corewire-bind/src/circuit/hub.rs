@@ -62,10 +62,15 @@ impl Inbox {
         self.count.fetch_add(1, Release);
     }
 
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.count.load(Acquire) == 0
+    }
+
     /// One that is put at the same time may be missed: its thread interrupts the hub's endpoint behind it.
     #[inline]
     fn take(&self) -> Option<News> {
-        if self.count.load(Acquire) == 0 {
+        if self.is_empty() {
             return None;
         }
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +112,7 @@ struct State {
 /// What is known here of a circuit.
 #[derive(Default)]
 struct Local {
-    queue: VecDeque<(Message, u32, u8)>,
+    queue: VecDeque<Arrived>,
     rights: VecDeque<Option<Vec<Received>>>,
     answer: Option<(Origin, Vec<u8>)>,
     /// Wakes the thread that follows for it.
@@ -202,8 +207,19 @@ impl Locals {
     }
 }
 
+/// A message that has come for a circuit, and waits for its receiver.
+struct Arrived {
+    message: Message,
+    /// What it takes of the credit that was granted.
+    lines: u32,
+    /// How many capabilities it has; they come in the control lane.
+    capabilities: u8,
+}
+
 /// What a look at the link has found.
 enum Look {
+    /// A message of a circuit, which is in no queue yet.
+    Message(u32, Arrived),
     Something,
     Nothing,
     Interrupted,
@@ -512,7 +528,26 @@ impl Hub {
     /// The next message of a circuit.
     #[inline]
     pub(crate) fn receive(&self, index: u32, patience: Patience) -> Result<Message, HubError> {
-        self.wait_until(index, patience, |state| state.take(index))
+        let mut state = self.lock();
+        if !self.is_wanted() && self.inbox.is_empty() && state.is_quiet(index) {
+            // The usual way: no other thread, and nothing waits.
+            match state.look(patience) {
+                Ok(Look::Message(found, Arrived { message, capabilities: 0, .. }))
+                    if found == index =>
+                {
+                    state.end_lead();
+                    return Ok(message);
+                }
+                Ok(Look::Message(found, arrived)) => state.put(found, arrived),
+                Ok(Look::Something | Look::Interrupted) => {}
+                Ok(Look::Nothing) if matches!(patience, Patience::None) => {
+                    return Err(CallError::Busy.into());
+                }
+                Ok(Look::Nothing) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.wait_from(state, index, patience, |state| state.take(index))
     }
 
     /// Waits until something has come for a circuit, or what waited has been sent.
@@ -529,9 +564,18 @@ impl Hub {
         &self,
         index: u32,
         patience: Patience,
+        find: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, HubError> {
+        self.wait_from(self.lock(), index, patience, find)
+    }
+
+    fn wait_from<'a, R>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        index: u32,
+        patience: Patience,
         mut find: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, HubError> {
-        let mut state = self.lock();
         let mut leads = false;
         let waited = loop {
             self.open_inbox(&mut state);
@@ -555,6 +599,7 @@ impl Hub {
                 continue;
             }
             match state.look(patience) {
+                Ok(Look::Message(found, arrived)) => state.put(found, arrived),
                 Ok(Look::Something | Look::Interrupted) => {}
                 Ok(Look::Nothing) => {
                     self.open_inbox(&mut state);
@@ -646,6 +691,7 @@ impl Hub {
             match state.look(Patience::None)? {
                 Look::Nothing => break,
                 Look::Interrupted => self.open_inbox(&mut state),
+                Look::Message(found, arrived) => state.put(found, arrived),
                 Look::Something => {}
             }
         }
@@ -677,7 +723,7 @@ impl State {
     fn has_message(&self, index: u32) -> bool {
         self.circuits.get(index).is_some_and(|local| match local.queue.front() {
             // Once the circuit has ended no capabilities can come any more.
-            Some((_, _, capabilities)) => {
+            Some(Arrived { capabilities, .. }) => {
                 let is_over = || self.lost.is_some() || self.ends.ended(index).is_some();
                 *capabilities == 0 || !local.rights.is_empty() || is_over()
             }
@@ -691,10 +737,10 @@ impl State {
             return None;
         }
         let local = self.circuits.get_mut(index)?;
-        let (mut message, lines, count) = local.queue.pop_front()?;
-        if count > 0 {
+        let Arrived { mut message, lines, capabilities } = local.queue.pop_front()?;
+        if capabilities > 0 {
             match local.rights.pop_front().flatten() {
-                Some(rights) if rights.len() == usize::from(count) => {
+                Some(rights) if rights.len() == usize::from(capabilities) => {
                     message.set_capabilities(rights);
                 }
                 _ => {
@@ -744,7 +790,14 @@ impl State {
             }
         }
         // What came, or found room, before that will not be announced.
-        Ok(matches!(self.look(Patience::None)?, Look::Nothing))
+        match self.look(Patience::None)? {
+            Look::Nothing => Ok(true),
+            Look::Message(index, arrived) => {
+                self.put(index, arrived);
+                Ok(false)
+            }
+            Look::Something | Look::Interrupted => Ok(false),
+        }
     }
 
     /// Sends what is due, and takes what has come, waiting for the first of it.
@@ -879,12 +932,26 @@ impl State {
         };
         let tag = Tag::new(0, head.ordinal, head.token);
         let message = Message::new(tag, head.status.map(u64::from), body, Vec::new());
+        Ok(Look::Message(index, Arrived { message, lines, capabilities: head.capabilities }))
+    }
+
+    /// Puts a message into the queue of its circuit.
+    fn put(&mut self, index: u32, arrived: Arrived) {
         if let Some(local) = self.circuits.get_mut(index) {
-            self.ends.store(index, lines);
-            local.queue.push_back((message, lines, head.capabilities));
+            self.ends.store(index, arrived.lines);
+            local.queue.push_back(arrived);
+            local.ring();
         }
-        self.ring(index);
-        Ok(Look::Something)
+    }
+
+    /// Whether nothing of a circuit waits, and no other thread waits for anything.
+    #[inline]
+    fn is_quiet(&self, index: u32) -> bool {
+        !self.is_led
+            && !self.ends.has_work()
+            && self.lost.is_none()
+            && self.ends.ended(index).is_none()
+            && self.circuits.get(index).is_some_and(|local| local.queue.is_empty())
     }
 
     /// Wakes the thread or task that waits for a circuit.
@@ -944,7 +1011,13 @@ impl State {
 
     /// The control lane has ended: takes what is left in the ring.
     fn drain(&mut self) {
-        while matches!(self.look(Patience::None), Ok(Look::Something)) && self.lost.is_none() {}
+        while self.lost.is_none() {
+            match self.look(Patience::None) {
+                Ok(Look::Message(index, arrived)) => self.put(index, arrived),
+                Ok(Look::Something) => {}
+                _ => break,
+            }
+        }
         self.lose("the monitor has ended");
     }
 }

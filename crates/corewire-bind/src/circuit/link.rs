@@ -38,18 +38,18 @@ impl CircuitLink {
         }
     }
 
-    #[cold]
     fn error(&self, error: HubError) -> CallError {
+        let (Ended { end, reason }, delivered) = match error {
+            HubError::Call(error) => return error,
+            HubError::Ended(ended, delivered) => (ended, delivered),
+        };
         let name = self.service.clone();
-        match error {
-            HubError::Call(error) => error,
-            HubError::Ended(Ended { end, reason }, delivered) => match end {
-                End::Closed => CallError::PeerLeft { name },
-                End::Died => CallError::PeerDied { name },
-                End::Refused => CallError::Unbound { name, reason },
-                End::Violation => CallError::CutOff { name, reason },
-                _ => CallError::Lost { name, reason, delivered },
-            },
+        match end {
+            End::Closed => CallError::PeerLeft { name },
+            End::Died => CallError::PeerDied { name },
+            End::Refused => CallError::Unbound { name, reason },
+            End::Violation => CallError::CutOff { name, reason },
+            _ => CallError::Lost { name, reason, delivered },
         }
     }
 

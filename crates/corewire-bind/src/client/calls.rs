@@ -6,6 +6,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
+use corewire_ring::sync::AtomicU32;
+use corewire_ring::sync::Ordering::{Acquire, Release};
+
 use crate::error::CallError;
 use crate::message::{COST_BYTES, Message};
 use crate::tag::{Tag, status};
@@ -102,12 +105,27 @@ enum State {
 /// Handles that were dropped while the client was elsewhere.
 #[derive(Default)]
 pub(super) struct Dropped {
+    /// Whether there is a token. Written by whoever has the lock.
+    is_some: AtomicU32,
     tokens: Mutex<Vec<u32>>,
 }
 
 impl Dropped {
     pub(super) fn add(&self, token: u32) {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(token);
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.push(token);
+        self.is_some.store(1, Release);
+    }
+
+    /// One that is dropped at the same time may be seen by a later call only.
+    #[inline]
+    fn take(&self) -> Vec<u32> {
+        if self.is_some.load(Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_some.store(0, Release);
+        std::mem::take(&mut *tokens)
     }
 }
 
@@ -150,6 +168,19 @@ impl Calls {
             self.abandoned.add(cost_bytes);
         }
         self.open.insert(token, Call { cost_bytes, state });
+    }
+
+    /// The reply to a call of which somebody has a handle, and who asks for it now.
+    pub(super) fn finish(&mut self, message: Message) -> Result<Message, CallError> {
+        if let Some(call) = self.open.remove(&message.tag().token()) {
+            self.settle(&call);
+        }
+        result(message)
+    }
+
+    /// Whether a handle will ask for the reply to this call, which has not come.
+    pub(super) fn is_asked(&self, token: u32) -> bool {
+        matches!(self.open.get(&token), Some(Call { state: State::Asked(_), .. }))
     }
 
     /// The service does not owe a reply any more.
@@ -208,12 +239,12 @@ impl Calls {
 
     /// The reply, if it has come. The call is forgotten then.
     pub(super) fn take(&mut self, token: u32) -> Option<Result<Message, CallError>> {
-        match self.open.remove(&token)? {
-            Call { state: State::Ended(reply), .. } => Some(reply),
-            call => {
-                self.open.insert(token, call);
-                None
-            }
+        if !matches!(self.open.get(&token)?.state, State::Ended(_)) {
+            return None;
+        }
+        match self.open.remove(&token)?.state {
+            State::Ended(reply) => Some(reply),
+            _ => None,
         }
     }
 
@@ -240,9 +271,9 @@ impl Calls {
     }
 
     fn forget_dropped(&mut self) {
-        let dropped = Arc::clone(&self.dropped);
-        let mut tokens = dropped.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.drain(..).for_each(|token| self.abandon(token));
+        for token in self.dropped.take() {
+            self.abandon(token);
+        }
     }
 
     /// Replies that nobody wanted any more.

@@ -50,6 +50,13 @@ impl<R> Pending<R> {
         self.ended(reply)
     }
 
+    /// Whether a message is the reply that the handle asks for.
+    #[inline]
+    fn is_reply(&self, message: &Message, binding: &Binding) -> bool {
+        let tag = message.tag();
+        tag.ordinal() != 0 && tag.token() == self.token && binding.calls.is_asked(self.token)
+    }
+
     fn ended(&self, reply: Result<Message, CallError>) -> Option<R> {
         match reply {
             Err(CallError::Timeout { .. } | CallError::Busy) => None,
@@ -66,8 +73,16 @@ impl<R> Pending<R> {
                 self.is_open = false;
                 return reply;
             }
-            match binding.handle_next(patience) {
-                Ok(()) => {}
+            match binding.receive(patience) {
+                Ok(message) => match self.is_reply(&message, binding) {
+                    true => {
+                        self.is_open = false;
+                        let reply = binding.calls.finish(message);
+                        binding.wake_senders();
+                        return reply;
+                    }
+                    false => binding.set_aside(message),
+                },
                 // The end of the link has become the reply.
                 Err(error) if binding.end.is_none() => return Err(error),
                 Err(_) => {}

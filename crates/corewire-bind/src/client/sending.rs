@@ -48,7 +48,7 @@ impl Binding {
         self.send_by(tag, message, &Capabilities::new(), Patience::Forever)
     }
 
-    #[cold]
+    #[inline(never)]
     pub(super) fn send_by(
         &mut self,
         tag: Tag,

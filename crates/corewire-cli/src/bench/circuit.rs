@@ -4,7 +4,7 @@
 
 use corewire_os::processor;
 use corewire_study::calls::{Block, check};
-use corewire_study::circuits::rig::{Chain, Rig};
+use corewire_study::circuits::rig::Rig;
 use corewire_study::harness::report::Report;
 use corewire_study::harness::rounds::{Blocks, alternate};
 use corewire_study::harness::setup::Setup;
@@ -28,6 +28,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         return Err(Failure::other("circuits are measured between two processors"));
     };
     let mut rig = Rig::start(crew.directory(), MONITORS, [one, other])?;
+    let mut waiting = Block::new();
     let mut sizes = vec![Block::new(); WAYS * SHAPES.len()];
     let blocks = alternate(options.rounds, |_| {
         let mut times = Vec::new();
@@ -35,59 +36,44 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
             times.push(time(&mut rig, index % WAYS, index / WAYS, size)?);
         }
         times.push(rig.stream_direct()?);
-        times.push(rig.stream(1)?);
+        times.push(rig.stream()?);
+        times.push(time_waiting(&mut rig, &mut waiting)?);
         Ok::<_, Failure>(times)
     })?;
     describe(&blocks, &mut report);
     Ok(report)
 }
 
+/// The mean time of a call, which is started, and then waited for: so are calls through monitors, whose service may be in
+/// the same thread.
 fn time(rig: &mut Rig, way: usize, shape: usize, size: &mut Block) -> Result<f64, Failure> {
-    if way == 0 {
-        let client = rig.direct();
-        return match shape {
-            0 => size.time_ns(|number| check(client.payload64_1(number), &number)),
-            1 => size.time_ns(|number| check(client.two_lines([number; 12]), &[number; 12])),
-            _ => size.time_ns(|number| {
-                let bytes = [number.to_le_bytes()[0]; 1000];
-                check(client.buffer(&bytes).map(|same| same == bytes), &true)
-            }),
-        }
-        .map_err(Into::into);
-    }
     let chain = rig.chain(way);
     let found = match shape {
-        0 => size.time_ns(|number| same(chain, number)),
+        0 => size.time_ns(|number| {
+            check(chain.call(|client| client.start_payload64_1(number)), &number)
+        }),
         1 => size.time_ns(|number| {
             let words = [number; 12];
-            match chain.call(|client| client.start_two_lines(words))? == words {
-                true => Ok(()),
-                false => Err(different()),
-            }
+            check(chain.call(|client| client.start_two_lines(words)), &words)
         }),
         _ => size.time_ns(|number| {
             let bytes = [number.to_le_bytes()[0]; 1000];
-            match chain.call(|client| client.start_buffer(&bytes))? == bytes {
-                true => Ok(()),
-                false => Err(different()),
-            }
+            check(chain.call(|client| client.start_buffer(&bytes)).map(|same| same == bytes), &true)
         }),
     };
-    found.map_err(Into::into)
+    Ok(found?)
 }
 
-fn same(chain: &mut Chain, number: u64) -> Result<(), corewire_study::failure::Failure> {
-    match chain.call(|client| client.start_payload64_1(number))? == number {
-        true => Ok(()),
-        false => Err(different()),
-    }
-}
-
-fn different() -> corewire_study::failure::Failure {
-    corewire_study::failure::Failure::other("a call returned something else than it was given")
+/// The mean time of a direct call that waits for its reply.
+fn time_waiting(rig: &mut Rig, size: &mut Block) -> Result<f64, Failure> {
+    let client = rig.chain(0).client();
+    Ok(size.time_ns(|number| check(client.payload64_1(number), &number))?)
 }
 
 fn describe(blocks: &Blocks, report: &mut Report) {
+    let stream = WAYS * SHAPES.len();
+    let words = "8 bytes, direct, a call that waits";
+    report.figure("direct_waiting_8_ns", words, blocks.median(stream + 2), "ns");
     for (shape, bytes) in SHAPES.iter().enumerate() {
         let first = shape * WAYS;
         let words = format!("{bytes} bytes, direct, round trip");
@@ -102,7 +88,6 @@ fn describe(blocks: &Blocks, report: &mut Report) {
             report.spread_with_line(&format!("{key}_ratio"), &words, &blocks.ratios(block, first));
         }
     }
-    let stream = WAYS * SHAPES.len();
     report.rate("direct_messages_per_s", "32 bytes one way, direct", blocks.median(stream));
     report.rate("monitor_messages_per_s", "32 bytes one way, 1 monitor", blocks.median(stream + 1));
     report.spread_with_line("stream_ratio", "one way, to direct", &blocks.ratios(stream + 1, stream));

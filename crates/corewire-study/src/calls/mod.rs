@@ -16,7 +16,7 @@ use crate::failure::{Doing, Failure};
 corewire_bind::interface!(measured);
 
 pub use measured::Client;
-pub(crate) use measured::Server;
+pub use measured::Server;
 
 /// The name of the service in its domain.
 pub(crate) const SERVICE: &str = "measured";
@@ -112,7 +112,7 @@ impl Block {
 /// Answers every rpc with its arguments.
 #[derive(Debug, Default)]
 pub struct Echo {
-    received: u64,
+    pub(crate) received: u64,
     held: Vec<measured::HoldLaterReply>,
     is_over: bool,
 }

@@ -10,7 +10,8 @@
 //!
 //! A thread goes round its parties and lets each handle what has come. The parties of a thread never have work at the same
 //! time while one message travels, so each hop costs what it costs between threads that have only one party each, plus the
-//! looks at the other parties of the thread, which find nothing.
+//! looks at the other parties of the thread, which find nothing. This thread looks at its service until the request has
+//! come, and then at its client.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -34,6 +35,8 @@ use crate::harness::rounds::per_second;
 
 /// Messages of a stream: about 10 ms.
 const STREAMED: u64 = 100_000;
+/// Messages that the service reads before the client goes on.
+const SERVED: u32 = 64;
 /// The phase in which the other thread ends.
 const END: u64 = u64::MAX;
 /// The phase in which it does nothing.
@@ -47,19 +50,30 @@ pub struct Side {
 }
 
 impl Side {
-    /// Lets every party handle what has come.
+    /// Lets every party handle what has come. Returns whether the service had something to do.
     ///
     /// # Errors
     /// If one of them fails.
     #[inline]
-    pub fn turn(&mut self) -> Result<(), Failure> {
+    pub fn turn(&mut self) -> Result<bool, Failure> {
+        self.turn_monitors()?;
+        match &mut self.service {
+            Some(service) => service.serve_one_timeout(Duration::ZERO).doing("serve"),
+            None => Ok(false),
+        }
+    }
+
+    /// Messages that the service has received.
+    fn received(&mut self) -> u64 {
+        self.service.as_mut().map_or(0, |service| service.service().received)
+    }
+
+    #[inline]
+    fn turn_monitors(&mut self) -> Result<(), Failure> {
         for monitor in &mut self.monitors {
             if monitor.turn().doing("turn a monitor")? == Found::Stop {
                 return Err(Failure::other("a monitor was stopped"));
             }
-        }
-        if let Some(service) = &mut self.service {
-            service.serve_one_timeout(Duration::ZERO).doing("serve")?;
         }
         Ok(())
     }
@@ -73,7 +87,22 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Waits for a reply, and lets the parties of this thread work meanwhile.
+    /// The client. If it waits, the parties of this thread do not work.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// Lets the service read some messages, as it does when it has a core of its own.
+    fn serve_some(&mut self) -> Result<(), Failure> {
+        for _ in 0..SERVED {
+            if !self.here.turn()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a reply, and lets the parties of this thread work meanwhile. Nothing else may be under way.
     ///
     /// # Errors
     /// If the call fails, or a party.
@@ -83,19 +112,25 @@ impl Chain {
         start: impl FnOnce(&mut Client) -> Result<Pending<Result<R, E>>, CallError>,
     ) -> Result<R, Failure> {
         let mut pending = start(&mut self.client).doing("call")?;
-        loop {
-            self.here.turn()?;
-            if let Some(reply) = pending.try_wait(&mut self.client) {
-                return reply.map_err(|error| Failure::other(format!("a call failed: {error}")));
-            }
-        }
+        let is_served_here = self.here.service.is_some();
+        while is_served_here && !self.here.turn()? {}
+        let reply = match self.here.monitors.is_empty() {
+            true => pending.wait(&mut self.client),
+            false => loop {
+                self.here.turn_monitors()?;
+                if let Some(reply) = pending.try_wait(&mut self.client) {
+                    break reply;
+                }
+            },
+        };
+        reply.map_err(|error| Failure::other(format!("a call failed: {error}")))
     }
 }
 
 /// Everything that is compared: a direct call, and chains of monitors.
 #[derive(Debug)]
 pub struct Rig {
-    direct: Client,
+    /// By the number of monitors.
     chains: Vec<Chain>,
     phase: Arc<AtomicU64>,
     other: Option<JoinHandle<Result<(), Failure>>>,
@@ -119,7 +154,8 @@ impl Rig {
         let mut sides = [Side::default(), Side { monitors: Vec::new(), service: Some(service) }];
         let bind = Bind::default().drivers([Driver::Ump]).timeout(PATIENCE);
         let direct = pump(&mut sides, || Client::bind(&domain, SERVICE, &bind))?.doing("bind")?;
-        let [_, other] = sides;
+        let [here, other] = sides;
+        chains.push(Chain { client: direct, here });
         others.push(other);
         for count in 1..=monitors {
             let (client, [here, other]) = chain(&domain_at(directory, &count.to_string())?, count)?;
@@ -133,7 +169,7 @@ impl Rig {
             turn_others(&mut others, &seen)
         });
         processor::pin_to(cpus[0]).doing(format_args!("keep to processor {}", cpus[0]))?;
-        Ok(Self { direct, chains, phase, other: Some(other) })
+        Ok(Self { chains, phase, other: Some(other) })
     }
 
     /// Messages a second of a stream of 32 bytes without monitors.
@@ -141,52 +177,50 @@ impl Rig {
     /// # Errors
     /// If a call fails.
     pub fn stream_direct(&mut self) -> Result<f64, Failure> {
-        let client = self.direct();
+        let client = self.chain(0).client();
         let before = client.counts().doing("call")?.received;
         let start = Instant::now();
         for number in 0..STREAMED {
             client.one_way_32(number, 1, 2, 3).doing("send")?;
         }
         let after = client.counts().doing("call")?.received;
-        finished(before, after, start)
+        match after - before == STREAMED {
+            true => Ok(per_second(STREAMED, start)),
+            false => Err(Failure::other(format!("{} of {STREAMED} messages came", after - before))),
+        }
     }
 
-    /// The same through some monitors.
+    /// The same through one monitor.
     ///
     /// # Errors
-    /// If a call fails, or a party.
-    pub fn stream(&mut self, monitors: usize) -> Result<f64, Failure> {
-        let chain = self.chain(monitors);
-        let before = chain.call(Client::start_counts)?.received;
+    /// If a send fails, or a party.
+    pub fn stream(&mut self) -> Result<f64, Failure> {
+        let chain = self.chain(1);
+        let due = chain.here.received() + STREAMED;
         let start = Instant::now();
         for number in 0..STREAMED {
-            // The parties of this thread work when there is no room, as if they had a core of their own: a service that
-            // is asked after each message handles one at a time.
             while !sent(chain.client.try_one_way_32(number, 1, 2, 3))? {
-                chain.here.turn()?;
+                chain.serve_some()?;
             }
         }
-        let after = chain.call(Client::start_counts)?.received;
-        finished(before, after, start)
+        while chain.here.received() < due {
+            chain.client.progress().doing("send")?;
+            chain.serve_some()?;
+        }
+        Ok(per_second(STREAMED, start))
     }
 
     fn set(&self, phase: u64) {
         self.phase.store(phase, Release);
     }
 
-    /// The client whose service is in the other thread.
-    pub fn direct(&mut self) -> &mut Client {
-        self.set(0);
-        &mut self.direct
-    }
-
-    /// The client with so many monitors on its way.
+    /// The client with so many monitors on its way; the direct one with none.
     ///
     /// # Panics
     /// If the rig has no such chain.
     pub fn chain(&mut self, monitors: usize) -> &mut Chain {
         self.set(monitors as u64);
-        &mut self.chains[monitors - 1]
+        &mut self.chains[monitors]
     }
 }
 
@@ -207,20 +241,13 @@ fn sent(tried: Result<(), CallError>) -> Result<bool, Failure> {
     }
 }
 
-fn finished(before: u64, after: u64, start: Instant) -> Result<f64, Failure> {
-    match after - before == STREAMED {
-        true => Ok(per_second(STREAMED, start)),
-        false => Err(Failure::other(format!("{} of {STREAMED} messages came", after - before))),
-    }
-}
-
 fn turn_others(others: &mut [Side], phase: &AtomicU64) -> Result<(), Failure> {
     loop {
         match phase.load(Acquire) {
             END => return Ok(()),
             phase => match usize::try_from(phase).ok().and_then(|phase| others.get_mut(phase)) {
                 // Many turns for each look at the phase, which the other core writes.
-                Some(side) => (0..1000).try_for_each(|_| side.turn())?,
+                Some(side) => (0..1000).try_for_each(|_| side.turn().map(drop))?,
                 None => pause(),
             },
         }
@@ -279,7 +306,7 @@ fn pump<R: Send>(sides: &mut [Side; 2], job: impl FnOnce() -> R + Send) -> Resul
     std::thread::scope(|scope| {
         let job = scope.spawn(job);
         while !job.is_finished() {
-            sides.iter_mut().try_for_each(Side::turn)?;
+            sides.iter_mut().try_for_each(|side| side.turn().map(drop))?;
             std::thread::yield_now();
         }
         job.join().map_err(|_| Failure::other("a thread panicked"))
