@@ -320,8 +320,12 @@ impl Attempt<'_> {
         let offer = self.own.to_bytes().filter(|offer| offer.len() <= OFFER_BYTES_MAX);
         let offer = offer.ok_or_else(too_large)?;
         let domain = self.bind.monitor.domain_or(self.domain);
-        let monitor = self.bind.monitor.find(domain).ok_or(BindReason::NoMonitor)?;
-        let hub = Hub::of(domain, monitor, self.until)?;
+        let attached = || {
+            let monitor = self.bind.monitor.find(domain).ok_or(BindReason::NoMonitor)?;
+            Hub::of(domain, monitor, self.until)
+        };
+        // The monitor may have died, and there may be another one.
+        let hub = attached().or_else(|_| attached())?;
         let (service, node) = match self.service.rsplit_once('@') {
             Some((service, node)) => (service, node.parse().ok().and_then(NodeId::new)),
             None => (self.service, None),

@@ -151,6 +151,8 @@ pub struct Monitor {
     pub(crate) ending: Vec<LinkId>,
     pub(crate) buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
     pub(crate) last_look: Instant,
+    /// The most circuits since memory was given back.
+    pub(crate) circuits_most: usize,
 }
 
 impl Monitor {
@@ -214,6 +216,7 @@ impl Monitor {
             ending: Vec::new(),
             buffer: Box::new([0; DATA_BYTES_MAX + 1]),
             last_look: Instant::now(),
+            circuits_most: 0,
         };
         monitor.join_others();
         Ok(monitor)

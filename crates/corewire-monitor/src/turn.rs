@@ -24,6 +24,8 @@ const WITHOUT_SOCKETS_NS: f64 = 20_000.0;
 const EVENTS_PER_LOOK: usize = 4096;
 /// Frames that a program which has ended may have left on its socket; its buffer holds fewer.
 const LEFT_MAX: usize = 65_536;
+/// So many circuits take memory that is worth giving back.
+const GIVE_BACK_FROM: usize = 1024;
 /// How long a sleep lasts at most: connections that have not become links end.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -219,6 +221,7 @@ impl Monitor {
         if now.duration_since(self.last_look) >= SLEEP_MAX {
             self.last_look = now;
             self.expire(now);
+            self.give_back();
             if !std::mem::take(&mut self.failed).is_empty() {
                 self.names_have_changed = true;
             }
@@ -227,6 +230,16 @@ impl Monitor {
             self.join_others();
         }
         Ok(found)
+    }
+
+    /// Gives memory back once far fewer circuits are left than there were.
+    fn give_back(&mut self) {
+        let count = self.node.circuit_count();
+        self.circuits_most = self.circuits_most.max(count);
+        if self.circuits_most >= GIVE_BACK_FROM && count <= self.circuits_most / 2 {
+            self.circuits_most = count;
+            corewire_os::process::give_back_memory();
+        }
     }
 
     /// Links whose control lane has ended are down once their data lane is empty: a process that has ended has left no more

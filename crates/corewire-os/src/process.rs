@@ -102,6 +102,29 @@ pub fn processor_seconds(pid: u32) -> Result<f64, OsError> {
     Ok(std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
+/// Memory of process `pid` that is its own and that no file stands behind, in bytes.
+///
+/// # Errors
+/// [`OsError`] if there is no such process, or the kernel does not report it.
+pub fn anonymous_bytes(pid: u32) -> Result<u64, OsError> {
+    let what = format!("read the memory of process {pid}");
+    let text = crate::read_text(format!("/proc/{pid}/status")).doing(what.clone())?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kilobytes =
+        line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let missing = || std::io::Error::from(std::io::ErrorKind::InvalidData);
+    kilobytes.map(|count| count * 1024).ok_or_else(missing).doing(what)
+}
+
+/// Gives memory that was freed back to the system. It takes milliseconds if there is much.
+pub fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the function may be called at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// The soft and the hard limit on `resource`; `None` where there is none, or the kernel does not report it.
 pub(crate) fn limits(resource: libc::__rlimit_resource_t) -> (Option<u64>, Option<u64>) {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

@@ -190,34 +190,49 @@ pub(crate) struct Circuit {
 /// Circuits by index. Places that are free are used again in the order in which they became free.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Circuits {
+    /// The last one is not free.
     places: Vec<Option<Circuit>>,
+    /// Places that are free, and some that are not, or not there any more.
     free: std::collections::VecDeque<u32>,
+    count: usize,
 }
 
 impl Circuits {
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.count
     }
 
     /// Adds one. `None` if there is no index left.
     pub(crate) fn add(&mut self, circuit: Circuit) -> Option<usize> {
-        let index = match self.free.pop_front() {
-            Some(index) => index as usize,
-            None if self.places.len() >= CIRCUITS_MAX => return None,
-            None => {
-                self.places.push(None);
-                self.places.len() - 1
+        let is_free = |index: usize| matches!(self.places.get(index), Some(None));
+        let index = loop {
+            match self.free.pop_front() {
+                Some(index) if is_free(index as usize) => break index as usize,
+                Some(_) => {}
+                None if self.places.len() >= CIRCUITS_MAX => return None,
+                None => {
+                    self.places.push(None);
+                    break self.places.len() - 1;
+                }
             }
         };
         *self.places.get_mut(index)? = Some(circuit);
+        self.count += 1;
         Some(index)
     }
 
     pub(crate) fn remove(&mut self, index: usize) -> Option<Circuit> {
         let circuit = self.places.get_mut(index)?.take()?;
+        self.count -= 1;
         self.free.push_back(u32::try_from(index).unwrap_or(u32::MAX));
-        if self.free.len() == self.places.len() {
-            *self = Self::default();
+        while matches!(self.places.last(), Some(None)) {
+            self.places.pop();
+        }
+        if self.places.len() < self.places.capacity() / 4 {
+            self.places.shrink_to_fit();
+            let end = self.places.len();
+            self.free.retain(|index| (*index as usize) < end);
+            self.free.shrink_to_fit();
         }
         Some(circuit)
     }
@@ -250,6 +265,39 @@ impl Circuits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn circuit() -> Circuit {
+        let parties = Parties {
+            service: "s".into(),
+            origin: Origin::default(),
+            home: NodeId::new(0).unwrap(),
+        };
+        Circuit {
+            sides: [Side::new(LinkId(0)), Side::new(LinkId(0))],
+            phase: Phase::Open,
+            parties: Box::new(parties),
+        }
+    }
+
+    #[test]
+    fn memory_behind_the_last_circuit_is_given_back() {
+        let mut circuits = Circuits::default();
+        let all: Vec<usize> = (0..10_000).map(|_| circuits.add(circuit()).unwrap()).collect();
+        // In an order in which one of the last goes last.
+        for index in all.iter().filter(|index| **index >= 10 && **index != 9000).chain([&9000]) {
+            circuits.remove(*index).unwrap();
+        }
+        assert_eq!(circuits.len(), 10);
+        assert!(circuits.places.capacity() < 64 && circuits.free.capacity() < 64);
+        // No place is given twice, whatever was freed before.
+        let more: std::collections::BTreeSet<usize> =
+            (0..1000).map(|_| circuits.add(circuit()).unwrap()).collect();
+        assert_eq!(more, (10..1010).collect());
+        for index in (0..1010).rev().step_by(2).chain((0..1010).step_by(2)) {
+            circuits.remove(index).unwrap();
+        }
+        assert_eq!((circuits.len(), circuits.places.len()), (0, 0));
+    }
 
     #[test]
     fn an_open_circuit_takes_at_most_320_bytes() {

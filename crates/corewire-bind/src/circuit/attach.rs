@@ -1,10 +1,13 @@
 //! How a program becomes a neighbour of its monitor.
 
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use corewire::{Connection, Connector, Domain};
+use corewire::{Connection, Connector, Domain, NameWatch};
 use corewire_layout::circuit::packet::{Packet, Role};
 use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
+use corewire_os::fork::generation;
 use rustix::event::PollFlags;
 
 use super::lane::ControlLane;
@@ -57,9 +60,7 @@ impl MonitorAt {
 
     /// The monitor to use; `None` if there is none.
     pub(crate) fn find(&self, domain: &Domain) -> Option<NodeId> {
-        let names = domain.listeners().ok()?;
-        let all: Vec<NodeId> =
-            names.iter().filter_map(|name| monitor_of_name(name.as_str())).collect();
+        let all = monitors_of(domain)?;
         let is_there = |number| NodeId::new(number).filter(|node| all.contains(node));
         if let Some(number) = self.number {
             return is_there(number);
@@ -80,6 +81,47 @@ impl MonitorAt {
     }
 }
 
+/// The monitors of a domain when its names last changed.
+struct Known {
+    path: PathBuf,
+    generation: u32,
+    watch: NameWatch,
+    monitors: Vec<NodeId>,
+}
+
+/// A program binds many times, and each list of names is read from files.
+static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+/// The monitors of a domain. One that has died since its names changed may be among them.
+fn monitors_of(domain: &Domain) -> Option<Vec<NodeId>> {
+    let list = || -> Option<Vec<NodeId>> {
+        let names = domain.listeners().ok()?;
+        Some(names.iter().filter_map(|name| monitor_of_name(name.as_str())).collect())
+    };
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|known| known.generation == generation());
+    let path = domain.runtime_directory();
+    if let Some(known) = all.iter_mut().find(|known| known.path == path) {
+        if known.watch.has_changed() {
+            known.monitors = list()?;
+        }
+        return Some(known.monitors.clone());
+    }
+    // Before the list: what changes then is seen.
+    let Ok(watch) = domain.watch_names() else { return list() };
+    let monitors = list()?;
+    let known = monitors.clone();
+    let path = path.to_owned();
+    all.push(Known { path, generation: generation(), watch, monitors: known });
+    Some(monitors)
+}
+
+/// Reads the list of a domain's monitors again: one of them does not answer.
+fn forget_monitors(domain: &Domain) {
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|known| known.path != domain.runtime_directory());
+}
+
 /// A monitor that has accepted this program.
 pub(crate) struct Attached {
     pub(crate) lane: ControlLane<Connection>,
@@ -97,6 +139,19 @@ pub(crate) enum Data {
 /// Asks a monitor to be its neighbour. Unless the data lane is a ring, in which the caller must say hello, the link is up
 /// as soon as `Ready` comes.
 pub(crate) fn attach(
+    domain: &Domain,
+    node: NodeId,
+    connector: Option<&Connector>,
+    until: Patience,
+) -> Result<Attached, BindReason> {
+    let attached = attach_once(domain, node, connector, until);
+    if attached.is_err() {
+        forget_monitors(domain);
+    }
+    attached
+}
+
+fn attach_once(
     domain: &Domain,
     node: NodeId,
     connector: Option<&Connector>,

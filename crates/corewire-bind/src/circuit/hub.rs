@@ -4,7 +4,7 @@
 //! queues. Other threads that wait meanwhile *follow*: they sleep until something has come for them, or until the leader
 //! has left and one of them must lead. A thread that only sends interrupts the leader, who lets it in.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -101,10 +101,10 @@ struct State {
     control: Arc<Control>,
     /// A thread waits for the link.
     is_led: bool,
-    /// How many threads follow.
-    follower_count: usize,
-    /// How many circuits have a descriptor that a program waits for.
-    bell_count: usize,
+    /// The circuits whose threads follow.
+    followers: Vec<u32>,
+    /// The circuits with a descriptor that a program waits for.
+    bells: BTreeSet<u32>,
     lost: Option<String>,
     buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
 }
@@ -337,8 +337,8 @@ impl Hub {
                 circuits: Locals::default(),
                 control: Arc::clone(&control),
                 is_led: false,
-                follower_count: 0,
-                bell_count: 0,
+                followers: Vec::new(),
+                bells: BTreeSet::new(),
                 lost: None,
                 buffer: Box::new([0; DATA_BYTES_MAX + 1]),
             }),
@@ -466,8 +466,8 @@ impl Hub {
     /// Forgets a circuit. What was sent arrives.
     pub(crate) fn close(&self, index: u32, end: End) {
         let mut state = self.lock();
-        if let Some(local) = state.circuits.remove(index) {
-            state.bell_count -= usize::from(local.bell.is_some());
+        if state.circuits.remove(index).is_some_and(|local| local.bell.is_some()) {
+            state.bells.remove(&index);
         }
         if let Some(reset) = state.ends.close(index, end, "the client has closed it") {
             self.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
@@ -630,14 +630,14 @@ impl Hub {
         let left = patience.left()?;
         let Some(local) = state.circuits.get_mut(index) else { return Ok(state) };
         let signal = Arc::clone(local.follower.get_or_insert_with(Arc::default));
-        state.follower_count += 1;
+        state.followers.push(index);
         let mut state = match left {
             None => signal.wait(state).unwrap_or_else(PoisonError::into_inner),
             Some(left) => {
                 signal.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        state.follower_count -= 1;
+        state.followers.retain(|one| *one != index);
         if let Some(local) = state.circuits.get_mut(index) {
             local.follower = None;
         }
@@ -673,10 +673,9 @@ impl Hub {
             }
         }
         let state = &mut *state;
-        if let Some(local) = state.circuits.get_mut(index)
-            && local.bell.replace(bell).is_none()
-        {
-            state.bell_count += 1;
+        if let Some(local) = state.circuits.get_mut(index) {
+            local.bell = Some(bell);
+            state.bells.insert(index);
         }
         Ok(set)
     }
@@ -764,16 +763,18 @@ impl State {
     /// A thread has done what it came for: another one may have to lead.
     fn end_lead(&mut self) {
         self.flush();
-        if self.follower_count > 0 && !self.is_led {
-            let follower = self.circuits.iter().find_map(|local| local.follower.as_ref());
-            if let Some(follower) = follower {
-                follower.notify_one();
-            }
+        if !self.is_led
+            && let Some(&first) = self.followers.first()
+            && let Some(follower) = self.circuits.get(first).and_then(|one| one.follower.as_ref())
+        {
+            follower.notify_one();
         }
         // Programs that wait for descriptors: this thread has taken away what announced the next message.
-        if self.bell_count > 0 && !matches!(self.arm(), Ok(true)) {
-            let bells = self.circuits.iter().filter_map(|local| local.bell.as_ref());
-            bells.for_each(|bell| _ = rustix::io::write(bell, &1_u64.to_le_bytes()));
+        if !self.bells.is_empty() && !matches!(self.arm(), Ok(true)) {
+            let locals = self.bells.iter().filter_map(|index| self.circuits.get(*index));
+            locals
+                .filter_map(|local| local.bell.as_ref())
+                .for_each(|bell| _ = rustix::io::write(bell, &1_u64.to_le_bytes()));
         }
     }
 

@@ -22,8 +22,8 @@ use corewire::{Domain, Event, MessageError, OwnedMessage, Selector, Status, Wait
 use corewire_layout::circuit::{Hop, Label, lines_of};
 
 pub(crate) use self::binding::{Acceptance, hello};
-pub use self::clients::ClientId;
 use self::circuits::Owned;
+pub use self::clients::ClientId;
 use self::clients::{Row, Way};
 use self::exporter::Exporter;
 use self::guest::Guest;

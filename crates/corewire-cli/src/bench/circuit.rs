@@ -4,14 +4,22 @@
 
 use corewire_os::processor;
 use corewire_study::calls::{Block, check};
+use corewire_study::circuits::many::{self, Many, Part};
 use corewire_study::circuits::rig::Rig;
 use corewire_study::harness::report::Report;
+use corewire_study::harness::role::Role;
 use corewire_study::harness::rounds::{Blocks, alternate};
 use corewire_study::harness::setup::Setup;
 
 use super::options::{Options, PROGRAM};
 use crate::failure::Failure;
 
+/// The processes of the measurement of many circuits.
+pub(super) const ROLE: Role<Part, Failure> =
+    Role { name: "circuits", work: |worker, part| Ok(many::work(worker, part)?) };
+
+/// How many circuits are many.
+const CIRCUITS: usize = 100_000;
 /// Monitors on the longest way.
 const MONITORS: usize = 3;
 /// Ways: the direct one, and those through monitors.
@@ -41,6 +49,8 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
         Ok::<_, Failure>(times)
     })?;
     describe(&blocks, &mut report);
+    drop(rig);
+    describe_many(&many::measure(PROGRAM, &ROLE, CIRCUITS)?, &mut report);
     Ok(report)
 }
 
@@ -90,5 +100,26 @@ fn describe(blocks: &Blocks, report: &mut Report) {
     }
     report.rate("direct_messages_per_s", "32 bytes one way, direct", blocks.median(stream));
     report.rate("monitor_messages_per_s", "32 bytes one way, 1 monitor", blocks.median(stream + 1));
-    report.spread_with_line("stream_ratio", "one way, to direct", &blocks.ratios(stream + 1, stream));
+    report.spread_with_line(
+        "stream_ratio",
+        "one way, to direct",
+        &blocks.ratios(stream + 1, stream),
+    );
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn describe_many(many: &Many, report: &mut Report) {
+    let Many { circuits, setup_s, teardown_s, .. } = *many;
+    report.value("circuits", circuits as u64);
+    report.figure("setup_s", &format!("{circuits} circuits, set-up"), setup_s, "s");
+    report.figure("teardown_s", "the same, tear-down", teardown_s, "s");
+    for (monitor, bytes) in many.bytes_each.iter().enumerate() {
+        let words = format!("memory of monitor {monitor} for each");
+        report.figure(&format!("monitor_{monitor}_bytes_each"), &words, *bytes, "bytes");
+        let [before, _, after] = many.resident_bytes[monitor].map(|bytes| bytes as f64);
+        let words = format!("memory of monitor {monitor} afterwards, to before");
+        report.figure(&format!("monitor_{monitor}_after_ratio"), &words, after / before, "");
+    }
+    let words = format!("processor time of both monitors, {} idle circuits", many.idle_circuits);
+    report.figure("idle_percent", &words, many.idle_share * 100.0, "%");
 }

@@ -133,6 +133,7 @@ const ROLES: &[&dyn Work<Failure>] = &[
     &endpoint::silent::ROLE,
     &endpoint::stream::ROLE,
     &endpoint::many::ROLE,
+    &circuit::ROLE,
     &interface::by_hand::ROLE,
     &interface::same_core::ROLE,
     &interface::types::ROLE,

@@ -5,4 +5,8 @@
 //! has a core of its own, also where there are only two cores. Neighbours on the way are always in different threads, so
 //! each hop crosses from core to core.
 
+//!
+//! [`many`] has thousands of circuits, with each party in a process of its own, which sleeps when it has nothing to do.
+
+pub mod many;
 pub mod rig;

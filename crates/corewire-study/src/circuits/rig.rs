@@ -141,11 +141,7 @@ impl Rig {
     ///
     /// # Errors
     /// If a party cannot be started.
-    pub fn start(
-        directory: &Path,
-        monitors: usize,
-        cpus: [usize; 2],
-    ) -> Result<Self, Failure> {
+    pub fn start(directory: &Path, monitors: usize, cpus: [usize; 2]) -> Result<Self, Failure> {
         let mut chains = Vec::new();
         let mut others = Vec::new();
         // The service of direct calls is at index 0.
@@ -268,15 +264,14 @@ fn chain(domain: &Domain, count: usize) -> Result<(Client, [Side; 2]), Failure> 
     let nodes = nodes.ok_or_else(too_many)?;
     let mut sides = [Side::default(), Side::default()];
     for (index, &node) in nodes.iter().enumerate() {
-        let monitor = Monitor::start(domain.clone(), Options::new(node)).doing("start a monitor")?;
+        let monitor =
+            Monitor::start(domain.clone(), Options::new(node)).doing("start a monitor")?;
         sides[(index + 1) % 2].monitors.push(monitor);
     }
     if let [first, _, _, ..] = nodes[..] {
         let table = chain_table(&nodes);
-        pump(&mut sides, || {
-            Asking::connect(domain, first, PATIENCE)?.set_table(table)
-        })?
-        .doing("give a table")?;
+        pump(&mut sides, || Asking::connect(domain, first, PATIENCE)?.set_table(table))?
+            .doing("give a table")?;
     }
     let serve = Serve::default().monitor(Some(MonitorAt::default().number(count - 1)));
     let service = Server::with(domain, SERVICE, Echo::default(), serve);
