@@ -159,6 +159,11 @@ impl Wires for Out {
         }
     }
 
+    fn waiting_bytes(&self, link: LinkId) -> usize {
+        let connection = self.link(link).and_then(|link| self.connections.get(&link.control));
+        connection.map_or(0, |connection| connection.lane.unsent_bytes())
+    }
+
     fn random(&mut self) -> u64 {
         if let Some(random) = self.randoms.pop() {
             return random;

@@ -238,6 +238,7 @@ impl Monitor {
         self.circuits_most = self.circuits_most.max(count);
         if self.circuits_most >= GIVE_BACK_FROM && count <= self.circuits_most / 2 {
             self.circuits_most = count;
+            self.node.give_back_memory();
             corewire_os::process::give_back_memory();
         }
     }

@@ -84,6 +84,8 @@ pub(crate) mod state {
     pub(crate) const WANTING: u16 = 1 << 6;
     /// The neighbour has forgotten the circuit, or is gone.
     pub(crate) const GONE: u16 = 1 << 7;
+    /// Is in the list of those that have borrowed.
+    pub(crate) const BORROWER: u16 = 1 << 8;
 }
 
 /// One side of a circuit.

@@ -1,7 +1,7 @@
 //! The way of a frame through a node.
 
 use corewire_layout::circuit::credit::{LOAN_LINES_MAX, RESERVE_LINES};
-use corewire_layout::circuit::packet::Packet;
+use corewire_layout::circuit::packet::{End, Packet};
 use corewire_layout::circuit::{Hop, Kind, Label, PAYLOAD_BYTES_MAX, flags, lines_of};
 
 use crate::circuit::{At, CLIENT, LinkId, Phase, state};
@@ -153,7 +153,11 @@ impl Node {
                     return Err(Violation::packet("it gave back what nobody asked for"));
                 }
                 let (free, link) = (side.intake.returned() as usize, side.link);
+                let has_more = side.intake.lent_lines() > 0;
                 self.lent_lines -= free;
+                if has_more {
+                    self.add_borrower(at);
+                }
                 if let Some(link) = self.link_mut(link) {
                     link.loan_lines -= free;
                 }
@@ -199,6 +203,11 @@ impl Node {
         let Some(at) = self.find(from, to) else { return Ok(()) };
         let Some(far) = self.circuits.side_mut(at.other()) else { return Ok(()) };
         if !far.is_reachable() {
+            return Ok(());
+        }
+        if wires.waiting_bytes(far.link) > WAITING_BYTES_MAX {
+            let reason = "more capabilities than their receiver reads".to_owned();
+            self.end_both(at.circuit(), End::Full, &reason, wires);
             return Ok(());
         }
         far.capabilities_due -= 1;
@@ -257,7 +266,8 @@ impl Node {
         if side.intake.is_recalling() || side.has(state::WANTING) || !side.is_reachable() {
             return;
         }
-        if self.lend(at) {
+        let lent = self.lend(at);
+        if lent == Lent::Enough {
             return;
         }
         if let Some(side) = self.circuits.side_mut(at) {
@@ -267,23 +277,27 @@ impl Node {
         self.recall();
     }
 
-    /// Lends the next step: 16 lines, then four times as many. False if there is no memory for it now.
-    pub(crate) fn lend(&mut self, at: At) -> bool {
+    /// Lends the next step: 16 lines, then four times as many.
+    pub(crate) fn lend(&mut self, at: At) -> Lent {
         let free_lines = self.free_lines();
-        let Some(side) = self.circuits.side(at) else { return true };
+        let Some(side) = self.circuits.side(at) else { return Lent::Enough };
         let lent = side.intake.lent_lines();
         let more = lent.saturating_mul(4).clamp(16, LOAN_LINES_MAX).saturating_sub(lent);
-        let Some(link) = self.link(side.link) else { return true };
+        let Some(link) = self.link(side.link) else { return Lent::Enough };
         // One program may have at most a quarter of all, so that it cannot starve the links between monitors.
         let most = match link.neighbour {
             Neighbour::Program(_) => self.config.lines_max / 4,
             Neighbour::Monitor(_) => self.config.lines_max,
         };
         if more == 0 {
-            return true;
+            return Lent::Enough;
         }
-        if more as usize > free_lines || link.loan_lines + more as usize > most {
-            return false;
+        if link.loan_lines + more as usize > most {
+            return Lent::LinkHasAll;
+        }
+        // The rest is for new circuits.
+        if more as usize + self.config.lines_max / KEPT_FOR_NEW > free_lines {
+            return Lent::NoneLeft;
         }
         let link = side.link;
         if let Some(side) = self.circuits.side_mut(at) {
@@ -293,24 +307,41 @@ impl Node {
         if let Some(link) = self.link_mut(link) {
             link.loan_lines += more as usize;
         }
-        if lent == 0 {
-            self.borrowers.push_back(at);
-        }
+        self.add_borrower(at);
         self.make_due(at, 0);
-        true
+        Lent::Enough
+    }
+
+    fn add_borrower(&mut self, at: At) {
+        let Some(side) = self.circuits.side_mut(at) else { return };
+        if side.has(state::BORROWER) {
+            return;
+        }
+        side.set(state::BORROWER);
+        self.borrowers.push_back(at);
+        // Those of circuits that are gone go once they may be most of them.
+        if self.borrowers.len() > 64 + 4 * self.circuits.len() {
+            let circuits = &self.circuits;
+            let is_one = |at: &At| circuits.side(*at).is_some_and(|side| side.has(state::BORROWER));
+            self.borrowers.retain(is_one);
+        }
     }
 
     /// Lines that can be lent.
-    fn free_lines(&self) -> usize {
+    pub(crate) fn free_lines(&self) -> usize {
         let reserved = self.circuits.len() * RESERVED_LINES;
         self.config.lines_max.saturating_sub(reserved + self.lent_lines)
     }
 
     /// Asks the first of those that have borrowed to give back.
-    fn recall(&mut self) {
+    pub(crate) fn recall(&mut self) {
         for _ in 0..RECALLS_MAX {
             let Some(at) = self.borrowers.pop_front() else { return };
-            let Some(side) = self.circuits.side(at) else { continue };
+            let Some(side) = self.circuits.side_mut(at) else { continue };
+            if !side.has(state::BORROWER) {
+                continue;
+            }
+            side.clear(state::BORROWER);
             let has_borrowed = side.intake.lent_lines() > 0;
             if has_borrowed && !side.intake.is_recalling() && !side.has(state::RECALL) {
                 self.counts.recalls += 1;
@@ -327,13 +358,18 @@ impl Node {
             if !is_wanting {
                 continue;
             }
-            if self.lend(at) {
-                if let Some(side) = self.circuits.side_mut(at) {
-                    side.clear(state::WANTING);
+            match self.lend(at) {
+                Lent::Enough => {
+                    if let Some(side) = self.circuits.side_mut(at) {
+                        side.clear(state::WANTING);
+                    }
                 }
-            } else {
-                self.wanting.push_front(at);
-                return;
+                // Those of other links must not wait for it.
+                Lent::LinkHasAll => self.wanting.push_back(at),
+                Lent::NoneLeft => {
+                    self.wanting.push_front(at);
+                    return;
+                }
             }
         }
     }
@@ -342,5 +378,21 @@ impl Node {
 /// Lines that are reserved for a circuit, in both directions.
 pub(crate) const RESERVED_LINES: usize = 2 * RESERVE_LINES as usize;
 
+/// What became of a wish to borrow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lent {
+    /// The circuit has what it may have.
+    Enough,
+    /// Its link has as much as one link may have.
+    LinkHasAll,
+    /// No line is left.
+    NoneLeft,
+}
+
+/// This part of all lines is not lent: new circuits can have it while others give back.
+pub(crate) const KEPT_FOR_NEW: usize = 16;
+/// Bytes of packets that may wait for a neighbour before circuits are refused that would add to them. Beyond eight times
+/// as many the link ends.
+pub(crate) const WAITING_BYTES_MAX: usize = 8 << 20;
 /// How many are asked to give back at once.
 const RECALLS_MAX: usize = 4;

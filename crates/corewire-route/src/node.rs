@@ -23,6 +23,11 @@ pub trait Wires {
     /// Sends a packet in the control lane, or keeps it until there is room.
     fn packet(&mut self, link: LinkId, packet: Packet, rights: Self::Rights);
 
+    /// Bytes of packets that wait for the neighbour to read.
+    fn waiting_bytes(&self, _link: LinkId) -> usize {
+        0
+    }
+
     /// Random bits that nobody can guess.
     fn random(&mut self) -> u64;
 }
@@ -203,7 +208,7 @@ pub struct Node {
     pub(crate) ready: VecDeque<LinkId>,
     /// Lines that are lent.
     pub(crate) lent_lines: usize,
-    /// Sides that have borrowed, the first to be asked first.
+    /// Sides that have borrowed, the first to be asked first; and some of circuits that are gone.
     pub(crate) borrowers: VecDeque<At>,
     /// Sides that would borrow.
     pub(crate) wanting: VecDeque<At>,
@@ -254,6 +259,18 @@ impl Node {
     #[must_use]
     pub fn circuit_count(&self) -> usize {
         self.circuits.len()
+    }
+
+    /// Frees what its lists have room for and do not hold. For when many circuits have gone.
+    pub fn give_back_memory(&mut self) {
+        for link in self.links.iter_mut().flatten() {
+            link.active.shrink_to_fit();
+            link.due.shrink_to_fit();
+        }
+        for list in [&mut self.borrowers, &mut self.wanting] {
+            list.shrink_to_fit();
+        }
+        self.ready.shrink_to_fit();
     }
 
     /// Lines that hold frames now.

@@ -14,7 +14,7 @@ use corewire_layout::circuit::packet::{End, Origin, Packet, Reset, Setup};
 use corewire_layout::circuit::{Label, NodeId, NodeSet, PATH_MAX};
 
 use crate::circuit::{At, CLIENT, Circuit, Ending, LinkId, Parties, Phase, SERVICE, Side, state};
-use crate::forward::RESERVED_LINES;
+use crate::forward::{KEPT_FOR_NEW, RESERVED_LINES, WAITING_BYTES_MAX};
 use crate::node::{Neighbour, Node, Violation, Wires};
 use crate::policy::Act;
 use crate::table;
@@ -114,6 +114,16 @@ impl Node {
     /// Opens a circuit that has been admitted, and asks the next neighbour on its way.
     fn open(&mut self, from: LinkId, setup: Setup, wires: &mut impl Wires) -> Result<(), Refusal> {
         let next = self.next(&setup, from)?;
+        let bytes = wires.waiting_bytes(next);
+        if bytes > WAITING_BYTES_MAX {
+            let reason =
+                format!("{bytes} bytes wait for whoever is next on the way to {}", setup.service);
+            return Err(Refusal::new(End::Full, reason));
+        }
+        // Before the lines that are kept for new circuits have been used up.
+        if self.free_lines() < self.config.lines_max / KEPT_FOR_NEW {
+            self.recall();
+        }
         let mut client = Side::new(from);
         client.label_out = setup.label;
         client.outflow.raise(setup.credit);
@@ -375,6 +385,22 @@ impl Node {
         let (end, reason) = (ending.end, ending.reason.clone());
         let after = Some(far_side.outflow.sent_lines());
         self.tell_end(far, after, (end, &reason), NodeSet::default(), wires);
+        self.remove(index);
+    }
+
+    /// Ends a circuit from here.
+    pub(crate) fn end_both(
+        &mut self,
+        index: usize,
+        end: End,
+        reason: &str,
+        wires: &mut impl Wires,
+    ) {
+        for side in [CLIENT, SERVICE] {
+            let at = At::of(index, side);
+            self.tell_end(at, None, (end, reason), NodeSet::default(), wires);
+            self.drop_queue(at);
+        }
         self.remove(index);
     }
 

@@ -15,6 +15,9 @@ use crate::socket::{SocketError, receive_packet, send_packet};
 /// Bytes of packets that wait for a neighbour to read them. Beyond that the link ends.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 
+/// Places that an empty queue of packets keeps.
+const UNSENT_KEPT: usize = 64;
+
 /// Why a lane has ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -82,8 +85,8 @@ impl<S: AsFd> ControlLane<S> {
     /// # Errors
     /// [`LaneEnd`].
     pub fn send(&mut self, packet: &Packet, descriptors: Vec<OwnedFd>) -> Result<(), LaneEnd> {
-        let bytes = packet.to_bytes();
-        if self.unsent.is_empty() && is_sent(send(&self.socket, &bytes, &descriptors))? {
+        let (mut bytes, mut descriptors) = (packet.to_bytes(), descriptors);
+        if self.unsent.is_empty() && send_or_lose(&self.socket, &mut bytes, &mut descriptors)? {
             return Ok(());
         }
         self.unsent_bytes += bytes.len();
@@ -100,15 +103,27 @@ impl<S: AsFd> ControlLane<S> {
     /// # Errors
     /// [`LaneEnd`].
     pub fn flush(&mut self) -> Result<bool, LaneEnd> {
-        while let Some((bytes, descriptors)) = self.unsent.front() {
-            if !is_sent(send(&self.socket, bytes, descriptors))? {
+        while let Some((bytes, descriptors)) = self.unsent.front_mut() {
+            let (length, count) = (bytes.len(), descriptors.len());
+            let is_sent = send_or_lose(&self.socket, bytes, descriptors)?;
+            self.unsent_descriptors -= count - descriptors.len();
+            if !is_sent {
                 return Ok(false);
             }
-            self.unsent_bytes -= bytes.len();
+            self.unsent_bytes -= length;
             self.unsent_descriptors -= descriptors.len();
             self.unsent.pop_front();
         }
+        // A queue that was long once would keep its memory.
+        if self.unsent.capacity() > UNSENT_KEPT {
+            self.unsent = VecDeque::new();
+        }
         Ok(true)
+    }
+
+    /// Bytes that wait for room.
+    pub const fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes
     }
 
     /// Descriptors that wait for room.
@@ -150,6 +165,28 @@ fn is_sent(sent: Result<(), Errno>) -> Result<bool, LaneEnd> {
 fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<(), Errno> {
     let descriptors = descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>();
     send_packet(socket, &[IoSlice::new(bytes)], &descriptors)
+}
+
+/// Sends a packet. If the kernel takes no more descriptors of this user, the packet says that they are lost.
+fn send_or_lose(
+    socket: impl AsFd,
+    bytes: &mut Vec<u8>,
+    descriptors: &mut Vec<OwnedFd>,
+) -> Result<bool, LaneEnd> {
+    match send(&socket, bytes, descriptors) {
+        Err(Errno::TOOMANYREFS) => {
+            if let Ok(Packet::Capabilities { to, notes, .. }) = Packet::parse(bytes) {
+                let lost = Packet::Capabilities { to, is_lost: true, notes }.to_bytes();
+                // A byte of it has changed.
+                if lost.len() == bytes.len() {
+                    *bytes = lost;
+                }
+            }
+            descriptors.clear();
+            is_sent(send(socket, bytes, &[]))
+        }
+        sent => is_sent(sent),
+    }
 }
 
 type Received = (usize, Option<Vec<OwnedFd>>);

@@ -4,7 +4,8 @@
 
 use corewire_os::processor;
 use corewire_study::calls::{Block, check};
-use corewire_study::circuits::many::{self, Many, Part};
+use corewire_study::circuits::flooded::{self, Flooded};
+use corewire_study::circuits::many::{self, Many};
 use corewire_study::circuits::rig::Rig;
 use corewire_study::harness::report::Report;
 use corewire_study::harness::role::Role;
@@ -15,8 +16,11 @@ use super::options::{Options, PROGRAM};
 use crate::failure::Failure;
 
 /// The processes of the measurement of many circuits.
-pub(super) const ROLE: Role<Part, Failure> =
-    Role { name: "circuits", work: |worker, part| Ok(many::work(worker, part)?) };
+pub(super) const MANY_ROLE: Role<many::Part, Failure> =
+    Role { name: "many circuits", work: |worker, part| Ok(many::work(worker, part)?) };
+/// Those of binding while links are flooded.
+pub(super) const FLOODED_ROLE: Role<flooded::Part, Failure> =
+    Role { name: "flooded circuits", work: |worker, part| Ok(flooded::work(worker, part)?) };
 
 /// How many circuits are many.
 const CIRCUITS: usize = 100_000;
@@ -50,7 +54,8 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     })?;
     describe(&blocks, &mut report);
     drop(rig);
-    describe_many(&many::measure(PROGRAM, &ROLE, CIRCUITS)?, &mut report);
+    describe_flooded(&flooded::measure(PROGRAM, &FLOODED_ROLE)?, &mut report);
+    describe_many(&many::measure(PROGRAM, &MANY_ROLE, CIRCUITS)?, &mut report);
     Ok(report)
 }
 
@@ -122,4 +127,15 @@ fn describe_many(many: &Many, report: &mut Report) {
     }
     let words = format!("processor time of both monitors, {} idle circuits", many.idle_circuits);
     report.figure("idle_percent", &words, many.idle_share * 100.0, "%");
+}
+
+fn describe_flooded(flooded: &Flooded, report: &mut Report) {
+    let Flooded { idle_us, idle_p99_us, flooded_us, flooded_p99_us, messages_per_s } = *flooded;
+    report.figure("bind_us", "binding, nothing else happens", idle_us.median, "us");
+    report.figure("bind_p99_us", "the same, one in a hundred", idle_p99_us, "us");
+    report.figure("bind_flooded_us", "binding, links are flooded", flooded_us.median, "us");
+    report.figure("bind_flooded_p99_us", "the same, one in a hundred", flooded_p99_us, "us");
+    let ratio = flooded_p99_us / idle_p99_us;
+    report.figure("bind_flooded_p99_ratio", "one in a hundred, flooded to idle", ratio, "");
+    report.rate("flood_messages_per_s", "the flood, 32 bytes each", messages_per_s);
 }

@@ -20,7 +20,7 @@ use crate::harness::role::{Role, Worker};
 use crate::harness::setup::Setup;
 
 /// Monitors on the way.
-const MONITORS: usize = 2;
+pub(super) const MONITORS: usize = 2;
 /// Circuits that are bound first, and stay: what memory and time they need is counted apart.
 const FIRST: usize = 64;
 /// Threads that bind.
@@ -70,13 +70,7 @@ pub const IDLE: usize = 1000;
 pub fn work(worker: &Worker, part: Part) -> Result<(), Failure> {
     let domain = worker.domain()?;
     match part {
-        Part::Monitor(number) => {
-            let node = node(number)?;
-            let mut monitor =
-                Monitor::start(domain, Options::new(node)).doing("start a monitor")?;
-            worker.reach(READY);
-            monitor.run().doing("run a monitor")
-        }
+        Part::Monitor(number) => run_monitor(worker, number),
         Part::Service(clients) => {
             let monitor = Some(MonitorAt::default().number(MONITORS - 1));
             let serve = Serve::default().clients(clients).monitor(monitor);
@@ -88,6 +82,14 @@ pub fn work(worker: &Worker, part: Part) -> Result<(), Failure> {
             }
         }
     }
+}
+
+/// A worker that is a monitor.
+pub(super) fn run_monitor(worker: &Worker, number: usize) -> Result<(), Failure> {
+    let options = Options::new(node(number)?);
+    let mut monitor = Monitor::start(worker.domain()?, options).doing("start a monitor")?;
+    worker.reach(READY);
+    monitor.run().doing("run a monitor")
 }
 
 /// Binds `count` clients, and unbinds them.

@@ -6,7 +6,9 @@
 //! each hop crosses from core to core.
 
 //!
-//! [`many`] has thousands of circuits, with each party in a process of its own, which sleeps when it has nothing to do.
+//! [`flooded`] and [`many`] have each party in a process of its own, which sleeps when it has nothing to do: binding while
+//! links are flooded, and thousands of circuits.
 
+pub mod flooded;
 pub mod many;
 pub mod rig;
