@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use corewire::Peer;
-use corewire_bind::circuit::lane::{ControlLane, LaneEnd, receive_frame};
+use corewire_bind::circuit::lane::{ControlLane, LaneEnd, UNSENT_BYTES_MAX, receive_frame};
 use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::{OFFER_BYTES_MAX, Origin, Packet, Question, Role};
 use corewire_layout::circuit::{Label, NodeId, data_of_packet};
@@ -19,6 +19,8 @@ use crate::shown::{Circuits, Routes};
 const LINK_WITHIN: Duration = Duration::from_secs(10);
 /// Connections of one foreign user at one time.
 const CONNECTIONS_OF_USER_MAX: usize = 64;
+/// Bytes of packets that wait for a process of a foreign user. Beyond that its link ends.
+const UNSENT_BYTES_OF_FOREIGN_MAX: usize = 4 << 20;
 /// Packets of one connection before the others have their turn.
 const PACKETS_PER_TURN: usize = 64;
 
@@ -38,7 +40,7 @@ pub(crate) enum What {
     /// Somebody who asks.
     Asking,
     /// It is closed as soon as what it must read has been sent.
-    Closing,
+    Closing { until: Instant },
 }
 
 /// A connection.
@@ -68,7 +70,9 @@ impl Out {
         let key = self.last_key;
         let flags = EventFlags::IN | EventFlags::RDHUP;
         epoll::add(&self.set, &socket, EventData::new_u64(key), flags).ok()?;
-        let lane = ControlLane::new(socket);
+        let is_foreign = socket.uid() != corewire_os::process::effective_uid();
+        let bytes_max = if is_foreign { UNSENT_BYTES_OF_FOREIGN_MAX } else { UNSENT_BYTES_MAX };
+        let lane = ControlLane::new(socket).at_most(bytes_max);
         self.connections.insert(key, Connection { lane, what, is_full: false });
         Some(key)
     }
@@ -78,7 +82,7 @@ impl Out {
         let packet = Packet::Refused { reason: reason.to_owned() };
         self.send(key, &packet, Vec::new());
         if let Some(connection) = self.connections.get_mut(&key) {
-            connection.what = What::Closing;
+            connection.what = What::Closing { until: Instant::now() + LINK_WITHIN };
             if !connection.lane.has_unsent() {
                 self.connections.remove(&key);
             }
@@ -120,7 +124,7 @@ impl Monitor {
         connection.is_full = false;
         match connection.lane.flush() {
             Err(_) => self.out.broken.push(key),
-            Ok(true) if matches!(connection.what, What::Closing) => {
+            Ok(true) if matches!(connection.what, What::Closing { .. }) => {
                 self.out.connections.remove(&key);
             }
             Ok(_) => self.out.watch(key),
@@ -142,7 +146,7 @@ impl Monitor {
                 Ok(Some(received)) => received,
                 Err(end) => return self.lane_ended(key, &end),
             };
-            if let Err(reason) = self.handle(key, received) {
+            if let Err(reason) = self.handle_packet(key, received) {
                 return self.cut(key, &reason);
             }
         }
@@ -176,7 +180,7 @@ impl Monitor {
     }
 
     /// Handles a packet of a control lane. The error is the reason to end it.
-    fn handle(
+    fn handle_packet(
         &mut self,
         key: u64,
         (packet, rights): (Packet, Option<Vec<OwnedFd>>),
@@ -242,7 +246,7 @@ impl Monitor {
                 Ok(())
             }
             (What::Joining { .. }, Packet::Refused { .. }) => Err("it refused".into()),
-            (What::Closing, _) => Ok(()),
+            (What::Closing { .. }, _) => Ok(()),
             _ => Err("it sent a packet out of order".into()),
         }
     }
@@ -342,7 +346,7 @@ impl Monitor {
         if let Some(control) = self.out.link(link).map(|link| link.control) {
             while let Some(connection) = self.out.connections.get_mut(&control) {
                 let Ok(Some(received)) = connection.lane.receive() else { break };
-                if self.handle(control, received).is_err() {
+                if self.handle_packet(control, received).is_err() {
                     break;
                 }
             }
@@ -361,7 +365,7 @@ impl Monitor {
             };
             keys.iter().for_each(|key| _ = self.out.connections.remove(key));
             if let Some(connection) = self.out.connections.get_mut(&io.control) {
-                connection.what = What::Closing;
+                connection.what = What::Closing { until: Instant::now() + LINK_WITHIN };
                 if !connection.lane.has_unsent() {
                     self.out.connections.remove(&io.control);
                 }
@@ -392,13 +396,19 @@ impl Monitor {
     /// Ends connections that have not become a link in time.
     pub(crate) fn expire(&mut self, now: Instant) {
         let late = self.out.connections.iter().filter(|(_, one)| match one.what {
-            What::New { until } | What::Waiting { until, .. } | What::Joining { until, .. } => {
-                until <= now
-            }
-            _ => false,
+            What::New { until }
+            | What::Waiting { until, .. }
+            | What::Joining { until, .. }
+            | What::Closing { until } => until <= now,
+            What::Control(_) | What::Data(_) | What::Asking => false,
         });
-        for key in late.map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.cut(key, "it has not become a link in time");
+        let late = late.map(|(key, one)| (*key, matches!(one.what, What::Closing { .. })));
+        for (key, is_closing) in late.collect::<Vec<_>>() {
+            match is_closing {
+                // It does not read why.
+                true => _ = self.out.connections.remove(&key),
+                false => self.cut(key, "it has not become a link in time"),
+            }
         }
     }
 }

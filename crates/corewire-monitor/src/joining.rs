@@ -6,6 +6,7 @@ use corewire_bind::circuit::lane::ControlLane;
 use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::{Packet, Role};
 use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
+use corewire_route::Policy;
 use rustix::event::PollFlags;
 
 use crate::connections::What;
@@ -21,6 +22,8 @@ pub(crate) enum Joined {
     Monitor(std::sync::Arc<std::sync::Mutex<Option<Accepted>>>),
     /// It does not.
     Failed(NodeId),
+    /// From now on another policy counts.
+    Policy(Policy),
     /// The monitor must end.
     Stop,
 }
@@ -89,6 +92,7 @@ impl Monitor {
         while let Ok(joined) = self.joined.try_recv() {
             match joined {
                 Joined::Stop => return true,
+                Joined::Policy(policy) => self.node.set_policy(policy),
                 Joined::Failed(node) => {
                     self.joining.1.remove(&node);
                     self.failed.insert(node);

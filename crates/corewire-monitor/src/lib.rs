@@ -42,6 +42,6 @@ mod shown;
 mod turn;
 
 pub use asking::{AskError, Asking, monitors};
-pub use monitor::{Monitor, MonitorError, Options, Stopper};
+pub use monitor::{Handle, Monitor, MonitorError, Options};
 pub use shown::{Circuit, Circuits, Link, Name, Routes};
 pub use turn::Found;

@@ -240,34 +240,41 @@ impl Monitor {
         self.node.links().count()
     }
 
-    /// A handle that ends [`run`](Self::run) from another thread, or from a signal handler's thread.
+    /// A handle for other threads, which ends [`run`](Self::run).
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        let stop = Joined::Stop;
-        Stopper { joined: self.joining.0.clone(), stop, wake: Arc::clone(&self.wake) }
+    pub fn handle(&self) -> Handle {
+        Handle { joined: self.joining.0.clone(), wake: Arc::clone(&self.wake) }
     }
 }
 
-/// Ends a monitor from another thread.
+/// A monitor, from other threads.
 #[derive(Clone)]
-pub struct Stopper {
+pub struct Handle {
     joined: Sender<Joined>,
-    stop: Joined,
     wake: Arc<OwnedFd>,
 }
 
-impl Stopper {
+impl Handle {
     /// Ends it. Never waits.
     pub fn stop(&self) {
+        self.tell(Joined::Stop);
+    }
+
+    /// Sets who may do what from now on. Circuits that are open, and names that are served, stay.
+    pub fn set_policy(&self, policy: Policy) {
+        self.tell(Joined::Policy(policy));
+    }
+
+    fn tell(&self, what: Joined) {
         // A monitor that has ended needs no telling.
-        let _ = self.joined.send(self.stop.clone());
+        let _ = self.joined.send(what);
         let _ = rustix::io::write(&self.wake, &1_u64.to_le_bytes());
     }
 }
 
-impl fmt::Debug for Stopper {
+impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stopper")
+        f.write_str("Handle")
     }
 }
 

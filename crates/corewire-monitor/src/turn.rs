@@ -41,7 +41,7 @@ pub enum Found {
 }
 
 impl Monitor {
-    /// Runs until a [`Stopper`](crate::Stopper) ends it. Sleeps when there is nothing to do.
+    /// Runs until a [`Handle`](crate::Handle) ends it. Sleeps when there is nothing to do.
     ///
     /// # Errors
     /// [`MonitorError`].
@@ -105,10 +105,7 @@ impl Monitor {
             Ok(None) => return Ok(false),
             Ok(Some(status)) => status,
             Err(MessageError::Interrupted) => return Ok(true),
-            Err(MessageError::BufferTooSmall { .. }) => {
-                self.cut_long(which)?;
-                return Ok(true);
-            }
+            Err(MessageError::BufferTooSmall { .. }) => return self.cut_long(which),
             Err(error) => return Err(error.into()),
         };
         self.take(which, &status);
@@ -134,16 +131,21 @@ impl Monitor {
         }
     }
 
-    /// Ends the link of a neighbour that has sent what is longer than any frame.
+    /// Ends the link of a neighbour that has sent what is longer than any frame. False if not all of it has come.
     #[cold]
-    fn cut_long(&mut self, which: usize) -> Result<(), MonitorError> {
+    fn cut_long(&mut self, which: usize) -> Result<bool, MonitorError> {
         let rings = &mut self.out.rings[which];
-        let Some(status) = rings.endpoint.try_probe(Selector::any())? else { return Ok(()) };
+        let status = match rings.endpoint.try_probe(Selector::any()) {
+            Ok(Some(status)) => status,
+            Ok(None) => return Ok(false),
+            Err(MessageError::Interrupted) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
         rings.endpoint.discard(Selector::any().from(status.source))?;
         if let Some(link) = rings.link_of(status.source) {
             self.cut_link(link, "it sent a frame that is none");
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes what an endpoint reports, with the peers that have gone. How much it was; less than [`EVENTS_PER_LOOK`] if
@@ -160,7 +162,11 @@ impl Monitor {
                 }
                 Ok(Some(Event::Came(_))) | Err(MessageError::Interrupted) => {}
                 Ok(Some(Event::Received(status))) => self.take(which, &status),
-                Err(MessageError::BufferTooSmall { .. }) => self.cut_long(which)?,
+                // The rest of it has not come: it is nothing yet.
+                Err(MessageError::BufferTooSmall { .. }) if !self.cut_long(which)? => {
+                    return Ok(taken);
+                }
+                Err(MessageError::BufferTooSmall { .. }) => {}
                 Ok(None) => return Ok(taken),
                 Err(error) => return Err(error.into()),
             }

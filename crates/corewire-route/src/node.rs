@@ -249,6 +249,11 @@ impl Node {
         self.config.id
     }
 
+    /// Sets who may do what from now on. What is open, or served, stays.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.config.policy = policy;
+    }
+
     /// What it has done so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {

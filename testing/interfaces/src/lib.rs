@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use corewire_bind::{Bind, Domain, Driver, MonitorAt};
 use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Monitor, Options, Stopper};
+use corewire_monitor::{Handle, Monitor, Options};
 
 // Generated code names it so.
 extern crate self as corewire_interfaces;
@@ -107,7 +107,7 @@ const MONITORS: [usize; 2] = [200, 201];
 /// A monitor in a thread.
 #[derive(Debug)]
 struct Running {
-    stopper: Stopper,
+    handle: Handle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -116,15 +116,15 @@ impl Running {
         let node = NodeId::new(number).unwrap_or_else(|| panic!("{number}"));
         let monitor = Monitor::start(domain.clone(), Options::new(node));
         let mut monitor = monitor.unwrap_or_else(|error| panic!("{error}"));
-        let stopper = monitor.stopper();
+        let handle = monitor.handle();
         let run = move || monitor.run().unwrap_or_else(|error| panic!("{error}"));
-        Self { stopper, thread: Some(thread::spawn(run)) }
+        Self { handle, thread: Some(thread::spawn(run)) }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stopper.stop();
+        self.handle.stop();
         // One that panicked has said why.
         let _ = self.thread.take().map(JoinHandle::join);
     }

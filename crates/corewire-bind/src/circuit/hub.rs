@@ -1025,8 +1025,16 @@ impl State {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        if self.is_ours() {
-            self.control.end();
+        if !self.is_ours() {
+            return;
         }
+        // What was sent arrives, as it does through a direct ring.
+        if let DataLane::Ring { endpoint, ring } = &mut self.lock().lane {
+            ring.finish(endpoint, CLOSE_WITHIN);
+        }
+        self.control.end();
     }
 }
+
+/// How long the end of a link waits for room in its ring.
+const CLOSE_WITHIN: Duration = Duration::from_millis(500);

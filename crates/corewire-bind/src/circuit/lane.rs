@@ -55,6 +55,7 @@ pub struct ControlLane<S> {
     unsent: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     unsent_bytes: usize,
     unsent_descriptors: usize,
+    unsent_bytes_max: usize,
     buffer: Vec<u8>,
 }
 
@@ -66,8 +67,16 @@ impl<S: AsFd> ControlLane<S> {
             unsent: VecDeque::new(),
             unsent_bytes: 0,
             unsent_descriptors: 0,
+            unsent_bytes_max: UNSENT_BYTES_MAX,
             buffer: Vec::new(),
         }
+    }
+
+    /// Sets how many bytes of packets may wait for the neighbour, at most [`UNSENT_BYTES_MAX`].
+    #[must_use]
+    pub fn at_most(mut self, bytes: usize) -> Self {
+        self.unsent_bytes_max = bytes.min(UNSENT_BYTES_MAX);
+        self
     }
 
     /// The socket.
@@ -91,7 +100,7 @@ impl<S: AsFd> ControlLane<S> {
         }
         self.unsent_bytes += bytes.len();
         self.unsent_descriptors += descriptors.len();
-        if self.unsent_bytes > UNSENT_BYTES_MAX {
+        if self.unsent_bytes > self.unsent_bytes_max {
             return Err(LaneEnd::Unread { bytes: self.unsent_bytes });
         }
         self.unsent.push_back((bytes, descriptors));

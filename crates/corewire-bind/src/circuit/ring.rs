@@ -1,5 +1,7 @@
 //! A data lane that is a ring, at either end: a pair of endpoints.
 
+use std::time::{Duration, Instant};
+
 use corewire::{Endpoint, Envelope, MessageError, OperationHandle, Options, Peer};
 use corewire_layout::circuit::{Hop, Kind, Label};
 
@@ -103,6 +105,20 @@ impl RingLane {
             _ => {
                 self.kept = None;
                 true
+            }
+        }
+    }
+
+    /// Waits until the frame that found no room has been sent, if the peer makes room in time: for an end that closes. A
+    /// monitor does so at once unless it is stopped.
+    pub fn finish(&mut self, endpoint: &mut Endpoint, within: Duration) {
+        let until = Instant::now().checked_add(within);
+        while let (Some(handle), Some(until)) = (self.kept, until) {
+            let left = until.saturating_duration_since(Instant::now());
+            match endpoint.wait_timeout(handle, left) {
+                Ok(None) if !left.is_zero() => {}
+                Err(MessageError::Interrupted) if !left.is_zero() => self.was_interrupted = true,
+                _ => self.kept = None,
             }
         }
     }

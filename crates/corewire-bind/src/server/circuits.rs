@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use corewire::{Connection, Endpoint, Peer};
 use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
@@ -26,6 +27,9 @@ use crate::tag::{Control, Tag, status};
 /// Messages that may wait for a client while others with capabilities are sent: these go ahead of their messages, and take
 /// descriptors of the client.
 const UNSENT_MAX: usize = 64;
+
+/// How long the end of a service waits for room in the ring to its monitor.
+const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
 /// The circuits of a service.
 #[derive(Default)]
@@ -165,6 +169,13 @@ impl Circuits {
 
     fn client_of(&self, index: u32) -> Option<ClientId> {
         self.locals.get(index as usize)?.as_ref().map(|local| local.client)
+    }
+
+    /// Waits a little for room in the ring, for what was sent before the service ends.
+    pub(super) fn finish(&mut self, endpoint: &mut Endpoint) {
+        if let Some(ServiceLink { way: LinkWay::Ring(ring), .. }) = &mut self.link {
+            ring.finish(endpoint, CLOSE_WITHIN);
+        }
     }
 
     /// Sends what waits, as far as there is room.

@@ -152,16 +152,27 @@ impl Thread {
             return;
         }
         let began = Instant::now();
+        let mut is_refused = false;
         control.run(socket.as_deref(), |news| match news {
             News::Packet(Packet::Ready, _) => {
                 let name = self.mailbox.name().to_owned();
                 control.send(&Packet::Export { name }, Vec::new());
             }
-            // Whether circuits come is the monitor's to say; other ways to the service stay.
-            News::Packet(Packet::Exported { .. }, _) => {}
-            news => _ = self.mailbox.put(Mail::News(Arc::clone(&control), news)),
+            // Other ways to the service stay. The name may belong to a process that is about to end, and a policy may
+            // change: the monitor is asked again.
+            News::Packet(Packet::Exported { reason, .. }, _) => {
+                is_refused = !reason.is_empty();
+                if is_refused {
+                    control.end();
+                }
+            }
+            news => self.mailbox.put_news(&control, news),
         });
         self.shared.lock().control = None;
+        let link_is_gone = News::Lost("the monitor does not export the service".to_owned());
+        if is_refused {
+            self.mailbox.put_news(&control, link_is_gone);
+        }
         // A monitor that ends the link at once is not asked again and again.
         if began.elapsed() < ASK_AGAIN && !self.shared.lock().must_end {
             self.wait(None);

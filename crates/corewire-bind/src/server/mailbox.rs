@@ -2,7 +2,7 @@
 //! that puts something into an empty mailbox interrupts the service's endpoint, where the service waits.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use corewire::Interrupter;
 
@@ -16,6 +16,9 @@ use crate::message::Message;
 
 /// Bytes of events that wait for the service's thread.
 const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// Packets and frames of a monitor that wait for the service's thread.
+const NEWS_MAX: usize = 4096;
 
 /// What a mailbox holds.
 pub(super) enum Mail {
@@ -39,6 +42,7 @@ pub(super) enum Mail {
 struct Queue {
     mail: VecDeque<Mail>,
     event_bytes: usize,
+    news_count: usize,
     is_told: bool,
     is_stopped: bool,
     is_closed: bool,
@@ -49,6 +53,8 @@ pub(crate) struct Mailbox {
     name: String,
     description: &'static Description<'static>,
     queue: Mutex<Queue>,
+    /// Half of what a monitor has sent has been taken.
+    news_taken: Condvar,
     interrupter: Interrupter,
 }
 
@@ -66,8 +72,8 @@ impl Mailbox {
         description: &'static Description<'static>,
         interrupter: Interrupter,
     ) -> Arc<Self> {
-        let queue = Mutex::default();
-        Arc::new(Self { name: name.to_owned(), description, queue, interrupter })
+        let (name, queue) = (name.to_owned(), Mutex::default());
+        Arc::new(Self { name, description, queue, news_taken: Condvar::new(), interrupter })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -105,6 +111,19 @@ impl Mailbox {
         Ok(())
     }
 
+    /// Leaves what a monitor has sent. Waits while the service's thread is far behind, so that no more is read meanwhile.
+    pub(super) fn put_news(&self, control: &Arc<Control>, news: News) {
+        let mut queue = self.lock();
+        while queue.news_count >= NEWS_MAX && !queue.is_closed {
+            queue = self.news_taken.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if !queue.is_closed {
+            queue.news_count += 1;
+            queue.mail.push_back(Mail::News(Arc::clone(control), news));
+            self.tell(queue);
+        }
+    }
+
     /// Leaves an event. [`CallError::Busy`] if the service's thread is far behind.
     pub(super) fn put_event(
         &self,
@@ -134,8 +153,15 @@ impl Mailbox {
             queue.is_told = false;
             return Taken::Nothing;
         };
-        if let Mail::Event(_, event) = &mail {
-            queue.event_bytes -= event.cost_bytes();
+        match &mail {
+            Mail::Event(_, event) => queue.event_bytes -= event.cost_bytes(),
+            Mail::News(..) => {
+                queue.news_count -= 1;
+                if queue.news_count == NEWS_MAX / 2 {
+                    self.news_taken.notify_all();
+                }
+            }
+            _ => {}
         }
         Taken::Mail(mail)
     }
@@ -152,6 +178,7 @@ impl Mailbox {
         queue.is_closed = true;
         let left = std::mem::take(&mut queue.mail);
         drop(queue);
+        self.news_taken.notify_all();
         drop(left);
     }
 }

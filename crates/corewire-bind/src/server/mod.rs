@@ -702,6 +702,7 @@ fn in_buffer<'a>(buffer: &'a [u8; BUFFER_BYTES], status: &Status) -> &'a [u8] {
 
 impl Drop for ServerCore {
     fn drop(&mut self) {
+        self.sending.finish_circuits();
         // Clients in rings see the end of the endpoint, those on sockets a note of the porter. The monitor is told first: it
         // sees the end of the endpoint, too, and tells those with circuits.
         self.exporter = None;

@@ -338,6 +338,11 @@ impl Sending {
         self.circuits.send(&mut self.endpoint, index, frame, capabilities)
     }
 
+    /// The service ends: what was sent arrives.
+    pub(super) fn finish_circuits(&mut self) {
+        self.circuits.finish(&mut self.endpoint);
+    }
+
     /// Sends what waits for circuits, and tells clients for which nothing waits any more that events are missing.
     pub(super) fn flush_circuits(&mut self) {
         self.circuits.flush(&mut self.endpoint);

@@ -3,19 +3,21 @@
 mod family;
 mod policy;
 
-use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corewire_layout::circuit::{NODES_MAX, NodeId};
-use corewire_monitor::{Monitor, Options, Stopper};
+use corewire_monitor::{Handle, Monitor, Options};
+use corewire_os::event::wait_readable;
 use corewire_os::{process, processor};
-use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::{access, output};
+
+/// How often the policy file is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +39,9 @@ name only this user may. Users and groups are names or numbers:
   names = \"calculator*\"     # one name, or the beginning of some and *
   users = [\"alice\", 1001]   # without users and groups: everybody
   groups = []
+
+The file is read again when it changes; while it is wrong, the policy stays as it was.
+Circuits that are open stay open.
 
 INT, TERM or HUP ends a monitor, and with it its circuits; other bindings stay.
 
@@ -97,9 +102,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut monitor = Monitor::start(domain, options).map_err(Failure::other)?;
     output::note(format!("monitor {node} is ready"));
-    let stopper = monitor.stopper();
+    let handle = monitor.handle();
     thread::scope(|scope| {
-        scope.spawn(|| stop_on_signal(&signals, &stopper));
+        scope.spawn(|| tend(&signals, &handle, args.policy.as_deref()));
         let ran = monitor.run().map_err(Failure::other);
         // Circuits end, and their ends are told, before the process does.
         drop(monitor);
@@ -107,11 +112,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-fn stop_on_signal(signals: &Signals, stopper: &Stopper) {
-    let descriptor = signals.descriptor();
+/// Ends the monitor on a signal, and reads its policy again when the file has changed.
+fn tend(signals: &Signals, handle: &Handle, policy: Option<&Path>) {
+    let changed_at = || policy.and_then(|file| file.metadata().ok()?.modified().ok());
+    let mut seen = changed_at();
     while signals.caught().is_none() {
-        let mut all = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
-        let _ = poll(&mut all, None);
+        let until = policy.map(|_| Instant::now() + LOOK_EVERY);
+        let _ = wait_readable(&[signals.descriptor()], until);
+        let now = changed_at();
+        if let Some(file) = policy
+            && now != seen
+        {
+            seen = now;
+            match policy::read(file) {
+                Ok(policy) => {
+                    handle.set_policy(policy);
+                    output::note(format!("{}: read again", file.display()));
+                }
+                Err(failure) => {
+                    output::note(format!("{}; the policy stays as it was", failure.message));
+                }
+            }
+        }
     }
-    stopper.stop();
+    handle.stop();
 }
