@@ -14,6 +14,7 @@ use corewire_monitor::{Handle, Monitor, Options};
 extern crate self as corewire_interfaces;
 
 corewire_bind::interface!(all);
+corewire_bind::interface!(torture);
 
 macro_rules! version {
     ($(#[$docs:meta])* $name:ident, $path:literal) => {

@@ -87,10 +87,6 @@ struct Call {
     state: State,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an ended call is taken soon; a box would be one allocation more"
-)]
 enum State {
     /// A handle or a future will ask for the reply.
     Asked(Option<Waker>),

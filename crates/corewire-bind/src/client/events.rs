@@ -18,7 +18,6 @@ pub(super) struct Events {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all entries are events")]
 enum Entry {
     Event(Message),
     Lost(u64),

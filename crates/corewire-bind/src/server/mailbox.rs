@@ -59,7 +59,6 @@ pub(crate) struct Mailbox {
 }
 
 /// What [`Mailbox::take`] found.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(super) enum Taken {
     Mail(Mail),
     Stop,
