@@ -17,6 +17,7 @@
 //! | [`frame`] | the messages of the attach handshake |
 //! | [`circuit`] | frames and packets of circuits, and their credit |
 //! | [`message_type`] | the declared type of a channel's messages |
+//! | [`trace`] | what a process records of the frames of circuits |
 //! | [`name`] | the rules for channel names, and the files that hold names |
 //!
 //! All integers are little-endian and have a fixed width; there are no pointers and no host-sized
@@ -40,6 +41,7 @@ pub mod pair;
 pub mod rendezvous;
 pub mod segment;
 pub mod slot;
+pub mod trace;
 
 /// The version of everything in this crate. A peer of another version is refused; corewire never
 /// guesses.

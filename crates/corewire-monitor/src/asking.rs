@@ -1,5 +1,6 @@
 //! How other programs ask a monitor what it shows, and give it a routing table.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use corewire::{ConnectServiceError, Domain};
@@ -103,8 +104,36 @@ impl Asking {
     pub fn set_table(&mut self, table: Table) -> Result<(), AskError> {
         self.send(&Packet::Table(table))?;
         match self.receive()? {
-            Packet::Ready => Ok(()),
+            (Packet::Ready, _) => Ok(()),
             _ => Err(AskError::Protocol { node: self.node }),
+        }
+    }
+
+    /// Begins or ends a trace of the monitor and the programs that have links with it. It ends with this connection, too.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn trace(&mut self, is_on: bool) -> Result<(), AskError> {
+        self.send(&Packet::Trace { is_on })?;
+        match self.receive()? {
+            (Packet::Ready, _) => Ok(()),
+            _ => Err(AskError::Protocol { node: self.node }),
+        }
+    }
+
+    /// The memory of everybody who has recorded since the trace began ([`corewire_layout::trace`]). It is not checked.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn traces(&mut self) -> Result<Vec<OwnedFd>, AskError> {
+        self.send(&Packet::Ask(Question::Traces))?;
+        let mut all = Vec::new();
+        loop {
+            match self.receive()? {
+                (Packet::Traced, memory) => all.extend(memory.unwrap_or_default()),
+                (Packet::Answer { is_last: true, .. }, _) => return Ok(all),
+                _ => return Err(AskError::Protocol { node: self.node }),
+            }
         }
     }
 
@@ -113,7 +142,7 @@ impl Asking {
         let mut answer = Vec::new();
         loop {
             match self.receive()? {
-                Packet::Answer { is_last, part } => {
+                (Packet::Answer { is_last, part }, _) => {
                     answer.extend(part);
                     if is_last {
                         return Ok(answer);
@@ -129,7 +158,7 @@ impl Asking {
         self.lane.send(packet, Vec::new()).map_err(|end| AskError::Lane { node, end })
     }
 
-    fn receive(&mut self) -> Result<Packet, AskError> {
+    fn receive(&mut self) -> Result<(Packet, Option<Vec<OwnedFd>>), AskError> {
         let (node, within) = (self.node, self.within);
         let until = Instant::now() + within;
         loop {
@@ -137,7 +166,7 @@ impl Asking {
                 Some((Packet::Refused { reason }, _)) => {
                     return Err(AskError::Refused { node, reason });
                 }
-                Some((packet, _)) => return Ok(packet),
+                Some(received) => return Ok(received),
                 None if !wait(self.lane.socket(), PollFlags::IN, until) => {
                     return Err(AskError::NoAnswer { node, within });
                 }

@@ -194,7 +194,6 @@ impl Monitor {
                 let rights = rights.unwrap_or_default();
                 self.pass(link, packet, rights)
             }
-            (What::Control(link), packet) => self.pass(link, packet, Vec::new()),
             (What::New { until }, Packet::Attach { role, wants_ring }) => {
                 let neighbour = match role {
                     Role::Program => Neighbour::Program(connection.origin()),
@@ -237,6 +236,16 @@ impl Monitor {
                 self.answer(key, question);
                 Ok(())
             }
+            (What::New { .. } | What::Asking, Packet::Trace { is_on }) if is_trusted => {
+                connection.what = What::Asking;
+                self.trace(key, is_on);
+                self.out.send(key, &Packet::Ready, Vec::new());
+                Ok(())
+            }
+            (What::Control(_), Packet::Traced) => {
+                self.traced(rights.unwrap_or_default());
+                Ok(())
+            }
             (What::New { .. } | What::Asking, Packet::Table(table)) if is_trusted => {
                 connection.what = What::Asking;
                 let set = self.node.set_table(table, &mut self.out);
@@ -245,6 +254,7 @@ impl Monitor {
                 self.out.send(key, &Packet::Ready, Vec::new());
                 Ok(())
             }
+            (What::Control(link), packet) => self.pass(link, packet, Vec::new()),
             (What::Joining { .. }, Packet::Refused { .. }) => Err("it refused".into()),
             (What::Closing { .. }, _) => Ok(()),
             _ => Err("it sent a packet out of order".into()),
@@ -288,6 +298,7 @@ impl Monitor {
             connection.what = What::Control(link);
         }
         self.node.introduce(link, &mut self.out);
+        self.trace_too(link, neighbour);
     }
 
     /// A frame that says hello, in a ring that belongs to no link.
@@ -314,6 +325,7 @@ impl Monitor {
 
     /// Forgets a connection that is no link.
     pub(crate) fn forget(&mut self, key: u64) {
+        self.end_trace_of(key);
         self.out.connections.remove(&key);
         self.out.joining.remove(&key);
         self.out.secrets.retain(|_, control| *control != key);
@@ -376,6 +388,7 @@ impl Monitor {
 
     fn answer(&mut self, key: u64, question: Question) {
         let json = match question {
+            Question::Traces => return self.show_traces(key),
             Question::Circuits => serde_json::to_vec(&Circuits::of(&self.node)),
             Question::Routes => {
                 let lane_of = |link| match self.out.link(link).map(|link| &link.data) {

@@ -39,6 +39,7 @@ mod joining;
 mod links;
 mod monitor;
 mod shown;
+mod tracing;
 mod turn;
 
 pub use asking::{AskError, Asking, monitors};

@@ -5,8 +5,10 @@ use std::os::fd::OwnedFd;
 
 use corewire_bind::circuit::lane::send_frame;
 use corewire_bind::circuit::ring::RingLane;
+use corewire_bind::circuit::trace;
 use corewire_layout::circuit::packet::Packet;
 use corewire_layout::circuit::{Hop, Label};
+use corewire_layout::trace::{Kind, Point};
 use corewire_route::{LinkId, Wires};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -55,6 +57,16 @@ pub(crate) struct Out {
     pub(crate) joining: HashMap<u64, RingLane>,
     /// Connections that failed while something was sent.
     pub(crate) broken: Vec<u64>,
+    /// The frame that is handled, while a trace is recorded.
+    pub(crate) traced: Traced,
+}
+
+/// What is recorded of the frame that is handled.
+#[derive(Debug, Default)]
+pub(crate) struct Traced {
+    pub(crate) is_on: bool,
+    pub(crate) came: Option<Point>,
+    pub(crate) went: Option<(Point, u16, usize)>,
 }
 
 impl Out {
@@ -71,6 +83,19 @@ impl Out {
             self.stuck_count -= usize::from(ring.has_room_again(&mut rings.endpoint));
         }
         self.stuck_count < stuck_count
+    }
+
+    /// Records what was done with a frame that came.
+    #[cold]
+    pub(crate) fn record(&mut self, began: u64, ordinal: u16, bytes: usize) {
+        let (came, went) = (self.traced.came.take(), self.traced.went.take());
+        match (came, went) {
+            (Some(_), Some((went, _, _))) => {
+                trace::end(began, Kind::Forward, [came, Some(went)], ordinal, bytes);
+            }
+            (Some(_), None) => trace::end(began, Kind::Store, [came, None], ordinal, bytes),
+            (None, _) => {}
+        }
     }
 
     /// Forgets a link.
@@ -156,6 +181,25 @@ impl Wires for Out {
     fn packet(&mut self, link: LinkId, packet: Packet, rights: Vec<OwnedFd>) {
         if let Some(key) = self.link(link).map(|link| link.control) {
             self.send(key, &packet, rights);
+        }
+    }
+
+    #[inline]
+    fn came(&mut self, label: Label, lines: u32) {
+        if self.traced.is_on {
+            self.traced.came = Some(Point { label: label.to_word(), lines });
+        }
+    }
+
+    #[inline]
+    fn went(&mut self, label: Label, lines: u32, ordinal: u16, bytes: usize) {
+        if self.traced.is_on {
+            let went = Point { label: label.to_word(), lines };
+            if self.traced.came.is_some() && self.traced.went.is_none() {
+                self.traced.went = Some((went, ordinal, bytes));
+            } else {
+                trace::end(trace::begin(), Kind::Resume, [None, Some(went)], ordinal, bytes);
+            }
         }
     }
 

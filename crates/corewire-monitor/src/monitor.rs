@@ -19,7 +19,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::joining::Joined;
-use crate::links::Out;
+use crate::links::{Out, Traced};
+use crate::tracing::Tracing;
 use crate::turn::without_sockets_ticks;
 
 /// Why a monitor could not start, or has ended.
@@ -150,6 +151,8 @@ pub struct Monitor {
     /// Links whose control lane has ended; what is in their rings comes first.
     pub(crate) ending: Vec<LinkId>,
     pub(crate) buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
+    /// Whose connections ask for a trace, and the memory of everybody who has recorded.
+    pub(crate) tracing: Tracing,
     pub(crate) last_look: Instant,
     /// The most circuits since memory was given back.
     pub(crate) circuits_most: usize,
@@ -201,6 +204,7 @@ impl Monitor {
                 secrets: HashMap::new(),
                 joining: HashMap::new(),
                 broken: Vec::new(),
+                traced: Traced::default(),
             },
             domain,
             listener,
@@ -215,6 +219,7 @@ impl Monitor {
             without_sockets_ticks: without_sockets_ticks(),
             ending: Vec::new(),
             buffer: Box::new([0; DATA_BYTES_MAX + 1]),
+            tracing: Tracing::default(),
             last_look: Instant::now(),
             circuits_most: 0,
         };

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use corewire::{Event, MessageError, Selector, Status};
+use corewire_bind::circuit::trace;
 use corewire_layout::circuit::{Hop, Kind, Label};
 use corewire_os::processor::{tick_ns, ticks};
 use rustix::event::Timespec;
@@ -126,7 +127,12 @@ impl Monitor {
         let Some(hop) = hop else { return self.cut_link(link, "it sent a frame that is none") };
         let length = usize::try_from(status.bytes).unwrap_or(usize::MAX);
         let payload = self.buffer.get(..length).unwrap_or_default();
-        if let Err(violation) = self.node.frame(link, label, hop, payload, &mut self.out) {
+        let began = trace::begin();
+        let handled = self.node.frame(link, label, hop, payload, &mut self.out);
+        if began != 0 {
+            self.out.record(began, hop.ordinal, length);
+        }
+        if let Err(violation) = handled {
             self.cut_link(link, &format!("it sent {violation}"));
         }
     }

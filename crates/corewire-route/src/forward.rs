@@ -53,6 +53,7 @@ impl Node {
         near.intake
             .take(lines)
             .map_err(|over| Violation::Overdrawn { lines: over.lines, granted: over.granted })?;
+        wires.came(label, near.intake.taken_lines());
         let is_usual = hop.kind != Kind::Fin
             && hop.flags & flags::WANTS == 0
             && !is_unblocked
@@ -77,6 +78,7 @@ impl Node {
             let sent = Hop { credit, flags: hop.flags & !flags::WANTS | wants, ..hop };
             if wires.frame(far.link, far.label_out, sent, payload) {
                 far.outflow.send(lines);
+                wires.went(far.label_out, far.outflow.sent_lines(), hop.ordinal, payload.len());
                 far.intake.granted(credit);
                 far.capabilities_due += i32::from(hop.capabilities != 0);
                 self.counts.forwarded += 1;

@@ -23,6 +23,12 @@ pub trait Wires {
     /// Sends a packet in the control lane, or keeps it until there is room.
     fn packet(&mut self, link: LinkId, packet: Packet, rights: Self::Rights);
 
+    /// A frame has come, with which so many lines of its circuit have.
+    fn came(&mut self, _label: Label, _lines: u32) {}
+
+    /// A frame has gone, with which so many lines of its circuit have.
+    fn went(&mut self, _label: Label, _lines: u32, _ordinal: u16, _bytes: usize) {}
+
     /// Bytes of packets that wait for the neighbour to read.
     fn waiting_bytes(&self, _link: LinkId) -> usize {
         0

@@ -153,7 +153,9 @@ fn be_service(domain: &Domain, at: &str) -> ! {
 fn be_client(domain: &Domain, at: usize, is_calm: bool, mut random: Random) -> ! {
     loop {
         let service = format!("torture.{}", 2 + random.below(2));
-        let bind = Bind::default().drivers([Driver::Circuit]).timeout(Duration::from_secs(5));
+        // Whoever is stopped goes on some time.
+        let timeout = if is_calm { LIMIT * 4 } else { Duration::from_secs(5) };
+        let bind = Bind::default().drivers([Driver::Circuit]).timeout(timeout);
         match Client::bind(domain, &service, &bind.monitor(MonitorAt::default().number(at))) {
             Ok(client) => talk(client, is_calm, &mut random),
             Err(error) if is_calm => bad(&format!("bind: {error}")),

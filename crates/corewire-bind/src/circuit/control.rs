@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use super::lane::{ControlLane, DATA_BYTES_MAX, LaneEnd, receive_frame};
+use super::trace;
 
 /// What has come from the monitor.
 #[derive(Debug)]
@@ -73,6 +74,16 @@ impl Control {
         self.wake();
     }
 
+    /// Records from now on, or no longer, for whoever asks the monitor for a trace.
+    fn trace(&self, is_on: bool) {
+        if !is_on {
+            return trace::stop();
+        }
+        if let Ok(memory) = trace::start(&trace::own_name()) {
+            self.send(&Packet::Traced, vec![memory]);
+        }
+    }
+
     /// Reads until the link has ended. `told` is told of everything that comes, the end last, unless this process has
     /// ended it.
     pub(crate) fn run(&self, data: Option<&Connection>, mut told: impl FnMut(News)) {
@@ -123,6 +134,7 @@ impl Control {
                 let received = self.lane.lock().unwrap_or_else(PoisonError::into_inner).receive();
                 match received {
                     Ok(None) => break,
+                    Ok(Some((Packet::Trace { is_on }, _))) => self.trace(is_on),
                     Ok(Some((packet, descriptors))) => told(News::Packet(packet, descriptors)),
                     Err(_) if must_end => return,
                     Err(end) => return told(News::Lost(end.to_string())),

@@ -10,6 +10,9 @@ use corewire_layout::circuit::packet::{End, Reset};
 use corewire_layout::circuit::{
     Hop, Kind, Label, NodeSet, PAYLOAD_BYTES_MAX, PREFIX_BYTES, flags, lines_of, payload_of,
 };
+use corewire_layout::trace::{Kind as trace_of, Point};
+
+use super::trace;
 
 /// Lines that an end grants at first.
 pub const FIRST_WINDOW_LINES: u32 = 64;
@@ -247,6 +250,20 @@ impl Ends {
     #[must_use]
     pub fn label_of(&self, index: u32) -> Label {
         self.get(index).map_or(Label::NONE, |one| one.label_out)
+    }
+
+    /// The label of frames that go, and how many lines have gone.
+    #[must_use]
+    pub fn went(&self, index: u32) -> Option<Point> {
+        let one = self.get(index)?;
+        Some(Point { label: one.label_out.to_word(), lines: one.outflow.sent_lines() })
+    }
+
+    /// The label of frames that come, and how many lines have come.
+    #[must_use]
+    pub fn came(&self, label: Label) -> Option<Point> {
+        let one = self.get(self.find(label)?)?;
+        Some(Point { label: label.to_word(), lines: one.intake.taken_lines() })
     }
 
     /// The circuit with this label.
@@ -665,6 +682,11 @@ impl Ends {
                 return false;
             }
             one.outflow.send(lines);
+            if trace::is_on() {
+                let went =
+                    Point { label: one.label_out.to_word(), lines: one.outflow.sent_lines() };
+                trace::end(trace::begin(), trace_of::Send, [None, Some(went)], hop.ordinal, count);
+            }
             one.intake.granted(hop.credit);
             unsent.sent_bytes += count;
             if is_last {

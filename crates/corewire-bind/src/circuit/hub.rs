@@ -13,6 +13,7 @@ use std::time::Duration;
 use corewire::{Connection, Domain, Endpoint, Event, Interrupter, MessageError, Selector};
 use corewire_layout::circuit::packet::{End, Origin, Packet, Setup};
 use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, data_of_packet};
+use corewire_layout::trace::Kind;
 use corewire_os::fork::generation;
 use corewire_ring::sync::AtomicU32;
 use corewire_ring::sync::Ordering::{Acquire, Release};
@@ -24,6 +25,7 @@ use super::control::{Control, News};
 use super::ends::{Came, Ended, Ends, Head, Lane, Wrong};
 use super::lane::{DATA_BYTES_MAX, receive_frame, send_frame};
 use super::ring::RingLane;
+use super::trace;
 use crate::capability::{Capabilities, Received};
 use crate::error::{BindReason, CallError};
 use crate::message::{Body, Message};
@@ -478,9 +480,14 @@ impl Hub {
     /// Sends a message if there is room for it at once.
     #[inline]
     pub(crate) fn try_send(&self, index: u32, head: Head, bytes: &[u8]) -> Result<bool, HubError> {
+        let began = trace::begin();
         let mut state = self.lock();
         let state = &mut *state;
         if state.ends.try_send(index, head, bytes, &mut state.lane) {
+            if began != 0 {
+                let went = state.ends.went(index);
+                trace::end(began, Kind::Send, [None, went], head.ordinal, bytes.len());
+            }
             return Ok(true);
         }
         match state.ended(index) {
@@ -910,6 +917,7 @@ impl State {
             return Ok(Look::Something);
         };
         let lines = corewire_layout::circuit::lines_of(payload.len());
+        let began = trace::begin();
         let (index, head, body) = match self.ends.frame(label, hop, payload) {
             Ok(Came::Short(index, head, bytes)) => (index, head, Body::of(bytes)),
             Ok(Came::Long(index, head, bytes)) => (index, head, Body::Long(bytes)),
@@ -931,6 +939,10 @@ impl State {
                 return Ok(Look::Something);
             }
         };
+        if began != 0 {
+            let came = self.ends.came(label);
+            trace::end(began, Kind::Receive, [came, None], head.ordinal, length);
+        }
         let tag = Tag::new(0, head.ordinal, head.token);
         let message = Message::new(tag, head.status.map(u64::from), body, Vec::new());
         Ok(Look::Message(index, Arrived { message, lines, capabilities: head.capabilities }))

@@ -19,6 +19,7 @@ mod hub;
 pub mod lane;
 mod link;
 pub mod ring;
+pub mod trace;
 
 pub use self::attach::MonitorAt;
 pub(crate) use self::attach::{Attached, Data, attach};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use corewire::{Connection, Endpoint, Peer};
 use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
 use corewire_layout::circuit::{Hop, Label, NodeSet, lines_of};
+use corewire_layout::trace::{Kind, Point};
 
 use super::exporter::{Link, LinkData};
 use super::sending::{Frame, NotSent};
@@ -16,6 +17,7 @@ use crate::capability::{Capabilities, Received};
 use crate::circuit::ends::{Came, Ends, Head, Lane, Wrong};
 use crate::circuit::lane::send_frame;
 use crate::circuit::ring::RingLane;
+use crate::circuit::trace;
 use crate::circuit::{Control as ControlLane, News, capabilities_of, packet_of};
 use crate::identity::Identity;
 use crate::message::{Body, Message};
@@ -41,6 +43,8 @@ pub(super) struct Circuits {
     ready: VecDeque<u32>,
     /// Circuits of which nothing waits to be sent any more.
     sent: Vec<u32>,
+    /// The request that is being served, and its reply, in a trace.
+    served: Option<(Point, Option<Point>)>,
 }
 
 struct ServiceLink {
@@ -211,8 +215,37 @@ impl Circuits {
         bytes: &[u8],
     ) -> bool {
         let Some(link) = &mut self.link else { return false };
+        let began = trace::begin();
         let head = Head { ordinal: tag.ordinal(), token: tag.token(), ..Head::default() };
-        self.ends.try_send(index, head, bytes, &mut Through { endpoint, link })
+        let sent = self.ends.try_send(index, head, bytes, &mut Through { endpoint, link });
+        if began != 0 && sent {
+            self.record_sent(began, index, tag, bytes.len());
+        }
+        sent
+    }
+
+    /// Records a message that was sent: with the request that it replies to, if that is being served.
+    #[cold]
+    fn record_sent(&mut self, began: u64, index: u32, tag: Tag, bytes: usize) {
+        let went = self.ends.went(index);
+        match &mut self.served {
+            Some((_, reply @ None)) => *reply = went,
+            _ => trace::end(began, Kind::Send, [None, went], tag.ordinal(), bytes),
+        }
+    }
+
+    /// A request is served from now on, in a trace.
+    #[cold]
+    pub(super) fn begin_serving(&mut self, label: Label) {
+        self.served = self.ends.came(label).map(|came| (came, None));
+    }
+
+    /// It has been served.
+    #[cold]
+    pub(super) fn end_serving(&mut self, began: u64, ordinal: u16, bytes: usize) {
+        if let Some((came, went)) = self.served.take() {
+            trace::end(began, Kind::Serve, [Some(came), went], ordinal, bytes);
+        }
     }
 
     /// Sends a message, or keeps it.

@@ -34,6 +34,7 @@ use self::sending::{Frame, LaterEvent, LaterMessage, Sending};
 use crate::capability::{Arrived as Capabilities, Received, none_of};
 use crate::circuit::MonitorAt;
 use crate::circuit::ends::Came;
+use crate::circuit::trace;
 use crate::error::{CallError, DecodeError, ServeError};
 use crate::exchange::{Description, Forms};
 use crate::identity::Identity;
@@ -326,11 +327,20 @@ impl ServerCore {
         let Some(hop) = status.immediate.and_then(Hop::of_word) else { return Ok(true) };
         let payload = in_buffer(&self.buffer, status);
         let lines = lines_of(payload.len());
+        let began = trace::begin();
         let came = match self.sending.circuits.frame(Label::of_word(status.tag), hop, payload) {
             Ok(Came::Short(index, head, bytes)) => {
                 if let Some(client) = self.sending.circuits.usual_client(index, head) {
                     let tag = Tag::new(0, head.ordinal, head.token);
-                    if self.sending.dispatch(client, tag, bytes, &mut Vec::new(), dispatch) {
+                    if began != 0 {
+                        self.sending.circuits.begin_serving(Label::of_word(status.tag));
+                    }
+                    let refused =
+                        self.sending.dispatch(client, tag, bytes, &mut Vec::new(), dispatch);
+                    if began != 0 {
+                        self.sending.circuits.end_serving(began, head.ordinal, payload.len());
+                    }
+                    if refused {
                         self.note_refused(client);
                     }
                     return Ok(true);

@@ -17,6 +17,8 @@
 //! | `Name` | monitor, monitor | who serves a name |
 //! | `Table` | monitor, monitor; `corewire routes`, monitor | the routing table |
 //! | `Ask`, `Answer` | anybody, monitor | what there is to see, in JSON |
+//! | `Trace` | `corewire trace`, monitor; monitor, program | record what you do with frames; no longer |
+//! | `Traced` | program, monitor; monitor, `corewire trace` | in this memory, whose descriptor comes with the packet |
 //!
 //! A packet is hostile until [`Packet::parse`] has read it. One that it refuses ends the link. All numbers are
 //! little-endian.
@@ -214,6 +216,8 @@ pub enum Question {
     Circuits = 1,
     /// The monitor's links, names and routes.
     Routes = 2,
+    /// The memory of everybody who has recorded: a packet for each, then an empty answer.
+    Traces = 3,
 }
 
 /// A packet of the control lane.
@@ -314,6 +318,13 @@ pub enum Packet {
         /// The part.
         part: Vec<u8>,
     },
+    /// Record what you do with frames.
+    Trace {
+        /// No longer, if not.
+        is_on: bool,
+    },
+    /// This process records in the memory whose descriptor comes with the packet.
+    Traced,
 }
 
 impl Packet {
@@ -336,6 +347,8 @@ impl Packet {
             Self::Answer { .. } => 15,
             Self::Capabilities { .. } => 16,
             Self::Leave => 17,
+            Self::Trace { .. } => 18,
+            Self::Traced => 19,
         }
     }
 
@@ -360,7 +373,8 @@ impl Packet {
                 at.text(endpoint, NAME_BYTES_MAX);
             }
             Self::Lane { secret } => at.u64(*secret),
-            Self::Ready | Self::Leave => {}
+            Self::Ready | Self::Leave | Self::Traced => {}
+            Self::Trace { is_on } => at.u8(u8::from(*is_on)),
             Self::Export { name } | Self::Withdraw { name } => at.text(name, NAME_BYTES_MAX),
             Self::Exported { name, reason } => {
                 at.text(name, NAME_BYTES_MAX);
@@ -469,6 +483,7 @@ fn read(kind: u8, at: &mut Reader<'_>) -> Option<Packet> {
         14 => Packet::Ask(match at.u8()? {
             1 => Question::Circuits,
             2 => Question::Routes,
+            3 => Question::Traces,
             _ => return None,
         }),
         16 => Packet::Capabilities {
@@ -477,6 +492,8 @@ fn read(kind: u8, at: &mut Reader<'_>) -> Option<Packet> {
             notes: at.long(NOTES_BYTES_MAX)?,
         },
         17 => Packet::Leave,
+        18 => Packet::Trace { is_on: bool_of(at)? },
+        19 => Packet::Traced,
         15 => Packet::Answer { is_last: bool_of(at)?, part: at.long(OFFER_BYTES_MAX)? },
         _ => return None,
     })
