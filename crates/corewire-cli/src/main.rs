@@ -25,6 +25,7 @@ mod signals;
 mod study;
 mod table;
 mod top;
+mod trace;
 mod units;
 
 use std::process::ExitCode;
@@ -77,6 +78,7 @@ enum Command {
     Call(call::Args),
     Monitor(monitor::Args),
     Circuits(circuits::Args),
+    Trace(trace::Args),
     Routes(routes::Args),
     Bench(bench::Args),
     Model(model::Args),
@@ -110,7 +112,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
     let creates = match &command {
         Command::Call(args) => !args.is_of_service(),
         Command::Send(_) | Command::Serve(_) | Command::FanOut(_) | Command::Bench(_) => true,
-        Command::Monitor(_) | Command::Circuits(_) | Command::Routes(_) => true,
+        Command::Monitor(_) | Command::Circuits(_) | Command::Routes(_) | Command::Trace(_) => true,
         _ => false,
     };
     let is_apart = matches!(
@@ -128,6 +130,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
         Command::Call(args) => call::run(&args),
         Command::Monitor(args) => monitor::run(&args),
         Command::Circuits(args) => circuits::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Routes(args) => routes::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Model(args) => model::run(&args),

@@ -75,7 +75,12 @@ impl Control {
     }
 
     /// Records from now on, or no longer, for whoever asks the monitor for a trace.
+    /// What the process does is nothing for another user.
     fn trace(&self, is_on: bool) {
+        let uid = self.lane.lock().unwrap_or_else(PoisonError::into_inner).socket().uid();
+        if uid != corewire_os::process::effective_uid() {
+            return;
+        }
         if !is_on {
             return trace::stop();
         }

@@ -44,7 +44,17 @@ pub(super) struct Circuits {
     /// Circuits of which nothing waits to be sent any more.
     sent: Vec<u32>,
     /// The request that is being served, and its reply, in a trace.
-    served: Option<(Point, Option<Point>)>,
+    served: Option<Served>,
+}
+
+/// A frame that is being served, in a trace.
+struct Served {
+    began: u64,
+    came: Option<Point>,
+    /// The reply.
+    went: Option<Point>,
+    ordinal: u16,
+    bytes: usize,
 }
 
 struct ServiceLink {
@@ -229,22 +239,23 @@ impl Circuits {
     fn record_sent(&mut self, began: u64, index: u32, tag: Tag, bytes: usize) {
         let went = self.ends.went(index);
         match &mut self.served {
-            Some((_, reply @ None)) => *reply = went,
+            Some(Served { went: reply @ None, .. }) => *reply = went,
             _ => trace::end(began, Kind::Send, [None, went], tag.ordinal(), bytes),
         }
     }
 
-    /// A request is served from now on, in a trace.
+    /// A frame has come at `began`, and is served from now on, in a trace.
     #[cold]
-    pub(super) fn begin_serving(&mut self, label: Label) {
-        self.served = self.ends.came(label).map(|came| (came, None));
+    pub(super) fn begin_serving(&mut self, began: u64, label: Label, hop: Hop, bytes: usize) {
+        let came = self.ends.came(label);
+        self.served = Some(Served { began, came, went: None, ordinal: hop.ordinal, bytes });
     }
 
-    /// It has been served.
-    #[cold]
-    pub(super) fn end_serving(&mut self, began: u64, ordinal: u16, bytes: usize) {
-        if let Some((came, went)) = self.served.take() {
-            trace::end(began, Kind::Serve, [Some(came), went], ordinal, bytes);
+    /// What was served last has been, in a trace.
+    #[inline]
+    pub(super) fn end_serving(&mut self) {
+        if let Some(Served { began, came, went, ordinal, bytes }) = self.served.take() {
+            trace::end(began, Kind::Serve, [came, went], ordinal, bytes);
         }
     }
 

@@ -327,19 +327,18 @@ impl ServerCore {
         let Some(hop) = status.immediate.and_then(Hop::of_word) else { return Ok(true) };
         let payload = in_buffer(&self.buffer, status);
         let lines = lines_of(payload.len());
-        let began = trace::begin();
-        let came = match self.sending.circuits.frame(Label::of_word(status.tag), hop, payload) {
+        let (began, label) = (trace::begin(), Label::of_word(status.tag));
+        let came = self.sending.circuits.frame(label, hop, payload);
+        if began != 0 {
+            self.sending.circuits.begin_serving(began, label, hop, payload.len());
+        }
+        let came = match came {
             Ok(Came::Short(index, head, bytes)) => {
                 if let Some(client) = self.sending.circuits.usual_client(index, head) {
                     let tag = Tag::new(0, head.ordinal, head.token);
-                    if began != 0 {
-                        self.sending.circuits.begin_serving(Label::of_word(status.tag));
-                    }
                     let refused =
                         self.sending.dispatch(client, tag, bytes, &mut Vec::new(), dispatch);
-                    if began != 0 {
-                        self.sending.circuits.end_serving(began, head.ordinal, payload.len());
-                    }
+                    self.sending.circuits.end_serving();
                     if refused {
                         self.note_refused(client);
                     }
@@ -401,6 +400,7 @@ impl ServerCore {
         };
         let is_refused =
             self.sending.dispatch_slowly(client, tag, bytes, &mut capabilities, dispatch);
+        self.sending.circuits.end_serving();
         if is_refused {
             self.note_refused(client);
         }
@@ -562,7 +562,11 @@ impl ServerCore {
             let hop = status.immediate.and_then(Hop::of_word)?;
             let payload = in_buffer(&self.buffer, &status);
             let (label, lines) = (Label::of_word(status.tag), lines_of(payload.len()));
+            let began = trace::begin();
             let came = self.sending.circuits.frame(label, hop, payload).map(Owned::of);
+            if began != 0 {
+                self.sending.circuits.begin_serving(began, label, hop, payload.len());
+            }
             return self.circuit_came(came, lines);
         }
         if tag.ordinal() == 0 {
