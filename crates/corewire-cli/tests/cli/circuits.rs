@@ -7,7 +7,7 @@ use crate::desk::Serving;
 use crate::scratch::{Running, Scratch, eventually};
 
 /// A process that is killed at the end of its test.
-struct Killed(Option<Running>);
+pub(crate) struct Killed(Option<Running>);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -19,7 +19,7 @@ impl Drop for Killed {
 }
 
 /// Monitors with numbers that no core has: programs use the first one unless they say otherwise.
-fn start(scratch: &Scratch, numbers: impl IntoIterator<Item = usize>) -> Vec<Killed> {
+pub(crate) fn start(scratch: &Scratch, numbers: impl IntoIterator<Item = usize>) -> Vec<Killed> {
     let start = |number| {
         let monitor = Running::start(&mut scratch.command(&format!("monitor --number {number}")));
         eventually(|| routes(scratch).iter().any(|routes| routes["monitor"] == number));
@@ -28,12 +28,12 @@ fn start(scratch: &Scratch, numbers: impl IntoIterator<Item = usize>) -> Vec<Kil
     numbers.into_iter().map(start).collect()
 }
 
-fn routes(scratch: &Scratch) -> Vec<Value> {
+pub(crate) fn routes(scratch: &Scratch) -> Vec<Value> {
     scratch.run("routes show --json").json().as_array().cloned().unwrap_or_default()
 }
 
 /// How many circuits there are at each monitor.
-fn circuits(scratch: &Scratch) -> Vec<(u64, usize)> {
+pub(crate) fn circuits(scratch: &Scratch) -> Vec<(u64, usize)> {
     let all = scratch.run("circuits --json").json();
     let of =
         |one: &Value| (one["monitor"].as_u64().unwrap(), one["circuits"].as_array().unwrap().len());
@@ -41,7 +41,7 @@ fn circuits(scratch: &Scratch) -> Vec<(u64, usize)> {
 }
 
 /// Calls the service from a client at this monitor.
-fn add_at(scratch: &Scratch, monitor: usize) -> String {
+pub(crate) fn add_at(scratch: &Scratch, monitor: usize) -> String {
     let mut command = scratch.command("call desk add --driver circuit");
     command.env("COREWIRE_MONITOR", monitor.to_string());
     let arguments = json!({ "numbers": { "left": 6, "right": 7 } });
@@ -50,7 +50,7 @@ fn add_at(scratch: &Scratch, monitor: usize) -> String {
 }
 
 /// A client at this monitor that stays bound.
-fn stay_at(scratch: &Scratch, monitor: usize) -> Killed {
+pub(crate) fn stay_at(scratch: &Scratch, monitor: usize) -> Killed {
     let mut command = scratch.command("call desk --events --driver circuit");
     Killed(Some(Running::start(command.env("COREWIRE_MONITOR", monitor.to_string()))))
 }

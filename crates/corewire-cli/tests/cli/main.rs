@@ -13,4 +13,5 @@ mod model;
 mod scratch;
 mod services;
 mod streams;
+mod trace;
 mod usage;
