@@ -8,14 +8,13 @@
 //!                 <--Traced, once for each-- <--Answer--
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use corewire_bind::circuit::trace;
 use corewire_layout::circuit::packet::Packet;
 use corewire_route::{LinkId, Neighbour};
 
-use crate::connections::What;
 use crate::monitor::Monitor;
 
 /// Programs whose memory is kept.
@@ -23,27 +22,48 @@ const KEPT_MAX: usize = 512;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tracing {
-    /// Connections that have asked for a trace.
-    askers: BTreeSet<u64>,
+    /// Connections that have asked for a trace, and whether it goes on.
+    askers: BTreeMap<u64, bool>,
+    /// Of everybody who records, or has recorded, while there is somebody who may ask for it.
     memory: Vec<OwnedFd>,
+    is_recording: bool,
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        if self.is_recording {
+            trace::stop();
+        }
+    }
 }
 
 impl Monitor {
     /// Somebody asks for a trace, or wants no more.
     pub(crate) fn trace(&mut self, key: u64, is_on: bool) {
-        let was_on = !self.tracing.askers.is_empty();
-        let has_changed = match is_on {
-            true => self.tracing.askers.insert(key) && !was_on,
-            false => self.tracing.askers.remove(&key) && self.tracing.askers.is_empty(),
-        };
-        if !has_changed {
+        self.tracing.askers.insert(key, is_on);
+        self.set_tracing();
+    }
+
+    /// A connection has ended, and with it the trace that it has asked for.
+    pub(crate) fn end_trace_of(&mut self, key: u64) {
+        if self.tracing.askers.remove(&key).is_some() {
+            self.set_tracing();
+        }
+    }
+
+    fn set_tracing(&mut self) {
+        let is_on = self.tracing.askers.values().any(|is_on| *is_on);
+        if self.tracing.askers.is_empty() {
+            self.tracing.memory.clear();
+        }
+        if is_on == std::mem::replace(&mut self.out.traced.is_on, is_on) {
             return;
         }
-        self.out.traced.is_on = is_on;
         if is_on {
-            self.tracing.memory =
-                trace::start(&format!("monitor {}", self.id())).into_iter().collect();
-        } else {
+            let memory = trace::start(&format!("monitor {}", self.id()));
+            self.tracing.is_recording = memory.is_ok();
+            self.tracing.memory.extend(memory);
+        } else if std::mem::take(&mut self.tracing.is_recording) {
             trace::stop();
         }
         let programs = self.node.links().filter(|one| is_program(one.neighbour));
@@ -80,13 +100,6 @@ impl Monitor {
             self.out.send(key, &Packet::Traced, vec![memory]);
         }
         self.out.send(key, &Packet::Answer { is_last: true, part: Vec::new() }, Vec::new());
-    }
-
-    /// A connection has ended: so does the trace that it has asked for.
-    pub(crate) fn end_trace_of(&mut self, key: u64) {
-        if matches!(self.out.connections.get(&key).map(|one| one.what), Some(What::Asking) | None) {
-            self.trace(key, false);
-        }
     }
 }
 

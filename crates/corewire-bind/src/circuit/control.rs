@@ -38,6 +38,8 @@ struct State {
     must_end: bool,
     /// The data lane has no room.
     is_data_full: bool,
+    /// The monitor has asked for a trace.
+    is_traced: bool,
 }
 
 impl Control {
@@ -81,17 +83,26 @@ impl Control {
         if uid != corewire_os::process::effective_uid() {
             return;
         }
-        if !is_on {
-            return trace::stop();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match (state.is_traced, is_on) {
+            (true, false) => trace::stop(),
+            (false, true) => match trace::start(&trace::own_name()) {
+                Ok(memory) => self.send(&Packet::Traced, vec![memory]),
+                Err(_) => return,
+            },
+            _ => {}
         }
-        if let Ok(memory) = trace::start(&trace::own_name()) {
-            self.send(&Packet::Traced, vec![memory]);
-        }
+        state.is_traced = is_on;
     }
 
     /// Reads until the link has ended. `told` is told of everything that comes, the end last, unless this process has
     /// ended it.
-    pub(crate) fn run(&self, data: Option<&Connection>, mut told: impl FnMut(News)) {
+    pub(crate) fn run(&self, data: Option<&Connection>, told: impl FnMut(News)) {
+        self.read(data, told);
+        self.trace(false);
+    }
+
+    fn read(&self, data: Option<&Connection>, mut told: impl FnMut(News)) {
         let socket = {
             let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
             rustix::io::fcntl_dupfd_cloexec(lane.socket(), 0)

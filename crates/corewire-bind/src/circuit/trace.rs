@@ -21,8 +21,8 @@ use corewire_ring::sync::Ordering::{Relaxed, Release};
 /// Events that the memory holds: the last ones, in 4 MiB.
 const EVENTS: usize = 1 << 16;
 
-/// 1 while this process records.
-static IS_ON: AtomicU32 = AtomicU32::new(0);
+/// How many monitors have asked this process to record.
+static ASKED: AtomicU32 = AtomicU32::new(0);
 static MEMORY: Mutex<Option<Memory>> = Mutex::new(None);
 static THREADS: AtomicU32 = AtomicU32::new(1);
 
@@ -40,7 +40,7 @@ thread_local! {
 /// Whether this process records.
 #[inline(always)]
 pub fn is_on() -> bool {
-    IS_ON.load(Relaxed) != 0
+    ASKED.load(Relaxed) != 0
 }
 
 /// The beginning of an event, 0 while nothing is recorded.
@@ -49,7 +49,7 @@ pub fn begin() -> u64 {
     if is_on() { ticks() } else { 0 }
 }
 
-/// Begins to record, and returns the memory. `name` is what the process is called.
+/// Begins to record, and returns the memory. `name` is what the process is called. Each call needs one of [`stop`].
 ///
 /// # Errors
 /// There is no memory, or no descriptor.
@@ -61,13 +61,13 @@ pub fn start(name: &str) -> Result<OwnedFd, OsError> {
     };
     let descriptor = rustix::io::fcntl_dupfd_cloexec(memory.segment.as_fd(), 0);
     let descriptor = descriptor.map_err(|errno| OsError::new("copy a descriptor", errno))?;
-    IS_ON.store(1, Release);
+    ASKED.fetch_add(1, Release);
     Ok(descriptor)
 }
 
-/// Records nothing more.
+/// Records nothing more, unless somebody else has asked for it.
 pub fn stop() {
-    IS_ON.store(0, Release);
+    ASKED.fetch_sub(1, Release);
 }
 
 impl Memory {
