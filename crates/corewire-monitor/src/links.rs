@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
+use corewire::Peer;
 use corewire_bind::circuit::lane::send_frame;
 use corewire_bind::circuit::ring::RingLane;
 use corewire_bind::circuit::trace;
@@ -57,6 +58,8 @@ pub(crate) struct Out {
     pub(crate) joining: HashMap<u64, RingLane>,
     /// Connections that failed while something was sent.
     pub(crate) broken: Vec<u64>,
+    /// Where the last frame went.
+    pub(crate) last_sent: Option<(usize, Peer)>,
     /// The frame that is handled, while a trace is recorded.
     pub(crate) traced: Traced,
 }
@@ -83,6 +86,12 @@ impl Out {
             self.stuck_count -= usize::from(ring.has_room_again(&mut rings.endpoint));
         }
         self.stuck_count < stuck_count
+    }
+
+    /// Whether the neighbour that got the last frame runs on this core.
+    pub(crate) fn has_sent_here(&self) -> bool {
+        let sent = self.last_sent.and_then(|(which, peer)| Some((self.rings.get(which)?, peer)));
+        sent.is_some_and(|(rings, peer)| rings.endpoint.is_on_this_core(peer))
     }
 
     /// Records what was done with a frame that came.
@@ -153,6 +162,7 @@ impl Wires for Out {
             DataLane::Ring { which, ring } => {
                 let Some(rings) = self.rings.get_mut(*which) else { return true };
                 let is_taken = ring.frame(&mut rings.endpoint, label, hop, payload);
+                self.last_sent = Some((*which, ring.peer()));
                 // It is taken even if it is kept: then it is the last one for now.
                 self.stuck_count += usize::from(is_taken && ring.is_full());
                 is_taken

@@ -204,6 +204,7 @@ impl Monitor {
                 secrets: HashMap::new(),
                 joining: HashMap::new(),
                 broken: Vec::new(),
+                last_sent: None,
                 traced: Traced::default(),
             },
             domain,

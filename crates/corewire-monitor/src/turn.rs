@@ -48,19 +48,25 @@ impl Monitor {
     /// [`MonitorError`].
     pub fn run(&mut self) -> Result<(), MonitorError> {
         let poll_ticks = in_ticks(self.poll.as_secs_f64() * 1e9);
-        let mut idle_since = None;
+        let (mut idle_since, mut must_yield) = (None, false);
         loop {
             match self.turn()? {
                 Found::Stop => return Ok(()),
                 Found::Something => idle_since = None,
                 Found::Nothing => {
                     let now = ticks();
-                    let since = *idle_since.get_or_insert(now);
+                    let since = *idle_since.get_or_insert_with(|| {
+                        must_yield = self.out.has_sent_here();
+                        now
+                    });
                     if now.wrapping_sub(since) >= poll_ticks {
                         if self.sleep()? {
                             return Ok(());
                         }
                         idle_since = None;
+                    } else if must_yield {
+                        // Whoever got the last frame needs this core to read it.
+                        std::thread::yield_now();
                     } else {
                         std::hint::spin_loop();
                     }

@@ -385,6 +385,13 @@ impl Endpoint {
         if is_for_room { &mut self.room_poller } else { &mut self.poller }
     }
 
+    /// Whether a peer last ran on the core on which this thread runs: a thread that polls for it then keeps it from
+    /// running, and should yield.
+    #[must_use]
+    pub fn is_on_this_core(&self, peer: Peer) -> bool {
+        self.engine.transport().is_here(peer.row())
+    }
+
     /// Pauses or yields before the next poll, for a message from `source` or for `room`. False if it is time to sleep.
     fn may_poll(&mut self, polls: &mut Polls, source: Option<Peer>, room: Option<Room>) -> bool {
         let Self { engine, poller, room_poller, .. } = self;
