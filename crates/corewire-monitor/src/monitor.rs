@@ -72,13 +72,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// A monitor that polls for 5 us, for its own user.
+    /// A monitor that polls for 30 us, for its own user: about as long as it takes to wake an idle core, so that calls
+    /// that follow each other do not pay for that.
     #[must_use]
     pub fn new(node: NodeId) -> Self {
         let owner = corewire_os::process::effective_uid();
         Self {
             node,
-            poll: Duration::from_micros(5),
+            poll: Duration::from_micros(30),
             policy: Policy { owner, rules: Vec::new() },
             programs_max: 1024,
         }

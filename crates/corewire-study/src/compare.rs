@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Doing, Failure};
-use crate::{active, collect, interfaces, journal, nemesis, output, report};
+use crate::{active, collect, interfaces, journal, nemesis, output, report, routing};
 
 /// Put the results of several machines side by side, in one page.
 #[derive(Debug, clap::Args)]
@@ -61,6 +61,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     if nemesis::redraw(directory, plots)?
         || active::redraw(directory, plots)?
         || interfaces::redraw(directory, plots)?
+        || routing::redraw(directory, plots)?
     {
         return Ok(());
     }

@@ -20,6 +20,7 @@ mod plan;
 mod program;
 mod report;
 mod results;
+mod routing;
 mod system_call;
 mod touch;
 mod worker;
@@ -43,6 +44,7 @@ const ROLES: &[&dyn Work<Failure>] = &[
     &active::ROLE,
     &interfaces::CALLS_ROLE,
     &interfaces::TYPES_ROLE,
+    &routing::ROLE,
 ];
 
 /// Repeat the papers' experiments on this machine, and compare the results with their claims.
@@ -59,6 +61,7 @@ enum Command {
     Nemesis(nemesis::Args),
     Active(active::Args),
     Interfaces(interfaces::Args),
+    Routing(routing::Args),
     Compare(compare::Args),
     Report(compare::ReportArgs),
     Check(check::Args),
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Nemesis(args) => nemesis::run(&args),
         Command::Active(args) => active::run(&args),
         Command::Interfaces(args) => interfaces::run(&args),
+        Command::Routing(args) => routing::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => compare::report(&args),
         Command::Check(args) => check::run(&args),

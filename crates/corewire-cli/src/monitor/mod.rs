@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pin: bool,
     /// How long a monitor looks for messages before it sleeps, in nanoseconds
-    #[arg(long, value_name = "NS", default_value_t = 5000)]
+    #[arg(long, value_name = "NS", default_value_t = 30_000)]
     poll_ns: u64,
     /// Who may serve and reach which names
     #[arg(long, value_name = "FILE")]

@@ -6,9 +6,12 @@
 //! each hop crosses from core to core.
 
 //!
+//! [`printed`] has the thesis' protocol over the same rings, in a rig as well.
+//!
 //! [`flooded`] and [`many`] have each party in a process of its own, which sleeps when it has nothing to do: binding while
 //! links are flooded, and thousands of circuits.
 
 pub mod flooded;
 pub mod many;
+pub mod printed;
 pub mod rig;

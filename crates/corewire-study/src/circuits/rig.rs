@@ -29,10 +29,13 @@ use corewire_os::processor;
 use corewire_ring::sync::Ordering::{Acquire, Release};
 use corewire_ring::sync::{AtomicU64, pause};
 
+use super::printed::{Party, Printed};
 use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
 use crate::failure::{Doing, Failure};
 use crate::harness::rounds::per_second;
 
+/// Monitors on the way of the thesis' protocol: its two hops.
+pub const PRINTED_MONITORS: usize = 2;
 /// Messages of a stream: about 10 ms.
 const STREAMED: u64 = 100_000;
 /// Messages that the service reads before the client goes on.
@@ -47,6 +50,7 @@ const REST: u64 = u64::MAX - 1;
 pub struct Side {
     monitors: Vec<Monitor>,
     service: Option<Server<Echo>>,
+    printed: Vec<Party>,
 }
 
 impl Side {
@@ -70,6 +74,9 @@ impl Side {
 
     #[inline]
     fn turn_monitors(&mut self) -> Result<(), Failure> {
+        for party in &mut self.printed {
+            party.turn()?;
+        }
         for monitor in &mut self.monitors {
             if monitor.turn().doing("turn a monitor")? == Found::Stop {
                 return Err(Failure::other("a monitor was stopped"));
@@ -132,6 +139,7 @@ impl Chain {
 pub struct Rig {
     /// By the number of monitors.
     chains: Vec<Chain>,
+    printed: (Printed, Side),
     phase: Arc<AtomicU64>,
     other: Option<JoinHandle<Result<(), Failure>>>,
 }
@@ -147,7 +155,7 @@ impl Rig {
         // The service of direct calls is at index 0.
         let domain = domain_at(directory, "direct")?;
         let service = Server::new(&domain, SERVICE, Echo::default()).doing("create a service")?;
-        let mut sides = [Side::default(), Side { monitors: Vec::new(), service: Some(service) }];
+        let mut sides = [Side::default(), Side { service: Some(service), ..Side::default() }];
         let bind = Bind::default().drivers([Driver::Ump]).timeout(PATIENCE);
         let direct = pump(&mut sides, || Client::bind(&domain, SERVICE, &bind))?.doing("bind")?;
         let [here, other] = sides;
@@ -158,6 +166,10 @@ impl Rig {
             chains.push(Chain { client, here });
             others.push(other);
         }
+        let (client, [here, there]) =
+            Printed::start(&domain_at(directory, "printed")?, PRINTED_MONITORS)?;
+        let printed = (client, Side { printed: here, ..Side::default() });
+        others.push(Side { printed: there, ..Side::default() });
         let phase = Arc::new(AtomicU64::new(REST));
         let seen = Arc::clone(&phase);
         let other = std::thread::spawn(move || {
@@ -165,7 +177,7 @@ impl Rig {
             turn_others(&mut others, &seen)
         });
         processor::pin_to(cpus[0]).doing(format_args!("keep to processor {}", cpus[0]))?;
-        Ok(Self { chains, phase, other: Some(other) })
+        Ok(Self { chains, printed, phase, other: Some(other) })
     }
 
     /// Messages a second of a stream of 32 bytes without monitors.
@@ -204,6 +216,43 @@ impl Rig {
             chain.serve_some()?;
         }
         Ok(per_second(STREAMED, start))
+    }
+
+    /// Calls by the thesis' protocol through [`PRINTED_MONITORS`], with its type at this index.
+    ///
+    /// # Errors
+    /// If a party fails.
+    pub fn call_printed(&mut self, shape: usize, number: u64) -> Result<(), Failure> {
+        self.set(self.chains.len() as u64);
+        let (client, here) = &mut self.printed;
+        client.call(shape, number, || here.turn_monitors())
+    }
+
+    /// Calls through some monitors, with the type at this index of [`TYPES`](crate::calls::types::TYPES).
+    ///
+    /// # Errors
+    /// If the call fails, or a party.
+    pub fn call(&mut self, monitors: usize, shape: usize, number: u64) -> Result<(), Failure> {
+        let chain = self.chain(monitors);
+        let short = u32::from(number.to_le_bytes()[0]);
+        let byte = number.to_le_bytes()[0];
+        match shape {
+            0 => chain.call(Client::start_empty),
+            1 => chain.call(|client| client.start_payload32_1(short)).map(drop),
+            2 => chain.call(|client| client.start_payload32_4(1, 2, 3, short)).map(drop),
+            3 => {
+                chain.call(|client| client.start_payload32_8(1, 2, 3, 4, 5, 6, 7, short)).map(drop)
+            }
+            4 => chain.call(|client| client.start_payload64_1(number)).map(drop),
+            5 => chain.call(|client| client.start_payload64_4(1, 2, 3, number)).map(drop),
+            6 => {
+                chain.call(|client| client.start_payload64_8(1, 2, 3, 4, 5, 6, 7, number)).map(drop)
+            }
+            7 => chain.call(|client| client.start_buffer(&[byte])).map(drop),
+            8 => chain.call(|client| client.start_buffer(&[byte; 100])).map(drop),
+            9 => chain.call(|client| client.start_buffer(&[byte; 1000])).map(drop),
+            _ => chain.call(|client| client.start_fixed100([number; 12], short)).map(drop),
+        }
     }
 
     fn set(&self, phase: u64) {

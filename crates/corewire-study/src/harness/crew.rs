@@ -265,6 +265,18 @@ impl Crew {
         Ok(())
     }
 
+    /// Like [`await_step`](Self::await_step), and sleeps meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::await_ready`].
+    pub fn await_step_asleep(&mut self, index: usize, step: u64) -> Result<(), Failure> {
+        while !self.parts.board.has_reached(index, step) {
+            self.check()?;
+            self.await_an_end(Duration::from_millis(5))?;
+        }
+        Ok(())
+    }
+
     /// Lets workers that wait for it begin.
     pub fn go(&self) {
         self.parts.board.go();

@@ -17,7 +17,7 @@ const SCRIPT: &str = "trap '' INT; dbus-daemon --config-file=\"$1\" --nofork --n
 
 /// A running daemon. It ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Bus {
+pub(crate) struct Bus {
     shell: Child,
     address: String,
 }
@@ -33,7 +33,7 @@ pub(super) fn absence() -> Option<String> {
 
 impl Bus {
     /// Starts a daemon whose files are in `directory`. It runs on processor `cpu`, or where the kernel puts it.
-    pub(super) fn start(directory: &Path, cpu: Option<usize>) -> Result<Self, Failure> {
+    pub(crate) fn start(directory: &Path, cpu: Option<usize>) -> Result<Self, Failure> {
         let config = directory.join("bus.conf");
         let text = configuration(&directory.join("bus"));
         fs::write(&config, text).doing(format_args!("write {}", config.display()))?;
@@ -59,7 +59,7 @@ impl Bus {
     }
 
     /// Where processes connect to it.
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 

@@ -31,11 +31,12 @@ use corewire_study::harness::places::Places;
 use corewire_study::harness::setup::Setup;
 use corewire_study::harness::statistics::Spread;
 
-use bus::Bus;
+pub(crate) use bus::Bus;
+pub(crate) use dbus::ADDRESS as BUS_ADDRESS;
 pub(crate) use peer::{CALLS_ROLE, TYPES_ROLE};
 use peer::{Order, Report};
 use results::{Calls, Dynamic, FORMAT, Results, Rival, STUDY, TypeOf, WayOf};
-use rivals::Id;
+pub(crate) use rivals::Id;
 
 use crate::failure::{Doing, Failure};
 use crate::program::PROGRAM;

@@ -21,7 +21,7 @@ pub(crate) enum Id {
 }
 
 /// A caller of a service that answers with the number that it was sent.
-pub(super) trait Call {
+pub(crate) trait Call {
     /// Sends a number, and returns the one that comes back.
     fn call(&mut self, number: u64) -> Result<u64, Failure>;
 }
@@ -56,7 +56,7 @@ impl Id {
     }
 
     /// Why it is not available here; `None` if it is.
-    pub(super) fn absence(self) -> Option<String> {
+    pub(crate) fn absence(self) -> Option<String> {
         match self {
             Self::Dbus => bus::absence(),
             Self::Grpc => None,
@@ -64,7 +64,7 @@ impl Id {
     }
 
     /// Starts its service in a thread, which is ready when this returns and ends with the process.
-    pub(super) fn serve(self, directory: &Path) -> Result<(), Failure> {
+    pub(crate) fn serve(self, directory: &Path) -> Result<(), Failure> {
         let serve: Box<dyn FnOnce() + Send> = match self {
             Self::Dbus => Box::new(dbus::service()?),
             Self::Grpc => Box::new(grpc::service(directory)?),
@@ -73,7 +73,7 @@ impl Id {
     }
 
     /// Connects to its service.
-    pub(super) fn connect(self, directory: &Path) -> Result<Box<dyn Call>, Failure> {
+    pub(crate) fn connect(self, directory: &Path) -> Result<Box<dyn Call>, Failure> {
         Ok(match self {
             Self::Dbus => Box::new(dbus::Caller::connect()?),
             Self::Grpc => Box::new(grpc::Caller::connect(directory)?),
