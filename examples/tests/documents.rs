@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 16] = [
+const DOCUMENTS: [&str; 17] = [
     "README.md",
     "ARCHITECTURE.md",
     "PROMISES.md",
@@ -19,6 +19,7 @@ const DOCUMENTS: [&str; 16] = [
     "docs/ordering.md",
     "docs/results/README.md",
     "docs/results/promises.md",
+    "docs/routing.md",
     "docs/study.md",
     "docs/threats.md",
 ];

@@ -17,6 +17,7 @@ Examples:
   corewire study nemesis --quick --out nemesis
   corewire study active --quick --out active
   corewire study interfaces --quick --out interfaces
+  corewire study routing --quick --out routing
   corewire study compare laptop.json server.json
   corewire study help\n\
 \n\

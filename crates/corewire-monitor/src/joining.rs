@@ -43,15 +43,20 @@ impl Monitor {
         let Ok(names) = self.domain.listeners() else { return };
         let (own, others) =
             (self.node.id(), names.iter().filter_map(|name| monitor_of_name(name.as_str())));
-        let others: Vec<NodeId> = others.filter(|node| *node != own).collect();
+        let mut others: Vec<NodeId> = others.filter(|node| *node != own).collect();
+        others.sort();
         let is_alone = !others.iter().any(|node| self.node.link_of(*node).is_some());
+        let has_place = |node: &NodeId| !self.node.is_outside(*node);
+        let is_first =
+            has_place(&own) && others.iter().filter(|node| has_place(node)).all(|node| *node > own);
         // One that has not answered is asked again later.
         let first = others.iter().position(|node| !self.failed.contains(node));
         for (index, &node) in others.iter().enumerate() {
             // The first one knows the routing table, if there is one. Those behind this one connect by themselves.
             let is_due = match is_alone {
                 true => Some(index) == first,
-                false => self.node.is_neighbour(node),
+                // One that came later and has no place in the table gets it from the first that has.
+                false => self.node.is_neighbour(node) || self.node.is_outside(node) && is_first,
             };
             let is_there = self.node.link_of(node).is_some()
                 || self.joining.1.contains(&node)

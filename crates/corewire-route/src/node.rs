@@ -526,6 +526,12 @@ impl Node {
         table::are_neighbours(&self.table, self.id(), node)
     }
 
+    /// Whether a monitor has no place in the routing table: it came later.
+    #[must_use]
+    pub fn is_outside(&self, node: NodeId) -> bool {
+        !table::has_place(&self.table, node)
+    }
+
     pub(crate) fn link(&self, link: LinkId) -> Option<&Link> {
         self.links.get(link.index())?.as_ref()
     }

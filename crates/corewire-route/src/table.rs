@@ -121,6 +121,16 @@ pub fn are_neighbours(table: &Table, one: NodeId, other: NodeId) -> bool {
     one != other && (joined(one, other) || joined(other, one) || table.vias.iter().any(pair))
 }
 
+/// Whether a monitor has a place in the table's shape. Every one has if each is joined with each.
+#[must_use]
+pub fn has_place(table: &Table, node: NodeId) -> bool {
+    match &table.shape {
+        Shape::Direct => true,
+        Shape::Ring(nodes) => nodes.contains(&node),
+        Shape::FatTree(groups) => groups.iter().any(|group| group.contains(&node)),
+    }
+}
+
 fn next_hop_of_shape(table: &Table, from: NodeId) -> Option<NodeId> {
     let Shape::Ring(nodes) = &table.shape else { return None };
     let place = nodes.iter().position(|node| *node == from)?;

@@ -154,6 +154,7 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Party {
     links: Links,
+    #[expect(clippy::vec_box, reason = "the thesis allocates each element")]
     buckets: Vec<Vec<Box<Entry>>>,
     service: Option<End>,
 }

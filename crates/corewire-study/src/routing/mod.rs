@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (effort, rounds) = if args.quick { ("quick", ROUNDS_QUICK) } else { ("default", ROUNDS) };
     let began = jiff::Timestamp::now().round(jiff::Unit::Second).doing("read the clock")?;
     eprintln!("it will take about {} seconds", 8 + rounds * 2);
-    let line = || Ok::<_, Failure>(median_line_ns([one, other], 51)?);
+    let line = || median_line_ns([one, other], 51);
     let before = line()?;
     let types = types([one, other], rounds)?;
     let after = line()?;

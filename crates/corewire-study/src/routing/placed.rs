@@ -159,8 +159,13 @@ fn relay(worker: &Worker, at: usize, is_last: bool) -> Result<(), Failure> {
         rustix::net::recv(from, &mut buffer[..], RecvFlags::empty()).doing("receive")
     };
     loop {
-        let (length, _) = receive(&before, &mut buffer)?;
-        let mut length = length;
+        let (mut length, _) = receive(&before, &mut buffer)?;
+        if length == 0 {
+            // The client has ended, and the controller ends everybody.
+            loop {
+                std::thread::park();
+            }
+        }
         if let Some(next) = &next {
             rustix::net::send(next, &buffer[..length], SendFlags::empty()).doing("send")?;
             (length, _) = receive(next, &mut buffer)?;
