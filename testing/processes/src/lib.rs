@@ -8,6 +8,10 @@ pub mod typed {
     pub const ECHO: u16 = 1;
     /// Gets no reply.
     pub const HELD: u16 = 2;
+    /// Reads the first of the message's descriptors, returns what is in it, and a descriptor.
+    pub const PASS: u16 = 3;
+    /// An event with the same descriptor.
+    pub const HANDED: u16 = 4;
 }
 
 /// The messages of a talker to the sink; see `testing/processes/tests/endpoints.rs`.

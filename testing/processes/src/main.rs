@@ -42,16 +42,24 @@
 //! | `fork-listener` | forks with a listener and connections, and checks what child and parent can do |
 //! | `serve-calls` | serves calls until its standard input ends, says who binds and who goes |
 //! | `make-calls` | makes `count` calls and one without a reply, says by which driver and how that ended |
+//! | `keep-calling` | makes calls until its standard input ends, says how many |
+//! | `pass-descriptors` | sends a message with as many descriptors as a line of its input says, says what became of them |
+//! | `monitor` | is the monitor with the number of the channel's name, until its standard input ends |
+//! | `ring` | joins all monitors to a ring, and says how many circuits they have when it is asked |
+//! | `attack-monitor` | does to a monitor what the channel's name says, says how that ended |
 //! | `misbehave` | binds and sends `count` messages that are none, says how that ended |
 //! | `lock` | locks the files of the channel's name that it can open, prints which |
 //!
 //! `groups=G,G` followed by `uid=N` make it a process of another user before it opens anything.
 //! `shared` makes a sender one of several. `overwrite` and `evict-ms=N` set the policy for a
 //! sender's slow receivers. `levels` gives its channel two levels; `group=N` sets the last-level
-//! cache of a role. `driver=NAME` is what a client binds by. `keep` makes a receiver hold all messages. `owner=UID` and `access=group:GID` or
+//! cache of a role. `driver=NAME` is what a client binds by, `within-ms=N` how long that may take, `monitor=N` the number
+//! of its monitor, and `monitors-of=UID:DIRECTORY` the domain of that. `rule=bind:NAME:UID,UID` and `rule=export:...` are
+//! a monitor's rules. `container` gives it process numbers, mounts and a `/proc` of its own. `keep` makes a receiver hold all messages. `owner=UID` and `access=group:GID` or
 //! `access=users:UID,UID` set how it opens the domain.
 
 mod by_hand;
+mod circuits;
 mod copying;
 mod counted;
 mod executed;
@@ -92,6 +100,9 @@ pub(crate) struct Options {
     pub(crate) keeps: bool,
     pub(crate) worst: guest::Worst,
     pub(crate) driver: Option<corewire_bind::Driver>,
+    pub(crate) bind_within: Duration,
+    pub(crate) monitor: corewire_bind::MonitorAt,
+    pub(crate) rules: Vec<corewire_route::Rule>,
 }
 
 /// The policy for slow receivers.
@@ -140,6 +151,9 @@ fn run() -> Outcome {
         keeps: false,
         worst: guest::Worst::Nothing,
         driver: None,
+        bind_within: Duration::from_secs(60),
+        monitor: corewire_bind::MonitorAt::default(),
+        rules: Vec::new(),
     };
     for option in words {
         match option.split_once('=').unwrap_or((&option, "")) {
@@ -157,6 +171,14 @@ fn run() -> Outcome {
             ("snapshots", _) => options.has_snapshots = true,
             ("keep", _) => options.keeps = true,
             ("driver", value) => options.driver = Some(value.parse()?),
+            ("within-ms", value) => options.bind_within = Duration::from_millis(value.parse()?),
+            ("monitor", value) => options.monitor = options.monitor.number(value.parse()?),
+            ("monitors-of", value) => {
+                let (owner, path) = value.split_once(':').ok_or("monitors-of=UID:DIRECTORY")?;
+                let monitors = Domain::builder().owner(owner.parse()?).path(path.as_ref());
+                options.monitor = options.monitor.domain(&monitors.open()?);
+            }
+            ("rule", rule) => options.rules.push(circuits::rule(rule)?),
             ("trickle", _) => options.worst = guest::Worst::Trickle,
             ("stop", _) => options.worst = guest::Worst::Stop,
             ("rejoin", _) => options.worst = guest::Worst::Rejoin,
@@ -231,6 +253,11 @@ fn run() -> Outcome {
         "crowded-sender" => refuse::crowded_sender(&domain, &options),
         "serve-calls" => typed::serve(&domain, &options),
         "make-calls" => typed::call(&domain, &options),
+        "keep-calling" => typed::keep_calling(&domain, &options),
+        "pass-descriptors" => typed::pass(&domain, &options),
+        "monitor" => circuits::monitor(&domain, &options),
+        "ring" => circuits::ring(&domain, &options),
+        "attack-monitor" => circuits::attack(&domain, &options),
         "misbehave" => typed::misbehave(&domain, &options),
         other => Err(format!("no role {other}").into()),
     }

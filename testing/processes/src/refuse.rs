@@ -41,6 +41,38 @@ pub(crate) fn enter_user_namespace() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
+/// Lets this process open so many descriptors and no more; what is open stays. `None` lets it open as many as it may.
+pub(crate) fn limit_descriptors(more: Option<usize>) -> io::Result<()> {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Some(more) = more {
+        let is_free =
+            |number: &u64| fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_err();
+        limit.current = (0..).filter(is_free).nth(more);
+    }
+    Ok(rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?)
+}
+
+/// Obeys lines `limit N` and `limit` of the standard input, then calls `stop`.
+pub(crate) fn obey(stop: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            obey_line(&line);
+        }
+        stop();
+    });
+}
+
+/// Obeys such a line. False if it is another one.
+pub(crate) fn obey_line(line: &str) -> bool {
+    let Some(more) = line.strip_prefix("limit") else { return false };
+    match limit_descriptors(more.trim().parse().ok()) {
+        Ok(()) => println!("limited"),
+        Err(error) => println!("not limited: {error}"),
+    }
+    true
+}
+
 /// A receiver that prints what it receives. It may lose `membarrier` after it has joined.
 pub(crate) fn sleep(domain: &Domain, options: &Options) -> Outcome {
     let mut receiver = domain.receiver(&options.channel).wait(options.wait).join_when_created()?;

@@ -13,10 +13,6 @@ fn kills() -> usize {
     given.map_or(10, |count| count.parse().unwrap())
 }
 
-fn descriptors_of(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
-}
-
 fn serving(directory: &Directory, options: &[&str]) -> Role {
     let mut service = Role::start("serve-calls", directory, NAME, options);
     service.until("serving");
@@ -60,7 +56,7 @@ fn a_killed_client_leaves_nothing_in_the_service() {
         // A call that is served shows that everything before it has been handled.
         let mut last = client(&directory, "driver=ump");
         service.until("bound");
-        let count = descriptors_of(service.id());
+        let count = service.descriptors().len();
         last.kill();
         service.until("gone");
         let first = first.get_or_insert(count);

@@ -48,15 +48,17 @@ impl Control {
         Ok(Arc::new(Self { lane: Mutex::new(lane), wake, state: Mutex::default() }))
     }
 
-    /// Sends a packet, or keeps it until there is room. What is wrong with the socket the thread sees.
-    pub(crate) fn send(&self, packet: &Packet, descriptors: Vec<OwnedFd>) {
+    /// Sends a packet, or keeps it until there is room. What is wrong with the socket the thread sees. False if the kernel
+    /// does not pass the descriptors: then nothing was sent.
+    pub(crate) fn send(&self, packet: &Packet, descriptors: Vec<OwnedFd>) -> bool {
         let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = lane.send(packet, descriptors);
+        let sent = lane.send_whole(packet, descriptors);
         let must_watch = sent.is_err() || lane.has_unsent();
         drop(lane);
         if must_watch {
             self.wake();
         }
+        !matches!(sent, Err(LaneEnd::Descriptors(_)))
     }
 
     fn wake(&self) {
@@ -87,7 +89,7 @@ impl Control {
         match (state.is_traced, is_on) {
             (true, false) => trace::stop(),
             (false, true) => match trace::start(&trace::own_name()) {
-                Ok(memory) => self.send(&Packet::Traced, vec![memory]),
+                Ok(memory) => _ = self.send(&Packet::Traced, vec![memory]),
                 Err(_) => return,
             },
             _ => {}

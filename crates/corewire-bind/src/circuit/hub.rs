@@ -506,8 +506,10 @@ impl Hub {
         let to = state.ends.label_of(index);
         let packet = capabilities::packet(to, capabilities);
         let packet = packet.map_err(|_| CallError::NotSent)?;
-        self.control.send(&packet.0, packet.1);
-        Ok(())
+        match self.control.send(&packet.0, packet.1) {
+            true => Ok(()),
+            false => Err(CallError::NotSent.into()),
+        }
     }
 
     /// Keeps a message until there is room for it.

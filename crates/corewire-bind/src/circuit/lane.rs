@@ -34,6 +34,10 @@ pub enum LaneEnd {
         /// How many.
         bytes: usize,
     },
+    /// The kernel does not pass the descriptors of a packet, which was not sent: too many are on their way, or one is of a
+    /// kind that it passes to nobody. The lane has not ended.
+    #[error("its descriptors cannot be sent: error {0} of the system")]
+    Descriptors(i32),
     /// Another error of the system.
     #[error("error {0} of the system")]
     Os(i32),
@@ -98,6 +102,26 @@ impl<S: AsFd> ControlLane<S> {
         if self.unsent.is_empty() && send_or_lose(&self.socket, &mut bytes, &mut descriptors)? {
             return Ok(());
         }
+        self.keep(bytes, descriptors)
+    }
+
+    /// Like [`send`](Self::send), but sends nothing if the kernel does not pass the descriptors now.
+    ///
+    /// # Errors
+    /// [`LaneEnd`]; after [`LaneEnd::Descriptors`] the lane goes on.
+    pub fn send_whole(
+        &mut self,
+        packet: &Packet,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), LaneEnd> {
+        let bytes = packet.to_bytes();
+        if self.unsent.is_empty() && is_sent(send(&self.socket, &bytes, &descriptors))? {
+            return Ok(());
+        }
+        self.keep(bytes, descriptors)
+    }
+
+    fn keep(&mut self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> Result<(), LaneEnd> {
         self.unsent_bytes += bytes.len();
         self.unsent_descriptors += descriptors.len();
         if self.unsent_bytes > self.unsent_bytes_max {
@@ -164,26 +188,36 @@ impl<S: AsFd> ControlLane<S> {
     }
 }
 
-fn is_sent(sent: Result<(), Errno>) -> Result<bool, LaneEnd> {
+fn is_sent(sent: Result<(), LaneEnd>) -> Result<bool, LaneEnd> {
     match sent {
-        Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
-        sent => Ok(sent.map(|()| true)?),
+        Err(LaneEnd::Os(errno)) if is_no_room(errno) => Ok(false),
+        sent => sent.map(|()| true),
     }
 }
 
-fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<(), Errno> {
-    let descriptors = descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>();
-    send_packet(socket, &[IoSlice::new(bytes)], &descriptors)
+fn is_no_room(errno: i32) -> bool {
+    [Errno::AGAIN, Errno::NOBUFS].contains(&Errno::from_raw_os_error(errno))
 }
 
-/// Sends a packet. If the kernel takes no more descriptors of this user, the packet says that they are lost.
+fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<(), LaneEnd> {
+    let descriptors = descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>();
+    let sent = send_packet(socket, &[IoSlice::new(bytes)], &descriptors);
+    sent.map_err(|error| match error.into() {
+        LaneEnd::Os(errno) if !descriptors.is_empty() && !is_no_room(errno) => {
+            LaneEnd::Descriptors(errno)
+        }
+        end => end,
+    })
+}
+
+/// Sends a packet. If the kernel does not pass its descriptors, the packet says that they are lost.
 fn send_or_lose(
     socket: impl AsFd,
     bytes: &mut Vec<u8>,
     descriptors: &mut Vec<OwnedFd>,
 ) -> Result<bool, LaneEnd> {
-    match send(&socket, bytes, descriptors) {
-        Err(Errno::TOOMANYREFS) => {
+    match is_sent(send(&socket, bytes, descriptors)) {
+        Err(LaneEnd::Descriptors(_)) => {
             if let Ok(Packet::Capabilities { to, notes, .. }) = Packet::parse(bytes) {
                 let lost = Packet::Capabilities { to, is_lost: true, notes }.to_bytes();
                 // A byte of it has changed.
@@ -194,7 +228,7 @@ fn send_or_lose(
             descriptors.clear();
             is_sent(send(socket, bytes, &[]))
         }
-        sent => is_sent(sent),
+        sent => sent,
     }
 }
 
@@ -229,7 +263,7 @@ pub fn send_frame(
 ) -> Result<bool, LaneEnd> {
     let header = data_header(label, hop);
     let parts = [IoSlice::new(&header), IoSlice::new(payload)];
-    is_sent(send_packet(socket, &parts, &[]))
+    is_sent(send_packet(socket, &parts, &[]).map_err(LaneEnd::from))
 }
 
 /// Receives a packet of a data lane, and returns its length; `None` if nothing has come. Descriptors are closed.

@@ -276,7 +276,9 @@ impl Circuits {
             }
             let to = self.ends.label_of(index);
             let (packet, descriptors) = packet_of(to, capabilities).map_err(|_| NotSent)?;
-            link.control.send(&packet, descriptors);
+            if !link.control.send(&packet, descriptors) {
+                return Err(NotSent);
+            }
         }
         let head = Head {
             ordinal: tag.ordinal(),

@@ -224,7 +224,6 @@ impl Sending {
             // Too many descriptors wait for this client: it misses the event.
             match &row.way {
                 Way::Socket(guest) => guest.lose_event(),
-                Way::Circuit { .. } => row.lost_count += 1,
                 _ => {
                     row.lost_count += 1;
                     self.tell_lost(client);
@@ -347,12 +346,7 @@ impl Sending {
     pub(super) fn flush_circuits(&mut self) {
         self.circuits.flush(&mut self.endpoint);
         while let Some(client) = self.circuits.take_sent() {
-            let Some(row) = self.clients.row(client) else { continue };
-            if let (&Way::Circuit { index }, 1..) = (&row.way, row.lost_count) {
-                let lost_count = std::mem::take(&mut row.lost_count);
-                let lost = Frame::note(Tag::control(0, Control::Lost), lost_count);
-                let _ = self.circuits.send(&mut self.endpoint, index, lost, &Capabilities::new());
-            }
+            self.tell_lost(client);
         }
     }
 
@@ -459,18 +453,27 @@ impl Sending {
         are_some
     }
 
-    /// Tells a client in a ring that events are missing, once nothing waits before that.
+    /// Tells a client in a ring, or behind a circuit, that events are missing, once nothing waits before that.
     #[cold]
     fn tell_lost(&mut self, client: ClientId) {
         let Some(row) = self.clients.row(client) else { return };
-        if let &Way::Ring { peer, .. } = &row.way
-            && row.kept.count == 0
-            && row.lost_count > 0
-        {
-            let count = std::mem::take(&mut row.lost_count);
-            let lost = Frame::note(Tag::control(client.binding(), Control::Lost), count);
-            let _ = self.put(client, peer, lost, &Capabilities::new());
+        if row.lost_count == 0 {
+            return;
         }
+        let (count, none) = (row.lost_count, Capabilities::new());
+        let _ = match row.way {
+            Way::Ring { peer, .. } if row.kept.count == 0 => {
+                row.lost_count = 0;
+                let lost = Frame::note(Tag::control(client.binding(), Control::Lost), count);
+                self.put(client, peer, lost, &none)
+            }
+            Way::Circuit { index } if self.circuits.unsent(index).1 == 0 => {
+                row.lost_count = 0;
+                let lost = Frame::note(Tag::control(0, Control::Lost), count);
+                self.circuits.send(&mut self.endpoint, index, lost, &none)
+            }
+            _ => Ok(()),
+        };
     }
 
     /// Whether a client must be told that events are missing, once what is kept for it has gone.

@@ -4,6 +4,7 @@
 
 pub(crate) mod users;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ impl Role {
         Self::of(start_role(role, directory, channel, options))
     }
 
-    fn of(mut child: Child) -> Self {
+    pub(crate) fn of(mut child: Child) -> Self {
         let output = BufReader::new(child.stdout.take().unwrap());
         let (told, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -188,6 +189,19 @@ impl Role {
     /// The number of its process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The numbers of its open descriptors.
+    pub(crate) fn descriptors(&self) -> BTreeSet<u64> {
+        let all = std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap();
+        all.map(|one| one.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+    }
+
+    /// Lets it open so many descriptors and no more; what is open stays. `None` lets it open as many as it may.
+    pub(crate) fn limit_descriptors(&mut self, more: Option<usize>) {
+        let more = more.map(|more| more.to_string()).unwrap_or_default();
+        self.say(&format!("limit {more}"));
+        assert_eq!(self.until("limited"), "");
     }
 
     pub(crate) fn kill(&mut self) {

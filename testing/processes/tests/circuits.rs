@@ -1,0 +1,149 @@
+//! Circuits through monitors in processes of their own: descriptors, other users, containers, hostile neighbours.
+
+mod roles;
+
+use std::collections::BTreeSet;
+
+use roles::users::{OWNER, is_root};
+use roles::{Directory, Role};
+
+const NAME: &str = "typed";
+/// No core has these numbers: programs use the first one unless they say otherwise.
+const MONITORS: [usize; 3] = [200, 201, 202];
+
+fn monitor(directory: &Directory, number: usize, options: &[&str]) -> Role {
+    let mut monitor = Role::start("monitor", directory, &number.to_string(), options);
+    monitor.until("ready");
+    monitor
+}
+
+fn serving(directory: &Directory, options: &[&str]) -> Role {
+    let mut service = Role::start("serve-calls", directory, NAME, options);
+    service.until("serving");
+    service
+}
+
+/// A client at the second monitor, its service at the first one, and a way that leads through all three.
+struct Ring {
+    monitors: [Role; 3],
+    service: Role,
+    /// Asks the monitors.
+    asking: Role,
+    client: Role,
+    /// The open descriptors of each process once everything that is made only once is there.
+    before: Vec<BTreeSet<u64>>,
+}
+
+impl Ring {
+    fn new(directory: &Directory, options: &[&str]) -> Self {
+        let monitors = MONITORS.map(|number| monitor(directory, number, options));
+        let service = serving(directory, &[options, &["monitor=200"]].concat());
+        let mut asking = Role::start("ring", directory, NAME, options);
+        asking.until("ready");
+        let options = [options, &["driver=circuit", "monitor=201"]].concat();
+        let client = Role::start("pass-descriptors", directory, NAME, &options);
+        let mut ring = Self { monitors, service, asking, client, before: Vec::new() };
+        assert_eq!(ring.client.until("bound"), "circuit");
+        ring.passes();
+        assert_eq!(ring.circuits(), "1 1 1");
+        ring.before = ring.descriptors();
+        ring
+    }
+
+    fn descriptors(&self) -> Vec<BTreeSet<u64>> {
+        let all = self.monitors.iter().chain([&self.service, &self.client]);
+        all.map(Role::descriptors).collect()
+    }
+
+    /// How many circuits lead through each monitor. They have handled everything that had come before.
+    fn circuits(&mut self) -> String {
+        self.asking.say("");
+        self.asking.until("circuits")
+    }
+
+    /// What becomes of a message with so many descriptors.
+    fn pass(&mut self, count: &str) -> String {
+        self.client.say(count);
+        self.client.until("passed")
+    }
+
+    /// Messages with descriptors arrive, in both directions, and none is left open.
+    #[track_caller]
+    fn passes(&mut self) {
+        for count in ["1", "20", "253"] {
+            let passed = self.pass(count);
+            let (file, rest) = passed.split_once(", ").unwrap_or_else(|| panic!("{passed}"));
+            assert!(file.starts_with("file "), "{passed}");
+            assert_eq!(rest, format!("answer to {file}; answer to {file}"));
+        }
+        if !self.before.is_empty() {
+            assert_eq!(self.descriptors(), self.before);
+        }
+    }
+}
+
+const NOT_TAKEN: &str = "the other side could not take the capabilities";
+
+#[test]
+fn descriptors_that_a_process_on_the_way_cannot_take_are_reported_and_none_stays_open() {
+    let directory = Directory::new("circuit-descriptors");
+    let mut ring = Ring::new(&directory, &[]);
+    for more in [0, 2] {
+        for index in 0..4 {
+            let limit = |ring: &mut Ring, more| match index {
+                3 => ring.service.limit_descriptors(more),
+                index => ring.monitors[index].limit_descriptors(more),
+            };
+            limit(&mut ring, Some(more));
+            assert_eq!(ring.pass("3"), format!("{NOT_TAKEN};"), "{index}");
+            // A message that needs none.
+            assert_eq!(ring.pass("0"), "the service dropped the request;", "{index}");
+            limit(&mut ring, None);
+            ring.passes();
+        }
+    }
+    // One for the file, one for the copy that is sent: too few for the three of the reply, and for those of the event.
+    ring.client.limit_descriptors(Some(2));
+    let crowded = "too many descriptors are open here to take those of the message";
+    assert_eq!(ring.pass("1!"), format!("{crowded}; {crowded}"));
+    ring.client.limit_descriptors(None);
+    assert_eq!(ring.service.until("not taken"), "3");
+    assert_eq!(ring.service.until("not taken"), "4");
+    ring.passes();
+}
+
+#[test]
+fn too_many_descriptors_on_their_way_are_reported_and_hold_up_nothing() {
+    // The kernel does not limit root.
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-in-flight");
+    let mut ring = Ring::new(&directory, &[&format!("uid={OWNER}")]);
+    ring.client.say("hoard 253");
+    ring.client.until("hoarding");
+    ring.before = ring.descriptors();
+    ring.passes();
+    // Fewer than are on their way already: the kernel takes no more from the process.
+    let few = Some(50);
+
+    ring.client.limit_descriptors(few);
+    let not_sent = "the capabilities could not be sent";
+    assert_eq!(ring.pass("3"), format!("{not_sent};"));
+    ring.client.limit_descriptors(None);
+    ring.passes();
+
+    ring.service.limit_descriptors(few);
+    let lost = "1 events are missing here: this client received too slowly";
+    assert_eq!(ring.pass("3!"), format!("{not_sent}; {lost}"));
+    ring.service.limit_descriptors(None);
+    ring.passes();
+
+    for index in 0..3 {
+        ring.monitors[index].limit_descriptors(few);
+        assert_eq!(ring.pass("3"), format!("{NOT_TAKEN};"), "{index}");
+        ring.monitors[index].limit_descriptors(None);
+        ring.passes();
+    }
+    assert_eq!(ring.circuits(), "1 1 1");
+}
