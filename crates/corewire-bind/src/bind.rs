@@ -155,9 +155,9 @@ impl Bind {
         let may_be_far = self.drivers.contains(&Driver::Circuit)
             && (self.drivers.len() == 1 || self.monitor.find(monitors).is_some());
         let mut names_within = may_be_far.then_some(Duration::ZERO);
-        let mut tried = Vec::new();
+        let mut before = Vec::new();
         loop {
-            tried.clear();
+            let mut tried = Vec::new();
             let mut attempt =
                 Attempt { bind: self, domain, service, own, until, met: None, names_within };
             for &driver in &self.drivers {
@@ -168,8 +168,16 @@ impl Bind {
             }
             let is_absent = |(_, reason): &(Driver, BindReason)| reason.is_absence();
             if !may_be_far || until.left().is_err() || !tried.iter().all(is_absent) {
+                // The time was over during the last attempt: the one before says why.
+                let is_late = |(_, reason): &(Driver, BindReason)| {
+                    matches!(reason, BindReason::Call(CallError::Timeout { .. }))
+                };
+                if !before.is_empty() && tried.iter().any(is_late) {
+                    tried = before;
+                }
                 return Err(BindError { service: service.to_owned(), tried });
             }
+            before = tried;
             if self.drivers.len() == 1 {
                 std::thread::park_timeout(LOOK_AGAIN);
             }

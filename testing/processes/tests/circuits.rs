@@ -4,7 +4,7 @@ mod roles;
 
 use std::collections::BTreeSet;
 
-use roles::users::{OWNER, is_root};
+use roles::users::{GUEST, OWNER, is_root};
 use roles::{Directory, Role};
 
 const NAME: &str = "typed";
@@ -146,4 +146,111 @@ fn too_many_descriptors_on_their_way_are_reported_and_hold_up_nothing() {
         ring.passes();
     }
     assert_eq!(ring.circuits(), "1 1 1");
+}
+
+/// What a process shares with others: memory that it has mapped.
+fn shared(role: &Role) -> BTreeSet<String> {
+    shared_by(&role.id().to_string())
+}
+
+fn shared_by(pid: &str) -> BTreeSet<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let shared = maps.lines().filter_map(|line| {
+        let words = line.split_whitespace().collect::<Vec<_>>();
+        let &[_, mode, _, device, inode, ..] = &words[..] else { return None };
+        mode.ends_with('s').then(|| format!("{device} {inode}"))
+    });
+    shared.collect()
+}
+
+#[track_caller]
+fn share_nothing(one: &Role, others: &[&Role]) {
+    for other in others {
+        assert!(shared(one).is_disjoint(&shared(other)));
+    }
+}
+
+/// Options of processes of `OWNER`: of the monitor, which lets other users in, and of others.
+const OPEN: [&str; 2] = ["uid=23456", "access=users:65534,12345"];
+const OWNERS: [&str; 2] = ["uid=23456", "owner=23456"];
+const GUESTS: [&str; 2] = ["uid=65534", "owner=23456"];
+const STRANGERS: [&str; 2] = ["uid=12345", "owner=23456"];
+const BY_CIRCUIT: &str = "driver=circuit";
+
+fn circuit_client(directory: &Directory, name: &str, who: [&str; 2], options: &[&str]) -> Role {
+    let options = [&who[..], &[BY_CIRCUIT, "count=100"], options].concat();
+    Role::start("make-calls", directory, name, &options)
+}
+
+#[test]
+fn another_user_calls_by_circuit_as_far_as_a_rule_allows_and_shares_no_memory() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-users");
+    let rule = format!("rule=bind:{NAME}:{OWNER},{GUEST}");
+    let monitor = monitor(&directory, 200, &[&OPEN[..], &[&rule]].concat());
+    let mut service = serving(&directory, &OWNERS);
+
+    let mut guest = circuit_client(&directory, NAME, GUESTS, &[]);
+    assert_eq!(guest.until("bound"), format!("circuit uid={OWNER}"));
+    let pid = guest.id();
+    assert_eq!(service.until("bound"), format!("uid={GUEST} gid={GUEST} pid={pid}"));
+    guest.until("called");
+    let mut own = circuit_client(&directory, NAME, OWNERS, &[]);
+    own.until("called");
+    assert_eq!(service.until("bound"), format!("uid={OWNER} gid={OWNER} pid={}", own.id()));
+    share_nothing(&guest, &[&monitor, &service, &own]);
+    // The owner's own processes do.
+    assert!(!shared(&own).is_disjoint(&shared(&monitor)));
+    assert!(!shared(&service).is_disjoint(&shared(&monitor)));
+
+    let mut stranger = circuit_client(&directory, NAME, STRANGERS, &[]);
+    let reason = "the monitor's rules do not let user 12345, group 12345, reach typed";
+    let refused =
+        |name: &str, reason: &str| format!("no binding to {name}: circuit: no circuit: {reason}");
+    assert_eq!(stranger.until("refused"), refused(NAME, reason));
+    let mut other = circuit_client(&directory, "other", GUESTS, &[]);
+    let reason = "no rule of the monitor lets user 65534 reach other";
+    assert_eq!(other.until("refused"), refused("other", reason));
+    guest.kill();
+    service.until("gone");
+}
+
+#[test]
+fn another_user_serves_by_circuit_as_far_as_a_rule_allows_and_shares_no_memory() {
+    if !is_root() {
+        return;
+    }
+    let [directory, guests] = ["circuit-exports", "circuit-exporter"].map(Directory::new);
+    let rule = format!("rule=export:guests.*:{GUEST}");
+    let monitor = monitor(&directory, 200, &[&OPEN[..], &[&rule]].concat());
+    let own = format!("monitors-of={OWNER}:{}", directory.path().display());
+    let serve = |name: &str| {
+        let mut service = Role::start("serve-calls", &guests, name, &["uid=65534", &own]);
+        service.until("serving");
+        service
+    };
+    // It serves in a domain of its own.
+    let mut service = serve("guests.typed");
+    let mut client = circuit_client(&directory, "guests.typed", OWNERS, &[]);
+    assert_eq!(client.until("bound"), format!("circuit uid={GUEST}"));
+    client.until("called");
+    let pid = client.id();
+    assert_eq!(service.until("bound"), format!("uid={OWNER} gid={OWNER} pid={pid}"));
+    share_nothing(&service, &[&monitor, &client]);
+
+    // A name that is not its own to serve.
+    let _refused = serve(NAME);
+    let mut by_hand = Role::start("attack-monitor", &directory, "export", &GUESTS);
+    let reason = by_hand.until("exported:");
+    assert_eq!(reason, "no rule of the monitor lets user 65534 serve typed");
+    let mut client = circuit_client(&directory, NAME, OWNERS, &["within-ms=500"]);
+    let refused = client.until("refused");
+    assert_eq!(refused, "no binding to typed: circuit: no circuit: nobody serves typed");
+    // A service that dies tells its clients.
+    let mut client = circuit_client(&directory, "guests.typed", OWNERS, &[]);
+    client.until("called");
+    service.kill();
+    assert!(client.until("ended").starts_with("service guests.typed died"));
 }
