@@ -3,6 +3,9 @@
 mod roles;
 
 use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use roles::users::{GUEST, OWNER, is_root};
 use roles::{Directory, Role};
@@ -253,4 +256,62 @@ fn another_user_serves_by_circuit_as_far_as_a_rule_allows_and_shares_no_memory()
     client.until("called");
     service.kill();
     assert!(client.until("ended").starts_with("service guests.typed died"));
+}
+
+/// Whether containers can be made here; otherwise says that the test is skipped.
+fn has_containers() -> bool {
+    let made = Command::new("unshare").args(CONTAINER).arg("true").output();
+    let is_made = made.is_ok_and(|made| made.status.success());
+    if !is_made {
+        println!("SKIPPED: no container can be made here");
+    }
+    is_made
+}
+
+/// Processes, mounts, network and shared memory of System V of its own.
+const CONTAINER: [&str; 8] =
+    ["--pid", "--mount", "--net", "--ipc", "--fork", "--mount-proc", "--propagation", "private"];
+
+/// A role in a container that has nothing in common with the other processes but the runtime directory, which is
+/// elsewhere there.
+fn contained(role: &str, directory: &Directory, options: &[&str]) -> Role {
+    let script = "mount --bind \"$1\" /mnt; mount -t tmpfs tmpfs \"$1\"; shift; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(CONTAINER).args(["sh", "-euc", script, "sh"]).arg(directory.path());
+    command.args([env!("CARGO_BIN_EXE_corewire-role"), role, "/mnt", NAME]).args(options);
+    Role::of(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+}
+
+#[test]
+fn a_client_in_a_container_calls_by_circuit_as_far_as_a_rule_allows() {
+    if !is_root() || !has_containers() {
+        return;
+    }
+    let directory = Directory::new("circuit-container");
+    let rule = format!("rule=bind:{NAME}:{GUEST}");
+    let monitor = monitor(&directory, 200, &[&OPEN[..], &[&rule]].concat());
+    let mut service = serving(&directory, &OWNERS);
+
+    let options = [&GUESTS[..], &[BY_CIRCUIT, "count=100"]].concat();
+    let mut client = contained("make-calls", &directory, &options);
+    assert_eq!(client.until("bound"), format!("circuit uid={OWNER}"));
+    client.until("called");
+    // The monitor knows the process by the number that it has outside.
+    let bound = service.until("bound");
+    let (user, pid) = bound.split_once(" pid=").unwrap();
+    assert_eq!(user, format!("uid={GUEST} gid={GUEST}"));
+    let space = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap();
+    assert_ne!(space(pid), space("self"));
+    for other in [&monitor, &service] {
+        assert!(shared_by(pid).is_disjoint(&shared(other)));
+    }
+
+    let options = [&STRANGERS[..], &[BY_CIRCUIT]].concat();
+    let reason = "the monitor's rules do not let user 12345, group 12345, reach typed";
+    let refused = contained("make-calls", &directory, &options).until("refused");
+    assert!(refused.ends_with(reason), "{refused}");
+    // Not the one that has made the container, with which it does not end: it has changed its user.
+    kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    service.until("gone");
+    assert!(!client.is_success());
 }
