@@ -255,6 +255,10 @@ impl Monitor {
                 Ok(())
             }
             (What::Control(link), packet) => self.pass(link, packet, Vec::new()),
+            (
+                What::New { .. } | What::Asking,
+                Packet::Ask(_) | Packet::Table(_) | Packet::Trace { .. },
+            ) => Err("only the monitor's own user may ask it".into()),
             (What::Joining { .. }, Packet::Refused { .. }) => Err("it refused".into()),
             (What::Closing { .. }, _) => Ok(()),
             _ => Err("it sent a packet out of order".into()),
@@ -344,13 +348,14 @@ impl Monitor {
         }
     }
 
-    /// Ends a link whose neighbour does what it must not.
+    /// Ends a link whose neighbour does what it must not, and tells it why.
     pub(crate) fn cut_link(&mut self, link: LinkId, reason: &str) {
-        let control = self.out.link(link).map(|link| link.control);
-        self.link_down(link);
-        if let Some(control) = control {
-            self.out.refuse(control, reason);
+        // Its connection may be closed with the link.
+        if let Some(control) = self.out.link(link).map(|link| link.control) {
+            let packet = Packet::Refused { reason: reason.to_owned() };
+            self.out.send(control, &packet, Vec::new());
         }
+        self.link_down(link);
     }
 
     /// A data lane has ended: so does the link, once its control lane has been read.

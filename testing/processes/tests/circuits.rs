@@ -315,3 +315,145 @@ fn a_client_in_a_container_calls_by_circuit_as_far_as_a_rule_allows() {
     service.until("gone");
     assert!(!client.is_success());
 }
+
+/// A monitor and a service of `OWNER`, which `GUEST` may reach, and a client of `OWNER` that calls all the time.
+struct Peace {
+    monitor: Role,
+    _service: Role,
+    client: Role,
+    before: BTreeSet<u64>,
+}
+
+impl Peace {
+    fn new(directory: &Directory) -> Self {
+        let rule = format!("rule=bind:{NAME}:{OWNER},{GUEST}");
+        let monitor = monitor(directory, 200, &[&OPEN[..], &[&rule]].concat());
+        let service = serving(directory, &OWNERS);
+        let options = [&OWNERS[..], &[BY_CIRCUIT]].concat();
+        let mut client = Role::start("keep-calling", directory, NAME, &options);
+        client.until("at 1000");
+        let before = monitor.descriptors();
+        Self { monitor, _service: service, client, before }
+    }
+
+    /// The client goes on.
+    fn goes_on(&mut self) {
+        let last = self.client.latest("at ", 0);
+        self.client.until_past("at ", last + 1000);
+    }
+
+    /// The client has been served all the time, and the monitor has forgotten the others.
+    fn ends(mut self) {
+        self.goes_on();
+        while self.monitor.descriptors() != self.before {
+            std::thread::yield_now();
+        }
+        self.client.hang_up();
+        self.client.until("ended");
+        self.monitor.hang_up();
+        assert!(self.monitor.is_success());
+    }
+}
+
+fn attack(directory: &Directory, what: &str, options: &[&str]) -> Role {
+    Role::start("attack-monitor", directory, what, &[&GUESTS, options].concat())
+}
+
+#[test]
+fn another_user_that_sends_wrong_packets_is_cut_off_with_the_reason() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-packets");
+    let mut peace = Peace::new(&directory);
+    let mut attack = attack(&directory, "packets", &[]);
+    let order = "it sent a packet out of order";
+    let not_its_user = "only the monitor's own user may ask it";
+    let may_not = "it sent a packet that it may not send";
+    for (what, reason) in [
+        ("new nothing:", "closed"),
+        ("new long:", "closed"),
+        ("new ask:", not_its_user),
+        ("new table:", not_its_user),
+        ("new monitor:", "it is no monitor of this one's user"),
+        ("new secret:", "there is no link with this secret"),
+        ("new capabilities:", order),
+        ("linked nothing:", "it sent not a packet of a circuit's control lane"),
+        ("linked long:", "it sent a packet of 49153 bytes: at most 49152 are possible"),
+        ("linked ask:", may_not),
+        ("linked table:", may_not),
+        ("linked monitor:", may_not),
+        ("linked secret:", may_not),
+        ("descriptors:", "it sent not a packet of a circuit's control lane"),
+    ] {
+        assert_eq!(attack.until(what), reason, "{what}");
+        peace.goes_on();
+    }
+    assert_eq!(attack.until("noise:"), "true");
+    assert!(attack.is_success());
+    peace.ends();
+}
+
+#[test]
+fn another_user_that_sends_wrong_frames_is_cut_off_with_the_reason() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-frames");
+    let mut peace = Peace::new(&directory);
+    let mut attack = attack(&directory, "frames", &[]);
+    for (what, reason) in [
+        ("short:", "it sent a frame that is none"),
+        ("long:", "it sent a packet of 4097 bytes: at most 49152 are possible"),
+        ("unknown:", "it sent 17 frames of circuits that it does not have"),
+        ("grant:", "it sent a grant of more lines than there can be"),
+        ("hello:", "it sent it said hello twice"),
+        ("overdrawn:", "it sent a frame of 64 lines, where"),
+    ] {
+        let found = attack.until(what);
+        assert!(found.starts_with(reason), "{what} {found}");
+        peace.goes_on();
+    }
+    assert!(attack.is_success());
+    peace.ends();
+}
+
+#[test]
+fn another_user_that_reads_nothing_is_cut_off() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-unread");
+    let mut peace = Peace::new(&directory);
+    let mut attack = attack(&directory, "unread", &[]);
+    attack.until("begins");
+    peace.goes_on();
+    attack.until("cut off");
+    peace.goes_on();
+    attack.until("ended:");
+    peace.ends();
+}
+
+#[test]
+fn connections_and_calls_of_another_user_hold_up_nobody() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-flood");
+    let mut peace = Peace::new(&directory);
+    let mut idle = attack(&directory, "connections", &["count=64"]);
+    let reason = "user 65534 has 64 connections, as many as it can have";
+    assert_eq!(idle.until("last:"), reason);
+    peace.goes_on();
+    idle.hang_up();
+    assert!(idle.is_success());
+    let mut flood = attack(&directory, "calls", &[]);
+    flood.until("flooded");
+    peace.goes_on();
+    // The same user's other programs, too.
+    let mut other = circuit_client(&directory, NAME, GUESTS, &[]);
+    other.until("called");
+    other.kill();
+    flood.kill();
+    peace.ends();
+}
