@@ -93,6 +93,8 @@ pub(crate) fn attack(domain: &Domain, options: &Options) -> Outcome {
         "export" => export(domain, "typed"),
         "connections" => connect_too_often(domain, options.count),
         "calls" => flood_with_calls(domain),
+        "descriptors" => flood_with_descriptors(domain),
+        "circuits" => open_too_often(domain),
         other => Err(format!("no attack {other}").into()),
     }
 }
@@ -373,6 +375,31 @@ fn flood_with_calls(domain: &Domain) -> Outcome {
     Ok(())
 }
 
+/// Sends capabilities of messages that do not come, and stays until its standard input ends.
+fn flood_with_descriptors(domain: &Domain) -> Outcome {
+    let mut link = Link::new(domain)?;
+    let (to, _) = link.open(1)?;
+    for _ in 0..20 {
+        let notes = [1, 0].repeat(200);
+        link.control.send(&Packet::Capabilities { to, is_lost: false, notes }, files(200)?)?;
+        while !link.control.flush()? {
+            wait(link.control.socket(), PollFlags::OUT, Instant::now() + LONG);
+        }
+    }
+    println!("flooded");
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    Ok(())
+}
+
 fn files(count: usize) -> io::Result<Vec<OwnedFd>> {
     Ok((0..count).map(|_| rustix::io::dup(io::stdin())).collect::<Result<_, _>>()?)
+}
+
+/// Opens circuits until it is refused, and keeps them until its standard input ends.
+fn open_too_often(domain: &Domain) -> Outcome {
+    let mut link = Link::new(domain)?;
+    let refused = (1..).find_map(|number| link.open(number).err());
+    println!("refused: {}", refused.map(|error| error.to_string()).unwrap_or_default());
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    Ok(())
 }

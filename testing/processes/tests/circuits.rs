@@ -319,7 +319,7 @@ fn a_client_in_a_container_calls_by_circuit_as_far_as_a_rule_allows() {
 /// A monitor and a service of `OWNER`, which `GUEST` may reach, and a client of `OWNER` that calls all the time.
 struct Peace {
     monitor: Role,
-    _service: Role,
+    service: Role,
     client: Role,
     before: BTreeSet<u64>,
 }
@@ -333,7 +333,7 @@ impl Peace {
         let mut client = Role::start("keep-calling", directory, NAME, &options);
         client.until("at 1000");
         let before = monitor.descriptors();
-        Self { monitor, _service: service, client, before }
+        Self { monitor, service, client, before }
     }
 
     /// The client goes on.
@@ -435,7 +435,7 @@ fn another_user_that_reads_nothing_is_cut_off() {
 }
 
 #[test]
-fn connections_and_calls_of_another_user_hold_up_nobody() {
+fn connections_circuits_and_calls_of_another_user_hold_up_nobody() {
     if !is_root() {
         return;
     }
@@ -447,6 +447,15 @@ fn connections_and_calls_of_another_user_hold_up_nobody() {
     peace.goes_on();
     idle.hang_up();
     assert!(idle.is_success());
+    let mut open = attack(&directory, "circuits", &[]);
+    let reason = "user 65534 has 256 circuits to the service, as many as it can have";
+    assert_eq!(open.until("refused:"), reason);
+    // Others can bind.
+    let mut own = circuit_client(&directory, NAME, OWNERS, &[]);
+    own.until("called");
+    own.kill();
+    open.hang_up();
+    assert!(open.is_success());
     let mut flood = attack(&directory, "calls", &[]);
     flood.until("flooded");
     peace.goes_on();
@@ -455,5 +464,30 @@ fn connections_and_calls_of_another_user_hold_up_nobody() {
     other.until("called");
     other.kill();
     flood.kill();
+    peace.ends();
+}
+
+#[test]
+fn descriptors_of_another_user_leave_some_to_the_service() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-hoard");
+    let mut peace = Peace::new(&directory);
+    let before = peace.service.descriptors();
+    // Half as many as come.
+    peace.service.limit_descriptors(Some(2000));
+    let mut flood = attack(&directory, "descriptors", &[]);
+    flood.until("flooded");
+    let options = [&OWNERS[..], &[BY_CIRCUIT]].concat();
+    let mut client = Role::start("pass-descriptors", &directory, NAME, &options);
+    client.until("bound");
+    client.say("253");
+    assert_eq!(client.until("passed"), "file 1, answer to file 1; answer to file 1");
+    client.kill();
+    flood.kill();
+    while peace.service.descriptors() != before {
+        std::thread::yield_now();
+    }
     peace.ends();
 }

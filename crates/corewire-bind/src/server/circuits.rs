@@ -1,6 +1,6 @@
 //! A service's end of its circuits: clients that are bound through monitors, all over one link.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use corewire_layout::circuit::{Hop, Label, NodeSet, lines_of};
 use corewire_layout::trace::{Kind, Point};
 
 use super::exporter::{Link, LinkData};
+use super::mailbox::descriptors_max;
 use super::sending::{Frame, NotSent};
 use super::{ClientId, Found, ServerCore};
 use crate::bind::Driver;
@@ -29,6 +30,8 @@ use crate::tag::{Control, Tag, status};
 /// Messages that may wait for a client while others with capabilities are sent: these go ahead of their messages, and take
 /// descriptors of the client.
 const UNSENT_MAX: usize = 64;
+/// Circuits that a foreign user may have in any case, as many as connections; beyond that, a quarter of all.
+const CIRCUITS_OF_USER_MIN: usize = 64;
 
 /// How long the end of a service waits for room in the ring to its monitor.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
@@ -39,6 +42,7 @@ pub(super) struct Circuits {
     link: Option<ServiceLink>,
     ends: Ends,
     locals: Vec<Option<Local>>,
+    strangers: Strangers,
     /// Circuits with messages whose capabilities have come.
     ready: VecDeque<u32>,
     /// Circuits of which nothing waits to be sent any more.
@@ -67,9 +71,75 @@ enum LinkWay {
     Socket { socket: Arc<Connection>, is_full: bool },
 }
 
+/// What clients of other users have of the service. They must not use up what there is.
+#[derive(Default)]
+struct Strangers {
+    of_users: BTreeMap<u32, Share>,
+    descriptor_count: usize,
+}
+
+/// What one of these users has.
+#[derive(Default)]
+struct Share {
+    circuit_count: usize,
+    /// Descriptors that have come for messages that have not been handled.
+    descriptor_count: usize,
+}
+
+impl Strangers {
+    /// Whether a user may have one circuit more. The error is the largest number of them.
+    fn check_circuit(&self, uid: u32, clients_max: usize) -> Result<(), usize> {
+        let max = (clients_max / 4).max(CIRCUITS_OF_USER_MIN);
+        match self.of_users.get(&uid) {
+            Some(share) if share.circuit_count >= max => Err(max),
+            _ => Ok(()),
+        }
+    }
+
+    fn add_circuit(&mut self, uid: u32) {
+        if uid != rustix::process::geteuid().as_raw() {
+            self.of_users.entry(uid).or_default().circuit_count += 1;
+        }
+    }
+
+    /// Whether a user may have so many descriptors more: all of one user a quarter of what this process can open, all of
+    /// all users three quarters.
+    fn has_room(&mut self, uid: u32, count: usize) -> bool {
+        let Some(share) = self.of_users.get_mut(&uid) else { return true };
+        let quarter = descriptors_max() / 4;
+        if count > 0
+            && (share.descriptor_count + count > quarter
+                || self.descriptor_count + count > 3 * quarter)
+        {
+            return false;
+        }
+        share.descriptor_count += count;
+        self.descriptor_count += count;
+        true
+    }
+
+    fn remove_descriptors(&mut self, uid: u32, rights: Option<&Vec<Received>>) {
+        if let (Some(share), Some(rights)) = (self.of_users.get_mut(&uid), rights) {
+            share.descriptor_count -= rights.len();
+            self.descriptor_count -= rights.len();
+        }
+    }
+
+    fn remove_circuit(&mut self, local: &Local) {
+        local.rights.iter().for_each(|rights| self.remove_descriptors(local.uid, rights.as_ref()));
+        if let Some(share) = self.of_users.get_mut(&local.uid) {
+            share.circuit_count -= 1;
+            if share.circuit_count == 0 {
+                self.of_users.remove(&local.uid);
+            }
+        }
+    }
+}
+
 /// What is known here of a circuit.
 struct Local {
     client: ClientId,
+    uid: u32,
     rights: VecDeque<Option<Vec<Received>>>,
     /// Messages that wait for their capabilities, and those behind them.
     held: VecDeque<(Message, u32, u8)>,
@@ -300,8 +370,8 @@ impl Circuits {
 
     /// Ends a circuit.
     pub(super) fn close(&mut self, index: u32, end: End, reason: &str) {
-        if let Some(place) = self.locals.get_mut(index as usize) {
-            *place = None;
+        if let Some(local) = self.locals.get_mut(index as usize).and_then(Option::take) {
+            self.strangers.remove_circuit(&local);
         }
         if let Some(reset) = self.ends.close(index, end, reason)
             && let Some(link) = &self.link
@@ -335,6 +405,7 @@ impl ServerCore {
         self.has_mail |= self.sending.circuits.take_interrupted();
         self.sending.circuits.link = None;
         let locals = std::mem::take(&mut self.sending.circuits.locals);
+        self.sending.circuits.strangers = Strangers::default();
         for (index, local) in (0..).zip(locals) {
             if let Some(local) = local {
                 let _ = self.sending.circuits.ends.close(index, End::Lost, "");
@@ -362,8 +433,11 @@ impl ServerCore {
                 let circuits = &mut self.sending.circuits;
                 let index = circuits.ends.find(to)?;
                 let rights = capabilities_of(is_lost, &notes, rights);
-                circuits.local(index)?.rights.push_back(rights);
-                circuits.ready.push_back(index);
+                let Circuits { locals, strangers, ready, .. } = circuits;
+                let local = locals.get_mut(index as usize)?.as_mut()?;
+                let count = rights.as_ref().map_or(0, Vec::len);
+                local.rights.push_back(rights.filter(|_| strangers.has_room(local.uid, count)));
+                ready.push_back(index);
                 self.circuit_ready()
             }
             News::Frame(label, hop, payload) => self.circuit_frame(label, hop, &payload),
@@ -402,9 +476,13 @@ impl ServerCore {
         let Setup { label, credit, origin, .. } = setup;
         let bytes_max = usize::try_from(description.bytes_max()).unwrap_or(usize::MAX);
         let circuits = &mut self.sending.circuits;
+        let uid = origin.uid;
+        circuits.strangers.check_circuit(uid, self.clients_max).map_err(|max| {
+            format!("user {uid} has {max} circuits to the service, as many as it can have")
+        })?;
         let index = circuits.ends.opened(random, label, credit, bytes_max);
         let index = index.ok_or("the service has as many circuits as it can have")?;
-        let identity = Identity { uid: origin.uid, gid: origin.gid, pid: origin.pid };
+        let identity = Identity { uid, gid: origin.gid, pid: origin.pid };
         let way = Way::Circuit { index };
         let added = self.sending.clients.add(self.clients_max, way, identity, agreement.service);
         let Some(client) = added else {
@@ -422,8 +500,9 @@ impl ServerCore {
         if circuits.locals.len() <= place {
             circuits.locals.resize_with(place + 1, || None);
         }
+        circuits.strangers.add_circuit(uid);
         circuits.locals[place] =
-            Some(Local { client, rights: VecDeque::new(), held: VecDeque::new() });
+            Some(Local { client, uid, rights: VecDeque::new(), held: VecDeque::new() });
         let acceptance = Acceptance {
             number: 0,
             may_use_ring: false,
@@ -528,7 +607,9 @@ impl ServerCore {
         }
         let (mut message, lines, count) = local.held.pop_front()?;
         if count > 0 {
-            match local.rights.pop_front()? {
+            let (rights, uid) = (local.rights.pop_front()?, local.uid);
+            circuits.strangers.remove_descriptors(uid, rights.as_ref());
+            match rights {
                 Some(rights) if rights.len() == usize::from(count) => {
                     message.set_capabilities(rights);
                 }
@@ -538,7 +619,7 @@ impl ServerCore {
                 }
             }
         }
-        let client = local.client;
+        let client = circuits.client_of(index)?;
         circuits.ends.release(index, lines);
         circuits.ready.push_back(index);
         self.circuit_message(client, message)

@@ -20,6 +20,20 @@ const EVENT_BYTES_MAX: usize = 16 << 20;
 /// Packets and frames of a monitor that wait for the service's thread.
 const NEWS_MAX: usize = 4096;
 
+/// How many descriptors this process can have open.
+pub(super) fn descriptors_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// Descriptors of what has come from a monitor.
+fn descriptors_of(news: &News) -> usize {
+    match news {
+        News::Packet(_, Some(rights)) => rights.len(),
+        _ => 0,
+    }
+}
+
 /// What a mailbox holds.
 pub(super) enum Mail {
     /// Something came on a socket. The first message binds.
@@ -43,6 +57,8 @@ struct Queue {
     mail: VecDeque<Mail>,
     event_bytes: usize,
     news_count: usize,
+    /// Descriptors of these.
+    descriptor_count: usize,
     is_told: bool,
     is_stopped: bool,
     is_closed: bool,
@@ -53,7 +69,7 @@ pub(crate) struct Mailbox {
     name: String,
     description: &'static Description<'static>,
     queue: Mutex<Queue>,
-    /// Half of what a monitor has sent has been taken.
+    /// Half of what a monitor has sent has been taken, or some of its descriptors.
     news_taken: Condvar,
     interrupter: Interrupter,
 }
@@ -110,14 +126,22 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Leaves what a monitor has sent. Waits while the service's thread is far behind, so that no more is read meanwhile.
+    /// Leaves what a monitor has sent. Waits while the service's thread is far behind, so that no more is read meanwhile:
+    /// half of the descriptors that this process can open may wait here.
     pub(super) fn put_news(&self, control: &Arc<Control>, news: News) {
+        let count = descriptors_of(&news);
+        let is_full = |queue: &Queue| {
+            let waiting = queue.descriptor_count;
+            queue.news_count >= NEWS_MAX
+                || count > 0 && waiting > 0 && waiting + count > descriptors_max() / 2
+        };
         let mut queue = self.lock();
-        while queue.news_count >= NEWS_MAX && !queue.is_closed {
+        while is_full(&queue) && !queue.is_closed {
             queue = self.news_taken.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if !queue.is_closed {
             queue.news_count += 1;
+            queue.descriptor_count += count;
             queue.mail.push_back(Mail::News(Arc::clone(control), news));
             self.tell(queue);
         }
@@ -154,9 +178,11 @@ impl Mailbox {
         };
         match &mail {
             Mail::Event(_, event) => queue.event_bytes -= event.cost_bytes(),
-            Mail::News(..) => {
+            Mail::News(_, news) => {
+                let count = descriptors_of(news);
                 queue.news_count -= 1;
-                if queue.news_count == NEWS_MAX / 2 {
+                queue.descriptor_count -= count;
+                if queue.news_count == NEWS_MAX / 2 || count > 0 {
                     self.news_taken.notify_all();
                 }
             }
