@@ -14,8 +14,8 @@ static OWNER: OnceLock<u32> = OnceLock::new();
 pub(crate) fn choose_owner(asked: Option<u32>, is_for_guests: bool) -> Result<(), Failure> {
     let owner = match (asked, is_for_guests) {
         (Some(_), false) => {
-            let message = "--owner works with receive, ls, top, metrics, doctor and the call of a service: only the \
-                           owner of a domain creates channels and endpoints in it";
+            let message = "--owner works with receive, ls, top, metrics, doctor, circuits, routes, trace and the call \
+                           of a service: only the owner of a domain creates channels and endpoints in it";
             return Err(Failure::usage(message));
         }
         (None, false) => None,
@@ -52,6 +52,16 @@ pub(crate) fn open_domain() -> Result<Domain, Failure> {
     Ok(builder.open()?)
 }
 
+/// Opens this user's domain, for other users too if there is a rule.
+pub(crate) fn open_domain_with(rule: Option<Access>) -> Result<Domain, Failure> {
+    let builder = Domain::builder();
+    let builder = match rule {
+        Some(rule) => builder.access(rule),
+        None => builder,
+    };
+    Ok(builder.open()?)
+}
+
 /// Parses the number of a user.
 pub(crate) fn uid(text: &str) -> Result<u32, String> {
     // The last one means "none" to the kernel.
@@ -67,6 +77,18 @@ pub(crate) fn rule(text: &str) -> Result<Access, String> {
             list.split(',').map(uid).collect::<Result<_, _>>().map(Access::Users)
         }
         _ => Err("an access rule is group:NAME or users:UID,UID".to_owned()),
+    }
+}
+
+/// The text of a rule that [`rule`] has parsed.
+pub(crate) fn text_of(rule: &Access) -> String {
+    match rule {
+        Access::Group(gid) => format!("group:{gid}"),
+        Access::Users(users) => {
+            let users = users.iter().map(ToString::to_string).collect::<Vec<_>>();
+            format!("users:{}", users.join(","))
+        }
+        _ => String::new(),
     }
 }
 
@@ -100,6 +122,9 @@ mod tests {
         assert_eq!(rule("users:1000,1001"), Ok(Access::Users(vec![1000, 1001])));
         assert_eq!(rule("group:77"), Ok(Access::Group(77)));
         assert_eq!(rule("group:root"), Ok(Access::Group(0)));
+        for text in ["users:1000,1001", "group:77"] {
+            assert_eq!(text_of(&rule(text).unwrap()), text);
+        }
         for bad in ["", "all", "users:", "users:1,", "users:-1", "users:me", "users:4294967295"] {
             assert!(rule(bad).is_err(), "{bad:?}");
         }

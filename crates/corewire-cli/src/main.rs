@@ -112,7 +112,7 @@ fn run(Cli { owner, command }: Cli) -> Result<(), Failure> {
     let creates = match &command {
         Command::Call(args) => !args.is_of_service(),
         Command::Send(_) | Command::Serve(_) | Command::FanOut(_) | Command::Bench(_) => true,
-        Command::Monitor(_) | Command::Circuits(_) | Command::Routes(_) | Command::Trace(_) => true,
+        Command::Monitor(_) => true,
         _ => false,
     };
     let is_apart = matches!(

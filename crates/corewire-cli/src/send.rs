@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use corewire::{
-    Access, ChannelName, Domain, Interrupter, Levels, SendBatch, SendError, Sender, SharedBatch,
+    Access, ChannelName, Interrupter, Levels, SendBatch, SendError, Sender, SharedBatch,
     SharedSender,
 };
 use corewire_os::event::wait_readable;
@@ -164,12 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Sends until the input ends or a signal is caught; in both cases the channel is closed in order.
 fn run_until(args: &Args, input: &mut Input, signals: &Signals) -> Result<(), Failure> {
-    let builder = Domain::builder();
-    let builder = match args.access.clone() {
-        Some(rule) => builder.access(rule),
-        None => builder,
-    };
-    let domain = builder.open()?;
+    let domain = access::open_domain_with(args.access.clone())?;
     let mut builder = domain
         .sender(args.channel.as_str())
         .receivers(args.receivers.into())

@@ -8,8 +8,8 @@ use corewire_os::processor;
 
 use super::Args;
 use crate::failure::Failure;
-use crate::output;
 use crate::signals::Signals;
+use crate::{access, output};
 
 /// How often the processes are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -101,6 +101,9 @@ fn start(args: &Args, number: usize, cores: &[usize]) -> Result<Child, Failure> 
     }
     if let Some(policy) = &args.policy {
         command.arg("--policy").arg(policy);
+    }
+    if let Some(rule) = &args.access {
+        command.arg("--access").arg(access::text_of(rule));
     }
     command.spawn().map_err(Failure::other)
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use corewire::Access;
 use corewire_layout::circuit::{NODES_MAX, NodeId};
 use corewire_monitor::{Handle, Monitor, Options};
 use corewire_os::event::wait_readable;
@@ -24,7 +25,7 @@ Examples:
   corewire monitor
   corewire monitor --per cache --pin
   corewire monitor --number 3 --poll-ns 20000
-  corewire monitor --policy /etc/corewire/policy.toml
+  corewire monitor --policy /etc/corewire/policy.toml --access users:1001
 
 A monitor forwards circuits: connections of services and clients that share no memory,
 and many connections over few rings. One per host is enough; with --per core or --per
@@ -42,6 +43,10 @@ name only this user may. Users and groups are names or numbers:
 
 The file is read again when it changes; while it is wrong, the policy stays as it was.
 Circuits that are open stay open.
+
+--access lets other users connect to the monitor: their programs open this user's domain \
+as guests. The policy still says what they may do. As with corewire send, this user's own \
+commands need --owner with its own number from then on.
 
 INT, TERM or HUP ends a monitor, and with it its circuits; other bindings stay.
 
@@ -66,6 +71,9 @@ pub(crate) struct Args {
     /// Who may serve and reach which names
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// Let other users connect: group:NAME or users:UID,UID
+    #[arg(long, value_name = "RULE", value_parser = access::rule)]
+    access: Option<Access>,
     /// End with the process that has started it
     #[arg(long, hide = true)]
     child: bool,
@@ -93,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         cores => processor::keep_to(cores)?,
     }
     let signals = Signals::catch()?;
-    let domain = access::open_domain()?;
+    let domain = access::open_domain_with(args.access.clone())?;
     let node = NodeId::new(args.number).ok_or_else(|| Failure::usage("no such number"))?;
     let mut options = Options::new(node);
     options.poll = Duration::from_nanos(args.poll_ns);

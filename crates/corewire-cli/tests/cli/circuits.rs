@@ -1,5 +1,9 @@
 //! `monitor`, `circuits` and `routes`, with real monitors.
 
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use corewire::{Access, Domain};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -129,4 +133,41 @@ fn mistakes_are_named() {
     scratch.run("circuits --monitor 7").expect_line(1, "monitor 7 does not run");
     let missing = scratch.run("call nobody add --driver circuit --timeout 0.1 null");
     assert!(missing.errors.contains("nobody"), "{}", missing.errors);
+}
+
+#[test]
+fn other_users_reach_what_the_policy_file_says() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can start processes of other users");
+        return;
+    }
+    let scratch = Scratch::new("monitor-policy");
+    // Other users may not be able to read the folder of the build.
+    let program = scratch.temporary().join("corewire");
+    std::fs::copy(env!("CARGO_BIN_EXE_corewire"), &program).unwrap();
+    let call = |user: u32, words: &str| {
+        let mut command = Command::new(&program);
+        command.args(words.split_whitespace()).uid(user).gid(user);
+        command.env("COREWIRE_RUNTIME_DIR", scratch.runtime()).stdin(Stdio::null());
+        Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped())).finish()
+    };
+    // The command asks a service for its interface before it calls by circuit.
+    let users = Access::Users(vec![65534, 12345]);
+    let domain = Domain::builder().path(&scratch.runtime()).access(users).open().unwrap();
+    let _serving = ["desk", "other"].map(|name| Serving::start_in(&domain, name));
+    let policy = scratch.file(b"[[rule]]\nallow = 'bind'\nnames = 'desk'\nusers = [65534]\n");
+    let mut monitor = scratch.command("monitor --number 200 --access users:65534,12345 --policy");
+    let _monitor = Killed(Some(Running::start(monitor.arg(policy))));
+    let known = || scratch.run("routes show --json --owner 0").text().to_owned();
+    eventually(|| known().contains("desk") && known().contains("other"));
+
+    let add = "call --owner 0 desk add --driver circuit [{\"left\":6,\"right\":7}]";
+    let done = call(65534, add);
+    assert_eq!((done.text(), done.errors.as_str()), ("{\"sum\":13}\n", ""));
+    let reason = "the monitor's rules do not let user 12345, group 12345, reach desk";
+    call(12345, add).expect_line(1, reason);
+    let other = "call --owner 0 other add --driver circuit [{\"left\":6,\"right\":7}]";
+    call(65534, other).expect_line(1, "no rule of the monitor lets user 65534 reach other");
+    let asked = call(65534, "circuits --owner 0");
+    assert!(asked.errors.contains("only the monitor's own user may ask it"), "{}", asked.errors);
 }

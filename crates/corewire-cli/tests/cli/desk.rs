@@ -178,8 +178,11 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(runtime: &Path, name: &str) -> Self {
-        let domain = Domain::open_at(runtime).unwrap();
-        let (mut core, mut desk) = core(&domain, name);
+        Self::start_in(&Domain::open_at(runtime).unwrap(), name)
+    }
+
+    pub(crate) fn start_in(domain: &Domain, name: &str) -> Self {
+        let (mut core, mut desk) = core(domain, name);
         let (stopper, outbox) = (core.stopper(), core.outbox());
         let thread = std::thread::spawn(move || while core.serve_one(None, &mut desk).unwrap() {});
         Self { outbox, stopper, thread: Some(thread) }
