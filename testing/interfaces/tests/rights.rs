@@ -112,12 +112,14 @@ fn what_is_given_away_is_closed_once_it_was_sent() {
     // It stays with a sender who cannot send.
     let _turn = turn();
     let place = Place::new("rights-kept");
-    let mut bound = None;
-    place.serve(|domain| bound = Some(Client::bind(domain, "echo", &by(Driver::Ump)).unwrap()));
-    let mut right = Some(descriptor());
-    let error = bound.unwrap().give(&mut right).unwrap_err();
-    assert!(matches!(error, Failed::Call(_)), "{error:?}");
-    assert!(right.is_some());
+    for driver in DRIVERS {
+        let mut bound = None;
+        place.serve(|domain| bound = Some(Client::bind(domain, "echo", &by(driver)).unwrap()));
+        let mut right = Some(descriptor());
+        let error = bound.unwrap().give(&mut right).unwrap_err();
+        assert!(matches!(error, Failed::Call(_)), "{driver}: {error:?}");
+        assert!(right.is_some(), "{driver}");
+    }
 }
 
 #[test]
