@@ -242,7 +242,7 @@ impl Monitor {
                 self.out.send(key, &Packet::Ready, Vec::new());
                 Ok(())
             }
-            (What::Control(_), Packet::Traced) => {
+            (What::Control(_), Packet::Traced) if is_trusted => {
                 self.traced(rights.unwrap_or_default());
                 Ok(())
             }
@@ -340,6 +340,7 @@ impl Monitor {
         match self.out.connections.get(&key).and_then(Connection::link) {
             Some(link) => self.cut_link(link, reason),
             None => {
+                self.end_trace_of(key);
                 self.out.secrets.retain(|_, control| *control != key);
                 self.out.joining.remove(&key);
                 self.names_have_changed = true;

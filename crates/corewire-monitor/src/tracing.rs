@@ -85,9 +85,9 @@ impl Monitor {
         }
     }
 
-    /// A program records in this memory.
+    /// A program records in this memory. Without a trace it is closed: the trace may have ended meanwhile.
     pub(crate) fn traced(&mut self, memory: Vec<OwnedFd>) {
-        if self.tracing.memory.len() < KEPT_MAX {
+        if self.out.traced.is_on && self.tracing.memory.len() < KEPT_MAX {
             self.tracing.memory.extend(memory.into_iter().take(1));
         }
     }

@@ -78,8 +78,7 @@ impl Control {
         self.wake();
     }
 
-    /// Records from now on, or no longer, for whoever asks the monitor for a trace.
-    /// What the process does is nothing for another user.
+    /// Starts or stops recording, as the monitor asks. A monitor of another user is not obeyed.
     fn trace(&self, is_on: bool) {
         let uid = self.lane.lock().unwrap_or_else(PoisonError::into_inner).socket().uid();
         if uid != corewire_os::process::effective_uid() {

@@ -52,7 +52,7 @@ pub(crate) struct Hub {
 /// What the control lane's thread has read.
 #[derive(Default)]
 struct Inbox {
-    /// Written by whoever has the lock.
+    /// How many there are. Only a thread that holds the lock writes it.
     count: AtomicU32,
     news: Mutex<VecDeque<News>>,
 }
@@ -1044,11 +1044,8 @@ impl Drop for Hub {
         }
         // What was sent arrives, as it does through a direct ring.
         if let DataLane::Ring { endpoint, ring } = &mut self.lock().lane {
-            ring.finish(endpoint, CLOSE_WITHIN);
+            ring.finish(endpoint);
         }
         self.control.end();
     }
 }
-
-/// How long the end of a link waits for room in its ring.
-const CLOSE_WITHIN: Duration = Duration::from_millis(500);

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 use corewire::{Endpoint, Envelope, MessageError, OperationHandle, Options, Peer};
 use corewire_layout::circuit::{Hop, Kind, Label};
 
+/// How long an end that closes waits for room.
+const FINISH_WITHIN: Duration = Duration::from_millis(500);
+
 /// The way to the endpoint at the other end. A frame that finds no room is kept by the own endpoint, which sends it as soon
 /// as there is some, and wakes this process; until then no other frame is taken.
 #[derive(Debug)]
@@ -111,8 +114,8 @@ impl RingLane {
 
     /// Waits until the frame that found no room has been sent, if the peer makes room in time: for an end that closes. A
     /// monitor does so at once unless it is stopped.
-    pub fn finish(&mut self, endpoint: &mut Endpoint, within: Duration) {
-        let until = Instant::now().checked_add(within);
+    pub fn finish(&mut self, endpoint: &mut Endpoint) {
+        let until = Instant::now().checked_add(FINISH_WITHIN);
         while let (Some(handle), Some(until)) = (self.kept, until) {
             let left = until.saturating_duration_since(Instant::now());
             match endpoint.wait_timeout(handle, left) {

@@ -101,7 +101,7 @@ enum State {
 /// Handles that were dropped while the client was elsewhere.
 #[derive(Default)]
 pub(super) struct Dropped {
-    /// Whether there is a token. Written by whoever has the lock.
+    /// 1 if there is a token. Only a thread that holds the lock writes it.
     is_some: AtomicU32,
     tokens: Mutex<Vec<u32>>,
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use corewire::{Connection, Endpoint, Peer};
 use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
@@ -32,9 +31,6 @@ use crate::tag::{Control, Tag, status};
 const UNSENT_MAX: usize = 64;
 /// Circuits that a foreign user may have in any case, as many as connections; beyond that, a quarter of all.
 const CIRCUITS_OF_USER_MIN: usize = 64;
-
-/// How long the end of a service waits for room in the ring to its monitor.
-const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
 /// The circuits of a service.
 #[derive(Default)]
@@ -258,7 +254,7 @@ impl Circuits {
     /// Waits a little for room in the ring, for what was sent before the service ends.
     pub(super) fn finish(&mut self, endpoint: &mut Endpoint) {
         if let Some(ServiceLink { way: LinkWay::Ring(ring), .. }) = &mut self.link {
-            ring.finish(endpoint, CLOSE_WITHIN);
+            ring.finish(endpoint);
         }
     }
 
