@@ -10,9 +10,7 @@ use corewire_layout::circuit::packet::{End, Reset};
 use corewire_layout::circuit::{
     Hop, Kind, Label, NodeSet, PAYLOAD_BYTES_MAX, PREFIX_BYTES, flags, lines_of, payload_of,
 };
-use corewire_layout::trace::{Kind as trace_of, Point};
-
-use super::trace;
+use corewire_layout::trace::Point;
 
 /// Lines that an end grants at first.
 pub const FIRST_WINDOW_LINES: u32 = 64;
@@ -23,6 +21,9 @@ const WINDOW_LINES_MAX: u32 = 1024;
 pub trait Lane {
     /// Sends a frame; false if there is no room for it now.
     fn frame(&mut self, label: Label, hop: Hop, payload: &[u8]) -> bool;
+
+    /// A part of a message that had waited has gone: for a trace.
+    fn went(&mut self, _went: Point, _ordinal: u16, _bytes: usize) {}
 }
 
 /// What travels with the bytes of a message.
@@ -682,11 +683,8 @@ impl Ends {
                 return false;
             }
             one.outflow.send(lines);
-            if trace::is_on() {
-                let went =
-                    Point { label: one.label_out.to_word(), lines: one.outflow.sent_lines() };
-                trace::end(trace::begin(), trace_of::Send, [None, Some(went)], hop.ordinal, count);
-            }
+            let went = Point { label: one.label_out.to_word(), lines: one.outflow.sent_lines() };
+            lane.went(went, hop.ordinal, count);
             one.intake.granted(hop.credit);
             unsent.sent_bytes += count;
             if is_last {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use corewire::{Connection, Domain, Endpoint, Event, Interrupter, MessageError, Selector};
 use corewire_layout::circuit::packet::{End, Origin, Packet, Setup};
 use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, data_of_packet};
-use corewire_layout::trace::Kind;
+use corewire_layout::trace::{Kind, Point};
 use corewire_os::fork::generation;
 use corewire_ring::sync::AtomicU32;
 use corewire_ring::sync::Ordering::{Acquire, Release};
@@ -148,6 +148,10 @@ impl Lane for DataLane {
                 !*is_full
             }
         }
+    }
+
+    fn went(&mut self, went: Point, ordinal: u16, bytes: usize) {
+        trace::sent(went, ordinal, bytes);
     }
 }
 

@@ -67,7 +67,16 @@ pub fn start(name: &str) -> Result<OwnedFd, OsError> {
 
 /// Records nothing more, unless somebody else has asked for it.
 pub fn stop() {
-    ASKED.fetch_sub(1, Release);
+    let memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    // A forked child may have given up before.
+    if memory.is_some() && is_on() {
+        ASKED.fetch_sub(1, Release);
+    }
+}
+
+/// A frame that was sent after it had waited.
+pub(crate) fn sent(went: Point, ordinal: u16, bytes: usize) {
+    end(begin(), Kind::Send, [None, Some(went)], ordinal, bytes);
 }
 
 impl Memory {
@@ -101,6 +110,10 @@ fn record(began: u64, kind: Kind, [came, went]: [Option<Point>; 2], ordinal: u16
             let memory = memory.as_ref().filter(|memory| memory.generation == generation());
             let thread = || THREADS.fetch_add(1, Relaxed);
             *own = memory.map(|memory| (memory.region.clone(), thread(), memory.generation));
+            if own.is_none() {
+                // It was this process's parent that was asked, before the fork.
+                ASKED.store(0, Release);
+            }
         }
         let Some((region, thread, _)) = own else { return };
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);

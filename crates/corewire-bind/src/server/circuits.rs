@@ -179,6 +179,10 @@ impl Lane for Through<'_> {
             }
         }
     }
+
+    fn went(&mut self, went: Point, ordinal: u16, bytes: usize) {
+        trace::sent(went, ordinal, bytes);
+    }
 }
 
 impl Circuits {
@@ -315,6 +319,11 @@ impl Circuits {
     pub(super) fn begin_serving(&mut self, began: u64, label: Label, hop: Hop, bytes: usize) {
         let came = self.ends.came(label);
         self.served = Some(Served { began, came, went: None, ordinal: hop.ordinal, bytes });
+    }
+
+    /// What came was nothing to serve, in a trace.
+    pub(super) fn serve_nothing(&mut self) {
+        self.served = None;
     }
 
     /// What was served last has been, in a trace.

@@ -350,7 +350,10 @@ impl ServerCore {
         };
         match self.circuit_came(came, lines) {
             Some(found) => Ok(self.serve_found(found, dispatch)),
-            None => self.serve_slowly(timeout, None, dispatch),
+            None => {
+                self.sending.circuits.serve_nothing();
+                self.serve_slowly(timeout, None, dispatch)
+            }
         }
     }
 
@@ -567,7 +570,11 @@ impl ServerCore {
             if began != 0 {
                 self.sending.circuits.begin_serving(began, label, hop, payload.len());
             }
-            return self.circuit_came(came, lines);
+            let found = self.circuit_came(came, lines);
+            if found.is_none() {
+                self.sending.circuits.serve_nothing();
+            }
+            return found;
         }
         if tag.ordinal() == 0 {
             let message = in_buffer(&self.buffer, &status).to_vec();
