@@ -7,7 +7,7 @@ use std::time::Duration;
 use corewire::{Connection, Connector, Domain, NameWatch};
 use corewire_layout::circuit::packet::{Packet, Role};
 use corewire_layout::circuit::{NodeId, monitor_of_name, name_of_monitor};
-use corewire_os::fork::generation;
+use corewire_os::fork::PerProcess;
 use rustix::event::PollFlags;
 
 use super::lane::ControlLane;
@@ -84,13 +84,12 @@ impl MonitorAt {
 /// The monitors of a domain when its names last changed.
 struct Known {
     path: PathBuf,
-    generation: u32,
     watch: NameWatch,
     monitors: Vec<NodeId>,
 }
 
 /// A program binds many times, and each list of names is read from files.
-static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static KNOWN: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
 
 /// The monitors of a domain. One that has died since its names changed may be among them.
 fn monitors_of(domain: &Domain) -> Option<Vec<NodeId>> {
@@ -98,8 +97,7 @@ fn monitors_of(domain: &Domain) -> Option<Vec<NodeId>> {
         let names = domain.listeners().ok()?;
         Some(names.iter().filter_map(|name| monitor_of_name(name.as_str())).collect())
     };
-    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|known| known.generation == generation());
+    let mut all = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
     let path = domain.runtime_directory();
     if let Some(known) = all.iter_mut().find(|known| known.path == path) {
         if known.watch.has_changed() {
@@ -112,13 +110,13 @@ fn monitors_of(domain: &Domain) -> Option<Vec<NodeId>> {
     let monitors = list()?;
     let known = monitors.clone();
     let path = path.to_owned();
-    all.push(Known { path, generation: generation(), watch, monitors: known });
+    all.push(Known { path, watch, monitors: known });
     Some(monitors)
 }
 
 /// Reads the list of a domain's monitors again: one of them does not answer.
 fn forget_monitors(domain: &Domain) {
-    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|known| known.path != domain.runtime_directory());
 }
 

@@ -14,7 +14,7 @@ use corewire::{Connection, Domain, Endpoint, Event, Interrupter, MessageError, S
 use corewire_layout::circuit::packet::{End, Origin, Packet, Setup};
 use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, data_of_packet};
 use corewire_layout::trace::{Kind, Point};
-use corewire_os::fork::generation;
+use corewire_os::fork::{PerProcess, generation};
 use corewire_ring::sync::AtomicU32;
 use corewire_ring::sync::Ordering::{Acquire, Release};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
@@ -244,12 +244,14 @@ struct PlaceState {
     is_attaching: bool,
 }
 
-static PLACES: Mutex<Vec<(PathBuf, NodeId, Arc<Place>)>> = Mutex::new(Vec::new());
+type Places = Vec<(PathBuf, NodeId, Arc<Place>)>;
+
+static PLACES: PerProcess<Mutex<Places>> = PerProcess::new();
 
 impl Place {
     fn of(domain: &Domain, node: NodeId) -> Arc<Self> {
         let path = domain.runtime_directory();
-        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = PLACES.get().lock().unwrap_or_else(PoisonError::into_inner);
         let found = places.iter().find(|(at, number, _)| at == path && *number == node);
         if let Some((_, _, place)) = found {
             return Arc::clone(place);

@@ -10,7 +10,7 @@ use corewire_layout::trace::{
     AT_COUNT, AT_EVENTS, AT_FIRST, AT_MAGIC, AT_NAME, AT_NAME_LENGTH, AT_PID, AT_TICK, EVENT_BYTES,
     Event, Kind, MAGIC, NAME_BYTES_MAX, Point, bytes_of,
 };
-use corewire_os::fork::generation;
+use corewire_os::fork::{PerProcess, generation};
 use corewire_os::memory::{MemoryOptions, Segment};
 use corewire_os::processor::{tick_ns, ticks};
 use corewire_os::{OsError, process};
@@ -23,13 +23,12 @@ const EVENTS: usize = 1 << 16;
 
 /// How many monitors have asked this process to record.
 static ASKED: AtomicU32 = AtomicU32::new(0);
-static MEMORY: Mutex<Option<Memory>> = Mutex::new(None);
+static MEMORY: PerProcess<Mutex<Option<Memory>>> = PerProcess::new();
 static THREADS: AtomicU32 = AtomicU32::new(1);
 
 struct Memory {
     segment: Segment,
     region: Region,
-    generation: u32,
 }
 
 thread_local! {
@@ -54,9 +53,9 @@ pub fn begin() -> u64 {
 /// # Errors
 /// There is no memory, or no descriptor.
 pub fn start(name: &str) -> Result<OwnedFd, OsError> {
-    let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut memory = MEMORY.get().lock().unwrap_or_else(PoisonError::into_inner);
     let memory = match &mut *memory {
-        Some(memory) if memory.generation == generation() => memory,
+        Some(memory) => memory,
         none => none.insert(Memory::create(name)?),
     };
     let descriptor = rustix::io::fcntl_dupfd_cloexec(memory.segment.as_fd(), 0);
@@ -67,7 +66,7 @@ pub fn start(name: &str) -> Result<OwnedFd, OsError> {
 
 /// Records nothing more, unless somebody else has asked for it.
 pub fn stop() {
-    let memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    let memory = MEMORY.get().lock().unwrap_or_else(PoisonError::into_inner);
     // A forked child may have given up before.
     if memory.is_some() && is_on() {
         ASKED.fetch_sub(1, Release);
@@ -89,7 +88,7 @@ impl Memory {
         region.word32(AT_NAME_LENGTH).store(u32::try_from(name.len()).unwrap_or(0), Relaxed);
         region.copy_in(AT_NAME, name);
         region.word64(AT_MAGIC).store(MAGIC, Release);
-        Ok(Self { segment, region, generation: generation() })
+        Ok(Self { segment, region })
     }
 }
 
@@ -106,10 +105,9 @@ fn record(began: u64, kind: Kind, [came, went]: [Option<Point>; 2], ordinal: u16
     let ended = ticks();
     OWN.with_borrow_mut(|own| {
         if own.as_ref().is_none_or(|(_, _, of)| *of != generation()) {
-            let memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
-            let memory = memory.as_ref().filter(|memory| memory.generation == generation());
+            let memory = MEMORY.get().lock().unwrap_or_else(PoisonError::into_inner);
             let thread = || THREADS.fetch_add(1, Relaxed);
-            *own = memory.map(|memory| (memory.region.clone(), thread(), memory.generation));
+            *own = memory.as_ref().map(|memory| (memory.region.clone(), thread(), generation()));
             if own.is_none() {
                 // It was this process's parent that was asked, before the fork.
                 ASKED.store(0, Release);
