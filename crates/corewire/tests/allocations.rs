@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use corewire::Domain;
+use corewire::{Domain, Selector};
 
 /// Counts the allocations of the thread that asks, and the bytes that all threads hold.
 struct Counting;
@@ -85,6 +86,43 @@ fn steady_state_allocates_nothing() {
     assert_eq!(counted, 0, "allocations by the sender");
     assert_eq!(reading.join().unwrap(), 0, "allocations by the receiver");
     drop((sender, domain));
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
+fn an_endpoint_allocates_nothing_in_its_first_wait() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = std::env::temp_dir().join(format!("corewire-wait-{}", std::process::id()));
+    let domain = Domain::open_at(&path).unwrap();
+    let mut server = domain.endpoint("server").create().unwrap();
+    let serving = thread::spawn(move || {
+        let mut buffer = [0; 8];
+        loop {
+            let source = server.receive_into(Selector::any(), &mut buffer).unwrap().source;
+            if buffer == [0; 8] {
+                break;
+            }
+            server.send(source, 1, &buffer).unwrap();
+        }
+    });
+    let mut client = domain.endpoint("client").create().unwrap();
+    let server = client.peer("server").unwrap();
+    let mut buffer = [0; 8];
+    // Without a sleep: the poll after many messages differs from the first one.
+    for round in 1..=10_000_u64 {
+        client.send(server, 1, &round.to_le_bytes()).unwrap();
+        while client.try_receive_into(Selector::any(), &mut buffer).unwrap().is_none() {
+            thread::yield_now();
+        }
+    }
+    let before = allocations();
+    let timeout = Duration::from_millis(5);
+    let nothing = client.receive_into_timeout(Selector::any(), &mut buffer, timeout).unwrap();
+    assert!(nothing.is_none());
+    assert_eq!(allocations() - before, 0);
+    client.send(server, 1, &[0; 8]).unwrap();
+    serving.join().unwrap();
+    drop((client, domain));
     std::fs::remove_dir_all(&path).unwrap();
 }
 

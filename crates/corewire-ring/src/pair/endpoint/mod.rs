@@ -230,6 +230,10 @@ impl<H: Host> Endpoint<H> {
         let inbox = Inbox::new(&self.memory, row, memory, row_there, trusted);
         self.peers[row as usize] = Some(Box::new(Peer { inbox, outbox, granted: None }));
         self.present.push(row);
+        // Whoever polls or sleeps never allocates.
+        let peers = self.present.len();
+        self.queue.reserve(peers.saturating_sub(self.queue.len()));
+        self.cooling.reserve(peers.saturating_sub(self.cooling.len()));
         // It may have sent messages before it was known here.
         self.enqueue(row);
     }
