@@ -346,7 +346,7 @@ impl Attempt<'_> {
             return Err(BindReason::Protocol);
         };
         let link = CircuitLink::new(hub, opened.index, self.service);
-        let link = Link::Circuit(Box::new(link));
+        let link = Link::Circuit(link);
         Ok(self.bound(link, Driver::Circuit, 0, forms, Identity { uid, gid, pid }))
     }
 }

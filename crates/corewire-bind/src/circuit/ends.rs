@@ -122,29 +122,68 @@ struct Unsent {
     sent_bytes: usize,
 }
 
+/// What each message needs: one line of memory, since the next message may be of any of thousands of circuits.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 struct Circuit {
     label_in: Label,
     label_out: Label,
     outflow: Outflow,
     intake: Intake,
+    bytes_max: u32,
+    is_due: bool,
+    is_pending: bool,
+    delivered_count: u64,
+    /// None in a circuit that has never needed it.
+    rest: Option<Box<Rest>>,
+}
+
+/// What few circuits need.
+#[derive(Debug, Clone, Default)]
+struct Rest {
     unsent: VecDeque<Unsent>,
     unsent_bytes: usize,
     partial: Option<(Head, Vec<u8>)>,
-    bytes_max: usize,
-    delivered_count: u64,
     /// The other side's last frame has come; the own one has been sent, or waits in front of nothing.
     has_fin: [bool; 2],
     /// It ends once so many lines have come.
     ending: Option<(u32, Ended)>,
     ended: Option<Ended>,
-    is_due: bool,
-    is_pending: bool,
     /// A recall waits for its answer.
     must_return: bool,
 }
 
+impl Rest {
+    /// Whether the next frame may be a message like any other.
+    const fn has_nothing(&self) -> bool {
+        self.partial.is_none() && self.ending.is_none() && self.ended.is_none() && !self.has_fin[0]
+    }
+
+    /// Whether a message may go at once.
+    fn may_send(&self) -> bool {
+        self.unsent.is_empty() && !self.has_fin[1] && self.ended.is_none()
+    }
+
+    fn end(&mut self, ended: Ended) {
+        self.unsent.clear();
+        self.unsent_bytes = 0;
+        self.ended.get_or_insert(ended);
+    }
+}
+
 impl Circuit {
+    fn rest(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_default()
+    }
+
+    fn ended(&self) -> Option<&Ended> {
+        self.rest.as_ref()?.ended.as_ref()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| !rest.unsent.is_empty())
+    }
+
     /// The head of a message, and its bytes or their beginning.
     #[inline]
     fn begin<'a>(
@@ -155,7 +194,7 @@ impl Circuit {
     ) -> Result<(Head, &'a [u8]), Wrong> {
         let wrong = Wrong::Peer { index, what: "a message without its beginning" };
         let (head, bytes) = Head::of_frame(hop, payload).ok_or(wrong)?;
-        match bytes.len() > self.bytes_max {
+        match bytes.len() > self.bytes_max as usize {
             true => Err(Wrong::Peer { index, what: TOO_LONG }),
             false => Ok((head, bytes)),
         }
@@ -211,17 +250,11 @@ impl Ends {
             label_out,
             outflow,
             intake: Intake::new(FIRST_WINDOW_LINES),
-            unsent: VecDeque::new(),
-            unsent_bytes: 0,
-            partial: None,
-            bytes_max,
-            delivered_count: 0,
-            has_fin: [false; 2],
-            ending: None,
-            ended: None,
+            bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
             is_due: false,
             is_pending: false,
-            must_return: false,
+            delivered_count: 0,
+            rest: None,
         });
         Some(index)
     }
@@ -286,7 +319,7 @@ impl Ends {
     /// Accepts messages up to this length from now on.
     pub fn set_bytes_max(&mut self, index: u32, bytes_max: usize) {
         if let Some(one) = self.get_mut(index) {
-            one.bytes_max = bytes_max;
+            one.bytes_max = u32::try_from(bytes_max).unwrap_or(u32::MAX);
         }
     }
 
@@ -306,7 +339,7 @@ impl Ends {
             return Ok(Came::Nothing);
         };
         // One that has ended: frames of it may still come.
-        if one.label_in != label || one.ended.is_some() {
+        if one.label_in != label || one.ended().is_some() {
             return Ok(Came::Nothing);
         }
         one.outflow.raise(hop.credit);
@@ -314,14 +347,9 @@ impl Ends {
             let lines = lines_of(payload.len());
             let taken = one.intake.take(lines);
             taken.map_err(|_| Wrong::Monitor { what: "more than was granted" })?;
-            if one.has_fin[0] {
-                return Err(Wrong::Monitor { what: "a frame behind the last one" });
-            }
         }
         let is_usual = hop.kind == Kind::Data
-            && one.partial.is_none()
-            && one.ending.is_none()
-            && one.unsent.is_empty()
+            && one.rest.as_ref().is_none_or(|rest| rest.has_nothing() && rest.unsent.is_empty())
             && hop.flags & flags::WANTS == 0
             && !one.intake.is_due();
         if is_usual {
@@ -335,45 +363,51 @@ impl Ends {
     #[cold]
     fn unusual<'a>(&mut self, index: u32, hop: Hop, payload: &'a [u8]) -> Result<Came<'a>, Wrong> {
         let Some(one) = self.get_mut(index) else { return Ok(Came::Nothing) };
+        if hop.takes_lines() && one.rest.as_ref().is_some_and(|rest| rest.has_fin[0]) {
+            return Err(Wrong::Monitor { what: "a frame behind the last one" });
+        }
         if hop.flags & flags::WANTS != 0 {
             let window = one.intake.window_lines();
             one.intake.lend((window * 4).min(WINDOW_LINES_MAX).saturating_sub(window));
         }
         let came = match hop.kind {
-            Kind::Data | Kind::More => match (one.partial.take(), hop.kind) {
-                (None, Kind::Data) => {
-                    let (head, bytes) = one.begin(index, hop, payload)?;
-                    one.delivered_count += 1;
-                    Came::Short(index, head, bytes)
-                }
-                (None, _) => {
-                    let (head, bytes) = one.begin(index, hop, payload)?;
-                    one.partial = Some((head, bytes.to_vec()));
-                    Came::Nothing
-                }
-                (Some((head, mut bytes)), kind) => {
-                    bytes.extend_from_slice(payload);
-                    if bytes.len() > one.bytes_max {
-                        return Err(Wrong::Peer { index, what: TOO_LONG });
+            Kind::Data | Kind::More => {
+                let partial = one.rest.as_mut().and_then(|rest| rest.partial.take());
+                match (partial, hop.kind) {
+                    (None, Kind::Data) => {
+                        let (head, bytes) = one.begin(index, hop, payload)?;
+                        one.delivered_count += 1;
+                        Came::Short(index, head, bytes)
                     }
-                    match kind {
-                        Kind::Data => {
-                            one.delivered_count += 1;
-                            Came::Long(index, head, bytes)
+                    (None, _) => {
+                        let (head, bytes) = one.begin(index, hop, payload)?;
+                        one.rest().partial = Some((head, bytes.to_vec()));
+                        Came::Nothing
+                    }
+                    (Some((head, mut bytes)), kind) => {
+                        bytes.extend_from_slice(payload);
+                        if bytes.len() > one.bytes_max as usize {
+                            return Err(Wrong::Peer { index, what: TOO_LONG });
                         }
-                        _ => {
-                            one.partial = Some((head, bytes));
-                            Came::Nothing
+                        match kind {
+                            Kind::Data => {
+                                one.delivered_count += 1;
+                                Came::Long(index, head, bytes)
+                            }
+                            _ => {
+                                one.rest().partial = Some((head, bytes));
+                                Came::Nothing
+                            }
                         }
                     }
                 }
-            },
+            }
             Kind::Fin => {
-                one.has_fin[0] = true;
+                one.rest().has_fin[0] = true;
                 Came::Changed(index)
             }
             Kind::Recall => {
-                one.must_return = true;
+                one.rest().must_return = true;
                 Came::Nothing
             }
             Kind::Return => {
@@ -383,7 +417,7 @@ impl Ends {
             Kind::Credit => Came::Nothing,
             Kind::Hello => return Err(Wrong::Monitor { what: "a second hello" }),
         };
-        if one.intake.is_due() || one.must_return {
+        if one.intake.is_due() || one.rest.as_ref().is_some_and(|rest| rest.must_return) {
             self.make_due(index);
         }
         self.make_pending(index);
@@ -400,18 +434,18 @@ impl Ends {
             false => self.find(reset.to)?,
             true => *self.opened.get(&reset.from)?,
         };
-        let one = self.get_mut(index)?;
+        let rest = self.get_mut(index)?.rest();
         let ended = Ended { end: reset.end, reason: reset.reason };
         // Its other end takes nothing more.
-        one.unsent.clear();
-        one.unsent_bytes = 0;
+        rest.unsent.clear();
+        rest.unsent_bytes = 0;
         match reset.after {
-            Some(after) if one.ended.is_none() => {
-                one.ending = Some((after, ended));
+            Some(after) if rest.ended.is_none() => {
+                rest.ending = Some((after, ended));
                 self.look_for_end(index).then_some(index)
             }
             _ => {
-                one.ended.get_or_insert(ended);
+                rest.end(ended);
                 Some(index)
             }
         }
@@ -420,9 +454,10 @@ impl Ends {
     fn look_for_end(&mut self, index: u32) -> bool {
         let Some(one) = self.get_mut(index) else { return false };
         let taken = one.intake.taken_lines();
-        match one.ending.take_if(|(after, _)| !is_after(*after, taken)) {
+        let Some(rest) = &mut one.rest else { return false };
+        match rest.ending.take_if(|(after, _)| !is_after(*after, taken)) {
             Some((_, ended)) => {
-                one.ended.get_or_insert(ended);
+                rest.end(ended);
                 true
             }
             None => false,
@@ -432,23 +467,27 @@ impl Ends {
     /// The link has ended, and with it all circuits.
     pub fn link_lost(&mut self, reason: &str) {
         for one in self.circuits.iter_mut().flatten() {
-            one.unsent.clear();
-            one.unsent_bytes = 0;
-            let reason = reason.to_owned();
-            one.ended.get_or_insert(Ended { end: End::Lost, reason });
+            one.rest().end(Ended { end: End::Lost, reason: reason.to_owned() });
         }
     }
 
     /// How the circuit has ended, if it has. What came before still counts.
     #[must_use]
     pub fn ended(&self, index: u32) -> Option<&Ended> {
-        self.get(index)?.ended.as_ref()
+        self.get(index)?.ended()
     }
 
     /// Whether the other side has sent its last message, by its own word.
     #[must_use]
     pub fn has_last(&self, index: u32) -> bool {
-        self.get(index).is_some_and(|one| one.has_fin[0])
+        self.get(index).and_then(|one| one.rest.as_ref()).is_some_and(|rest| rest.has_fin[0])
+    }
+
+    /// Whether a circuit has not ended, and no message of it waits for the program.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|one| one.intake.stored_lines() == 0 && one.ended().is_none())
     }
 
     /// Messages that have come.
@@ -485,10 +524,8 @@ impl Ends {
         let (lines, room) = (lines_of(length), one.outflow.room_lines());
         if lines > room
             || length > PAYLOAD_BYTES_MAX
-            || !one.unsent.is_empty()
             || one.label_out.is_none()
-            || one.has_fin[1]
-            || one.ended.is_some()
+            || one.rest.as_ref().is_some_and(|rest| !rest.may_send())
         {
             return false;
         }
@@ -525,7 +562,7 @@ impl Ends {
     /// Sends nothing more behind what waits, and tells the other end so.
     pub fn finish(&mut self, index: u32) {
         let Some(one) = self.get_mut(index) else { return };
-        if !std::mem::replace(&mut one.has_fin[1], true) {
+        if !std::mem::replace(&mut one.rest().has_fin[1], true) {
             let (head, payload) = (Head::default(), Vec::new());
             self.add_unsent(index, Unsent { head, kind: Kind::Fin, payload, sent_bytes: 0 });
         }
@@ -533,24 +570,26 @@ impl Ends {
 
     fn add_unsent(&mut self, index: u32, unsent: Unsent) {
         let Some(one) = self.get_mut(index) else { return };
-        if one.ended.is_some() {
+        let rest = one.rest();
+        if rest.ended.is_some() {
             return;
         }
-        one.unsent_bytes += unsent.payload.len();
-        one.unsent.push_back(unsent);
+        rest.unsent_bytes += unsent.payload.len();
+        rest.unsent.push_back(unsent);
         self.make_pending(index);
     }
 
     /// Whether nothing of a circuit waits to be sent.
     #[must_use]
     pub fn is_all_sent(&self, index: u32) -> bool {
-        self.get(index).is_none_or(|one| one.unsent.is_empty())
+        self.get(index).is_none_or(|one| !one.has_unsent())
     }
 
     /// Bytes of a circuit that wait to be sent, and how many messages.
     #[must_use]
     pub fn unsent(&self, index: u32) -> (usize, usize) {
-        self.get(index).map_or((0, 0), |one| (one.unsent_bytes, one.unsent.len()))
+        let rest = self.get(index).and_then(|one| one.rest.as_ref());
+        rest.map_or((0, 0), |rest| (rest.unsent_bytes, rest.unsent.len()))
     }
 
     /// Forgets a circuit. The packet, if one must be sent: the monitor delivers what was sent before.
@@ -561,9 +600,11 @@ impl Ends {
         if self.free.len() == self.circuits.len() {
             *self = Self::default();
         }
-        let is_over = one.ended.is_some() || one.ending.is_some();
-        let is_finished = one.has_fin == [true; 2] && one.unsent.is_empty();
-        if is_over || is_finished {
+        let needs_none = |rest: &Rest| {
+            let is_finished = rest.has_fin == [true; 2] && rest.unsent.is_empty();
+            is_finished || rest.ended.is_some() || rest.ending.is_some()
+        };
+        if one.rest.as_deref().is_some_and(needs_none) {
             return None;
         }
         let after = (!one.label_out.is_none()).then(|| one.outflow.sent_lines());
@@ -574,10 +615,9 @@ impl Ends {
     /// Ends a circuit whose other end does what it must not. The packet, if one must be sent.
     pub fn cut(&mut self, index: u32, end: End, reason: &str) -> Option<Reset> {
         let one = self.get_mut(index)?;
-        one.unsent.clear();
-        one.unsent_bytes = 0;
-        let was_over = one.ended.is_some() || one.ending.is_some();
-        one.ended.get_or_insert(Ended { end, reason: reason.to_owned() });
+        let rest = one.rest();
+        let was_over = rest.ended.is_some() || rest.ending.is_some();
+        rest.end(Ended { end, reason: reason.to_owned() });
         let (to, from, reason) = (one.label_out, one.label_in, reason.to_owned());
         let visited = NodeSet::default();
         (!was_over).then_some(Reset { to, from, after: None, end, visited, reason })
@@ -592,7 +632,7 @@ impl Ends {
 
     fn make_pending(&mut self, index: u32) {
         let Some(one) = self.get_mut(index) else { return };
-        let can_send = !one.unsent.is_empty() && one.outflow.room_lines() > 0;
+        let can_send = one.has_unsent() && one.outflow.room_lines() > 0;
         if can_send && !one.label_out.is_none() && !std::mem::replace(&mut one.is_pending, true) {
             self.pending.push_back(index);
         }
@@ -622,7 +662,7 @@ impl Ends {
             self.pending.pop_front();
             if let Some(one) = self.get_mut(index) {
                 one.is_pending = false;
-                if one.unsent.is_empty() {
+                if !one.has_unsent() {
                     sent(index);
                 }
             }
@@ -632,19 +672,19 @@ impl Ends {
 
     fn send_word(&mut self, index: u32, lane: &mut impl Lane) -> bool {
         let Some(one) = self.get_mut(index) else { return true };
-        if one.label_out.is_none() || one.ended.is_some() {
+        if one.label_out.is_none() || one.ended().is_some() {
             // Once it is accepted, a frame of its own carries it.
             one.is_due = false;
             return true;
         }
         let credit = one.intake.offer();
-        if one.must_return {
+        if one.rest.as_ref().is_some_and(|rest| rest.must_return) {
             if !lane.frame(one.label_out, Hop { credit, ..Hop::new(Kind::Return) }, &[]) {
                 return false;
             }
             one.intake.granted(credit);
             one.outflow.returned();
-            one.must_return = false;
+            one.rest().must_return = false;
         }
         if one.intake.is_due() {
             if !lane.frame(one.label_out, Hop { credit, ..Hop::new(Kind::Credit) }, &[]) {
@@ -659,15 +699,16 @@ impl Ends {
     /// False if there is no room.
     fn send_unsent(&mut self, index: u32, lane: &mut impl Lane) -> bool {
         let Some(one) = self.get_mut(index) else { return true };
-        while let Some(unsent) = one.unsent.front_mut() {
+        let Some(rest) = &mut one.rest else { return true };
+        while let Some(unsent) = rest.unsent.front_mut() {
             let left = unsent.payload.get(unsent.sent_bytes..).unwrap_or_default();
             let room = one.outflow.room_lines();
             let count = left.len().min(payload_of(room));
             if room == 0 || count == 0 && !left.is_empty() {
                 return true;
             }
-            let (payload, rest) = left.split_at(count);
-            let is_last = rest.is_empty();
+            let (payload, behind) = left.split_at(count);
+            let is_last = behind.is_empty();
             let kind = if is_last { unsent.kind } else { Kind::More };
             // The first part has the whole prefix: a line has room for it.
             let mut hop = match unsent.sent_bytes {
@@ -688,8 +729,8 @@ impl Ends {
             one.intake.granted(hop.credit);
             unsent.sent_bytes += count;
             if is_last {
-                one.unsent_bytes -= unsent.payload.len();
-                one.unsent.pop_front();
+                rest.unsent_bytes -= unsent.payload.len();
+                rest.unsent.pop_front();
             }
         }
         true
@@ -773,6 +814,11 @@ mod tests {
         assert!(came == due);
         assert_eq!(service.delivered_count(back), 16);
         assert!(client.is_all_sent(index));
+    }
+
+    #[test]
+    fn the_usual_way_of_a_message_needs_one_line_of_memory() {
+        assert_eq!(size_of::<Option<Circuit>>(), 64);
     }
 
     #[test]

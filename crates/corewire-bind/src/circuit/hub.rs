@@ -968,11 +968,7 @@ impl State {
     /// Whether nothing of a circuit waits, and no other thread waits for anything.
     #[inline]
     fn is_quiet(&self, index: u32) -> bool {
-        !self.is_led
-            && !self.ends.has_work()
-            && self.lost.is_none()
-            && self.ends.ended(index).is_none()
-            && self.circuits.get(index).is_some_and(|local| local.queue.is_empty())
+        !self.is_led && !self.ends.has_work() && self.lost.is_none() && self.ends.is_quiet(index)
     }
 
     /// Wakes the thread or task that waits for a circuit.

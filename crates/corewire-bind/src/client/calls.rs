@@ -54,7 +54,7 @@ impl Owed {
 /// Calls by their token.
 #[derive(Default)]
 pub(super) struct Calls {
-    open: HashMap<u32, Call, BuildHasherDefault<OfToken>>,
+    open: Open,
     owed: Owed,
     /// The part of it that nobody waits for.
     abandoned: Owed,
@@ -79,6 +79,63 @@ impl Hasher for OfToken {
 
     fn finish(&self) -> u64 {
         self.0
+    }
+}
+
+/// Calls by their token. Most clients have one at a time, which needs no memory of its own.
+#[derive(Default)]
+struct Open {
+    one: Option<(u32, Call)>,
+    more: HashMap<u32, Call, BuildHasherDefault<OfToken>>,
+}
+
+impl Open {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.one.is_none() && self.more.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.one.is_some()) + self.more.len()
+    }
+
+    #[inline]
+    fn insert(&mut self, token: u32, call: Call) {
+        match &self.one {
+            Some((other, _)) if *other != token => _ = self.more.insert(token, call),
+            _ => self.one = Some((token, call)),
+        }
+    }
+
+    #[inline]
+    fn get(&self, token: u32) -> Option<&Call> {
+        match &self.one {
+            Some((one, call)) if *one == token => Some(call),
+            _ if self.more.is_empty() => None,
+            _ => self.more.get(&token),
+        }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, token: u32) -> Option<&mut Call> {
+        match &mut self.one {
+            Some((one, call)) if *one == token => Some(call),
+            _ => self.more.get_mut(&token),
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, token: u32) -> Option<Call> {
+        match self.one.take_if(|(one, _)| *one == token) {
+            Some((_, call)) => Some(call),
+            None if self.more.is_empty() => None,
+            None => self.more.remove(&token),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, &Call)> {
+        let one = self.one.iter().map(|(token, call)| (*token, call));
+        one.chain(self.more.iter().map(|(token, call)| (*token, call)))
     }
 }
 
@@ -168,7 +225,7 @@ impl Calls {
 
     /// The reply to a call of which somebody has a handle, and who asks for it now.
     pub(super) fn finish(&mut self, message: Message) -> Result<Message, CallError> {
-        if let Some(call) = self.open.remove(&message.tag().token()) {
+        if let Some(call) = self.open.remove(message.tag().token()) {
             self.settle(&call);
         }
         result(message)
@@ -176,7 +233,7 @@ impl Calls {
 
     /// Whether a handle will ask for the reply to this call, which has not come.
     pub(super) fn is_asked(&self, token: u32) -> bool {
-        matches!(self.open.get(&token), Some(Call { state: State::Asked(_), .. }))
+        matches!(self.open.get(token), Some(Call { state: State::Asked(_), .. }))
     }
 
     /// The service does not owe a reply any more.
@@ -200,7 +257,7 @@ impl Calls {
     }
 
     fn end(&mut self, token: u32, reply: Result<Message, CallError>) {
-        let Some(call) = self.open.remove(&token) else {
+        let Some(call) = self.open.remove(token) else {
             self.late_count += 1;
             return;
         };
@@ -227,7 +284,7 @@ impl Calls {
         self.forget_dropped();
         let open = self.open.iter();
         let open = open.filter(|(_, call)| !matches!(call.state, State::Ended(_)));
-        let tokens = open.map(|(token, _)| *token).collect::<Vec<_>>();
+        let tokens = open.map(|(token, _)| token).collect::<Vec<_>>();
         for token in tokens {
             self.end(token, Err(error.clone()));
         }
@@ -235,10 +292,10 @@ impl Calls {
 
     /// The reply, if it has come. The call is forgotten then.
     pub(super) fn take(&mut self, token: u32) -> Option<Result<Message, CallError>> {
-        if !matches!(self.open.get(&token)?.state, State::Ended(_)) {
+        if !matches!(self.open.get(token)?.state, State::Ended(_)) {
             return None;
         }
-        match self.open.remove(&token)?.state {
+        match self.open.remove(token)?.state {
             State::Ended(reply) => Some(reply),
             _ => None,
         }
@@ -246,18 +303,18 @@ impl Calls {
 
     /// Whether the call is known.
     pub(super) fn has(&self, token: u32) -> bool {
-        self.open.contains_key(&token)
+        self.open.get(token).is_some()
     }
 
     /// Has a task woken when the reply comes.
     pub(super) fn wake(&mut self, token: u32, waker: &Waker) {
-        if let Some(Call { state: State::Asked(place), .. }) = self.open.get_mut(&token) {
+        if let Some(Call { state: State::Asked(place), .. }) = self.open.get_mut(token) {
             *place = Some(waker.clone());
         }
     }
 
     pub(super) fn abandon(&mut self, token: u32) {
-        let Some(call) = self.open.remove(&token) else { return };
+        let Some(call) = self.open.remove(token) else { return };
         if matches!(call.state, State::Asked(_) | State::Then(_)) {
             self.abandoned.add(call.cost_bytes);
             self.open.insert(token, Call { state: State::Abandoned, ..call });

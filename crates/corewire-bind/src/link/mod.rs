@@ -28,7 +28,7 @@ pub(crate) const WAITING_BYTES_MAX: usize = 1 << 20;
 pub(crate) enum Link {
     Ring(Box<RingLink>),
     Socket(Box<SocketLink>),
-    Circuit(Box<CircuitLink>),
+    Circuit(CircuitLink),
 }
 
 /// What a waiting program must ask the system for.

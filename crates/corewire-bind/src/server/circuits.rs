@@ -122,7 +122,9 @@ impl Strangers {
     }
 
     fn remove_circuit(&mut self, local: &Local) {
-        local.rights.iter().for_each(|rights| self.remove_descriptors(local.uid, rights.as_ref()));
+        for rights in local.waiting.iter().flat_map(|waiting| &waiting.rights) {
+            self.remove_descriptors(local.uid, rights.as_ref());
+        }
         if let Some(share) = self.of_users.get_mut(&local.uid) {
             share.circuit_count -= 1;
             if share.circuit_count == 0 {
@@ -136,9 +138,26 @@ impl Strangers {
 struct Local {
     client: ClientId,
     uid: u32,
+    /// None in a circuit through which no capability has come.
+    waiting: Option<Box<Waiting>>,
+}
+
+/// Messages with capabilities.
+#[derive(Default)]
+struct Waiting {
     rights: VecDeque<Option<Vec<Received>>>,
     /// Messages that wait for their capabilities, and those behind them.
     held: VecDeque<(Message, u32, u8)>,
+}
+
+impl Local {
+    fn waiting(&mut self) -> &mut Waiting {
+        self.waiting.get_or_insert_default()
+    }
+
+    fn has_held(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| !waiting.held.is_empty())
+    }
 }
 
 /// What a frame brought, in memory of its own.
@@ -242,7 +261,7 @@ impl Circuits {
         let is_usual = head.capabilities == 0
             && head.status.is_none()
             && head.ordinal != 0
-            && local.held.is_empty()
+            && !local.has_held()
             && self.ends.ended(index).is_none();
         is_usual.then_some(local.client)
     }
@@ -441,7 +460,8 @@ impl ServerCore {
                 let Circuits { locals, strangers, ready, .. } = circuits;
                 let local = locals.get_mut(index as usize)?.as_mut()?;
                 let count = rights.as_ref().map_or(0, Vec::len);
-                local.rights.push_back(rights.filter(|_| strangers.has_room(local.uid, count)));
+                let rights = rights.filter(|_| strangers.has_room(local.uid, count));
+                local.waiting().rights.push_back(rights);
                 ready.push_back(index);
                 self.circuit_ready()
             }
@@ -506,8 +526,7 @@ impl ServerCore {
             circuits.locals.resize_with(place + 1, || None);
         }
         circuits.strangers.add_circuit(uid);
-        circuits.locals[place] =
-            Some(Local { client, uid, rights: VecDeque::new(), held: VecDeque::new() });
+        circuits.locals[place] = Some(Local { client, uid, waiting: None });
         let acceptance = Acceptance {
             number: 0,
             may_use_ring: false,
@@ -564,8 +583,8 @@ impl ServerCore {
         let local = circuits.local(index)?;
         let tag = Tag::new(0, head.ordinal, head.token);
         let message = Message::new(tag, head.status.map(u64::from), body, Vec::new());
-        if head.capabilities > 0 || !local.held.is_empty() {
-            local.held.push_back((message, lines, head.capabilities));
+        if head.capabilities > 0 || local.has_held() {
+            local.waiting().held.push_back((message, lines, head.capabilities));
             circuits.ends.store(index, lines);
             circuits.ready.push_back(index);
             return self.circuit_ready();
@@ -603,16 +622,17 @@ impl ServerCore {
         let index = self.sending.circuits.ready.pop_front()?;
         let circuits = &mut self.sending.circuits;
         let local = circuits.local(index)?;
-        let is_there = match local.held.front() {
-            Some((_, _, count)) => *count == 0 || !local.rights.is_empty(),
-            None => return self.circuit_changed(index),
+        let uid = local.uid;
+        let is_there = |waiting: &&mut Box<Waiting>| {
+            let first = waiting.held.front();
+            first.is_some_and(|(_, _, count)| *count == 0 || !waiting.rights.is_empty())
         };
-        if !is_there {
+        let Some(waiting) = local.waiting.as_mut().filter(is_there) else {
             return self.circuit_changed(index);
-        }
-        let (mut message, lines, count) = local.held.pop_front()?;
+        };
+        let (mut message, lines, count) = waiting.held.pop_front()?;
         if count > 0 {
-            let (rights, uid) = (local.rights.pop_front()?, local.uid);
+            let rights = waiting.rights.pop_front()?;
             circuits.strangers.remove_descriptors(uid, rights.as_ref());
             match rights {
                 Some(rights) if rights.len() == usize::from(count) => {
@@ -635,10 +655,10 @@ impl ServerCore {
         let circuits = &mut self.sending.circuits;
         let is_over = circuits.ends.ended(index).is_some();
         let local = circuits.local(index)?;
-        if !local.held.is_empty() {
+        if local.has_held() {
             if is_over {
                 // No capabilities can come any more: the messages that wait for some are told so.
-                local.rights.push_back(None);
+                local.waiting().rights.push_back(None);
                 circuits.ready.push_back(index);
             }
             return None;

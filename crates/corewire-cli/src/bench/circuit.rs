@@ -24,6 +24,10 @@ pub(super) const FLOODED_ROLE: Role<flooded::Part, Failure> =
 
 /// How many circuits are many.
 const CIRCUITS: usize = 100_000;
+/// Circuits that take turns at random: some that caches hold, and many.
+const CROWDS: [usize; 2] = [1000, CIRCUITS];
+/// Monitors on the way of those.
+const CROWD_MONITORS: usize = 2;
 /// Monitors on the longest way.
 const MONITORS: usize = 3;
 /// Ways: the direct one, and those through monitors.
@@ -39,7 +43,7 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     let &[one, other, ..] = &cpus[..] else {
         return Err(Failure::other("circuits are measured between two processors"));
     };
-    let mut rig = Rig::start(crew.directory(), MONITORS, [one, other])?;
+    let mut rig = Rig::start(crew.directory(), MONITORS, 1, [one, other])?;
     let mut waiting = Block::new();
     let mut sizes = vec![Block::new(); WAYS * SHAPES.len()];
     let blocks = alternate(options.rounds, |_| {
@@ -54,6 +58,11 @@ pub(super) fn run(options: &Options) -> Result<Report, Failure> {
     })?;
     describe(&blocks, &mut report);
     drop(rig);
+    for circuits in CROWDS {
+        let crew = Setup::new(PROGRAM, 0).crew()?;
+        let rig = Rig::start(crew.directory(), CROWD_MONITORS, circuits, [one, other])?;
+        run_crowd(options, circuits, rig, &mut report)?;
+    }
     describe_flooded(&flooded::measure(PROGRAM, &FLOODED_ROLE)?, &mut report);
     describe_many(&many::measure(PROGRAM, &MANY_ROLE, CIRCUITS)?, &mut report);
     Ok(report)
@@ -77,6 +86,45 @@ fn time(rig: &mut Rig, way: usize, shape: usize, size: &mut Block) -> Result<f64
         }),
     };
     Ok(found?)
+}
+
+/// Calls of 8 bytes, each through another one of so many circuits.
+fn run_crowd(
+    options: &Options,
+    circuits: usize,
+    mut rig: Rig,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let mut sizes = vec![Block::new(); CROWD_MONITORS + 1];
+    let blocks = alternate(options.rounds, |_| {
+        let mut times = Vec::new();
+        for (way, size) in sizes.iter_mut().enumerate() {
+            let chain = rig.chain(way);
+            let clients = if way == 0 { 1 } else { circuits };
+            let found = size.time_ns(|number| {
+                let call = chain
+                    .call_by(mixed(number) % clients, |client| client.start_payload64_1(number));
+                check(call, &number)
+            });
+            times.push(found?);
+        }
+        Ok::<_, Failure>(times)
+    })?;
+    for monitors in 1..=CROWD_MONITORS {
+        let plural = if monitors == 1 { "" } else { "s" };
+        let words = format!("8 bytes, {monitors} monitor{plural}, {circuits} circuits at random");
+        let key = format!("random_{monitors}_of_{circuits}");
+        report.figure(&format!("{key}_ns"), &words, blocks.median(monitors), "ns");
+        let words = format!("{words}, to direct");
+        report.spread_with_line(&format!("{key}_ratio"), &words, &blocks.ratios(monitors, 0));
+    }
+    Ok(())
+}
+
+/// A number that looks random.
+#[expect(clippy::cast_possible_truncation, reason = "the upper half")]
+fn mixed(number: u64) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 as usize
 }
 
 /// The mean time of a direct call that waits for its reply.

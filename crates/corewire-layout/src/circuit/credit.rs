@@ -76,7 +76,7 @@ pub struct Intake {
     granted_lines: u32,
     /// Of those taken, the ones that are still in memory.
     stored_lines: u32,
-    window_lines: u32,
+    window_lines: u16,
     is_recalling: bool,
 }
 
@@ -90,12 +90,13 @@ pub struct Overdrawn {
 }
 
 impl Intake {
-    /// Nothing has come, and a window of this many lines has been granted.
+    /// Nothing has come, and a window of this many lines has been granted, at most 65,535.
     #[must_use]
     pub const fn new(window_lines: u32) -> Self {
+        let window_lines = short(window_lines);
         Self {
             taken_lines: 0,
-            granted_lines: window_lines,
+            granted_lines: window_lines as u32,
             stored_lines: 0,
             window_lines,
             is_recalling: false,
@@ -124,7 +125,7 @@ impl Intake {
     /// The window.
     #[must_use]
     pub const fn window_lines(&self) -> u32 {
-        self.window_lines
+        self.window_lines as u32
     }
 
     /// Whether a recall has not been answered.
@@ -166,7 +167,8 @@ impl Intake {
             // Raises nothing, neither before the sender has given back nor after it.
             return self.taken_lines;
         }
-        let due = self.taken_lines.wrapping_add(self.window_lines).wrapping_sub(self.stored_lines);
+        let due =
+            self.taken_lines.wrapping_add(self.window_lines()).wrapping_sub(self.stored_lines);
         if is_after(due, self.granted_lines) { due } else { self.granted_lines }
     }
 
@@ -184,16 +186,16 @@ impl Intake {
     #[must_use]
     pub const fn is_due(&self) -> bool {
         let outstanding = self.outstanding_lines();
-        let room = self.window_lines.saturating_sub(outstanding + self.stored_lines);
+        let room = self.window_lines().saturating_sub(outstanding + self.stored_lines);
         !self.is_recalling
-            && outstanding * 2 < self.window_lines
-            && room * 2 >= self.window_lines
+            && outstanding * 2 < self.window_lines()
+            && room * 2 >= self.window_lines()
             && room > 0
     }
 
-    /// Lends so many lines more.
+    /// Lends so many lines more. No window is longer than 65,535 lines.
     pub const fn lend(&mut self, lines: u32) {
-        self.window_lines += lines;
+        self.window_lines = self.window_lines.saturating_add(short(lines));
     }
 
     /// What a recall must carry: the latest grant.
@@ -210,7 +212,7 @@ impl Intake {
     /// Lines that are lent.
     #[must_use]
     pub const fn lent_lines(&self) -> u32 {
-        self.window_lines.saturating_sub(RESERVE_LINES)
+        self.window_lines().saturating_sub(RESERVE_LINES)
     }
 
     /// Nothing more comes. Returns the lines that are free again: those in memory stay lent.
@@ -224,8 +226,8 @@ impl Intake {
     const fn shrink(&mut self) -> u32 {
         let committed = self.stored_lines + self.outstanding_lines();
         let window = if committed < RESERVE_LINES { RESERVE_LINES } else { committed };
-        let free = self.window_lines.saturating_sub(window);
-        self.window_lines -= free;
+        let free = self.window_lines().saturating_sub(window);
+        self.window_lines -= short(free);
         free
     }
 
@@ -238,6 +240,12 @@ impl Intake {
         }
         self.shrink()
     }
+}
+
+/// A window, or a part of one.
+#[expect(clippy::cast_possible_truncation, reason = "just compared")]
+const fn short(lines: u32) -> u16 {
+    if lines < u16::MAX as u32 { lines as u16 } else { u16::MAX }
 }
 
 /// Whether one cumulative count is later than another.

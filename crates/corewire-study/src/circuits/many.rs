@@ -142,8 +142,8 @@ pub fn measure<F>(program: Program, role: &Role<Part, F>, count: usize) -> Resul
     })
 }
 
-/// Binds `count` clients in several threads.
-fn bind_all(domain: &Domain, count: usize) -> Result<Vec<Client>, Failure> {
+/// Binds `count` clients through monitor 0, in several threads.
+pub(super) fn bind_all(domain: &Domain, count: usize) -> Result<Vec<Client>, Failure> {
     let bound = Mutex::new(Ok(Vec::with_capacity(count)));
     let share = count.div_ceil(THREADS);
     std::thread::scope(|scope| {

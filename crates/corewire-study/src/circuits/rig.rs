@@ -29,6 +29,7 @@ use corewire_os::processor;
 use corewire_ring::sync::Ordering::{Acquire, Release};
 use corewire_ring::sync::{AtomicU64, pause};
 
+use super::many::bind_all;
 use super::printed::{Party, Printed};
 use crate::calls::{Client, Echo, PATIENCE, SERVICE, Server};
 use crate::failure::{Doing, Failure};
@@ -86,17 +87,20 @@ impl Side {
     }
 }
 
-/// A client whose calls go through some monitors, and the parties of its thread.
+/// Clients whose calls go through the same monitors, and the parties of their thread.
 #[derive(Debug)]
 pub struct Chain {
-    client: Client,
+    clients: Vec<Client>,
     here: Side,
 }
 
 impl Chain {
-    /// The client. If it waits, the parties of this thread do not work.
+    /// The first client. If it waits, the parties of this thread do not work.
+    ///
+    /// # Panics
+    /// If there is none.
     pub fn client(&mut self) -> &mut Client {
-        &mut self.client
+        &mut self.clients[0]
     }
 
     /// Lets the service read some messages, as it does when it has a core of its own.
@@ -109,23 +113,43 @@ impl Chain {
         Ok(())
     }
 
-    /// Waits for a reply, and lets the parties of this thread work meanwhile. Nothing else may be under way.
+    /// Calls by the first client.
     ///
     /// # Errors
     /// If the call fails, or a party.
+    ///
+    /// # Panics
+    /// If there is no client.
     #[inline]
     pub fn call<R, E: std::fmt::Display>(
         &mut self,
         start: impl FnOnce(&mut Client) -> Result<Pending<Result<R, E>>, CallError>,
     ) -> Result<R, Failure> {
-        let mut pending = start(&mut self.client).doing("call")?;
+        self.call_by(0, start)
+    }
+
+    /// Calls by one of the clients, and lets the parties of this thread work meanwhile. Nothing else may be under way.
+    ///
+    /// # Errors
+    /// If the call fails, or a party.
+    ///
+    /// # Panics
+    /// If there is no such client.
+    #[inline]
+    pub fn call_by<R, E: std::fmt::Display>(
+        &mut self,
+        client: usize,
+        start: impl FnOnce(&mut Client) -> Result<Pending<Result<R, E>>, CallError>,
+    ) -> Result<R, Failure> {
+        let client = &mut self.clients[client];
+        let mut pending = start(client).doing("call")?;
         let is_served_here = self.here.service.is_some();
         while is_served_here && !self.here.turn()? {}
         let reply = match self.here.monitors.is_empty() {
-            true => pending.wait(&mut self.client),
+            true => pending.wait(client),
             false => loop {
                 self.here.turn_monitors()?;
-                if let Some(reply) = pending.try_wait(&mut self.client) {
+                if let Some(reply) = pending.try_wait(client) {
                     break reply;
                 }
             },
@@ -145,11 +169,17 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Starts chains of one to `monitors` monitors in domains below `directory`, and pins this thread and the other one.
+    /// Starts chains of one to `monitors` monitors in domains below `directory`, each with so many clients of one service,
+    /// and pins this thread and the other one.
     ///
     /// # Errors
     /// If a party cannot be started.
-    pub fn start(directory: &Path, monitors: usize, cpus: [usize; 2]) -> Result<Self, Failure> {
+    pub fn start(
+        directory: &Path,
+        monitors: usize,
+        clients: usize,
+        cpus: [usize; 2],
+    ) -> Result<Self, Failure> {
         let mut chains = Vec::new();
         let mut others = Vec::new();
         // The service of direct calls is at index 0.
@@ -159,11 +189,12 @@ impl Rig {
         let bind = Bind::default().drivers([Driver::Ump]).timeout(PATIENCE);
         let direct = pump(&mut sides, || Client::bind(&domain, SERVICE, &bind))?.doing("bind")?;
         let [here, other] = sides;
-        chains.push(Chain { client: direct, here });
+        chains.push(Chain { clients: vec![direct], here });
         others.push(other);
         for count in 1..=monitors {
-            let (client, [here, other]) = chain(&domain_at(directory, &count.to_string())?, count)?;
-            chains.push(Chain { client, here });
+            let domain = domain_at(directory, &count.to_string())?;
+            let (clients, [here, other]) = chain(&domain, count, clients)?;
+            chains.push(Chain { clients, here });
             others.push(other);
         }
         let (client, [here, there]) =
@@ -207,12 +238,12 @@ impl Rig {
         let due = chain.here.received() + STREAMED;
         let start = Instant::now();
         for number in 0..STREAMED {
-            while !sent(chain.client.try_one_way_32(number, 1, 2, 3))? {
+            while !sent(chain.client().try_one_way_32(number, 1, 2, 3))? {
                 chain.serve_some()?;
             }
         }
         while chain.here.received() < due {
-            chain.client.progress().doing("send")?;
+            chain.client().progress().doing("send")?;
             chain.serve_some()?;
         }
         Ok(per_second(STREAMED, start))
@@ -306,8 +337,12 @@ fn domain_at(directory: &Path, name: &str) -> Result<Domain, Failure> {
     Domain::open_at(&path).doing("open a domain")
 }
 
-/// A client and its service, with `count` monitors between them: neighbours on the way are on different sides.
-fn chain(domain: &Domain, count: usize) -> Result<(Client, [Side; 2]), Failure> {
+/// Clients and their service, with `count` monitors between them: neighbours on the way are on different sides.
+fn chain(
+    domain: &Domain,
+    count: usize,
+    clients: usize,
+) -> Result<(Vec<Client>, [Side; 2]), Failure> {
     let too_many = || Failure::other(format!("{count} monitors are too many"));
     let nodes: Option<Vec<NodeId>> = (0..count).map(NodeId::new).collect();
     let nodes = nodes.ok_or_else(too_many)?;
@@ -322,13 +357,12 @@ fn chain(domain: &Domain, count: usize) -> Result<(Client, [Side; 2]), Failure> 
         pump(&mut sides, || Asking::connect(domain, first, PATIENCE)?.set_table(table))?
             .doing("give a table")?;
     }
-    let serve = Serve::default().monitor(Some(MonitorAt::default().number(count - 1)));
+    let at_service = MonitorAt::default().number(count - 1);
+    let serve = Serve::default().clients(clients).monitor(Some(at_service));
     let service = Server::with(domain, SERVICE, Echo::default(), serve);
     sides[(count + 1) % 2].service = Some(service.doing("create a service")?);
-    let bind = Bind::default().drivers([Driver::Circuit]).monitor(MonitorAt::default().number(0));
-    let bind = bind.timeout(PATIENCE);
-    let client = pump(&mut sides, || Client::bind(domain, SERVICE, &bind))?.doing("bind")?;
-    Ok((client, sides))
+    let clients = pump(&mut sides, || bind_all(domain, clients))??;
+    Ok((clients, sides))
 }
 
 /// The table by which each monitor sends everything to the next one on the way.

@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// Round trips of all types, in alternating blocks.
 fn types(cpus: [usize; 2], rounds: u64) -> Result<Vec<TypeOf>, Failure> {
     let crew = Setup::new(PROGRAM, 0).crew()?;
-    let mut rig = Rig::start(crew.directory(), MONITORS, cpus)?;
+    let mut rig = Rig::start(crew.directory(), MONITORS, 1, cpus)?;
     // Direct, through monitors, and as printed.
     let ways = MONITORS + 2;
     let mut sizes = vec![Block::new(); TYPES.len() * ways];
