@@ -157,6 +157,8 @@ pub struct Monitor {
     pub(crate) last_look: Instant,
     /// The most circuits since memory was given back.
     pub(crate) circuits_most: usize,
+    /// Circuits at the last look.
+    pub(crate) circuits_before: usize,
 }
 
 impl Monitor {
@@ -224,6 +226,7 @@ impl Monitor {
             tracing: Tracing::default(),
             last_look: Instant::now(),
             circuits_most: 0,
+            circuits_before: 0,
         };
         monitor.join_others();
         Ok(monitor)

@@ -253,8 +253,13 @@ impl Monitor {
     /// Gives memory back once far fewer circuits are left than there were.
     fn give_back(&mut self) {
         let count = self.node.circuit_count();
+        let before = std::mem::replace(&mut self.circuits_before, count);
         self.circuits_most = self.circuits_most.max(count);
-        if self.circuits_most >= GIVE_BACK_FROM && count <= self.circuits_most / 2 {
+        // Not while they still become fewer.
+        if self.circuits_most >= GIVE_BACK_FROM
+            && count <= self.circuits_most / 2
+            && count >= before
+        {
             self.circuits_most = count;
             self.node.give_back_memory();
             corewire_os::process::give_back_memory();

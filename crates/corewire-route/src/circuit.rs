@@ -186,7 +186,7 @@ pub(crate) struct Parties {
 pub(crate) struct Circuit {
     pub(crate) sides: [Side; 2],
     pub(crate) phase: Phase,
-    pub(crate) parties: Box<Parties>,
+    pub(crate) parties: Parties,
 }
 
 /// Circuits by index. Places that are free are used again in the order in which they became free.
@@ -274,11 +274,7 @@ mod tests {
             origin: Origin::default(),
             home: NodeId::new(0).unwrap(),
         };
-        Circuit {
-            sides: [Side::new(LinkId(0)), Side::new(LinkId(0))],
-            phase: Phase::Open,
-            parties: Box::new(parties),
-        }
+        Circuit { sides: [Side::new(LinkId(0)), Side::new(LinkId(0))], phase: Phase::Open, parties }
     }
 
     #[test]
@@ -306,9 +302,7 @@ mod tests {
         // The client's label and the index in a map of its link, whose nodes may be half empty.
         let in_map = 2 * (size_of::<Label>() + size_of::<u32>());
         let in_lists = 2 * size_of::<At>() + size_of::<u32>();
-        // What an allocation costs besides.
-        let parties = size_of::<Parties>() + 16;
-        let all = size_of::<Option<Circuit>>() + parties + in_map + in_lists;
+        let all = size_of::<Option<Circuit>>() + in_map + in_lists;
         assert!(all <= 320, "{all} bytes");
         println!("{all} bytes, of which the circuit has {}", size_of::<Option<Circuit>>());
     }

@@ -132,7 +132,7 @@ impl Node {
         let service_side = Side { intake, ..Side::new(next) };
         let home = setup.path.first().copied().unwrap_or(self.id());
         let service = self.names.shared(&setup.service);
-        let parties = Box::new(Parties { service, origin: setup.origin, home });
+        let parties = Parties { service, origin: setup.origin, home };
         let label = setup.label;
         let circuit = Circuit {
             sides: [client, service_side],

@@ -169,9 +169,12 @@ fn describe_many(many: &Many, report: &mut Report) {
     for (monitor, bytes) in many.bytes_each.iter().enumerate() {
         let words = format!("memory of monitor {monitor} for each");
         report.figure(&format!("monitor_{monitor}_bytes_each"), &words, *bytes, "bytes");
-        let [before, _, after] = many.resident_bytes[monitor].map(|bytes| bytes as f64);
+        let [before, most, after] = many.resident_bytes[monitor].map(|bytes| bytes as f64);
         let words = format!("memory of monitor {monitor} afterwards, to before");
         report.figure(&format!("monitor_{monitor}_after_ratio"), &words, after / before, "");
+        let words = format!("memory of monitor {monitor} given back, of what it had taken");
+        let share = (most - after) / (most - before) * 100.0;
+        report.figure(&format!("monitor_{monitor}_given_back_percent"), &words, share, "%");
     }
     let words = format!("processor time of both monitors, {} idle circuits", many.idle_circuits);
     report.figure("idle_percent", &words, many.idle_share * 100.0, "%");
