@@ -190,9 +190,14 @@ impl Calls {
     }
 
     /// Whether another call may begin whose reply has at most `reply_bytes_max` bytes.
+    #[inline]
     pub(super) fn has_room(&mut self, reply_bytes_max: u32) -> bool {
-        self.forget_dropped();
-        self.owed.has_room(cost(reply_bytes_max))
+        let cost_bytes = cost(reply_bytes_max);
+        if !self.owed.has_room(cost_bytes) {
+            // Nobody wants the replies to those any more: they count apart.
+            self.forget_dropped();
+        }
+        self.owed.has_room(cost_bytes)
     }
 
     /// The same for a call whose thread reads what comes until its reply has: calls that others wait for do not count.
