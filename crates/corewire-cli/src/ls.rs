@@ -207,7 +207,7 @@ impl Service {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let domain = access::open_domain()?;
     let is_guest = domain.is_guest();
-    let Seen { channels, endpoints, services, silent, unseen } = seen::look(&domain)?;
+    let Seen { channels, endpoints, services, silent, unseen, .. } = seen::look(&domain)?;
     for why in unseen {
         eprintln!("corewire: {why}");
     }

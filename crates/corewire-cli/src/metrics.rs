@@ -1,4 +1,4 @@
-//! `corewire metrics`: counters of the channels and endpoints in the text format of Prometheus.
+//! `corewire metrics`: counters of the channels, endpoints and monitors in the text format of Prometheus.
 
 use std::fmt::{Display, Write as _};
 use std::fs;
@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use corewire::{ChannelView, Domain, EndpointView, PeerView, ReceiverView};
+use corewire_layout::LINE_BYTES;
 use tiny_http::{Header, Method, Response, Server};
 
 use crate::failure::Failure;
-use crate::seen::{self, Seen};
+use crate::seen::{self, Monitor, Seen};
 use crate::top::rates::counter;
 use crate::{access, output};
 
@@ -19,7 +20,7 @@ Examples:
   corewire metrics --file /var/lib/node_exporter/corewire.prom
   corewire metrics --port 9464\n\
 \n\
-Prints the counters of all channels and endpoints, and all services, once, or writes \
+Prints the counters of all channels, endpoints and monitors, and all services, once, or writes \
 them to FILE, for the textfile collector of node_exporter: a reader of FILE finds the old text or the new text, and \
 nothing in between. With --port it answers GET /metrics on 127.0.0.1 until it is ended. \
 They are looked up for each answer. Senders of a shared channel come and go, \
@@ -41,7 +42,7 @@ fn help() -> String {
 /// Every answer's type.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Print the counters of all channels and endpoints in the text format of Prometheus
+/// Print the counters of all channels, endpoints and monitors in the text format of Prometheus
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {
@@ -199,6 +200,7 @@ fn render(seen: &Seen) -> String {
         bindings.as_ref().map(|bindings| (of, bindings.clients.len()))
     });
     text.gauge("service_bindings", "Clients that are bound to a service.", bound);
+    render_monitors(&seen.monitors, &mut text);
     text.0
 }
 
@@ -228,6 +230,22 @@ fn render_endpoints(views: &[EndpointView], text: &mut Text) {
     }
     let kept = each().map(|(of, peer)| (of, peer.kept_bytes));
     text.gauge("peer_kept_bytes", "What kept messages of a peer take of the budget.", kept);
+}
+
+fn render_monitors(monitors: &[Monitor], text: &mut Text) {
+    let all = || {
+        monitors.iter().map(|Monitor { pid, routes }| {
+            (format!("{{monitor=\"{}\",pid=\"{pid}\"}}", routes.monitor), routes)
+        })
+    };
+    let frames = all().map(|(of, routes)| (of, routes.frames));
+    text.counter("monitor_frames_total", "Frames that a monitor has forwarded.", frames);
+    let circuits = all().map(|(of, routes)| (of, routes.circuits));
+    text.gauge("monitor_circuits", "Circuits through a monitor.", circuits);
+    let links = all().map(|(of, routes)| (of, routes.links.len()));
+    text.gauge("monitor_links", "Links of a monitor.", links);
+    let stored = all().map(|(of, routes)| (of, routes.stored_lines * LINE_BYTES));
+    text.gauge("monitor_stored_bytes", "Memory of frames that wait at a monitor.", stored);
 }
 
 /// Counters of an endpoint: the metric, the counter's word, what it counts.

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use corewire::{ChannelName, ChannelView, Domain, EndpointView, JoinError, ListenerView, Observed};
 use corewire_bind::{Bindings, Introspection};
+use corewire_layout::circuit::monitor_of_name;
+use corewire_monitor::{Asking, Routes};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -23,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) channels: Vec<ChannelView>,
     pub(crate) endpoints: Vec<EndpointView>,
     pub(crate) services: Vec<Service>,
+    /// In the order of their numbers.
+    pub(crate) monitors: Vec<Monitor>,
     pub(crate) silent: Vec<Silent>,
     /// Why others cannot be looked at.
     pub(crate) unseen: Vec<String>,
@@ -34,6 +38,15 @@ pub(crate) struct Service {
     pub(crate) view: ListenerView,
     /// Which clients are bound; `None` if it serves no interface, or did not say in time.
     pub(crate) bindings: Option<Bindings>,
+}
+
+/// A monitor that has answered.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    /// 0 if it is not known.
+    pub(crate) pid: u32,
+    /// Its links, and how many circuits it has.
+    pub(crate) routes: Routes,
 }
 
 /// A name whose process does not answer: it is stopped, or very busy.
@@ -59,8 +72,10 @@ impl Silent {
 /// Looks at everything in `domain`.
 pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
     let mut seen = Seen::default();
-    let (asked, until) = (Mutex::new(services(domain)?), Instant::now() + TIMEOUT);
-    let count = asked.lock().map_or(0, |asked| asked.len()).min(ASKED_MAX);
+    let until = Instant::now() + TIMEOUT;
+    let asked = services(domain)?;
+    let count = asked.len().min(ASKED_MAX);
+    let asked = Mutex::new(asked);
     let (observed, mut answers) = thread::scope(|scope| {
         let ask = || ask(domain, &asked, until);
         // Where no thread can be started, fewer services are asked.
@@ -80,7 +95,15 @@ pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
             Ok(Observed::Channel(channel)) => seen.channels.push(channel.look()),
             Ok(Observed::Endpoint(endpoint)) => seen.endpoints.push(endpoint.look()),
             Ok(Observed::Listener(view)) => {
-                let bindings = answers.remove(&view.name);
+                let answer = answers.remove(&view.name);
+                let bindings = match answer {
+                    Some(Answer::Service(bindings)) => Some(bindings),
+                    Some(Answer::Monitor(routes)) => {
+                        seen.monitors.push(Monitor { pid: view.pid, routes });
+                        None
+                    }
+                    None => None,
+                };
                 seen.services.push(Service { view, bindings });
             }
             Ok(_) => {}
@@ -90,11 +113,18 @@ pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
             Err(error) => seen.unseen.push(error.to_string()),
         }
     }
+    seen.monitors.sort_by_key(|monitor| monitor.routes.monitor);
     Ok(seen)
 }
 
-/// Names that serve an interface: these have an endpoint for rings beside them. Other listeners are left alone, because
-/// their programs would take the question for a client.
+/// What a process has said.
+enum Answer {
+    Service(Bindings),
+    Monitor(Routes),
+}
+
+/// Monitors, and names that serve an interface: these have an endpoint for rings beside them. Other listeners are left
+/// alone, because their programs would take the question for a client.
 fn services(domain: &Domain) -> Result<Vec<ChannelName>, Failure> {
     let mut listeners = domain.listeners()?;
     if !listeners.is_empty() {
@@ -102,23 +132,32 @@ fn services(domain: &Domain) -> Result<Vec<ChannelName>, Failure> {
         let is_ring = |name: &str, endpoint: &ChannelName| {
             endpoint.as_str().strip_suffix(".rings").is_some_and(|service| service == name)
         };
-        listeners.retain(|name| endpoints.iter().any(|one| is_ring(name.as_str(), one)));
+        listeners.retain(|name| {
+            let is_monitor = monitor_of_name(name.as_str()).is_some();
+            is_monitor || endpoints.iter().any(|one| is_ring(name.as_str(), one))
+        });
     }
     Ok(listeners)
 }
 
-/// Asks services which clients they have, as long as some have not been asked.
-fn ask(
-    domain: &Domain,
-    names: &Mutex<Vec<ChannelName>>,
-    until: Instant,
-) -> Vec<(String, Bindings)> {
+/// Asks services which clients they have, and monitors how many circuits, as long as some have not been asked.
+fn ask(domain: &Domain, names: &Mutex<Vec<ChannelName>>, until: Instant) -> Vec<(String, Answer)> {
     let mut answers = Vec::new();
     let next = || names.lock().ok().and_then(|mut names| names.pop());
     while let Some(name) = next() {
         let left = || until.saturating_duration_since(Instant::now());
-        let asked = domain.connect(name.as_str(), left()).ok();
-        let answer = asked.and_then(|socket| Introspection::new(socket).bindings(left()).ok());
+        let answer = match monitor_of_name(name.as_str()) {
+            Some(node) => {
+                let asked = Asking::connect(domain, node, left());
+                asked.and_then(|mut asking| asking.routes()).ok().map(Answer::Monitor)
+            }
+            None => {
+                let asked = domain.connect(name.as_str(), left()).ok();
+                asked
+                    .and_then(|socket| Introspection::new(socket).bindings(left()).ok())
+                    .map(Answer::Service)
+            }
+        };
         answers.extend(answer.map(|answer| (name.as_str().to_owned(), answer)));
     }
     answers

@@ -1,4 +1,4 @@
-//! `corewire top`: rates on the channels and endpoints of this user.
+//! `corewire top`: rates on the channels, endpoints and monitors of this user.
 
 pub(crate) mod rates;
 mod screen;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use corewire_os::event::wait_readable;
 use serde::Serialize;
 
-use self::rates::{Channel, Endpoint, Look, Watcher};
+use self::rates::{Channel, Endpoint, Look, Monitor, Watcher};
 use self::screen::Screen;
 use self::view::{COLUMNS, Sort, View};
 use crate::failure::Failure;
@@ -20,11 +20,13 @@ Examples:
   corewire top
   corewire top --once --json\n\
 \n\
-Columns: the channel or endpoint, a receiver's row in the channel, or a peer of the \
-endpoint, with a line for what comes from it and one for what goes to it; the process; \
-messages per second; payload bytes per second; lag: how many messages a receiver is \
+Columns: the channel, endpoint or monitor; a receiver's row in the channel; a peer of the \
+endpoint, with a line for what comes from it and one for what goes to it; or a link of the \
+monitor, with its circuits; the process; messages per second, of a monitor the frames that \
+it forwards; payload bytes per second; lag: how many messages a receiver is \
 behind, of a channel its slowest receiver, of an endpoint the messages that it keeps \
-until a receive asks for them; waits and wakes: how often per second it waited, and woke \
+until a receive asks for them, of a monitor the lines of 64 bytes that wait there; waits and \
+wakes: how often per second it waited, and woke \
 others; drops: messages missed or discarded, and receivers that were evicted, or \
 removed because their memory held impossible values, as peers are; deaths: receivers \
 or peers that died. Drops and deaths count from the creation of the channel or \
@@ -38,11 +40,11 @@ top reads the memory of the processes that take part. Once an interval it asks t
 process of each channel and endpoint for that memory, but not the thread that sends.\n\
 \n\
 Keys: q quits, space pauses, s sorts by the next column, r reverses the order, \
-/ filters by name, enter shows or hides receivers and peers, j and k or the arrows scroll.\n\
+/ filters by name, enter shows or hides receivers, peers and links, j and k or the arrows scroll.\n\
 \n\
 --once looks twice, an interval apart, prints the rates, and ends. --json prints an \
-object with the keys interval_s, unseen (why something cannot be seen), channels and \
-endpoints. channels holds objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
+object with the keys interval_s, unseen (why something cannot be seen), channels, \
+endpoints and monitors. channels holds objects with the keys name, pid, senders, sent, messages_per_s, bytes_per_s, \
 estimated_bytes_per_s (the part of bytes_per_s that is an estimate), waits_per_s, \
 wakes_per_s, lag, drops, deaths, receivers_max and receivers: objects with the keys \
 row, pid, messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, \
@@ -50,9 +52,10 @@ wakes_per_s, lag, drops and is_asleep. endpoints holds objects with the keys nam
 messages_per_s, bytes_per_s, estimated_bytes_per_s, waits_per_s, wakes_per_s, kept, \
 kept_bytes, budget_bytes, drops, deaths, is_asleep and peers: objects with the keys name, \
 pid, sent and received (objects with the keys messages_per_s and bytes_per_s), kept and \
-kept_bytes.";
+kept_bytes. monitors holds objects with the keys monitor (its number), pid, circuits, \
+frames_per_s, stored_lines and links: objects with the keys to and circuits.";
 
-/// Watch channels and endpoints: rates, lag, waits, drops, deaths
+/// Watch channels, endpoints and monitors: rates, lag, waits, drops, deaths
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -62,7 +65,7 @@ pub(crate) struct Args {
     /// Sort by this column
     #[arg(long, value_enum, default_value_t = Sort::Messages)]
     sort: Sort,
-    /// Show only channels and endpoints whose name contains this
+    /// Show only what has a name that contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Print the rates of one interval, and end
@@ -79,6 +82,7 @@ struct Report {
     unseen: Vec<String>,
     channels: Vec<Channel>,
     endpoints: Vec<Endpoint>,
+    monitors: Vec<Monitor>,
 }
 
 /// Seconds between two looks.
@@ -106,10 +110,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     wait_readable(&[], Some(Instant::now() + interval.saturating_sub(took)))?;
     let look = watcher.look()?;
     if args.json {
-        let Look { mut channels, mut endpoints, unseen } = look;
+        let Look { mut channels, mut endpoints, mut monitors, unseen } = look;
         channels.retain(|channel| channel.name.contains(&view.filter));
         endpoints.retain(|endpoint| endpoint.name.contains(&view.filter));
-        let report = Report { interval_s: args.interval, unseen, channels, endpoints };
+        monitors.retain(|one| format!("monitor {}", one.monitor).contains(&view.filter));
+        let report = Report { interval_s: args.interval, unseen, channels, endpoints, monitors };
         return output::print_json(&report);
     }
     let lines = view.lines(&look);

@@ -1,4 +1,4 @@
-//! Rates: the difference between two looks at the channels and endpoints.
+//! Rates: the difference between two looks at the channels, endpoints and monitors.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -74,6 +74,29 @@ pub(crate) struct Peer {
     pub(crate) kept_bytes: u64,
 }
 
+/// A monitor, with its rate since the look before.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Monitor {
+    pub(crate) monitor: usize,
+    pub(crate) pid: u32,
+    /// Circuits through it.
+    pub(crate) circuits: usize,
+    /// Frames that it forwarded; a message of up to 4080 bytes is one.
+    pub(crate) frames_per_s: f64,
+    /// Lines of memory that hold frames which wait.
+    pub(crate) stored_lines: usize,
+    pub(crate) links: Vec<Link>,
+}
+
+/// A link of a monitor.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Link {
+    /// `process 12` or `monitor 1`.
+    pub(crate) to: String,
+    /// Circuits through it.
+    pub(crate) circuits: usize,
+}
+
 /// Messages in one direction, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Flow {
@@ -86,6 +109,7 @@ pub(crate) struct Flow {
 pub(crate) struct Look {
     pub(crate) channels: Vec<Channel>,
     pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) monitors: Vec<Monitor>,
     /// Why others cannot be seen.
     pub(crate) unseen: Vec<String>,
 }
@@ -108,6 +132,8 @@ pub(crate) struct Watcher {
     domain: Domain,
     channels: Before<ChannelView>,
     endpoints: Before<EndpointView>,
+    /// The frames of monitors, by number and process.
+    frames: BTreeMap<(usize, u32), (u64, Instant)>,
 }
 
 /// The views of the look before, by name, and when they were taken.
@@ -115,12 +141,14 @@ type Before<View> = BTreeMap<String, (View, Instant)>;
 
 impl Watcher {
     pub(crate) fn new(domain: Domain) -> Self {
-        Self { domain, channels: Before::new(), endpoints: Before::new() }
+        let (channels, endpoints, frames) = (Before::new(), Before::new(), BTreeMap::new());
+        Self { domain, channels, endpoints, frames }
     }
 
-    /// The channels and endpoints, with their rates since the last call.
+    /// The channels, endpoints and monitors, with their rates since the last call.
     pub(crate) fn look(&mut self) -> Result<Look, Failure> {
-        let Seen { channels, endpoints, silent, mut unseen, .. } = seen::look(&self.domain)?;
+        let Seen { channels, endpoints, monitors, silent, mut unseen, .. } =
+            seen::look(&self.domain)?;
         unseen.extend(silent.iter().map(|silent| format!("{} {}", silent.name, silent.text())));
         let now = Instant::now();
         let since = |at: &Instant| now.duration_since(*at).as_secs_f64();
@@ -139,15 +167,24 @@ impl Watcher {
             let before = before.filter(|(before, _)| before.incarnation == view.incarnation);
             Endpoint::between(before.map(|(before, at)| (before, since(at))), view)
         };
+        let of_monitor = |monitor: &seen::Monitor| {
+            let before = self.frames.get(&(monitor.routes.monitor, monitor.pid));
+            Monitor::between(before.map(|(before, at)| (*before, since(at))), monitor)
+        };
         let look = Look {
             channels: channels.iter().map(of_channel).collect(),
             endpoints: endpoints.iter().map(of_endpoint).collect(),
+            monitors: monitors.iter().map(of_monitor).collect(),
             unseen,
         };
         let kept = |name: &String| name.clone();
         self.channels = channels.into_iter().map(|view| (kept(&view.name), (view, now))).collect();
         self.endpoints =
             endpoints.into_iter().map(|view| (kept(&view.name), (view, now))).collect();
+        let frames = |monitor: seen::Monitor| {
+            ((monitor.routes.monitor, monitor.pid), (monitor.routes.frames, now))
+        };
+        self.frames = monitors.into_iter().map(frames).collect();
         Ok(look)
     }
 
@@ -276,6 +313,24 @@ impl Peer {
             received: flow(|peer| (peer.received_messages, peer.received_bytes)),
             kept: now.kept_messages,
             kept_bytes: now.kept_bytes,
+        }
+    }
+}
+
+impl Monitor {
+    /// With the frames of the look before, and the seconds since then.
+    fn between(before: Option<(u64, f64)>, now: &seen::Monitor) -> Self {
+        let seen::Monitor { pid, routes } = now;
+        let links = routes.links.iter();
+        Self {
+            monitor: routes.monitor,
+            pid: *pid,
+            circuits: routes.circuits,
+            frames_per_s: before.map_or(0.0, |(before, s)| per_second(before, routes.frames, s)),
+            stored_lines: routes.stored_lines,
+            links: links
+                .map(|link| Link { to: link.to.clone(), circuits: link.circuits })
+                .collect(),
         }
     }
 }

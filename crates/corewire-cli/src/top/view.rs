@@ -1,6 +1,9 @@
 //! Which lines are shown, and in which order.
 
-use super::rates::{Channel, Endpoint, Flow, Look, Peer, Rates, Receiver};
+use std::borrow::Cow;
+
+use super::rates::{Channel, Endpoint, Flow, Link, Look, Monitor, Peer, Rates, Receiver};
+use crate::units;
 
 /// What the lines are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -35,7 +38,7 @@ impl Sort {
 
     #[expect(clippy::cast_precision_loss, reason = "an order, not an amount")]
     fn of(self, named: Named<'_>) -> f64 {
-        let Rates { messages_per_s, bytes_per_s, waits_per_s, wakes_per_s, .. } = *named.rates();
+        let Rates { messages_per_s, bytes_per_s, waits_per_s, wakes_per_s, .. } = named.rates();
         let [lag, drops, deaths] = named.counts().map(|count| count as f64);
         match self {
             Self::Name => 0.0,
@@ -55,20 +58,25 @@ impl Sort {
 enum Named<'a> {
     Channel(&'a Channel),
     Endpoint(&'a Endpoint),
+    Monitor(&'a Monitor),
 }
 
 impl<'a> Named<'a> {
-    fn name(self) -> &'a str {
+    fn name(self) -> Cow<'a, str> {
         match self {
-            Self::Channel(channel) => &channel.name,
-            Self::Endpoint(endpoint) => &endpoint.name,
+            Self::Channel(channel) => (&channel.name).into(),
+            Self::Endpoint(endpoint) => (&endpoint.name).into(),
+            Self::Monitor(monitor) => format!("monitor {}", monitor.monitor).into(),
         }
     }
 
-    fn rates(self) -> &'a Rates {
+    fn rates(self) -> Rates {
         match self {
-            Self::Channel(channel) => &channel.rates,
-            Self::Endpoint(endpoint) => &endpoint.rates,
+            Self::Channel(channel) => channel.rates,
+            Self::Endpoint(endpoint) => endpoint.rates,
+            Self::Monitor(Monitor { frames_per_s, .. }) => {
+                Rates { messages_per_s: *frames_per_s, ..Rates::default() }
+            }
         }
     }
 
@@ -77,20 +85,24 @@ impl<'a> Named<'a> {
         match self {
             Self::Channel(channel) => [channel.lag, channel.drops, channel.deaths],
             Self::Endpoint(endpoint) => [endpoint.kept, endpoint.drops, endpoint.deaths],
+            Self::Monitor(monitor) => [monitor.stored_lines as u64, 0, 0],
         }
     }
 
     fn line(self) -> Line {
         let (pid, state) = match self {
-            Self::Channel(channel) => (channel.pid, ""),
-            Self::Endpoint(endpoint) => (endpoint.pid, asleep(endpoint.is_asleep)),
+            Self::Channel(channel) => (channel.pid, String::new()),
+            Self::Endpoint(endpoint) => (endpoint.pid, asleep(endpoint.is_asleep).to_owned()),
+            Self::Monitor(monitor) => (monitor.pid, format!(", {}", circuits(monitor.circuits))),
         };
         let [_, drops, deaths] = self.counts();
-        Line {
-            cells: cells(format!("{}{state}", self.name()), pid, self.rates(), self.counts()),
-            is_part: false,
-            is_bad: drops > 0 || deaths > 0,
+        let mut cells = cells(format!("{}{state}", self.name()), pid, &self.rates(), self.counts());
+        if let Self::Monitor(_) = self {
+            // The rest is counted for its endpoint.
+            cells[BYTES].clear();
+            cells.truncate(LAG + 1);
         }
+        Line { cells, is_part: false, is_bad: drops > 0 || deaths > 0 }
     }
 
     /// The lines of its receivers or peers.
@@ -98,6 +110,7 @@ impl<'a> Named<'a> {
         match self {
             Self::Channel(channel) => channel.receivers.iter().map(of_receiver).collect(),
             Self::Endpoint(endpoint) => endpoint.peers.iter().flat_map(of_peer).collect(),
+            Self::Monitor(monitor) => monitor.links.iter().map(of_link).collect(),
         }
     }
 }
@@ -107,9 +120,9 @@ impl<'a> Named<'a> {
 pub(super) struct View {
     pub(super) sort: Sort,
     pub(super) is_reversed: bool,
-    /// Only channels and endpoints whose name contains this are shown.
+    /// Only what has a name that contains this is shown.
     pub(super) filter: String,
-    /// Whether receivers and peers have lines.
+    /// Whether receivers, peers and links have lines.
     pub(super) shows_parts: bool,
 }
 
@@ -126,10 +139,14 @@ pub(super) const COLUMNS: [(&str, bool); 9] = [
     ("deaths", true),
 ];
 
+/// Places of two of them.
+const BYTES: usize = 3;
+const LAG: usize = 4;
+
 /// A line of the table.
 pub(super) struct Line {
     pub(super) cells: Vec<String>,
-    /// A receiver of the channel above, or a peer of the endpoint above.
+    /// A receiver of the channel above, a peer of the endpoint above, or a link of the monitor above.
     pub(super) is_part: bool,
     /// Messages, receivers or peers were dropped, or one of these died.
     pub(super) is_bad: bool,
@@ -148,10 +165,11 @@ impl View {
     pub(super) fn lines(&self, look: &Look) -> Vec<Line> {
         let channels = look.channels.iter().map(Named::Channel);
         let named = channels.chain(look.endpoints.iter().map(Named::Endpoint));
+        let named = named.chain(look.monitors.iter().map(Named::Monitor));
         let mut shown: Vec<_> = named.filter(|named| named.name().contains(&self.filter)).collect();
         shown.sort_by(|&a, &b| {
             let by_amount = self.sort.of(b).total_cmp(&self.sort.of(a));
-            by_amount.then_with(|| a.name().cmp(b.name()))
+            by_amount.then_with(|| a.name().cmp(&b.name()))
         });
         if self.is_reversed {
             shown.reverse();
@@ -184,10 +202,19 @@ fn of_peer(peer: &Peer) -> [Line; 2] {
         let counts = [kept.unwrap_or(0), 0, 0];
         let mut cells = cells(format!("  {word} {}", peer.name), peer.pid, &rates, counts);
         // The rest is counted for the endpoint.
-        cells.truncate(if kept.is_some() { 5 } else { 4 });
+        cells.truncate(if kept.is_some() { LAG + 1 } else { LAG });
         Line { cells, is_part: true, is_bad: false }
     };
     [line("from", peer.received, Some(peer.kept)), line("to", peer.sent, None)]
+}
+
+fn of_link(link: &Link) -> Line {
+    let cells = vec![format!("  {}, {}", link.to, circuits(link.circuits))];
+    Line { cells, is_part: true, is_bad: false }
+}
+
+fn circuits(count: usize) -> String {
+    units::counted(count, "circuit", "circuits")
 }
 
 fn asleep(is_asleep: bool) -> &'static str {
@@ -272,6 +299,31 @@ mod tests {
         assert_eq!(names(Sort::Messages, "", false), ["image", "logs", "log"]);
         assert_eq!(names(Sort::Lag, "", false), ["logs", "log", "image"]);
         assert_eq!(names(Sort::Name, "log", true), ["logs", "log"]);
+    }
+
+    #[test]
+    fn a_monitor_says_how_many_circuits_go_where() {
+        let link = |to: &str, circuits| Link { to: to.into(), circuits };
+        let monitor = Monitor {
+            monitor: 2,
+            pid: 7,
+            circuits: 3,
+            frames_per_s: 12_345.0,
+            stored_lines: 9,
+            links: vec![link("monitor 1", 3), link("process 12", 1)],
+        };
+        let look = Look { monitors: vec![monitor], ..Look::default() };
+        let filter = "monitor".to_owned();
+        let view = View { sort: Sort::Messages, is_reversed: false, filter, shows_parts: true };
+        let lines = view.lines(&look).into_iter().map(|line| line.cells.join("|"));
+        assert_eq!(
+            lines.collect::<Vec<_>>(),
+            [
+                "monitor 2, 3 circuits|7|12.3k||9",
+                "  monitor 1, 3 circuits",
+                "  process 12, 1 circuit"
+            ]
+        );
     }
 
     #[test]

@@ -119,6 +119,41 @@ fn the_death_of_a_monitor_ends_its_circuits_and_the_next_goes_around() {
 }
 
 #[test]
+fn top_and_metrics_show_monitors() {
+    let scratch = Scratch::new("monitors-shown");
+    let _monitors = start(&scratch, [200, 201]);
+    let _serving = Serving::start(&scratch.runtime(), "desk");
+    eventually(|| add_at(&scratch, 201) == "{\"sum\":13}\n");
+    let _client = stay_at(&scratch, 201);
+    eventually(|| circuits(&scratch) == [(200, 1), (201, 1)]);
+
+    let report = scratch.run("top --once --json --interval 0.05").json();
+    let all: Vec<_> = report["monitors"].as_array().unwrap().iter().collect();
+    let [service_side, client_side] = all[..] else { panic!("{report}") };
+    assert_eq!((&service_side["monitor"], &service_side["circuits"]), (&200.into(), &1.into()));
+    let trunk = json!({ "to": "monitor 200", "circuits": 1 });
+    assert!(client_side["links"].as_array().unwrap().contains(&trunk), "{client_side}");
+    let help = scratch.run("top --help");
+    for key in service_side.as_object().unwrap().keys() {
+        assert!(help.text().contains(key.as_str()), "{key} is not in the help");
+    }
+    let text = scratch.run("top --once --interval 0.05 --filter monitor");
+    assert!(text.text().contains("\nmonitor 201, 1 circuit "), "{}", text.text());
+    assert!(text.text().contains("\n  monitor 200, 1 circuit"), "{}", text.text());
+
+    let (metrics, help) = (scratch.run("metrics"), scratch.run("metrics --help"));
+    let of_monitors = metrics.text().lines().filter(|line| line.starts_with("corewire_monitor_"));
+    assert_eq!(of_monitors.clone().count(), 8, "{}", metrics.text());
+    assert!(of_monitors.clone().any(|line| {
+        line.starts_with("corewire_monitor_circuits{monitor=\"200\",") && line.ends_with(" 1")
+    }));
+    for line in of_monitors {
+        let name = line.split('{').next().unwrap();
+        assert!(help.text().lines().any(|line| line.trim() == name), "{name} is not in the help");
+    }
+}
+
+#[test]
 fn mistakes_are_named() {
     let scratch = Scratch::new("monitor-mistakes");
     scratch.run("circuits").expect_code(0);
