@@ -279,8 +279,8 @@ impl Endpoint {
             name: now.name.clone(),
             pid: now.pid,
             rates: Rates {
-                messages_per_s: flows().map(|flow| flow.messages_per_s).sum(),
-                bytes_per_s: flows().map(|flow| flow.bytes_per_s).sum(),
+                messages_per_s: sum(flows().map(|flow| flow.messages_per_s)),
+                bytes_per_s: sum(flows().map(|flow| flow.bytes_per_s)),
                 estimated_bytes_per_s: 0.0,
                 waits_per_s: rate("waits"),
                 wakes_per_s: rate("wakes"),
@@ -333,6 +333,11 @@ impl Monitor {
                 .collect(),
         }
     }
+}
+
+/// The sum; that of nothing is 0, and not -0, as `Iterator::sum` has it.
+fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, |sum, number| sum + number)
 }
 
 /// How fast a counter has grown; 0 if no time has passed.
@@ -414,6 +419,11 @@ pub(crate) fn counter(counters: &[(&'static str, u64)], name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_of_no_rates_has_no_sign() {
+        assert_eq!(format!("{:.0}", sum(std::iter::empty())), "0");
+    }
 
     fn short_bytes(sample: &[(u64, u64)], first: u64, end: u64) -> (f64, bool) {
         let found = ShortBytes::between(sample.iter().copied(), first, end);
