@@ -19,7 +19,7 @@ pub struct Plan {
     pub programs: usize,
     /// Circuits that are opened in all.
     pub circuits: usize,
-    /// Messages that are sent in all.
+    /// Messages that are sent in all, those included for which there is no end that can.
     pub messages: usize,
     /// The longest message.
     pub bytes_max: usize,
@@ -63,6 +63,27 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Many monitors in groups of 16, and circuits between programs at random ones of them.
+    #[must_use]
+    pub fn large(monitors: usize, circuits: usize) -> Self {
+        Self {
+            table: table::fat_tree(&table::nodes(monitors), 16),
+            monitors,
+            programs: 2,
+            circuits,
+            // Tries: ends that cannot send count.
+            messages: 20 * circuits,
+            bytes_max: 300,
+            // Room for the reserves of half of them at one monitor, and not for many loans.
+            lines_max: circuits * 2,
+            frames_max: 100,
+            has_deaths: true,
+            mistake: None,
+        }
+    }
+}
+
 /// Runs a plan. Panics if anything is not as it must be.
 ///
 /// # Panics
@@ -94,11 +115,15 @@ pub fn run(plan: &Plan, seed: u64) -> Seen {
         for _ in 0..=random.below(1 + plan.circuits / 10) {
             act(&mut world, plan, &mut sent, &mut random);
         }
-        deliver_some(&mut world, &mut random);
-        for _ in 0..3 {
-            let program = random.below(clients.len());
-            if world.has_waiting(program) {
-                world.answer(program, !random.one_in(10));
+        // In a large world as much happens at once.
+        let passes = 1 + plan.monitors / 16;
+        for _ in 0..passes {
+            deliver_some(&mut world, &mut random);
+            for _ in 0..3 * passes {
+                let program = random.below(clients.len());
+                if world.has_waiting(program) {
+                    world.answer(program, !random.one_in(10));
+                }
             }
         }
         if plan.has_deaths && random.one_in(40) {

@@ -26,6 +26,15 @@ fn random_worlds_keep_the_promises() {
     }
 }
 
+/// 256 monitors and 100,000 circuits if the simulator runs as many seeds as for a change of the node.
+#[test]
+fn a_large_world_keeps_the_promises() {
+    let (monitors, circuits) = if seeds() >= 10_000 { (256, 100_000) } else { (64, 4000) };
+    let seen = run(&Plan::large(monitors, circuits), seeds());
+    println!("{monitors} monitors, {circuits} circuits: {seen:?}");
+    assert!(seen.accepted > circuits as u64 / 2 && seen.messages > circuits as u64 / 2);
+}
+
 #[test]
 fn one_circuit_in_every_state() {
     let (states, is_all) = explore(&Limits::one_circuit(), states_max());
