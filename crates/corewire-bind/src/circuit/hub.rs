@@ -231,6 +231,14 @@ enum Look {
     Interrupted,
 }
 
+/// What a first look for the next message of a circuit has found.
+enum First {
+    Message(Message),
+    Nothing,
+    /// Something else, or something else must be done first.
+    Other,
+}
+
 /// The hub of a monitor, or the place where it will be: threads wait only for the monitor that they want.
 #[derive(Default)]
 struct Place {
@@ -544,25 +552,50 @@ impl Hub {
     #[inline]
     pub(crate) fn receive(&self, index: u32, patience: Patience) -> Result<Message, HubError> {
         let mut state = self.lock();
-        if !self.is_wanted() && self.inbox.is_empty() && state.is_quiet(index) {
-            // The usual way: no other thread, and nothing waits.
-            match state.look(patience) {
-                Ok(Look::Message(found, Arrived { message, capabilities: 0, .. }))
-                    if found == index =>
-                {
-                    state.end_lead();
-                    return Ok(message);
+        match self.look_first(&mut state, index, patience)? {
+            First::Message(message) => Ok(message),
+            First::Nothing if matches!(patience, Patience::None) => Err(CallError::Busy.into()),
+            _ => self.wait_from(state, index, patience, |state| state.take(index)),
+        }
+    }
+
+    /// The next message of a circuit, if it has come.
+    #[inline]
+    pub(crate) fn try_receive(&self, index: u32) -> Result<Option<Message>, HubError> {
+        let mut state = self.lock();
+        match self.look_first(&mut state, index, Patience::None)? {
+            First::Message(message) => Ok(Some(message)),
+            First::Nothing => Ok(None),
+            First::Other => {
+                match self.wait_from(state, index, Patience::None, |state| state.take(index)) {
+                    Err(HubError::Call(CallError::Busy)) => Ok(None),
+                    received => received.map(Some),
                 }
-                Ok(Look::Message(found, arrived)) => state.put(found, arrived),
-                Ok(Look::Something | Look::Interrupted) => {}
-                Ok(Look::Nothing) if matches!(patience, Patience::None) => {
-                    return Err(CallError::Busy.into());
-                }
-                Ok(Look::Nothing) => {}
-                Err(error) => return Err(error.into()),
             }
         }
-        self.wait_from(state, index, patience, |state| state.take(index))
+    }
+
+    /// The usual way to the next message of a circuit: no other thread, and nothing waits.
+    #[inline]
+    fn look_first(
+        &self,
+        state: &mut State,
+        index: u32,
+        patience: Patience,
+    ) -> Result<First, CallError> {
+        if self.is_wanted() || !self.inbox.is_empty() || !state.is_quiet(index) {
+            return Ok(First::Other);
+        }
+        match state.look(patience)? {
+            Look::Message(found, Arrived { message, capabilities: 0, .. }) if found == index => {
+                state.end_lead();
+                return Ok(First::Message(message));
+            }
+            Look::Message(found, arrived) => state.put(found, arrived),
+            Look::Something | Look::Interrupted => {}
+            Look::Nothing => return Ok(First::Nothing),
+        }
+        Ok(First::Other)
     }
 
     /// Waits until something has come for a circuit, or what waited has been sent.

@@ -121,10 +121,24 @@ impl CircuitLink {
         self.check()?;
         let received = self.hub.receive(self.index, patience);
         let message = received.map_err(|error| self.error(error))?;
+        self.note(&message);
+        Ok(message)
+    }
+
+    /// What comes next, if it has come.
+    #[inline]
+    pub(crate) fn try_receive(&mut self) -> Result<Option<Message>, CallError> {
+        self.check()?;
+        let received = self.hub.try_receive(self.index).map_err(|error| self.error(error))?;
+        received.iter().for_each(|message| self.note(message));
+        Ok(received)
+    }
+
+    #[inline]
+    fn note(&self, message: &Message) {
         if message.status() == Some(status::LOST_HERE) {
             self.note_loss(message.tag());
         }
-        Ok(message)
     }
 
     /// Tells the service that the capabilities of a message were lost, if there is room: the caller learns it in any

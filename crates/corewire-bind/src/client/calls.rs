@@ -152,7 +152,7 @@ enum State {
     /// Nobody wants the reply any more.
     Abandoned,
     /// It has come. The service owes nothing.
-    Ended(Result<Message, CallError>),
+    Ended(Box<Result<Message, CallError>>),
 }
 
 /// Handles that were dropped while the client was elsewhere.
@@ -269,7 +269,8 @@ impl Calls {
         self.settle(&call);
         match call.state {
             State::Asked(waker) => {
-                self.open.insert(token, Call { cost_bytes: 0, state: State::Ended(reply) });
+                let state = State::Ended(Box::new(reply));
+                self.open.insert(token, Call { cost_bytes: 0, state });
                 if let Some(waker) = waker {
                     waker.wake();
                 }
@@ -296,12 +297,13 @@ impl Calls {
     }
 
     /// The reply, if it has come. The call is forgotten then.
+    #[inline]
     pub(super) fn take(&mut self, token: u32) -> Option<Result<Message, CallError>> {
         if !matches!(self.open.get(token)?.state, State::Ended(_)) {
             return None;
         }
         match self.open.remove(token)?.state {
-            State::Ended(reply) => Some(reply),
+            State::Ended(reply) => Some(*reply),
             _ => None,
         }
     }
@@ -337,6 +339,12 @@ impl Calls {
     /// Replies that nobody wanted any more.
     pub(super) const fn late_count(&self) -> u64 {
         self.late_count
+    }
+
+    /// Whether these are the calls to which a handle belongs.
+    #[inline]
+    pub(super) fn are_of(&self, dropped: &Arc<Dropped>) -> bool {
+        Arc::ptr_eq(&self.dropped, dropped)
     }
 
     pub(super) fn dropped(&self) -> Arc<Dropped> {

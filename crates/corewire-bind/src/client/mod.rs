@@ -144,6 +144,18 @@ impl Binding {
         self.link.receive(patience).map_err(|error| self.ended(error))
     }
 
+    /// The next message, if there is one.
+    #[inline]
+    pub(super) fn try_receive(&mut self) -> Result<Option<Message>, CallError> {
+        if self.end.is_none() && !self.link.is_keeping() {
+            return self.link.try_receive().map_err(|error| self.ended(error));
+        }
+        match self.receive(Patience::None) {
+            Err(CallError::Busy) => Ok(None),
+            received => received.map(Some),
+        }
+    }
+
     /// Receives while a message is kept, which goes as soon as there is room: what is waited for may depend on it.
     #[cold]
     pub(super) fn receive_keeping(&mut self, patience: Patience) -> Result<Message, CallError> {

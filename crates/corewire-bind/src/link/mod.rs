@@ -94,6 +94,18 @@ impl Link {
         each!(self, link => link.receive(patience))
     }
 
+    /// What comes next, if it has come.
+    #[inline]
+    pub(crate) fn try_receive(&mut self) -> Result<Option<Message>, CallError> {
+        if let Self::Circuit(link) = self {
+            return link.try_receive();
+        }
+        match self.receive(Patience::None) {
+            Err(CallError::Busy) => Ok(None),
+            received => received.map(Some),
+        }
+    }
+
     /// The end of a link whose service has died, unless it has said before that it ends.
     #[cold]
     pub(crate) fn end(&mut self, error: CallError) -> CallError {
