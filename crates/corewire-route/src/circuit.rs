@@ -86,6 +86,8 @@ pub(crate) mod state {
     pub(crate) const GONE: u16 = 1 << 7;
     /// Is in the list of those that have borrowed.
     pub(crate) const BORROWER: u16 = 1 << 8;
+    /// With these alone a frame goes on at once, if there is credit and room.
+    pub(crate) const USUAL: u16 = ACTIVE | DUE | WANTING | BORROWER;
 }
 
 /// One side of a circuit.

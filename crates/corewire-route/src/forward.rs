@@ -57,7 +57,7 @@ impl Node {
         let is_usual = hop.kind != Kind::Fin
             && hop.flags & flags::WANTS == 0
             && !is_unblocked
-            && (near.state | far.state) & !(state::ACTIVE | state::DUE) == 0
+            && (near.state | far.state) & !state::USUAL == 0
             && matches!(circuit.phase, Phase::Open);
         if !is_usual {
             return self.unusual(at, hop, payload, wires);

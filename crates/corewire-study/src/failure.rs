@@ -48,7 +48,17 @@ pub trait Doing<T> {
 }
 
 impl<T, E: Display> Doing<T> for Result<T, E> {
+    // What is measured must not move results about.
+    #[inline(always)]
     fn doing(self, what: impl Display) -> Result<T, Failure> {
-        self.map_err(|error| Failure::other(format!("cannot {what}: {error}")))
+        match self {
+            Ok(done) => Ok(done),
+            Err(error) => Err(failed(&what, &error)),
+        }
     }
+}
+
+#[cold]
+fn failed(what: &dyn Display, error: &dyn Display) -> Failure {
+    Failure::other(format!("cannot {what}: {error}"))
 }

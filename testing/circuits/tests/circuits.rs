@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use corewire_circuits::explorer::{Limits, explore};
 use corewire_circuits::simulator::{Plan, run};
+use corewire_circuits::world::World;
 use corewire_route::{Mistake, table};
 
 /// How many seeds the simulator runs: `COREWIRE_SIM_SEEDS`.
@@ -33,6 +34,26 @@ fn a_large_world_keeps_the_promises() {
     let seen = run(&Plan::large(monitors, circuits), seeds());
     println!("{monitors} monitors, {circuits} circuits: {seen:?}");
     assert!(seen.accepted > circuits as u64 / 2 && seen.messages > circuits as u64 / 2);
+}
+
+#[test]
+fn a_circuit_that_has_borrowed_is_as_fast_as_any() {
+    let mut world = World::new(1, 1000, 1, None);
+    let [client, service] = [0, 1].map(|_| world.start_program(0, 100));
+    world.export(service, "s");
+    world.settle();
+    let circuit = world.open(client, "s").unwrap();
+    world.settle();
+    // Longer than the reserve.
+    world.send(circuit, 0, 1000);
+    world.settle();
+    let before = world.node(0).unwrap().counts();
+    for _ in 0..100 {
+        world.send(circuit, 0, 8);
+        world.settle();
+    }
+    let after = world.node(0).unwrap().counts();
+    assert_eq!([after.forwarded - before.forwarded, after.stored - before.stored], [100, 0]);
 }
 
 #[test]
