@@ -367,7 +367,7 @@ fn counts(results: &Results) -> String {
     let head = head.map(str::to_owned).into();
     paragraph(
         "Counted, not measured: each process is connected with each other one, by a pair of rings of 256 lines, or by a \
-         circuit through one monitor, which takes 257 bytes there (measured with 100,000 circuits) and reserves 256 for \
+         circuit through one monitor, which takes 217 bytes there (measured with 100,000 circuits) and reserves 256 for \
          frames that wait. The thesis counts six channels for four cores without circuits, and three with them.",
     ) + &Table { head, rows: rows.collect(), is_prose: false }.html("Channels and memory.")
 }

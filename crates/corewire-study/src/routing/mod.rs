@@ -70,7 +70,7 @@ const PROCESSES: [u64; 7] = [4, 8, 16, 32, 64, 128, 256];
 /// Bytes of a ring in one direction: 256 slots of a line.
 const RING_BYTES: u64 = 256 * 64;
 /// Bytes of a circuit at a monitor, as measured by `corewire bench circuit`.
-const CIRCUIT_BYTES: u64 = 257 + 2 * RESERVE_LINES as u64 * 64;
+const CIRCUIT_BYTES: u64 = 217 + 2 * RESERVE_LINES as u64 * 64;
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
