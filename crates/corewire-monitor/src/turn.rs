@@ -255,12 +255,9 @@ impl Monitor {
         let count = self.node.circuit_count();
         let before = std::mem::replace(&mut self.circuits_before, count);
         self.circuits_most = self.circuits_most.max(count);
-        // Not while they still become fewer.
-        if self.circuits_most >= GIVE_BACK_FROM
-            && count <= self.circuits_most / 2
-            && count >= before
-        {
-            self.circuits_most = count;
+        if self.circuits_most >= GIVE_BACK_FROM && count <= self.circuits_most / 2 {
+            // Once more when they have stopped becoming fewer.
+            self.circuits_most = if count < before { count.max(GIVE_BACK_FROM) } else { count };
             self.node.give_back_memory();
             corewire_os::process::give_back_memory();
         }

@@ -457,7 +457,7 @@ impl Ends {
         let Some(rest) = &mut one.rest else { return false };
         match rest.ending.take_if(|(after, _)| !is_after(*after, taken)) {
             Some((_, ended)) => {
-                rest.end(ended);
+                rest.ended.get_or_insert(ended);
                 true
             }
             None => false,

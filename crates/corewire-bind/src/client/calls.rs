@@ -191,13 +191,8 @@ impl Calls {
 
     /// Whether another call may begin whose reply has at most `reply_bytes_max` bytes.
     #[inline]
-    pub(super) fn has_room(&mut self, reply_bytes_max: u32) -> bool {
-        let cost_bytes = cost(reply_bytes_max);
-        if !self.owed.has_room(cost_bytes) {
-            // Nobody wants the replies to those any more: they count apart.
-            self.forget_dropped();
-        }
-        self.owed.has_room(cost_bytes)
+    pub(super) fn has_room(&self, reply_bytes_max: u32) -> bool {
+        self.owed.has_room(cost(reply_bytes_max))
     }
 
     /// The same for a call whose thread reads what comes until its reply has: calls that others wait for do not count.
@@ -330,6 +325,7 @@ impl Calls {
         }
     }
 
+    /// Looks when a reply comes to a call that nobody waits for: until then a call that was dropped counts like any other.
     fn forget_dropped(&mut self) {
         for token in self.dropped.take() {
             self.abandon(token);
