@@ -244,7 +244,7 @@ fn render_monitors(monitors: &[Monitor], text: &mut Text) {
     text.gauge("monitor_circuits", "Circuits through a monitor.", circuits);
     let links = all().map(|(of, routes)| (of, routes.links.len()));
     text.gauge("monitor_links", "Links of a monitor.", links);
-    let stored = all().map(|(of, routes)| (of, routes.stored_lines * LINE_BYTES));
+    let stored = all().map(|(of, routes)| (of, routes.stored_lines.saturating_mul(LINE_BYTES)));
     text.gauge("monitor_stored_bytes", "Memory of frames that wait at a monitor.", stored);
 }
 

@@ -149,7 +149,8 @@ fn ask(domain: &Domain, names: &Mutex<Vec<ChannelName>>, until: Instant) -> Vec<
         let answer = match monitor_of_name(name.as_str()) {
             Some(node) => {
                 let asked = Asking::connect(domain, node, left());
-                asked.and_then(|mut asking| asking.routes()).ok().map(Answer::Monitor)
+                let routes = asked.and_then(|mut asking| asking.routes()).ok();
+                routes.filter(|routes| routes.monitor == node.number()).map(Answer::Monitor)
             }
             None => {
                 let asked = domain.connect(name.as_str(), left()).ok();

@@ -50,6 +50,9 @@ pub enum AskError {
     },
 }
 
+/// The longest answer that is read: a million circuits take half of it.
+const ANSWER_BYTES_MAX: usize = 512 << 20;
+
 /// A connection to a monitor that is asked.
 #[derive(Debug)]
 pub struct Asking {
@@ -140,10 +143,15 @@ impl Asking {
     fn ask(&mut self, question: Question) -> Result<Vec<u8>, AskError> {
         self.send(&Packet::Ask(question))?;
         let mut answer = Vec::new();
+        let until = Instant::now() + self.within;
         loop {
-            match self.receive()? {
+            match self.receive_until(until)? {
                 (Packet::Answer { is_last, part }, _) => {
                     answer.extend(part);
+                    // What pours in is not waited for, and so must have an end, too.
+                    if answer.len() > ANSWER_BYTES_MAX || Instant::now() > until {
+                        return Err(AskError::NoAnswer { node: self.node, within: self.within });
+                    }
                     if is_last {
                         return Ok(answer);
                     }
@@ -159,8 +167,14 @@ impl Asking {
     }
 
     fn receive(&mut self) -> Result<(Packet, Option<Vec<OwnedFd>>), AskError> {
+        self.receive_until(Instant::now() + self.within)
+    }
+
+    fn receive_until(
+        &mut self,
+        until: Instant,
+    ) -> Result<(Packet, Option<Vec<OwnedFd>>), AskError> {
         let (node, within) = (self.node, self.within);
-        let until = Instant::now() + within;
         loop {
             match self.lane.receive().map_err(|end| AskError::Lane { node, end })? {
                 Some((Packet::Refused { reason }, _)) => {

@@ -256,7 +256,7 @@ impl Monitor {
         let before = std::mem::replace(&mut self.circuits_before, count);
         self.circuits_most = self.circuits_most.max(count);
         if self.circuits_most >= GIVE_BACK_FROM && count <= self.circuits_most / 2 {
-            // Once more when they have stopped becoming fewer.
+            // Once more at each halving, and at the end if few are left.
             self.circuits_most = if count < before { count.max(GIVE_BACK_FROM) } else { count };
             self.node.give_back_memory();
             corewire_os::process::give_back_memory();

@@ -488,6 +488,7 @@ impl Ends {
     #[must_use]
     pub fn is_quiet(&self, index: u32) -> bool {
         self.get(index).is_some_and(|one| one.intake.stored_lines() == 0 && one.ended().is_none())
+            && !self.has_last(index)
     }
 
     /// Messages that have come.

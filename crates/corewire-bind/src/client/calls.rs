@@ -228,6 +228,9 @@ impl Calls {
         if let Some(call) = self.open.remove(message.tag().token()) {
             self.settle(&call);
         }
+        if !self.is_empty() {
+            self.forget_dropped();
+        }
         result(message)
     }
 
@@ -325,7 +328,8 @@ impl Calls {
         }
     }
 
-    /// Looks when a reply comes to a call that nobody waits for: until then a call that was dropped counts like any other.
+    /// Looks when a reply comes and other calls are open: until then a call that was dropped is kept like any other, with
+    /// its reply if that has come.
     fn forget_dropped(&mut self) {
         for token in self.dropped.take() {
             self.abandon(token);

@@ -209,7 +209,7 @@ fn of_peer(peer: &Peer) -> [Line; 2] {
 }
 
 fn of_link(link: &Link) -> Line {
-    let cells = vec![format!("  {}, {}", link.to, circuits(link.circuits))];
+    let cells = vec![format!("  {}, {}", units::printable(&link.to), circuits(link.circuits))];
     Line { cells, is_part: true, is_bad: false }
 }
 
