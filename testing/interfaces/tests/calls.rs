@@ -47,6 +47,22 @@ fn errors_of_the_service_arrive_and_unknown_ones_too() {
 }
 
 #[test]
+fn a_thread_that_only_waits_holds_up_no_other_of_its_process() {
+    let (place, mut waits) = (Place::new("only-waits"), None);
+    place.serve(|domain| {
+        // Both share the link to their monitor.
+        let [mut waiting, mut calling] = [0, 1].map(|_| client(domain, Driver::Circuit));
+        waits = Some(std::thread::spawn(move || waiting.event().map(drop)));
+        for number in 0..10_000 {
+            assert_eq!(calling.eight(number), Ok(number));
+        }
+        assert!(!waits.as_ref().unwrap().is_finished());
+    });
+    let ended = waits.unwrap().join().unwrap();
+    assert!(matches!(ended, Err(CallError::PeerLeft { .. })), "{ended:?}");
+}
+
+#[test]
 fn a_reply_that_is_dropped_tells_the_caller() {
     pin();
     Place::new("dropped").serve(|domain| {

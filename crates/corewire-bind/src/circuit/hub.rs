@@ -111,6 +111,27 @@ struct State {
     buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
 }
 
+/// Wakes a thread that follows. It has a lock of its own: the leader keeps the state while it waits.
+#[derive(Default)]
+struct Signal {
+    is_given: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Signal {
+    fn give(&self) {
+        *self.is_given.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until it is given, for at most so long.
+    fn wait(&self, left: Option<Duration>) {
+        let is_given = self.is_given.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = left.unwrap_or(Duration::MAX);
+        let _ = self.changed.wait_timeout_while(is_given, left, |is_given| !*is_given);
+    }
+}
+
 /// What is known here of a circuit.
 #[derive(Default)]
 struct Local {
@@ -118,14 +139,14 @@ struct Local {
     rights: VecDeque<Option<Vec<Received>>>,
     answer: Option<(Origin, Vec<u8>)>,
     /// Wakes the thread that follows for it.
-    follower: Option<Arc<Condvar>>,
+    follower: Option<Arc<Signal>>,
     bell: Option<Arc<OwnedFd>>,
 }
 
 impl Local {
     fn ring(&self) {
         if let Some(follower) = &self.follower {
-            follower.notify_one();
+            follower.give();
         }
         if let Some(bell) = &self.bell {
             let _ = rustix::io::write(bell, &1_u64.to_le_bytes());
@@ -677,14 +698,13 @@ impl Hub {
     ) -> Result<MutexGuard<'a, State>, CallError> {
         let left = patience.left()?;
         let Some(local) = state.circuits.get_mut(index) else { return Ok(state) };
-        let signal = Arc::clone(local.follower.get_or_insert_with(Arc::default));
+        let signal = Arc::<Signal>::default();
+        local.follower = Some(Arc::clone(&signal));
         state.followers.push(index);
-        let mut state = match left {
-            None => signal.wait(state).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => {
-                signal.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
+        drop(state);
+        signal.wait(left);
+        // The leader may be waiting with the state: this interrupts it.
+        let mut state = self.lock();
         state.followers.retain(|one| *one != index);
         if let Some(local) = state.circuits.get_mut(index) {
             local.follower = None;
@@ -815,7 +835,7 @@ impl State {
             && let Some(&first) = self.followers.first()
             && let Some(follower) = self.circuits.get(first).and_then(|one| one.follower.as_ref())
         {
-            follower.notify_one();
+            follower.give();
         }
         // Programs that wait for descriptors: this thread has taken away what announced the next message.
         if !self.bells.is_empty() && !matches!(self.arm(), Ok(true)) {
