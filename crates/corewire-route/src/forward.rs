@@ -214,7 +214,10 @@ impl Node {
         }
         far.capabilities_due -= 1;
         if far.capabilities_due < -CAPABILITIES_AHEAD_MAX {
-            return Err(Violation::packet("capabilities of messages that do not come"));
+            // Not the neighbour's fault: it may have sent the messages on, and only they are late.
+            let reason = "capabilities of messages that do not come";
+            self.end_both(at.circuit(), End::Violation, reason, wires);
+            return Ok(());
         }
         let packet = Packet::Capabilities { to: far.label_out, is_lost, notes };
         wires.packet(far.link, packet, rights);

@@ -488,6 +488,18 @@ impl World {
         }
     }
 
+    /// An end sends capabilities of so many messages, and none of the messages.
+    pub fn send_capabilities_alone(&mut self, circuit: usize, side: usize, count: usize) {
+        let end = self.end(circuit, side);
+        let (program, Some(index)) = (end.program, end.index) else { return };
+        let party = &self.programs[program];
+        let (Some(edge), to) = (party.edge, party.ends.label_of(index)) else { return };
+        for _ in 0..count {
+            let packet = Packet::Capabilities { to, is_lost: true, notes: Vec::new() };
+            self.edges[edge].put_packet(Party::Program(program), packet);
+        }
+    }
+
     /// An end sends nothing more.
     pub fn finish(&mut self, circuit: usize, side: usize) {
         if !self.can_send(circuit, side) {
@@ -622,6 +634,8 @@ impl World {
                 }
             }
             Packet::Exported { reason, .. } => assert_eq!(reason, ""),
+            // Of messages that do not come.
+            Packet::Capabilities { .. } => {}
             other => panic!("a program got {other:?}"),
         }
     }

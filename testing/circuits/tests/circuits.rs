@@ -57,6 +57,25 @@ fn a_circuit_that_has_borrowed_is_as_fast_as_any() {
 }
 
 #[test]
+fn capabilities_without_messages_end_their_circuit_and_no_link() {
+    let mut world = World::new(2, 1000, 1, None);
+    world.join(0, 1, 100);
+    let [client, service] = [0, 1].map(|monitor| world.start_program(monitor, 100));
+    world.export(service, "s");
+    world.settle();
+    let [hostile, other] = [0, 1].map(|_| world.open(client, "s").unwrap());
+    world.settle();
+    // A violation of a link would be a panic.
+    world.send_capabilities_alone(hostile, 0, 10_000);
+    world.settle();
+    assert!(!world.can_send(hostile, 0) && !world.can_send(hostile, 1));
+    world.send(other, 0, 8);
+    world.settle();
+    world.check_settled();
+    world.end_all();
+}
+
+#[test]
 fn one_circuit_in_every_state() {
     let (states, is_all) = explore(&Limits::one_circuit(), states_max());
     println!("{states} states{}", if is_all { "" } else { ", and more" });

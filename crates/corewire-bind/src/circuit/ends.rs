@@ -164,9 +164,14 @@ impl Rest {
         self.unsent.is_empty() && !self.has_fin[1] && self.ended.is_none()
     }
 
-    fn end(&mut self, ended: Ended) {
+    /// The other end takes nothing more.
+    fn drop_unsent(&mut self) {
         self.unsent.clear();
         self.unsent_bytes = 0;
+    }
+
+    fn end(&mut self, ended: Ended) {
+        self.drop_unsent();
         self.ended.get_or_insert(ended);
     }
 }
@@ -312,6 +317,10 @@ impl Ends {
         if let Some(one) = self.get_mut(index) {
             one.label_out = label_out;
             one.outflow.raise(credit);
+            // Frames may have come before, and nobody to grant more to was known then.
+            if one.intake.is_due() {
+                self.make_due(index);
+            }
         }
         self.make_pending(index);
     }
@@ -436,9 +445,7 @@ impl Ends {
         };
         let rest = self.get_mut(index)?.rest();
         let ended = Ended { end: reset.end, reason: reset.reason };
-        // Its other end takes nothing more.
-        rest.unsent.clear();
-        rest.unsent_bytes = 0;
+        rest.drop_unsent();
         match reset.after {
             Some(after) if rest.ended.is_none() => {
                 rest.ending = Some((after, ended));
@@ -845,6 +852,30 @@ mod tests {
         service.flush(&mut up, |_| {});
         deliver(&mut client, &mut up);
         assert!(client.try_send(index, head, b"hello", &mut down));
+    }
+
+    #[test]
+    fn credit_that_was_due_before_the_acceptance_is_granted_after_it() {
+        let (mut client, mut service) = (Ends::default(), Ends::default());
+        let index = client.open(1 << 30, 1 << 20).unwrap();
+        let (label, credit) = client.greeting(index);
+        let back = service.opened(2 << 30, label, credit, 1 << 20).unwrap();
+        let (mut down, mut up) =
+            (Pipe(VecDeque::new(), usize::MAX), Pipe(VecDeque::new(), usize::MAX));
+        service.queue(back, Head { ordinal: 1, ..Head::default() }, vec![7; 100_000]);
+        service.flush(&mut down, |_| {});
+        assert!(deliver(&mut client, &mut down).is_empty());
+        client.flush(&mut up, |_| {});
+        let (label, credit) = service.greeting(back);
+        client.accepted(index, label, credit);
+        let mut came = Vec::new();
+        for _ in 0..100 {
+            client.flush(&mut up, |_| {});
+            deliver(&mut service, &mut up);
+            service.flush(&mut down, |_| {});
+            came.extend(deliver(&mut client, &mut down));
+        }
+        assert_eq!(came.len(), 1);
     }
 
     #[test]

@@ -675,9 +675,13 @@ impl ServerCore {
     /// What there is to do for circuits before the service waits.
     pub(super) fn tend_circuits(&mut self) -> Option<Found> {
         self.sending.flush_circuits();
-        match self.sending.circuits.ready.is_empty() {
-            true => None,
-            false => self.circuit_ready(),
+        // Each round hands out a message that was held, or takes an entry away.
+        while !self.sending.circuits.ready.is_empty() {
+            let found = self.circuit_ready();
+            if found.is_some() {
+                return found;
+            }
         }
+        None
     }
 }
