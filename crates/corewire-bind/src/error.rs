@@ -421,3 +421,12 @@ pub enum ServeError {
     #[error(transparent)]
     Message(#[from] MessageError),
 }
+
+/// What a call that must not wait has found; `None` if it would have had to wait.
+#[inline]
+pub(crate) fn none_if_busy<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match result {
+        Err(CallError::Busy) => Ok(None),
+        result => result.map(Some),
+    }
+}

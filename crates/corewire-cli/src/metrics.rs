@@ -135,7 +135,7 @@ const OF_RECEIVERS: [(&str, &str, &str); 5] = [
 ];
 
 fn text(domain: &Domain) -> Result<String, Failure> {
-    Ok(render(&seen::look(domain)?))
+    Ok(render(&seen::look_with_monitors(domain)?))
 }
 
 /// The text format, version 0.0.4.

@@ -69,11 +69,21 @@ impl Silent {
     }
 }
 
-/// Looks at everything in `domain`.
+/// Looks at everything in `domain`, without asking monitors.
 pub(crate) fn look(domain: &Domain) -> Result<Seen, Failure> {
+    look_and_ask(domain, |name| monitor_of_name(name.as_str()).is_none())
+}
+
+/// The same, and asks monitors, too.
+pub(crate) fn look_with_monitors(domain: &Domain) -> Result<Seen, Failure> {
+    look_and_ask(domain, |_| true)
+}
+
+fn look_and_ask(domain: &Domain, is_asked: impl Fn(&ChannelName) -> bool) -> Result<Seen, Failure> {
     let mut seen = Seen::default();
     let until = Instant::now() + TIMEOUT;
-    let asked = services(domain)?;
+    let mut asked = services(domain)?;
+    asked.retain(is_asked);
     let count = asked.len().min(ASKED_MAX);
     let asked = Mutex::new(asked);
     let (observed, mut answers) = thread::scope(|scope| {

@@ -131,8 +131,9 @@ impl Asking {
     pub fn traces(&mut self) -> Result<Vec<OwnedFd>, AskError> {
         self.send(&Packet::Ask(Question::Traces))?;
         let mut all = Vec::new();
+        let until = Instant::now() + self.within;
         loop {
-            match self.receive()? {
+            match self.receive_until(until)? {
                 (Packet::Traced, memory) => all.extend(memory.unwrap_or_default()),
                 (Packet::Answer { is_last: true, .. }, _) => return Ok(all),
                 _ => return Err(AskError::Protocol { node: self.node }),
@@ -148,9 +149,8 @@ impl Asking {
             match self.receive_until(until)? {
                 (Packet::Answer { is_last, part }, _) => {
                     answer.extend(part);
-                    // What pours in is not waited for, and so must have an end, too.
-                    if answer.len() > ANSWER_BYTES_MAX || Instant::now() > until {
-                        return Err(AskError::NoAnswer { node: self.node, within: self.within });
+                    if answer.len() > ANSWER_BYTES_MAX {
+                        return Err(AskError::Protocol { node: self.node });
                     }
                     if is_last {
                         return Ok(answer);
@@ -179,6 +179,10 @@ impl Asking {
             match self.lane.receive().map_err(|end| AskError::Lane { node, end })? {
                 Some((Packet::Refused { reason }, _)) => {
                     return Err(AskError::Refused { node, reason });
+                }
+                // The other side may send without an end.
+                Some(_) if Instant::now() > until => {
+                    return Err(AskError::NoAnswer { node, within });
                 }
                 Some(received) => return Ok(received),
                 None if !wait(self.lane.socket(), PollFlags::IN, until) => {

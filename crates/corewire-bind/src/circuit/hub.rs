@@ -1072,23 +1072,25 @@ impl State {
             News::Packet(Packet::Refused { reason }, _) => {
                 self.lose(&format!("the monitor has ended the link: {reason}"));
             }
-            // What is in the ring comes first, and the ring tells of its end.
-            News::Lost(_) if matches!(self.lane, DataLane::Ring { .. }) => self.drain(),
-            News::Lost(reason) => self.lose(&format!("the monitor has ended the link: {reason}")),
+            News::Lost(reason) => self.drain(&reason),
             News::Packet(..) | News::Frame(..) | News::Room => {}
         }
     }
 
-    /// The control lane has ended: takes what is left in the ring.
-    fn drain(&mut self) {
+    /// The control lane has ended: takes first what is left in the data lane.
+    fn drain(&mut self, reason: &str) {
         while self.lost.is_none() {
             match self.look(Patience::None) {
                 Ok(Look::Message(index, arrived)) => self.put(index, arrived),
-                Ok(Look::Something) => {}
+                // What interrupted it is handled already, or counted in `waiting`.
+                Ok(Look::Something | Look::Interrupted) => {}
                 _ => break,
             }
         }
-        self.lose("the monitor has ended");
+        self.lose(&match self.lane {
+            DataLane::Ring { .. } => "the monitor has ended".to_owned(),
+            DataLane::Socket { .. } => format!("the monitor has ended the link: {reason}"),
+        });
     }
 }
 

@@ -376,3 +376,27 @@ impl fmt::Debug for Calls {
 pub(super) fn is_reply_to(message: &Message, tag: Tag) -> bool {
     message.tag().token() == tag.token() && message.tag().ordinal() == tag.ordinal()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Body;
+
+    fn reply(token: u32) -> Message {
+        Message::new(Tag::new(0, 1, token), None, Body::empty(), Vec::new())
+    }
+
+    #[test]
+    fn a_call_that_is_dropped_after_its_reply_has_come_is_forgotten_with_the_next_one() {
+        let mut calls = Calls::default();
+        for token in [1, 2, 3] {
+            calls.ask(token, 8);
+        }
+        calls.reply(reply(1));
+        calls.dropped().add(1);
+        assert!(calls.finish(reply(2)).is_ok());
+        assert!(!calls.has(1) && calls.is_asked(3));
+        assert!(calls.finish(reply(3)).is_ok());
+        assert!(calls.is_empty());
+    }
+}

@@ -23,7 +23,7 @@ pub(crate) use self::calls::OWED_BYTES_MAX;
 use self::events::Events;
 pub use self::pending::Pending;
 use crate::bind::Driver;
-use crate::error::CallError;
+use crate::error::{CallError, none_if_busy};
 use crate::exchange::{Form, Forms};
 use crate::identity::Identity;
 use crate::link::{Interest, Link};
@@ -150,10 +150,7 @@ impl Binding {
         if self.end.is_none() && !self.link.is_keeping() {
             return self.link.try_receive().map_err(|error| self.ended(error));
         }
-        match self.receive(Patience::None) {
-            Err(CallError::Busy) => Ok(None),
-            received => received.map(Some),
-        }
+        none_if_busy(self.receive(Patience::None))
     }
 
     /// Receives while a message is kept, which goes as soon as there is room: what is waited for may depend on it.
@@ -241,10 +238,7 @@ impl Binding {
     /// # Errors
     /// [`CallError`].
     pub fn try_event(&mut self) -> Result<Option<(u16, Message)>, CallError> {
-        match self.event_by(Patience::None) {
-            Err(CallError::Busy) => Ok(None),
-            event => event.map(Some),
-        }
+        none_if_busy(self.event_by(Patience::None))
     }
 
     fn event_by(&mut self, patience: Patience) -> Result<(u16, Message), CallError> {

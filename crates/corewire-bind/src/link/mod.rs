@@ -16,7 +16,7 @@ pub(crate) use self::socket::SocketLink;
 
 use crate::capability::Capabilities;
 use crate::circuit::CircuitLink;
-use crate::error::CallError;
+use crate::error::{CallError, none_if_busy};
 use crate::message::Message;
 use crate::patience::Patience;
 use crate::tag::Tag;
@@ -100,10 +100,7 @@ impl Link {
         if let Self::Circuit(link) = self {
             return link.try_receive();
         }
-        match self.receive(Patience::None) {
-            Err(CallError::Busy) => Ok(None),
-            received => received.map(Some),
-        }
+        none_if_busy(self.receive(Patience::None))
     }
 
     /// The end of a link whose service has died, unless it has said before that it ends.

@@ -148,7 +148,7 @@ impl Watcher {
     /// The channels, endpoints and monitors, with their rates since the last call.
     pub(crate) fn look(&mut self) -> Result<Look, Failure> {
         let Seen { channels, endpoints, monitors, silent, mut unseen, .. } =
-            seen::look(&self.domain)?;
+            seen::look_with_monitors(&self.domain)?;
         unseen.extend(silent.iter().map(|silent| format!("{} {}", silent.name, silent.text())));
         let now = Instant::now();
         let since = |at: &Instant| now.duration_since(*at).as_secs_f64();
