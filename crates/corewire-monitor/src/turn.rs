@@ -93,7 +93,9 @@ impl Monitor {
         if self.out.stuck_count > 0 {
             self.out.look_at_stuck();
         }
-        self.node.flush(&mut self.out);
+        if self.node.flush(&mut self.out) {
+            found = Found::Something;
+        }
         // A monitor that sleeps waits for its sockets.
         if ticks().wrapping_sub(self.sockets_at) >= self.without_sockets_ticks {
             match self.sockets(Some(Duration::ZERO))? {

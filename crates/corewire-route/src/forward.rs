@@ -1,5 +1,7 @@
 //! The way of a frame through a node.
 
+use std::collections::VecDeque;
+
 use corewire_layout::circuit::credit::{LOAN_LINES_MAX, RESERVE_LINES};
 use corewire_layout::circuit::packet::{End, Packet};
 use corewire_layout::circuit::{Hop, Kind, Label, PAYLOAD_BYTES_MAX, flags, lines_of};
@@ -156,13 +158,11 @@ impl Node {
                 }
                 let (free, link) = (side.intake.returned() as usize, side.link);
                 let has_more = side.intake.lent_lines() > 0;
-                self.lent_lines -= free;
+                self.free_lent(free);
                 if has_more {
                     self.add_borrower(at);
                 }
-                if let Some(link) = self.link_mut(link) {
-                    link.loan_lines -= free;
-                }
+                self.reduce_loan(link, free);
                 if self.circuits.side(at).is_some_and(|side| side.intake.is_due()) {
                     self.make_due(at, 0);
                 }
@@ -243,6 +243,13 @@ impl Node {
         let link = side.link;
         if let Some(of_link) = self.link_mut(link) {
             of_link.due.push_back(at);
+            if has_stale(&of_link.due, of_link.circuit_count) {
+                let due = std::mem::take(&mut of_link.due);
+                let due = self.without_stale(due, Some(link), state::DUE);
+                if let Some(of_link) = self.link_mut(link) {
+                    of_link.due = due;
+                }
+            }
         }
         self.make_ready(link);
     }
@@ -261,6 +268,13 @@ impl Node {
         let link = side.link;
         if let Some(of_link) = self.link_mut(link) {
             of_link.active.push_back(at);
+            if has_stale(&of_link.active, of_link.circuit_count) {
+                let active = std::mem::take(&mut of_link.active);
+                let active = self.without_stale(active, Some(link), state::ACTIVE);
+                if let Some(of_link) = self.link_mut(link) {
+                    of_link.active = active;
+                }
+            }
         }
         self.make_ready(link);
     }
@@ -279,6 +293,10 @@ impl Node {
             side.set(state::WANTING);
         }
         self.wanting.push_back(at);
+        if has_stale(&self.wanting, 2 * self.circuits.len()) {
+            let wanting = std::mem::take(&mut self.wanting);
+            self.wanting = self.without_stale(wanting, None, state::WANTING);
+        }
         self.recall();
     }
 
@@ -289,15 +307,21 @@ impl Node {
         let lent = side.intake.lent_lines();
         let more = lent.saturating_mul(4).clamp(16, LOAN_LINES_MAX).saturating_sub(lent);
         let Some(link) = self.link(side.link) else { return Lent::Enough };
-        // One program may have at most a quarter of all, so that it cannot starve the links between monitors.
-        let most = match link.neighbour {
-            Neighbour::Program(_) => self.config.lines_max / 4,
-            Neighbour::Monitor(_) => self.config.lines_max,
+        // One program may have at most a quarter of all, so that it cannot starve the links between monitors; and all
+        // programs of other users half of it, since they need not give back.
+        let (lines_max, loan_lines) = (self.config.lines_max, link.loan_lines + more as usize);
+        let has_all = match link.neighbour {
+            Neighbour::Program(_) if self.is_foreign(link.neighbour) => {
+                loan_lines > lines_max / 4
+                    || self.foreign_loan_lines + more as usize > lines_max / 2
+            }
+            Neighbour::Program(_) => loan_lines > lines_max / 4,
+            Neighbour::Monitor(_) => loan_lines > lines_max,
         };
         if more == 0 {
             return Lent::Enough;
         }
-        if link.loan_lines + more as usize > most {
+        if has_all {
             return Lent::LinkHasAll;
         }
         // The rest is for new circuits.
@@ -309,9 +333,7 @@ impl Node {
             side.intake.lend(more);
         }
         self.lent_lines += more as usize;
-        if let Some(link) = self.link_mut(link) {
-            link.loan_lines += more as usize;
-        }
+        self.add_loan(link, more as usize);
         self.add_borrower(at);
         self.make_due(at, 0);
         Lent::Enough
@@ -324,12 +346,33 @@ impl Node {
         }
         side.set(state::BORROWER);
         self.borrowers.push_back(at);
-        // Those of circuits that are gone go once they may be most of them.
-        if self.borrowers.len() > 64 + 4 * self.circuits.len() {
-            let circuits = &self.circuits;
-            let is_one = |at: &At| circuits.side(*at).is_some_and(|side| side.has(state::BORROWER));
-            self.borrowers.retain(is_one);
+        if has_stale(&self.borrowers, 2 * self.circuits.len()) {
+            let borrowers = std::mem::take(&mut self.borrowers);
+            self.borrowers = self.without_stale(borrowers, None, state::BORROWER);
         }
+    }
+
+    /// A list with one entry for each side that has the bit, and whose link this is.
+    fn without_stale(
+        &mut self,
+        list: VecDeque<At>,
+        link: Option<LinkId>,
+        bit: u16,
+    ) -> VecDeque<At> {
+        let mut kept = list;
+        kept.retain(|at| match self.circuits.side_mut(*at) {
+            Some(side) if side.has(bit) && link.is_none_or(|link| side.link == link) => {
+                side.clear(bit);
+                true
+            }
+            _ => false,
+        });
+        for at in &kept {
+            if let Some(side) = self.circuits.side_mut(*at) {
+                side.set(bit);
+            }
+        }
+        kept
     }
 
     /// Lines that can be lent.
@@ -355,10 +398,11 @@ impl Node {
         }
     }
 
-    /// Lends what has been given back to those that wait for it.
+    /// Lends what has been given back to those that wait for it, to some of them at a time.
     pub(crate) fn serve_wanting(&mut self) {
-        for _ in 0..self.wanting.len() {
-            let Some(at) = self.wanting.pop_front() else { return };
+        for _ in 0..self.wanting_due.min(WANTING_PER_FLUSH) {
+            let Some(at) = self.wanting.pop_front() else { break };
+            self.wanting_due -= 1;
             let is_wanting = self.circuits.side(at).is_some_and(|side| side.has(state::WANTING));
             if !is_wanting {
                 continue;
@@ -373,11 +417,18 @@ impl Node {
                 Lent::LinkHasAll => self.wanting.push_back(at),
                 Lent::NoneLeft => {
                     self.wanting.push_front(at);
+                    self.wanting_due = 0;
                     return;
                 }
             }
         }
+        self.wanting_due = self.wanting_due.min(self.wanting.len());
     }
+}
+
+/// Whether most entries of a list may be of circuits that are gone.
+fn has_stale(list: &VecDeque<At>, sides: usize) -> bool {
+    list.len() > 64 + 2 * sides
 }
 
 /// Lines that are reserved for a circuit, in both directions.
@@ -399,5 +450,7 @@ pub(crate) const KEPT_FOR_NEW: usize = 16;
 /// Bytes of packets that may wait for a neighbour before circuits are refused that would add to them. Beyond eight times
 /// as many the link ends.
 pub(crate) const WAITING_BYTES_MAX: usize = 8 << 20;
+/// How many of those that would borrow are looked at before other work has its turn.
+const WANTING_PER_FLUSH: usize = 32;
 /// How many are asked to give back at once.
 const RECALLS_MAX: usize = 4;

@@ -32,7 +32,7 @@ mistakes! {
     loses_dummies => DummyLost;
 }
 
-/// Whether a frame has the label that its sender was given.
+/// Whether a frame has the label that its sender was given. None was given before the circuit is open.
 #[inline(always)]
 pub(crate) fn is_same(due: Label, found: Label, config: &Config) -> bool {
     #[cfg(feature = "test-hooks")]
@@ -40,7 +40,7 @@ pub(crate) fn is_same(due: Label, found: Label, config: &Config) -> bool {
         return due.index() == found.index();
     }
     let _ = config;
-    due == found
+    due == found && !found.is_none()
 }
 
 /// The neighbour has granted more.

@@ -6,7 +6,7 @@ use corewire_layout::circuit::packet::{End, Origin, Packet, Table};
 use corewire_layout::circuit::{Hop, Label, NodeId, PAYLOAD_BYTES_MAX};
 use corewire_layout::name::ChannelName;
 
-use crate::circuit::{At, CLIENT, Circuits, LinkId, SERVICE, state};
+use crate::circuit::{At, CLIENT, Circuits, LinkId, Phase, SERVICE, state};
 use crate::names::Names;
 use crate::policy::{Act, Policy};
 use crate::store::Store;
@@ -91,6 +91,8 @@ pub struct Config {
     pub circuits_max: usize,
     /// Circuits at one time of one user other than the monitor's.
     pub circuits_of_user_max: usize,
+    /// Bytes of such a user's requests that have not been answered.
+    pub offer_bytes_of_user_max: usize,
     /// Lines of memory for frames that wait.
     pub lines_max: usize,
     /// Who may do what.
@@ -110,6 +112,7 @@ impl Config {
             id,
             circuits_max: 1 << 20,
             circuits_of_user_max: 4096,
+            offer_bytes_of_user_max: 4 << 20,
             lines_max: 5 << 20,
             policy,
             epoch,
@@ -200,6 +203,14 @@ pub struct Counts {
     pub recalls: u64,
 }
 
+/// What a user has.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OfUser {
+    pub(crate) circuit_count: usize,
+    /// Bytes of requests that have not been answered.
+    pub(crate) offer_bytes: usize,
+}
+
 /// A monitor's table of circuits, and everything that it decides.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -216,10 +227,13 @@ pub struct Node {
     pub(crate) lent_lines: usize,
     /// Sides that have borrowed, the first to be asked first; and some of circuits that are gone.
     pub(crate) borrowers: VecDeque<At>,
-    /// Sides that would borrow.
+    /// Sides that would borrow, and how many of them have not been looked at since lines were given back.
     pub(crate) wanting: VecDeque<At>,
-    /// Circuits of foreign users.
-    pub(crate) circuits_of_users: BTreeMap<u32, usize>,
+    pub(crate) wanting_due: usize,
+    /// Lines that are lent to programs of other users.
+    pub(crate) foreign_loan_lines: usize,
+    /// What each user has.
+    pub(crate) users: BTreeMap<u32, OfUser>,
     pub(crate) counts: Counts,
     epoch: u64,
 }
@@ -243,7 +257,9 @@ impl Node {
             lent_lines: 0,
             borrowers: VecDeque::new(),
             wanting: VecDeque::new(),
-            circuits_of_users: BTreeMap::new(),
+            wanting_due: 0,
+            foreign_loan_lines: 0,
+            users: BTreeMap::new(),
             counts: Counts::default(),
             epoch,
         }
@@ -452,7 +468,7 @@ impl Node {
         wires: &mut impl Wires,
     ) -> Result<(), table::TableError> {
         table::check(&table)?;
-        table.version = self.table.version + 1;
+        table.version = self.table.version.saturating_add(1);
         self.adopt(table, None, wires);
         Ok(())
     }
@@ -544,10 +560,10 @@ impl Node {
     pub(crate) fn attach(&mut self, at: At) {
         let Some(side) = self.circuits.side(at) else { return };
         let (link, lent) = (side.link, side.intake.lent_lines() as usize);
+        self.add_loan(link, lent);
         let Some(of_link) = self.link_mut(link) else { return };
         let next = std::mem::replace(&mut of_link.first, at);
         of_link.circuit_count += 1;
-        of_link.loan_lines += lent;
         if let Some(side) = self.circuits.side_mut(at) {
             (side.previous, side.next) = (At::NONE, next);
         }
@@ -565,10 +581,10 @@ impl Node {
         let (previous, next, late) = (side.previous, side.next, side.intake.outstanding_lines());
         let lent = side.intake.lent_lines() as usize;
         let (label, free) = (side.label_out, side.intake.close() as usize);
-        self.lent_lines -= free;
+        self.free_lent(free);
+        self.reduce_loan(link, lent);
         let Some(of_link) = self.link_mut(link) else { return };
         of_link.circuit_count -= 1;
-        of_link.loan_lines -= lent;
         if at.side() == CLIENT {
             of_link.setups.remove(&label);
         }
@@ -592,21 +608,60 @@ impl Node {
             while self.store.pop(&mut queue).is_some() {}
             self.detach(at);
             let kept = self.circuits.side(at).map_or(0, |side| side.intake.lent_lines());
-            self.lent_lines -= kept as usize;
+            self.free_lent(kept as usize);
         }
         if let Some(circuit) = self.circuits.remove(index) {
+            if let Phase::Opening(setup) = &circuit.phase {
+                self.forget_offer(circuit.parties.origin.uid, setup.offer.len());
+            }
             let uid = circuit.parties.origin.uid;
-            if let Some(count) = self.circuits_of_users.get_mut(&uid) {
-                *count -= 1;
-                if *count == 0 {
-                    self.circuits_of_users.remove(&uid);
+            if let Some(user) = self.users.get_mut(&uid) {
+                user.circuit_count -= 1;
+                if user.circuit_count == 0 {
+                    self.users.remove(&uid);
                 }
             }
         }
         if self.circuits.len() == 0 {
             self.borrowers = VecDeque::new();
             self.wanting = VecDeque::new();
+            self.wanting_due = 0;
         }
+    }
+
+    /// A request is not kept any more.
+    pub(crate) fn forget_offer(&mut self, uid: u32, bytes: usize) {
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.offer_bytes -= bytes;
+        }
+    }
+
+    /// Whether a neighbour is a program of another user than the monitor's.
+    pub(crate) const fn is_foreign(&self, neighbour: Neighbour) -> bool {
+        matches!(neighbour, Neighbour::Program(origin) if origin.uid != self.config.policy.owner)
+    }
+
+    /// Lines are lent to a link.
+    pub(crate) fn add_loan(&mut self, link: LinkId, lines: usize) {
+        let Some(of_link) = self.link_mut(link) else { return };
+        of_link.loan_lines += lines;
+        let neighbour = of_link.neighbour;
+        self.foreign_loan_lines += if self.is_foreign(neighbour) { lines } else { 0 };
+    }
+
+    /// A link has given lines back.
+    pub(crate) fn reduce_loan(&mut self, link: LinkId, lines: usize) {
+        let Some(of_link) = self.link_mut(link) else { return };
+        of_link.loan_lines -= lines;
+        let neighbour = of_link.neighbour;
+        self.foreign_loan_lines -= if self.is_foreign(neighbour) { lines } else { 0 };
+        self.wanting_due = self.wanting.len();
+    }
+
+    /// Lines are not lent any more.
+    pub(crate) fn free_lent(&mut self, lines: usize) {
+        self.lent_lines -= lines;
+        self.wanting_due = self.wanting.len();
     }
 
     /// A link has something to send.

@@ -29,18 +29,19 @@ enum Sent {
 
 impl Node {
     /// Sends what waits as far as there is room. To be called after all that has come has been given to the node, and
-    /// again when there is room on a link that had none.
+    /// again when there is room on a link that had none. True if it must be called again before the caller waits.
     #[inline]
-    pub fn flush(&mut self, wires: &mut impl Wires) {
-        if !self.wanting.is_empty() {
+    pub fn flush(&mut self, wires: &mut impl Wires) -> bool {
+        if self.wanting_due > 0 {
             self.serve_wanting();
         }
         for _ in 0..self.ready.len() {
-            let Some(link) = self.ready.pop_front() else { return };
+            let Some(link) = self.ready.pop_front() else { break };
             if !self.flush_link(link, wires) {
                 self.ready.push_back(link);
             }
         }
+        self.wanting_due > 0
     }
 
     /// Whether something waits for room on a link.

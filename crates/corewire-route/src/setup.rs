@@ -51,10 +51,10 @@ impl Node {
                 setup.path.clear();
                 setup.visited = NodeSet::default();
             }
-            Neighbour::Monitor(_) if setup.path.is_empty() || setup.path.contains(&own_id) => {
-                return Err(Violation::packet("a circuit that goes round in a circle"));
+            Neighbour::Monitor(_) if setup.path.is_empty() => {
+                return Err(Violation::packet("a circuit that begins nowhere"));
             }
-            Neighbour::Monitor(_) => {}
+            Neighbour::Monitor(_) => setup.path.iter().for_each(|node| setup.visited.insert(*node)),
         }
         setup.visited.insert(own_id);
         let visited = setup.visited;
@@ -88,15 +88,27 @@ impl Node {
                 self.id()
             )));
         }
-        let of_user = self.circuits_of_users.get(&origin.uid).copied().unwrap_or(0);
+        let (uid, of_user) = (origin.uid, self.users.get(&origin.uid).copied().unwrap_or_default());
+        let is_foreign = uid != self.config.policy.owner;
         let max = self.config.circuits_of_user_max;
-        if origin.uid != self.config.policy.owner && of_user >= max {
-            let uid = origin.uid;
+        if is_foreign && of_user.circuit_count >= max {
             return Err(full(format!("user {uid} has {max} circuits, as many as it can have")));
+        }
+        let max = self.config.offer_bytes_of_user_max;
+        if is_foreign && of_user.offer_bytes + setup.offer.len() > max {
+            let bytes = of_user.offer_bytes;
+            return Err(full(format!(
+                "{bytes} bytes of requests of user {uid} wait for an answer: at most {max} can"
+            )));
         }
         if self.has_no_line_for_one_more() {
             let lines = self.config.lines_max;
             return Err(full(format!("monitor {} has lent all of its {lines} lines", self.id())));
+        }
+        // Not the neighbour's fault: another one before it may have said so.
+        if setup.path.contains(&self.id()) {
+            let reason = format!("the way goes through monitor {} already", self.id());
+            return Err(Refusal::new(End::Unreachable, reason));
         }
         if setup.path.len() >= PATH_MAX {
             let reason = format!("the way has more than {PATH_MAX} monitors");
@@ -133,7 +145,7 @@ impl Node {
         let home = setup.path.first().copied().unwrap_or(self.id());
         let service = self.names.shared(&setup.service);
         let parties = Parties { service, origin: setup.origin, home };
-        let label = setup.label;
+        let (label, offer_bytes) = (setup.label, setup.offer.len());
         let circuit = Circuit {
             sides: [client, service_side],
             phase: Phase::Opening(Box::new(setup)),
@@ -143,7 +155,9 @@ impl Node {
         let index = self.circuits.add(circuit);
         let index =
             index.ok_or_else(|| Refusal::new(End::Full, "there is no label left".to_owned()))?;
-        *self.circuits_of_users.entry(uid).or_default() += 1;
+        let user = self.users.entry(uid).or_default();
+        user.circuit_count += 1;
+        user.offer_bytes += offer_bytes;
         self.attach(At::of(index, CLIENT));
         self.attach(At::of(index, SERVICE));
         if let Some(link) = self.link_mut(from) {
@@ -225,10 +239,12 @@ impl Node {
         let Some(at) = self.find(from, to) else { return Ok(()) };
         let own_label = self.new_label(At::of(at.circuit(), CLIENT), wires);
         let Some(circuit) = self.circuits.get_mut(at.circuit()) else { return Ok(()) };
-        let is_opening = matches!(circuit.phase, Phase::Opening(_)) && at.side() == SERVICE;
-        if !is_opening || label.is_none() {
-            return Err(Violation::packet("it accepted what it was not asked for"));
+        let not_asked = Violation::packet("it accepted what it was not asked for");
+        let Phase::Opening(setup) = &circuit.phase else { return Err(not_asked) };
+        if at.side() != SERVICE || label.is_none() {
+            return Err(not_asked);
         }
+        let (uid, offer_bytes) = (circuit.parties.origin.uid, setup.offer.len());
         circuit.phase = Phase::Open;
         let [client, service] = &mut circuit.sides;
         service.label_out = label;
@@ -239,6 +255,7 @@ impl Node {
             Packet::Accept { to: client.label_out, label: own_label, credit, origin, answer };
         wires.packet(client.link, packet, Default::default());
         self.counts.opened += 1;
+        self.forget_offer(uid, offer_bytes);
         // Words that could not be sent before.
         for side in [at, at.other()] {
             if self.circuits.side(side).is_some_and(|side| side.intake.is_due()) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use corewire_layout::circuit::packet::{Shape, Table, Via};
+use corewire_layout::circuit::packet::{Shape, Table, VIAS_MAX, Via};
 use corewire_layout::circuit::{NODES_MAX, NodeId};
 
 /// Why a table is none.
@@ -18,6 +18,12 @@ pub enum TableError {
     /// A group has no monitor.
     #[error("a group of the tree has no monitor")]
     Empty,
+    /// It has too many single routes.
+    #[error("the table has {found} single routes: at most {VIAS_MAX} are possible")]
+    Vias {
+        /// How many.
+        found: usize,
+    },
     /// A single route leads from a monitor to itself.
     #[error("the route of monitor {from} to {to} leads through {via}")]
     Via {
@@ -68,6 +74,9 @@ pub fn check(table: &Table) -> Result<(), TableError> {
             }
             groups.iter().flatten().try_for_each(&mut once)?;
         }
+    }
+    if table.vias.len() > VIAS_MAX {
+        return Err(TableError::Vias { found: table.vias.len() });
     }
     match table.vias.iter().find(|via| via.from == via.via || via.from == via.to) {
         Some(&Via { from, to, via }) => Err(TableError::Via { from, to, via }),
@@ -201,6 +210,9 @@ mod tests {
         assert_eq!(check(&twice), Err(TableError::Twice { node: node(0) }));
         let empty = Table { shape: Shape::FatTree(vec![vec![]]), ..Table::default() };
         assert_eq!(check(&empty), Err(TableError::Empty));
+        let via = Via { from: node(0), to: node(2), via: node(1) };
+        let many = Table { vias: vec![via; VIAS_MAX + 1], ..Table::default() };
+        assert_eq!(check(&many), Err(TableError::Vias { found: VIAS_MAX + 1 }));
     }
 
     #[test]

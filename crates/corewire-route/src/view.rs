@@ -93,6 +93,14 @@ impl Node {
         self.names.all().map(|(name, node)| (&**name, node))
     }
 
+    /// Entries in lists of sides, which circuits that are gone may still have: for tests.
+    #[cfg(feature = "test-hooks")]
+    #[must_use]
+    pub fn list_length(&self) -> usize {
+        let of_links = self.links.iter().flatten().map(|link| link.due.len() + link.active.len());
+        of_links.sum::<usize>() + self.borrowers.len() + self.wanting.len()
+    }
+
     /// Asserts that the node's books agree: for tests.
     ///
     /// # Panics
@@ -121,12 +129,24 @@ impl Node {
         assert!(stored >= self.store.used_lines(), "{stored} {}", self.store.used_lines());
         let reserved = self.circuits.len() * crate::forward::RESERVED_LINES;
         assert!(reserved + lent <= self.config.lines_max, "overcommitted");
+        let mut foreign_loans = 0;
         for (index, link) in self.links.iter().enumerate() {
             let Some(link) = link else { continue };
             let sides = self.circuits.iter().flat_map(|(_, circuit)| &circuit.sides);
-            let count = sides.filter(|side| side.link.index() == index).count();
-            assert_eq!(link.circuit_count, count, "circuits of a link");
-            assert!(link.setups.len() <= count);
+            let sides: Vec<_> = sides.filter(|side| side.link.index() == index).collect();
+            assert_eq!(link.circuit_count, sides.len(), "circuits of a link");
+            let loans: u32 = sides.iter().map(|side| side.intake.lent_lines()).sum();
+            assert_eq!(link.loan_lines, loans as usize, "loans of a link");
+            foreign_loans += if self.is_foreign(link.neighbour) { link.loan_lines } else { 0 };
+            assert!(link.setups.len() <= sides.len());
         }
+        assert_eq!(self.foreign_loan_lines, foreign_loans, "loans of other users");
+        let offers = self.circuits.iter().map(|(_, circuit)| match &circuit.phase {
+            Phase::Opening(setup) => setup.offer.len(),
+            _ => 0,
+        });
+        let offers: usize = offers.sum();
+        let kept: usize = self.users.values().map(|user| user.offer_bytes).sum();
+        assert_eq!(kept, offers, "requests");
     }
 }
