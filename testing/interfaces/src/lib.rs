@@ -5,10 +5,11 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use corewire_bind::{Bind, Domain, Driver, MonitorAt};
 use corewire_layout::circuit::NodeId;
-use corewire_monitor::{Handle, Monitor, Options};
+use corewire_monitor::{Asking, Handle, Monitor, Options};
 
 // Generated code names it so.
 extern crate self as corewire_interfaces;
@@ -163,6 +164,30 @@ impl Place {
         let _ = std::fs::remove_dir_all(&path);
         let domain = Domain::open_at(&path).unwrap_or_else(|error| panic!("{error}"));
         Self { domain, monitors: Vec::new(), path }
+    }
+
+    /// Waits until so many lines of the only circuit have gone through the service's monitor.
+    ///
+    /// # Panics
+    /// The monitor does not answer, or has no circuit.
+    pub fn wait_for_lines(&self, count: u32) {
+        let (node, within) = (NodeId::new(MONITORS[0]), Duration::from_secs(20));
+        let node = node.unwrap_or_else(|| panic!("no monitor"));
+        let asking = Asking::connect(&self.domain, node, within);
+        let mut asking = asking.unwrap_or_else(|error| panic!("{error}"));
+        loop {
+            let answer = asking.circuits().unwrap_or_else(|error| panic!("{error}"));
+            let one = &answer.circuits[0];
+            if one.lines_up >= count && one.stored_lines == 0 {
+                return;
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Ends both monitors.
+    pub fn end_monitors(&mut self) {
+        self.monitors.clear();
     }
 
     /// Runs a service while `work` runs, and returns what is left of it.

@@ -222,6 +222,28 @@ fn a_stopped_service_leaves_no_room_and_try_says_so() {
 }
 
 #[test]
+fn what_has_come_to_a_service_is_served_though_its_monitor_has_ended() {
+    const LINES: u32 = 50;
+    let mut place = Place::new("monitor-ends");
+    let mut server = Server::new(&place.domain, "echo", Echo::default()).unwrap();
+    let client = std::thread::scope(|scope| {
+        let domain = &place.domain;
+        let binds = scope.spawn(move || client(domain, Driver::Circuit));
+        assert!(server.serve_one_timeout(LONG).unwrap());
+        let mut client = binds.join().unwrap();
+        (0..LINES).for_each(|number| client.line(number, "").unwrap());
+        client
+    });
+    place.wait_for_lines(LINES);
+    place.end_monitors();
+    while server.service().left == 0 {
+        assert!(server.serve_one_timeout(LONG).unwrap());
+    }
+    assert_eq!((server.service().lines, server.clients().count()), (LINES, 0));
+    drop(client);
+}
+
+#[test]
 fn events_that_a_client_does_not_read_are_counted_where_they_are_missing() {
     const EVENTS: u32 = 20_000;
     pin();

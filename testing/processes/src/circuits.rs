@@ -95,6 +95,7 @@ pub(crate) fn attack(domain: &Domain, options: &Options) -> Outcome {
         "calls" => flood_with_calls(domain),
         "descriptors" => flood_with_descriptors(domain),
         "circuits" => open_too_often(domain),
+        "clients" => flood_a_client(domain),
         other => Err(format!("no attack {other}").into()),
     }
 }
@@ -379,6 +380,27 @@ fn flood_with_calls(domain: &Domain) -> Outcome {
 fn flood_with_descriptors(domain: &Domain) -> Outcome {
     let mut link = Link::new(domain)?;
     let (to, _) = link.open(1)?;
+    flood(&mut link, to)
+}
+
+/// Serves a name, and sends its first client capabilities of messages that do not come. Stays until its standard input
+/// ends.
+fn flood_a_client(domain: &Domain) -> Outcome {
+    let mut link = Link::new(domain)?;
+    link.control.send(&Packet::Export { name: "guests.typed".to_owned() }, Vec::new())?;
+    next(&mut link.control)?;
+    println!("serving");
+    let Packet::Setup(setup) = next(&mut link.control)? else {
+        return Err("no client".into());
+    };
+    // No number, no ring, any processor, messages of 64 KiB, no secret, no endpoint.
+    let answer = [&[0; 3][..], &[255; 4], &(1_u32 << 16).to_le_bytes(), &[0; 9]].concat();
+    let (to, label, origin) = (setup.label, Label::new(1 << 24, 1), Default::default());
+    link.control.send(&Packet::Accept { to, label, credit: 64, origin, answer }, Vec::new())?;
+    flood(&mut link, to)
+}
+
+fn flood(link: &mut Link, to: Label) -> Outcome {
     for _ in 0..20 {
         let notes = [1, 0].repeat(200);
         link.control.send(&Packet::Capabilities { to, is_lost: false, notes }, files(200)?)?;

@@ -468,6 +468,40 @@ fn connections_circuits_and_calls_of_another_user_hold_up_nobody() {
 }
 
 #[test]
+fn descriptors_of_a_service_of_another_user_leave_some_to_its_client() {
+    const LIMIT: usize = 2000;
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new("circuit-client-hoard");
+    let rule = format!("rule=export:guests.*:{GUEST}");
+    let mut monitor = monitor(&directory, 200, &[&OPEN[..], &[&rule]].concat());
+    let mut hostile = attack(&directory, "clients", &[]);
+    hostile.until("serving");
+    let options = [&OWNERS[..], &[BY_CIRCUIT]].concat();
+    let mut client = Role::start("pass-descriptors", &directory, "guests.typed", &options);
+    client.until("bound");
+    let before = client.descriptors().len();
+    // Half as many as come.
+    client.limit_descriptors(Some(LIMIT));
+    // It waits for a reply, and takes what comes meanwhile.
+    client.say("1");
+    hostile.until("flooded");
+    // A quarter stays for messages that may still come; half is on its way for a moment.
+    loop {
+        let count = client.descriptors().len() - before;
+        assert!(count <= 3 * LIMIT / 4 + 253, "{count}");
+        if (200..=LIMIT / 4).contains(&count) {
+            break;
+        }
+    }
+    hostile.kill();
+    assert!(!client.is_success());
+    monitor.hang_up();
+    assert!(monitor.is_success());
+}
+
+#[test]
 fn descriptors_of_another_user_leave_some_to_the_service() {
     if !is_root() {
         return;

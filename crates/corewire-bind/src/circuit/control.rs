@@ -26,6 +26,51 @@ pub(crate) enum News {
     Lost(String),
 }
 
+/// Packets and frames of a monitor that wait for the program.
+pub(super) const NEWS_MAX: usize = 4096;
+
+/// How many descriptors this process can have open.
+pub(crate) fn descriptors_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// How much of what a monitor has sent waits for the program. While it is too much the thread reads no more: half of the
+/// descriptors that this process can open may wait.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    news_count: usize,
+    descriptor_count: usize,
+}
+
+impl Load {
+    const fn descriptors_of(news: &News) -> usize {
+        match news {
+            News::Packet(_, Some(rights)) => rights.len(),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn has_room_for(&self, news: &News) -> bool {
+        let (count, waiting) = (Self::descriptors_of(news), self.descriptor_count);
+        let is_too_much = count > 0 && waiting > 0 && waiting + count > descriptors_max() / 2;
+        self.news_count < NEWS_MAX && !is_too_much
+    }
+
+    pub(crate) const fn add(&mut self, news: &News) {
+        self.news_count += 1;
+        self.descriptor_count += Self::descriptors_of(news);
+    }
+
+    /// True if the thread must look again whether there is room.
+    pub(crate) const fn remove(&mut self, news: &News) -> bool {
+        let count = Self::descriptors_of(news);
+        self.news_count -= 1;
+        self.descriptor_count -= count;
+        self.news_count == NEWS_MAX / 2 || count > 0
+    }
+}
+
 /// The control lane of a link, from any thread.
 pub(crate) struct Control {
     lane: Mutex<ControlLane<Connection>>,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use corewire::{Connection, Domain, Endpoint, Event, Interrupter, MessageError, Selector};
 use corewire_layout::circuit::packet::{End, Origin, Packet, Setup};
-use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, data_of_packet};
+use corewire_layout::circuit::{Hop, Label, NodeId, NodeSet, data_of_packet, lines_of};
 use corewire_layout::trace::{Kind, Point};
 use corewire_os::fork::{PerProcess, generation};
 use corewire_ring::sync::AtomicU32;
@@ -21,7 +21,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, p
 
 use super::attach::{Data, attach};
 use super::capabilities;
-use super::control::{Control, News};
+use super::control::{Control, Load, NEWS_MAX, News, descriptors_max};
 use super::ends::{Came, Ended, Ends, Head, Lane, Wrong};
 use super::lane::{DATA_BYTES_MAX, receive_frame, send_frame};
 use super::ring::RingLane;
@@ -37,6 +37,9 @@ use crate::tag::{Tag, status};
 
 /// Frames that one look takes.
 const FRAMES_PER_LOOK: usize = 64;
+
+/// Frames that a monitor which has ended may have left.
+const LEFT_MAX: usize = 65_536;
 
 /// The link of this process to a monitor.
 pub(crate) struct Hub {
@@ -54,14 +57,44 @@ pub(crate) struct Hub {
 struct Inbox {
     /// How many there are. Only a thread that holds the lock writes it.
     count: AtomicU32,
-    news: Mutex<VecDeque<News>>,
+    unread: Mutex<Unread>,
+    /// Some of it has been taken, or the hub has gone.
+    taken: Condvar,
+}
+
+#[derive(Default)]
+struct Unread {
+    news: VecDeque<News>,
+    load: Load,
+    is_closed: bool,
 }
 
 impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Unread> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while the program is far behind.
     fn put(&self, one: News) {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        news.push_back(one);
-        self.count.fetch_add(1, Release);
+        let mut unread = self.lock();
+        while !unread.load.has_room_for(&one) && !unread.is_closed {
+            unread = self.taken.wait(unread).unwrap_or_else(PoisonError::into_inner);
+        }
+        if !unread.is_closed {
+            unread.load.add(&one);
+            unread.news.push_back(one);
+            self.count.fetch_add(1, Release);
+        }
+    }
+
+    /// Nothing more is taken.
+    fn close(&self) {
+        let mut unread = self.lock();
+        unread.is_closed = true;
+        let left = std::mem::take(&mut unread.news);
+        drop(unread);
+        self.taken.notify_all();
+        drop(left);
     }
 
     #[inline]
@@ -75,9 +108,12 @@ impl Inbox {
         if self.is_empty() {
             return None;
         }
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        let one = news.pop_front()?;
+        let mut unread = self.lock();
+        let one = unread.news.pop_front()?;
         self.count.fetch_sub(1, Release);
+        if unread.load.remove(&one) {
+            self.taken.notify_all();
+        }
         Some(one)
     }
 }
@@ -108,6 +144,8 @@ struct State {
     /// The circuits with a descriptor that a program waits for.
     bells: BTreeSet<u32>,
     lost: Option<String>,
+    /// Descriptors of services of other users whose messages have not been taken.
+    foreign_descriptors: usize,
     buffer: Box<[u8; DATA_BYTES_MAX + 1]>,
 }
 
@@ -138,12 +176,30 @@ struct Local {
     queue: VecDeque<Arrived>,
     rights: VecDeque<Option<Vec<Received>>>,
     answer: Option<(Origin, Vec<u8>)>,
+    /// The service's process is of another user.
+    is_foreign: bool,
     /// Wakes the thread that follows for it.
     follower: Option<Arc<Signal>>,
     bell: Option<Arc<OwnedFd>>,
+    /// What the program waits for, and whether that has room on the data lane's socket in it.
+    set: Option<(OwnedFd, bool)>,
 }
 
 impl Local {
+    /// Descriptors whose messages have not been taken.
+    fn descriptor_count(&self) -> usize {
+        self.rights.iter().flatten().map(Vec::len).sum()
+    }
+
+    /// Whether so many descriptors more may wait: for one service of another user a quarter of what this process can open,
+    /// for all of them, which have `foreign`, three quarters.
+    fn has_room(&self, count: usize, foreign: usize) -> bool {
+        let quarter = descriptors_max() / 4;
+        !self.is_foreign
+            || count == 0
+            || self.descriptor_count() + count <= quarter && foreign + count <= 3 * quarter
+    }
+
     fn ring(&self) {
         if let Some(follower) = &self.follower {
             follower.give();
@@ -377,6 +433,7 @@ impl Hub {
                 followers: Vec::new(),
                 bells: BTreeSet::new(),
                 lost: None,
+                foreign_descriptors: 0,
                 buffer: Box::new([0; DATA_BYTES_MAX + 1]),
             }),
             waiting: AtomicU32::new(0),
@@ -503,13 +560,21 @@ impl Hub {
     /// Forgets a circuit. What was sent arrives.
     pub(crate) fn close(&self, index: u32, end: End) {
         let mut state = self.lock();
-        if state.circuits.remove(index).is_some_and(|local| local.bell.is_some()) {
-            state.bells.remove(&index);
+        let local = state.circuits.remove(index);
+        if let Some(local) = &local {
+            if local.bell.is_some() {
+                state.bells.remove(&index);
+            }
+            state.foreign_descriptors -=
+                if local.is_foreign { local.descriptor_count() } else { 0 };
         }
         if let Some(reset) = state.ends.close(index, end, "the client has closed it") {
             self.control.send(&Packet::Reset(Box::new(reset)), Vec::new());
         }
         state.end_lead();
+        // Its descriptors may take time to close.
+        drop(state);
+        drop(local);
     }
 
     /// Sends a message if there is room for it at once.
@@ -646,7 +711,9 @@ impl Hub {
         mut find: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, HubError> {
         let mut leads = false;
+        let mut looks = 0_usize;
         let waited = loop {
+            looks += 1;
             self.open_inbox(&mut state);
             // First: what is sent now may be what the caller waits for.
             state.flush();
@@ -656,6 +723,12 @@ impl Hub {
             }
             if let Some(error) = state.ended(index) {
                 break Err(error);
+            }
+            // What comes for others, however much it is, must not hold up the caller.
+            if looks.is_multiple_of(FRAMES_PER_LOOK)
+                && let Err(error) = patience.left()
+            {
+                break Err(error.into());
             }
             if state.is_led && !leads {
                 state = self.follow(state, index, patience)?;
@@ -712,9 +785,11 @@ impl Hub {
         Ok(state)
     }
 
-    /// Handles what the control lane's thread has read.
+    /// Handles what the control lane's thread has read, as far as its queue holds: while more comes, frames have their
+    /// turn.
     fn open_inbox(&self, state: &mut State) {
-        while let Some(news) = self.inbox.take() {
+        for _ in 0..NEWS_MAX {
+            let Some(news) = self.inbox.take() else { return };
             state.learn(news);
         }
     }
@@ -740,9 +815,11 @@ impl Hub {
                 epoll::add(&set, event, data, flags).map_err(os)?;
             }
         }
+        let copy = rustix::io::fcntl_dupfd_cloexec(&set, 0).map_err(os)?;
         let state = &mut *state;
         if let Some(local) = state.circuits.get_mut(index) {
             local.bell = Some(bell);
+            local.set = Some((copy, false));
             state.bells.insert(index);
         }
         Ok(set)
@@ -766,6 +843,7 @@ impl Hub {
         if state.has_message(index) || state.ended(index).is_some() {
             return Ok(false);
         }
+        state.watch_room(index)?;
         state.arm()
     }
 }
@@ -806,7 +884,11 @@ impl State {
         let local = self.circuits.get_mut(index)?;
         let Arrived { mut message, lines, capabilities } = local.queue.pop_front()?;
         if capabilities > 0 {
-            match local.rights.pop_front().flatten() {
+            let rights = local.rights.pop_front().flatten();
+            if local.is_foreign {
+                self.foreign_descriptors -= rights.as_ref().map_or(0, Vec::len);
+            }
+            match rights {
                 Some(rights) if rights.len() == usize::from(capabilities) => {
                     message.set_capabilities(rights);
                 }
@@ -844,6 +926,24 @@ impl State {
                 .filter_map(|local| local.bell.as_ref())
                 .for_each(|bell| _ = rustix::io::write(bell, &1_u64.to_le_bytes()));
         }
+    }
+
+    /// Lets the descriptor of a circuit announce room on the data lane's socket while there is none.
+    fn watch_room(&mut self, index: u32) -> Result<(), CallError> {
+        let DataLane::Socket { socket, is_full, .. } = &self.lane else { return Ok(()) };
+        let local = self.circuits.get_mut(index);
+        let Some((set, is_watched)) = local.and_then(|local| local.set.as_mut()) else {
+            return Ok(());
+        };
+        if is_watched != is_full {
+            let out = if *is_full { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            let flags = epoll::EventFlags::IN | out;
+            epoll::modify(set, socket, epoll::EventData::new_u64(0), flags).map_err(|errno| {
+                CallError::Os { what: "watch the monitor", errno: errno.raw_os_error() }
+            })?;
+            *is_watched = *is_full;
+        }
+        Ok(())
     }
 
     /// Announces that a program waits for the descriptors. False if there is something to do before.
@@ -977,11 +1077,14 @@ impl State {
             self.lose("the monitor sent a frame that is none");
             return Ok(Look::Something);
         };
-        let lines = corewire_layout::circuit::lines_of(payload.len());
+        let mut lines = lines_of(payload.len());
         let began = trace::begin();
         let (index, head, body) = match self.ends.frame(label, hop, payload) {
             Ok(Came::Short(index, head, bytes)) => (index, head, Body::of(bytes)),
-            Ok(Came::Long(index, head, bytes)) => (index, head, Body::Long(bytes)),
+            Ok(Came::Long(index, head, bytes)) => {
+                lines = lines_of(bytes.len());
+                (index, head, Body::Long(bytes))
+            }
             Ok(Came::Changed(index)) => {
                 self.ring(index);
                 return Ok(Look::Something);
@@ -1050,6 +1153,7 @@ impl State {
                         self.ends.set_bytes_max(index, usize::try_from(bytes_max).unwrap_or(0));
                     }
                     if let Some(local) = self.circuits.get_mut(index) {
+                        local.is_foreign = origin.uid != rustix::process::geteuid().as_raw();
                         local.answer = Some((origin, answer));
                     }
                     self.ring(index);
@@ -1063,7 +1167,12 @@ impl State {
             News::Packet(Packet::Capabilities { to, is_lost, notes }, rights) => {
                 if let Some(index) = self.ends.find(to) {
                     let rights = capabilities::parse(is_lost, &notes, rights);
+                    let foreign = self.foreign_descriptors;
                     if let Some(local) = self.circuits.get_mut(index) {
+                        let rights = rights.filter(|rights| local.has_room(rights.len(), foreign));
+                        if local.is_foreign {
+                            self.foreign_descriptors += rights.as_ref().map_or(0, Vec::len);
+                        }
                         local.rights.push_back(rights);
                     }
                     self.ring(index);
@@ -1079,7 +1188,11 @@ impl State {
 
     /// The control lane has ended: takes first what is left in the data lane.
     fn drain(&mut self, reason: &str) {
-        while self.lost.is_none() {
+        // A socket's buffer holds fewer frames: a monitor that goes on sending is not heard any more.
+        for _ in 0..LEFT_MAX {
+            if self.lost.is_some() {
+                break;
+            }
             match self.look(Patience::None) {
                 Ok(Look::Message(index, arrived)) => self.put(index, arrived),
                 // What interrupted it is handled already, or counted in `waiting`.
@@ -1104,5 +1217,6 @@ impl Drop for Hub {
             ring.finish(endpoint);
         }
         self.control.end();
+        self.inbox.close();
     }
 }

@@ -24,6 +24,6 @@ pub mod trace;
 pub use self::attach::MonitorAt;
 pub(crate) use self::attach::{Attached, Data, attach};
 pub(crate) use self::capabilities::{packet as packet_of, parse as capabilities_of};
-pub(crate) use self::control::{Control, News};
+pub(crate) use self::control::{Control, Load, News, descriptors_max};
 pub(crate) use self::hub::Hub;
 pub(crate) use self::link::CircuitLink;

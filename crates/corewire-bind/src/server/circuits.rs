@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use corewire::{Connection, Endpoint, Peer};
+use corewire::{Connection, Endpoint, MessageError, Peer, Selector};
 use corewire_layout::circuit::packet::{End, OFFER_BYTES_MAX, Packet, Reset, Setup};
 use corewire_layout::circuit::{Hop, Label, NodeSet, lines_of};
 use corewire_layout::trace::{Kind, Point};
 
 use super::exporter::{Link, LinkData};
-use super::mailbox::descriptors_max;
 use super::sending::{Frame, NotSent};
 use super::{ClientId, Found, ServerCore};
 use crate::bind::Driver;
@@ -18,7 +17,8 @@ use crate::circuit::ends::{Came, Ends, Head, Lane, Wrong};
 use crate::circuit::lane::send_frame;
 use crate::circuit::ring::RingLane;
 use crate::circuit::trace;
-use crate::circuit::{Control as ControlLane, News, capabilities_of, packet_of};
+use crate::circuit::{Control as ControlLane, News, capabilities_of, descriptors_max, packet_of};
+use crate::error::ServeError;
 use crate::identity::Identity;
 use crate::message::{Body, Message};
 use crate::random::random_u64;
@@ -60,6 +60,8 @@ struct Served {
 struct ServiceLink {
     control: Arc<ControlLane>,
     way: LinkWay,
+    /// Its control lane has ended: what is left in its ring comes first.
+    is_ending: bool,
 }
 
 enum LinkWay {
@@ -227,6 +229,12 @@ impl Circuits {
             && self.ready.is_empty()
             && self.sent.is_empty()
             && self.ring().is_none_or(|ring| !ring.was_interrupted() && !ring.is_full())
+            && !self.is_ending()
+    }
+
+    /// Whether the control lane has ended, and something may be left in the ring.
+    pub(super) fn is_ending(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_ending)
     }
 
     /// Whether there is mail that a receive will not report.
@@ -418,27 +426,41 @@ impl ServerCore {
                 LinkWay::Ring(ring)
             }
         };
-        let gone = self.link_down();
-        self.sending.circuits.link = Some(ServiceLink { control, way });
-        gone
+        self.link_down();
+        self.sending.circuits.link = Some(ServiceLink { control, way, is_ending: false });
+        None
     }
 
-    /// The link has ended, and with it all circuits: their clients are reported one after the other.
-    pub(super) fn link_down(&mut self) -> Option<Found> {
+    /// The link has ended, and with it all circuits: what had come of them is handed out, and then that their clients have
+    /// gone, one after the other.
+    pub(super) fn link_down(&mut self) {
         // The lane may have seen an interruption.
         self.has_mail |= self.sending.circuits.take_interrupted();
-        self.sending.circuits.link = None;
-        let locals = std::mem::take(&mut self.sending.circuits.locals);
-        self.sending.circuits.strangers = Strangers::default();
-        for (index, local) in (0..).zip(locals) {
-            if let Some(local) = local {
-                let _ = self.sending.circuits.ends.close(index, End::Lost, "");
-                self.sending.clients.remove(local.client);
-                self.sending.cut_off.push(local.client);
+        let Circuits { link, ends, locals, ready, .. } = &mut self.sending.circuits;
+        *link = None;
+        ends.link_lost("the monitor has ended");
+        ready.extend((0..).zip(locals).filter_map(|(index, local)| local.as_ref().map(|_| index)));
+    }
+
+    /// What is left in the ring of a link whose control lane has ended. Once there is nothing, the link is down.
+    pub(super) fn end_link(&mut self) -> Result<Option<Found>, ServeError> {
+        let Some(peer) = self.sending.circuits.ring().map(RingLane::peer) else {
+            self.link_down();
+            return Ok(None);
+        };
+        let from_monitor = Selector::any().from(peer);
+        match self.sending.endpoint.try_receive_into(from_monitor, &mut *self.buffer) {
+            Ok(Some(status)) => Ok(self.buffered(status)),
+            Err(MessageError::Interrupted) => {
+                self.has_mail = true;
+                Ok(None)
+            }
+            Err(error @ MessageError::Forked) => Err(error.into()),
+            Ok(None) | Err(_) => {
+                self.link_down();
+                Ok(None)
             }
         }
-        self.sending.circuits.ready.clear();
-        self.sending.cut_off.pop().map(Found::Gone)
     }
 
     /// Something has come from the monitor.
@@ -474,7 +496,12 @@ impl ServerCore {
                 }
                 None
             }
-            News::Packet(Packet::Refused { .. }, _) | News::Lost(_) => self.link_down(),
+            News::Packet(Packet::Refused { .. }, _) | News::Lost(_) => {
+                if let Some(link) = &mut self.sending.circuits.link {
+                    link.is_ending = true;
+                }
+                None
+            }
             News::Packet(..) => None,
         }
     }
@@ -538,9 +565,10 @@ impl ServerCore {
         };
         let answer = acceptance.to_bytes();
         if answer.len() > OFFER_BYTES_MAX {
-            circuits.close(index, End::Refused, "");
+            let reason = "the interface has too many messages for a circuit";
+            circuits.close(index, End::Refused, reason);
             self.sending.clients.remove(client);
-            return Err("the interface has too many messages for a circuit".to_owned());
+            return Ok(None);
         }
         let (own_label, credit) = circuits.ends.greeting(index);
         let packet = Packet::Accept {
@@ -577,8 +605,14 @@ impl ServerCore {
             }
             Err(_) => {
                 self.refused_count += 1;
-                return self.link_down();
+                self.link_down();
+                return None;
             }
+        };
+        let lines = match &body {
+            // In several frames, of which this was the last.
+            Body::Long(bytes) => lines.max(lines_of(bytes.len())),
+            _ => lines,
         };
         let local = circuits.local(index)?;
         let tag = Tag::new(0, head.ordinal, head.token);

@@ -4,35 +4,19 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use corewire::Interrupter;
+use corewire::{Interrupter, MessageError};
+use corewire_os::fork::generation;
 
 use super::exporter::Link;
 use super::guest::Guest;
 use super::{ClientId, LaterEvent, LaterMessage};
-use crate::circuit::{Control, News};
+use crate::circuit::{Control, Load, News};
 use crate::error::CallError;
 use crate::exchange::Description;
 use crate::message::Message;
 
 /// Bytes of events that wait for the service's thread.
 const EVENT_BYTES_MAX: usize = 16 << 20;
-
-/// Packets and frames of a monitor that wait for the service's thread.
-const NEWS_MAX: usize = 4096;
-
-/// How many descriptors this process can have open.
-pub(super) fn descriptors_max() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
-}
-
-/// Descriptors of what has come from a monitor.
-fn descriptors_of(news: &News) -> usize {
-    match news {
-        News::Packet(_, Some(rights)) => rights.len(),
-        _ => 0,
-    }
-}
 
 /// What a mailbox holds.
 pub(super) enum Mail {
@@ -56,9 +40,8 @@ pub(super) enum Mail {
 struct Queue {
     mail: VecDeque<Mail>,
     event_bytes: usize,
-    news_count: usize,
-    /// Descriptors of these.
-    descriptor_count: usize,
+    /// What a monitor has sent of it.
+    news: Load,
     is_told: bool,
     is_stopped: bool,
     is_closed: bool,
@@ -67,6 +50,8 @@ struct Queue {
 /// What other threads of this process leave for a service.
 pub(crate) struct Mailbox {
     name: String,
+    /// Of the process that serves: a forked child must leave its parent alone.
+    generation: u32,
     description: &'static Description<'static>,
     queue: Mutex<Queue>,
     /// Half of what a monitor has sent has been taken, or some of its descriptors.
@@ -88,7 +73,8 @@ impl Mailbox {
         interrupter: Interrupter,
     ) -> Arc<Self> {
         let (name, queue) = (name.to_owned(), Mutex::default());
-        Arc::new(Self { name, description, queue, news_taken: Condvar::new(), interrupter })
+        let (generation, news_taken) = (generation(), Condvar::new());
+        Arc::new(Self { name, generation, description, queue, news_taken, interrupter })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -111,12 +97,24 @@ impl Mailbox {
         }
     }
 
+    fn check(&self) -> Result<(), CallError> {
+        match self.is_ours() {
+            true => Ok(()),
+            false => Err(CallError::Message(MessageError::Forked)),
+        }
+    }
+
+    pub(super) fn is_ours(&self) -> bool {
+        self.generation == generation()
+    }
+
     fn left(&self) -> CallError {
         CallError::PeerLeft { name: self.name.clone() }
     }
 
     /// Leaves something that never waits for room.
     pub(super) fn put(&self, mail: Mail) -> Result<(), CallError> {
+        self.check()?;
         let mut queue = self.lock();
         if queue.is_closed {
             return Err(self.left());
@@ -129,19 +127,12 @@ impl Mailbox {
     /// Leaves what a monitor has sent. Waits while the service's thread is far behind, so that no more is read meanwhile:
     /// half of the descriptors that this process can open may wait here.
     pub(super) fn put_news(&self, control: &Arc<Control>, news: News) {
-        let count = descriptors_of(&news);
-        let is_full = |queue: &Queue| {
-            let waiting = queue.descriptor_count;
-            queue.news_count >= NEWS_MAX
-                || count > 0 && waiting > 0 && waiting + count > descriptors_max() / 2
-        };
         let mut queue = self.lock();
-        while is_full(&queue) && !queue.is_closed {
+        while !queue.news.has_room_for(&news) && !queue.is_closed {
             queue = self.news_taken.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if !queue.is_closed {
-            queue.news_count += 1;
-            queue.descriptor_count += count;
+            queue.news.add(&news);
             queue.mail.push_back(Mail::News(Arc::clone(control), news));
             self.tell(queue);
         }
@@ -153,6 +144,7 @@ impl Mailbox {
         to: Option<ClientId>,
         event: LaterEvent,
     ) -> Result<(), CallError> {
+        self.check()?;
         let mut queue = self.lock();
         if queue.is_closed {
             return Err(self.left());
@@ -179,10 +171,7 @@ impl Mailbox {
         match &mail {
             Mail::Event(_, event) => queue.event_bytes -= event.cost_bytes(),
             Mail::News(_, news) => {
-                let count = descriptors_of(news);
-                queue.news_count -= 1;
-                queue.descriptor_count -= count;
-                if queue.news_count == NEWS_MAX / 2 || count > 0 {
+                if queue.news.remove(news) {
                     self.news_taken.notify_all();
                 }
             }
@@ -192,6 +181,9 @@ impl Mailbox {
     }
 
     pub(super) fn stop(&self) {
+        if !self.is_ours() {
+            return;
+        }
         let mut queue = self.lock();
         queue.is_stopped = true;
         self.tell(queue);
@@ -199,6 +191,10 @@ impl Mailbox {
 
     /// Nothing more is taken.
     pub(super) fn close(&self) {
+        // Another thread of the parent may have had the lock.
+        if !self.is_ours() {
+            return;
+        }
         let mut queue = self.lock();
         queue.is_closed = true;
         let left = std::mem::take(&mut queue.mail);

@@ -465,7 +465,9 @@ impl ServerCore {
                     }
                     self.has_mail |= std::mem::take(&mut self.sending.was_interrupted);
                     self.has_mail |= self.sending.circuits.take_interrupted();
-                    if self.has_mail && !self.was_mail {
+                    // What a monitor had sent comes before its successor.
+                    let is_ending = self.sending.circuits.is_ending();
+                    if self.has_mail && !self.was_mail && !is_ending {
                         self.was_mail = true;
                         match self.mailbox.take() {
                             Taken::Stop => {
@@ -480,6 +482,12 @@ impl ServerCore {
                         }
                     }
                     self.was_mail = false;
+                    if is_ending {
+                        match self.end_link()? {
+                            Some(found) => return Ok(Some(found)),
+                            None => continue,
+                        }
+                    }
                     let (had_mail, received) = (self.has_mail, self.receive(patience));
                     match received {
                         Ok(None) if !had_mail => return Ok(None),
@@ -544,7 +552,8 @@ impl ServerCore {
             Ok(Some(Event::Received(message))) => Ok(received(self, message)),
             Ok(Some(Event::Gone { peer, .. })) => {
                 if self.sending.circuits.is_from_monitor(peer) {
-                    return Ok(self.link_down());
+                    self.link_down();
+                    return Ok(None);
                 }
                 let client = self.sending.clients.of_peer(peer);
                 Ok(client.and_then(|client| self.gone(client)))
