@@ -8,7 +8,9 @@ use corewire_bind::circuit::lane::{ControlLane, LaneEnd, UNSENT_BYTES_MAX, recei
 use corewire_bind::circuit::ring::RingLane;
 use corewire_layout::circuit::packet::{OFFER_BYTES_MAX, Origin, Packet, Question, Role};
 use corewire_layout::circuit::{Label, NodeId, data_of_packet};
-use corewire_route::{LinkId, Neighbour, Wires};
+use corewire_route::{
+    LinkId, Neighbour, WAITING_BYTES_MAX, WAITING_BYTES_OF_FOREIGN_MAX, Wires,
+};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::links::{DataLane, LinkIo, Out};
@@ -19,8 +21,9 @@ use crate::shown::{Circuits, Routes};
 const LINK_WITHIN: Duration = Duration::from_secs(10);
 /// Connections of one foreign user at one time.
 const CONNECTIONS_OF_USER_MAX: usize = 64;
-/// Bytes of packets that wait for a process of a foreign user. Beyond that its link ends.
-const UNSENT_BYTES_OF_FOREIGN_MAX: usize = 4 << 20;
+/// Bytes of packets that wait for a process of another user. Beyond that its link ends.
+const UNSENT_BYTES_OF_FOREIGN_MAX: usize = 8 * WAITING_BYTES_OF_FOREIGN_MAX;
+const _: () = assert!(UNSENT_BYTES_MAX == 8 * WAITING_BYTES_MAX);
 /// Packets of one connection before the others have their turn.
 const PACKETS_PER_TURN: usize = 64;
 

@@ -203,15 +203,17 @@ impl Node {
         wires: &mut W,
     ) -> Result<(), Violation> {
         let Some(at) = self.find(from, to) else { return Ok(()) };
-        let Some(far) = self.circuits.side_mut(at.other()) else { return Ok(()) };
+        let Some(far) = self.circuits.side(at.other()) else { return Ok(()) };
         if !far.is_reachable() {
             return Ok(());
         }
-        if wires.waiting_bytes(far.link) > WAITING_BYTES_MAX {
+        let far_link = far.link;
+        if wires.waiting_bytes(far_link) > self.waiting_bytes_max(far_link) {
             let reason = "more capabilities than their receiver reads".to_owned();
             self.end_both(at.circuit(), End::Full, &reason, wires);
             return Ok(());
         }
+        let Some(far) = self.circuits.side_mut(at.other()) else { return Ok(()) };
         far.capabilities_due -= 1;
         if far.capabilities_due < -CAPABILITIES_AHEAD_MAX {
             // Not the neighbour's fault: it may have sent the messages on, and only they are late.
@@ -223,6 +225,14 @@ impl Node {
         wires.packet(far.link, packet, rights);
         self.end_if_finished(at.circuit());
         Ok(())
+    }
+
+    /// Bytes of packets that may wait for a neighbour before circuits are refused, or ended, that would add to them.
+    pub(crate) fn waiting_bytes_max(&self, link: LinkId) -> usize {
+        match self.link(link) {
+            Some(link) if self.is_foreign(link.neighbour) => WAITING_BYTES_OF_FOREIGN_MAX,
+            _ => WAITING_BYTES_MAX,
+        }
     }
 
     /// The side whose neighbour writes this label.
@@ -447,9 +457,11 @@ pub(crate) enum Lent {
 
 /// This part of all lines is not lent: new circuits can have it while others give back.
 pub(crate) const KEPT_FOR_NEW: usize = 16;
-/// Bytes of packets that may wait for a neighbour before circuits are refused that would add to them. Beyond eight times
-/// as many the link ends.
-pub(crate) const WAITING_BYTES_MAX: usize = 8 << 20;
+/// Bytes of packets that may wait for a neighbour before circuits are refused that would add to them. The link ends beyond
+/// eight times as many: nobody else can bring that about.
+pub const WAITING_BYTES_MAX: usize = 8 << 20;
+/// The same for a program of another user than the monitor's.
+pub const WAITING_BYTES_OF_FOREIGN_MAX: usize = 512 << 10;
 /// How many of those that would borrow are looked at before other work has its turn.
 const WANTING_PER_FLUSH: usize = 32;
 /// How many are asked to give back at once.

@@ -14,7 +14,7 @@ use corewire_layout::circuit::packet::{End, Origin, Packet, Reset, Setup};
 use corewire_layout::circuit::{Label, NodeId, NodeSet, PATH_MAX};
 
 use crate::circuit::{At, CLIENT, Circuit, Ending, LinkId, Parties, Phase, SERVICE, Side, state};
-use crate::forward::{KEPT_FOR_NEW, RESERVED_LINES, WAITING_BYTES_MAX};
+use crate::forward::{KEPT_FOR_NEW, RESERVED_LINES};
 use crate::node::{Neighbour, Node, Violation, Wires};
 use crate::policy::Act;
 use crate::table;
@@ -127,7 +127,7 @@ impl Node {
     fn open(&mut self, from: LinkId, setup: Setup, wires: &mut impl Wires) -> Result<(), Refusal> {
         let next = self.next(&setup, from)?;
         let bytes = wires.waiting_bytes(next);
-        if bytes > WAITING_BYTES_MAX {
+        if bytes > self.waiting_bytes_max(next) {
             let reason =
                 format!("{bytes} bytes wait for whoever is next on the way to {}", setup.service);
             return Err(Refusal::new(End::Full, reason));

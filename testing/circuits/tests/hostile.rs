@@ -2,7 +2,10 @@
 
 use corewire_layout::circuit::packet::{End, Origin, Packet, Reset, Setup};
 use corewire_layout::circuit::{Hop, Kind, Label, NodeId, NodeSet, flags};
-use corewire_route::{Act, Config, LinkId, Neighbour, Node, Policy, Rule, Wires};
+use corewire_route::{
+    Act, Config, LinkId, Neighbour, Node, Policy, Rule, WAITING_BYTES_MAX,
+    WAITING_BYTES_OF_FOREIGN_MAX, Wires,
+};
 
 const OWNER: u32 = 1000;
 const OTHER: u32 = 7;
@@ -12,6 +15,8 @@ const OTHER: u32 = 7;
 struct Sent {
     packets: Vec<(LinkId, Packet)>,
     is_full: bool,
+    /// Bytes that wait for each neighbour.
+    waiting_bytes: usize,
     randoms: u64,
 }
 
@@ -24,6 +29,10 @@ impl Wires for Sent {
 
     fn packet(&mut self, link: LinkId, packet: Packet, (): ()) {
         self.packets.push((link, packet));
+    }
+
+    fn waiting_bytes(&self, _: LinkId) -> usize {
+        self.waiting_bytes
     }
 
     fn random(&mut self) -> u64 {
@@ -173,6 +182,35 @@ fn requests_that_nobody_answers_take_bounded_memory() {
     ask(&mut node, &mut sent, client, setup(6, 40_000));
     assert_eq!(node.circuit_count(), 4);
     node.check_books();
+}
+
+#[test]
+fn circuits_to_a_service_that_does_not_read_are_refused_long_before_it_is_cut_off() {
+    for (uid, waiting_bytes_max) in
+        [(OWNER, WAITING_BYTES_MAX), (OTHER, WAITING_BYTES_OF_FOREIGN_MAX)]
+    {
+        let (mut node, mut sent, _) = world(OTHER, |config| {
+            for act in [Act::Export, Act::Bind] {
+                let (users, groups) = (vec![OTHER, OWNER], Vec::new());
+                config.policy.rules.push(Rule { act, names: "mine".into(), users, groups });
+            }
+        });
+        let [service, client] = [0, 1].map(|_| program(&mut node, uid));
+        node.packet(service, Packet::Export { name: "mine".into() }, (), &mut sent).unwrap();
+        let mut ask_mine = |sent: &mut Sent, number| {
+            let setup = Setup { service: "mine".into(), ..setup(number, 0) };
+            ask(&mut node, sent, client, setup);
+        };
+        sent.waiting_bytes = waiting_bytes_max;
+        ask_mine(&mut sent, 1);
+        sent.waiting_bytes += 1;
+        ask_mine(&mut sent, 2);
+        let reason = format!(
+            "{} bytes wait for whoever is next on the way to mine",
+            waiting_bytes_max + 1
+        );
+        assert_eq!(sent.refusal(client), (End::Full, &*reason));
+    }
 }
 
 #[test]
